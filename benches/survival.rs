@@ -60,7 +60,7 @@ fn print_workers(count: u64, seed: u64) {
         println!("| {timer} | {} | {} | {} | {} | 0 |", seen.runs, seen.kills(), victims.join(", "), seen.restarts);
     };
     println!("| `command:`, one run for each request | {} | | | | 0 |", workers::run_every_request(1));
-    print("`command:`, played times", &workers::run_played(count, seed));
+    print("`command:`, simulated times", &workers::run_played(count, seed));
     if let Some(seen) = workers::run_real(count, seed) {
         print("`pjrt`", &seen);
     }

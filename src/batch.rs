@@ -92,7 +92,7 @@ fn sizes(call_key: &str) -> Option<&str> {
 
 /// The variant at the start of a text.
 pub(crate) struct VariantLength {
-    /// Its bytes; `None` where there is none.
+    /// Its bytes; `None` if there is none.
     pub(crate) length: Option<usize>,
     /// Whether the text ended before it could be told.
     pub(crate) open: bool,

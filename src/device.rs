@@ -155,7 +155,7 @@ pub fn gpu_launch(platform: &str, flags: &[String]) -> Option<Launch> {
     autotunes(platform).then_some(if is_eager { Launch::Eager } else { Launch::Replay })
 }
 
-/// `XLA_FLAGS` by which it is handed them so; `None` where they name a file of flags.
+/// `XLA_FLAGS` by which it is handed them so; `None` if they name a file of flags.
 pub fn flags_with_launch(flags: &str, launch: &Launch) -> Option<String> {
     if !flags.trim_start().is_empty() && !flags.trim_start().starts_with('-') {
         return None;
@@ -292,7 +292,7 @@ impl FromStr for MatchMode {
             "exact" => Ok(Self::Exact),
             "kind" => Ok(Self::Kind),
             "any" => Ok(Self::Any),
-            other => Err(format!("`{other}` is none of `exact`, `kind`, `any`")),
+            other => Err(format!("`{other}` is not one of `exact`, `kind`, `any`")),
         }
     }
 }

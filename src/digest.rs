@@ -21,7 +21,7 @@ impl Digest {
     ///
     /// # Errors
     ///
-    /// Where the reader fails.
+    /// If the reader fails.
     pub fn of_reader(mut reader: impl Read) -> io::Result<Self> {
         let mut hasher = Sha256::new();
         let mut block = vec![0_u8; 1 << 16];

@@ -31,7 +31,7 @@ open_enum! {
         NoProgram = "no-program",
         /// The worker could not be started, or the device is not there.
         Device = "device",
-        /// Its samples are no times: zero, negative or none.
+        /// Its samples are not times: zero, negative or none.
         NoTime = "no-time",
         /// The profile of a round holds no execution at all.
         NoExecutions = "no-executions",

@@ -33,7 +33,7 @@ pub(crate) struct Suite<'a> {
 /// Writes the whole document; `command` is what was run.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub(crate) fn write_suites(out: &mut dyn Write, command: &str, suites: &[Suite<'_>]) -> io::Result<()> {
     let all: Vec<&Case<'_>> = suites.iter().flat_map(|suite| &suite.cases).collect();
     writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;

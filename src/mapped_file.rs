@@ -59,7 +59,7 @@ impl MappedFile {
     /// never written again ([`Mapping::WhereLocal`] says what else is safe).
     ///
     /// # Errors
-    /// Where it cannot be read, is no regular file or is longer than `limit`.
+    /// If it cannot be read, is not a regular file or is longer than `limit`.
     pub(crate) fn open(path: &Path, mapping: Mapping, limit: u64) -> io::Result<Self> {
         let (mut file, metadata) = open(path, limit)?;
         // an empty file cannot be mapped
@@ -86,7 +86,7 @@ impl MappedFile {
         matches!(self.bytes, Bytes::Mapped(..))
     }
 
-    /// Whether all the bytes can still be touched: `false` where the mapped file was cut since.
+    /// Whether all the bytes can still be touched: `false` if the mapped file was cut since.
     pub(crate) fn is_whole(&self) -> bool {
         match &self.bytes {
             Bytes::Mapped(map, file) => file.metadata().is_ok_and(|metadata| metadata.len() >= map.len() as u64),

@@ -110,11 +110,11 @@ pub struct MeasuredBy {
     /// What every timed run found in the caches; not written where they were warm.
     #[serde(default, skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
-    /// How the device was handed the kernels; `None` where there is no choice, as on a CPU, and of what was stored before there
+    /// How the device was handed the kernels; `None` if there is no choice, as on a CPU, and of what was stored before there
     /// was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
-    /// How fast the GPU might run; `None` where no driver tells it, as of a CPU, and of what was stored before it was asked.
+    /// How fast the GPU might run; `None` if no driver reports it, as of a CPU, and of what was stored before it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<Clocks>,
     /// What compiled the programs, see [`Environment::compiler`](crate::device::Environment::compiler); `None` where

@@ -4,7 +4,7 @@
 //! Who named the path decides which links are followed. A user's path may lead through links, because build systems and
 //! data folders are full of them ([`open`]); what a command works on may be a pipe, too ([`open_input`]). A file that this
 //! program put there itself, under a name of its own, is never a link ([`open_own`]). A path that a worker or a file names
-//! must lie inside a given folder, with no link on the way ([`Folder::open_file`]).
+//! must be inside a given folder, with no link on the way ([`Folder::open_file`]).
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags, fcntl_setfl, openat};
 /// Opens a regular file of at most `limit` bytes that the user named; links are followed.
 ///
 /// # Errors
-/// Where it cannot be opened, is not a regular file, or is larger.
+/// If it cannot be opened, is not a regular file, or is larger.
 pub(crate) fn open(path: &Path, limit: u64) -> io::Result<File> {
     checked(File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?, limit)
 }
@@ -25,7 +25,7 @@ pub(crate) fn open(path: &Path, limit: u64) -> io::Result<File> {
 /// Reads a regular file of at most `limit` bytes that the user named; links are followed.
 ///
 /// # Errors
-/// Where it cannot be opened or read, is not a regular file, or is larger.
+/// If it cannot be opened or read, is not a regular file, or is larger.
 pub(crate) fn bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read(open(path, limit)?, limit)
 }
@@ -33,7 +33,7 @@ pub(crate) fn bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular file of at most `limit` bytes of UTF-8 text that the user named; links are followed.
 ///
 /// # Errors
-/// Where it cannot be opened or read, is not a regular file, is larger, or is not UTF-8.
+/// If it cannot be opened or read, is not a regular file, is larger, or is not UTF-8.
 pub(crate) fn text(path: &Path, limit: u64) -> io::Result<String> {
     read_text(open(path, limit)?, limit)
 }
@@ -47,10 +47,10 @@ pub(crate) enum Input {
 }
 
 /// Opens what the user gave a command to work on: a regular file of at most `limit` bytes, or a pipe. One that nobody writes
-/// to is an error, since its reader would wait for ever.
+/// to is an error, since its reader would wait forever.
 ///
 /// # Errors
-/// Where it cannot be opened, is neither, or is larger.
+/// If it cannot be opened, is neither, or is larger.
 pub(crate) fn open_input(path: &Path, limit: u64) -> io::Result<Input> {
     let mut file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     if !file.metadata()?.file_type().is_fifo() {
@@ -82,7 +82,7 @@ pub(crate) fn input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Opens a regular file of at most `limit` bytes that this program once wrote; a link in its place is an error.
 ///
 /// # Errors
-/// Where it cannot be opened, is a link or no regular file, or is larger.
+/// If it cannot be opened, is a link or no regular file, or is larger.
 pub(crate) fn open_own(path: &Path, limit: u64) -> io::Result<File> {
     checked(open_own_with(File::options().read(true), path)?, limit)
 }
@@ -90,7 +90,7 @@ pub(crate) fn open_own(path: &Path, limit: u64) -> io::Result<File> {
 /// Opens a regular file of this program's own in any way; a link in its place is an error.
 ///
 /// # Errors
-/// Where it cannot be opened, or is a link or no regular file.
+/// If it cannot be opened, or is a link or no regular file.
 pub(crate) fn open_own_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     checked(options.custom_flags(flags.bits() as i32).open(path).map_err(name_link)?, u64::MAX)
@@ -111,7 +111,7 @@ impl Folder {
     /// Takes note of a folder; links on the way to it are followed.
     ///
     /// # Errors
-    /// Where it cannot be opened, or is no folder.
+    /// If it cannot be opened, or is not a folder.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let identity = identity(&handle(path)?)?;
         Ok(Self { path: path.to_owned(), identity })
@@ -121,7 +121,7 @@ impl Folder {
     /// leaves it nor leads through a link.
     ///
     /// # Errors
-    /// Where the path lies outside or leads through a link, or the file cannot be opened, is not a regular file, or is larger.
+    /// If the path is outside or leads through a link, or the file cannot be opened, is not a regular file, or is larger.
     pub(crate) fn open_file(&self, path: &Path, limit: u64) -> io::Result<File> {
         let inner = if path.is_absolute() { path.strip_prefix(&self.path).map_err(|_| self.outside())? } else { path };
         let mut names = Vec::new();
@@ -149,7 +149,7 @@ impl Folder {
     }
 
     fn outside(&self) -> io::Error {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("it lies outside of `{}`", self.path.display()))
+        io::Error::new(io::ErrorKind::InvalidInput, format!("it is outside of `{}`", self.path.display()))
     }
 }
 
@@ -167,7 +167,7 @@ fn identity(folder: &File) -> io::Result<(u64, u64)> {
 /// Reads an opened file to its end, at most `limit` bytes: it may have grown since its size was asked.
 ///
 /// # Errors
-/// Where it cannot be read, or is longer.
+/// If it cannot be read, or is longer.
 pub(crate) fn read(file: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -180,7 +180,7 @@ pub(crate) fn read(file: impl Read, limit: u64) -> io::Result<Vec<u8>> {
 /// Reads an opened file of UTF-8 text to its end, at most `limit` bytes.
 ///
 /// # Errors
-/// Where it cannot be read, is longer, or is not UTF-8.
+/// If it cannot be read, is longer, or is not UTF-8.
 pub(crate) fn read_text(file: File, limit: u64) -> io::Result<String> {
     String::from_utf8(read(file, limit)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))

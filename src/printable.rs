@@ -1,4 +1,4 @@
-//! Text from elsewhere made fit for a terminal: the one function that every message passes before it is printed.
+//! Text from elsewhere made safe for a terminal: the one function that every message passes before it is printed.
 
 /// Whether a character would steer a terminal, or make a line read otherwise than it is: control characters, line and
 /// paragraph separators, and Unicode's bidirectional and invisible formatting characters (its category Cf in these

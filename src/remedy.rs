@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind};
 
 use rustix::io::Errno;
 
-/// `; ` and what to do next, or nothing where the error alone does not tell.
+/// `; ` and what to do next, or nothing if the error alone does not tell.
 pub(crate) fn remedy(error: &Error) -> &'static str {
     match (error.kind(), Errno::from_io_error(error)) {
         (ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge, _) => {

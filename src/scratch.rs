@@ -36,7 +36,7 @@ impl Scratch {
     /// Makes a folder. The first one of a process removes those of killed runs.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// If it cannot be made.
     pub(crate) fn new() -> io::Result<Self> {
         static SWEPT: Once = Once::new();
         let base = std::env::temp_dir();

@@ -8,7 +8,7 @@ use std::path::Path;
 /// Writes a file with what `write` gives it, and the folder's entry of it; missing folders are made.
 ///
 /// # Errors
-/// Where it cannot be written, or `write` fails; what was there before is there still.
+/// If it cannot be written, or `write` fails; what was there before is there still.
 pub(crate) fn write_whole<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     // the umask applies: who may read the folder's other files may read this one
     write_with_mode(path, 0o666, write)

@@ -34,4 +34,4 @@ def program():
     """The program: what AUTOTUNE_LOWERED_EXE names, else beside this Python, else in PATH."""
     beside = pathlib.Path(sys.executable).with_name("autotune-lowered")
     found = os.environ.get("AUTOTUNE_LOWERED_EXE") or (beside if beside.exists() else shutil.which("autotune-lowered"))
-    return found or sys.exit("the program `autotune-lowered` is not here: pip install .")
+    return found or sys.exit("the program `autotune-lowered` is missing: pip install .")

@@ -1,4 +1,4 @@
-"""Text from elsewhere made fit for a terminal: what files, workers and programs wrote, in messages and tables."""
+"""Text from elsewhere made safe for a terminal: what files, workers and programs wrote, in messages and tables."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Done:
 
     @property
     def fault(self) -> str:
-        """The line of stderr that says what is wrong, else its last one that is no log's."""
+        """The line of stderr that says what is wrong, else its last one that is not a log's."""
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
         named = [line for line in lines if line.startswith("autotune-lowered: ")]
         other = [line for line in lines if not line.startswith(_LOGGED)]

@@ -39,29 +39,29 @@ class recording:
     print(recorded.report())
     ```
 
-    The recording holds for all threads of the process, and of two that are nested the inner one records. A function that
-    was jitted and called before is traced again inside, in this thread (older JAX than 0.7.2: all its caches are cleared).
-    Each call is recorded forward, and forward with its vector-Jacobian product where it has one: whether a traced call is going to
-    be differentiated cannot always be told. Of a call under `vmap` the mapped program is recorded.
+    The recording covers all threads of the process. If two are nested, the inner one records. A function that was
+    jitted and called before is traced again inside, in this thread (JAX before 0.7.2: all its caches are cleared).
+    Each call is recorded forward and, if it can be differentiated, forward with its vector-Jacobian product, because
+    a traced call does not always show whether it will be differentiated. Under `vmap` the mapped program is recorded.
 
     Arguments:
-        folder: The registry, made where there is none.
-        platforms: What to lower for: `cpu`, `cuda`, `rocm`, `tpu`; their devices need not be there. Unless given, the
-            platform that the process runs on.
-        target: One device to record for in place of platforms, by the name that `autotune-lowered compile --target`
-            takes (`cuda:h100_sxm`, `tpu:v5e`). It need not be there: in the thread that records, libraries that ask JAX
-            for the device are told of it, so what is traced inside is to be lowered for it (`lowering_platforms`) and
-            not run.
-        candidates: By operation (`flash_attention@v2`), the configs to try in place of the operation's own.
+        folder: The registry, created if there is none.
+        platforms: Platforms to lower for: `cpu`, `cuda`, `rocm`, `tpu`; their devices may be absent. The default is the
+            platform of this process.
+        target: One device to record for instead of platforms, by its name for `autotune-lowered compile --target`
+            (`cuda:h100_sxm`, `tpu:v5e`). It may be absent. In the recording thread, libraries that ask JAX for the
+            device get the target, so lower what is traced inside for it (`lowering_platforms`) and do not run it.
+        candidates: By operation (`flash_attention@v2`), the configs to try instead of the operation's own.
         directions: `forward`, `forward-vjp` or both.
-        capture_values: Also fetch the values of integer and boolean arguments of traced calls, and size and sign of real
-            ones, by a callback inside the program; it changes the program that runs, and calls count only once they have run.
+        capture_values: Also fetch the values of integer and boolean arguments of traced calls, and size and sign of
+            real ones, by a callback inside the program. It changes the program that runs, and calls count only once
+            they have run.
         stamp: How ejkernel labels its operations meanwhile (`hash`, `json`), so that a module lowered inside carries
-            labels; `None` leaves `EJKERNEL_OPS_STAMP` alone. What the user has set wins.
+            labels; `None` leaves `EJKERNEL_OPS_STAMP` alone. The user's own setting wins.
         max_array_bytes: The largest array whose values are captured.
 
     Raises ImportError without JAX, ValueError for a registry of another schema and for unknown platforms and targets,
-    OSError where the folder or, at the end, a record cannot be written.
+    OSError if the folder or, at the end, a record cannot be written.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class recording:
         self.stop(raising=kind is None)
 
     def start(self) -> None:
-        """Begin without a `with` block; `stop` ends it."""
+        """Start without a `with` block; `stop` ends it."""
         if self._entered is not None:
-            raise RuntimeError("this recording has begun already: make another one")
+            raise RuntimeError("this recording has already started: make another one")
         self._entered = contextlib.ExitStack()
         # also for none: a recording inside of one for a target is for the host again
         self._entered.enter_context(answering(self._absent))
@@ -116,7 +116,7 @@ class recording:
             self._entered.enter_context(_retracing(next(_NUMBERS)))
 
     def stop(self, raising: bool = True) -> None:
-        """End the recording: what is pending is lowered and written. Errors of writing are logged unless `raising`."""
+        """End the recording: lower and write what is pending. Write errors are logged unless `raising`."""
         entered, self._entered = self._entered, None
         if entered is None:
             return
@@ -128,13 +128,13 @@ class recording:
             self._recorder.finish_quietly()
 
     def report(self) -> list[dict[str, Any]]:
-        """What was recorded: one entry for each call, direction and platform.
+        """The recorded calls: one entry for each call, direction and platform.
 
-        `candidates` and `programs` count configs and distinct programs; `exercised`, `unexercised`, `not_varied` and
-        `unknown` list parameters by what they do to the program in this direction (only `exercised` ones can be tuned by
-        this record); `not_lowered` counts candidates by the reason, `values_unknown` names arguments with the reason;
-        `record` is the file. A call that could not be recorded has `not_recorded` with the reason instead, one that
-        waits for its trace to end `pending`.
+        `candidates` and `programs` count configs and distinct programs. `exercised`, `unexercised`, `not_varied` and
+        `unknown` list parameters by their effect on the program in this direction; this record can tune only
+        `exercised` ones. `not_lowered` counts candidates by reason, `values_unknown` names arguments with the reason,
+        and `record` is the file. A call that could not be recorded has `not_recorded` with the reason instead; a call
+        that waits for its trace to end has `pending`.
         """
         return self._recorder.report()
 

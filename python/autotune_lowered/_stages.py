@@ -1,4 +1,4 @@
-"""What JAX's stages, a `Lowered` and a `Compiled`, tell of a program: its text, its arguments, how it is compiled.
+"""What JAX's stages, a `Lowered` and a `Compiled`, say about a program: its text, its arguments, how it is compiled.
 
 What is not public is asked for with care: where a version of JAX keeps it elsewhere, it counts as not told.
 """

@@ -47,7 +47,7 @@ def from_recipe(axes: Sequence[Mapping[str, Any]]) -> Batch:
 
 
 def variant_key(call_key: str, batch: Batch) -> str:
-    """The key of a call under these axes; the call's own where there are none."""
+    """The key of a call under these axes; the call's own if there are none."""
     if not batch:
         return call_key
     # late: a look-up alone needs none

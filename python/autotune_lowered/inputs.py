@@ -1,4 +1,4 @@
-"""`capture`: the arguments of a step as files, so that `--inputs` runs the step on what it really computes with."""
+"""`capture`: the arguments of a step as files, so that `--inputs` runs the step on real values."""
 
 import hashlib
 import json
@@ -19,16 +19,16 @@ FORMAT = "autotune-lowered-inputs-v1"
 def capture(
     step: Any, args: Sequence[Any], folder: str | os.PathLike[str], kwargs: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write the arguments of a step, as `autotune-lowered … --inputs FOLDER` reads them; gives the folder's path.
+    """Write the arguments of a step for `autotune-lowered … --inputs FOLDER`; return the folder's path.
 
-    `step` is a function of `jax.jit`, or any function; `args` and `kwargs` are what it would be called with. It is lowered and not
-    run, so nothing is donated. The folder gets one `.npy` file an argument that the program takes, in its order, and
-    `manifest.json`. It is made with mode 0700, its files with 0600, and put in place whole: it must not be there yet, or be empty.
+    `step` is the result of `jax.jit`, or any function; `args` and `kwargs` are its arguments. It is lowered and not
+    run, so nothing is donated. The folder gets one `.npy` file for each argument that the program takes, in order, and
+    `manifest.json`. The folder has mode 0700 and its files 0600. It appears complete; it must not exist yet, or be empty.
 
-    What the arrays hold may be private. No command sends them anywhere: `cache push` knows nothing of such folders.
+    The arrays may hold private data. No command sends them anywhere, and `cache push` ignores such folders.
 
-    Raises OSError where the folder cannot be written, ValueError where JAX does not tell what the program takes, an element
-    type is none of XLA's, or an array lies in part on other processes.
+    Raises OSError if the folder cannot be written; ValueError if JAX does not report the program's arguments, XLA
+    lacks an element type, or an array is partly on other processes.
     """
     jax = jax_for("capture needs")
     given = dict(kwargs or {})

@@ -25,22 +25,22 @@ def dump(
     lowered: Any = None,
     compiler_options: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a module for `autotune-lowered`, and `<path>.labels.json` beside it; gives the module's path.
+    """Write a module for `autotune-lowered`, and `<path>.labels.json` beside it; return the module's path.
 
     `module` is a `jax.stages.Lowered`, written as StableHLO text with its locations, which hold every label whole, or
-    a `jax.stages.Compiled`, written as HLO text after optimisation. Compiled text cuts labels that hold an `@`; with
-    `lowered`, from which it was compiled, the side file has them whole.
+    a `jax.stages.Compiled`, written as HLO text after optimisation. Compiled text cuts labels at an `@`; give the
+    `lowered` from which it was compiled, and the side file has them whole.
 
-    The side file has the SHA-256 of the module's bytes, and of each label `op_id`, `call_key`, `shapes` (the arrays
-    that flow in, as the lowered program has them: whole under automatic partitioning, of one device inside
-    `shard_map`), `local_shapes` (of one device, where the compiled module is partitioned), `occurrences`, `backward`.
+    The side file has the SHA-256 of the module's bytes. For each label it has `op_id`, `call_key`, `shapes` (of the
+    arrays that flow in, in the lowered program: whole under automatic partitioning, of one device inside `shard_map`),
+    `local_shapes` (on one device, if the compiled module is partitioned), `occurrences` and `backward`.
 
-    It also has how the module is compiled, as far as JAX tells: `stablehlo_digest`, `compile_options`, `xla_flags`,
-    `libtpu_init_args`, `partitioner`, `num_partitions`, `device_assignment`, `arguments`. What you give to
-    `lowered.compile(compiler_options=…)` give here too, since JAX does not keep it.
+    It also says how the module is compiled, as far as JAX reports it: `stablehlo_digest`, `compile_options`,
+    `xla_flags`, `libtpu_init_args`, `partitioner`, `num_partitions`, `device_assignment`, `arguments`. Pass the options
+    of `lowered.compile(compiler_options=…)` here too, because JAX does not keep them.
 
-    Each file is replaced whole or not at all. A module without labels is written too, and the reason is logged.
-    Raises TypeError for another object, ValueError where the compiler gives no text, OSError where it cannot be
+    Each file is replaced completely or not at all. A module without labels is written too, and the reason is logged.
+    Raises TypeError for another object, ValueError if the compiler gives no text, OSError if a file cannot be
     written.
     """
     stages = jax_for("dump needs").stages

@@ -1,4 +1,4 @@
-"""Profile one's own loop with JAX's profiler: annotations, one span, or every so many steps.
+"""Profile your own loop with JAX's profiler: annotations, one span, or every N steps.
 
 All captures are XSpace files, which `autotune-lowered profile` and xprof read.
 """
@@ -32,8 +32,8 @@ _OF_STEPS = re.compile(r"step_\d+-\d+-p\d+")
 class annotate(contextlib.ContextDecorator):
     """Name a stretch of code in profiles: `with annotate("load"):`, or `@annotate("loss", layer=3)` on a function.
 
-    The name shows on the host's timeline with `metadata` (numbers and strings) as its arguments; of what is traced
-    inside, the operations carry it too (`jax.named_scope`). Outside of a capture it costs next to nothing.
+    The name appears on the host's timeline with `metadata` (numbers and strings) as its arguments. Operations that are
+    traced inside carry it too (`jax.named_scope`). Outside a capture it costs almost nothing.
     """
 
     def __init__(self, name: str, **metadata: Any):
@@ -54,7 +54,7 @@ class annotate(contextlib.ContextDecorator):
 
 
 def trace_function(function: Callable[P, R], name: str | None = None, **metadata: Any) -> Callable[P, R]:
-    """A function that does the same and is named in profiles, by default with its own qualified name."""
+    """Return a function that does the same and is named in profiles, by default with its qualified name."""
     span = annotate(name or str(getattr(function, "__qualname__", type(function).__qualname__)), **metadata)
 
     @functools.wraps(function)
@@ -69,11 +69,11 @@ def trace_function(function: Callable[P, R], name: str | None = None, **metadata
 def profile_context(
     logdir: str | os.PathLike[str], *, name: str | None = None, gpu_trace: bool = False, perfetto: bool = False
 ) -> Iterator[Path]:
-    """Capture the block into `logdir`, and name it where there is a `name`; gives `logdir`.
+    """Capture the block into `logdir`, under `name` if it is given; yield `logdir`.
 
-    What was started inside and has not finished at the end is cut off: wait for results (`jax.block_until_ready`).
-    `gpu_trace` adds NVTX ranges and the kernels inside of CUDA graphs, `perfetto` a `perfetto_trace.json.gz`. Raises
-    RuntimeError where a capture is running already, OSError where `logdir` cannot be written.
+    Work that was started inside and has not finished at the end is cut off: wait for results (`jax.block_until_ready`).
+    `gpu_trace` adds NVTX ranges and the kernels inside CUDA graphs, `perfetto` a `perfetto_trace.json.gz`. Raises
+    RuntimeError if a capture is already running, OSError if `logdir` cannot be written.
     """
     folder = Path(logdir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,19 +86,19 @@ def profile_context(
 
 
 class StepProfiler:
-    """Captures a loop every so many steps, for so many milliseconds, and keeps the newest captures.
+    """Captures a loop every N steps, for some milliseconds, and keeps the newest captures.
 
         with StepProfiler("profiles", every_n_steps=100) as profiler:
             for batch in batches:
                 profiler.step()
                 state = train_step(state, batch)
 
-    A capture begins at step `every_n_steps` and its multiples and ends `duration_ms` later, written by a thread of its
-    own while the loop runs on; a step that would begin one while another runs is passed over. Each lies in
-    `logdir/plugins/profile/step_STEP-TIME-pPROCESS/`, of which the `max_count` newest of this process index are kept;
-    other folders are not touched. While a capture runs, each step is marked in it.
+    A capture begins at step `every_n_steps` and its multiples and ends `duration_ms` later. Its own thread writes it
+    while the loop continues; a step that would begin one while another runs is skipped. Each capture is in
+    `logdir/plugins/profile/step_STEP-TIME-pPROCESS/`. The `max_count` newest of this process index are kept; other
+    folders are not touched. While a capture runs, each step is marked in it.
 
-    No failure of the profiler reaches the loop: the first of a kind is logged, and the next capture is tried as usual.
+    No failure of the profiler reaches the loop: the first of each kind is logged, and the next capture is tried as usual.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class StepProfiler:
         self.close()
 
     def step(self, step: int | None = None) -> None:
-        """Say that a step begins, once a step and from one thread. `step` is its number, by default the count."""
+        """Mark the beginning of a step; call it once per step, from one thread. `step` defaults to the count."""
         self._count = self._count + 1 if step is None else step
         self._guarded("mark a step", self._end_mark)
         if self._capture is not None and self._capture.done.is_set():
@@ -139,7 +139,7 @@ class StepProfiler:
             self._guarded("mark a step", self._begin_mark)
 
     def close(self) -> None:
-        """End a capture that is running, and wait until it is written."""
+        """End a running capture, and wait until it is written."""
         self._guarded("mark a step", self._end_mark)
         capture, self._capture = self._capture, None
         if capture is not None:
@@ -236,7 +236,7 @@ def open_latest(logdir: str | os.PathLike[str]) -> LatestProfile:
     """The newest capture in `logdir` or below: its XSpace files and the command to view them.
 
     Nothing is started. The program reads single files too: `autotune-lowered profile timings FILE`. Raises
-    FileNotFoundError where there is none.
+    FileNotFoundError if there is none.
     """
     runs: dict[Path, list[Path]] = {}
     for file in Path(logdir).rglob("*.xplane.pb"):

@@ -41,20 +41,21 @@ def dump(
     variants: AutotuningResult | None = None,
     without: Iterable[str | Label] = (),
 ) -> Path:
-    """Write a module for `autotune-lowered`, with `<path>.labels.json` beside it; gives its path.
+    """Write a module for `autotune-lowered`, with `<path>.labels.json` beside it; return its path.
 
-    `module` is a `jax.stages.Lowered` or `Compiled`; `lowered` and `compiler_options` are as of `module.dump`, which says more.
+    `module` is a `jax.stages.Lowered` or `Compiled`. `module.dump` describes `lowered` and `compiler_options`.
 
-    With `variants`, a result of `tune`, `module` is the step itself, a function or what `jax.jit` made of it, and `path` a folder
-    for `autotune-lowered prove`. The step is lowered for `args` and `kwargs`, and not run, with no call tuned, with all tuned, and
-    with sets of calls put back to their baselines: halves, halves of these, down to each call alone. That is at most twice as
-    many lowerings as there are tuned calls. Inside of each one nothing else is in force: no cache and no other overlay. Calls whose
-    share of the profile (`tune` with `--profile`) is below 1 % are tuned or not with the others, and get no set of their own.
+    With `variants`, a result of `tune`, `module` is the step itself (a function, or the result of `jax.jit`), and
+    `path` a folder for `autotune-lowered prove`. The step is lowered for `args` and `kwargs` without running it: with
+    no call tuned, with all tuned, and with sets of calls put back to their baselines. The sets are halves, halves of
+    these, down to each call alone, which makes at most twice as many lowerings as there are tuned calls. No cache and
+    no other overlay is in force meanwhile. Calls whose share of the profile (`tune` with `--profile`) is below 1 % are
+    tuned or not along with the others, and get no set of their own.
 
-    The calls in `without`, `op:key` or `(op, key)`, are put back in every form. `prove` says which, where several lose.
+    The calls in `without`, `op:key` or `(op, key)`, are put back in every form. `prove` says which, if several lose.
 
-    Files are named by their SHA-256, so that equal programs are one file; `prove.json` is written last. Raises ValueError where
-    the result has no tuned call of this step, or `without` names none of them; TypeError and OSError as `module.dump`.
+    Files are named by their SHA-256, so equal programs are one file; `prove.json` is written last. Raises ValueError
+    if the result has no tuned call of this step, or `without` names none of them; TypeError and OSError as `module.dump`.
     """
     if variants is None:
         if args or kwargs or tuple(without):

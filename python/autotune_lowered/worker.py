@@ -170,7 +170,7 @@ class DeviceFlush:
 
 
 def cache_bytes(cores, root):
-    """Bytes of all data caches that these cores use, one that several share counted once; 0 where nothing is told."""
+    """Bytes of all data caches that these cores use, one that several share counted once; 0 if nothing is told."""
     sizes = {}
     for core in cores:
         for path in glob.glob(os.path.join(root, "cpu%d" % core, "cache", "index*")):
@@ -394,7 +394,7 @@ class Worker:
         return {}
 
     def forget_ahead(self):
-        """Ends what nobody loaded; what is under way is waited for, since it would disturb a measurement."""
+        """Ends what nobody loaded; what is in progress is waited for, since it would disturb a measurement."""
         waiting, self.ahead = self.ahead, {}
         futures = [future for _, future in waiting.values() if not future.cancel()]
         concurrent.futures.wait(futures)
@@ -544,7 +544,7 @@ class Worker:
         return self.loaded[candidate]
 
     def place(self, program):
-        """Puts the inputs where a program takes them: the ones that it may destroy anew, the others once."""
+        """Puts the inputs where a program takes them: the ones that it may destroy again, the others once."""
         import jax
 
         arrays = []
@@ -698,7 +698,7 @@ def fingerprint(device):
 
 
 def compiler_digest(client):
-    """What compiles, by the records of its wheels, which have the digest of every file; `None` where one has no record."""
+    """What compiles, by the records of its wheels, which have the digest of every file; `None` if one has no record."""
     platform = client.platform.lower()
     wheels = ["jaxlib"]
     if platform == "tpu":

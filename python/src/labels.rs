@@ -27,7 +27,7 @@ pub(crate) fn semantic_digest(py: Python<'_>, program: &[u8]) -> PyResult<String
     digest.map(|digest| digest.to_string()).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// What a program's arguments are called, in order: `params/w`, empty where it does not say; None where it tells nothing.
+/// What a program's arguments are called, in order: `params/w`, empty if it does not say; None if it says so nothing.
 #[pyfunction]
 pub(crate) fn argument_paths(py: Python<'_>, program: &[u8]) -> PyResult<Option<Vec<String>>> {
     let place = "the module";

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::device::{Fingerprint, match_mode};
 
-/// Writes recorded invocations into a registry's folder, which is made where there is none.
+/// Writes recorded invocations into a registry's folder, which is made if there is none.
 #[pyclass(frozen, module = "autotune_lowered._native")]
 pub(crate) struct RegistryWriter {
     writer: registry::RegistryWriter,

@@ -14,7 +14,7 @@ const MAX_CALLERS: usize = 64;
 pub struct Attribution {
     /// Such as `fusion`; whatever the module says.
     pub opcode: String,
-    /// The scopes that it came from; empty where there are none.
+    /// The scopes that it came from; empty if there are none.
     pub op_name: String,
     /// File and line, where they are known.
     pub source: Option<(String, u64)>,
@@ -61,7 +61,7 @@ pub fn inner<'m, 'a>(
 }
 
 /// Whether what an instruction costs is the work of its own event: control flow runs operations of their own, communication
-/// is no work of the device's memory alone, and what ends an asynchronous operation does nothing.
+/// is not work of the device's memory alone, and what ends an asynchronous operation does nothing.
 fn works(opcode: &str) -> bool {
     !matches!(opcode, "while" | "conditional" | "call") && !opcode.ends_with("-done") && !is_communication(opcode)
 }

@@ -88,7 +88,7 @@ impl Capture {
 
     /// The same, with each execution shown before it is kept, and the times of each run of its operations, in their order, where
     /// the capture tells them: nanoseconds. Who takes its operations away keeps no more of them than those of the executions
-    /// under way.
+    /// in progress.
     pub fn executions_folded<'c>(&'c self, fold: &mut dyn FnMut(&mut Execution, &'c [Moments])) -> DeviceTime {
         match self {
             Self::XSpace(capture) => executions_folded(&capture.space, &mut |execution| fold(execution, &[])),
@@ -106,7 +106,7 @@ impl Capture {
         }
     }
 
-    /// The samples of one plane of its timeline, whose executions were found before. `None` where the semantics are the seed's
+    /// The samples of one plane of its timeline, whose executions were found before. `None` if the semantics are the seed's
     /// and there is no XSpace that the seed could read.
     pub fn timings(&self, profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) -> Option<Timings> {
         match self {
@@ -116,7 +116,7 @@ impl Capture {
         }
     }
 
-    /// Whether the first execution of a program on a device is warm-up, as far as this capture tells.
+    /// Whether the first execution of a program on a device is warm-up, as far as this capture shows.
     #[cfg_attr(not(feature = "nsys"), allow(unused_variables))]
     pub(super) fn has_warm_up(&self, module: &str, program_id: Option<i64>) -> bool {
         match self {

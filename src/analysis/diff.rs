@@ -84,7 +84,7 @@ impl Verdict {
         match self {
             Self::Faster => "faster",
             Self::Slower => "slower",
-            Self::NotTold => "not told apart",
+            Self::NotTold => "not significant",
             Self::TooFew => "too few launches",
             Self::Gone => "gone",
             Self::New => "new",
@@ -105,7 +105,7 @@ pub fn profile_diff(before: &[Capture], after: &[Capture], with_warm_up: bool) -
         let rows = rows.iter().filter(|(_, _, operation)| operation.is_some() == is_operation);
         let mut made: Vec<(DiffRow, f64)> =
             rows.map(|row| compared(row, samples[0].get(row), samples[1].get(row))).collect();
-        // rows that cannot be tested are no test
+        // rows that cannot be tested do not count as tests
         let tested: Vec<usize> = (0..made.len())
             .filter(|&place| made.get(place).is_some_and(|(row, _)| row.interval_ns.is_some()))
             .collect();

@@ -2,7 +2,7 @@
 //!
 //! A [`Capture`] is what XLA's profiler wrote ([`crate::profile`]) or what nsys-jax captured (`nsys`); each analysis takes both.
 //! [`Programs`] finds the HLO of what a capture ran, from the capture itself and from [`HloFiles`]; [`Attribution`] says
-//! what an operation is by it. [`Counted`] leaves out executions that are no measurement. [`summarize`] adds up.
+//! what an operation is by it. [`Counted`] leaves out executions that are not measurements. [`summarize`] adds up.
 
 mod attribution;
 mod capture;

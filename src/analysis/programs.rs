@@ -44,8 +44,8 @@ pub enum HloFileError {
     },
     /// It is a module, but as text or StableHLO.
     #[error(
-        "`{place}`: is no HLO proto but a module of another form; write one with \
-         `XLA_FLAGS=--xla_dump_to=FOLDER --xla_dump_hlo_as_proto`"
+        "`{place}`: is not an HLO proto but a module of another form; write one with `XLA_FLAGS=--xla_dump_to=FOLDER \
+         --xla_dump_hlo_as_proto`"
     )]
     OtherForm {
         /// The file.
@@ -62,7 +62,7 @@ impl HloFiles {
     ///
     /// # Errors
     ///
-    /// A path that cannot be read, and a file that is no module.
+    /// A path that cannot be read, and a file that is not a module.
     pub fn open(paths: &[PathBuf]) -> Result<Self, HloFileError> {
         let mut files = Self::default();
         for path in paths {

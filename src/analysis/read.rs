@@ -26,7 +26,8 @@ pub enum CaptureError {
     Drawn(#[from] crate::profile::ProfileErrorKind),
     /// This program reads no captures of nsys-jax.
     #[error(
-        "`{}`: is a capture of nsys-jax, which this program was built without; build it with `--features nsys`",
+        "`{}`: is a capture of nsys-jax, and this program was built without support for these; build it with \
+         `--features nsys`",
         .0.display()
     )]
     NotBuilt(PathBuf),
@@ -35,7 +36,7 @@ pub enum CaptureError {
     TwoKinds,
     /// A capture of nsys-jax where ejkernel's profiler was asked for.
     #[error(
-        "`{}`: is a capture of nsys-jax, which ejkernel's profiler does not read; leave `--seed-semantics` out",
+        "`{}`: is a capture of nsys-jax, which ejkernel's profiler cannot read; omit `--seed-semantics`",
         .0.display()
     )]
     NotOfTheSeed(PathBuf),
@@ -47,7 +48,7 @@ impl Capture {
     /// the programs that these lack.
     ///
     /// # Errors
-    /// Where a path cannot be read or is no capture, or where they are of both kinds.
+    /// If a path cannot be read or is not a capture, or where they are of both kinds.
     pub fn read(paths: &[PathBuf], hlo: &HloFiles) -> Result<Vec<Self>, CaptureError> {
         match paths.iter().filter(|path| Self::is_of_nsys(path)).count() {
             0 => {

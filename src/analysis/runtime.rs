@@ -82,20 +82,20 @@ pub struct DeviceRuntime {
     pub host: String,
     /// The plane.
     pub plane: String,
-    /// The device's number, where there is one.
+    /// The device's number, if there is one.
     pub device: Option<i64>,
-    /// How executions were told.
+    /// How executions were distinguished.
     pub layout: Layout,
     /// Executions that count.
     pub executions: u64,
-    /// First definition: the time at which an operation was under way, each execution's for itself.
+    /// First definition: the time at which an operation was in progress, each execution's for itself.
     pub operations_ns: f64,
     /// Second: the executions' spans, added up. It is the first and [`DeviceRuntime::idle_inside_ns`].
     pub modules_ns: f64,
     /// Third: from the first start to the last end, without what only left-out executions cover. It is the second and
     /// [`DeviceRuntime::idle_between_ns`], less [`DeviceRuntime::overlap_ns`].
     pub wall_ns: f64,
-    /// Time inside executions at which no operation was under way.
+    /// Time inside executions at which no operation was in progress.
     pub idle_inside_ns: f64,
     /// Time between executions.
     pub idle_between_ns: f64,

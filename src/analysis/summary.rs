@@ -56,7 +56,7 @@ pub struct Summary {
     pub op_names: Vec<Part>,
     /// By label; the rest has none.
     pub labels: Vec<LabelShare>,
-    /// The peaks that roofs are of; `None` where the device's are not known.
+    /// The peaks that roofs are of; `None` if the device's are not known.
     pub peaks: Option<Peaks>,
     /// Data that moved between host and device.
     pub transfers: Vec<HostWork>,
@@ -110,7 +110,7 @@ pub struct ModuleSummary {
     pub executions: u64,
     /// Operation events in an execution.
     pub operations: MeanStd,
-    /// Time of an execution at which an operation was under way.
+    /// Time of an execution at which an operation was in progress.
     pub active_ns: MeanStd,
     /// Time of an execution from its first start to its last end.
     pub span_ns: MeanStd,
@@ -152,9 +152,9 @@ pub struct OperationSummary {
     pub executions: u64,
     /// Its own time in an execution in which it ran.
     pub own_ns: MeanStd,
-    /// Time of each of its runs, of communication what no computation hides; `None` where the capture's format does not tell it.
+    /// Time of each of its runs, of communication what no computation hides; `None` if the capture's format does not tell it.
     pub run_ns: Option<MeanStd>,
-    /// Its part of the time at which operations were under way.
+    /// Its part of the time at which operations were in progress.
     pub time_ns: f64,
     /// The same as a part of all modules' spans.
     pub share: f64,
@@ -232,7 +232,7 @@ impl From<LeftOut> for LeftOutTime {
 
 /// What stands in place of an opcode, source line or `op_name` that is not known.
 pub const UNKNOWN: &str = "unknown";
-/// The part of an execution at which no operation was under way.
+/// The part of an execution at which no operation was in progress.
 pub const IDLE_INSIDE: &str = "[idle inside modules]";
 
 #[derive(Debug, Default)]
@@ -345,7 +345,7 @@ fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&Use
         of_module.memory = ProgramMemory::of(module);
         if let Some(files) = programs.guessed_among(name, *program_id) {
             let id = program_id.unwrap_or_default();
-            notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one stands for it"));
+            notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one is used"));
         }
         for (operation, total) in &mut of_module.operations {
             if total.attribution.is_none() {
@@ -366,7 +366,7 @@ fn missing(modules: &Modules) -> Vec<String> {
         }
         notes.push(match of_module.is_known {
             false => format!("no HLO of `{name}{id}`: its operations are unknown; give it with `--hlo FILE`"),
-            true => format!("{unknown} operations of `{name}{id}` are no instructions of its HLO"),
+            true => format!("{unknown} operations of `{name}{id}` are not instructions of its HLO"),
         });
     }
     notes

@@ -59,7 +59,7 @@ pub struct DeviceSeconds {
     pub host: String,
     /// The plane.
     pub plane: String,
-    /// The device, where the plane tells it.
+    /// The device, if the plane reports it.
     pub device: Option<i64>,
     /// Each sample.
     pub seconds: Vec<f64>,

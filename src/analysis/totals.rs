@@ -17,9 +17,9 @@ pub(super) struct OperationTime {
     pub(super) count: u64,
     /// Self time in each execution in which it ran, nanoseconds.
     pub(super) own: Moments,
-    /// Time of each of its runs, nanoseconds; none where nothing told them.
+    /// Time of each of its runs, nanoseconds; none if nothing told them.
     pub(super) runs: Moments,
-    /// Its part of the time at which operations were under way, nanoseconds.
+    /// Its part of the time at which operations were in progress, nanoseconds.
     pub(super) time_ns: f64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Totals {
 
 impl Totals {
     /// Reads a capture. Besides totals only the first execution of each program on each device is held, since it counts only
-    /// where there is no other.
+    /// if there is no other.
     pub(super) fn read(capture: &Capture, with_warm_up: bool) -> Self {
         let mut operations: BTreeMap<Program, OfProgram> = BTreeMap::new();
         let mut first: BTreeMap<(usize, Option<i64>, Program), Ran<'_>> = BTreeMap::new();

@@ -74,7 +74,7 @@ impl Work {
         }
     }
 
-    /// Several together: each has its own roof, so the least times add up. The bound is that of most of it.
+    /// Several together: each has its own roof, so the smallest times add up. The bound is that of most of it.
     pub(super) fn sum<'w>(parts: impl Iterator<Item = &'w Self>) -> Option<Self> {
         let (mut sum, mut least_ns, mut compute_ns, mut has_roof) = (Self::default(), 0.0, 0.0, false);
         let mut any = false;

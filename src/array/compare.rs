@@ -28,7 +28,7 @@ pub struct Tolerance {
 setters!(Tolerance { absolute: f64, relative: f64, of_rms: f64 });
 
 impl Tolerance {
-    /// Bit for bit, save that NaN equals NaN and zero equals negative zero.
+    /// Bit for bit, except that NaN equals NaN and zero equals negative zero.
     pub const EXACT: Self = Self { absolute: 0.0, relative: 0.0, of_rms: 0.0 };
 
     /// The tolerance for outputs of one element type, for programs that compute the same sums in another order.
@@ -167,7 +167,7 @@ pub struct Finiteness {
     pub elements: u64,
     /// Those that are finite.
     pub finite: u64,
-    /// Those that are no numbers.
+    /// Those that are not numbers.
     pub nan: u64,
     /// Root mean square of the finite ones.
     pub rms: f64,

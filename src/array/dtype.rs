@@ -114,7 +114,7 @@ dtypes! {
     F4E2M1Fn "f4e2m1fn" 4 29 "Four bits, finite.",
 }
 
-/// A name that is no element type.
+/// A name that is not an element type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an element type")]
 pub struct UnknownDType(String);

@@ -95,7 +95,7 @@ pub fn argument_seed(name: &str, index: u64) -> u64 {
 /// largest finite value); rounding to a narrow type may reach the excluded end of a uniform range.
 ///
 /// # Errors
-/// Where the type cannot hold the fill's values, the array is larger than [`MAX_ARRAY_BYTES`], or the fill is
+/// If the type cannot hold the fill's values, the array is larger than [`MAX_ARRAY_BYTES`], or the fill is
 /// `Fill::File` or `Fill::ValuesUnknown`: the registry resolves the one and refuses the other.
 pub fn generate(spec: &ArraySpec, fill: &Fill, seed: u64) -> Result<Vec<u8>, FillError> {
     let refuse = |reason: String| FillError { spec: spec.to_string(), reason };

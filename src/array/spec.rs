@@ -16,7 +16,7 @@ pub struct ArraySpec {
     pub dims: Vec<u64>,
 }
 
-/// A text that is no array spec.
+/// A text that is not an array spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
@@ -34,12 +34,12 @@ impl ArraySpec {
         Self { dtype, dims: dims.into() }
     }
 
-    /// Number of elements; `None` where it does not fit 64 bits.
+    /// Number of elements; `None` if it does not fit 64 bits.
     pub fn elements(&self) -> Option<u64> {
         self.dims.iter().try_fold(1_u64, |product, &dim| product.checked_mul(dim))
     }
 
-    /// Bytes of the dense host array; `None` where they do not fit 64 bits.
+    /// Bytes of the dense host array; `None` if they do not fit 64 bits.
     pub fn host_bytes(&self) -> Option<u64> {
         self.elements()?.checked_mul(self.dtype.host_bytes() as u64)
     }

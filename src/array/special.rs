@@ -36,7 +36,7 @@ impl Special {
         }
     }
 
-    /// Bits of two such values of a type of so many bytes; `None` where the type has none, or is not planted with them.
+    /// Bits of two such values of a type of so many bytes; `None` if the type has none, or is not planted with them.
     fn bits(self, dtype: DType) -> Option<(usize, [u64; 2])> {
         let (width, mantissa): (usize, u32) = match dtype {
             DType::F64 | DType::C128 => (8, 52),

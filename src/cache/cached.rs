@@ -28,7 +28,7 @@ impl Cached {
     /// Entries as stores give them, in the keys' order, each key once.
     ///
     /// # Errors
-    /// Where a record of a snapshot is damaged.
+    /// If a record of a snapshot is damaged.
     pub fn to_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
         self.rows()?.iter().map(Row::to_pair).collect()
     }

@@ -61,7 +61,7 @@ impl Difference {
 /// What it takes to make the first cache the second.
 ///
 /// # Errors
-/// Where an entry of a snapshot is damaged.
+/// If an entry of a snapshot is damaged.
 pub fn diff(before: &Cached, after: &Cached) -> Result<CacheDiff, StoreError> {
     let (before, after) = (before.rows()?, after.rows()?);
     let (mut left, mut right) = (before.iter().peekable(), after.iter().peekable());

@@ -1,4 +1,4 @@
-//! A best config and where it comes from: the one schema of an entry, whatever store or file it lies in.
+//! A best config and where it comes from: the one schema of an entry, whatever store or file it is in.
 
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +101,7 @@ pub struct Provenance {
     pub measured: u32,
     /// Candidates that failed.
     pub failed: u32,
-    /// Configs that cannot be told from the best.
+    /// Configs that cannot be distinguished from the best.
     #[serde(default)]
     pub tie_set: Vec<Config>,
     /// The best config's program without locations and names: another one means that the kernel changed.
@@ -180,7 +180,7 @@ impl<'a> EntryText<'a> {
         [OPENING, self.config, self.rest].concat()
     }
 
-    /// The entry; `None` where the text is none, or its config another one.
+    /// The entry; `None` if the text is none, or its config another one.
     pub(super) fn to_entry(self) -> Option<Entry> {
         serde_json::from_str(&self.to_text()).ok().filter(|entry: &Entry| entry.config.as_str() == self.config)
     }

@@ -112,10 +112,11 @@ impl StoreError {
         Self { kind: StoreErrorKind::Snapshot, line, source: None }
     }
 
-    /// A file that is no snapshot, or no longer one.
+    /// A file that is not a snapshot, or no longer one.
     pub(super) fn no_snapshot(path: &Path) -> Self {
         let line = format!(
-            "`{}` cannot be used: it is no snapshot; check the path, or publish it again with `autotune-lowered cache snapshot`",
+            "`{}` cannot be used: it is not a snapshot; check the path, or publish it again with `autotune-lowered \
+             cache snapshot`",
             path.display()
         );
         Self { kind: StoreErrorKind::Snapshot, line, source: None }
@@ -125,8 +126,9 @@ impl StoreError {
     pub(super) fn old_snapshot(path: &Path, version: u32) -> Self {
         let path = path.display();
         let line = format!(
-            "the snapshot `{path}` has version {version}, which is no longer read; publish it again: a cache folder's by any \
-             run that tunes or `autotune-lowered cache rebuild`, any other with `autotune-lowered cache snapshot`"
+            "the snapshot `{path}` has version {version}, which is no longer read; publish it again: that of a cache \
+             folder by any run that tunes or `autotune-lowered cache rebuild`, any other with `autotune-lowered cache \
+             snapshot`"
         );
         Self { kind: StoreErrorKind::OldSnapshot, line, source: None }
     }

@@ -85,7 +85,7 @@ impl CacheKey {
     /// What every key of one operation and call begins with, mapped by `vmap` or not; those of other calls may too.
     pub fn prefix(op_id: &str, call_key: &str) -> String {
         let mut text = serde_json::to_string(&(op_id, own_key(call_key))).unwrap_or_default();
-        // the bracket, and the quote: a variant's key goes on
+        // the bracket, and the quote: a variant's key continues
         text.truncate(text.len().saturating_sub(2));
         text
     }

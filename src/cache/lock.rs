@@ -25,7 +25,7 @@ impl FolderLock {
     /// Makes the folder where it is missing and locks it, or says which process has it.
     ///
     /// # Errors
-    /// Where another process has it ([`Locked`](super::StoreErrorKind::Locked)), or it cannot be written.
+    /// If another process has it ([`Locked`](super::StoreErrorKind::Locked)), or it cannot be written.
     pub fn acquire(folder: &Path) -> Result<Self, StoreError> {
         fs::create_dir_all(folder).map_err(StoreError::io("make the folder", folder))?;
         let path = folder.join("lock");
@@ -51,7 +51,7 @@ impl FolderLock {
         Ok(Self { file, folder: folder.to_owned() })
     }
 
-    /// The process that has a folder open, as far as the system tells; the lock is not touched, since whoever wants it
+    /// The process that has a folder open, as far as the system shows; the lock is not touched, since whoever wants it
     /// meanwhile must not find it taken.
     pub fn holder(folder: &Path) -> Option<String> {
         let path = folder.join("lock");

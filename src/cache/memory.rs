@@ -10,7 +10,7 @@ use super::key::{CacheKey, KeyRef, hash_of_call};
 use super::store::{ConfigStore, Tier};
 
 type Pairs = Vec<(CacheKey, Arc<Entry>)>;
-/// The entries by the hash of their call; those of one hash are told apart by their keys.
+/// The entries by the hash of their call; those of one hash are distinguished by their keys.
 type ByCall = HashMap<u64, Pairs, BuildHasherDefault<Hashed>>;
 
 /// Takes a key that is a hash for its own.

@@ -15,7 +15,7 @@ use crate::device::DeviceIdentity;
 /// Neighbours that one thread looks at.
 const SOME: usize = 1 << 9;
 
-/// Rows in the keys' order, and what they name, each sorted. Equal operations and devices lie in one place, so that comparisons
+/// Rows in the keys' order, and what they name, each sorted. Equal operations and devices are in one place, so that comparisons
 /// touch few.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
@@ -121,7 +121,7 @@ impl Settled {
     }
 }
 
-/// When an entry was decided, as a number to order by: zero where it says nothing of that.
+/// When an entry was decided, as a number to order by: zero if it says nothing of that.
 pub(super) fn decided(entry: &Entry) -> u64 {
     entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at.saturating_add(1))
 }
@@ -211,7 +211,7 @@ impl<'a> Row<'a> {
     /// The entry.
     ///
     /// # Errors
-    /// Where the text is no entry's.
+    /// If the text is not an entry's.
     pub(super) fn to_entry(&self) -> Result<Arc<Entry>, StoreError> {
         let entry = match &self.entry {
             Stored::Entry(entry) => return Ok(Arc::clone(entry)),
@@ -224,17 +224,17 @@ impl<'a> Row<'a> {
     /// Key and entry as stores give them.
     ///
     /// # Errors
-    /// Where the text is no entry's.
+    /// If the text is not an entry's.
     pub(super) fn to_pair(&self) -> Result<(CacheKey, Arc<Entry>), StoreError> {
         Ok((self.key.to_key(), self.to_entry()?))
     }
 
-    /// That the text is no entry's.
+    /// That the text is not an entry's.
     pub(super) fn unreadable(&self) -> StoreError {
         let file = match &self.entry {
             Stored::Text { file, .. } => file,
             Stored::Entry(_) | Stored::Settled(_) => Path::new("memory"),
         };
-        StoreError::snapshot(file, format!("the entry of `{}` is no config with its provenance", self.key.call()))
+        StoreError::snapshot(file, format!("the entry of `{}` is not a config with its provenance", self.key.call()))
     }
 }

@@ -8,7 +8,7 @@
 //!  "entries":[{"call_key":"fecadd86b926e7e8","direction":"forward","config":{…},"provenance":{…}},…]}
 //! ```
 //!
-//! `provenance` is optional. Files lie in any depth below the folder and end in `.json`.
+//! `provenance` is optional. Files are in any depth below the folder and end in `.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -84,7 +84,7 @@ const SHIPPED: &[(&str, &str)] = &[
 /// that are there stay. An operation whose file name another one has carries its digest in the name. Returns the files.
 ///
 /// # Errors
-/// Where a file cannot be read or written, or holds something else.
+/// If a file cannot be read or written, or holds something else.
 pub fn write_seeds(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<Vec<PathBuf>, StoreError> {
     let mut files: BTreeMap<PathBuf, SeedFile> = BTreeMap::new();
     for (key, entry) in entries {
@@ -125,7 +125,7 @@ fn read_text(path: &Path) -> io::Result<String> {
     outside_file::text(path, MAX_FILE_BYTES)
 }
 
-/// Takes over the entries of a file that is there, but for the calls that are written anew.
+/// Takes over the entries of a file that is there, except for the calls that are written again.
 fn keep_others(path: &Path, file: &mut SeedFile) -> Result<(), StoreError> {
     let text = match read_text(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -202,7 +202,7 @@ impl SeedStore {
     /// Adds the entries of one seed file's text.
     ///
     /// # Errors
-    /// Where it is no seed file, or one of a later program: the reason.
+    /// If it is not a seed file, or one of a later program: the reason.
     pub fn add_text(&mut self, text: &str) -> Result<(), String> {
         let file: SeedFile = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if file.schema != SCHEMA {

@@ -64,7 +64,7 @@ impl SledStore {
     /// sample log cannot give its entries back.
     ///
     /// # Errors
-    /// Where it cannot be read or written; damage is no error.
+    /// If it cannot be read or written; damage is not an error.
     pub fn open(root: &Path, keep_unclean: bool) -> Result<(Self, SledCondition), StoreError> {
         let folder = root.join(FOLDER);
         let mut noted_log_bytes = None;
@@ -154,7 +154,7 @@ impl SledStore {
     /// Stores pairs of [`CacheKey::to_text`] and [`Entry::to_text`] and flushes once.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn put_texts<'a>(&self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<(), StoreError> {
         let (db, tree) = self.parts()?;
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +171,7 @@ impl SledStore {
     /// Every pair of [`CacheKey::to_text`] and [`Entry::to_text`].
     ///
     /// # Errors
-    /// Where it cannot be read, or a value is damaged.
+    /// If it cannot be read, or a value is damaged.
     pub fn texts(&self) -> Result<Vec<(String, String)>, StoreError> {
         let (_, tree) = self.parts()?;
         let mut pairs = Vec::new();
@@ -322,7 +322,7 @@ enum State {
     Wrong(String),
 }
 
-/// How a database was left, as far as its bytes tell.
+/// How a database was left, as far as its bytes show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SledState {
@@ -536,7 +536,7 @@ mod tests {
     #[test]
     fn of_those_set_aside_the_last_one_is_kept() {
         let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        // somebody's work, a link, and names that are no name of ours
+        // somebody's work, a link, and names that are not ours
         let foreign = root.path().join(format!("{SET_ASIDE}1700000000-0"));
         fs::create_dir(&foreign).unwrap();
         fs::write(foreign.join("db"), "x").unwrap();

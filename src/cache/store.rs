@@ -49,26 +49,26 @@ pub trait ConfigStore: Send + Sync {
     /// The entry of exactly this key.
     ///
     /// # Errors
-    /// Where the tier cannot be read, or the entry is damaged.
+    /// If the tier cannot be read, or the entry is damaged.
     fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<Entry>>, StoreError>;
 
     /// Every entry of an operation and call, whatever the device, the direction and the `vmap`s around it, in the keys'
     /// order.
     ///
     /// # Errors
-    /// Where the tier cannot be read, or one of the entries is damaged.
+    /// If the tier cannot be read, or one of the entries is damaged.
     fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>;
 
     /// Every entry, in the keys' order.
     ///
     /// # Errors
-    /// Where the tier cannot be read, or an entry is damaged.
+    /// If the tier cannot be read, or an entry is damaged.
     fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>;
 
     /// The key of every entry, in order.
     ///
     /// # Errors
-    /// Where the tier cannot be read.
+    /// If the tier cannot be read.
     fn keys(&self) -> Result<Vec<CacheKey>, StoreError> {
         Ok(self.entries()?.into_iter().map(|(key, _)| key).collect())
     }
@@ -76,13 +76,13 @@ pub trait ConfigStore: Send + Sync {
     /// Stores an entry; it is on the disk, where the tier has one, when this returns.
     ///
     /// # Errors
-    /// Where the tier is read-only, as most are by their nature, or cannot be written.
+    /// If the tier is read-only, as most are by their nature, or cannot be written.
     fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError> {
         let _ = (key, entry);
         Err(StoreError::read_only(self.tier()))
     }
 
-    /// Removes an entry; `false` where there was none.
+    /// Removes an entry; `false` if there was none.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -111,7 +111,7 @@ pub trait ConfigStore: Send + Sync {
     /// never another.
     ///
     /// # Errors
-    /// Where it cannot be opened anew; the one that is open stays what it is.
+    /// If it cannot be opened again; the one that is open stays what it is.
     fn refreshed(&self) -> Result<Option<Box<dyn ConfigStore>>, StoreError> {
         Ok(None)
     }

@@ -48,7 +48,7 @@ impl Lookup<'_> {
     /// The hit, on its own, or why there is none.
     ///
     /// # Errors
-    /// Where a tier cannot be read that has to be for the reason.
+    /// If a tier cannot be read that has to be for the reason.
     pub fn found(self) -> Result<Result<Hit<'static>, MissReason>, StoreError> {
         match self {
             Self::Hit(hit) => Ok(Ok(hit.into_owned())),
@@ -61,7 +61,7 @@ impl Miss<'_> {
     /// Why nothing applies; this reads what is cached for the call, or else every key.
     ///
     /// # Errors
-    /// Where a tier cannot be read.
+    /// If a tier cannot be read.
     pub fn reason(&self) -> Result<MissReason, StoreError> {
         self.cache.explain(self.question)
     }
@@ -103,7 +103,7 @@ impl TieredCache {
     /// over it ([`Mapping::WhereLocal`] says why). Where you cannot be sure of that, open it with [`Mapping::Never`].
     ///
     /// # Errors
-    /// Where there is a snapshot that cannot be used. One of an earlier format counts as none, and a warning says what to do.
+    /// If there is a snapshot that cannot be used. One of an earlier format counts as none, and a warning says what to do.
     pub fn published(folder: &Path, mapping: Mapping, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, StoreError> {
         let mut below = vec![SnapshotStore::at(&folder.join(SNAPSHOT_FILE), mapping)?];
         below.extend(lower);
@@ -114,7 +114,7 @@ impl TieredCache {
     /// does what was put into memory alone.
     ///
     /// # Errors
-    /// Where what was published cannot be used: then everything stays as it was.
+    /// If what was published cannot be used: then everything stays as it was.
     pub fn refresh(&mut self) -> Result<bool, StoreError> {
         let newer: Vec<_> = self.below.iter().map(|store| store.refreshed()).collect::<Result<_, _>>()?;
         if newer.iter().all(Option::is_none) {
@@ -150,10 +150,10 @@ impl TieredCache {
     /// forward with its vector-Jacobian product wins over a forward one. Where the call is not known under the `vmap`s
     /// that its key names, or under none, it is taken as it is known: first unmapped, then with the most calls.
     ///
-    /// A hit of what was asked for allocates nothing, but for the first one of a call that a store below the memory has.
+    /// A hit of what was asked for allocates nothing, except for the first one of a call that a store below the memory has.
     ///
     /// # Errors
-    /// Where a tier cannot be read, or an entry on the way is damaged.
+    /// If a tier cannot be read, or an entry on the way is damaged.
     pub fn lookup<'a>(
         &'a self,
         device: &'a DeviceFingerprint,
@@ -216,7 +216,7 @@ impl TieredCache {
     /// Why [`find`](Self::find) finds nothing.
     ///
     /// # Errors
-    /// Where a tier cannot be read.
+    /// If a tier cannot be read.
     pub fn explain_miss(
         &self,
         device: &DeviceFingerprint,
@@ -246,7 +246,7 @@ impl TieredCache {
     /// The entry of exactly this key and where it is.
     ///
     /// # Errors
-    /// Where a tier cannot be read, or the entry is damaged.
+    /// If a tier cannot be read, or the entry is damaged.
     pub fn entry(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, StoreError> {
         self.get(key.parts())
     }
@@ -254,7 +254,7 @@ impl TieredCache {
     /// Stores an entry in memory and in every tier below that can be written, the lowest first.
     ///
     /// # Errors
-    /// Where such a tier fails to write; then the tiers above it are left as they were.
+    /// If such a tier fails to write; then the tiers above it are left as they were.
     pub fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError> {
         self.put_all(&[(key.clone(), Arc::clone(entry))])
     }
@@ -276,7 +276,7 @@ impl TieredCache {
     /// Removes an entry from memory and from every tier below that can be written.
     ///
     /// # Errors
-    /// Where such a tier fails to write; then the tiers below it still have the entry.
+    /// If such a tier fails to write; then the tiers below it still have the entry.
     pub fn remove(&self, key: &CacheKey) -> Result<bool, StoreError> {
         Ok(self.remove_all(std::slice::from_ref(key))? > 0)
     }
@@ -300,7 +300,7 @@ impl TieredCache {
     /// Every entry in force, each key once, from the fastest tier that has it.
     ///
     /// # Errors
-    /// Where a tier cannot be read, or an entry is damaged.
+    /// If a tier cannot be read, or an entry is damaged.
     pub fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>, Tier)>, StoreError> {
         self.merged(|store| store.entries(), |_| true)
     }

@@ -23,7 +23,7 @@ impl Spaces {
     /// The spaces that come with the program.
     ///
     /// # Errors
-    /// Where one of them is not good; a test keeps that from happening.
+    /// If one of them is not good; a test keeps that from happening.
     pub fn built_in() -> Result<Self, SpaceError> {
         let mut spaces = Self::default();
         for (name, text) in FILES {

@@ -1,4 +1,4 @@
-//! Configs of a space by chance, where there are too many to walk.
+//! Configs of a space at random, where there are too many to walk.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use super::error::SpaceError;
 use super::space::CandidateSpace;
 use crate::config::Config;
 
-/// Choices of one descent, at most: one that is stuck deep below a bad choice is begun again.
+/// Choices of one descent, at most: one that is stuck deep below a bad choice is started again.
 const DESCENT_STEPS: u64 = 4096;
 
-/// What became of a descent.
+/// The outcome of a descent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Descent {
     /// A config of the space.
@@ -20,7 +20,7 @@ pub enum Descent {
     Stuck,
 }
 
-/// Descents through the choices of a space, values in an order of chance.
+/// Descents through the choices of a space, values in random order.
 ///
 /// Parameters that a constraint reads together are chosen one after another, those of the smallest groups first, whatever
 /// their order in the file. So a constraint is met as early as may be, and a contradiction shows before the other
@@ -36,7 +36,7 @@ pub struct Descents<'a> {
 }
 
 impl CandidateSpace {
-    /// Descents by chance.
+    /// Descents at random.
     pub fn descents(&self) -> Descents<'_> {
         let reads: Vec<Vec<usize>> =
             self.constraints.iter().map(|constraint| self.parameters_read(constraint)).collect();
@@ -74,7 +74,7 @@ impl Descents<'_> {
     /// One descent; `below` draws a number below another.
     ///
     /// # Errors
-    /// Where a constraint cannot be evaluated.
+    /// If a constraint cannot be evaluated.
     pub fn descend(&mut self, below: &mut dyn FnMut(usize) -> usize) -> Result<Descent, SpaceError> {
         let space = self.space;
         let unknown = Value::Null;
@@ -82,7 +82,7 @@ impl Descents<'_> {
         if self.order.is_empty() || !self.admits(0, &values)? {
             return Ok(Descent::Empty);
         }
-        // for each chosen parameter the values that are left to try, in an order of chance
+        // for each chosen parameter the values that are left to try, in random order
         let mut left: Vec<Vec<usize>> = Vec::new();
         let began = self.steps;
         loop {

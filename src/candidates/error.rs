@@ -27,7 +27,7 @@ impl SpaceError {
         Self { file, line: 1, column: 1, message: format!("cannot be read: {error}{}", remedy(error)) }
     }
 
-    /// A text that is no JSON, or other JSON than what is read.
+    /// A text that is not JSON, or other JSON than what is read.
     pub(super) fn of_json(file: &str, error: &serde_json::Error) -> Self {
         let message = error.to_string();
         // the place, which the error gives already, ends serde_json's messages

@@ -96,10 +96,10 @@ impl Values {
             return Err(format!("more than {MAX_VALUES} values"));
         }
         if let Some(value) = values.iter().find(|value| value.is_array() || value.is_object()) {
-            return Err(format!("`{value}` is no single value; a point in the parameter's name makes an object"));
+            return Err(format!("`{value}` is not a single value; a dot in the parameter's name makes an object"));
         }
         match values.iter().enumerate().find(|(index, value)| values.iter().take(*index).any(|known| known == *value)) {
-            Some((_, twice)) => Err(format!("the value `{twice}` stands twice")),
+            Some((_, twice)) => Err(format!("the value `{twice}` occurs twice")),
             None => Ok(values),
         }
     }

@@ -31,7 +31,7 @@ pub struct Peaks {
     pub bytes_per_second: f64,
     /// Operations in a second of the units that multiply matrices, by element type.
     pub matrix: BTreeMap<DType, f64>,
-    /// Operations in a second of all other units; empty where nothing is public.
+    /// Operations in a second of all other units; empty if nothing is public.
     pub vector: BTreeMap<DType, f64>,
     /// Where the figures are from.
     pub sources: Vec<String>,

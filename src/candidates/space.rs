@@ -46,7 +46,7 @@ impl CandidateSpace {
     /// Reads a space from a file of at most 1 MiB.
     ///
     /// # Errors
-    /// Where the file cannot be read, and as of [`parse`](Self::parse).
+    /// If the file cannot be read, and as of [`parse`](Self::parse).
     pub fn open(file: &Path) -> Result<Self, SpaceError> {
         let name = file.display().to_string();
         match outside_file::text(file, MAX_FILE_BYTES) {
@@ -58,7 +58,7 @@ impl CandidateSpace {
     /// Reads a space from its text; `file` is what errors call it.
     ///
     /// # Errors
-    /// Where the text is no JSON, not of this schema, or does not hold together; with the place.
+    /// If the text is not JSON, not of this schema, or does not hold together; with the place.
     pub fn parse(file: &str, text: &str) -> Result<Self, SpaceError> {
         let of_serde = |error: serde_json::Error| SpaceError::of_json(file, &error);
         let wrong = |path: &[Step<'_>], message: String| SpaceError::at(file, text, offset(text, path), &message);
@@ -96,7 +96,7 @@ impl CandidateSpace {
             let at = |message: String| wrong(&[Step::Key("parameters"), Step::Key(&name)], message);
             let values = values.expand().map_err(at)?;
             if !is_name(&name) {
-                return Err(at(format!("`{name}` is no name: letters, digits and `_`, points between them")));
+                return Err(at(format!("`{name}` is not a name: letters, digits and `_`, separated by dots")));
             }
             space.parameters.push((name, values));
         }
@@ -139,7 +139,7 @@ impl CandidateSpace {
     /// The same space for a call of which more is known: replaces a value of `given`.
     ///
     /// # Errors
-    /// Where the space has no such name.
+    /// If the space has no such name.
     pub fn given(mut self, name: &str, value: Value) -> Result<Self, SpaceError> {
         match self.given.iter_mut().find(|(known, _)| known == name) {
             Some((_, slot)) => {
@@ -170,7 +170,7 @@ impl CandidateSpace {
     /// The configs of the space that differ from one in the value of a single parameter.
     ///
     /// # Errors
-    /// Where a constraint cannot be evaluated.
+    /// If a constraint cannot be evaluated.
     pub fn neighbours(&self, config: &Config) -> Result<Vec<Config>, SpaceError> {
         let values = self.parameters.iter().map(|(name, _)| value_at(config.as_map(), name).cloned());
         // one of those listed need not have the parameters
@@ -194,7 +194,7 @@ impl CandidateSpace {
     /// Whether a config is one of the space or of those listed.
     ///
     /// # Errors
-    /// Where a constraint cannot be evaluated.
+    /// If a constraint cannot be evaluated.
     pub fn contains(&self, config: &Config) -> Result<bool, SpaceError> {
         if self.listed.contains(config) {
             return Ok(true);
@@ -282,7 +282,7 @@ impl CandidateSpace {
             if let Some(other) = others.copied().find(|other| clash(other)) {
                 let path = [Step::Key("parameters"), Step::Key(other)];
                 let message = if other == *name {
-                    format!("`{name}` stands twice")
+                    format!("`{name}` occurs twice")
                 } else {
                     format!("`{other}` clashes with `{name}`")
                 };

@@ -45,21 +45,22 @@ pub struct Target {
     pub name: String,
     /// Platform of the plugin that compiles for it: `cuda`, `tpu`.
     pub platform: String,
-    /// Name of the topology; empty where the plugin knows topologies by options alone.
+    /// Name of the topology; empty if the plugin knows topologies by options alone.
     pub topology: String,
     /// `name=value` for the topology.
     pub options: Vec<String>,
-    /// Memory of each device, where the target tells it.
+    /// Memory of each device, if the target reports it.
     pub memory_bytes: Option<u64>,
 }
 
-/// A name that is no target's, or a target's file that cannot be read.
+/// A name that is not a target's, or a target's file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
     /// Nothing has this name.
     #[error(
-        "`{name}` is no target: name one of {}, or a GpuTargetConfigProto as `cuda:FILE.txtpb`; several GPUs are `cuda:h100_sxm:8`",
+        "`{name}` is not a target: name one of {}, or a GpuTargetConfigProto as `cuda:FILE.txtpb`; several GPUs are \
+         `cuda:h100_sxm:8`",
         names().join(", ")
     )]
     Unknown {
@@ -129,7 +130,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// How many devices a topology such as `2x4` has; `None` where it is none.
+/// How many devices a topology such as `2x4` has; `None` if it is none.
 fn devices_of(shape: &str) -> Option<u64> {
     let side = |side: &str| side.parse::<u16>().ok().filter(|&side| side > 0).map(u64::from);
     shape.split('x').try_fold(1_u64, |devices, text| devices.checked_mul(side(text)?))

@@ -39,7 +39,7 @@ pub(super) struct Cli {
     pub command: Command,
     #[command(flatten)]
     pub file: ConfigFileArgs,
-    /// Say more on stderr: `-v` what is done, `-vv` details (`RUST_LOG` overrides)
+    /// Print more on stderr: `-v` each step, `-vv` details (`RUST_LOG` overrides)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -55,37 +55,36 @@ pub(super) enum Command {
     Tune(Box<TuneArgs>),
     /// List the labels of a module
     Scan(ScanArgs),
-    /// Print the fingerprint of each device that a plugin shows
+    /// Print the fingerprint of each device of a plugin
     Device(DeviceArgs),
-    /// Look at recorded invocations, or add one
+    /// List or check recorded invocations, or add one
     #[command(subcommand)]
     Registry(RegistryCommand),
-    /// Look at search spaces
+    /// List or check search spaces
     #[command(subcommand)]
     Candidates(CandidatesCommand),
-    /// Look at cached configs, or remove them
+    /// List, look up, share or remove cached configs
     #[command(subcommand)]
     Cache(CacheCommand),
     /// Print the settings in force and where each comes from (docs/configuration.md)
     Config(ConfigArgs),
-    /// Read profiles that JAX or XLA wrote (docs/profiles.md)
+    /// Analyse profiles from JAX or XLA (docs/profiles.md)
     #[command(subcommand)]
     Profile(ProfileCommand),
-    /// Draw a stored run as a page, one HTML file with everything in it (docs/report.md)
+    /// Draw a stored run as one self-contained HTML page (docs/report.md)
     Report(ReportArgs),
-    /// Compile for devices that need not be here: which configs each takes, and with what memory (docs/targets.md)
+    /// Compile for absent devices: which configs each accepts, and how much memory they take (docs/targets.md)
     Compile(CompileArgs),
-    /// Measure cached configs again and fail where one regressed: a gate for CI (docs/fleet.md)
+    /// Measure cached configs again and fail if one regressed: a gate for CI (docs/fleet.md)
     Check(CheckArgs),
-    /// Race whole programs, or ways to compile one: each one's time over the first one's, and whether that is more than noise
-    /// (docs/compare.md)
+    /// Race whole programs, or several ways to compile one, and say which differences are more than noise (docs/compare.md)
     Compare(CompareArgs),
     /// Time one program's kernels under a profiler (docs/profiles.md)
     Measure(MeasureArgs),
-    /// Race the variants of a step that `dump(…, variants=…)` wrote: what its tuned calls gain in it, together and each
-    /// (docs/prove.md)
+    /// Race the variants of a step that `dump(…, variants=…)` wrote: how much its tuned calls speed it up, together and one
+    /// by one (docs/prove.md)
     Prove(ProveArgs),
-    /// Run programs against themselves (A/A calibration): this machine's noise floor, for tuning with the same timer
+    /// Race programs against copies of themselves (A/A calibration) to measure this machine's noise floor
     /// (docs/decisions.md)
     Selftest(SelftestArgs),
     /// Run, guard or check a worker (docs/worker-protocol.md)

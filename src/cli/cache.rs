@@ -100,7 +100,8 @@ pub(super) fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
 pub(super) fn open(args: &CacheArgs) -> Result<Ledger, Fault> {
     if let Some(address) = address(args)? {
         let message = format!(
-            "`{address}` is changed by publishing alone: change a folder, then `autotune-lowered cache push --replace {address}`"
+            "`{address}` can only be changed by publishing: change a folder, then `autotune-lowered cache push \
+             --replace {address}`"
         );
         return Err(Fault::new(exit::USAGE, message));
     }

@@ -32,7 +32,7 @@ pub(super) enum CacheCommand {
         op: String,
         /// Call key
         key: String,
-        /// Whose results may stand for this device's: exact, kind or any
+        /// Which devices' results may apply to this device: exact, kind or any
         #[arg(long = "match", value_name = "MODE", default_value = "exact")]
         match_mode: MatchMode,
         #[command(flatten)]
@@ -42,9 +42,9 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         format: FormatArg,
     },
-    /// List the configs of a cache folder or snapshot, and say what the folder takes
+    /// List the configs of a cache folder or snapshot, and the folder's size on disk
     Ls {
-        /// Also those that are shipped as seed files
+        /// Include the shipped seed files
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -52,7 +52,7 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         format: FormatArg,
     },
-    /// Remove the entries of an operation, or of one call of it, for every device
+    /// Remove the entries of an operation, or of one of its calls, for every device
     Rm {
         /// Operation, `name@vN`
         op: String,
@@ -66,7 +66,7 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
-    /// Write cached configs as seed files: one a device and operation, to be reviewed and shipped
+    /// Write cached configs as seed files: one per device and operation, to be reviewed and shipped
     Seed {
         /// Folder to write to
         out: PathBuf,
@@ -82,39 +82,38 @@ pub(super) enum CacheCommand {
     },
     /// Write cached configs as JSON or as another tool's cache files
     Export(ExportArgs),
-    /// Take configs over from JSON or from another tool's cache files
+    /// Import configs from JSON or from another tool's cache files
     Import {
-        /// Whose files
+        /// The tool or format of the files
         #[arg(long, value_enum)]
         format: ExchangeArg,
         /// A file, or a folder of them
         path: PathBuf,
-        /// Only what is of this device, by Tokamax's name of it; a Tokamax database is then of exactly this kind
+        /// Only what belongs to this device, by Tokamax's name; a Tokamax database is then for exactly this kind
         #[arg(long, value_name = "TEXT")]
         fingerprint: Option<String>,
         #[command(flatten)]
         cache: CacheArgs,
     },
-    /// Load the snapshot that is published at a URL, unless it is here already; prints its digest and file
+    /// Load the snapshot that is published at a URL, unless it is already here; prints its digest and file
     Pull(PullArgs),
     /// Publish the cache at a URL, merged with what is there; prints the digest
     Push(PushArgs),
-    /// Make a pair of keys that sign snapshots
+    /// Make a pair of keys for signing snapshots
     Keygen(KeygenArgs),
     /// Sign a snapshot
     Sign(SignArgs),
-    /// Merge caches: of each call the entry with the better evidence, and with it where the others came from
-    /// (docs/caches.md)
+    /// Merge caches: for each call the entry with the best evidence, keeping the other decisions (docs/caches.md)
     Merge(MergeArgs),
-    /// List what differs between two caches; exit code 1 where something does
+    /// List the differences between two caches; exit code 1 if there are any
     Diff(DiffArgs),
-    /// Check every byte of caches against what was written; exit code 4 where one is damaged
+    /// Check every byte of caches; exit code 4 if one is damaged
     Verify(VerifyArgs),
-    /// Remove entries that are too old, of a device, or of software that is gone
+    /// Remove entries that are too old, belong to a device, or were decided under other software
     Prune(PruneArgs),
-    /// List which labels of a module have a config for a device; exit code 1 where one has not
+    /// List which labels of a module have a config for a device; exit code 1 if one has none
     Coverage(CoverageArgs),
-    /// Make the sled cache again from the sample log
+    /// Rebuild the sled cache from the sample log
     Rebuild {
         #[command(flatten)]
         cache: CacheArgs,

@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::options::CacheArgs;
 use super::{cache, exit};
 
-/// What a program finds at run time: the published snapshot answers. Where there is none, or it is damaged, the folder's other
+/// What a program finds at run time: the published snapshot answers. If there is none, or it is damaged, the folder's other
 /// stores do.
 pub(super) fn look_up(
     args: &CacheArgs,

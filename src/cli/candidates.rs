@@ -24,14 +24,15 @@ pub(super) enum CandidatesCommand {
         #[command(flatten)]
         spaces: SpacesArg,
     },
-    /// List the options of compilers that `--compiler-options` tries, and those that it knows and does not try (docs/options.md)
+    /// List the compiler options that `--compiler-options` tries, and those that it knows but does not try
+    /// (docs/options.md)
     Options {
         /// The platform: `cpu`, `cuda` or `tpu` [default: all]
         platform: Option<String>,
         #[command(flatten)]
         format: FormatArg,
     },
-    /// Check a search space's file
+    /// Check a search space file
     Check {
         /// The file
         file: PathBuf,
@@ -40,7 +41,7 @@ pub(super) enum CandidatesCommand {
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct SpacesArg {
-    /// Folder of search spaces that go before those shipped
+    /// Folder of search spaces that override the shipped ones
     #[arg(long, value_name = "DIR")]
     pub candidates: Option<PathBuf>,
     #[command(flatten)]
@@ -50,7 +51,7 @@ pub(super) struct SpacesArg {
 /// Configs printed of one space.
 const MAX_SHOWN: usize = 100_000;
 
-/// The shipped spaces, with those of a folder in place of them; files that are not good are said on stderr.
+/// The shipped spaces, with those of a folder in place of them; invalid files are reported on stderr.
 pub(super) fn spaces(folder: Option<&Path>) -> Result<Spaces, Fault> {
     let mut spaces = Spaces::built_in().map_err(Fault::input)?;
     if let Some(folder) = folder {
@@ -88,7 +89,7 @@ pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8
             let spaces: Vec<&OptionSpace> = wanted.collect();
             if spaces.is_empty() {
                 let known: Vec<&str> = all.iter().map(OptionSpace::platform).collect();
-                let message = format!("no options of the compiler are known for it; there are: {}", known.join(", "));
+                let message = format!("no compiler options are known for it; there are: {}", known.join(", "));
                 return Err(Fault::new(exit::NOTHING_MATCHED, message));
             }
             format.write(out, CompilerOptions::new(spaces))?;

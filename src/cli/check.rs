@@ -45,23 +45,24 @@ pub(super) struct CheckArgs {
     pub cache: CacheArgs,
     #[command(flatten)]
     pub timer: TimerArgs,
-    /// Store that `compile` made for this device: what was refused is out, and executables are loaded that this user compiled, or
-    /// that a key of --verify-key signed (docs/targets.md)
+    /// Store that `compile` made for this device: refused configs are rejected, and executables are loaded that this
+    /// user compiled or that a key of --verify-key signed (docs/targets.md)
     #[arg(long, value_name = "STORE")]
     pub compiled: Vec<PathBuf>,
-    /// Interleaved rounds that count of each cached config and its baseline; up to four times as many where it seems changed
+    /// Interleaved rounds of each cached config and its baseline; up to four times as many if it seems changed
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: u32,
     /// Time for each such series of rounds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub budget: Option<Duration>,
-    /// The least change that matters, a part of the time; what `selftest` found this machine to tell apart counts besides
+    /// Smallest change that matters, as a part of the time; the noise floor that `selftest` found replaces it if it is
+    /// larger
     #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
     pub min_improvement: f64,
-    /// How often a check may fail without reason: the probability over all of the module's operations together
+    /// Maximum probability of a false alarm, over all of the module's operations together
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = probability)]
     pub false_alarms: f64,
-    /// Let pass what is not cached, or not recorded, as long as something is
+    /// Accept calls that are not cached or not recorded, as long as some are
     #[arg(long)]
     pub allow_missing: bool,
     #[command(flatten)]
@@ -69,7 +70,7 @@ pub(super) struct CheckArgs {
     /// Also write the result as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
-    /// Also tell the result on stderr in the words of a CI service
+    /// Also report the result on stderr in a CI service's format
     #[arg(long, value_enum)]
     pub annotations: Option<AnnotationsArg>,
     #[command(flatten)]
@@ -108,7 +109,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let mut timer = start_timer(&args.timer, from)?;
     if timer.has_one_job_a_call() {
         let message =
-            "profiles of an earlier run measure nothing again; name a timer that does, such as `--timer pjrt`";
+            "profiles of an earlier run cannot be measured again; name a timer that does, such as `--timer pjrt`";
         return Err(Fault::new(exit::USAGE, message));
     }
     let (resolution, of_selftest) =

@@ -29,14 +29,13 @@ use super::{cache, executables, exit};
 pub(super) struct CompareArgs {
     #[command(flatten)]
     pub contestants: Contestants,
-    /// Exactly so many rounds that count [default: as many as tell each contestant from the first]
+    /// Exactly this many rounds [default: as many as distinguish each program from the first]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: Option<u32>,
-    /// Time for the rounds: seconds, or such as `30m` and `2h` [default: what is not settled after some seconds of the programs'
-    /// own time is left so]
+    /// Time for the rounds: seconds, or such as `30m` and `2h` [default: some seconds of the programs' own time]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
-    /// A difference that is not sought: who is known to differ from the first by no more is measured no further
+    /// Smallest difference of interest: a program known to differ from the first by no more is measured no further
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
     pub min_difference: f64,
     #[command(flatten)]
@@ -62,7 +61,7 @@ pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write)
     if let Some(replay) = own.chain([&args.timer.timer]).find(|timer| timer.starts_with("replay:")) {
         return Err(Fault::new(exit::USAGE, format!("`{replay}` runs no program: only a device can compare them")));
     }
-    // a file that is no program is known before a device is started
+    // a file that is not a program is known before a device is started
     let programs = ProgramReader::new(&args.timer.timer, &args.timer.limits);
     let mut contestants = Vec::with_capacity(given.len());
     for ContestantArgs { module, options, .. } in given {
@@ -146,9 +145,11 @@ fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<
 /// What a race that ended without a result is to the user.
 pub(super) fn fault(error: CompareError) -> Fault {
     match error {
-        CompareError::Race(CopiesError::Interrupted) => {
-            Fault::new(exit::INTERRUPTED, "ended before it was settled; the same command goes on after what is kept")
-        }
+        CompareError::Race(CopiesError::Interrupted) => Fault::new(
+            exit::INTERRUPTED,
+            "ended before it was settled; the same command continues from the samples \
+                                           that are kept",
+        ),
         CompareError::Race(CopiesError::Fatal(error)) => error.into(),
         error if error.is_of_input() => Fault::input(error),
         error => Fault::device(error),

@@ -32,35 +32,35 @@ use super::tune_args::TuneArgs;
 
 #[derive(Debug, Args)]
 pub(super) struct CompileArgs {
-    /// The module. With recorded invocations its calls' candidates are compiled, without them the module itself
+    /// The module. If there are recorded invocations, its calls' candidates are compiled, otherwise the module itself
     #[arg(value_name = "MODULE")]
     pub module: PathBuf,
     #[command(flatten)]
     pub plan: PlanArgs,
-    /// A device to compile for, which need not be here: `cuda:h100_sxm`, `tpu:v5e`, or a GpuTargetConfigProto as
-    /// `cuda:FILE.txtpb`; may be given again
+    /// A device to compile for, which may be absent: `cuda:h100_sxm`, `tpu:v5e`, or a GpuTargetConfigProto as
+    /// `cuda:FILE.txtpb`; may be repeated
     #[arg(long = "target", value_name = "TARGET", required = true)]
     pub targets: Vec<String>,
-    /// Folder that keeps what was compiled and what was refused: neither is compiled again
+    /// Folder that keeps executables and refusals, so that nothing is compiled again
     #[arg(short = 'o', long = "output", value_name = "STORE")]
     pub store: PathBuf,
-    /// Store of another machine: what it has is taken over, with its signatures, and not compiled again; may be given again
+    /// Store from another machine: its content is copied, with its signatures, and not compiled again; may be repeated
     #[arg(long, value_name = "STORE")]
     pub compiled: Vec<PathBuf>,
-    /// The vendor's PJRT plugin (a shared library) [default: of those found by their environment variables or in the active
-    /// Python environment, the one of the target's platform]
+    /// The vendor's PJRT plugin (a shared library) [default: the one for the target's platform, from environment
+    /// variables or the active Python environment]
     #[arg(long, value_name = "PATH")]
     pub plugin: Option<PathBuf>,
-    /// Store of before: what is refused now and was not, or takes over a tenth more memory at its peak, ends with exit code 7
+    /// Earlier store: a program that is newly refused, or takes over a tenth more memory at its peak, gives exit code 7
     #[arg(long, value_name = "STORE")]
     pub baseline: Option<PathBuf>,
-    /// Say what compiling would take, and compile nothing
+    /// Print how much there is to compile, and compile nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Also write the result as JUnit XML
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub junit: Option<PathBuf>,
-    /// An option of the compiler for every program, `NAME=VALUE`; may be given again
+    /// A compiler option for every program, `NAME=VALUE`; may be repeated
     #[arg(long = "base-options", value_name = "NAME=VALUE", value_parser = setting, allow_hyphen_values = true)]
     pub base_options: Vec<(String, Value)>,
     #[command(flatten)]
@@ -92,33 +92,32 @@ pub(super) fn forecast(args: &TuneArgs, module: &Path, bars: &MultiProgress, out
     run(&args, bars, out)
 }
 
-/// The targets of these names. Reading them is no part of the arguments', so that a wrong one is said in one line.
+/// The targets of these names. Reading them is not part of the arguments', so that a wrong one is said in one line.
 fn targets(names: &[String]) -> Result<Vec<Target>, Fault> {
     let named = |name: &String| Target::named(name).map_err(|error| Fault::new(exit::USAGE, error.to_string()));
     names.iter().map(named).collect()
 }
 
-/// Compiles for each target and prints what came of it; refusals are no failure.
+/// Compiles for each target and prints what came of it; refusals are not a failure.
 pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let targets = targets(&args.targets)?;
     // what would fail after the run is known before it
     let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
     let baseline = args.baseline.as_deref().map(|store| {
-        let wrong = |error| Fault::input(format!("`{}`: no store to compare with: {error}", store.display()));
+        let wrong = |error| Fault::input(format!("`{}` is not a store to compare with: {error}", store.display()));
         Baseline::open(store).map_err(wrong)
     });
     let baseline = baseline.transpose()?;
     for store in &args.compiled {
-        let wrong = |error| Fault::input(format!("`{}`: no store of compiled programs: {error}", store.display()));
+        let wrong = |error| Fault::input(format!("`{}` is not a store of compiled programs: {error}", store.display()));
         Baseline::open(store).map(drop).map_err(wrong)?;
     }
     let signer = if args.dry_run { None } else { args.signer.signer()?.map(Arc::new) };
     let source = read(args)?;
-    std::fs::create_dir_all(&args.store).map_err(|error| {
-        Fault::input(format!("`{}`: no folder to keep what is compiled: {error}", args.store.display()))
-    })?;
+    std::fs::create_dir_all(&args.store)
+        .map_err(|error| Fault::input(format!("`{}` cannot keep executables: {error}", args.store.display())))?;
     let cancel = cancel_flag()?;
-    // a target that cannot be compiled for is told before the others take their time
+    // a target that cannot be compiled for is reported before the others take their time
     let start = |target: &Target| {
         let plugin = plugin_for(args, target)?;
         TargetCompiler::start(&options(args, target, plugin)?, signer.clone()).map_err(Fault::device)
@@ -170,7 +169,7 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     })
 }
 
-/// The module's labels and what was recorded of them; `None` where the module itself is compiled.
+/// The module's labels and what was recorded of them; `None` if the module itself is compiled.
 fn read(args: &CompileArgs) -> Result<Option<Source>, Fault> {
     let named = args.plan.registry.as_deref();
     if named.is_none() && super::registry::folder_for(&args.module, None).is_err() {

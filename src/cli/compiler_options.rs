@@ -31,22 +31,23 @@ use super::say::say;
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct OptionArgs {
-    /// Also find the compiler's options that run the whole module fastest: `safe` ones, also `passes` switched off, also `fast-math`
-    /// (docs/options.md). The module may be StableHLO, a serialized HloModuleProto, HLO text from before XLA's passes where the active
-    /// Python has JAX, or a dump folder, and needs no label
+    /// Also find the compiler options that make the whole module run fastest: `safe`, `passes` (also switch passes off)
+    /// or `fast-math` (also change arithmetic) (docs/options.md). The module may be StableHLO, a serialized
+    /// HloModuleProto, HLO text from before XLA's passes if the active Python has JAX, or a dump folder, and needs no
+    /// label
     #[arg(long = "compiler-options", value_name = "CLASS", value_enum)]
     pub compiler_options: Option<OptionClass>,
-    /// Leave labels alone
+    /// Ignore labels
     #[arg(long = "only-compiler-options", requires = "compiler_options")]
     pub only_options: bool,
-    /// One set for all modules of a folder, as `XLA_FLAGS` are for all of a process: it is slower on none of them, and saves the most
-    /// in all. With --profile by the time that each takes of the step (docs/options.md)
+    /// Find one set for all modules of a folder, because `XLA_FLAGS` apply to a whole process: it slows none of them
+    /// down and saves the most in all. With --profile, modules are weighted by their time in the step (docs/options.md)
     #[arg(long, requires = "compiler_options")]
     pub shared: bool,
-    /// Try the options of this file, as candidates/options/cpu.json has them, and not those that come with the program
+    /// Try the options of this file, in the format of candidates/options/cpu.json, instead of the program's own
     #[arg(long = "options-file", value_name = "FILE", requires = "compiler_options")]
     pub options_file: Option<PathBuf>,
-    /// An option that is set in any case, `NAME=VALUE`; may be given again. Such options are part of the baseline
+    /// An option that is always set, `NAME=VALUE`; may be repeated. Such options are part of the baseline
     #[arg(
         long = "base-options",
         value_name = "NAME=VALUE",
@@ -78,7 +79,7 @@ impl OptionArgs {
         let Some(class) = self.compiler_options else { return Ok(None) };
         let files = option_modules::read(module, programs)?;
         if files.modules.len() > 1 && self.inputs.inputs.is_some() {
-            let message = "`--inputs` are those of one program: name one module of the folder";
+            let message = "`--inputs` belong to one program: name one module of the folder";
             return Err(Fault::new(exit::USAGE, message));
         }
         let space = self.options_file.as_deref().map(OptionSpace::open).transpose().map_err(Fault::input)?;
@@ -121,12 +122,11 @@ impl Wanted {
         let platform = timer.device().identity.platform.clone();
         let space = self.space.take();
         if let Some(other) = space.as_ref().map(OptionSpace::platform).filter(|other| *other != platform) {
-            let message = format!("`--options-file` is for `{other}`, and the device is of `{platform}`");
+            let message = format!("`--options-file` is for `{other}`, and the device's platform is `{platform}`");
             return Err(Fault::new(exit::BAD_INPUT, message));
         }
         let Some(space) = space.as_ref().or_else(|| OptionSpace::built_in(&platform)) else {
-            let message =
-                format!("no options of the compiler for `{platform}` are known: name a list by `--options-file`");
+            let message = format!("no compiler options for `{platform}` are known: name a list with `--options-file`");
             return Err(Fault::new(exit::NOTHING_MATCHED, message));
         };
         let mut told: Vec<String> = self.files.left_aside.take().into_iter().collect();
@@ -151,7 +151,7 @@ impl Wanted {
         }
     }
 
-    /// A module with the choices of the class, but for what the user has set: that is changed only if named.
+    /// A module with the choices of the class, except for what the user has set: that is changed only if named.
     fn ready(&self, space: &OptionSpace, file: OptionFile, notes: &mut Vec<String>) -> Result<Ready, Fault> {
         let OptionFile { name, program, key, flags, named, .. } = file;
         let (mut set, note) = set_by_process(space, flags);
@@ -191,7 +191,7 @@ impl Wanted {
                     }
                     result.take(Some(tuned.operation), tuned.entry);
                 }
-                // the inputs of one module are no reason to leave the others
+                // the inputs of one module are not a reason to leave the others
                 Err(OptionTuneError::Inputs(error)) if self.files.are_of_folder => {
                     let (status, reason) = (Status::Failed, error.to_string());
                     result.take(Some(OperationResult { how: name, status, reason, ..module.planned() }), None);
@@ -259,7 +259,8 @@ fn set_by_process(space: &OptionSpace, flags: Vec<(String, Value)>) -> (Vec<(Str
     let names: Vec<&str> = unset.iter().map(|(name, _)| name.as_str()).collect();
     let note = (!names.is_empty()).then(|| {
         format!(
-            "the module's process sets XLA_FLAGS that act on a process, or that are not known here: {}; set them for this run too",
+            "the module's process sets XLA_FLAGS that act on a process, or that are unknown here: {}; set them for \
+             this run too",
             names.join(", ")
         )
     });

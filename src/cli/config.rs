@@ -28,11 +28,11 @@ pub(super) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Let a configuration file run code and decide trust, as it is now; prints its digest. A change of one byte ends that
+    /// Let a configuration file, with its present content, run code and decide trust; prints its digest
     Trust {
         /// The file [default: the `autotune.toml` that is found]
         file: Option<PathBuf>,
-        /// Only if this is its digest, as `config` prints it
+        /// Accept it only if it has this digest, as `config` prints it
         #[arg(long, value_name = "DIGEST")]
         digest: Option<Digest>,
     },
@@ -71,9 +71,7 @@ fn trust(file: Option<PathBuf>, wanted: Option<Digest>, out: &mut dyn Write) -> 
     let file = SettingsFile::to_trust(&path)?;
     let (path, digest) = (file.path().display(), file.digest());
     if wanted.is_some_and(|wanted| wanted != digest) {
-        return Err(Fault::input(format!(
-            "`{path}` has the digest {digest}, and not the one that is given: read it again"
-        )));
+        return Err(Fault::input(format!("`{path}` has the digest {digest}, not the given one: read it again")));
     }
     let record = trusted()?.accept(&file)?;
     for value in file.values() {

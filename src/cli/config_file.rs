@@ -54,7 +54,7 @@ pub(super) fn setting_of(arg: &Arg) -> Option<&'static Setting> {
     of_flag.or_else(|| Setting::named(&arg.get_id().as_str().replace('_', "-")))
 }
 
-/// The file that is used, if any; that of another user is left aside, which is said. `shape` is the whole command line's.
+/// The file that is used, if any; that of another user is left aside, with a message. `shape` is the whole command line's.
 pub(super) fn read(args: &ConfigFileArgs, shape: &Command) -> Result<Option<ConfigFile>, Fault> {
     if args.no_config {
         return Ok(None);
@@ -86,7 +86,7 @@ fn found() -> Result<Option<SettingsFile>, Fault> {
         Found::Foreign { path, owner } => {
             let path = path.display();
             say(&format!(
-                "`{path}` belongs to another user (number {owner}) and is left aside; `--config {path}` uses it"
+                "`{path}` belongs to another user (number {owner}) and is ignored; `--config {path}` uses it"
             ));
             Ok(None)
         }
@@ -96,7 +96,7 @@ fn found() -> Result<Option<SettingsFile>, Fault> {
 /// What this user has accepted.
 pub(super) fn trusted() -> Result<Trusted, Fault> {
     let strategy = etcetera::base_strategy::choose_native_strategy().map_err(|_| {
-        Fault::input(format!("cannot find the home folder, where it is kept which `{FILE_NAME}` is trusted; set HOME"))
+        Fault::input(format!("cannot find the home folder, which records which `{FILE_NAME}` is trusted; set HOME"))
     })?;
     Ok(Trusted::in_folder(strategy.data_dir().join("autotune-lowered").join("trusted-configs")))
 }

@@ -32,8 +32,8 @@ impl Args for Contestants {
         let module = Arg::new(MODULE)
             .value_name("MODULE")
             .help(
-                "Two or more programs, StableHLO text or bytecode or a serialized HloModuleProto; one may be named again, with \
-                 other options",
+                "Two or more programs, StableHLO text or bytecode or a serialized HloModuleProto; one may be \
+                 repeated, with other options",
             )
             .required(true)
             .num_args(1..)
@@ -43,12 +43,13 @@ impl Args for Contestants {
             Arg::new(id).long(long).value_name(value).action(ArgAction::Append)
         };
         let options = own(OPTIONS, "options", "NAME=VALUE…").allow_hyphen_values(true).help(
-            "Options of the compiler for the MODULE before this: one or more `NAME=VALUE`, blanks between them; may be given again",
+            "Compiler options for the MODULE before this: one or more `NAME=VALUE`, separated by blanks; may be \
+             repeated",
         );
         let plugin = own(PLUGIN, "with-plugin", "PATH")
             .value_parser(value_parser!(PathBuf))
             .help("PJRT plugin for the MODULE before this");
-        let timer = own(TIMER, "with-timer", "TIMER").help("Timer for the MODULE before this, as of --timer");
+        let timer = own(TIMER, "with-timer", "TIMER").help("Timer for the MODULE before this, as for --timer");
         command.arg(module).arg(options).arg(plugin).arg(timer)
     }
 
@@ -64,7 +65,7 @@ impl FromArgMatches for Contestants {
             modules.iter().map(|(_, module)| ContestantArgs { module: module.clone(), ..Default::default() }).collect();
         let places: Vec<usize> = modules.iter().map(|(place, _)| *place).collect();
         if let [_] = found.as_slice() {
-            let message = "one MODULE is compared with nothing: name two or more, or the same one twice\n";
+            let message = "one MODULE cannot be compared with anything: name two or more, or the same one twice\n";
             return Err(Error::raw(ErrorKind::TooFewValues, message));
         }
         for (at, text) in placed::<String>(matches, OPTIONS) {
@@ -123,7 +124,7 @@ fn options(text: &str) -> Result<Vec<(String, String)>, Error> {
             Ok((name.to_owned(), value.to_owned()))
         })
         .collect();
-    found.and_then(|found| if found.is_empty() { Err(wrong("`--options`: it names none")) } else { Ok(found) })
+    found.and_then(|found| if found.is_empty() { Err(wrong("`--options` is empty")) } else { Ok(found) })
 }
 
 #[cfg(test)]

@@ -22,17 +22,17 @@ use super::{cache, device, exit, merge, option_modules, registry};
 pub(super) struct CoverageArgs {
     /// The module, or `-` for standard input
     pub module: PathBuf,
-    /// Folder of recorded invocations, for labels that lost a part of themselves [default: `registry` beside the module,
-    /// if there is one]
+    /// Folder of recorded invocations, which completes labels that lost their key or version [default: `registry`
+    /// beside the module, if there is one]
     #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
     pub registry: Option<PathBuf>,
-    /// Look in this cache folder, snapshot or JSON file alone, whatever `--cache` says
+    /// Look only in this cache folder, snapshot or JSON file, whatever `--cache` says
     #[arg(long, value_name = "CACHE")]
     pub of: Option<PathBuf>,
-    /// For the device of the cache whose name, as `cache ls` prints it, contains this [default: this machine's]
+    /// A device of the cache, by a part of its name in `cache ls` [default: this machine's]
     #[arg(long = "for", value_name = "TEXT", conflicts_with_all = ["plugin", "device", "client_options"])]
     pub only_for: Option<String>,
-    /// Whose results may stand for the device's: exact, kind or any
+    /// Which devices' results may apply to the device: exact, kind or any
     #[arg(long = "match", value_name = "MODE", default_value = "exact")]
     pub match_mode: MatchMode,
     /// How many of the calls must have a config: `all`, or a part such as `90%`

@@ -22,8 +22,8 @@ pub(super) struct ExportArgs {
     /// Whose files
     #[arg(long, value_enum)]
     pub format: ExchangeArg,
-    /// File (`json`, `tokamax`) or folder to write to; what else another tool's cache files hold stays. Not of `xla-flags`,
-    /// `libtpu-init-args` and `options-json`, which are printed
+    /// File (`json`, `tokamax`) or folder to write to; other content of a tool's cache files stays. Not for
+    /// `xla-flags`, `libtpu-init-args` and `options-json`, which are printed
     pub out: Option<PathBuf>,
     /// Only entries of calls whose key begins with this, such as a module's `stablehlo_digest`
     #[arg(long, value_name = "KEY")]
@@ -31,14 +31,15 @@ pub(super) struct ExportArgs {
     /// Only entries of devices whose name, as `cache ls` prints it, contains this
     #[arg(long = "for", value_name = "TEXT")]
     pub device: Option<String>,
-    /// The tool's own name of the device: ejkernel's `device_kind|platform_version`, Tokamax's `device_kind` [default: made from the entry]
+    /// The tool's own name of the device: ejkernel's `device_kind|platform_version`, Tokamax's `device_kind` [default:
+    /// made from the entry]
     #[arg(long, value_name = "TEXT")]
     pub fingerprint: Option<String>,
     /// Fields of the ejkernel that will read the files, as `python -m autotune_lowered.ejkernel_fields` prints them
     /// [default: those of 0.0.80.3]
     #[arg(long, value_name = "FILE")]
     pub fields: Option<PathBuf>,
-    /// Folder of recorded invocations: says how Tokamax calls what was tuned here
+    /// Folder of recorded invocations, which hold Tokamax's names for the calls tuned here
     #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
     pub registry: Option<PathBuf>,
     #[command(flatten)]
@@ -48,17 +49,17 @@ pub(super) struct ExportArgs {
 /// Another tool's cache files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ExchangeArg {
-    /// The persistent caches of ejkernel, one file an operation
+    /// The persistent caches of ejkernel, one file per operation
     Ejkernel,
-    /// An `AutotuningResult` of Tokamax in a file whose name ends in `.json`, or its databases, one file an operation
+    /// An `AutotuningResult` of Tokamax in a file whose name ends in `.json`, or its databases, one file per operation
     Tokamax,
-    /// Entries as JSON in one object, or one a line where the file's name ends in `.jsonl`
+    /// Entries as JSON in one object, or one per line if the file's name ends in `.jsonl`
     Json,
-    /// Entries as JSON, one a line, whatever the file is called
+    /// Entries as JSON, one per line, whatever the file's name
     Jsonl,
     /// The compiler options of one entry as `XLA_FLAGS=…`; written, not read
     XlaFlags,
-    /// The same of a TPU's entry as `LIBTPU_INIT_ARGS=…`
+    /// The same for a TPU's entry as `LIBTPU_INIT_ARGS=…`
     LibtpuInitArgs,
     /// The compiler options of all entries as a JSON object, by the digest of the program's StableHLO text; written, not read
     OptionsJson,
@@ -77,7 +78,12 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
     if args.format == ExchangeArg::OptionsJson {
         return print_options(&entries, args.out.as_deref(), out);
     }
-    let folder_or_file = args.out.as_deref().ok_or_else(|| Fault::input("say where to write: `cache export OUT`"))?;
+    let folder_or_file = args.out.as_deref().ok_or_else(|| {
+        Fault::input(
+            "name the file or folder to write: `cache \
+                                                                         export OUT`",
+        )
+    })?;
     let fingerprint = args.fingerprint.as_deref();
     let (written, files, tool) = match args.format {
         ExchangeArg::Json | ExchangeArg::Jsonl => {
@@ -92,7 +98,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
                 tracing::warn!("`{op_id}` is left out: {reason}");
             }
             for call in &export.other_batch {
-                tracing::warn!("other-batch: {call}; ejkernel's keys know nothing of `vmap`");
+                tracing::warn!("other-batch: {call}; ejkernel's keys do not distinguish `vmap`");
             }
             (export.written, export.files, "ejkernel")
         }
@@ -112,7 +118,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
         writeln!(out, "{}", path.display())?;
     }
     if written == 0 {
-        let message = format!("no cached config is of an operation that {tool} has");
+        let message = format!("no cached config belongs to an operation that {tool} has");
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }
     tracing::info!("{} written", counted(written, "config"));
@@ -138,7 +144,7 @@ fn print_flags(
 ) -> Result<u8, Fault> {
     let name = variable.name();
     if file.is_some() {
-        return Err(Fault::input(format!("`{name}` is printed: leave the file away")));
+        return Err(Fault::input(format!("`{name}` is printed: omit the file")));
     }
     let Some(flags) = export_flags(entries, variable)? else {
         let message = format!("no cached entry holds compiler options for `{name}`");
@@ -150,7 +156,7 @@ fn print_flags(
 
 fn print_options(entries: &[(CacheKey, Arc<Entry>)], file: Option<&Path>, out: &mut dyn Write) -> Result<u8, Fault> {
     if file.is_some() {
-        return Err(Fault::input("`options-json` is printed: leave the file away"));
+        return Err(Fault::input("`options-json` is printed: omit the file"));
     }
     let Some(options) = export_options(entries)? else {
         return Err(Fault::new(exit::NOTHING_MATCHED, "no cached entry holds compiler options"));
@@ -168,9 +174,7 @@ pub(super) fn import(
     out: &mut dyn Write,
 ) -> Result<u8, Fault> {
     if fingerprint.is_some() && format != ExchangeArg::Tokamax {
-        return Err(Fault::input(
-            "only what is Tokamax's can be told from a device's name: leave `--fingerprint` away",
-        ));
+        return Err(Fault::input("only Tokamax's entries can be selected by a device's name: omit `--fingerprint`"));
     }
     let (entries, left_out, notes) = match format {
         ExchangeArg::Ejkernel => {

@@ -44,7 +44,7 @@ pub(super) fn within_bounds(root: &Path) -> Result<PathBuf, Fault> {
     match bound_executables(root, &bounds()?, false) {
         Ok(bound) => tracing::debug!("kept executables of `{}`: {bound:?}", root.display()),
         // too many of them cost room and nothing else
-        Err(error) => tracing::warn!("kept executables of `{}` cannot be looked at: {error}", root.display()),
+        Err(error) => tracing::warn!("kept executables of `{}` cannot be inspected: {error}", root.display()),
     }
     Ok(root.to_owned())
 }

@@ -1,8 +1,8 @@
 //! Exit codes. Scripts rely on them: a number never changes its meaning.
 
-/// Every label of the module is tuned, or was before.
+/// Every label of the module is tuned, or was already.
 pub const ALL_TUNED: u8 = 0;
-/// A command that has nothing to complain about.
+/// A command that found nothing wrong.
 pub const FINE: u8 = ALL_TUNED;
 /// Some operations failed, or some labels match no recorded invocation, or have no config; the rest is tuned.
 pub const SOME_FAILED: u8 = 1;
@@ -16,23 +16,24 @@ pub const NOTHING_MATCHED: u8 = 3;
 pub const BAD_INPUT: u8 = 4;
 /// The plugin, the device or its worker cannot be used.
 pub const DEVICE_TROUBLE: u8 = 5;
-/// The cache cannot be used: locked by another process, unwritable, full disk; a remote one out of reach, damaged, not signed.
+/// The cache cannot be used: locked by another process, unwritable, full disk; a remote one unreachable, damaged, not
+/// signed.
 pub const CACHE_TROUBLE: u8 = 6;
 /// A cached config regressed, is no better than the baseline any more, or fails.
 pub const REGRESSED: u8 = 7;
-/// The run was ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; what was decided is committed.
+/// The run was ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; decisions made so far are committed.
 pub const INTERRUPTED: u8 = 130;
 
 /// The codes and their meanings, for `--help` and the documentation's test.
 pub const TABLE: &[(u8, &str)] = &[
-    (ALL_TUNED, "every label is tuned, or was before"),
+    (ALL_TUNED, "every label is tuned, or was already"),
     // one line of the help, which wraps at 100 columns
-    (SOME_FAILED, "some operations or programs failed, matched nothing or were not begun; two caches differ"),
+    (SOME_FAILED, "some operations or programs failed, matched nothing or were not started; two caches differ"),
     (USAGE, "wrong command line"),
     (NOTHING_MATCHED, "no label, or none that matches a recorded invocation of this device"),
     (BAD_INPUT, "an input cannot be used, or stdout cannot be written"),
     (DEVICE_TROUBLE, "the plugin, device or worker cannot be used"),
-    (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable, full, out of reach or not to be believed"),
+    (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable, full, unreachable or untrusted"),
     (REGRESSED, "`check`: a cached config regressed, is no longer better than the baseline, or fails"),
-    (INTERRUPTED, "ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; what was decided is kept"),
+    (INTERRUPTED, "ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; decisions made so far are kept"),
 ];

@@ -20,7 +20,7 @@ use super::exit;
 pub(super) struct Fault {
     /// The exit code.
     pub(super) code: u8,
-    /// The line; empty where nothing is to be said.
+    /// The line; empty if nothing is to be said.
     pub(super) message: String,
 }
 

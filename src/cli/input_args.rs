@@ -12,10 +12,11 @@ pub(super) struct InputArgs {
     /// [default: normal values, indices in range, zeros for other integers]
     #[arg(long, value_name = "DIR")]
     pub inputs: Option<PathBuf>,
-    /// Values of an argument, by its path, what its path begins with, or its number: `normal`, `normal:SCALE`, `uniform:LOW,HIGH`, `zeros`, `ones` or `constant:VALUE`
+    /// Values of an argument, given by its path, the beginning of its path, or its number: `normal`, `normal:SCALE`,
+    /// `uniform:LOW,HIGH`, `zeros`, `ones` or `constant:VALUE`
     #[arg(long = "fill", value_name = "ARGUMENT=VALUES")]
     pub fills: Vec<ArgumentFill>,
-    /// Which values are drawn
+    /// Random seed of the values
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub input_seed: u64,
 }

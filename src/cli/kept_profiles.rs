@@ -16,14 +16,14 @@ use super::fault::Fault;
 /// Which profiles are kept, and where.
 #[derive(Debug, Clone, Args)]
 pub(super) struct KeepArgs {
-    /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from again
+    /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from
     #[arg(long, value_name = "DIR")]
     pub keep_profiles: Option<PathBuf>,
-    /// Of the profiles keep those of the first candidate that runs and of every N-th after it, as runs of a log folder to
-    /// look at (docs/profiles.md); nothing is decided from them again
+    /// Keep only the profiles of the first candidate that runs and of every N-th after it, as runs of a log folder for
+    /// viewing (docs/profiles.md); they cannot be replayed
     #[arg(long, value_name = "N", requires = "keep_profiles", value_parser = clap::value_parser!(u64).range(1..))]
     pub profile_every: Option<u64>,
-    /// The most of these that are kept: the newest ones
+    /// Maximum number of these to keep, the newest ones
     #[arg(long, value_name = "K", requires = "profile_every", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub profiles_kept: u32,
 }

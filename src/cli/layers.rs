@@ -152,7 +152,7 @@ fn with_defaults(command: Command, defaults: &Defaults) -> Command {
     command.mut_args(|arg| {
         let of = setting_of(&arg);
         match defaults.iter().find(|(setting, _)| of == Some(*setting)) {
-            // these are looked at where there is none on the command line
+            // these are looked at if there is none on the command line
             Some((_, words)) => not_required(arg).default_values(words.iter().cloned()),
             None => arg,
         }

@@ -21,25 +21,25 @@ use super::timers::{Executables, TimerArgs, scratch, start_timer};
 pub(super) struct MeasureArgs {
     /// The program: StableHLO text or bytecode, or a serialized HloModuleProto
     pub program: PathBuf,
-    /// What is measured
+    /// Time to report
     #[arg(long, value_enum, default_value_t = MeasureMode::Span)]
     pub mode: MeasureMode,
-    /// Also the time of each kernel, in launch order; with `--mode kernels`
+    /// Also list the time of each kernel, in launch order; with `--mode kernels`
     #[arg(long)]
     pub per_kernel: bool,
-    /// Iterations that count, after one that does not
+    /// Measured iterations, after one for warm-up
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..10_000))]
     pub iterations: u32,
-    /// What every iteration finds in the caches of the device
+    /// State of the device's caches before every iteration
     #[arg(long, value_parser = cache_state(), default_value = "warm")]
     pub cache_state: CacheState,
-    /// How a GPU is handed the program's kernels [default: as XLA_FLAGS say]
+    /// How kernels are launched on a GPU [default: as XLA_FLAGS say]
     #[arg(long, value_parser = launch())]
     pub launch: Option<Launch>,
     #[command(flatten)]
     pub inputs: InputArgs,
-    /// What runs the program: `jax` or `jax:PYTHON`, `pjrt` where the plugin has a profiler, `command:CMD` [default: jax, and
-    /// with --plugin pjrt]
+    /// What runs the program: `jax` or `jax:PYTHON`, `pjrt` if the plugin has a profiler, `command:CMD` [default: jax,
+    /// or pjrt with --plugin]
     #[arg(long, value_name = "TIMER")]
     pub timer: Option<String>,
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(super) struct MeasureArgs {
     pub format: FormatArg,
 }
 
-/// Measures a program and prints its times; a program without kernels is said, and is no failure.
+/// Measures a program and prints its times; a program without kernels is said, and is not a failure.
 pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     if args.per_kernel && args.mode == MeasureMode::Span {
         let message = "`--per-kernel` needs `--mode kernels`: a span is not the sum of its kernels";
@@ -60,7 +60,7 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     if timer.starts_with("replay:") {
         return Err(Fault::new(exit::USAGE, "`--timer replay:FILE` runs no program; `--timer jax` does"));
     }
-    // a file that is no program is known before a device is started
+    // a file that is not a program is known before a device is started
     let program =
         ProgramReader::new(&timer, &args.limits).open(&args.program).map_err(|error| fault(&args.program, error))?;
     let scratch = scratch()?;

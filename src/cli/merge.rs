@@ -17,10 +17,11 @@ use super::{cache, exit};
 /// Arguments of `cache merge`.
 #[derive(Debug, Args)]
 pub(super) struct MergeArgs {
-    /// Cache folders, snapshots, sample logs, and JSON files (`.json`, `.jsonl`); they stay as they are
+    /// Cache folders, snapshots, sample logs, and JSON files (`.json`, `.jsonl`); they are not changed
     #[arg(value_name = "CACHE", required = true)]
     pub caches: Vec<PathBuf>,
-    /// What to write, by its name: `.snapshot`, `.json`, `.jsonl`, else a cache folder, whose own entries take part
+    /// What to write, by its name: `.snapshot`, `.json`, `.jsonl`, else a cache folder, whose own entries are merged
+    /// too
     #[arg(short, long, value_name = "PATH")]
     pub out: PathBuf,
 }
@@ -88,7 +89,8 @@ fn output_of(path: &Path) -> Result<Output, Fault> {
         _ if !path.exists() && path.as_os_str().as_encoded_bytes().ends_with(b"/") => Ok(Output::Folder),
         _ => {
             let message = format!(
-                "`{}` says not what to write: end it in `.snapshot`, `.json` or `.jsonl`, or in `/` for a cache folder",
+                "`{}` does not say what to write: end it in `.snapshot`, `.json` or `.jsonl`, or in `/` for a cache \
+                 folder",
                 path.display()
             );
             Err(Fault::new(exit::USAGE, message))
@@ -103,7 +105,7 @@ fn merged(caches: &[Cached]) -> Result<Merged<'_>, Fault> {
         return Err(Fault::new(exit::NOTHING_MATCHED, "the caches are empty: there is nothing to merge"));
     }
     let (count, settled) = (merged.len(), merged.settled());
-    tracing::info!("{count} entries of {} caches; {settled} of them were not the same in all", caches.len());
+    tracing::info!("{count} entries of {} caches; {settled} of them differed", caches.len());
     Ok(merged)
 }
 

@@ -117,7 +117,7 @@ fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile
     let mut aside: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut put_aside = |reason: &str, name: String| aside.entry(reason.to_owned()).or_default().push(name);
     for name in dumped.only_later {
-        put_aside("only HLO from after XLA's passes is there", name);
+        put_aside("there is only HLO from after XLA's passes", name);
     }
     let mut modules: Vec<OptionFile> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -139,7 +139,7 @@ fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile
         .iter()
         .map(|(reason, names)| format!("{} ({reason})", listed(names.iter().map(|name| format!("`{name}`")))));
     let of = modules.len() + count;
-    let line = (count > 0).then(|| format!("left aside, {count} of {}: {}", counted(of, "module"), listed(parts)));
+    let line = (count > 0).then(|| format!("skipped, {count} of {}: {}", counted(of, "module"), listed(parts)));
     if modules.is_empty() {
         let message =
             format!("`{}`: no module can be tuned; {}; {HOW_TO_DUMP}", folder.display(), line.unwrap_or_default());
@@ -148,7 +148,7 @@ fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile
     Ok(OptionFiles { modules, are_of_folder: true, left_aside: line })
 }
 
-/// What tells apart programs of one meaning.
+/// What distinguishes programs of one meaning.
 fn told(program: &MeasuredProgram) -> Option<Digest> {
     program.compiled_with.as_ref().map(CompiledWith::digest)
 }
@@ -171,7 +171,7 @@ const HOW_TO_DUMP: &str = "run with `XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_
 /// What to give in place of an optimized module.
 fn optimized(path: &Path) -> String {
     let place = path.display();
-    let told = "is HLO from after XLA's passes, on which options of the compiler do nothing any more";
+    let told = "is HLO from after XLA's passes, on which compiler options no longer have an effect";
     match earlier_stage(path) {
         Some(earlier) => {
             format!("`{place}`: {told}; give `{}`, which is the same module before them", earlier.display())
@@ -181,5 +181,7 @@ fn optimized(path: &Path) -> String {
 }
 
 fn no_key() -> String {
-    "this form does not tell the digest of its StableHLO text; tune the text, or a module that `autotune_lowered.dump` wrote".to_owned()
+    "this form does not have the digest of its StableHLO text; tune the text, or a module that \
+     `autotune_lowered.dump` wrote"
+        .to_owned()
 }

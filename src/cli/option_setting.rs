@@ -10,7 +10,7 @@ use super::fault::Fault;
 
 /// `name=value`, with or without the dashes of XLA_FLAGS; the value as JSON where it is a scalar of it, else a text.
 pub(super) fn setting(text: &str) -> Result<(String, Value), String> {
-    let wrong = || format!("`{text}` is no `NAME=VALUE`, such as `xla_backend_optimization_level=2`");
+    let wrong = || format!("`{text}` is not `NAME=VALUE`, such as `xla_backend_optimization_level=2`");
     let (name, value) = text.trim_start_matches("--").split_once('=').ok_or_else(wrong)?;
     let value = match value {
         "True" => Value::Bool(true),

@@ -24,18 +24,18 @@ pub(super) enum Format {
 /// Reads what of an execution is its duration.
 pub(super) fn metric() -> impl TypedValueParser<Value = Metric> {
     let metrics = [
-        PossibleValue::new("elapsed").help("Launch to completion by the host clock, also where there is a profiler"),
+        PossibleValue::new("elapsed").help("Launch to completion by the host clock, even if there is a profiler"),
         PossibleValue::new("span").help("First start to last end"),
-        PossibleValue::new("busy").help("The time at which at least one operation was under way"),
+        PossibleValue::new("busy").help("The time during which at least one operation was in progress"),
     ];
     PossibleValuesParser::new(metrics).map(|name| Metric::from(name.as_str()))
 }
 
 /// Reads what every timed run finds in the caches.
 pub(super) fn cache_state() -> impl TypedValueParser<Value = CacheState> {
-    let flushed = "Nothing of its own: caches are flushed before every run, which takes tens of milliseconds";
+    let flushed = "Caches are flushed before every run, which takes tens of milliseconds";
     let states =
-        [PossibleValue::new("warm").help("What the run before left"), PossibleValue::new("cold").help(flushed)];
+        [PossibleValue::new("warm").help("What the previous run left"), PossibleValue::new("cold").help(flushed)];
     PossibleValuesParser::new(states).map(|name| CacheState::from(name.as_str()))
 }
 
@@ -50,7 +50,7 @@ pub(super) fn launch() -> impl TypedValueParser<Value = Launch> {
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct FormatArg {
-    /// How results are printed on stdout
+    /// Format of results on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 }
@@ -67,25 +67,25 @@ impl FormatArg {
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct LabelArgs {
-    /// Also find labels of your own: a regular expression with the groups `op` and `key`
+    /// Also find your own labels: a regular expression with the groups `op` and `key`
     #[arg(long, value_name = "REGEX")]
     pub label_regex: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct CacheArgs {
-    /// Cache folder, or URL of a cache that machines share (docs/remote.md); where nothing is written, a snapshot too
-    /// [default: the platform's cache folder]
+    /// Cache folder, or URL of a shared cache (docs/remote.md); if nothing is written, also a snapshot [default: the
+    /// platform's cache folder]
     // `layers` reads the old name, too
     #[arg(long = "cache", value_name = "DIR|URL|SNAPSHOT", env = "AUTOTUNE_LOWERED_CACHE")]
     pub folder: Option<PathBuf>,
-    /// Folder of seed files that go before those shipped: best configs to read, never written
+    /// Folder of seed files that override the shipped ones: best configs to read, never written
     #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_SEEDS")]
     pub seeds: Option<PathBuf>,
-    /// File of public keys, one of which must have signed what a URL has (docs/trust.md)
+    /// File of public keys; one of them must have signed the content of a URL (docs/trust.md)
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
     pub verify_key: Option<PathBuf>,
-    /// Digest that the published snapshot must have, which `cache snapshot` and `cache push` print (docs/trust.md)
+    /// Required digest of the published snapshot, as printed by `cache snapshot` and `cache push` (docs/trust.md)
     #[arg(long, value_name = "DIGEST", env = "AUTOTUNE_LOWERED_PIN")]
     pub pin: Option<Digest>,
 }
@@ -96,10 +96,10 @@ pub(super) struct PluginArgs {
     /// PJRT_PLUGIN_LIBRARY_PATH, or the active Python environment]
     #[arg(long, value_name = "PATH")]
     pub plugin: Option<PathBuf>,
-    /// Which of the plugin's devices, by number
+    /// Number of the plugin's device to use
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub device: usize,
-    /// Option for the plugin's client [default: what suits its platform]
+    /// Option for the plugin's client [default: suited to its platform]
     #[arg(long = "client-option", value_name = "NAME=VALUE")]
     pub client_options: Vec<String>,
 }
@@ -113,8 +113,8 @@ pub(super) struct LimitArgs {
     /// MiB of memory that one worker may use; N workers may use N times as much [default: three quarters of the machine's]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
     pub memory_limit: Option<u64>,
-    /// Programs that `--timer pjrt` compiles at once, each in a worker of its own [default: one a core, at most 8; 1 where
-    /// XLA's own autotuning measures on the device as it compiles]
+    /// Programs that `--timer pjrt` compiles at once, each in its own worker [default: one per core, at most 8; 1 if
+    /// XLA's own autotuning measures on the device while it compiles]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub compile_jobs: Option<u16>,
 }

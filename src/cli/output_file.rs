@@ -27,7 +27,7 @@ impl<'a> OutputFile<'a> {
         Ok(file)
     }
 
-    /// The same for a file whose folder is made where there is none.
+    /// The same for a file whose folder is made if there is none.
     pub(super) fn in_new_folder(path: &'a Path, what: &'static str) -> Result<Self, Fault> {
         let file = Self { path, what };
         fs::create_dir_all(file.folder()).map_err(|error| file.unwritten(&error))?;

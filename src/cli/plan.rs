@@ -22,16 +22,16 @@ pub(super) struct PlanArgs {
     /// Folder of recorded invocations [default: `registry` beside the module]
     #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
     pub registry: Option<PathBuf>,
-    /// Whose recordings may stand for this device's: exact, kind or any
+    /// Which devices' recordings may apply to this device: exact, kind or any
     #[arg(long = "match", value_name = "MODE", default_value = "exact")]
     pub match_mode: MatchMode,
-    /// Only this operation (`op@vN`), or this call of it (`op@vN:key`); may be given again
+    /// Only this operation (`op@vN`), or this call of it (`op@vN:key`); may be repeated
     #[arg(long, value_name = "OP[:KEY]")]
     pub only: Vec<String>,
-    /// Only part I of N parts, counted from 0, of the module's calls: each run of a fleet takes another one (docs/fleet.md)
+    /// Only part I of N, counted from 0, of the module's calls: each run of a fleet takes another part (docs/fleet.md)
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
-    /// What to do with a label that only kept its operation's name
+    /// What to do with a label that kept only its operation's name
     #[arg(long, value_enum, default_value_t = ByName::Few)]
     pub by_name: ByName,
     #[command(flatten)]

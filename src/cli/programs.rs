@@ -37,13 +37,13 @@ impl<'a> ProgramReader<'a> {
         })
     }
 
-    /// The Python that parses HLO text; which one it is is said once.
+    /// The Python that parses HLO text; a message names it once.
     fn python(&self) -> Option<PathBuf> {
         let find = || {
             let named = self.timer.strip_prefix("jax:").map(PathBuf::from);
             let python =
                 named.or_else(|| ActivePython::find().filter(ActivePython::has_jax).map(|active| active.python))?;
-            say(&format!("HLO text becomes an HloModuleProto by the JAX of `{}`", python.display()));
+            say(&format!("the JAX of `{}` converts HLO text to an HloModuleProto", python.display()));
             Some(python)
         };
         self.python.borrow_mut().get_or_insert_with(find).clone()

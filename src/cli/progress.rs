@@ -63,13 +63,13 @@ impl Progress {
             Kind::Begin(Slice::Try { .. }) => self.in_try = true,
             Kind::End(Slice::Try { .. }) => self.in_try = false,
             Kind::Begin(Slice::Restart(reason)) => {
-                self.line(&format!("{}: worker started again after {reason}", self.head));
+                self.line(&format!("{}: worker restarted after {reason}", self.head));
             }
             Kind::Started { programs, rounds_kept } => {
                 (self.programs, self.failure) = (*programs, None);
                 let kept = match rounds_kept {
                     0 => String::new(),
-                    kept => format!(", {} kept from before", counted(*kept, "round")),
+                    kept => format!(", {} from earlier runs", counted(*kept, "round")),
                 };
                 self.plain(&format!("{}: {}{kept}", self.head, counted(*programs, "program")));
             }
@@ -97,7 +97,7 @@ impl Progress {
                 if let (Some(bar), true) = (&self.bar, is_smaller) {
                     bar.set_prefix(format!("{} ({contenders} left)", self.head));
                 }
-                // five lines an operation are enough where nothing can be redrawn, and few more where it goes on
+                // five lines an operation are enough where nothing can be redrawn, and few more where it continues
                 let step = if done <= of { of.div_ceil(5) } else { 2 * of };
                 if done % step.max(1) == 0 || done == of {
                     let of = if done <= of { format!(" of {of}") } else { ", not settled yet".to_owned() };
@@ -112,7 +112,7 @@ impl Progress {
             Kind::Failed { config, failure, .. } => {
                 let is_known = self.failure.as_ref() == Some(*failure);
                 let why = if is_known { "likewise".to_owned() } else { failure.to_string() };
-                self.line(&format!("{}: {} is out: {why}", self.head, config.to_brief()));
+                self.line(&format!("{}: {} is rejected: {why}", self.head, config.to_brief()));
                 self.failure = Some((*failure).clone());
             }
             Kind::Ahead(text) => self.line(&format!("{}: {text}", self.head)),

@@ -32,14 +32,14 @@ pub(super) struct ProveArgs {
     /// Write the proven set as a snapshot, for processes to load instead of the shared cache
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Exactly so many rounds that count, in each race [default: as many as tell its programs apart]
+    /// Exactly this many rounds in each race [default: as many as distinguish its programs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: Option<u32>,
-    /// Time for all races: seconds, or such as `30m` and `2h`; calls that no time is left for are `not separated` [default: every
-    /// call is raced, each race for some seconds of the programs' own time]
+    /// Time for all races: seconds, or such as `30m` and `2h`; calls for which no time is left are `not separated`
+    /// [default: every call is raced, each race for some seconds of the programs' own time]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
-    /// A difference of the step that is not sought: what is known to make no more is measured no further
+    /// Smallest difference of the step that is of interest: what is known to make no more is measured no further
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
     pub min_difference: f64,
     #[command(flatten)]

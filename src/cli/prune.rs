@@ -17,20 +17,20 @@ use super::{cache, device, executables, exit};
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("which").args(["older_than", "only_for", "stale", "executables"]).required(true).multiple(true))]
 pub(super) struct PruneArgs {
-    /// Only what was decided longer ago: a number with `m`, `h`, `d` or `w` (minutes to weeks), such as `90d`
+    /// Only entries decided longer ago: a number with `m`, `h`, `d` or `w` (minutes to weeks), such as `90d`
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub older_than: Option<Duration>,
     /// Only entries of devices whose name, as `cache ls` prints it, contains this
     #[arg(long = "for", value_name = "TEXT")]
     pub only_for: Option<String>,
-    /// Only what was decided for this device under other software than the present one
+    /// Only entries for this device that were decided under other software than the present
     #[arg(long)]
     pub stale: bool,
-    /// Only kept executables go, those beyond their bounds: the least recently used ones above 2 GiB
-    /// (`AUTOTUNE_LOWERED_EXECUTABLES_MIB`), and what was not used for 30 days. Without this they go beside the entries
+    /// Remove only executables: the least recently used ones above 2 GiB (`AUTOTUNE_LOWERED_EXECUTABLES_MIB`), and
+    /// those not used for 30 days. Without this option they are removed along with the entries
     #[arg(long, conflicts_with_all = ["older_than", "only_for", "stale"])]
     pub executables: bool,
-    /// Only say what would go
+    /// Only print what would be removed
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     if !args.dry_run {
         let given_back = prune(&ledger, &going)?;
         if given_back > 0 {
-            tracing::info!("the sample log gave back {}", format_bytes(given_back));
+            tracing::info!("the sample log released {}", format_bytes(given_back));
         }
     }
     let executables = match ledger.root() {

@@ -50,7 +50,7 @@ pub(super) fn folder_for(module: &Path, named: Option<&Path>) -> Result<PathBuf,
         Some(folder) => Ok(folder.to_owned()),
         None if beside.is_dir() => Ok(beside),
         None => {
-            let message = format!("no registry: `{}` is not there; name one with `--registry DIR`", beside.display());
+            let message = format!("no registry: `{}` does not exist; name one with `--registry DIR`", beside.display());
             Err(Fault::input(message))
         }
     }

@@ -26,10 +26,10 @@ pub(super) struct PullArgs {
     /// File of public keys, one of which must have signed it
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
     pub verify_key: Option<PathBuf>,
-    /// Digest that it must have, which `cache push` prints
+    /// Required digest, as printed by `cache push`
     #[arg(long, value_name = "DIGEST", env = "AUTOTUNE_LOWERED_PIN")]
     pub pin: Option<Digest>,
-    /// Load it also where it is of an older generation than what is here
+    /// Load it even if its generation is older than the one here
     #[arg(long)]
     pub allow_rollback: bool,
 }
@@ -38,11 +38,11 @@ pub(super) struct PullArgs {
 pub(super) struct PushArgs {
     /// Where to publish: s3://, gs://, az:// or file://
     pub url: String,
-    /// Snapshots to publish in place of the cache folder
+    /// Snapshots to publish instead of the cache folder
     pub snapshots: Vec<PathBuf>,
     #[command(flatten)]
     pub signer: SignerArgs,
-    /// Put these entries in the place of what is published, and merge nothing
+    /// Replace what is published with these entries instead of merging
     #[arg(long)]
     pub replace: bool,
     #[command(flatten)]

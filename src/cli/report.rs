@@ -20,10 +20,10 @@ const MAX_DOCUMENT_BYTES: u64 = 1 << 28;
 /// Arguments of `report`.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// A cache folder, or what `--format json` printed of a run
+    /// A cache folder, or a run's output with `--format json`
     #[arg(value_name = "CACHE|JSON")]
     pub from: PathBuf,
-    /// What to write
+    /// File to write
     #[arg(short, long, value_name = "FILE")]
     pub out: PathBuf,
 }
@@ -47,7 +47,7 @@ fn read_document(path: &Path) -> Result<AutotuningResult, Fault> {
         |error: io::Error| Fault::input(format!("cannot read `{}`: {error}{}", path.display(), remedy(&error)));
     let bytes = outside_file::input(path, MAX_DOCUMENT_BYTES).map_err(unread)?;
     serde_json::from_slice(&bytes).map_err(|error| {
-        let message = format!("`{}` is no result of a run: {error}; write one with `--format json`", path.display());
+        let message = format!("`{}` is not a result of a run: {error}; write one with `--format json`", path.display());
         Fault::input(message)
     })
 }

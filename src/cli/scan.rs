@@ -40,7 +40,7 @@ pub(super) fn nothing_matched(scan: &Scan, format: &FormatArg, out: &mut dyn Wri
     Ok(exit::NOTHING_MATCHED)
 }
 
-/// A module that ends too early is no input to tune.
+/// A module that ends too early is not an input to tune.
 fn refuse_truncated(scan: &Scan, module: &Path) -> Result<(), Fault> {
     match scan.diagnosis.iter().find(|diagnosis| diagnosis.code == "truncated") {
         Some(diagnosis) => Err(Fault::input(format!("`{}`: {}", module.display(), diagnosis.message))),

@@ -27,13 +27,13 @@ use super::{cache, executables, exit};
 
 #[derive(Debug, Args)]
 pub(super) struct SelftestArgs {
-    /// Programs, StableHLO text or bytecode or a serialized HloModuleProto [default: four of its own]
+    /// Programs: StableHLO text or bytecode or a serialized HloModuleProto [default: four small ones of its own]
     #[arg(value_name = "PROGRAM")]
     pub programs: Vec<PathBuf>,
-    /// How often each program is loaded
+    /// How many copies of each program to load
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=16))]
     pub copies: u32,
-    /// Interleaved rounds that count; none is spared
+    /// Interleaved rounds of every copy
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100))]
     pub rounds: u32,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(super) struct SelftestArgs {
 /// Runs the programs against themselves, keeps their figures and prints them.
 pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     if args.timer.timer.starts_with("replay:") {
-        let message = "`--timer replay:…` runs no program: only a device can say what it tells apart";
+        let message = "`--timer replay:…` runs no program: only a device has a noise floor to measure";
         return Err(Fault::new(exit::USAGE, message));
     }
     let programs = if args.programs.is_empty() {
@@ -137,7 +137,7 @@ pub(super) fn known_resolution(
     timer: &dyn Timer,
     state: CacheState,
 ) -> (Resolution, Vec<String>) {
-    // a tuner that keeps nothing may run where there is no folder at all
+    // a tuner that keeps nothing may run if there is no folder at all
     let Some(folder) = folder else { return Default::default() };
     let known = Stored::known(folder, timer, &state);
     if let Some(note) = &known.damage {

@@ -33,10 +33,10 @@ pub(super) struct SignArgs {
         required_unless_present = "sign_command"
     )]
     pub key: Option<PathBuf>,
-    /// Command that signs in place of a key file, with a key of --verify-key (docs/trust.md)
+    /// Command that signs instead of a key file, with a key of --verify-key (docs/trust.md)
     #[arg(long, value_name = "CMD", env = "AUTOTUNE_LOWERED_SIGN_COMMAND", conflicts_with = "sign_key")]
     pub sign_command: Option<OsString>,
-    /// File of public keys, with one of which the command signs
+    /// File of public keys; the command signs with one of them
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
     pub verify_key: Option<PathBuf>,
 }
@@ -47,7 +47,7 @@ pub(super) struct SignerArgs {
     /// Private key that signs what is published at a URL (docs/trust.md)
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
     pub sign_key: Option<PathBuf>,
-    /// Command that signs in place of a key file, with a key of --verify-key: it reads what to sign, and prints the
+    /// Command that signs instead of a key file, with a key of --verify-key: it reads the bytes to sign and prints the
     /// signature (docs/trust.md)
     #[arg(long, value_name = "CMD", env = "AUTOTUNE_LOWERED_SIGN_COMMAND", conflicts_with = "sign_key")]
     pub sign_command: Option<OsString>,
@@ -63,14 +63,14 @@ impl SignerArgs {
 /// Who signs what is compiled for others.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct StoreSignerArgs {
-    /// Private key that signs what is compiled, so that other machines may load it (docs/targets.md) [default: this user's own
-    /// key, which is made where there is none]
+    /// Private key that signs executables so that other machines may load them (docs/targets.md) [default: this user's
+    /// own key, which is created if there is none]
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
     pub sign_key: Option<PathBuf>,
 }
 
 impl StoreSignerArgs {
-    /// The key that was named, or else this user's own; none where that can be neither read nor made.
+    /// The key that was named, or else this user's own; none if that can be neither read nor made.
     pub(super) fn signer(&self) -> Result<Option<Signer>, Fault> {
         if let Some(key) = &self.sign_key {
             return Ok(Some(Signer::Key(PrivateKey::read(key)?)));
@@ -82,12 +82,13 @@ impl StoreSignerArgs {
         match own {
             Some(Ok(key)) => Ok(Some(Signer::Key(key))),
             Some(Err(error)) => {
-                tracing::warn!("what is compiled is not signed, and is loaded nowhere: {error}");
+                tracing::warn!("executables are not signed, and will not be loaded anywhere: {error}");
                 Ok(None)
             }
             None => {
                 tracing::warn!(
-                    "what is compiled is not signed, and is loaded nowhere: no home folder; name a key by `--sign-key`"
+                    "executables are not signed, and will not be loaded anywhere: no home folder; name a key with \
+                     `--sign-key`"
                 );
                 Ok(None)
             }
@@ -156,7 +157,7 @@ pub(super) fn sign(args: &SignArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let name = args.snapshot.display().to_string();
     let mut signatures = match Signatures::read_beside(&args.snapshot) {
         Err(error @ SignatureError::Io { .. }) => return Err(error.into()),
-        // what is no signature, or one of version 1, gives way
+        // what is not a signature, or one of version 1, gives way
         read => read.unwrap_or_default(),
     };
     signatures.renew(signer.sign(Statement::of_file(snapshot.digest()))?, &name)?;

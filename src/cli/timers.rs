@@ -24,23 +24,22 @@ use super::signature::trusted_keys;
 /// What times candidates and cached configs, on which device, and within which limits.
 #[derive(Debug, Clone, Args)]
 pub(super) struct TimerArgs {
-    /// What times programs: `auto` (the compiler that your JAX programs run with), `pjrt` (a plugin), `jax` or `jax:PYTHON`
-    /// (device time from JAX's profiler; `--metric elapsed`: the host clock), `command:CMD` (a worker of your own); for tuning
-    /// and `check` also `replay:FILE`
-    /// (recorded samples), for tuning also `replay:DIR` (profiles captured earlier)
+    /// What times programs: `auto` (the compiler that your JAX programs use), `pjrt` (a plugin), `jax` or `jax:PYTHON`
+    /// (device time from JAX's profiler; with `--metric elapsed` the host clock), `command:CMD` (your own worker); for tuning
+    /// and `check` also `replay:FILE` (recorded samples), for tuning also `replay:DIR` (earlier profiles)
     #[arg(long, value_name = "TIMER", default_value = "auto")]
     pub timer: String,
-    /// What of an execution is its duration [default: of a profile `span` on a CPU and `busy` elsewhere; else `elapsed`, also
-    /// where `auto` takes JAX on a CPU]
+    /// What counts as an execution's duration [default: from a profile `span` on a CPU and `busy` elsewhere; else
+    /// `elapsed`, which `auto` takes on a CPU]
     #[arg(long, value_parser = metric())]
     pub metric: Option<Metric>,
     /// Whether the caller needs profiles, whatever decides.
     #[arg(skip)]
     pub needs_profiles: bool,
-    /// What every timed run finds in the caches of the device
+    /// State of the device's caches before every timed run
     #[arg(long, value_parser = cache_state(), default_value = "warm")]
     pub cache_state: CacheState,
-    /// How a GPU is handed a program's kernels [default: as XLA_FLAGS say]
+    /// How kernels are launched on a GPU [default: as XLA_FLAGS say]
     #[arg(long, value_parser = launch())]
     pub launch: Option<Launch>,
     #[command(flatten)]
@@ -94,7 +93,9 @@ pub(super) fn start_others(
         let timer = start_on(device, args, executables)?;
         let (one, other) = (&first.device().identity, &timer.device().identity);
         if one != other {
-            return Err(Fault::device(format!("device {device} is {other}, the first one is {one}: tune them apart")));
+            return Err(Fault::device(format!(
+                "device {device} is {other}, the first one is {one}: tune them separately"
+            )));
         }
         timers.push(timer);
     }
@@ -111,7 +112,8 @@ pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Res
     let timer = start(args, executables)?;
     let (device, by) = (&timer.device().identity, timer.measured_by(&args.cache_state));
     if args.launch.is_some() && by.launch != args.launch {
-        let message = format!("`--launch` is for GPUs whose kernels this program's workers launch; {device} is none");
+        let message =
+            format!("`--launch` is for GPUs whose kernels this program's workers launch; {device} is not one");
         return Err(Fault::new(exit::USAGE, message));
     }
     for note in timer.notes() {
@@ -155,7 +157,8 @@ fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer
 
 fn unknown(timer: &str) -> String {
     format!(
-        "`--timer {timer}` is none of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, `replay:DIR`"
+        "`--timer {timer}` is not one of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, \
+         `replay:DIR`"
     )
 }
 
@@ -212,7 +215,7 @@ fn start_auto(given: Option<&Path>, options: PjrtOptions, needs_profiles: bool) 
             return start_jax(&python, PjrtOptions { metric, ..options });
         }
         AutoTimer::PluginWithoutJax => {
-            (first_plugin(given)?, Some(": the active Python has no JAX, whose compiler may be another one"))
+            (first_plugin(given)?, Some(": the active Python has no JAX; JAX's compiler may differ"))
         }
     };
     if let Some(why) = why {
@@ -242,7 +245,7 @@ fn replay(path: &Path, metric: Option<Metric>) -> Result<Box<dyn Timer>, Fault> 
         return Ok(Box::new(ProfileReplay::open(path, metric).map_err(input)?));
     }
     if metric.is_some() {
-        let message = "`--metric` needs profiles, and a recording holds samples alone; name a folder of profiles";
+        let message = "`--metric` needs profiles, and a recording holds only samples; name a folder of profiles";
         return Err(Fault::new(exit::USAGE, message));
     }
     Ok(Box::new(ReplayTimer::open(path).map_err(input)?))

@@ -182,19 +182,20 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
 fn no_label_line(args: &TuneArgs, module: &Path) -> String {
     const MOST_LINES: usize = 3;
     let labels = user_labels(&args.plan.labels).ok().flatten();
-    // a profile that cannot be read is no reason to say nothing of the module
+    // a profile that cannot be read is not a reason to say nothing of the module
     let step = args.profile.as_deref().and_then(|profile| profile::read_step(profile, &args.hlo, labels.as_ref()).ok());
     let lines = step.iter().flat_map(|step| step.own_sources()).take(MOST_LINES);
     let lines: Vec<String> =
         lines.map(|(line, share)| format!("`{}` ({:.0} % of the step)", printable(line), 100.0 * share)).collect();
     let of_lines = match lines.is_empty() {
-        true => "on a function of yours".to_owned(),
+        true => "on your function".to_owned(),
         false => format!("on the functions at {}", lines.join(", ")),
     };
     let module = if module == Path::new("-") { "MODULE".to_owned() } else { printable(&module.display().to_string()) };
     format!(
-        "`autotune-lowered {module} --compiler-options safe` finds the compiler's options that run it fastest and needs no label; \
-         `@autotune_lowered.tunable` {of_lines} gives labels, and `--label-regex` finds names of yours"
+        "`autotune-lowered {module} --compiler-options safe` finds the compiler options that make it run fastest and \
+         needs no label; `@autotune_lowered.tunable` {of_lines} gives labels, and `--label-regex` finds your own \
+         names"
     )
 }
 

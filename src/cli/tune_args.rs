@@ -1,4 +1,4 @@
-//! Arguments of the main job.
+//! Arguments of `tune`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,37 +30,37 @@ pub(super) struct TuneArgs {
     pub cache: CacheArgs,
     #[command(flatten)]
     pub signer: SignerArgs,
-    /// Keep results in memory and in the output only
+    /// Keep results only in memory and in the output
     #[arg(long)]
     pub no_persist: bool,
     #[command(flatten)]
     pub timer: TimerArgs,
-    /// Store that `compile` made for this device: what was refused is out, and executables are loaded that this user compiled, or
-    /// that a key of --verify-key signed (docs/targets.md); may be given again
+    /// Store that `compile` made for this device: refused configs are rejected, and executables are loaded that this
+    /// user compiled or that a key of --verify-key signed (docs/targets.md); may be repeated
     #[arg(long, value_name = "STORE")]
     pub compiled: Vec<PathBuf>,
     #[command(flatten)]
     pub keep: KeepArgs,
-    /// Tune on several devices of one kind at once, each operation on one of them: `0,1` or `0-7`. Where programs are cut into N
-    /// partitions, each operation takes N devices that follow each other (docs/registry.md)
+    /// Tune on several devices of one kind at once, each operation on one of them: `0,1` or `0-7`. Programs of N
+    /// partitions take N consecutive devices per operation (docs/registry.md)
     #[arg(long, value_name = "LIST", value_parser = device_list, conflicts_with_all = ["device", "keep_profiles"])]
     pub devices: Option<DeviceList>,
-    /// Folder of search spaces that go before those shipped; they feed workers that build programs themselves
+    /// Folder of search spaces that override the shipped ones; used by workers that build programs themselves
     #[arg(long, value_name = "DIR")]
     pub candidates: Option<PathBuf>,
-    /// Interleaved rounds of each operation, six at least; what is settled before takes fewer. Unless it is given, an operation
-    /// is measured in proportion to what compiling it took
+    /// Interleaved rounds of each operation, at least six; an operation that is settled earlier takes fewer [default:
+    /// in proportion to its compile time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: Option<u32>,
-    /// Time for the rounds of each operation; what is not settled by then is decided by what was measured. With --profile,
-    /// time for the whole run: no operation is begun afterwards. Seconds, or such as `30m` and `2h`
+    /// Time for the rounds of each operation; what is not settled by then is decided by the samples so far. With
+    /// --profile, time for the whole run: afterwards no operation is started. Seconds, or such as `30m` and `2h`
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
-    /// Profile of a step that runs the module: an XSpace, a log folder, or a capture of nsys-jax. Operations are tuned in
-    /// order of their share of its time, and what is gained of the step in all is said (docs/analysis.md)
+    /// Profile of a step that runs the module: an XSpace, a log folder, or a capture of nsys-jax. Operations are tuned
+    /// in order of their share of its time, and the result says how much of the step is saved (docs/analysis.md)
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// HloProto or HloModuleProto of what ran in --profile, or a folder that XLA dumped them to; may be given again
+    /// HloProto or HloModuleProto of what ran in --profile, or a folder that XLA dumped them to; may be repeated
     #[arg(long, value_name = "FILE", requires = "profile")]
     pub hlo: Vec<PathBuf>,
     #[command(flatten)]
@@ -70,47 +70,47 @@ pub(super) struct TuneArgs {
     /// Part of the baseline's time that a config must save to replace it
     #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
     pub min_improvement: f64,
-    /// A speed-up above this is not believed and nothing is cached: most likely such a program computes something else
+    /// Speed-ups above this are not believed, and nothing is cached: such a program most likely computes something else
     #[arg(long, value_name = "TIMES", default_value_t = DecisionRules::default().max_speed_up, value_parser = times)]
     pub max_speed_up: f64,
-    /// Measure again what is already known
+    /// Measure what is already known again
     #[arg(long)]
     pub force: bool,
-    /// Compile and race every candidate; else those of which too little is expected are left (docs/decisions.md)
+    /// Compile and race every candidate, also those that are predicted to be slow (docs/decisions.md)
     #[arg(long)]
     pub thorough: bool,
-    /// Say what would be tuned and what compiling it would take, and measure nothing
+    /// Print what would be tuned and how much there is to compile, and measure nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// With --dry-run: a device that need not be here, as `compile` names it; may be given again
+    /// With --dry-run: an absent device, named as for `compile`; may be repeated
     #[arg(long = "target", value_name = "TARGET", requires = "dry_run")]
     pub targets: Vec<String>,
-    /// Also write the run as a page to look at, one HTML file with everything in it (docs/report.md)
+    /// Also write the run as one self-contained HTML page (docs/report.md)
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Also write what was done when, as a trace for Perfetto (`.pftrace`) or Chrome (`.json`, `.json.gz`): every operation,
-    /// phase and candidate of the run (docs/traces.md)
+    /// Also write a trace of the run for Perfetto (`.pftrace`) or Chrome (`.json`, `.json.gz`): every operation, phase
+    /// and candidate (docs/traces.md)
     #[arg(long, value_name = "FILE")]
     pub trace_run: Option<PathBuf>,
     #[command(flatten)]
     pub format: FormatArg,
 }
 
-/// How to search the configs of an operation where there are too many to race them all.
+/// How to search the configs of an operation that has too many to race them all.
 #[derive(Debug, Clone, Args)]
 pub(super) struct SearchArgs {
-    /// Who says which config to try next where an operation has more than 64: auto, model, random or exhaustive
+    /// Strategy that picks the configs to try if an operation has more than 64: auto, model, random or exhaustive
     /// (docs/search.md)
     #[arg(long = "search", value_name = "STRATEGY", default_value = "auto")]
     pub strategy: String,
-    /// The most configs of each operation that a search tries; the best of them are raced [default: 128, or any number
-    /// with --search-seconds]
+    /// Maximum number of configs that a search tries per operation; the best of them are raced [default: 128, or
+    /// unlimited with --search-seconds]
     #[arg(long = "search-evaluations", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub evaluations: Option<u32>,
-    /// The most time that a search of one operation takes
+    /// Maximum time of a search per operation
     #[arg(long = "search-seconds", value_name = "SECONDS", value_parser = seconds)]
     pub time: Option<Duration>,
-    /// Seed of searches and of the order inside rounds
+    /// Random seed of searches and of the order within rounds
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 }
@@ -130,7 +130,7 @@ impl SearchArgs {
 pub(super) fn strategy(text: &str) -> Result<Kind, String> {
     if ["halving", "genetic"].contains(&text) {
         return Err(format!(
-            "`{text}` is gone, since `auto` found better configs in every space that was tried; use `auto`"
+            "`{text}` was removed, because `auto` found better configs in every space that was tried; use `auto`"
         ));
     }
     Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
@@ -144,7 +144,7 @@ pub(super) fn strategy(text: &str) -> Result<Kind, String> {
 pub(super) struct DeviceList(pub Vec<usize>);
 
 fn device_list(text: &str) -> Result<DeviceList, String> {
-    let wrong = || format!("`{text}` is no list of devices such as `0,1` or `0-7`");
+    let wrong = || format!("`{text}` is not a list of devices such as `0,1` or `0-7`");
     let number = |text: &str| text.trim().parse::<usize>().ok().filter(|number| *number < 4096);
     let mut devices = Vec::new();
     for part in text.split(',') {

@@ -16,7 +16,7 @@ use super::options::FormatArg;
 /// Arguments of `cache verify`.
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
-    /// Cache folders, snapshots, sample logs, and JSON files; they stay as they are
+    /// Cache folders, snapshots, sample logs, and JSON files; they are not changed
     #[arg(value_name = "CACHE", required = true)]
     pub caches: Vec<PathBuf>,
     /// Public key, or several: each snapshot must be signed by one of them (docs/trust.md)
@@ -42,5 +42,7 @@ pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let damaged =
         found.iter().filter(|found| !found.problems.is_empty()).map(|found| format!("`{}`", found.path.display()));
     let damaged = damaged.collect::<Vec<_>>().join(", ");
-    Err(Fault::input(format!("unreadable or not what was written: {damaged}; the problems are listed on stdout")))
+    Err(Fault::input(format!(
+        "unreadable or changed since it was written: {damaged}; the problems are listed on stdout"
+    )))
 }

@@ -23,23 +23,23 @@ pub(super) enum WorkerCommand {
         /// The plugin
         #[arg(long, value_name = "PATH")]
         plugin: PathBuf,
-        /// Which of its devices, by number
+        /// Number of the device to use
         #[arg(long, value_name = "N", default_value_t = 0)]
         device: usize,
-        /// Option for the plugin's client [default: what suits its platform]
+        /// Option for the plugin's client [default: suited to its platform]
         #[arg(long = "client-option", value_name = "NAME=VALUE")]
         client_options: Vec<String>,
-        /// Compile for the devices of this topology, which need not be here, and run nothing
+        /// Compile for the devices of this topology, which may be absent, and run nothing
         #[arg(long, value_name = "NAME")]
         topology: Option<String>,
         /// Option for that topology
         #[arg(long = "topology-option", value_name = "NAME=VALUE", requires = "topology")]
         topology_options: Vec<String>,
-        /// Time by the host clock, also where the plugin has a profiler
+        /// Time by the host clock even if the plugin has a profiler
         #[arg(long)]
         no_profiler: bool,
     },
-    /// Run a worker in a process group of its own, with limits; ends with its stdin and with its parent
+    /// Run a worker in its own process group, with limits; ends with its stdin and with its parent
     Exec {
         /// Bytes of memory that the worker may use
         #[arg(long, value_name = "BYTES")]
@@ -47,7 +47,7 @@ pub(super) enum WorkerCommand {
         /// Seconds of processor time that the worker may use
         #[arg(long, value_name = "SECONDS")]
         cpu_seconds: Option<u64>,
-        /// Milliseconds that the worker may go on after its stdin was closed
+        /// Milliseconds that the worker may continue after its stdin was closed
         #[arg(long, value_name = "MS", default_value_t = 500)]
         grace_ms: u64,
         /// Set by the outer stage for the inner one
@@ -57,7 +57,7 @@ pub(super) enum WorkerCommand {
         #[arg(last = true, required = true)]
         command: Vec<std::ffi::OsString>,
     },
-    /// Check that a worker keeps to the protocol
+    /// Check that a worker follows the protocol
     Check {
         /// The worker's command line, as one word for the shell
         command: String,

@@ -19,7 +19,7 @@ pub struct Contestant {
     pub program: MeasuredProgram,
     /// How it is compiled.
     pub build: Build,
-    /// Which of several timers runs it, as [`SideBySide`](crate::timer::SideBySide) numbers them; 0 where there is one.
+    /// Which of several timers runs it, as [`SideBySide`](crate::timer::SideBySide) numbers them; 0 if there is one.
     pub timer: usize,
 }
 
@@ -34,7 +34,7 @@ impl Contestant {
     /// A file of the user's.
     ///
     /// # Errors
-    /// Where it cannot be read or is no program that a plugin compiles.
+    /// If it cannot be read or is not a program that a plugin compiles.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
         Ok(Self::new(path.display().to_string(), MeasuredProgram::open(path)?))
     }
@@ -44,11 +44,11 @@ impl Contestant {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CompareOptions {
-    /// Exactly so many rounds that count; `None` measures until each contestant is told from the first.
+    /// Exactly so many rounds that count; `None` measures until each contestant is distinguished from the first.
     pub rounds: Option<u32>,
     /// Time for the rounds. Without it a comparison that is not settled ends after some seconds of the programs' own time.
     pub budget: Option<Duration>,
-    /// When a contestant is told from the first.
+    /// When a contestant is distinguished from the first.
     pub rules: ComparisonRules,
     /// Whether the first contestant is compiled and loaded once more, to see what noise alone makes.
     pub with_copy: bool,

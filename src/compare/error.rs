@@ -9,13 +9,13 @@ use crate::tune::CopiesError;
 #[non_exhaustive]
 pub enum CompareError {
     /// One program alone is compared with nothing.
-    #[error("{0} programs are given, and a comparison takes two or more; one may be named twice")]
+    #[error("{0} programs are given, but a comparison needs two or more; one may be named twice")]
     TooFew(usize),
     /// A program, or its inputs.
     #[error(transparent)]
     Program(#[from] MeasureError),
     /// Two programs take other arguments.
-    #[error("`{other}` takes {others}, `{first}` takes {firsts}: only programs that take the same are compared")]
+    #[error("`{other}` takes {others}, `{first}` takes {firsts}: only programs with the same inputs can be compared")]
     OtherArguments {
         /// The first program.
         first: String,
@@ -27,7 +27,7 @@ pub enum CompareError {
         others: String,
     },
     /// Two programs give other arrays.
-    #[error("`{other}` gives {others}, `{first}` gives {firsts}: only programs that give the same are compared")]
+    #[error("`{other}` gives {others}, `{first}` gives {firsts}: only programs with the same outputs can be compared")]
     OtherResults {
         /// The first program.
         first: String,

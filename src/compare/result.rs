@@ -24,7 +24,7 @@ pub struct CompareResult {
     pub job: Digest,
     /// The contestants, as they were given.
     pub contestants: Vec<ContestantResult>,
-    /// The first contestant against itself; `None` where that was not asked for.
+    /// The first contestant against itself; `None` if that was not asked for.
     pub noise: Option<Noise>,
     /// The inputs, in the programs' order.
     pub inputs: Vec<MadeInput>,
@@ -36,7 +36,7 @@ pub struct CompareResult {
     pub rounds_kept: u32,
     /// Rounds that something came between.
     pub rounds_set_aside: u32,
-    /// Whether each contestant is told from the first, or known to differ by less than is sought.
+    /// Whether each contestant is distinguished from the first, or known to differ by less than is sought.
     pub is_settled: bool,
     /// What is to be known besides.
     pub notes: Vec<String>,
@@ -54,7 +54,7 @@ pub struct ContestantResult {
     pub options: BTreeMap<String, String>,
     /// Which timer ran it, by number.
     pub timer: usize,
-    /// SHA-256 of its executable, where the timer can tell.
+    /// SHA-256 of its executable, if the timer knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<Digest>,
     /// The first contestant before it, by place, with the same executable of the same timer.
@@ -112,7 +112,7 @@ pub struct Noise {
     /// The largest relative difference that noise alone may make; `None` before there are enough rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<f64>,
-    /// Whether both compilations gave the same bytes; `None` where the timer cannot tell.
+    /// Whether both compilations gave the same bytes; `None` if the timer does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_executable: Option<bool>,
     /// Why there are no times of the copy, if so.

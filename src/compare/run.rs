@@ -24,10 +24,10 @@ use crate::tune::{Asks, CopiesError, ProgramRace, Raced, TuneOptions, race_progr
 /// Races programs on the same inputs and compares each with the first: time, outputs and executable. What the ledger's sample log
 /// holds of the same comparison is not measured again.
 ///
-/// A contestant that fails, or gives other outputs, is told in its row.
+/// A contestant that fails, or gives other outputs, is reported in its row.
 ///
 /// # Errors
-/// Where there are fewer than two contestants, the programs take or give other arrays, the inputs cannot be made, the first
+/// If there are fewer than two contestants, the programs take or give other arrays, the inputs cannot be made, the first
 /// contestant or the worker fails, the user ends it, or nothing can be kept.
 pub fn compare(
     timer: &mut dyn Timer,
@@ -171,7 +171,7 @@ fn specs(specs: &[ArraySpec]) -> String {
     shown.join(", ")
 }
 
-/// The inputs that all contestants take, by the first one's arguments. What any of them may write over is handed to each anew.
+/// The inputs that all contestants take, by the first one's arguments. What any of them may write over is handed to each again.
 fn shared_inputs(
     contestants: &[Contestant],
     specs: &[ArraySpec],

@@ -1,4 +1,4 @@
-//! What came of the same programs before: a compiler, or a change of a program, that makes a device refuse them or take more memory.
+//! The result of the same programs before: a compiler, or a change of a program, that makes a device refuse them or take more memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,7 @@ impl Baseline {
     /// Reads a store.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub fn open(store: &Path) -> io::Result<Self> {
         Ok(Self { outcomes: kept_outcomes(store)? })
     }

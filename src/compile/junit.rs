@@ -12,7 +12,7 @@ use crate::timer::pjrt::Outcome;
 /// the module itself is called.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_compile_junit(out: &mut dyn Write, result: &CompileResult, module: &str) -> io::Result<()> {
     let suites: Vec<Suite<'_>> = result.targets.iter().map(|target| suite(target, module)).collect();
     write_suites(out, "compile", &suites)

@@ -1,4 +1,4 @@
-//! What came of compiling for targets.
+//! The result of compiling for targets.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct CompileResult {
     pub tool: String,
     /// In the order in which they were named.
     pub targets: Vec<CompiledTarget>,
-    /// Whether the user ended it: what was not begun is missing.
+    /// Whether the user ended it: what was not started is missing.
     pub interrupted: bool,
 }
 
@@ -41,7 +41,7 @@ impl Default for CompileResult {
     }
 }
 
-/// What came of one target.
+/// The result of one target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompiledTarget {
@@ -49,7 +49,7 @@ pub struct CompiledTarget {
     pub target: String,
     /// The device, as it would be told where it is, and the compiler.
     pub device: DeviceFingerprint,
-    /// Memory of each device, where the target tells it.
+    /// Memory of each device, if the target reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// The calls.
@@ -114,12 +114,12 @@ pub struct CompiledCall {
 pub struct CompiledCandidate {
     /// The config.
     pub config: Config,
-    /// What came of its program; `None` where it was not begun.
+    /// The result of its program; `None` if it was not started.
     #[serde(flatten)]
     pub outcome: Option<Outcome>,
 }
 
-/// Memory that grew by no more than this part is no regression: compilers place buffers anew.
+/// Memory that grew by no more than this part is not a regression: compilers place buffers again.
 pub const MEMORY_GROWTH: f64 = 0.1;
 
 /// What is worse than it was.
@@ -162,7 +162,7 @@ impl fmt::Display for Regression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { operation, config, reason } => {
-                write!(f, "{operation} {config} was compiled and is refused now: {reason}")
+                write!(f, "{operation} {config} was compiled before and is refused now: {reason}")
             }
             Self::Memory { operation, config, before_bytes, now_bytes } => {
                 let grown = (*now_bytes as f64 / *before_bytes as f64 - 1.0) * 100.0;
@@ -190,7 +190,7 @@ pub(super) fn name_of(call: &Call, direction: Direction) -> String {
 }
 
 impl CompiledTarget {
-    /// What a run of the module is allocated of each device's memory, and what the device has; `None` where either is not known.
+    /// What a run of the module is allocated of each device's memory, and what the device has; `None` if either is not known.
     pub fn module_memory(&self) -> Option<(u64, u64)> {
         match self.module.as_ref()? {
             Outcome::Compiled { memory, .. } => Some((memory.as_ref()?.allocated_bytes(), self.memory_bytes?)),

@@ -60,7 +60,7 @@ pub fn forecast_plan(plan: &Plan, registry: &Registry, target: &str, compiler: &
 /// Compiles every candidate of a plan's calls, each program once.
 ///
 /// # Errors
-/// Where the compiler's workers cannot be started.
+/// If the compiler's workers cannot be started.
 pub fn compile_plan(
     plan: &Plan,
     registry: &Registry,
@@ -83,7 +83,7 @@ pub fn compile_plan(
 /// Compiles the program of a module as it stands; `name` is what it is called from one version to the next.
 ///
 /// # Errors
-/// Where the module is no program, or the compiler's workers cannot be started.
+/// If the module is not a program, or the compiler's workers cannot be started.
 pub fn compile_module(
     module: &Path,
     name: &str,
@@ -99,7 +99,7 @@ pub fn compile_module(
 /// Says what compiling a module would take.
 ///
 /// # Errors
-/// Where the module is no program.
+/// If the module is not a program.
 pub fn forecast_module(
     module: &Path,
     name: &str,

@@ -21,7 +21,7 @@ pub(super) struct Decided<'a> {
     pub(super) candidates: &'a [CandidateResult],
     /// The race that decided, where there was one.
     pub(super) job: Option<Digest>,
-    /// Digest of everything that the decision follows from, but for the samples.
+    /// Digest of everything that the decision follows from, except for the samples.
     pub(super) search: String,
     /// The module's key.
     pub(super) key: Option<Digest>,

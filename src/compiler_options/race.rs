@@ -120,7 +120,7 @@ impl Races<'_> {
                     return Ok(signature);
                 }
                 Ok(None) => {
-                    let message = format!("the timer `{}` does not tell what the module takes", timer.name());
+                    let message = format!("the timer `{}` does not report the module's inputs", timer.name());
                     return Err(Failure::new(FailureKind::Signature, message).into());
                 }
                 Err(failure) => {

@@ -10,7 +10,7 @@ use crate::tune::{BASELINE_FAILED, CandidateOutcome, CandidateResult, Raced};
 /// Rounds of the base against a copy of itself, before anything else.
 const FIRST_ROUNDS: u32 = 6;
 
-/// What came of the first race.
+/// The result of the first race.
 pub(super) struct First {
     /// The race of what runs.
     pub(super) raced: Raced,

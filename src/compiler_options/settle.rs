@@ -42,7 +42,7 @@ const ADDS: f64 = 0.01;
 /// part of the result.
 ///
 /// # Errors
-/// Where the inputs cannot be made, or a store fails.
+/// If the inputs cannot be made, or a store fails.
 pub fn tune_compiler_options(
     timer: &mut dyn Timer,
     ledger: &Ledger,
@@ -144,7 +144,7 @@ impl Walk<'_, '_> {
         if let Some(entry) = known {
             fill_from_entry(self.result, &entry);
             self.result.status = Status::Cached;
-            "known from before; nothing was measured (`--force` measures again)".clone_into(&mut self.result.reason);
+            "already known; nothing was measured (`--force` measures again)".clone_into(&mut self.result.reason);
             return Ok(Some((key, entry)));
         }
         self.races.events.tell(Kind::Ahead(&preflight));
@@ -167,7 +167,7 @@ impl Walk<'_, '_> {
         self.conclude(key, search, rescued.is_some(), finals)
     }
 
-    /// Digest of everything that a decision follows from, but for the samples.
+    /// Digest of everything that a decision follows from, except for the samples.
     fn search(&self) -> String {
         let mut hasher = FieldHasher::new("compiler options, 1");
         hasher.field(self.result.baseline.config.as_str().as_bytes()).field(self.races.inputs_digest.as_bytes());
@@ -190,7 +190,8 @@ impl Walk<'_, '_> {
         let default = failed.first().and_then(CandidateResult::failure);
         if let Some((rescue, failure)) = rescue.as_ref().zip(default) {
             self.result.flags.push(format!(
-                "the default options fail ({failure}); {} is the first set that runs, of {} tried, and the baseline",
+                "the default options fail ({failure}); {} is the first set that runs, of {} tried, and becomes the \
+                 baseline",
                 rescue.config.to_brief(),
                 failed.len()
             ));
@@ -209,7 +210,7 @@ impl Walk<'_, '_> {
         let failed = raced.failures.len() - refused;
         let same = raced.same_executable.len();
         self.result.flags.push(format!(
-            "{}: {refused} refused, {failed} failed, {same} with an executable that another one has, {} measured",
+            "{}: {refused} refused, {failed} failed, {same} with the same executable as another, {} measured",
             number_of(singles.len(), "value"),
             variants.len().saturating_sub(1 + refused + failed + same)
         ));
@@ -372,14 +373,14 @@ impl Walk<'_, '_> {
             if let Some((variant, of_winner)) = won {
                 if 1.0 / of_winner.ratio > self.races.options.rules.max_speed_up {
                     self.result.status = Status::NotBelieved;
-                    self.result.reason = format!("{} is faster by more than is believed", variant.config.to_brief());
+                    self.result.reason = format!("{} is faster than is believable", variant.config.to_brief());
                     return Ok(None);
                 }
                 (config, times) = (variant.config.clone(), of_winner);
                 let row = self.result.candidates.iter().find(|row| row.config == config);
                 self.result.flags.extend(row.map(|row| told(&row.special_values)).unwrap_or_default());
                 self.result.status = Status::Tuned;
-                "significantly faster than the default, in rounds of its own".clone_into(&mut self.result.reason);
+                "significantly faster than the default, in new rounds".clone_into(&mut self.result.reason);
             }
         }
         if is_rescued && self.result.status == Status::BaselineKept {
@@ -427,14 +428,17 @@ fn forecast(races: &Races<'_>, spent: &Spent, base_ns: f64, values: usize) -> St
     let compiling = seconds(one * values as f64 / at_once as f64);
     let running = seconds(base_ns * values as f64 * f64::from(races.options.usual_rounds()));
     let compiling = if one > 0.0 { format!("about {compiling} to compile, and ") } else { String::new() };
-    format!("{}: {compiling}up to {running} to run where no two have the same code", number_of(values, "value"))
+    format!("{}: {compiling}up to {running} to run if no two have the same code", number_of(values, "value"))
 }
 
 /// Who does not use an entry of this device: on a CPU JAX compiles by itself, and loads no plugin's file.
 fn not_of_jax(device: &DeviceFingerprint) -> Option<String> {
     let plugin = device.environment.plugin.as_ref().filter(|plugin| !plugin.starts_with("jaxlib "))?;
     (device.identity.platform == "cpu").then(|| {
-        format!("a JAX process does not use these options, since `{plugin}` is not its compiler: `--timer jax` measures with JAX's own")
+        format!(
+            "a JAX process does not use these options, because `{plugin}` is not its compiler: `--timer jax` \
+                 measures with JAX's own"
+        )
     })
 }
 

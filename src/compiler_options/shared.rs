@@ -55,7 +55,7 @@ impl SharedModule {
     }
 }
 
-/// What came of all modules.
+/// The result of all modules.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SharedOptions {
@@ -63,7 +63,7 @@ pub struct SharedOptions {
     pub operations: Vec<OperationResult>,
     /// The entries that were committed or found.
     pub entries: Vec<(CacheKey, Arc<Entry>)>,
-    /// The set for all of them, without the base; `None` where the base stays.
+    /// The set for all of them, without the base; `None` if the base stays.
     pub set: Option<OptionSet>,
     /// One line that says why.
     pub reason: String,
@@ -72,7 +72,7 @@ pub struct SharedOptions {
 /// Finds one set of options that loses on no module and saves the most in all, and commits it for each of them.
 ///
 /// # Errors
-/// Where the inputs of a module cannot be made, or a store fails.
+/// If the inputs of a module cannot be made, or a store fails.
 pub fn tune_shared_options(
     timer: &mut dyn Timer,
     ledger: &Ledger,
@@ -119,7 +119,7 @@ impl Shared<'_> {
             return Ok(found);
         }
         let mut sets: Vec<Variant> = Vec::new();
-        // a module whose default does not run has no part in the decision, and is no reason to leave the others
+        // a module whose default does not run has no part in the decision, and is not a reason to leave the others
         let mut failed = BTreeMap::new();
         for (place, shared) in self.modules.iter().enumerate() {
             if !sets.is_empty() && self.any_wins(&shared.module, &sets)? {
@@ -130,7 +130,7 @@ impl Shared<'_> {
                 Err(ended) => drop(failed.insert(place, of_module(ended)?)),
             }
         }
-        // also where there is none: an entry says so to the next run
+        // also if there is none: an entry says so to the next run
         let sets = with_all_together(sets);
         let mut last = BTreeMap::new();
         for (place, shared) in self.modules.iter().enumerate() {
@@ -177,7 +177,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Digest of everything that the decision follows from, but for the samples.
+    /// Digest of everything that the decision follows from, except for the samples.
     fn search(&self) -> String {
         let mut hasher = FieldHasher::new("shared compiler options, 1");
         hasher.field(&self.options.rules.min_improvement.to_le_bytes());
@@ -193,12 +193,12 @@ impl Shared<'_> {
 
     /// What an earlier run decided, where each module that has a key has an entry of it, or did not run.
     fn known(&self, search: &str) -> Result<Option<SharedOptions>, Ended> {
-        let mut found = self.without_a_set(Status::Cached, "known from before; nothing was measured".to_owned());
+        let mut found = self.without_a_set(Status::Cached, "already known; nothing was measured".to_owned());
         let mut failed = Vec::new();
         for (place, (shared, operation)) in self.modules.iter().zip(&mut found.operations).enumerate() {
             if let Some(failure) = known_failure((&*self.timer, self.ledger), self.options, search, &shared.module)? {
                 operation.status = Status::Failed;
-                operation.reason = format!("{failure}; known from before (`--force` tries it again)");
+                operation.reason = format!("{failure}; already known (`--force` tries it again)");
                 operation.failure = Some(failure);
                 failed.push(place);
                 continue;
@@ -323,7 +323,7 @@ impl Shared<'_> {
         let (status, reason) = match winner {
             Some((_, set)) => {
                 let set = set.config.to_brief();
-                (Status::Tuned, format!("{set} is slower on none, and saves the most in all"))
+                (Status::Tuned, format!("{set} is slower on no module, and saves the most in all"))
             }
             None => (Status::BaselineKept, losses(sets, &verdict.losses, &names)),
         };
@@ -419,7 +419,7 @@ fn losses(sets: &[Variant], losses: &[Vec<usize>], modules: &[String]) -> String
             listed(on.iter().filter_map(name))
         ),
     });
-    format!("no set is slower nowhere: {}", of.collect::<Vec<_>>().join("; "))
+    format!("every set is slower somewhere: {}", of.collect::<Vec<_>>().join("; "))
 }
 
 /// All sets together, as far as they can be, and each by itself.

@@ -15,7 +15,7 @@ pub(super) struct OnModule {
     pub(super) weight: f64,
     /// How far the default differs from a copy of itself; infinite where that is not known.
     pub(super) copy_bound: f64,
-    /// The median ratio of each set and its interval; `None` where it fails, or too little is known.
+    /// The median ratio of each set and its interval; `None` if it fails, or too little is known.
     pub(super) ratios: Vec<Option<(f64, Interval)>>,
 }
 
@@ -91,7 +91,7 @@ mod tests {
         let modules = [on(1.0, 0.02, &[0.5, 0.5, 0.9]), on(1.0, 0.02, &[1.2, f64::NAN, 1.005])];
         let verdict = decide_shared(&modules, &[1, 1, 1], 0.02);
         assert_eq!(verdict, SharedVerdict { winner: Some(2), losses: vec![vec![1], vec![1], vec![]] });
-        // what is slower by less than a copy of the default is no loss, unless it is significant
+        // what is slower by less than a copy of the default is not a loss, unless it is significant
         let noisy = [on(1.0, 0.1, &[0.7]), on(1.0, 0.1, &[1.009])];
         assert_eq!(decide_shared(&noisy, &[1], 0.02).winner, Some(0));
         let slower = [on(1.0, 0.1, &[0.7]), on(1.0, 0.1, &[1.05])];

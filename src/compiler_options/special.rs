@@ -65,7 +65,7 @@ fn of_device(what: &str, error: &std::io::Error) -> Failure {
     Failure::new(FailureKind::Device, format!("{what} cannot be made for other inputs: {error}{}", remedy(error)))
 }
 
-/// The inputs with such values; `None` where none of them can hold any.
+/// The inputs with such values; `None` if none of them can hold any.
 fn planted(inputs: &[InputArray], values: Special, folder: &Path) -> Result<Option<Vec<InputArray>>, Failure> {
     let mut count = 0;
     let mut plant_in = |(index, input): (usize, &InputArray)| {
@@ -154,12 +154,12 @@ fn compare(ours: &[OutputArray], expected: &[OutputArray], names: &[String]) -> 
     Ok(found)
 }
 
-/// One line for each kind of values of which a set makes something else than the base; none where all is the same.
+/// One line for each kind of values of which a set makes something else than the base; none if all is the same.
 pub(super) fn told(found: &[SpecialValues]) -> Vec<String> {
     let line = |one: &SpecialValues| {
         let values = one.values.as_str();
         if let Some(failure) = &one.failure {
-            return Some(format!("with {values} among the inputs its outputs cannot be told: {failure}"));
+            return Some(format!("with {values} among the inputs its outputs are unknown: {failure}"));
         }
         let outputs: Vec<String> = one
             .outputs

@@ -28,7 +28,7 @@ impl Variants<'_> {
         variant(self.base.clone(), Vec::new())
     }
 
-    /// The base with these choices; `None` where they exclude each other or change nothing.
+    /// The base with these choices; `None` if they exclude each other or change nothing.
     pub(super) fn with(&self, choices: &[usize]) -> Option<Variant> {
         let mut wanted = choices.iter().filter_map(|&choice| self.choices.get(choice));
         let set = wanted.try_fold(self.base.clone(), |set, choice| set.with(&choice.set)).ok()?;

@@ -19,7 +19,7 @@ pub(super) struct Finalist {
 /// What the final rounds say.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Verdict {
-    /// The candidate to use; `None` where the base stays.
+    /// The candidate to use; `None` if the base stays.
     pub(super) winner: Option<usize>,
     /// Whether more rounds could change it.
     pub(super) is_settled: bool,

@@ -28,7 +28,7 @@
 //!
 //! - Integers have 64 bits; a result beyond them is an error, and so is a float that is not finite.
 //! - `/` of integers drops the fraction, and `%` has the sign of its left side. Beside a float an integer becomes one.
-//! - `==` and `!=` compare values of any kinds; those of different kinds are not equal, save integers and floats.
+//! - `==` and `!=` compare values of any kinds; those of different kinds are not equal, except integers and floats.
 //! - `<` and its like compare numbers, strings, or booleans, with their own kind only.
 //! - `&`, `|` and `^` take two integers or two booleans; `()` is JSON's `null`.
 //!

@@ -50,7 +50,7 @@ impl Unary {
     /// The kinds of its result.
     ///
     /// # Errors
-    /// Where it takes no value of these kinds.
+    /// If it takes no value of these kinds.
     pub(super) fn kinds(self, of: Kinds) -> Result<Kinds, String> {
         let result = of.and(if self == Self::Not { Kinds::BOOL } else { Kinds::NUMBER });
         if result == Kinds::NONE { Err(self.misfit(of)) } else { Ok(result) }
@@ -105,7 +105,7 @@ impl Binary {
     /// The kinds of its result.
     ///
     /// # Errors
-    /// Where it takes no values of these kinds: two that are never equal among them.
+    /// If it takes no values of these kinds: two that are never equal among them.
     pub(super) fn kinds(self, left: Kinds, right: Kinds) -> Result<Kinds, String> {
         let numbers = left.meets(Kinds::NUMBER) && right.meets(Kinds::NUMBER);
         let result = match self {
@@ -135,7 +135,7 @@ impl Binary {
     }
 
     /// # Errors
-    /// For values of kinds that it does not take, and where there is no result: beyond 64 bits, not finite, by zero.
+    /// For values of kinds that it does not take, and if there is no result: beyond 64 bits, not finite, by zero.
     pub(super) fn apply(self, left: Value<'_>, right: Value<'_>) -> Result<Value<'static>, String> {
         if let (Value::Int(a), Value::Int(b)) = (left, right) {
             return self.of_integers(a, b).ok_or_else(|| self.no_integer(a, b));

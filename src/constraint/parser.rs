@@ -16,7 +16,7 @@ impl Constraint {
     /// the expression too. Names are referred to by their number.
     ///
     /// # Errors
-    /// Where the text is no expression, reads a name that is none of these, applies an operator to what it never takes,
+    /// If the text is not an expression, reads a name that is none of these, applies an operator to what it never takes,
     /// gives no boolean, is nested more than 127 deep or has more than 10 000 steps; with the character.
     pub fn compile(text: &str, names: &[(&str, Kinds)]) -> Result<Self, ConstraintError> {
         let mut parser = Parser {

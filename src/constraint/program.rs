@@ -52,7 +52,7 @@ impl Constraint {
     /// unless there is an error.
     ///
     /// # Errors
-    /// Where an operator does not take its values or has no result for them, with the operator's place; and what
+    /// If an operator does not take its values or has no result for them, with the operator's place; and what
     /// `value` says, with the name's.
     pub fn holds<'v>(&'v self, value: impl Fn(usize) -> Result<Value<'v>, String>) -> Result<bool, ConstraintError> {
         if self.stack <= SMALL_STACK { self.run::<SMALL_STACK>(value) } else { self.run::<MAX_STACK>(value) }

@@ -141,7 +141,7 @@ impl<'t> Tokens<'t> {
                         'U' => self.code(8),
                         _ => None,
                     };
-                    text.push(character.ok_or_else(|| ConstraintError::new(at, "no character is written so"))?);
+                    text.push(character.ok_or_else(|| ConstraintError::new(at, "this is not a character"))?);
                 }
                 _ => text.push(next),
             }

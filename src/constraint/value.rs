@@ -54,9 +54,9 @@ impl<'a> TryFrom<&'a serde_json::Value> for Value<'a> {
             Json::Number(number) => match (number.as_i64(), number.as_f64()) {
                 (Some(whole), _) => Self::Int(whole),
                 (None, Some(real)) if number.is_f64() => Self::Float(real),
-                _ => return Err(format!("`{number}` is larger than an expression's integers")),
+                _ => return Err(format!("`{number}` is too large for an integer of an expression")),
             },
-            Json::Array(_) | Json::Object(_) => return Err(format!("`{value}` is no single value")),
+            Json::Array(_) | Json::Object(_) => return Err(format!("`{value}` is not a single value")),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Each candidate against the baseline: how much slower or faster, and whether that is more than noise.
 //!
 //! A race asks which candidate is the best; a comparison wants the ratio of each, also of one that is slower. So nobody is
-//! dropped, and measuring ends when each candidate is told from the baseline or is known to differ from it by very little.
+//! dropped, and measuring ends when each candidate is distinguished from the baseline or is known to differ from it by very little.
 
 use serde::{Deserialize, Serialize};
 
@@ -77,9 +77,9 @@ pub struct Compared {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Comparison {
-    /// One a candidate; `None` where no round that counts holds it beside the baseline.
+    /// One a candidate; `None` if no round that counts holds it beside the baseline.
     pub candidates: Vec<Option<Compared>>,
-    /// How far from one the ratio of the baseline's copy may be, as a relative difference; `None` where there is no copy,
+    /// How far from one the ratio of the baseline's copy may be, as a relative difference; `None` if there is no copy,
     /// or it has too few rounds.
     pub noise: Option<f64>,
     /// What the baseline's repetitions tell.

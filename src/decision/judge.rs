@@ -56,14 +56,14 @@ pub struct Judgement {
     pub winner: usize,
     /// One line that says why.
     pub reason: String,
-    /// One a candidate; `None` where it has too few paired rounds.
+    /// One a candidate; `None` if it has too few paired rounds.
     pub candidates: Vec<Option<CandidateVerdict>>,
     /// Where the race ended.
     pub standing: Standing,
 }
 
 impl Judgement {
-    /// Indices of all candidates that cannot be told from the best one, the best included.
+    /// Indices of all candidates that cannot be distinguished from the best one, the best included.
     pub fn tie_set(&self) -> Vec<usize> {
         let tied = |verdict: &Option<CandidateVerdict>| verdict.as_ref().is_some_and(|verdict| verdict.tied_with_best);
         self.candidates.iter().enumerate().filter(|(_, verdict)| tied(verdict)).map(|(index, _)| index).collect()
@@ -73,7 +73,7 @@ impl Judgement {
 /// Decides one invocation of `candidates` candidates, of which those in `competing` have times of their own.
 ///
 /// The best candidate has the least median ratio to the baseline. It wins when it saves the minimum improvement, more than
-/// the resolution, and significantly so. Among those that cannot be told from it, `incumbent`, the config already cached,
+/// the resolution, and significantly so. Among those that cannot be distinguished from it, `incumbent`, the config already cached,
 /// stays if it wins by the same rule; else the one whose times scatter least is taken, if that loses nothing. So
 /// caches do not flap.
 pub fn judge(
@@ -136,7 +136,7 @@ pub fn judge(
                 |index: &usize| median_absolute_deviation(&field.differences(*index, baseline)).unwrap_or(f64::MAX);
             match steadiest.min_by(|a, b| scatter(a).total_cmp(&scatter(b))) {
                 Some(steadiest) if steadiest != best && incumbent != Some(best) => {
-                    (Outcome::Faster, steadiest, "the steadiest of those that are as fast as the best".to_owned())
+                    (Outcome::Faster, steadiest, "the least scattered of those that are as fast as the best".to_owned())
                 }
                 _ => (Outcome::Faster, best, "significantly faster than the baseline".to_owned()),
             }

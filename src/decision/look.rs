@@ -1,4 +1,4 @@
-//! What the first rounds tell of each candidate: enough to guess at others, too little to decide.
+//! What the first rounds say about each candidate: enough to guess at others, too little to decide.
 
 use super::noise::Noise;
 use super::paired::{Round, log_ratios};
@@ -6,7 +6,7 @@ use super::race::counted;
 use super::sentinel::disturbance;
 use crate::stats::median;
 
-/// One round's difference scatters by this at least: two rounds that agree by chance are no proof of a quiet machine.
+/// One round's difference scatters by this at least: two rounds that agree by chance are not proof of a quiet machine.
 const LEAST_DEVIATION: f64 = 0.02;
 
 /// A candidate's time over the baseline's.
@@ -23,9 +23,9 @@ pub struct Look {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Looks {
-    /// Of each; `None` where it has no usable time beside the baseline's.
+    /// Of each; `None` if it has no usable time beside the baseline's.
     pub candidates: Vec<Option<Look>>,
-    /// The least relative difference that as many rounds as usual would tell apart: 0.01 where times have to differ by a
+    /// The least relative difference that as many rounds as usual would distinguish: 0.01 where times have to differ by a
     /// factor of 1.01.
     pub noise_floor: f64,
 }

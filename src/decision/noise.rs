@@ -10,7 +10,7 @@ const SHARES: [f64; 6] = [0.4, 0.3, 0.2, 0.1, 0.05, 0.02];
 const BEYOND: [f64; 4] = [2.0, 4.0, 8.0, 16.0];
 /// Changes without which nothing is said of what lies beyond the largest of them.
 const MIN_FOR_TAIL: usize = 16;
-/// The largest change is taken for this at least: a quiet moment is no quiet machine.
+/// The largest change is taken for this at least: a quiet moment is not a quiet machine.
 const LEAST_LARGEST: f64 = 0.02;
 /// Half the width, in standard deviations of one value, of a 99% interval of a median: 2.576 √(π/2), over √n.
 const MEDIAN_WIDTH: f64 = 3.228_5;

@@ -8,7 +8,7 @@ use crate::setters::setters;
 pub struct Round {
     /// The measuring process; samples of two epochs are never compared.
     pub epoch: u32,
-    /// One sample a candidate, nanoseconds; `None` where it was not measured in this round.
+    /// One sample a candidate, nanoseconds; `None` if it was not measured in this round.
     pub samples_ns: Vec<Option<f64>>,
     /// The baseline once more, at the begin and at the end of the round, where it was.
     pub sentinel_ns: Option<[f64; 2]>,
@@ -48,7 +48,7 @@ pub fn paired_ratios<'a>(
     rounds.into_iter().filter_map(ratio).collect()
 }
 
-/// The natural logarithms of [`paired_ratios`]: above zero where the numerator is slower.
+/// The natural logarithms of [`paired_ratios`]: above zero if the numerator is slower.
 pub fn log_ratios<'a>(rounds: impl IntoIterator<Item = &'a Round>, numerator: usize, denominator: usize) -> Vec<f64> {
     let mut ratios = paired_ratios(rounds, numerator, denominator);
     ratios.iter_mut().for_each(|ratio| *ratio = ratio.ln());

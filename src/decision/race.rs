@@ -33,7 +33,7 @@ pub enum DropReason {
     Slower,
     /// It takes a multiple of the leader's time.
     CutOff,
-    /// Its samples are no times: zero, negative, not finite.
+    /// Its samples are not times: zero, negative, not finite.
     NoTime,
 }
 
@@ -81,7 +81,7 @@ pub struct Standing {
     pub rounds: usize,
     /// What the baseline's repetitions tell.
     pub disturbance: Disturbance,
-    /// The least relative difference that can be told: 0.01 where times have to differ by a factor of 1.01.
+    /// The smallest relative difference that can be detected: 0.01 where times have to differ by a factor of 1.01.
     pub resolution: f64,
     pub(super) noise: Noise,
 }

@@ -18,7 +18,7 @@ impl Resolution {
     }
 
     /// What can be told of a program that takes so long: as much as of the longest known one that takes no longer, since
-    /// longer programs are mostly told apart better. Of one that is shorter than all of them, no more than of the worst of them.
+    /// longer programs are mostly distinguished better. Of one that is shorter than all of them, no more than of the worst of them.
     /// Zero where nothing is known.
     pub fn at(&self, ns: f64) -> f64 {
         let below = self.points.iter().rev().find(|(known, _)| *known <= ns);

@@ -18,7 +18,7 @@ pub struct DecisionRules {
     pub confidence: f64,
     /// Paired rounds without which nothing is decided.
     pub min_rounds: usize,
-    /// The least relative difference that means anything on this machine, whatever the samples say; 0 where it is not
+    /// The least relative difference that means anything on this machine, whatever the samples say; 0 if it is not
     /// known.
     pub resolution: f64,
     /// A candidate that takes this many times the leader's time is measured no further.

@@ -16,7 +16,7 @@ const MIN_FOR_DRIFT: usize = 6;
 const EVERY: usize = 4;
 
 /// Whether the next round wants the baseline at both ends: always until it is known what is usual, and then once in a
-/// while, but for as long as the machine changes inside of rounds.
+/// while, except for as long as the machine changes inside of rounds.
 pub fn wants_bracket(rounds: &[Round]) -> bool {
     let swings = || rounds.iter().rev().map(Round::swing);
     let known: Vec<f64> = swings().flatten().map(f64::abs).collect();
@@ -24,7 +24,7 @@ pub fn wants_bracket(rounds: &[Round]) -> bool {
     known.len() <= MIN_BEFORE || is_restless || swings().take(EVERY - 1).all(|swing| swing.is_none())
 }
 
-/// What the baseline's repetitions tell of the machine.
+/// What the baseline's repetitions say about the machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Disturbance {

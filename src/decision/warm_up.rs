@@ -9,7 +9,7 @@ const WITHIN: f64 = 1.2;
 /// After so many runs a program is taken as it is.
 const MOST: usize = 6;
 
-/// Whether a program runs as it will go on running: its last runs agree, none of them the fastest by far, or there were
+/// Whether a program runs as it will continue running: its last runs agree, none of them the fastest by far, or there were
 /// enough of them. One that ran before, as its outputs were taken, has its first run behind it.
 pub fn is_stationary(runs_ns: &[u64], ran_before: bool) -> bool {
     if runs_ns.len() >= MOST {

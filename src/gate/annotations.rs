@@ -28,7 +28,7 @@ impl Level {
 /// attached to.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_annotations(
     out: &mut dyn Write,
     result: &CheckResult,

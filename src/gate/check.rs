@@ -44,11 +44,11 @@ setters!(CheckOptions { match_mode: MatchMode, false_alarms: f64, others: usize 
 /// Checks what is cached for every planned invocation, on the first device of a session; `on_checked` is told of each. What
 /// fails costs one operation.
 ///
-/// The session's ledger is asked and given samples, but for a decision. Of its options `rounds` are those of a series, and
+/// The session's ledger is asked and given samples, except for a decision. Of its options `rounds` are those of a series, and
 /// `rules.min_improvement` is the least change that matters.
 ///
 /// # Errors
-/// Where the ledger, a cache tier or the scratch folder fails; what was found before stands beside the error.
+/// If the ledger, a cache tier or the scratch folder fails; what was found before stands beside the error.
 pub fn check(
     session: &mut Session<'_>,
     plan: &Plan,
@@ -96,7 +96,7 @@ impl Gate<'_, '_> {
         for (index, (planned, mut operation, expected)) in courses.into_iter().enumerate() {
             if let Some(expected) = expected {
                 if stopped_by.is_some() {
-                    "not begun: the check was stopped by an error".clone_into(&mut operation.reason);
+                    "not started: the check was stopped by an error".clone_into(&mut operation.reason);
                 } else if self.session.is_cancelled() {
                     result.interrupted = true;
                     "ended before it started".clone_into(&mut operation.reason);
@@ -105,7 +105,7 @@ impl Gate<'_, '_> {
                         Ok(()) => {}
                         Err(CopiesError::Interrupted) => {
                             result.interrupted = true;
-                            "ended by the user; nothing is said of it".clone_into(&mut operation.reason);
+                            "ended by the user; there is no verdict".clone_into(&mut operation.reason);
                         }
                         Err(CopiesError::Failed(failure)) => {
                             operation.reason = failure.to_string();
@@ -141,7 +141,7 @@ impl Gate<'_, '_> {
         }
     }
 
-    /// Looks up what is cached; nothing where there is nothing to measure, which the operation then says.
+    /// Looks up what is cached; nothing if there is nothing to measure, which the operation then says.
     fn course(
         &self,
         planned: &PlannedInvocation,
@@ -178,8 +178,7 @@ impl Gate<'_, '_> {
         if *config == invocation.baseline || is_same_program {
             let what = if *config == invocation.baseline { "config" } else { "program" };
             operation.verdict = if expected.stale.is_empty() { Verdict::Holds } else { Verdict::Stale };
-            operation.reason =
-                format!("it is the baseline's {what}: there is nothing to lose and nothing was measured");
+            operation.reason = format!("it is the baseline's {what}: it has nothing to lose, so nothing was measured");
             return Ok(None);
         }
         // a missing program is the timer's to judge: some build programs themselves
@@ -232,7 +231,7 @@ impl Gate<'_, '_> {
             Ok(None) => {
                 let why = match self.session.options.budget {
                     Some(budget) => format!("in the budget of {budget:?}: allow more time"),
-                    None => "count: its samples are no times, or the machine is too restless".to_owned(),
+                    None => "count: its samples are not times, or the machine is too noisy".to_owned(),
                 };
                 operation.reason = format!("fewer than {MIN_ROUNDS} rounds {why}");
             }
@@ -283,7 +282,7 @@ pub(super) fn fill(
         Some(Change::Slower) => (Verdict::Holds, "slower by its median, but not significantly".to_owned()),
         Some(Change::Faster) => (Verdict::Holds, "faster by its median, but not significantly".to_owned()),
         None if seen.interval.high > limit => {
-            (Verdict::Holds, format!("these rounds cannot tell whether it is below {limit:.3}"))
+            (Verdict::Holds, format!("these rounds cannot show whether it is below {limit:.3}"))
         }
         None => (Verdict::Holds, format!("below {limit:.3}")),
     };

@@ -41,11 +41,11 @@ impl CheckedModule {
     }
 }
 
-/// Checks the compiler options that are cached for a module, as [`check`](super::check()) does calls; `None` where none are for
+/// Checks the compiler options that are cached for a module, as [`check`](super::check()) does calls; `None` if none are for
 /// this device. `compared` is how many things are compared with these: the odds that are needed follow from it.
 ///
 /// # Errors
-/// Where the ledger, a cache tier or the scratch folder fails.
+/// If the ledger, a cache tier or the scratch folder fails.
 pub fn check_compiler_options(
     timer: &mut dyn Timer,
     ledger: &Ledger,
@@ -68,7 +68,7 @@ pub fn check_compiler_options(
     operation.entry = Some(expected.entry.clone());
     if expected.entry.config == baseline {
         operation.verdict = if expected.stale.is_empty() { Verdict::Holds } else { Verdict::Stale };
-        "it is the baseline's config: there is nothing to lose and nothing was measured"
+        "it is the baseline's config: it has nothing to lose, so nothing was measured"
             .clone_into(&mut operation.reason);
         return Ok(Some(operation));
     }
@@ -82,7 +82,7 @@ pub fn check_compiler_options(
     match ended {
         Ok(()) => {}
         Err(CopiesError::Interrupted) => {
-            "ended by the user; nothing is said of it".clone_into(&mut operation.reason);
+            "ended by the user; there is no verdict".clone_into(&mut operation.reason);
         }
         Err(CopiesError::Failed(failure)) => {
             operation.reason = failure.to_string();
@@ -130,7 +130,7 @@ impl Again<'_> {
         let signature = self.timer.signature(0).map_err(CopiesError::Failed)?;
         self.timer.end();
         let signature = signature.ok_or_else(|| {
-            let message = format!("the timer `{}` does not tell what the module takes", self.timer.name());
+            let message = format!("the timer `{}` does not report the module's inputs", self.timer.name());
             CopiesError::Failed(Failure::new(FailureKind::Signature, message))
         })?;
         let module = self.module;

@@ -16,7 +16,7 @@ use crate::matching::Matching;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LabelledCall {
-    /// What of the label is known: the operation, and the call key where there is one.
+    /// What of the label is known: the operation, and the call key if there is one.
     #[serde(flatten)]
     pub label: Label,
     /// How much of the label the module held.
@@ -65,7 +65,7 @@ impl Coverage {
 #[non_exhaustive]
 pub enum DeviceNameError {
     /// There is none.
-    #[error("no entry is of a device with `{text}` in its name; `cache ls` lists them")]
+    #[error("no entry belongs to a device with `{text}` in its name; `cache ls` lists them")]
     None {
         /// The text.
         text: String,
@@ -86,7 +86,7 @@ pub enum DeviceNameError {
 /// The one device of a cache whose name contains a text; of its software nothing is known.
 ///
 /// # Errors
-/// Where no device or more than one is called so, or a tier cannot be read.
+/// If no device or more than one is called so, or a tier cannot be read.
 pub fn device_named(cache: &TieredCache, text: &str) -> Result<DeviceFingerprint, DeviceNameError> {
     let devices: BTreeSet<DeviceIdentity> = cache.entries()?.into_iter().map(|(key, ..)| key.device).collect();
     let mut named = devices.into_iter().filter(|device| device.to_string().contains(text));
@@ -118,7 +118,7 @@ impl CoverageOf<'_> {
     /// without recordings an empty matching does.
     ///
     /// # Errors
-    /// Where a tier cannot be read.
+    /// If a tier cannot be read.
     pub fn coverage(&self, scan: &Scan, matching: &Matching) -> Result<Coverage, StoreError> {
         let mut calls = Vec::new();
         for (index, found) in scan.labels.iter().enumerate() {
@@ -137,11 +137,11 @@ impl CoverageOf<'_> {
         Ok(Coverage { calls })
     }
 
-    /// The compiler options of the module itself, by the digest of its StableHLO text; `None` where no device has any, since most
+    /// The compiler options of the module itself, by the digest of its StableHLO text; `None` if no device has any, since most
     /// modules are not tuned so.
     ///
     /// # Errors
-    /// Where a tier cannot be read.
+    /// If a tier cannot be read.
     pub fn compiler_options(&self, digest: &Digest) -> Result<Option<LabelledCall>, StoreError> {
         let key = digest.to_string();
         if !has_compiler_options(self.cache, digest)? {
@@ -170,7 +170,7 @@ impl CoverageOf<'_> {
         }
         let missed = matching.missed.iter().find(|missed| missed.index == index);
         let why = missed.map_or_else(
-            || "only its name is left of the label; name the recordings with `--registry`".to_owned(),
+            || "the label has only its name left; name the recordings with `--registry`".to_owned(),
             |missed| missed.text.clone(),
         );
         Ok(LabelledCall { reason: Some(why), ..bare(found, &label.op_id, None) })
@@ -196,7 +196,7 @@ impl CoverageOf<'_> {
             .map(|flag| format!("{}: {}", serde_json::json!(flag.kind).as_str().unwrap_or_default(), flag.detail))
             .collect();
         if found.backward && hit.key().direction == Direction::Forward {
-            flags.push("tuned forward only, and the module runs it backward too".to_owned());
+            flags.push("tuned forward only, but the module also runs it backward".to_owned());
         }
         flags
     }
@@ -205,7 +205,7 @@ impl CoverageOf<'_> {
 /// Whether a cache has compiler options of a module, whatever the device.
 ///
 /// # Errors
-/// Where a tier cannot be read.
+/// If a tier cannot be read.
 pub fn has_compiler_options(cache: &TieredCache, digest: &Digest) -> Result<bool, StoreError> {
     let key = digest.to_string();
     let is_of_module = |of: &CacheKey| of.call.op_id == COMPILER_OPTIONS && of.call.call_key == key;

@@ -93,7 +93,7 @@ fn other_programs(then: &Provenance, entry: &Entry, invocation: &Invocation) -> 
     let mut compare = |what: &str, then: Option<Digest>, config: &Config| {
         let now = program_of(invocation, config);
         if then.zip(now).is_some_and(|(then, now)| then != now) {
-            found.push(format!("the {what}'s program was another one"));
+            found.push(format!("the {what}'s program was different"));
         }
     };
     compare("config", then.semantic_digest, &entry.config);

@@ -9,7 +9,7 @@ use crate::junit::{Case, Outcome, Suite, write_suites};
 /// Writes the whole document. What is missing is skipped where that is allowed, and else an error.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_junit(out: &mut dyn Write, result: &CheckResult, allow_missing: bool) -> io::Result<()> {
     let missing = || if allow_missing { Outcome::Skipped } else { Outcome::Error };
     let mut cases: Vec<Case<'_>> = result.operations.iter().map(|operation| case(operation, &missing)).collect();

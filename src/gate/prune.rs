@@ -55,7 +55,7 @@ pub fn to_prune(
 /// Removes entries from a cache folder. Returns how many bytes the sample log gave back.
 ///
 /// # Errors
-/// Where a store of the folder fails.
+/// If a store of the folder fails.
 pub fn prune(ledger: &Ledger, going: &[Pruned]) -> Result<u64, LedgerError> {
     let keys: Vec<CacheKey> = going.iter().map(|pruned| pruned.key.clone()).collect();
     ledger.remove_all(&keys)?;
@@ -64,7 +64,7 @@ pub fn prune(ledger: &Ledger, going: &[Pruned]) -> Result<u64, LedgerError> {
 }
 
 impl PruneOptions {
-    /// Why an entry goes; `None` where one of the conditions does not hold, or nobody knows.
+    /// Why an entry goes; `None` if one of the conditions does not hold, or nobody knows.
     fn why_pruned(&self, now: u64, key: &CacheKey, entry: &Entry) -> Option<String> {
         let mut why = Vec::new();
         let provenance = entry.provenance.as_ref();

@@ -1,4 +1,4 @@
-//! What came of a check.
+//! The result of a check.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::tune::{MissedLabel, Spent};
 /// Version of the check's JSON.
 pub const CHECK_SCHEMA: u32 = 1;
 
-/// What became of one cached config.
+/// The outcome of one cached config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -97,7 +97,7 @@ pub struct CheckedEntry {
     pub decided_at: Option<u64>,
 }
 
-/// What came of one operation.
+/// The result of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OperationCheck {

@@ -141,7 +141,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether the quoted string around a stamp names a source file, which is no scope.
+    /// Whether the quoted string around a stamp names a source file, which is not a scope.
     fn is_file_path(&self, before: &[u8], after: &[u8]) -> bool {
         match self.escapes {
             Escapes::Raw => false,
@@ -168,7 +168,7 @@ impl Search<'_> {
 
     /// A user's expression is matched within strings: stretches between quotes, line ends and control bytes.
     ///
-    /// A stretch belongs to the block in which it begins; one longer than [`MAX_STAMP_BYTES`] is no name.
+    /// A stretch belongs to the block in which it begins; one longer than [`MAX_STAMP_BYTES`] is not a name.
     fn user_labels(
         &self,
         user: &UserLabels,

@@ -65,9 +65,9 @@ pub struct CompiledAs {
     pub partitioner: Option<Partitioner>,
     /// Partitions of the program: as many devices run it.
     pub num_partitions: Option<u32>,
-    /// Ids of the devices, in the partitions' order; empty where they are not told.
+    /// Ids of the devices, in the partitions' order; empty if they are not reported.
     pub device_assignment: Vec<i64>,
-    /// The module's arguments; `None` where they are not told.
+    /// The module's arguments; `None` if they are not reported.
     pub arguments: Option<Vec<Argument>>,
 }
 
@@ -91,7 +91,7 @@ struct Stored {
     arguments: Option<Vec<Argument>>,
 }
 
-/// How the module in a file is compiled where it is used; `None` where no side file lies beside it.
+/// How the module in a file is compiled where it is used; `None` if no side file is beside it.
 ///
 /// # Errors
 ///

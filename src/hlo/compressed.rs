@@ -42,7 +42,7 @@ pub(crate) fn error_kind(codec: &'static str, error: io::Error) -> ScanErrorKind
         return ScanErrorKind::TooLarge {
             what: "the decompressed module".to_owned(),
             limit: MAX_EXPANDED_BYTES,
-            advice: "this is no module that XLA wrote; check where the file comes from",
+            advice: "XLA did not write this module; check where the file comes from",
         };
     }
     ScanErrorKind::Compressed { codec, source: error }
@@ -103,7 +103,7 @@ pub fn read_plain(bytes: Vec<u8>, most: u64, place: &str) -> Result<Vec<u8>, Sca
     };
     read.map_err(|error| error_kind(codec, error).at(place))?;
     if plain.len() as u64 > most {
-        let advice = "name the modules that are needed one by one";
+        let advice = "name the modules that you need one by one";
         return Err(ScanErrorKind::TooLarge { what: "the module".to_owned(), limit: most, advice }.at(place));
     }
     Ok(plain)

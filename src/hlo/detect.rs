@@ -21,7 +21,7 @@ pub(crate) fn detect(head: &[u8]) -> Result<Content, ScanErrorKind> {
         return Err(if head.len() < HEAD_BYTES {
             ScanErrorKind::Empty
         } else {
-            ScanErrorKind::NotAModule { seen: "it begins with nothing but blanks".to_owned() }
+            ScanErrorKind::NotAModule { seen: "it begins with blanks only".to_owned() }
         });
     }
     match head {
@@ -72,14 +72,14 @@ fn describe(head: &[u8]) -> String {
         (b"BC\xc0\xde", "LLVM bitcode"),
         (b"; ModuleID", "LLVM IR"),
         (b"%PDF", "a PDF document"),
-        (b"BufferAssignment:", "an XLA buffer assignment, which lies beside the module in a dump"),
+        (b"BufferAssignment:", "an XLA buffer assignment, which is beside the module in a dump"),
         (b"{", "JSON"),
     ];
     if let Some((_, name)) = known.iter().find(|(magic, _)| head.starts_with(magic)) {
         return (*name).to_owned();
     }
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    // a character that the head cuts is no sign of binary data
+    // a character that the head cuts is not a sign of binary data
     let is_utf8 = std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
     if is_utf8 && head.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace()) {
         let start: String = String::from_utf8_lossy(line).chars().filter(|c| !c.is_control()).take(40).collect();

@@ -8,10 +8,11 @@ use super::found::{Diagnosis, FoundLabel, ModuleForm};
 const STABLEHLO_COMMAND: &str = "write StableHLO text with `open(\"module.mlir\", \"w\").write(lowered.as_text(debug_info=True))` \
      (where an older JAX takes no `debug_info`: `lowered.compiler_ir().operation.get_asm(enable_debug_info=True)`)";
 const STAMP_COMMAND: &str =
-    "run with `EJKERNEL_OPS_STAMP=hash` set before ejkernel is imported, since its default stamps nothing";
+    "run with `EJKERNEL_OPS_STAMP=hash` set before ejkernel is imported, because its default stamps nothing";
 /// What gives labels to a program that has none of a library's.
-const OWN_LABELS: &str = "`@autotune_lowered.tunable` makes a function of yours an operation with a label, `--label-regex` finds names of \
-     yours, and `--compiler-options safe` tunes how the whole module is compiled, which needs no label";
+const OWN_LABELS: &str = "`@autotune_lowered.tunable` makes your function an operation with a label, `--label-regex` \
+                          finds your own names, and `--compiler-options safe` tunes how the whole module is compiled, \
+                          which needs no label";
 
 /// What a scan counted beside its labels.
 pub(crate) struct Counts<'a> {
@@ -20,7 +21,7 @@ pub(crate) struct Counts<'a> {
     pub(crate) overflow: u64,
     /// Whether ejkernel is seen in the module.
     pub(crate) is_ejkernel: bool,
-    /// `None` where the file was too large for its structure to be read.
+    /// `None` if the file was too large for its structure to be read.
     pub(crate) structure: Option<&'a Structure>,
 }
 
@@ -64,8 +65,8 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
         say(
             "recomputed-version-lost",
             format!(
-                "{unversioned} json stamps in this {form} were cut at `@`: their keys were computed again from their arguments, their \
-                 versions must come from the registry; for whole stamps {STABLEHLO_COMMAND}"
+                "{unversioned} json stamps in this {form} were cut at `@`: their keys were recomputed from their \
+                 arguments, their versions must come from the registry; for whole stamps {STABLEHLO_COMMAND}"
             ),
         );
     }
@@ -136,7 +137,7 @@ fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
     let hints = if hints.is_empty() {
         String::new()
     } else {
-        format!(" (instruction names hint at {}, which is too weak to tune by)", hints.join(", "))
+        format!(" (instruction names hint at {}, which is too weak to tune)", hints.join(", "))
     };
     match counts.form {
         ModuleForm::StablehloBytecode => (
@@ -150,15 +151,15 @@ fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
         ModuleForm::HloText | ModuleForm::HloProto if census.names == 0 => (
             "no-metadata",
             format!(
-                "this {form} has no `op_name` metadata, which is where labels stand{hints}: `as_hlo_text()` leaves it out; use \
-                 `compiled.as_text()` or `lowered.compiler_ir(\"hlo\").as_hlo_module().to_string()`, or {STABLEHLO_COMMAND}; where the \
-                 program has no labels {OWN_LABELS}"
+                "this {form} has no `op_name` metadata, which hold the labels{hints}: `as_hlo_text()` leaves it out; \
+                 use `compiled.as_text()` or `lowered.compiler_ir(\"hlo\").as_hlo_module().to_string()`, or \
+                 {STABLEHLO_COMMAND}; where the program has no labels {OWN_LABELS}"
             ),
         ),
         ModuleForm::StablehloText if census.names == 0 => (
             "no-metadata",
             format!(
-                "this {form} has no named locations, which is where labels stand{hints}: `as_text()` leaves them out; \
+                "this {form} has no named locations, which hold the labels{hints}: `as_text()` leaves them out; \
                  {STABLEHLO_COMMAND}; where the program has no labels {OWN_LABELS}"
             ),
         ),

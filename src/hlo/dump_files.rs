@@ -1,7 +1,7 @@
 //! The files of a folder that XLA or JAX dumped: which module each is of, and at which stage of its compilation.
 //!
 //! `--xla_dump_to` writes `module_0001.jit_f.before_optimizations.txt`, `….cpu_after_optimizations.txt`, with more flags
-//! `….0003.simplification.after_….txt`, and much that is no module. `JAX_DUMP_IR_TO` writes `jax_ir0000_jit_f_compile.mlir`.
+//! `….0003.simplification.after_….txt`, and much that is not a module. `JAX_DUMP_IR_TO` writes `jax_ir0000_jit_f_compile.mlir`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -81,7 +81,7 @@ impl DumpFiles {
         Ok(Self { files, count: paths.len() })
     }
 
-    /// The earliest stage of each module; a module is told by its file name up to the stage.
+    /// The earliest stage of each module; a module is recognized by its file name up to the stage.
     pub(super) fn earliest(&self) -> Vec<&Path> {
         let mut chosen = Vec::new();
         for files in self.by(|file| &file.module).into_values() {
@@ -140,7 +140,7 @@ pub fn modules_before_passes(folder: &Path) -> Result<DumpedModules, ScanError> 
 }
 
 #[cfg(feature = "tuner")]
-/// The file of the same module from before XLA's passes that lies beside one from after them.
+/// The file of the same module from before XLA's passes that is beside one from after them.
 pub fn earlier_stage(file: &Path) -> Option<PathBuf> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (module, number) = names(&file_name(file));
@@ -187,7 +187,7 @@ fn dump_file(path: &Path) -> Option<DumpFile> {
     Some(DumpFile { path: path.to_owned(), module, number, stage })
 }
 
-/// The form of what a file holds, compressed or not; `None` where it is no module.
+/// The form of what a file holds, compressed or not; `None` if it is not a module.
 fn form_of(mut reader: Box<dyn Read>, layers: usize) -> io::Result<Option<ModuleForm>> {
     let mut head = Vec::new();
     reader.by_ref().take(detect::HEAD_BYTES as u64).read_to_end(&mut head)?;

@@ -35,7 +35,7 @@ pub enum ScanErrorKind {
         /// Where, from the start of the file.
         offset: u64,
     },
-    /// It is no module in any form known here.
+    /// It is not a module in any form known here.
     #[error(
         "is not a module: {seen}; expected HLO text, StableHLO text or bytecode, a serialized HloModuleProto, or an XLA dump folder"
     )]

@@ -34,7 +34,7 @@ pub struct CallSite {
     /// Whether this call stands under `transpose(…)`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub backward: bool,
-    /// Shapes of the values that flow in, constants aside; empty where the form does not show them.
+    /// Shapes of the values that flow in, constants aside; empty if the form does not show them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operands: Vec<ArraySpec>,
 }
@@ -118,7 +118,7 @@ pub struct Scan {
     /// SHA-256 of the file's bytes as they are on disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<crate::digest::Digest>,
-    /// Whether the module is already partitioned (its shapes are local), where the form tells.
+    /// Whether the module is already partitioned (its shapes are local), if the form reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitioned: Option<bool>,
     /// Every distinct label, sorted.

@@ -13,11 +13,11 @@ const MAX_DEPTH: usize = 512;
 pub struct Frame<'a> {
     /// The file.
     pub file: Cow<'a, str>,
-    /// The function; empty where it is not known.
+    /// The function; empty if it is not known.
     pub function: Cow<'a, str>,
     /// The line, from one.
     pub line: u64,
-    /// The column; zero where it is not known.
+    /// The column; zero if it is not known.
     pub column: u64,
 }
 

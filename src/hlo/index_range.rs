@@ -225,7 +225,7 @@ impl<'a> Ranges<'a> {
             }
             let Some(Operation { name, operands, line, .. }) = defined.get(&value) else { continue };
             match *name {
-                // of a choice the condition is no index
+                // of a choice the condition is not an index
                 "stablehlo.select" => open.extend(operands.iter().skip(1).flatten()),
                 name if name == SET_TO || KEEPS.contains(&name) => open.extend(operands.iter().flatten()),
                 name if TAKES.contains(&name) => open.extend(operands.first().copied().flatten()),

@@ -20,13 +20,13 @@ const PARAMETER: u32 = 9;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProgramArgument {
-    /// Its place in the tree of arguments, such as `params/w` for JAX's `params['w']`; empty where the module does not say.
+    /// Its place in the tree of arguments, such as `params/w` for JAX's `params['w']`; empty if the module does not say.
     pub path: String,
     /// Whether the program may write over it.
     pub is_donated: bool,
 }
 
-/// The arguments of a module's entry in their order; `None` where the form does not tell them one by one, as bytecode and text
+/// The arguments of a module's entry in their order; `None` if the form does not tell them one by one, as bytecode and text
 /// of another shape.
 pub(super) fn arguments(form: ModuleForm, bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, ScanErrorKind> {
     match form {
@@ -56,7 +56,7 @@ fn of_text(text: &str) -> Option<Vec<ProgramArgument>> {
     pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(argument).collect()
 }
 
-/// What the results of a module's entry are called, as JAX notes it in the text: `loss` of `result['loss']`; empty where the form or the
+/// What the results of a module's entry are called, as JAX notes it in the text: `loss` of `result['loss']`; empty if the form or the
 /// text does not tell.
 pub(super) fn results(form: ModuleForm, bytes: &[u8]) -> Vec<String> {
     let text =

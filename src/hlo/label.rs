@@ -10,7 +10,7 @@ use crate::call::split_op_id;
 ///
 /// `op_id` is `name@vN` where the version is known, the bare `name` where the module lost it; for tokamax it is the
 /// class path. `call_key` is 16 hexadecimal digits for ejkernel and tokamax, free text for a user's own labels, and
-/// `None` where the module lost it.
+/// `None` if the module lost it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Label {

@@ -25,7 +25,7 @@ pub struct ProgramMemory {
     pub constant_bytes: u64,
     /// What it needs while it runs.
     pub temporary_bytes: u64,
-    /// What is alive at once where most is, of the buffers that XLA placed by the order of the instructions; 0 where the assignment does not tell.
+    /// What is alive at once where most is, of the buffers that XLA placed by the order of the instructions; 0 if the assignment does not tell.
     pub heap_peak_bytes: u64,
     /// The buffers that are alive there, the largest first.
     pub alive: Vec<AliveBuffer>,
@@ -63,7 +63,7 @@ fn numbers<const N: usize>(message: &[u8], wanted: [u32; N]) -> Result<[u64; N],
 }
 
 impl ProgramMemory {
-    /// Reads what a module's `HloProto` says; `None` where it has no buffer assignment, as before compilation, or a damaged one.
+    /// Reads what a module's `HloProto` says; `None` if it has no buffer assignment, as before compilation, or a damaged one.
     pub fn of(module: &HloModule<'_>) -> Option<Self> {
         let assignment = module.buffer_assignment?;
         Self::read(assignment, module).ok()

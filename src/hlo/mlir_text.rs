@@ -59,7 +59,7 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     structure
 }
 
-/// What the first lines tell of a module that is too large to be read whole.
+/// What the first lines say about a module that is too large to be read whole.
 pub(crate) fn read_head(head: &[u8]) -> Structure {
     let mut structure = Structure::default();
     if let Some(line) = head.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"module ")) {
@@ -354,7 +354,7 @@ impl Function {
         self.values.insert(name.trim().to_owned(), Value { first, results });
     }
 
-    /// Defines `%name: tensor<…>` of a function or a block. What a block passes in is no operand of a call site.
+    /// Defines `%name: tensor<…>` of a function or a block. What a block passes in is not an operand of a call site.
     fn block_arguments(&mut self, line: &str, is_inner: bool) {
         for piece in line.split('%').skip(1) {
             let name = value_name(piece);

@@ -1,7 +1,7 @@
 //! Bytes of a module, in any form that users have, to the labels in it: which, how often, where, on what evidence.
 //!
 //! [`scan_path`] is the one entry for files and dump folders, [`scan_reader`] for streams, [`scan_bytes`] for memory. The
-//! form is told from the content. A scan has two parts: a search of raw blocks, in parallel and in constant memory, that
+//! form is recognized by the content. A scan has two parts: a search of raw blocks, in parallel and in constant memory, that
 //! counts labels; and, for modules up to 256 MiB, a reading of the structure, which adds call sites with their operand
 //! shapes, what stands in a backward pass through calls, and whether the module is partitioned.
 //!

@@ -62,7 +62,7 @@ pub struct HloInstruction<'a> {
     pub opcode: Cow<'a, str>,
     /// Its id, which [`HloInstruction::operands`] refer to.
     pub id: i64,
-    /// `metadata.op_name`: the scopes that it came from; empty where there is none.
+    /// `metadata.op_name`: the scopes that it came from; empty if there is none.
     pub op_name: Cow<'a, str>,
     /// Ids of its operands, all of its own computation.
     pub operands: Vec<i64>,
@@ -202,7 +202,7 @@ impl<'a> HloModule<'a> {
         instruction.operands.iter().filter_map(|id| around.iter().find(|one| one.id == *id))
     }
 
-    /// The source lines that an instruction came from, the outermost call first; empty where the module does not say.
+    /// The source lines that an instruction came from, the outermost call first; empty if the module does not say.
     pub fn stack(&self, instruction: &HloInstruction<'a>) -> Vec<Frame<'a>> {
         let stack = self.frames.stack(instruction.stack_frame);
         if !stack.is_empty() || instruction.source_file.is_empty() {

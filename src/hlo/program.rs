@@ -18,7 +18,7 @@ pub struct Program<'a> {
     pub form: ModuleForm,
     /// The module: of an `HloProto` the `HloModuleProto` inside.
     pub bytes: &'a [u8],
-    /// Whether it may write its outputs over arguments: they must be given anew for each run.
+    /// Whether it may write its outputs over arguments: they must be given again for each run.
     pub donates: bool,
     /// Into how many partitions it is to be cut, one for each device that it runs on. An `HloModuleProto` does not tell: 1.
     pub partitions: u64,
@@ -49,7 +49,7 @@ const DONATING_FIELDS: [u32; 2] = [8, 18];
 ///
 /// # Errors
 ///
-/// Bytes that are no StableHLO and no `HloModuleProto`, or that are damaged.
+/// Bytes that are not StableHLO and no `HloModuleProto`, or that are damaged.
 pub fn read_program<'a>(bytes: &'a [u8], place: &str) -> Result<Program<'a>, ScanError> {
     read(bytes).map_err(|kind| kind.at(place))
 }
@@ -81,7 +81,7 @@ pub fn is_measured_by_xla(module: &[u8]) -> bool {
 }
 
 impl Program<'_> {
-    /// Its arguments in their order; `None` where the form does not tell them one by one, as bytecode.
+    /// Its arguments in their order; `None` if the form does not tell them one by one, as bytecode.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Program<'_> {
         text.and_then(|bytes| std::str::from_utf8(bytes).ok()).map(index_ranges).unwrap_or_default()
     }
 
-    /// What its results are called, as `loss` or `grads/w`, in their order; empty where the form does not tell, and one is empty
+    /// What its results are called, as `loss` or `grads/w`, in their order; empty if the form does not tell, and one is empty
     /// that has no name.
     pub fn results(&self) -> Vec<String> {
         results(self.form, self.bytes)

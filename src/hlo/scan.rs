@@ -99,7 +99,7 @@ pub fn scan_path(path: impl AsRef<Path>, options: &ScanOptions) -> Result<Scan, 
 ///
 /// # Errors
 ///
-/// A reader that fails, or bytes that are no module in any form.
+/// A reader that fails, or bytes that are not a module in any form.
 pub fn scan_reader(reader: impl Read, place: &str, options: &ScanOptions) -> Result<Scan, ScanError> {
     scan_stream(Box::new(reader), None, 0, options).map_err(|kind| kind.at(place))
 }
@@ -108,7 +108,7 @@ pub fn scan_reader(reader: impl Read, place: &str, options: &ScanOptions) -> Res
 ///
 /// # Errors
 ///
-/// Bytes that are no module in any form.
+/// Bytes that are not a module in any form.
 pub fn scan_bytes(bytes: &[u8], place: &str, options: &ScanOptions) -> Result<Scan, ScanError> {
     scan_source(&bytes, options).map_err(|kind| kind.at(place))
 }
@@ -130,7 +130,7 @@ fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
     scan.diagnosis.push(Diagnosis {
         code: "side-file".to_owned(),
         message: format!(
-            "{listed} labels come from `{}`, whose digest is that of this module; the module itself shows {found}",
+            "{listed} labels come from `{}`, which matches this module; the module itself has {found}",
             side_file::path_for(path).display()
         ),
     });

@@ -24,7 +24,7 @@ use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 ///
 /// # Errors
 ///
-/// HLO text, and bytes that are no program.
+/// HLO text, and bytes that are not a program.
 pub fn semantic_digest(bytes: &[u8], place: &str) -> Result<Digest, ScanError> {
     digest(bytes).map_err(|kind| kind.at(place))
 }
@@ -35,7 +35,7 @@ fn digest(bytes: &[u8]) -> Result<Digest, ScanErrorKind> {
         Content::Module(ModuleForm::HloProto) => of_proto(bytes),
         Content::Module(ModuleForm::StablehloBytecode) => bytecode::semantic_digest(bytes),
         Content::Module(_) => Err(ScanErrorKind::Unsupported {
-            what: "HLO text, whose names cannot be told from what it computes".to_owned(),
+            what: "HLO text, whose names cannot be separated from what it computes".to_owned(),
         }),
         Content::Gzip | Content::Zstd => {
             Err(ScanErrorKind::Unsupported { what: "a compressed stream, to be decompressed first".to_owned() })

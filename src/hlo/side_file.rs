@@ -82,7 +82,7 @@ impl Refused {
     }
 }
 
-/// Reads the labels in the side file of `module`, whose digest is asked for only where there is one.
+/// Reads the labels in the side file of `module`, whose digest is asked for only if there is one.
 pub(crate) fn read(module: &Path, digest: impl FnOnce() -> std::io::Result<Digest>) -> Side {
     match of_module::<SideFile>(module, digest) {
         Ok(None) => Side::None,
@@ -98,7 +98,7 @@ struct Head {
     module_digest: Digest,
 }
 
-/// What the side file of `module` says; `None` where there is none, or it is another program's.
+/// What the side file of `module` says; `None` if there is none, or it is another program's.
 pub(super) fn of_module<T: DeserializeOwned>(
     module: &Path,
     digest: impl FnOnce() -> std::io::Result<Digest>,
@@ -122,7 +122,7 @@ pub(super) fn of_module<T: DeserializeOwned>(
     }
     let side = serde_json::from_value(value).map_err(malformed)?;
     let digest = digest()
-        .map_err(|error| Refused::unreadable(format!("was not used, since the module's digest failed ({error})")))?;
+        .map_err(|error| Refused::unreadable(format!("was not used, because the module's digest failed ({error})")))?;
     if digest != module_digest {
         let (there, here) = (module_digest.to_short(), digest.to_short());
         let why = format!(

@@ -33,7 +33,7 @@ pub(crate) struct Instruction {
     pub(crate) name: String,
     /// Its result, where that is one array.
     pub(crate) shape: Option<ArraySpec>,
-    /// Constants are no operands of a call site.
+    /// Constants are not operands of a call site.
     pub(crate) is_constant: bool,
     /// Indices of its operands within the computation.
     pub(crate) operands: Vec<usize>,
@@ -78,7 +78,7 @@ pub(crate) struct Resolved {
 }
 
 impl Sites {
-    /// The scope of a name; `None` where it carries no label and no transposition.
+    /// The scope of a name; `None` if it carries no label and no transposition.
     pub(crate) fn scope(&mut self, name: &[u8], escapes: Escapes, user: Option<&UserLabels>) -> Option<usize> {
         // a long name is known by its digest: thousands of them may differ in their first letters alone
         let digest = (name.len() > MAX_KEY_BYTES).then(|| Digest::of(name));

@@ -58,7 +58,7 @@ pub(crate) struct Stamp {
 /// What stands at a prefix.
 #[derive(Debug)]
 pub(crate) struct Parsed {
-    /// The label; `None` where not even the operation's name is left.
+    /// The label; `None` if not even the operation's name is left.
     pub(crate) stamp: Option<Stamp>,
     /// Bytes of the stamp as the file spells it.
     pub(crate) length: usize,
@@ -74,7 +74,7 @@ pub(crate) fn is_name_byte(byte: u8) -> bool {
 pub(crate) const EJKERNEL: &[u8] = b"ejkernel_ops";
 pub(crate) const TOKAMAX: &[u8] = b"tokamax:{";
 
-/// Reads the stamp at the start of `bytes`; `None` where there is none.
+/// Reads the stamp at the start of `bytes`; `None` if there is none.
 pub(crate) fn parse(bytes: &[u8], escapes: Escapes) -> Option<Parsed> {
     if bytes.starts_with(TOKAMAX) {
         return Some(parse_tokamax(bytes, escapes));
@@ -90,7 +90,7 @@ pub(crate) fn parse(bytes: &[u8], escapes: Escapes) -> Option<Parsed> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HashExtent {
     name: usize,
-    /// Bytes of the key with its variant; none where it is cut.
+    /// Bytes of the key with its variant; none if it is cut.
     key: usize,
     /// Bytes of the stamp.
     pub(crate) length: usize,
@@ -204,7 +204,7 @@ impl<'a> Members<'a> {
                 (Some(b'{' | b'['), false) if depth < MAX_DEPTH => depth += 1,
                 (Some(b'}' | b']'), false) => depth = depth.saturating_sub(1),
                 (Some(_), true) => {}
-                // what is no JSON ends here, so that hostile bytes are not read on and on from each prefix
+                // what is not JSON ends here, so that hostile bytes are not read on and on from each prefix
                 (Some(byte), false) if !is_json_byte(byte) => return End::Cut,
                 (Some(b'{' | b'['), false) => return End::Cut,
                 _ => {}
@@ -324,7 +324,7 @@ fn short_hex(hasher: Sha256) -> String {
 }
 
 fn json_arguments(args: &[u8], kwargs: &[u8]) -> Option<serde_json::Value> {
-    // Python writes NaN and Infinity, which are no JSON: such arguments are left out, the key stands
+    // Python writes NaN and Infinity, which are not JSON: such arguments are left out, the key stands
     Some(serde_json::json!({
         "args": serde_json::from_slice::<serde_json::Value>(args).ok()?,
         "kwargs": serde_json::from_slice::<serde_json::Value>(kwargs).ok()?,

@@ -117,7 +117,7 @@ impl Tally {
     /// Length of the JSON stamp at the start of `bytes`, where it repeats one seen of late.
     pub(crate) fn repeated_length(&self, bytes: &[u8]) -> Option<usize> {
         let ends = |length: usize| match bytes.get(length) {
-            // a stamp cut inside its operation's name could go on otherwise here
+            // a stamp cut inside its operation's name could continue otherwise here
             Some(&next) => bytes.get(length - 1) == Some(&b'}') || !stamp::is_name_byte(next),
             None => false,
         };

@@ -28,7 +28,7 @@ impl UserLabels {
     ///
     /// # Errors
     ///
-    /// A pattern that is no regular expression, or that has no group `op`.
+    /// A pattern that is not a regular expression, or that has no group `op`.
     pub fn new(pattern: &str) -> Result<Self, UserLabelsError> {
         // the lines before the last show the expression again
         let what = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().to_owned();

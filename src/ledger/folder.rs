@@ -64,7 +64,7 @@ impl Ledger {
     /// last ones.
     ///
     /// # Errors
-    /// Where another process has the folder, or one of its stores cannot be read or written.
+    /// If another process has the folder, or one of its stores cannot be read or written.
     pub fn open(root: &Path, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, LedgerError> {
         Self::open_with(root, lower, false)
     }
@@ -74,7 +74,7 @@ impl Ledger {
     /// a folder a snapshot may be named, which is read.
     ///
     /// # Errors
-    /// Where a file cannot be read that a look-up needs, or is of a later version.
+    /// If a file cannot be read that a look-up needs, or is of a later version.
     pub fn open_for_reading(root: &Path, lower: impl Fn() -> Vec<Box<dyn ConfigStore>>) -> Result<Self, LedgerError> {
         let log_path = root.join(LOG_FILE);
         if !root.exists() {
@@ -174,7 +174,7 @@ impl Ledger {
     /// What the sample log holds of a job.
     ///
     /// # Errors
-    /// Where the sample log cannot be read.
+    /// If the sample log cannot be read.
     pub fn history(&self, job: Digest) -> Result<JobHistory, LedgerError> {
         match (self.log(), &self.read_log, &self.root) {
             (Some(log), ..) => Ok(log.history(job)?),
@@ -196,7 +196,7 @@ impl Ledger {
     /// Commits an entry: sample log, synced; then the caches.
     ///
     /// # Errors
-    /// Where a store cannot be written. What the sample log took stays committed.
+    /// If a store cannot be written. What the sample log took stays committed.
     pub fn commit(&self, job: Option<Digest>, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), LedgerError> {
         // held over both: whoever commits a key last does so in the log and in the cache
         let mut log = self.log();
@@ -261,10 +261,10 @@ impl Ledger {
     }
 
     /// Publishes this folder's own entries as its snapshot, for all who look configs up; gives its digest, or nothing
-    /// where there is no folder that this process may write.
+    /// if there is no folder that this process may write.
     ///
     /// # Errors
-    /// Where an entry cannot be read or the snapshot not be written; the one before is there still.
+    /// If an entry cannot be read or the snapshot not be written; the one before is there still.
     pub fn publish(&self) -> Result<Option<Digest>, LedgerError> {
         let (Some(root), Some(_)) = (&self.root, &self._lock) else { return Ok(None) };
         // one at a time, so that the last one written holds the most
@@ -288,10 +288,10 @@ impl Ledger {
         if is_due && self.is_behind.load(Ordering::Acquire) { self.publish().map(drop) } else { Ok(()) }
     }
 
-    /// Writes the sample log anew without superseded jobs, however little that gives back; gives those bytes.
+    /// Writes the sample log again without superseded jobs, however little that gives back; gives those bytes.
     ///
     /// # Errors
-    /// Where the log cannot be written anew; the old one is there still.
+    /// If the log cannot be written again; the old one is there still.
     pub fn compact(&self) -> Result<u64, LedgerError> {
         Ok(self.log().map_or(Ok(0), |mut log| log.compact())?)
     }
@@ -299,7 +299,7 @@ impl Ledger {
     /// What this folder holds, without the tiers that are shipped.
     ///
     /// # Errors
-    /// Where a tier cannot be read.
+    /// If a tier cannot be read.
     pub fn own_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, LedgerError> {
         // a folder's snapshot tier is what others published; without a folder it is all there is
         let is_own = |tier| tier != Tier::Seed && (tier != Tier::Snapshot || self.root.is_none());

@@ -36,14 +36,14 @@ pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mend
     let log_is_whole = log.replay().is_consistent() && !log.replay().is_new;
     let (mut sled, mut condition) = SledStore::open(root, !log_is_whole)?;
     if rebuild && condition == SledCondition::Clean {
-        (sled, condition) = sled.replace("it is made again")?;
+        (sled, condition) = sled.replace("it is rebuilt")?;
     }
     let noted = sled.noted_log_bytes().unwrap_or(0);
     // between two records, a cut leaves no other trace
     let is_cut = condition == SledCondition::Clean && found_bytes < noted;
     if is_cut && !log.replay().is_new {
         let path = log.path().display();
-        notes.push(format!("`{path}` was cut off: it has {found_bytes} bytes, {noted} were written"));
+        notes.push(format!("`{path}` was truncated: it has {found_bytes} bytes, {noted} were written"));
     }
     if condition == SledCondition::Clean && sled.content() != log.replay().committed {
         // sled was closed after the log's last write: what a damaged or lost log misses, sled still holds
@@ -94,21 +94,23 @@ fn published(path: &Path, notes: &mut Vec<String>) -> Texts {
     }
 }
 
-/// Tells of damage, each once: an old torn line is there for ever.
+/// Tells of damage, each once: an old torn line is there forever.
 fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), LedgerError> {
     let path = log.path().display().to_string();
     let noted_until = log.replay().noted_until;
     let new: Vec<Damage> = log.replay().damage.iter().filter(|damage| damage.offset >= noted_until).copied().collect();
     for Damage { offset, bytes, torn_tail } in &new {
         if *torn_tail {
-            notes.push(format!("`{path}` ends in a half-written record of {bytes} bytes; all before it is there"));
+            notes.push(format!(
+                "`{path}` ends in an incomplete record of {bytes} bytes; everything before it is intact"
+            ));
         } else {
             notes.push(format!("`{path}` is damaged at byte {offset} ({bytes} bytes); the rest is read"));
         }
     }
     if log.replay().unknown > 0 {
         let unknown = counted(log.replay().unknown, "record");
-        notes.push(format!("`{path}` holds {unknown} that this version does not know"));
+        notes.push(format!("`{path}` holds {unknown} unknown to this version"));
     }
     if let Some(until) = new.iter().map(|damage| damage.offset + damage.bytes).max() {
         log.append(&Record::Noted { until })?;
@@ -176,11 +178,11 @@ fn refill(
     let entries = counted(count, "entry");
     match condition {
         SledCondition::SetAside { reason, moved_to } => notes.push(format!(
-            "the sled cache was set aside as `{}` ({reason}); {entries} filled again from the sample log",
+            "the sled cache was set aside as `{}` ({reason}); {entries} restored from the sample log",
             moved_to.display()
         )),
-        SledCondition::Unclean => tracing::info!("the sled cache was not closed; {entries} filled again"),
-        _ if count > 0 => notes.push(format!("the sled cache was missing; {entries} filled again")),
+        SledCondition::Unclean => tracing::info!("the sled cache was not closed; {entries} restored"),
+        _ if count > 0 => notes.push(format!("the sled cache was missing; {entries} restored")),
         _ => {}
     }
     if !log.replay().is_consistent() {

@@ -55,13 +55,14 @@ pub enum StoredError {
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
     /// A folder without a cache.
-    #[error("`{path}` is no cache folder: it holds neither `{LOG_FILE}` nor `{SNAPSHOT_FILE}`; check the path", path = .0.display())]
+    #[error("`{path}` is not a cache folder: it holds neither `{LOG_FILE}` nor `{SNAPSHOT_FILE}`; check the path", path = .0.display())]
     NoCache(PathBuf),
     /// A file of no kind that is known.
-    #[error("`{path}` is no cache: neither a snapshot nor a sample log, and its name ends in neither `.json` nor `.jsonl`", path = .0.display())]
+    #[error("`{path}` is not a cache: neither a snapshot nor a sample log, and its name ends in neither `.json` nor \
+             `.jsonl`", path = .0.display())]
     Unknown(PathBuf),
     /// A log without some of its decisions.
-    #[error("`{path}` is damaged: {what}; `autotune-lowered cache rebuild --cache {folder}` takes back what can be had", path = path.display(), folder = path.parent().unwrap_or(Path::new(".")).display())]
+    #[error("`{path}` is damaged: {what}; `autotune-lowered cache rebuild --cache {folder}` recovers what is possible", path = path.display(), folder = path.parent().unwrap_or(Path::new(".")).display())]
     Lossy {
         /// The log.
         path: PathBuf,
@@ -84,7 +85,7 @@ pub enum StoredError {
 /// which. One that has only a snapshot is read from that.
 ///
 /// # Errors
-/// Where there is none, or something of it is damaged.
+/// If there is none, or something of it is damaged.
 pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
     let mut notes = Vec::new();
     let cached = match kind_of(path)? {
@@ -100,11 +101,11 @@ pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
 fn read_folder(folder: &Path, notes: &mut Vec<String>) -> Result<Cached, StoredError> {
     let (log, published) = (folder.join(LOG_FILE), folder.join(SNAPSHOT_FILE));
     if let Some(holder) = FolderLock::holder(folder) {
-        notes.push(format!("`{}` is in use by {holder}; what is decided so far is read", folder.display()));
+        notes.push(format!("`{}` is in use by {holder}; reading the decisions made so far", folder.display()));
     }
     let replay = SampleLog::read(&log)?;
     if replay.stated_at.is_none() && replay.damage.is_empty() && published.exists() {
-        notes.push(format!("no decision is in the sample log of `{}`; its snapshot is read", folder.display()));
+        notes.push(format!("the sample log of `{}` holds no decision; reading its snapshot", folder.display()));
         return Ok(open_snapshot(&published)?);
     }
     if !log.exists() {
@@ -148,19 +149,24 @@ pub(crate) fn log_findings(replay: &Replay) -> LogFindings {
     let mut found = LogFindings::default();
     for Damage { offset, bytes, torn_tail } in &replay.damage {
         if *torn_tail {
-            found.notes.push(format!("it ends in a half-written record of {bytes} bytes; all before it is there"));
+            found
+                .notes
+                .push(format!("it ends in an incomplete record of {bytes} bytes; everything before it is intact"));
         } else if *offset < replay.noted_until {
-            found.notes.push(format!("byte {offset} ({bytes} bytes) is no record, which was told and mended before"));
+            found.notes.push(format!(
+                "byte {offset} ({bytes} bytes) is not a record; this was reported and repaired \
+                                      before"
+            ));
         } else {
-            found.problems.push(format!("byte {offset} ({bytes} bytes) is no record"));
+            found.problems.push(format!("byte {offset} ({bytes} bytes) is not a record"));
         }
     }
     if !replay.is_consistent() {
         let (stated, there) = (replay.stated.count, replay.committed.count);
-        found.problems.push(format!("it states {stated} entries and others than the {there} that it gives"));
+        found.problems.push(format!("it states {stated} entries, but gives {there} others"));
     }
     if replay.unknown > 0 {
-        found.notes.push(format!("{} of a kind that this version does not know", counted(replay.unknown, "record")));
+        found.notes.push(format!("{} of a kind unknown to this version", counted(replay.unknown, "record")));
     }
     found
 }

@@ -17,7 +17,7 @@ impl Ledger {
     /// How Tokamax calls what was tuned here, from the registry, with the samples of the job that decided it.
     ///
     /// # Errors
-    /// Where the entry was not tuned here, no recording keeps Tokamax's stamp of the call, several stamps differ, or the sample
+    /// If the entry was not tuned here, no recording keeps Tokamax's stamp of the call, several stamps differ, or the sample
     /// log cannot be read.
     pub fn to_tokamax(
         &self,
@@ -28,7 +28,8 @@ impl Ledger {
         let Some(provenance) = &entry.provenance else {
             return Err("it was neither tuned here nor imported from Tokamax".to_owned());
         };
-        let registry = registry.ok_or("its recording says how Tokamax calls it; name the folder with `--registry`")?;
+        let registry =
+            registry.ok_or("its recording holds Tokamax's name for it; name the folder with `--registry`")?;
         let stamp = stamp_of(registry, key)?;
         let history = self.history(provenance.job).map_err(|error| error.to_string())?;
         Ok(TokamaxCall { stamp, times_ns: times_of(&history) })
@@ -57,9 +58,9 @@ fn stamp_of(registry: &Registry, key: &CacheKey) -> Result<Value, String> {
     let folder = registry.root().display();
     match stamps.into_values().map(|(_, stamp)| stamp).collect::<Vec<_>>().as_slice() {
         [stamp] => Ok(Value::clone(stamp)),
-        [] if recorded => Err(format!("its recording in `{folder}` keeps no stamp of Tokamax's")),
+        [] if recorded => Err(format!("its recording in `{folder}` keeps no Tokamax stamp")),
         [] => Err(format!("`{folder}` has no recording of it")),
-        _ => Err(format!("`{folder}` has recordings of it that Tokamax tells apart and a label does not")),
+        _ => Err(format!("`{folder}` has recordings of it that Tokamax distinguishes but a label does not")),
     }
 }
 

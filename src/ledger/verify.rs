@@ -26,7 +26,7 @@ use super::stored::{StoredError, StoredKind, entries_of, kind_of, log_findings};
 pub struct Verified {
     /// Where.
     pub path: PathBuf,
-    /// What it is; none where that cannot be told.
+    /// What it is; none if that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<StoredKind>,
     /// Entries that could be read.
@@ -42,7 +42,7 @@ impl Verified {
         Self { path: path.to_owned(), kind, entries: 0, problems: Vec::new(), notes: Vec::new() }
     }
 
-    /// Adds what becomes of the signature beside a snapshot; what else there is bears none, and is no snapshot that somebody
+    /// Adds what becomes of the signature beside a snapshot; what else there is bears none, and is not a snapshot that somebody
     /// vouches for.
     #[cfg(feature = "shared")]
     pub fn check_signature(&mut self, keys: &PublicKeys) {
@@ -122,7 +122,7 @@ fn verify_json(path: &Path) -> Verified {
             found.entries = keys.len();
             if keys.len() < entries.len() {
                 let repeated = entries.len() - keys.len();
-                found.notes.push(format!("{repeated} entries are of a call that has another one; the last counts"));
+                found.notes.push(format!("{repeated} entries belong to a call that has another one; the last counts"));
             }
             found
         }
@@ -149,7 +149,7 @@ fn verify_folder(root: &Path) -> Vec<Verified> {
             match diff(&published, &Cached::Entries(entries)).map(|diff| diff.differences.len()) {
                 Ok(0) => {}
                 Ok(count) => found.notes.push(format!(
-                    "it was published before the last decisions: {} other than the sample log's",
+                    "it was published before the last decisions: {} not as in the sample log",
                     counted(count, "entry")
                 )),
                 Err(error) => found.problems.push(error.to_string()),
@@ -173,7 +173,7 @@ fn verify_sled(root: &Path, state: SledState, log: Option<SetDigest>) -> Verifie
         SledState::Open => {
             let why = match FolderLock::holder(root) {
                 Some(holder) => format!("it is in use by {holder} and cannot be checked meanwhile"),
-                None => "it was not closed; it is made again from the sample log when it is next opened".to_owned(),
+                None => "it was not closed; it is rebuilt from the sample log when it is next opened".to_owned(),
             };
             found.notes.push(why);
             found

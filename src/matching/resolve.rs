@@ -80,7 +80,7 @@ impl<'a> Rooms<'a> {
     fn resolve(&self, found: &FoundLabel) -> Result<(How, Vec<Choice<'a>>), Miss> {
         let name = found.label.op_name();
         let of_name: Vec<&Arc<Invocation>> = self.registry.of_operation(name).collect();
-        // an op_id that is no `name@vN`, as tokamax's class paths, is all name
+        // an op_id that is not a `name@vN`, as tokamax's class paths, is all name
         if of_name.is_empty() {
             return Err((MissReason::NotRecorded, self.not_recorded(name)));
         }
@@ -161,7 +161,7 @@ impl<'a> Rooms<'a> {
             if is_other && !names_none {
                 choice.flags.push(format!("other batch: recorded {recorded}, the module runs it {}", to_words(key)));
             } else if is_other && !found.mapped && !is_recorded {
-                choice.flags.push(format!("other batch: recorded {recorded}, the module shows no `vmap` around it"));
+                choice.flags.push(format!("other batch: recorded {recorded}, the module has no `vmap` around it"));
             }
             choices.push(choice);
         }
@@ -208,7 +208,7 @@ impl<'a> Rooms<'a> {
             let calls = accepted.iter().map(|(choice, _)| choice.invocation.call.to_string());
             let calls: BTreeSet<String> = calls.collect();
             let text = format!(
-                "only the name `{}` is left of the label and it stands for {} recorded calls: {}; give `--by-name all` \
+                "only the name `{}` is left of the label, and it matches {} recorded calls: {}; give `--by-name all` \
                  to tune them all, or a StableHLO module, whose labels are whole",
                 found.label.op_name(),
                 calls.len(),
@@ -218,7 +218,7 @@ impl<'a> Rooms<'a> {
         }
         let mut choices: Vec<Choice<'a>> = accepted.into_iter().map(|(choice, _)| choice).collect();
         if narrow && !by_shapes {
-            let flag = "no call site in the module shows the shapes of its arguments";
+            let flag = "no call site in the module has the shapes of its arguments";
             choices.iter_mut().for_each(|choice| choice.flags.push(flag.to_owned()));
         }
         Ok((How::ByName { of, by_shapes }, choices))
@@ -252,7 +252,7 @@ impl<'a> Rooms<'a> {
                     .to_owned(),
             ),
             (Direction::Forward, Direction::ForwardVjp) => choice.flags.push(
-                "measured with its backward pass: the module runs the forward one alone, which is not recorded"
+                "measured with its backward pass: the module runs only the forward pass, which is not recorded"
                     .to_owned(),
             ),
             _ => {}

@@ -45,10 +45,10 @@ struct Manifest {
 }
 
 impl Captured {
-    /// Reads the manifest of a folder; `None` where there is none in it.
+    /// Reads the manifest of a folder; `None` if there is none in it.
     ///
     /// # Errors
-    /// Where the folder or the manifest cannot be read, or the manifest is of another format.
+    /// If the folder or the manifest cannot be read, or the manifest is of another format.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, MeasureError> {
         let unreadable = |path: PathBuf| move |source| MeasureError::Unreadable { path, source };
         let folder = Folder::open(path).map_err(unreadable(path.to_owned()))?;
@@ -69,7 +69,7 @@ impl Captured {
     /// The capture of an argument: by its path where the program names it, else by its number where there are as many.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub(super) fn find(&self, index: usize, count: usize, place: &str) -> Result<&CapturedArgument, MeasureError> {
         let missing = |reason| MeasureError::Captured { path: self.path.join(MANIFEST), reason };
         if place.is_empty() {
@@ -77,7 +77,8 @@ impl Captured {
             return found.ok_or_else(|| {
                 let captured = self.arguments.len();
                 missing(format!(
-                    "has {captured} arguments, the program takes {count} and does not name them: give it as text with locations"
+                    "has {captured} arguments, the program takes {count} and does not name them: use text with \
+                     locations"
                 ))
             });
         }
@@ -88,7 +89,7 @@ impl Captured {
     /// The dense little-endian elements of a captured argument, and where they stand.
     ///
     /// # Errors
-    /// Where the file cannot be read, is a link or lies outside of the folder, has another digest, or holds another array.
+    /// If the file cannot be read, is a link or is outside of the folder, has another digest, or holds another array.
     pub(super) fn read(
         &self,
         argument: &CapturedArgument,
@@ -106,7 +107,7 @@ impl Captured {
         let bytes = file.and_then(|file| outside_file::read(file, limit));
         let mut bytes = bytes.map_err(|source| MeasureError::Unreadable { path: path.clone(), source })?;
         if Digest::of(&bytes) != argument.sha256 {
-            return Err(wrong("has another digest than the manifest says: capture the step again".to_owned()));
+            return Err(wrong("its digest differs from the manifest's: capture the step again".to_owned()));
         }
         let start = elements_start(&bytes, spec).map_err(wrong)?;
         let found = bytes.len().saturating_sub(start) as u64;
@@ -120,7 +121,7 @@ impl Captured {
 
 /// Where the elements of a `.npy` file begin (numpy, `numpy/lib/format.py`), which must be those of `spec`, in C's order.
 fn elements_start(bytes: &[u8], spec: &ArraySpec) -> Result<usize, String> {
-    let no_header = || "is no .npy file".to_owned();
+    let no_header = || "is not an .npy file".to_owned();
     let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or_else(no_header)?;
     let (start, length): (usize, usize) = match rest {
         [1, _, a, b, ..] => (10, usize::from(u16::from_le_bytes([*a, *b]))),
@@ -138,7 +139,7 @@ fn elements_start(bytes: &[u8], spec: &ArraySpec) -> Result<usize, String> {
     };
     let descr = descr.strip_prefix('\'').and_then(|rest| rest.split('\'').next()).ok_or_else(no_header)?;
     if !order.starts_with("False") {
-        return Err("holds its elements in Fortran's order".to_owned());
+        return Err("holds its elements in Fortran order".to_owned());
     }
     let shape = shape.strip_prefix('(').and_then(|rest| rest.split(')').next()).ok_or_else(no_header)?;
     let dims = shape.split(',').map(str::trim).filter(|dim| !dim.is_empty()).map(str::parse::<u64>);

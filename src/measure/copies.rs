@@ -18,7 +18,7 @@ use crate::timer::{Job, JobCandidate, Timer};
 /// or where those are not known from what the timer says that the program takes.
 ///
 /// # Errors
-/// Where the program cannot be written or compiled, or its inputs cannot be made.
+/// If the program cannot be written or compiled, or its inputs cannot be made.
 pub fn job_of_copies(
     timer: &mut dyn Timer,
     program: &MeasuredProgram,

@@ -11,8 +11,8 @@ use crate::remedy::{remedy, scratch_remedy};
 use crate::wire::WireError;
 
 /// What plugins compile, of whoever has HLO text.
-const DUMP_A_PROTO: &str = "dump what plugins compile: `XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto'`, or \
-     `autotune_lowered.dump(lowered, \"module.mlir\")`";
+const DUMP_A_PROTO: &str = "dump a form that plugins compile: `XLA_FLAGS='--xla_dump_to=FOLDER \
+                            --xla_dump_hlo_as_proto'`, or `autotune_lowered.dump(lowered, \"module.mlir\")`";
 
 /// Why a program could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -26,16 +26,16 @@ pub enum MeasureError {
         /// What the system said.
         source: io::Error,
     },
-    /// The file is no program.
+    /// The file is not a program.
     #[error(transparent)]
     NotAProgram(#[from] ScanError),
     /// The side file of a module cannot be used.
     #[error(transparent)]
     SideFile(ScanError),
-    /// What a side file says the compiler is told of its module is no `CompileOptionsProto`.
+    /// What a side file says the compiler is told of its module is not a `CompileOptionsProto`.
     #[error(
-        "the side file `{path}` has `compile_options` that are no CompileOptionsProto ({source}); write it again by \
-         `autotune_lowered.dump`, or take the member out",
+        "the side file `{path}` has `compile_options` that are not a CompileOptionsProto ({source}); write it again \
+         with `autotune_lowered.dump`, or remove the member",
         path = path.display()
     )]
     CompileOptions {
@@ -77,7 +77,8 @@ pub enum MeasureError {
     },
     /// HLO text of a program that runs on several devices. As a proto, which is what plugins compile, it does not tell on how many.
     #[error(
-        "`{path}`: is HLO text of {partitions} partitions, which a compiler is not told by it; give StableHLO: `autotune_lowered.dump(lowered, \"module.mlir\")` in Python",
+        "`{path}`: is HLO text of {partitions} partitions, which it does not tell the compiler; give StableHLO: \
+         `autotune_lowered.dump(lowered, \"module.mlir\")` in Python",
         path = path.display()
     )]
     PartitionedText {
@@ -111,7 +112,7 @@ pub enum MeasureError {
         reason: String,
     },
     /// No argument has the name.
-    #[error("`--fill`: no argument is called `{argument}`; there are: {arguments}")]
+    #[error("`--fill`: no argument has the name `{argument}`; there are: {arguments}")]
     UnknownArgument {
         /// What the user named.
         argument: String,
@@ -145,13 +146,13 @@ pub enum MeasureError {
         source: io::Error,
     },
     /// The timer takes no profiles.
-    #[error("the timer `{timer}` takes no profiles, and only they tell kernels apart; `--timer jax` takes them")]
+    #[error("the timer `{timer}` takes no profiles, and only these distinguish kernels; `--timer jax` takes them")]
     NoProfiles {
         /// The timer.
         timer: String,
     },
-    /// The timer does not tell what the program takes.
-    #[error("the timer `{timer}` does not tell what the program takes, so no inputs can be made")]
+    /// The timer does not say what the program takes.
+    #[error("the timer `{timer}` does not report the program's inputs, so none can be made")]
     NoSignature {
         /// The timer.
         timer: String,

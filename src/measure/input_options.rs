@@ -70,7 +70,7 @@ impl Values {
                 let whole = |value: f64| (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64);
                 match (whole(low), whole(high)) {
                     (Some(low), Some(high)) if low < high => Ok(Fill::IntegerRange { low, high: high - 1 }),
-                    _ => Err(format!("`{low},{high}` is no range of whole numbers, which {} needs", spec.dtype)),
+                    _ => Err(format!("`{low},{high}` is not a range of whole numbers, which {} needs", spec.dtype)),
                 }
             }
             Self::Normal { scale } => Ok(Fill::Normal { scale }),

@@ -30,7 +30,7 @@ pub enum Made {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MadeInput {
-    /// Its place in the tree of arguments; empty where the program does not say.
+    /// Its place in the tree of arguments; empty if the program does not say.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
     /// Whether every run gets a new copy, since the program may write over it.
@@ -60,7 +60,7 @@ pub struct Inputs {
 /// values that the user asked for, or the user's file, or else a recipe's. Files go into `scratch`, where none of their names is taken.
 ///
 /// # Errors
-/// Where a file of the user's cannot be read or has another size, an argument's type does not hold the values, a name is none
+/// If a file of the user's cannot be read or has another size, an argument's type does not hold the values, a name is none
 /// of an argument, there is no room for the inputs, or `scratch` cannot be written.
 pub fn make_inputs(
     program: &MeasuredProgram,

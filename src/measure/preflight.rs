@@ -21,7 +21,7 @@ pub struct Preflight {
     pub host_free: Option<u64>,
     /// All arguments on the device, without temporaries, which only the compiled program tells; with the outputs where they are known.
     pub device_bytes: u64,
-    /// All outputs, where the program tells them.
+    /// All outputs, if the program reports them.
     pub output_bytes: Option<u64>,
 }
 

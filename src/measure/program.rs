@@ -29,11 +29,11 @@ pub struct MeasuredProgram {
     pub partitions: u64,
     /// Whether XLA's passes have run over it: options of the compiler that steer them do nothing any more.
     pub is_optimized: bool,
-    /// Its arguments, where the form tells them one by one.
+    /// Its arguments, if the form reports them one by one.
     pub arguments: Option<Vec<ProgramArgument>>,
-    /// What its results are called, where the form tells.
+    /// What its results are called, if the form reports it.
     pub results: Vec<String>,
-    /// Of each argument how many values it may have as an index, where the form tells.
+    /// Of each argument how many values it may have as an index, if the form reports it.
     pub index_ranges: Vec<Option<u64>>,
     /// What its compiler is told of it where it is used, as its side file says.
     pub compiled_with: Option<CompiledWith>,
@@ -44,7 +44,7 @@ impl MeasuredProgram {
     /// or zstd.
     ///
     /// # Errors
-    /// Where the file cannot be read, is no program or HLO text, or runs on several devices.
+    /// If the file cannot be read, is not a program or HLO text, or runs on several devices.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
         Self::open_with(path, |_| Err(MeasureError::HloText { path: path.to_owned() }))
     }
@@ -52,7 +52,7 @@ impl MeasuredProgram {
     /// The same, also where it runs on several devices: what is only compiled needs none of them.
     ///
     /// # Errors
-    /// Where the file cannot be read, or is no program or HLO text.
+    /// If the file cannot be read, or is not a program or HLO text.
     pub fn open_to_compile(path: &Path) -> Result<Self, MeasureError> {
         let read = Self::read(&read_file(path)?, path, |_| Err(MeasureError::HloText { path: path.to_owned() }));
         read.map_err(|error| match error {
@@ -147,7 +147,7 @@ impl MeasuredProgram {
         self.arguments.as_ref().is_some_and(|arguments| arguments.len() == count)
     }
 
-    /// The path of an argument, empty where it is not known, and whether the program may write over it. Where the module does
+    /// The path of an argument, empty if it is not known, and whether the program may write over it. Where the module does
     /// not tell its arguments one by one, a program that writes over any may write over all.
     pub(crate) fn argument(&self, index: usize, count: usize) -> (&str, bool) {
         let known = self.arguments.as_ref().filter(|arguments| arguments.len() == count);
@@ -188,7 +188,7 @@ impl MeasuredProgram {
     /// Writes it where a worker reads it, and what the compiler is told of it beside it.
     ///
     /// # Errors
-    /// Where the file is there already, or cannot be written.
+    /// If the file is there already, or cannot be written.
     pub fn write(&self, folder: &Path, name: &str) -> Result<ProgramFile, MeasureError> {
         let path = folder.join(format!("{name}.{}", self.format.extension()));
         write_file(&path, &self.bytes)?;

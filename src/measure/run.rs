@@ -70,7 +70,7 @@ pub struct Measured {
 /// A profile without any execution is believed only where the same timer sees the kernel of a program that has one.
 ///
 /// # Errors
-/// Where the timer takes no profiles, the inputs cannot be made, the program fails, or its iterations ran different kernels.
+/// If the timer takes no profiles, the inputs cannot be made, the program fails, or its iterations ran different kernels.
 pub fn measure(
     timer: &mut dyn Timer,
     program: &MeasuredProgram,
@@ -173,7 +173,7 @@ fn explained(timer: &dyn Timer, failure: Failure) -> Failure {
     match subscriber::named(&failure.message).or_else(of_environment) {
         Some(who) => {
             let message = format!(
-                "{}; CUPTI takes one subscriber, and {who} is one already: measure without it",
+                "{}; CUPTI allows one subscriber, and {who} is already one: measure without it",
                 failure.message
             );
             Failure::new(failure.kind, message)

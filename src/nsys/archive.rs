@@ -61,7 +61,7 @@ impl Archive {
         }
     }
 
-    /// Reads a file, and expands it where its name ends in `.xz` (or lies in a folder whose name does).
+    /// Reads a file, and expands it where its name ends in `.xz` (or is in a folder whose name does).
     pub(super) fn read(&mut self, name: &str) -> Result<Vec<u8>, NsysError> {
         let place = self.place(name);
         let read = |reader: &mut dyn Read| match is_xz(name) {

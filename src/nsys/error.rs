@@ -22,7 +22,7 @@ pub enum NsysErrorKind {
     #[error("cannot be read: {0}")]
     Unreadable(#[from] io::Error),
     /// The zip is damaged.
-    #[error("is no whole zip: {0}; copy the capture again")]
+    #[error("is not a complete zip: {0}; copy the capture again")]
     Zip(String),
     /// It is larger than is believed.
     #[error("is larger than {0} bytes, which no capture is; check where it comes from")]
@@ -40,7 +40,7 @@ pub enum NsysErrorKind {
     #[error("its xz stream is damaged: {0}; copy the capture again")]
     Xz(io::Error),
     /// A table lacks a column.
-    #[error("has no column `{0}`; this version of nsys-jax is not known")]
+    #[error("has no column `{0}`; this version of nsys-jax is unknown")]
     NoColumn(&'static str),
     /// A row cannot be understood.
     #[error("line {line}: {what}; copy the capture again")]

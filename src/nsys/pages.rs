@@ -6,7 +6,7 @@ const MOST_EXPANDED: u64 = 22;
 /// Structs within structs of a header that are looked into.
 const MAX_DEPTH: u32 = 16;
 
-/// Looks at the headers of a column's pages, which fill these bytes; `None` where one is damaged, or names more than its data
+/// Looks at the headers of a column's pages, which fill these bytes; `None` if one is damaged, or names more than its data
 /// can become.
 pub(super) fn check(mut chunk: &[u8]) -> Option<()> {
     while !chunk.is_empty() {

@@ -27,7 +27,9 @@ pub(super) fn host_ranges(text: &[u8]) -> Result<Vec<NsysRange>, NsysErrorKind> 
         let (record, line) = (record?, records.line);
         let text = |column: usize| record.get(column).map_or("", String::as_str);
         let number = |column: usize| {
-            text(column).parse::<i64>().map_err(|_| NsysErrorKind::Row { line, what: "a time or an id is no number" })
+            text(column)
+                .parse::<i64>()
+                .map_err(|_| NsysErrorKind::Row { line, what: "a time or an id is not a number" })
         };
         let full = text(name);
         let (name, is_xla) = match names.get(full) {

@@ -15,7 +15,7 @@ use super::pages;
 /// Most rows of a table: times, names and ids of so many ranges are some gigabytes.
 const MAX_ROWS: i64 = 1 << 26;
 /// Most rows of a byte: ids and times differ from row to row, so that real tables have many bytes a row, and a few bytes that
-/// stand for millions of equal values are no capture.
+/// stand for millions of equal values are not a capture.
 const MAX_ROWS_OF_A_BYTE: usize = 16;
 /// Records that are read at a time.
 const BATCH: usize = 1 << 16;

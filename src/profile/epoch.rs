@@ -7,7 +7,7 @@ use super::space::XSpace;
 const CALENDAR_NS: i64 = 1_000_000_000_000_000_000;
 
 impl XSpace {
-    /// What the times of its lines count from, in nanoseconds since 1970, where it tells: newer profilers subtract the time at
+    /// What the times of its lines count from, in nanoseconds since 1970, if it says so: newer profilers subtract the time at
     /// which they were started, and keep it beside; older ones keep it too, and subtract nothing.
     pub fn epoch_ns(&self) -> Option<i64> {
         if self.base_ns() >= CALENDAR_NS {
@@ -16,7 +16,7 @@ impl XSpace {
         self.of_the_task(b"profile_start_time")
     }
 
-    /// When it was taken to its end, in nanoseconds since 1970, where it tells.
+    /// When it was taken to its end, in nanoseconds since 1970, if it says so.
     pub fn stop_ns(&self) -> Option<i64> {
         self.of_the_task(b"profile_stop_time")
     }

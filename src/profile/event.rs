@@ -222,7 +222,7 @@ impl StatValue<'_> {
     }
 }
 
-/// Text of a file: what is no UTF-8 becomes a replacement character.
+/// Text of a file: what is not UTF-8 becomes a replacement character.
 pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }

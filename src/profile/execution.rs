@@ -17,7 +17,7 @@ pub struct DeviceTime {
     pub executions: Vec<Execution>,
     /// What could mislead.
     pub findings: Vec<Finding>,
-    /// Programs whose first execution is no measurement.
+    /// Programs whose first execution is not a measurement.
     pub slow_first: SlowFirst,
     /// By the numbers of [`NameId`].
     pub(crate) names: Vec<Box<str>>,
@@ -55,7 +55,7 @@ pub struct Execution {
     pub plane: usize,
     /// The device: the number in the plane's name, or the events' `device_ordinal`.
     pub device: Option<i64>,
-    /// How the execution was told.
+    /// How the execution was distinguished.
     pub layout: Layout,
     /// The module's name.
     #[serde(skip)]
@@ -74,9 +74,9 @@ pub struct Execution {
     pub end_ps: i64,
     /// Time from the first operation's start to the last one's end; of a module line, the module event's duration.
     pub span_ps: u64,
-    /// Time at which at least one operation was under way: the union of their intervals, never their sum.
+    /// Time at which at least one operation was in progress: the union of their intervals, never their sum.
     pub busy_ps: u64,
-    /// The part of it at which one that is no control flow was: a `while` covers the gaps between what its body does.
+    /// The part of it at which one that is not control flow was: a `while` covers the gaps between what its body does.
     pub kernels_busy_ps: u64,
     /// By name's first appearance in the execution.
     #[serde(skip)]

@@ -22,7 +22,7 @@ pub fn executions(space: &XSpace) -> DeviceTime {
 }
 
 /// The same, with each execution shown as soon as its last event was read, in no order and without its [`Execution::order`]:
-/// who takes its operations away keeps no more of them than those of the executions under way.
+/// who takes its operations away keeps no more of them than those of the executions in progress.
 pub fn executions_folded(space: &XSpace, fold: &mut dyn FnMut(&mut Execution)) -> DeviceTime {
     find(space, None, None, fold)
 }

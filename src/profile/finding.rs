@@ -43,7 +43,7 @@ pub enum Finding {
         /// Events that start before their predecessor.
         events: u64,
     },
-    /// Bytes that are no event; they are left out.
+    /// Bytes that are not an event; they are left out.
     #[error("{events} events of plane `{plane}` cannot be decoded and are left out")]
     MalformedEvents {
         /// The plane.
@@ -52,7 +52,7 @@ pub enum Finding {
         events: u64,
     },
     /// Events or stats refer to metadata that the plane does not have.
-    #[error("{references} references in plane `{plane}` lead to metadata that is not there")]
+    #[error("{references} references in plane `{plane}` lead to missing metadata")]
     UnknownMetadata {
         /// The plane.
         plane: String,
@@ -76,7 +76,7 @@ pub enum Finding {
         events: u64,
     },
     /// Operations outside every module execution.
-    #[error("{events} operations of plane `{plane}` lie outside every module execution and are left out")]
+    #[error("{events} operations of plane `{plane}` are outside every module execution and are left out")]
     OutsideModules {
         /// The plane.
         plane: String,
@@ -91,9 +91,10 @@ pub enum Finding {
         /// How many.
         executions: u64,
     },
-    /// The events name no run; executions were told apart where the first operation comes again.
+    /// The events name no run; executions were distinguished where the first operation comes again.
     #[error(
-        "events of `{module}` name no run: {executions} executions told apart by their first operation; compare with the launches"
+        "events of `{module}` name no run: {executions} executions separated at their first operation; compare with \
+         the launches"
     )]
     ToldApartByFirstOperation {
         /// The module.

@@ -16,7 +16,7 @@ pub struct Operation {
     pub count: u64,
     /// Sum of their durations.
     pub total_ps: u64,
-    /// The part of it at which no operation that started later was under way on the same line; of control flow (`while`,
+    /// The part of it at which no operation that started later was in progress on the same line; of control flow (`while`,
     /// `conditional`, `call`) also without what other lines did of the same execution.
     pub self_ps: u64,
 }

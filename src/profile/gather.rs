@@ -255,7 +255,7 @@ impl<'a> Reader<'_, 'a> {
         self.piece.ends = Some([first, record.order()]);
     }
 
-    /// An event of the operations line: it belongs to the module that was under way when it started.
+    /// An event of the operations line: it belongs to the module that was in progress when it started.
     fn operation(&mut self, event: &Event<'_>) -> bool {
         let Some(time) = self.time(event) else { return false };
         let Some(name) = self.view.events.get(event.metadata_id) else {
@@ -277,7 +277,7 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// The execution that these stats name; `None` where the module has no name.
+    /// The execution that these stats name; `None` if the module has no name.
     fn key(&mut self, stats: [&'a [u8]; 4]) -> Result<Option<Key>, WireError> {
         let [module, program, run, ordinal] = stats;
         let integer = |stat: &'a [u8]| match stat {

@@ -10,7 +10,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Its length; zero where it ends before it starts.
+    /// Its length; zero if it ends before it starts.
     pub fn length_ps(&self) -> u64 {
         u64::try_from(self.end_ps.saturating_sub(self.start_ps)).unwrap_or(0)
     }
@@ -111,7 +111,7 @@ impl Union {
     }
 }
 
-/// Splits the time that events of one line cover among them, as they come: each moment belongs to the event under way that
+/// Splits the time that events of one line cover among them, as they come: each moment belongs to the event in progress that
 /// started last, of two that start together to the later one. Of nested events that is each one's duration without its
 /// children.
 ///

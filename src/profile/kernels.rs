@@ -13,7 +13,7 @@ use super::find::is_control_flow;
 pub struct Measurement {
     /// The iterations, in launch order.
     pub iterations: Vec<Iteration>,
-    /// The kernels, in the order in which they first started in the first iteration; none where none ran.
+    /// The kernels, in the order in which they first started in the first iteration; none if none ran.
     pub kernels: Vec<Kernel>,
 }
 
@@ -25,7 +25,7 @@ pub struct Iteration {
     pub kernels_ps: u64,
     /// From the first start to the last end.
     pub span_ps: u64,
-    /// The part of the span at which a kernel was under way.
+    /// The part of the span at which a kernel was in progress.
     pub busy_ps: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct KernelsDiffer {
 }
 
 impl Iteration {
-    /// The gaps: time inside the span at which no kernel was under way.
+    /// The gaps: time inside the span at which no kernel was in progress.
     pub fn gaps_ps(&self) -> u64 {
         self.span_ps.saturating_sub(self.busy_ps)
     }
@@ -69,7 +69,7 @@ impl Measurement {
     /// Adds up the executions of one program. Control flow (`while`, `conditional`, `call`) launches kernels and is none.
     ///
     /// # Errors
-    /// Where an execution ran other kernels than the first one, or one of them more or less often.
+    /// If an execution ran other kernels than the first one, or one of them more or less often.
     pub fn new<'a>(
         times: &DeviceTime,
         executions: impl IntoIterator<Item = &'a Execution>,

@@ -15,7 +15,7 @@ use super::sweep::{Fold, Sweep};
 pub struct ExecutionOf<'a> {
     /// The device, as [`super::Execution::device`].
     pub device: Option<i64>,
-    /// How the execution was told.
+    /// How the execution was distinguished.
     pub layout: Layout,
     /// The module's name.
     pub module: &'a str,
@@ -37,9 +37,9 @@ pub struct OperationEvent<'a> {
     pub time: Interval,
 }
 
-/// What becomes of the events of an execution. Several are under way at once, on several threads.
+/// What becomes of the events of an execution. Several are in progress at once, on several threads.
 pub trait EventFold: Sync {
-    /// An execution under way.
+    /// An execution in progress.
     type Open: Send;
     /// One that is over.
     type Done: Send;

@@ -55,7 +55,7 @@ pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime, 
     timings
 }
 
-/// An event of a line under way, and how much of it matching events inside it cover.
+/// An event of a line in progress, and how much of it matching events inside it cover.
 struct Open {
     time: Interval,
     name: Option<u32>,
@@ -78,7 +78,7 @@ impl Open {
 }
 
 /// The events of a line that belong to no module. With a regex an event's time is that of the matching events nested in
-/// it on the same line; two that overlap without nesting are no parent and child.
+/// it on the same line; two that overlap without nesting are not parent and child.
 fn other_events(
     profiler: &Profiler,
     plane: Plane<'_>,

@@ -94,7 +94,7 @@ pub(super) struct PlaneView<'a> {
 /// Stands for the role of a stat without metadata.
 pub(super) const UNKNOWN: u8 = u8::MAX;
 
-/// Stands for the name of an event that is no work.
+/// Stands for the name of an event that is not work.
 pub(super) const END_MARK: u32 = u32::MAX - 1;
 
 impl<'a> PlaneView<'a> {

@@ -10,7 +10,7 @@ use super::source::{captures_in, host_of};
 /// Folders in folders that are looked into.
 const MAX_DEPTH: usize = 12;
 
-/// Most folders looked into; more are no log folder.
+/// Most folders looked into: a log folder does not have more.
 const MAX_FOLDERS: usize = 100_000;
 
 /// What was captured together: a folder of captures.
@@ -33,7 +33,7 @@ pub struct CaptureFile {
     pub path: PathBuf,
     /// Its size, compressed or not.
     pub bytes: u64,
-    /// When it was last written, where the file system tells.
+    /// When it was last written, if the file system reports it.
     pub written_at: Option<SystemTime>,
 }
 
@@ -42,7 +42,7 @@ pub struct CaptureFile {
 /// those that cannot be read, are left out.
 ///
 /// # Errors
-/// Where the folder cannot be read, or holds no capture.
+/// If the folder cannot be read, or holds no capture.
 pub fn capture_runs(folder: &Path) -> Result<Vec<CaptureRun>, ProfileError> {
     let error = |kind| ProfileError::new(folder.display().to_string(), kind);
     fs::read_dir(folder).map_err(|io| error(io.into()))?;
@@ -60,7 +60,7 @@ pub fn capture_runs(folder: &Path) -> Result<Vec<CaptureRun>, ProfileError> {
         }
         if depth < MAX_DEPTH {
             let items = fs::read_dir(&inside).into_iter().flatten().flatten();
-            // a capture that is under way lies in a hidden folder
+            // a capture that is in progress is in a hidden folder
             let folders = items.filter(|item| {
                 let is_hidden = item.file_name().as_encoded_bytes().starts_with(b".");
                 !is_hidden && item.file_type().is_ok_and(|kind| kind.is_dir())

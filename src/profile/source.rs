@@ -38,7 +38,7 @@ impl XSpace {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, is beyond its bound, or is no XSpace.
+    /// A file that cannot be read, is beyond its bound, or is not an XSpace.
     pub fn open(path: &Path) -> Result<Self, ProfileError> {
         let place = || path.display().to_string();
         read_file(path).and_then(Self::from_bytes).map_err(|kind| ProfileError::new(place(), kind))
@@ -60,7 +60,7 @@ impl XSpace {
 ///
 /// # Errors
 ///
-/// A path that cannot be read or holds no capture, and a file that is no XSpace.
+/// A path that cannot be read or holds no capture, and a file that is not an XSpace.
 pub fn captures(path: &Path) -> Result<Vec<XSpaceCapture>, ProfileError> {
     let open = |file: PathBuf| {
         let space = XSpace::open(&file)?;

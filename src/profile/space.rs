@@ -61,7 +61,7 @@ impl XSpace {
     ///
     /// # Errors
     ///
-    /// Bytes that are no XSpace, or that end early.
+    /// Bytes that are not an XSpace, or that end early.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, ProfileErrorKind> {
         let bytes: Bytes = bytes.into();
         if bytes.is_empty() {
@@ -106,7 +106,7 @@ impl XSpace {
         Ok(Self { bytes, planes, errors, warnings, base_ns, held_events: HELD_EVENTS })
     }
 
-    /// How many events of executions an analysis may hold, at 24 bytes each; 1,048,576 unless told. What goes beyond is read
+    /// How many events of executions an analysis may hold, at 24 bytes each; 1,048,576 by default. What goes beyond is read
     /// twice, which finds the same and takes longer.
     pub fn hold_events(&mut self, events: usize) {
         self.held_events = events;
@@ -277,7 +277,7 @@ impl<'a> EventMetadata<'a> {
         &self.metadata.name
     }
 
-    /// Name to show; empty where it is the name itself.
+    /// Name to show; empty if it is the name itself.
     pub fn display_name(&self) -> &'a [u8] {
         &self.metadata.display_name
     }
@@ -312,7 +312,7 @@ impl<'a> Line<'a> {
         text(self.space.bytes.get(self.index.name.clone()).unwrap_or_default())
     }
 
-    /// The name to show; empty where it is the name itself.
+    /// The name to show; empty if it is the name itself.
     pub fn display_name(&self) -> Cow<'a, str> {
         text(self.space.bytes.get(self.index.display_name.clone()).unwrap_or_default())
     }
@@ -322,13 +322,13 @@ impl<'a> Line<'a> {
         self.index.events
     }
 
-    /// The line's timestamp in picoseconds after the XSpace's; `None` where that is more than 26 days off.
+    /// The line's timestamp in picoseconds after the XSpace's; `None` if that is more than 26 days off.
     pub(super) fn base_ps(&self) -> Option<i64> {
         let ps = (i128::from(self.index.timestamp_ns) - i128::from(self.space.base_ns)) * 1000;
         i64::try_from(ps).ok().filter(|ps| ps.unsigned_abs() <= MAX_PS)
     }
 
-    /// Start of an event in picoseconds after [`XSpace::base_ns`]; `None` where that is more than 26 days off.
+    /// Start of an event in picoseconds after [`XSpace::base_ns`]; `None` if that is more than 26 days off.
     pub fn start_ps(&self, event: &Event<'_>) -> Option<i64> {
         self.base_ps()?.checked_add(event.offset_ps).filter(|ps| ps.unsigned_abs() <= MAX_PS)
     }

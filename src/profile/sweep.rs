@@ -1,5 +1,5 @@
 //! The second pass over the events: each execution's come by start, whatever line they are on, and are folded as they
-//! come. Held are the events of the chunks under way, never those of a whole execution.
+//! come. Held are the events of the chunks in progress, never those of a whole execution.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use super::index::{Chunk, Grouped, Index, Whose};
 
 /// What becomes of the events of an execution.
 pub(super) trait Fold: Sync {
-    /// An execution under way.
+    /// An execution in progress.
     type Open: Send;
     /// One that is over.
     type Done: Send;
@@ -29,7 +29,7 @@ pub(super) trait Fold: Sync {
 /// How often the program of these events ran, where that is known.
 pub(super) type RunsOfKey<'r> = &'r (dyn Fn(Key) -> Option<u64> + Sync);
 
-/// An execution under way.
+/// An execution in progress.
 struct Open<O> {
     /// Events that others may still come before.
     pending: Vec<Record>,
@@ -78,12 +78,12 @@ impl<'s, 'v, 'a, F: Fold> Sweep<'s, 'v, 'a, F> {
         Self { index, runs_of, fold, under_way: HashMap::new(), next: 0 }
     }
 
-    /// When the first event starts that was not read; `None` where all were.
+    /// When the first event starts that was not read; `None` if all were.
     pub(super) fn next_ps(&self) -> Option<i64> {
         self.index.chunks.get(self.next).map(|chunk: &Chunk<'_, '_>| chunk.from_ps)
     }
 
-    /// Reads as many events as are read at once. `false` where there was none.
+    /// Reads as many events as are read at once. `false` if there was none.
     pub(super) fn step(&mut self, give: &mut dyn FnMut(u32, F::Done)) -> bool {
         let Self { index, runs_of, fold, under_way, next } = self;
         let threads = rayon::current_num_threads().max(1);
@@ -150,7 +150,7 @@ impl<F: Fold> Step<'_, '_, '_, '_, F> {
                 together.reserve_exact(read.iter().map(|more| more.len()).sum());
                 read.iter().for_each(|more| together.extend_from_slice(more));
                 if waits {
-                    // where the number of runs tells, it takes all of them to see how
+                    // if the number of runs reports it, it takes all of them to see how
                     open.pending = together;
                     return Some(open);
                 }

@@ -189,7 +189,7 @@ impl PlaneWriter {
             if events.is_empty() {
                 continue;
             }
-            // of what begins together the longest first: the others lie inside it
+            // of what begins together the longest first: the others are inside it
             events.sort_by_key(|event| (event.offset_ps, Reverse(event.duration_ps)));
             plane.message(field::PLANE_LINES, |written| {
                 written.number(field::LINE_ID, id).bytes(field::LINE_NAME, line.name.as_bytes());

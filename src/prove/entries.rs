@@ -7,7 +7,7 @@ use super::result::{CallEffect, ProveResult};
 use crate::batch::is_same_call;
 use crate::cache::{CacheKey, Entry};
 
-/// One entry for each call of the proven set, none where nothing is proven. Of `known` entries, the one with the call's key and
+/// One entry for each call of the proven set, none if nothing is proven. Of `known` entries, the one with the call's key and
 /// config is taken with its provenance.
 ///
 /// A look-up that knows nothing of a call under a `vmap` takes the config of another variant of that call. So a call that is not

@@ -27,7 +27,7 @@ pub enum ProveError {
         /// What is wrong.
         reason: String,
     },
-    /// A file is no program that a plugin compiles.
+    /// A file is not a program that a plugin compiles.
     #[error(transparent)]
     Program(#[from] MeasureError),
     /// A race ended without a result.

@@ -88,7 +88,7 @@ impl StepVariants {
     /// Reads the manifest of a folder, and sees that every program is what it says.
     ///
     /// # Errors
-    /// Where a file cannot be read, is a link or lies outside of the folder, or the manifest or a program is damaged.
+    /// If a file cannot be read, is a link or is outside of the folder, or the manifest or a program is damaged.
     pub fn open(path: &Path) -> Result<Self, ProveError> {
         let place = path.join(MANIFEST);
         let unreadable = |path: &Path| {
@@ -107,7 +107,7 @@ impl StepVariants {
         }
         let unsigned = text.replacen(&manifest.digest.to_string(), NO_DIGEST, 1);
         if Digest::of(unsigned.as_bytes()) != manifest.digest {
-            return Err(wrong("has another digest than it says".to_owned()));
+            return Err(wrong("its digest differs from its content".to_owned()));
         }
         let Manifest { calls, variants, compile_options, .. } = manifest;
         let compiled_with = compile_options.map(|text| told(&text)).transpose().map_err(&wrong)?;
@@ -134,7 +134,7 @@ impl StepVariants {
     /// A variant as it is raced.
     ///
     /// # Errors
-    /// Where its program cannot be read or is none.
+    /// If its program cannot be read or is none.
     pub(super) fn contestant(&self, variant: usize, name: String) -> Result<Contestant, ProveError> {
         let Some(variant) = self.variants.get(variant) else {
             let reason = format!("has no variant {variant}");
@@ -151,7 +151,7 @@ impl StepVariants {
         let bytes = file.and_then(|file| outside_file::read(file, MAX_PROGRAM_BYTES));
         let bytes = bytes.map_err(|source| ProveError::Unreadable { path: path(), source })?;
         if Digest::of(&bytes) != variant.sha256 {
-            let reason = "has another digest than the manifest says".to_owned();
+            let reason = "its digest differs from the manifest's".to_owned();
             return Err(ProveError::Damaged { path: path(), reason });
         }
         Ok(bytes)
@@ -162,7 +162,7 @@ fn told(text: &str) -> Result<CompiledWith, String> {
     let bytes =
         STANDARD.decode(text).map_err(|error| format!("has `compile_options` that are not base64 ({error})"))?;
     CompiledWith::read(&bytes)
-        .map_err(|error| format!("has `compile_options` that are no CompileOptionsProto ({error})"))
+        .map_err(|error| format!("has `compile_options` that are not a CompileOptionsProto ({error})"))
 }
 
 fn check_calls(calls: &[StepCall]) -> Result<(), String> {
@@ -192,7 +192,7 @@ fn placed(variants: &[Variant], calls: usize) -> Result<(usize, usize, Tree), St
     for Variant { tuned, .. } in variants {
         let is_rising = tuned.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
         if !is_rising || tuned.last().is_some_and(|&last| last >= calls) {
-            return Err(format!("a variant's `tuned` is not rising numbers below {calls}"));
+            return Err(format!("a variant's `tuned` is not a list of increasing numbers below {calls}"));
         }
     }
     let baseline = variants.iter().position(|variant| variant.tuned.is_empty());
@@ -209,6 +209,6 @@ fn placed(variants: &[Variant], calls: usize) -> Result<(usize, usize, Tree), St
             .ok_or("a variant tunes a call that the whole does not")
     });
     let sets = sets.collect::<Result<Vec<(Vec<usize>, usize)>, _>>()?;
-    let tree = Tree::of(sets, calls).ok_or("the sets that its variants put back are no tree")?;
+    let tree = Tree::of(sets, calls).ok_or("the sets that its variants put back are not a tree")?;
     Ok((baseline, whole, tree))
 }

@@ -33,7 +33,7 @@ pub struct ProveResult {
     pub calls: Vec<CallEffect>,
     /// The sets whose part is known, in the order in which they were raced.
     pub sets: Vec<SetEffect>,
-    /// The set that is proven; `None` where nothing is.
+    /// The set that is proven; `None` if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proven: Option<ProvenSet>,
     /// The calls, by number, to put back where several lose and no variant leaves out these alone.

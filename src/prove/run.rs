@@ -23,7 +23,7 @@ const LAST_PART_OF_BUDGET: u32 = 10;
 /// Races a step's variants: the gain of all tuned configs over the baselines, and the part of each call, by halving. `options`
 /// are those of each race; its budget is for all of them.
 ///
-/// A set that is told from nothing is divided before one that is not, which may still hold calls whose parts cancel out.
+/// A set that is distinguished from nothing is divided before one that is not, which may still hold calls whose parts cancel out.
 /// All intervals hold together: each comparison that could be made has an equal part of the error.
 ///
 /// # Errors
@@ -62,7 +62,7 @@ pub fn prove(
     result.take_note_of(&whole);
     if step.program(step.whole) == step.program(step.baseline) {
         result.step.standing = Standing::NoEffect;
-        result.notes.push("the step is the same program with all calls tuned as with none".to_owned());
+        result.notes.push("the step is the same program with all calls tuned and with none".to_owned());
     } else if result.step.failure.is_none() {
         races.divide(&mut result)?;
         races.decide(&mut result)?;
@@ -97,7 +97,7 @@ struct Races<'a> {
     until: Option<Instant>,
     /// How many comparisons share the error.
     comparisons: usize,
-    /// Where the last race is under way, the least time that it has.
+    /// Where the last race is in progress, the smallest time that it has.
     last: Option<Duration>,
 }
 
@@ -156,7 +156,7 @@ impl Races<'_> {
             }
             if self.is_late() {
                 result.notes.push(
-                    "the time was used up before every call was raced by itself: `--budget` gives more".to_owned(),
+                    "the time was used up before every call was raced by itself; allow more with `--budget`".to_owned(),
                 );
                 return Ok(());
             }

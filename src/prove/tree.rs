@@ -11,7 +11,7 @@ pub(super) struct Node {
     pub(super) inner: Vec<usize>,
 }
 
-/// All sets, and which of them lie in no other.
+/// All sets, and which of them are in no other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
@@ -19,7 +19,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Builds the tree of sets of `calls` calls, each with its variant; `None` where two sets overlap in part, or are equal.
+    /// Builds the tree of sets of `calls` calls, each with its variant; `None` if two sets overlap in part, or are equal.
     pub(super) fn of(mut sets: Vec<(Vec<usize>, usize)>, calls: usize) -> Option<Self> {
         sets.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         let mut tree = Self::default();

@@ -20,7 +20,7 @@ use crate::outside_file;
 
 const MAX_DESCRIPTION_BYTES: u64 = 16 << 20;
 
-/// The fields of an [`Invocation`], save that programs and arrays are files, relative to the description.
+/// The fields of an [`Invocation`], except that programs and arrays are files, relative to the description.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
@@ -74,7 +74,7 @@ impl Registry {
     /// `recorder` may be left out. See `docs/registry.md`.
     ///
     /// # Errors
-    /// Where the description or a file that it names is not good, with the place; nothing refers to what was stored then.
+    /// If the description or a file that it names is not good, with the place; nothing refers to what was stored then.
     pub fn add_described(&mut self, file: &Path) -> Result<PathBuf, RegistryError> {
         let wrong = |message: String| RegistryError::Description { path: file.to_owned(), message };
         let bytes = outside_file::bytes(file, MAX_DESCRIPTION_BYTES)
@@ -131,10 +131,10 @@ impl Registry {
 }
 
 impl RegistryWriter {
-    /// Stores a program whose form is told by its content; digest and custom calls are computed where they are not told.
+    /// Stores a program whose form is recognized by its content; digest and custom calls are computed where they are not reported.
     ///
     /// # Errors
-    /// Where the bytes are no program, or it cannot be written.
+    /// If the bytes are not a program, or it cannot be written.
     pub fn put_any_program(
         &self,
         bytes: &[u8],

@@ -19,10 +19,10 @@ pub enum InvalidInvocation {
     #[error("`call_key` is empty")]
     NoCallKey,
     /// The baseline is not among the candidates.
-    #[error("the baseline `{0}` is none of the candidates")]
+    #[error("the baseline `{0}` is not among the candidates")]
     Baseline(String),
     /// A config stands twice.
-    #[error("the config `{0}` stands twice among the candidates")]
+    #[error("the config `{0}` occurs twice among the candidates")]
     Duplicate(String),
     /// An argument is larger than any device's memory.
     #[error("the argument `{0}` is larger than {limit} GiB", limit = MAX_ARRAY_BYTES >> 30)]
@@ -100,7 +100,7 @@ impl Invocation {
     ///
     /// # Errors
     /// The first thing that does not: no operation or call key, an array that is too large or whose file lies elsewhere, axes
-    /// that the key or the arguments do not have, a config that stands twice, or a baseline that is no candidate.
+    /// that the key or the arguments do not have, a config that stands twice, or a baseline that is not a candidate.
     pub fn check(&self) -> Result<(), InvalidInvocation> {
         if self.call.op_id.is_empty() {
             return Err(InvalidInvocation::NoOperation);
@@ -143,7 +143,7 @@ impl Invocation {
     /// Whether a timer that builds no programs itself can run it.
     ///
     /// # Errors
-    /// Where the values of an argument are unknown, or the baseline has no program.
+    /// If the values of an argument are unknown, or the baseline has no program.
     pub fn runnable(&self) -> Result<(), NotRunnable> {
         let unknown = self.arguments.iter().filter(|argument| argument.fill == Fill::ValuesUnknown);
         let unknown: Vec<String> = unknown.map(|argument| argument.name.clone()).collect();

@@ -86,7 +86,7 @@ pub enum RegistryError {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// It cannot be read, is no regular file or too large.
+    /// It cannot be read, is not a regular file or too large.
     Unreadable,
     /// Its name is not of the format, or not that of its content.
     Name,

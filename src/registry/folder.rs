@@ -27,12 +27,12 @@ impl Registry {
     /// Opens a registry and reads every record.
     ///
     /// # Errors
-    /// Where the folder is no registry or a newer version's. A bad record is no error but a [problem](Self::problems).
+    /// If the folder is not a registry or a newer version's. A bad record is not an error but a [problem](Self::problems).
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
         Self::read(RegistryWriter::open(root)?)
     }
 
-    /// Opens a registry, making an empty one where there is none.
+    /// Opens a registry, making an empty one if there is none.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and where the folder cannot be written.
@@ -50,7 +50,7 @@ impl Registry {
     /// Reads every record again, as another recorder may have written more.
     ///
     /// # Errors
-    /// Where the folder `invocations` is there and cannot be listed.
+    /// If the folder `invocations` is there and cannot be listed.
     pub fn reload(&mut self) -> Result<(), RegistryError> {
         let (paths, mut problems) = self.record_paths()?;
         let read: Vec<_> = paths.par_iter().map(|path| (path, record::read(path))).collect();
@@ -117,7 +117,7 @@ impl Registry {
     /// A program's path, the digest of its bytes checked just now.
     ///
     /// # Errors
-    /// Where the file cannot be read or its bytes are not those recorded.
+    /// If the file cannot be read or its bytes are not those recorded.
     pub fn checked_program_path(&self, program: &Program) -> Result<PathBuf, RegistryError> {
         self.writer.checked_program_path(program)
     }
@@ -134,7 +134,7 @@ impl Registry {
     /// The seed is [`argument_seed`] of the name and the index, the same for every candidate.
     ///
     /// # Errors
-    /// Where the fill does not fit the type, its file is not good, or its values are unknown.
+    /// If the fill does not fit the type, its file is not good, or its values are unknown.
     pub fn argument_bytes(&self, invocation: &Invocation, index: usize) -> Result<Vec<u8>, RegistryError> {
         let Some(argument) = invocation.arguments.get(index) else { return Ok(Vec::new()) };
         let Fill::File { path, digest } = &argument.fill else {

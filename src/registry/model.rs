@@ -36,7 +36,7 @@ pub struct Argument {
     pub spec: ArraySpec,
     /// How its values are made.
     pub fill: Fill,
-    /// Whether the programs take ownership of it: it is given anew before every run.
+    /// Whether the programs take ownership of it: it is given again before every run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub donated: bool,
 }

@@ -68,8 +68,7 @@ pub(super) fn read(path: &Path) -> Result<Record, (ProblemKind, String)> {
     let bytes =
         outside_file::bytes(path, MAX_RECORD_BYTES).map_err(|error| (ProblemKind::Unreadable, error.to_string()))?;
     if Digest::of(&bytes) != content {
-        let message =
-            "its bytes do not have the digest in its name: half-written or changed; record it again".to_owned();
+        let message = "its bytes do not have the digest in its name: incomplete or changed; record it again".to_owned();
         return Err((ProblemKind::Digest, message));
     }
     // the schema first: a newer record need not have today's fields

@@ -88,7 +88,7 @@ impl Registry {
 fn problem_of(path: &Path, outcome: Result<(), RegistryError>) -> Option<Problem> {
     let (kind, message) = match outcome.err()? {
         RegistryError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            (ProblemKind::Missing, "a record names it and it is not there; record it again".to_owned())
+            (ProblemKind::Missing, "a record names it but it is missing; record it again".to_owned())
         }
         RegistryError::Io { source, .. } => (ProblemKind::Unreadable, source.to_string()),
         RegistryError::Digest { found, .. } => {

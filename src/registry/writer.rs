@@ -29,14 +29,14 @@ impl RegistryWriter {
     /// A writer of a registry that is there.
     ///
     /// # Errors
-    /// Where the folder is no registry or a newer version's.
+    /// If the folder is not a registry or a newer version's.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
         let root = root.into();
         check_header(&root)?;
         Ok(Self { root })
     }
 
-    /// A writer of a registry, which is made where there is none.
+    /// A writer of a registry, which is made if there is none.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and where the folder cannot be written.
@@ -66,7 +66,7 @@ impl RegistryWriter {
     /// A program's path, the digest of its bytes checked just now.
     ///
     /// # Errors
-    /// Where the file cannot be read or its bytes are not those recorded.
+    /// If the file cannot be read or its bytes are not those recorded.
     pub fn checked_program_path(&self, program: &Program) -> Result<PathBuf, RegistryError> {
         let path = self.program_path(program);
         check_file(&path, MAX_PROGRAM_BYTES, program.digest).map(|()| path)
@@ -75,7 +75,7 @@ impl RegistryWriter {
     /// Stores a program's bytes. A file that is there with the right bytes is left alone, one with other bytes replaced.
     ///
     /// # Errors
-    /// Where the folder of programs cannot be written.
+    /// If the folder of programs cannot be written.
     pub fn put_program(
         &self,
         format: ProgramFormat,
@@ -92,7 +92,7 @@ impl RegistryWriter {
     /// owner alone (mode 0600).
     ///
     /// # Errors
-    /// Where the folder of arrays cannot be written.
+    /// If the folder of arrays cannot be written.
     pub fn put_array(&self, bytes: &[u8]) -> Result<Fill, RegistryError> {
         let digest = Digest::of(bytes);
         let path = Path::new("arrays").join(format!("{digest}.bin"));
@@ -103,7 +103,7 @@ impl RegistryWriter {
     /// Stores an invocation whose programs and arrays are stored already; gives the path of its record.
     ///
     /// # Errors
-    /// Where the invocation does not hold together, a program or array of it is not in the store, or it cannot be written.
+    /// If the invocation does not hold together, a program or array of it is not in the store, or it cannot be written.
     pub fn store(&self, invocation: &Invocation) -> Result<PathBuf, RegistryError> {
         invocation.check()?;
         for program in invocation.candidates.iter().filter_map(|candidate| candidate.program.as_ref()) {

@@ -58,7 +58,7 @@ impl Address {
     /// The address of a URL.
     ///
     /// # Errors
-    /// Where it is none, or of a kind that is not known.
+    /// If it is none, or of a kind that is not known.
     pub fn parse(text: &str) -> Result<Self, RemoteError> {
         let shown = redacted(text);
         let wrong = |what: String| Err(RemoteError::Address { url: shown.clone(), what });

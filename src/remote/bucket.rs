@@ -24,7 +24,7 @@ pub(super) enum Trouble {
 
 /// One store.
 pub(super) trait Bucket: fmt::Debug + Send + Sync {
-    /// Writes an object of at most `limit` bytes to `out`; `None` where there is none.
+    /// Writes an object of at most `limit` bytes to `out`; `None` if there is none.
     fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, Trouble>;
 
     /// Stores a file as an object that is named by its content.
@@ -36,7 +36,7 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     /// Removes an object, if it is there.
     fn remove(&self, name: &str) -> Result<(), Trouble>;
 
-    /// Stores an object where its version is still the expected one, `None` for no object; `false` where it is not.
+    /// Stores an object where its version is still the expected one, `None` for no object; `false` if it is not.
     fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble>;
 }
 

@@ -12,8 +12,8 @@ use crate::signature::SignatureError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// A text that is no address.
-    #[error("`{url}` is no remote cache: {what}")]
+    /// A text that is not an address.
+    #[error("`{url}` is not a remote cache: {what}")]
     Address {
         /// The URL.
         url: String,
@@ -45,7 +45,7 @@ pub enum RemoteError {
         reason: String,
     },
     /// The store does not answer, or not sensibly.
-    #[error("cannot reach `{name}` of `{url}`: {reason}; check the address, or try again when it is there")]
+    #[error("cannot reach `{name}` of `{url}`: {reason}; check the address, or try again later")]
     Away {
         /// The URL.
         url: String,
@@ -56,7 +56,7 @@ pub enum RemoteError {
     },
     /// An object is not what was published.
     #[error(
-        "`{name}` of `{url}` is not to be believed: {what}; publish again with `autotune-lowered cache push --replace`"
+        "`{name}` of `{url}` cannot be trusted: {what}; publish again with `autotune-lowered cache push --replace`"
     )]
     Damaged {
         /// The URL.
@@ -105,7 +105,8 @@ pub enum RemoteError {
     },
     /// Plain text over a network.
     #[error(
-        "`{url}` is not encrypted, anybody on the way could change it: use `https://`, or name the keys that must have signed with `--verify-key`"
+        "`{url}` is not encrypted, anybody on the network could change it: use `https://`, or name the keys that must \
+         have signed with `--verify-key`"
     )]
     Plain {
         /// The URL.
@@ -113,7 +114,8 @@ pub enum RemoteError {
     },
     /// Not what was pinned.
     #[error(
-        "what `{url}` has in force is not the pinned snapshot: it is {found}, {pin} is pinned (`--pin`, AUTOTUNE_LOWERED_PIN)"
+        "the snapshot published at `{url}` is not the pinned one: it is {found}, {pin} is pinned (`--pin`, \
+         AUTOTUNE_LOWERED_PIN)"
     )]
     Pinned {
         /// The URL.

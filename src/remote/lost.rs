@@ -24,7 +24,7 @@ struct LostSnapshot {
     after: u64,
     /// Whether the next one was seen, and names another snapshot.
     was_never_named: bool,
-    /// Where it lies on this machine; goes with this.
+    /// Where it is on this machine; goes with this.
     scratch: tempfile::TempDir,
     file: PathBuf,
 }
@@ -57,7 +57,7 @@ impl Remote {
             for name in [format!("{name}.sig"), name.clone()] {
                 if let Err(trouble) = self.bucket.remove(&name) {
                     let error = self.trouble(&name)(trouble);
-                    tracing::info!("the snapshot of a lost race stays: {error}");
+                    tracing::info!("the snapshot of a lost race could not be removed: {error}");
                 }
             }
         }

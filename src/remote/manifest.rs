@@ -39,7 +39,7 @@ struct Versioned {
 }
 
 impl Manifest {
-    /// What follows on what is there and on what was seen here: later than both, also where a store was begun anew or a
+    /// What follows on what is there and on what was seen here: later than both, also where a store was started again or a
     /// clock is behind.
     pub(super) fn after(
         previous: Option<&Self>,

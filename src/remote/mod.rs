@@ -1,6 +1,6 @@
 //! Caches that machines share: one place that any number of them publish to and load from.
 //!
-//! # What lies at a URL
+//! # What is at a URL
 //!
 //! | name | what |
 //! | --- | --- |

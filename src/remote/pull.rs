@@ -78,7 +78,7 @@ impl Remote {
         }
     }
 
-    /// What is in force; `None` where nothing was published.
+    /// What is in force; `None` if nothing was published.
     pub(super) fn pull_now(&self, copy: &Path, trust: Trust<'_>) -> Result<Option<(Pulled, Version)>, RemoteError> {
         let keys = trust.keys;
         let mut missing = None;
@@ -88,7 +88,7 @@ impl Remote {
             self.refuse_rollback(&manifest, copy, trust)?;
             let name = manifest.snapshot_name();
             if missing.as_ref() == Some(&manifest.digest) {
-                let what = "the manifest names it, and it is not there".to_owned();
+                let what = "the manifest names it, but it is missing".to_owned();
                 return Err(RemoteError::Damaged { url: self.address.to_string(), name, what });
             }
             let known = Snapshot::open(copy, Mapping::Never).ok().filter(|known| {

@@ -60,7 +60,7 @@ impl Remote {
     /// it is the published snapshot afterwards.
     ///
     /// # Errors
-    /// Where the store cannot be read or written, or what is there cannot be believed.
+    /// If the store cannot be read or written, or what is there cannot be believed.
     pub fn push(&self, copy: &Path, pushing: Pushing<'_>) -> Result<Published, RemoteError> {
         if self.address.is_read_only() {
             return Err(RemoteError::ReadOnly { url: self.address.to_string() });
@@ -85,7 +85,7 @@ impl Remote {
         Err(RemoteError::Busy { url: self.address.to_string(), attempts: ATTEMPTS })
     }
 
-    /// One attempt; `None` where somebody else was faster.
+    /// One attempt; `None` if somebody else was faster.
     fn try_push(
         &self,
         copy: &Path,
@@ -127,7 +127,7 @@ impl Remote {
             }
         }
         let name = snapshot_name(snapshot.digest());
-        // where that cannot be told, it is nobody's to remove
+        // if that is unknown, it is nobody's to remove
         let is_new = known.is_none() && matches!(self.bucket.has(&name), Ok(false));
         if known.is_none() {
             self.bucket.put(&name, &file).map_err(self.trouble(&name))?;
@@ -171,7 +171,7 @@ impl Remote {
         let file = format!("{name} of {}", self.address);
         for _ in 0..ATTEMPTS {
             let (there, version) = self.read_small(name, MAX_SIGNATURE_BYTES)?.unzip();
-            // what is no signature, or one of version 1, gives way: nobody would believe it
+            // what is not a signature, or one of version 1, gives way: nobody would believe it
             let there = there.and_then(|bytes| Signatures::from_bytes(&bytes, &file).ok());
             let mut signatures = there.unwrap_or_default();
             if !signatures.add(signature.clone(), &file)? {

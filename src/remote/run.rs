@@ -64,7 +64,7 @@ pub struct SharedRun {
 /// The tiers that look-ups have of a URL: what is published, if anything, above `seeds`. `folder` is this machine's for the URL.
 ///
 /// # Errors
-/// Where what is published cannot be loaded or is not to be believed.
+/// If what is published cannot be loaded or is not to be believed.
 pub fn open_for_reading(
     address: Address,
     folder: &Path,
@@ -80,7 +80,7 @@ impl SharedRun {
     /// Opens this machine's folder for a URL above what is published there. While the store is away the run does without it.
     ///
     /// # Errors
-    /// Where the URL can only be read, what is published is not to be believed, or the folder cannot be opened.
+    /// If the URL can only be read, what is published is not to be believed, or the folder cannot be opened.
     pub fn open(
         address: Address,
         folder: &Path,
@@ -116,10 +116,10 @@ impl SharedRun {
         self.remote.address()
     }
 
-    /// Publishes what this machine has decided; `None` where there is nothing that is not published.
+    /// Publishes what this machine has decided; `None` if there is nothing that is not published.
     ///
     /// # Errors
-    /// Where the folder cannot be read or the URL cannot be written; what was decided is kept in the folder.
+    /// If the folder cannot be read or the URL cannot be written; what was decided is kept in the folder.
     pub fn publish(&self, ledger: &Ledger) -> Result<Option<Manifest>, RemoteError> {
         let entries = ledger.own_entries()?;
         if entries.is_empty() {

@@ -16,7 +16,7 @@ impl Remote {
     /// Makes ready to talk with the store of an address; nothing is asked of it yet.
     ///
     /// # Errors
-    /// Where this program was built without that kind of store, or the environment says nonsense of it.
+    /// If this program was built without that kind of store, or the environment says nonsense of it.
     pub fn open(address: Address) -> Result<Self, RemoteError> {
         let bucket = open(&address)?;
         Ok(Self { address, bucket })

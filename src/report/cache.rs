@@ -19,7 +19,7 @@ use super::{Document, Grid, format_bytes, format_ns, format_ratio, name_of};
 pub struct CacheEntries {
     /// The entries, and where each is from.
     pub entries: Vec<(CacheKey, Arc<Entry>, Tier)>,
-    /// What the folder takes, where there is one.
+    /// What the folder takes, if there is one.
     pub folder_bytes: Option<FolderBytes>,
 }
 

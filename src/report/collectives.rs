@@ -110,7 +110,7 @@ impl<'f> Document for Top<(&'f Collectives<'_>, CollectiveMetrics)> {
             }
             writeln!(
                 out,
-                "\nfastest: shortest duration among an instance's devices, from which its bandwidth is taken; ± standard error"
+                "\nfastest: shortest duration among an instance's devices, which gives its bandwidth; ± standard error"
             )?;
             writeln!(out, "wait: last end − first start − shortest duration of an instance")?;
             write_line(out, format_args!("{}", clocks_line(found, &metrics.alignment)))?;

@@ -68,13 +68,13 @@ impl<'a> ComparedPrograms<'a> {
     }
 
     fn noise_row(grid: &mut Grid, noise: &Noise) {
-        let cell = "1 once more, compiled and loaded by itself";
+        let cell = "1 once more, compiled and loaded separately";
         grid.row(cells!["A/A", cell, "—", dash(noise.ratio, ratio), dash(noise.interval, interval), ""]);
         if noise.same_executable == Some(false) {
-            grid.line("its executable has other bytes: the compiler does not give the same ones each time");
+            grid.line("its executable has other bytes: the compiler is not deterministic");
         }
         if let Some(failure) = &noise.failure {
-            grid.line(&format!("it failed, so that nobody knows what noise alone makes: {failure}"));
+            grid.line(&format!("it failed, so the effect of noise alone is unknown: {failure}"));
         }
     }
 }

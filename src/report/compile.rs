@@ -123,7 +123,8 @@ fn write_compilations(out: &mut dyn Write, report: &CompileReport) -> io::Result
         let (parallel, work) = (format_ns(report.parallel_ns), format_ns(report.worker_ns));
         writeln!(
             out,
-            "\nworker threads compiled for {work} within {parallel}; their phases share the latter as they share the former"
+            "\nworker threads compiled for {work} within {parallel}; their phases share the latter in proportion to \
+             the former"
         )?;
     }
     if report.elapsed_ns < report.total_ns {

@@ -51,7 +51,7 @@ impl Gain {
         gain
     }
 
-    /// How many times as fast all of them are together; `None` where nothing is known.
+    /// How many times as fast all of them are together; `None` if nothing is known.
     pub fn speed_up(&self) -> Option<f64> {
         (self.counted > 0 && self.best_ns > 0.0).then(|| self.baseline_ns / self.best_ns)
     }

@@ -41,7 +41,7 @@ impl Grid {
         self.rows.len() < 2
     }
 
-    /// Writes the grid, or a line where there is no row.
+    /// Writes the grid, or a line if there is no row.
     pub fn write_or(&self, out: &mut dyn Write, nothing: &str) -> io::Result<()> {
         if self.is_empty() { writeln!(out, "{nothing}") } else { self.write(out) }
     }

@@ -78,7 +78,7 @@ impl<'a> MeasuredDocument<'a> {
             MeasureMode::Kernels => iteration.kernels_ps,
             MeasureMode::Span => iteration.span_ps,
         };
-        // what no kernel was part of is no time of the program
+        // what no kernel was part of is not a time of the program
         let times: Vec<f64> = iterations.iter().filter(|_| has_kernels).map(|iteration| ns(time(iteration))).collect();
         let all: u64 = iterations.iter().map(|iteration| iteration.kernels_ps).sum();
         let rows = kernels.iter().map(|kernel| {
@@ -100,7 +100,7 @@ impl<'a> MeasuredDocument<'a> {
             matches!(input.made, Made::Fill(Fill::Constant { value: 0.0 })) && !input.spec.dtype.has_fractions()
         };
         if measured.inputs.iter().any(is_zero_index) {
-            notes.push("integer and boolean inputs are zeros; give others with `--fill` or `--inputs DIR`".to_owned());
+            notes.push("integer and boolean inputs are zeros; set others with `--fill` or `--inputs DIR`".to_owned());
         }
         Self {
             schema: 1,
@@ -177,7 +177,7 @@ impl Document for MeasuredDocument<'_> {
             out,
             format_args!("{iterations} iterations on {device}; {warm_up} {one} before them {was} left out"),
         )?;
-        let anew = if self.inputs_given_anew { "; given anew before each iteration" } else { "" };
+        let anew = if self.inputs_given_anew { "; supplied again before each iteration" } else { "" };
         write_line(out, format_args!("inputs: {}{anew}", inputs(self.inputs)))?;
         write_notes(out, &self.notes)?;
         write_lines(out, self.findings)

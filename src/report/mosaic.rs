@@ -37,7 +37,7 @@ impl Document for MosaicSizes {
         let mut grid = Grid::new(&["what", ">size", "unit"]);
         for (what, size, unit) in [
             ("traces", self.traces, format!("one a {}", self.scope)),
-            ("entries", self.entries, "words a trace, 3 of them its header".to_owned()),
+            ("entries", self.entries, "words per trace, 3 of them its header".to_owned()),
             ("ranges", self.ranges, "that fit into a trace".to_owned()),
             ("buffer", self.buffer_words, "uint32 in global memory".to_owned()),
             ("buffer", self.buffer_bytes, "bytes in global memory".to_owned()),

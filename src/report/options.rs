@@ -60,7 +60,7 @@ impl Document for CompilerOptions<'_> {
             for option in space.options() {
                 let (platform, kind) = (space.platform(), option.kind.as_str());
                 let tried = tried_by(option).unwrap_or(match option.scope {
-                    OptionScope::Process => "no class: of a process",
+                    OptionScope::Process => "no class: process-wide",
                     OptionScope::Compile => "no class",
                 });
                 let (name, values) = (&option.name, values(option));

@@ -29,14 +29,15 @@ impl Document for Top<ProfileDiff> {
             write_more(out, top, diff.operations.len(), " (--top)")?;
             let count = |verdict| diff.operations.iter().filter(|row| row.verdict == verdict).count();
             let (faster, slower, same) = (count(Verdict::Faster), count(Verdict::Slower), count(Verdict::NotTold));
-            writeln!(out, "\noperations: {faster} faster, {slower} slower, {same} not told apart")?;
+            writeln!(out, "\noperations: {faster} faster, {slower} slower, {same} not significant")?;
             writeln!(
                 out,
                 "time of a launch, mean of its devices; interval: 95 % for its row alone; p: for all rows together (Welch, Holm)"
             )?;
             writeln!(
                 out,
-                "launches of one capture share its conditions: what differs from run to run of the program is not in p"
+                "launches of one capture share its conditions: p does not include what differs between runs of the \
+                 program"
             )?;
         }
         write_notes(out, &diff.notes)

@@ -58,7 +58,7 @@ impl<'a> ProvenStep<'a> {
         }
         match &self.snapshot {
             Some(Snapshot { path, digest }) => write_line(out, format_args!("written: {digest}  {}", path.display())),
-            None => writeln!(out, "not written: `-o FILE` makes a snapshot of it"),
+            None => writeln!(out, "not written: `-o FILE` writes it as a snapshot"),
         }
     }
 }

@@ -59,7 +59,7 @@ impl Document for PruneResult<'_> {
             let (gone_size, kept_size) = (format_bytes(*removed_bytes), format_bytes(*kept_bytes));
             writeln!(out, "kept executables: {removed} {gone} ({gone_size}), {kept} stay ({kept_size})")?;
             if let Some(why) = left_alone {
-                writeln!(out, "nothing of them can go: {why}")?;
+                writeln!(out, "none of them can be removed: {why}")?;
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use crate::selftest::Known;
 
 use super::{format_ns, format_part};
 
-/// The noise floor here, or why the figures there are say nothing of it; none where there are no figures.
+/// The noise floor here, or why the figures there are say nothing of it; none if there are no figures.
 pub fn resolution_note(known: &Known) -> Option<String> {
     let point = |&(ns, part): &(f64, f64)| format!("{} at {}", format_part(part), format_ns(ns));
     let points: Vec<String> = known.resolution.points().iter().map(point).collect();
@@ -12,7 +12,7 @@ pub fn resolution_note(known: &Known) -> Option<String> {
         return Some(format!("noise floor here, by `selftest`: {}", points.join(", ")));
     }
     known.is_of_others.then(|| {
-        "the figures of `selftest` are of another device, software, timer, metric or state of the caches and are not used"
+        "the figures of `selftest` belong to another device, software, timer, metric or cache state and are not used"
             .to_owned()
     })
 }

@@ -38,7 +38,7 @@ struct Row {
 #[derive(Debug)]
 struct Open {
     start_ns: i64,
-    /// Its place in the line; none where it is left out.
+    /// Its place in the line; none if it is left out.
     place: Option<usize>,
     fields: Vec<(&'static str, Field)>,
 }
@@ -66,7 +66,7 @@ impl RunTrace {
     /// Writes what has ended until now.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, path: &Path, format: TraceFormat) -> Result<Traced, TraceFileError> {
         // workers begin in any order
         let bytes = self.plane.to_space_by(|row| (row != TUNER, row.to_owned()));
@@ -81,7 +81,7 @@ impl RunTrace {
         rows.entry(track.to_owned()).or_insert_with(|| Row { line: plane.line(track, start_ns), open: Vec::new() })
     }
 
-    /// A place in a line, where there is one left for a slice of this kind.
+    /// A place in a line, if there is one left for a slice of this kind.
     fn place(&mut self, line: usize, is_fine: bool) -> Option<usize> {
         let (kept, most) = if is_fine { (&mut self.fine, MAX_FINE) } else { (&mut self.coarse, MAX_COARSE) };
         if *kept >= most {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::timer::events::Events;
 
-    /// A run that goes on for ever fills its own memory no more than so far, and its operations are still told then.
+    /// A run that goes on forever fills its own memory no more than so far, and its operations are still told then.
     #[test]
     fn so_many_slices_are_kept_and_the_rest_is_counted() {
         let trace = Arc::new(Mutex::new(RunTrace::default()));

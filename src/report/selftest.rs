@@ -1,4 +1,4 @@
-//! What programs that ran against themselves tell of a machine.
+//! What programs that ran against themselves say about a machine.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ impl SelftestResult {
                 "{copies} copies of each program, {}, on {device} with `{timer}` ({metric})",
                 counted(*rounds, "round")
             ),
-            format!("in `{file}`; the tuner calls nothing better by less than what can be told"),
+            format!("in `{file}`; the tuner calls no difference below the noise floor better"),
         ]
     }
 }
@@ -100,8 +100,15 @@ impl Document for &SelftestResult {
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        let headings =
-            ["program", ">time", ">can be told", ">rounds claim", ">between copies", ">between rounds", ">false wins"];
+        let headings = [
+            "program",
+            ">time",
+            ">noise floor",
+            ">rounds' estimate",
+            ">between copies",
+            ">between rounds",
+            ">false wins",
+        ];
         let mut grid = Grid::new(&headings);
         for Point { program, figures, .. } in &self.programs {
             let wins = &figures.false_wins;

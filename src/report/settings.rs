@@ -44,7 +44,7 @@ pub struct FileInForce {
 pub struct SettingInForce {
     /// The key: the flag's name.
     pub key: &'static str,
-    /// The value, as arguments of the flag; none where the flag has no fixed default.
+    /// The value, as arguments of the flag; none if the flag has no fixed default.
     pub value: Vec<String>,
     /// `default`, a variable's name, or the file with the line.
     pub from: String,

@@ -62,7 +62,7 @@ impl Document for Top<Summary> {
     }
 }
 
-/// A mean and its deviation, where there is one.
+/// A mean and its deviation, if there is one.
 pub(super) fn mean_std(time: MeanStd) -> [String; 2] {
     let std = time.std.map_or_else(String::new, |std| format!("± {}", format_ns(std)));
     [format_ns(time.mean), std]

@@ -105,8 +105,8 @@ fn not_compiled(operation: &OperationResult) -> Option<String> {
     let chance = format_part(operation.chance_left?);
     let expected = expected_text(expected);
     Some(format!(
-        "not compiled: {count} of {all}, the likeliest {changed}: {expected} of the baseline's time; one is better with a \
-         probability of {chance} (`--thorough` compiles all)"
+        "not compiled: {count} of {all}, the most promising {changed}: {expected} of the baseline's time; one is \
+         better with a probability of {chance} (`--thorough` compiles all)"
     ))
 }
 
@@ -140,7 +140,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
     if let Some(drift) = operation.drift.filter(|drift| drift.abs() >= WORTH_A_LINE) {
         let how = if drift > 0.0 { "slower" } else { "faster" };
         lines.push(format!(
-            "the machine became {} {how} meanwhile; ratios are taken inside rounds",
+            "the machine became {} {how} meanwhile; ratios are formed within rounds",
             format_part(drift.abs())
         ));
     }

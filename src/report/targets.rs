@@ -1,4 +1,4 @@
-//! What came of compiling for devices that are not here.
+//! The result of compiling for absent devices.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -70,7 +70,7 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
     if let Some(comparison) = &target.baseline {
         let unknown = match comparison.unknown {
             0 => String::new(),
-            unknown => format!("; it knows nothing of {}", counted(unknown, "program")),
+            unknown => format!("; it does not have {}", counted(unknown, "program")),
         };
         let regressions = counted(comparison.regressions.len(), "regression");
         let compared = counted(comparison.compared, "program");
@@ -90,7 +90,7 @@ fn forecast_line(forecast: &Forecast) -> String {
         (Some(seconds), Some(bytes)) => {
             format!("about {:.1} min with {jobs} at once, and {}", seconds / 60.0, format_bytes(*bytes))
         }
-        _ => format!("{jobs} at once; nothing is kept to say how long it takes"),
+        _ => format!("{jobs} at once; how long it takes is unknown, because nothing is kept yet"),
     };
     format!("{programs} to compile, {kept} kept: {cost}")
 }

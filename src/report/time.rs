@@ -31,7 +31,7 @@ pub(super) fn parts(spent: &Spent) -> [Part; 7] {
 }
 
 /// `12.3 s: compiling 8.10 s (15.0 s of processor time), measuring 2.90 s (1.20 s in the programs), …`, the largest part
-/// first and what is below a hundredth left out; `None` where nothing was done.
+/// first and what is below a hundredth left out; `None` if nothing was done.
 pub(super) fn time_line(of: impl IntoIterator<Item = Spent>) -> Option<String> {
     let mut spent = Spent::default();
     of.into_iter().for_each(|part| spent += part);

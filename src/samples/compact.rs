@@ -1,10 +1,10 @@
-//! Compaction: the log written anew without the records of jobs that were superseded.
+//! Compaction: the log written again without the records of jobs that were superseded.
 //!
 //! A job is superseded when a later decision of the same call on the same device was made by another job, and either the
 //! job itself had decided that call before, or it was measured under other software (environment) than the one that
-//! decided; unless the entry in force still says that it comes from that job. What a job measured before it was begun afresh (`--force`) is superseded too. Everything else stays: each
+//! decided; unless the entry in force still says that it comes from that job. What a job measured before it was started afresh (`--force`) is superseded too. Everything else stays: each
 //! round of a job in force, its losers' too; jobs that were not decided and can be gone on with, those of a search among
-//! them; each decision and each removal in its order, so that counts and digests go on holding and nothing that was
+//! them; each decision and each removal in its order, so that counts and digests continue holding and nothing that was
 //! removed comes back; records that this version does not know. Damage stays as one empty line, since its place says which
 //! decisions may have been lost.
 
@@ -91,14 +91,14 @@ impl SampleLog {
         if bytes >= WORTH_BYTES && bytes >= self.end / 2 { self.compact() } else { Ok(0) }
     }
 
-    /// Writes the log anew without what was superseded; gives the bytes that this gave back. The new one takes the old one's
+    /// Writes the log again without what was superseded; gives the bytes that this gave back. The new one takes the old one's
     /// place by a rename, so that a process killed meanwhile leaves either, whole. The caller holds the folder's lock.
     ///
     /// A log on a network file system stays as it is, since another machine may have it open; so does one of another user,
     /// who could not append to what this one makes, and one whose damage was not told yet.
     ///
     /// # Errors
-    /// Where the new log cannot be written; the old one is in force then.
+    /// If the new log cannot be written; the old one is in force then.
     pub fn compact(&mut self) -> Result<u64, LogError> {
         let is_told = self.replay.damage.iter().all(|damage| damage.offset < self.replay.noted_until);
         let is_own = self.file.metadata().is_ok_and(|metadata| metadata.uid() == geteuid().as_raw());
@@ -271,7 +271,7 @@ mod tests {
         }
         log.append(&round("new", 4)).unwrap();
         decide(&mut log, "new", "a", "v2");
-        // old software again, after that decision: somebody goes on there
+        // old software again, after that decision: somebody continues there
         log.append(&job("back", "a", "1", false)).unwrap();
         log.append(&round("back", 5)).unwrap();
         // one that was forced, one that an import replaced, one whose entry was removed
@@ -303,7 +303,7 @@ mod tests {
         assert!(log.compact().unwrap() > 0);
         assert!(log.bytes() < before);
         assert_eq!(log.compact().unwrap(), 0, "there is nothing more to give back");
-        // appended to, it is the same log as one that is read anew
+        // appended to, it is the same log as one that is read again
         log.append(&round("new", 9)).unwrap();
         log.commit(Some(Digest::of(b"new")), "a", "v7").unwrap();
         for log in [log, SampleLog::open(&path).unwrap()] {
@@ -378,7 +378,7 @@ mod tests {
         }
     }
 
-    /// Whoever reads without the lock goes on reading the log that it opened.
+    /// Whoever reads without the lock continues reading the log that it opened.
     #[test]
     fn a_reader_keeps_the_log_that_it_has() {
         let folder = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ const MAGIC: &[u8] = b"ATL1 ";
 /// `ATL1 llllllll cccccccc `
 const HEADER_BYTES: usize = 23;
 
-/// Bytes of a log that are no frame.
+/// Bytes of a log that are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
@@ -37,7 +37,7 @@ pub(super) fn encoded_bytes(json_bytes: usize) -> u64 {
     (HEADER_BYTES + json_bytes + 1) as u64
 }
 
-/// The JSON of the frame that starts the bytes, and the bytes behind that JSON; `None` where none starts there.
+/// The JSON of the frame that starts the bytes, and the bytes behind that JSON; `None` if none starts there.
 pub(super) fn decode(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let header = bytes.get(..HEADER_BYTES)?;
     let (magic, numbers) = header.split_at_checked(MAGIC.len())?;

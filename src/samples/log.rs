@@ -25,13 +25,13 @@ pub struct Replay {
     pub committed: SetDigest,
     /// Count and digest as the last decision or removal states them.
     pub stated: SetDigest,
-    /// Where that decision or removal stands; none where the log holds neither.
+    /// Where that decision or removal stands; none if the log holds neither.
     pub stated_at: Option<u64>,
     /// Whether there was no log, or an empty one.
     pub is_new: bool,
     /// Damage before this place was told of at an earlier opening.
     pub noted_until: u64,
-    /// Bytes that are no frame.
+    /// Bytes that are not a frame.
     pub damage: Vec<Damage>,
     /// Frames that are whole but hold no record known here.
     pub unknown: u64,
@@ -44,12 +44,12 @@ pub struct Replay {
     file: Option<File>,
 }
 
-/// Where the records of one job stand that count: none from before it was begun afresh.
+/// Where the records of one job stand that count: none from before it was started afresh.
 #[derive(Debug, Default)]
 pub(super) struct JobFrames {
     /// Offset and length of each.
     pub(super) frames: Vec<(u64, u32)>,
-    /// Digests of what it tunes on which device, and of that device's software; none where the log lost that record.
+    /// Digests of what it tunes on which device, and of that device's software; none if the log lost that record.
     pub(super) measures: Option<(Digest, Digest)>,
     /// Bytes of its records that no longer count.
     pub(super) outdated_bytes: u64,
@@ -128,7 +128,7 @@ impl SampleLog {
     /// Opens a log, or starts one, and replays it.
     ///
     /// # Errors
-    /// Where the file cannot be read or written, or is no sample log or a later version's. A damaged record is none: the replay tells of it.
+    /// If the file cannot be read or written, or is not a sample log or a later version's. A damaged record is none: the replay tells of it.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let read_error = |source| LogError::Read { path: path.to_owned(), source };
         let write_error = |source| LogError::Write { path: path.to_owned(), source };
@@ -154,7 +154,7 @@ impl SampleLog {
     /// Reads a log without opening it for writing; a missing one is empty.
     ///
     /// # Errors
-    /// As [`open`](Self::open), but for what concerns writing.
+    /// As [`open`](Self::open), except for what concerns writing.
     pub fn read(path: &Path) -> Result<Replay, LogError> {
         let read_error = |source| LogError::Read { path: path.to_owned(), source };
         match outside_file::open_own(path, u64::MAX) {
@@ -192,7 +192,7 @@ impl SampleLog {
     /// Appends a round, a job or a failure by one write. It survives this process, not yet a power cut.
     ///
     /// # Errors
-    /// Where it cannot be written; a reader passes over what was written of it.
+    /// If it cannot be written; a reader passes over what was written of it.
     pub fn append(&mut self, record: &Record) -> Result<(), LogError> {
         let json = serde_json::to_string(record)
             .map_err(|error| LogError::Write { path: self.path.clone(), source: error.into() })?;
@@ -221,7 +221,7 @@ impl SampleLog {
     /// Puts everything appended so far on the disk.
     ///
     /// # Errors
-    /// Where the disk does not take it, for want of space for instance.
+    /// If the disk does not take it, for want of space for instance.
     pub fn sync(&self) -> Result<(), LogError> {
         let file = self.file.sync_data().and_then(|()| self.file.metadata());
         let file = file.map_err(|source| LogError::Write { path: self.path.clone(), source })?;
@@ -256,7 +256,7 @@ impl SampleLog {
         self.append(&Record::Decision { job, key: key.to_owned(), value: value.to_owned(), committed })
     }
 
-    /// Appends and syncs a removal; `false` where there is no such entry.
+    /// Appends and syncs a removal; `false` if there is no such entry.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -290,7 +290,7 @@ impl SampleLog {
     /// Every decision of these keys that the log holds, each with its place, oldest first; a removal has no value.
     ///
     /// # Errors
-    /// Where the log cannot be read.
+    /// If the log cannot be read.
     pub fn decisions_of(&self, keys: &BTreeSet<&str>) -> Result<BTreeMap<String, Vec<Told>>, LogError> {
         let read_error = |source| LogError::Read { path: self.path.clone(), source };
         let file = outside_file::open_own(&self.path, u64::MAX).map_err(read_error)?;
@@ -313,7 +313,7 @@ impl SampleLog {
     /// Reads what the log holds of one job.
     ///
     /// # Errors
-    /// Where the log cannot be read.
+    /// If the log cannot be read.
     pub fn history(&self, job: Digest) -> Result<JobHistory, LogError> {
         self.replay.history(&self.path, &self.file, job)
     }
@@ -323,7 +323,7 @@ impl Replay {
     /// Reads what a log, which this is the reading of, holds of one job.
     ///
     /// # Errors
-    /// Where the log cannot be read.
+    /// If the log cannot be read.
     pub fn history_of(&self, path: &Path, job: Digest) -> Result<JobHistory, LogError> {
         // a log that was missing has nothing to be read
         self.file.as_ref().map_or_else(|| Ok(JobHistory::default()), |file| self.history(path, file, job))

@@ -105,7 +105,7 @@ setters!(JobRecord { fresh: bool });
 pub struct CandidateRecord {
     /// Its config.
     pub config: Config,
-    /// Its program without locations and names, where there is one.
+    /// Its program without locations and names, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub semantic_digest: Option<Digest>,
 }

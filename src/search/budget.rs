@@ -1,4 +1,4 @@
-//! How long a search may go on: evaluations, time, or both.
+//! How long a search may continue: evaluations, time, or both.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ setters!(Budget { evaluations: Option<usize>, time: Option<Duration> });
 #[non_exhaustive]
 pub enum NoBudget {
     /// Nothing at all may be spent.
-    #[error("a budget of nothing; give at least one evaluation and a time above zero")]
+    #[error("the budget is empty; give at least one evaluation and a time above zero")]
     Nothing,
     /// The time is over before the first evaluation is.
     #[error("the budget of {time:?} is less than one evaluation takes ({cost:?}); give more time")]
@@ -37,7 +37,7 @@ impl Budget {
     /// Whether anything can be done with it, where one evaluation is known to cost `cost`.
     ///
     /// # Errors
-    /// Where nothing may be spent, or less time than one evaluation takes.
+    /// If nothing may be spent, or less time than one evaluation takes.
     pub fn check(&self, cost: Option<Duration>) -> Result<(), NoBudget> {
         if self.evaluations == Some(0) || self.time.is_some_and(|time| time.is_zero()) {
             return Err(NoBudget::Nothing);

@@ -22,7 +22,7 @@ impl Draw {
         ((u128::from(self.words.next_u64()) * bound as u128) >> 64) as usize
     }
 
-    /// The numbers below `count` in an order of chance (Fisher and Yates).
+    /// The numbers below `count` in random order (Fisher and Yates).
     pub(super) fn shuffled(&mut self, count: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count as u32).collect();
         for at in (1..order.len()).rev() {

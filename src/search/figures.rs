@@ -5,7 +5,7 @@ pub(super) const FIGURES: f32 = 1.0;
 /// Where a figure is not known it is in the middle.
 pub(super) const UNKNOWN: f32 = 0.5;
 
-/// For each figure the place of every point between the least and the greatest; `None` where that tells no two points apart.
+/// For each figure the place of every point between the least and the greatest; `None` if that tells no two points apart.
 pub(super) fn columns(of_points: &[Vec<Option<f64>>]) -> Option<Vec<Vec<f32>>> {
     let width = of_points.iter().map(Vec::len).max().unwrap_or(0);
     let column = |at: usize| {

@@ -9,7 +9,7 @@ pub enum Kind {
     Auto,
     /// A Gaussian process says where the next best is to be expected.
     Model,
-    /// An order of chance.
+    /// A random order.
     Random,
     /// The order of the space.
     Exhaustive,

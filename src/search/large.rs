@@ -1,4 +1,4 @@
-//! The space of a candidate file: all of its configs, or some of them by chance where there are too many.
+//! The space of a candidate file: all of its configs, or some of them at random where there are too many.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ impl Space {
     /// The space of a candidate file: its constraints are walked, its product is not built.
     ///
     /// Where the walk comes to more than [`MAX_POINTS`] configs or [`MAX_STEPS`] choices, or will by its pace, the space is a sample
-    /// ([`Space::is_sample`]): the listed configs, the baseline, and up to [`SAMPLE`] by chance, the same for the same seed.
+    /// ([`Space::is_sample`]): the listed configs, the baseline, and up to [`SAMPLE`] at random, the same for the same seed.
     ///
     /// # Errors
     /// As [`Space::new`], and where a constraint cannot be evaluated, or neither the walk nor the descents find a config.
@@ -104,7 +104,7 @@ impl Space {
     }
 }
 
-/// All configs; `None` where there are too many or the walk gave up.
+/// All configs; `None` if there are too many or the walk gave up.
 fn walked(candidates: &CandidateSpace) -> Result<Option<Space>, NoSpace> {
     let mut columns = Columns::default();
     let mut walk = candidates.configs();

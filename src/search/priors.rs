@@ -5,12 +5,12 @@ use super::strategy::{MAX_PRIORS, Outcome, Plan, SearchStrategy};
 
 /// Most priors asked by a strategy that has no other use for them: more would spend the budget on what may not hold here.
 const MOST: usize = 8;
-/// Distances that are computed for priors that are no config of this space, at most.
+/// Distances that are computed for priors that are not in this space, at most.
 const MAX_DISTANCES: usize = 1 << 24;
 
 /// The points that the priors stand for, in their order, each once.
 ///
-/// A prior that is no config of this space stands for the nearest one. Of more than [`MAX_PRIORS`] the first are taken.
+/// A prior that is not a config of this space stands for the nearest one. Of more than [`MAX_PRIORS`] the first are taken.
 pub(super) fn points(plan: &Plan<'_>) -> Vec<usize> {
     let mut searched = (MAX_DISTANCES / plan.space.count()).max(MOST);
     let mut points: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! Every config once, in an order of chance.
+//! Every config once, in random order.
 
 use super::draw::Draw;
 use super::history::History;

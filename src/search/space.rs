@@ -30,11 +30,11 @@ pub enum NoSpace {
     NoneFound(u64),
     /// More parameters, values or nesting than a search keeps.
     #[error(
-        "configs with more than {MAX_PARAMETERS} parameters, {MAX_VALUES} values of one, or {MAX_DEPTH} objects in each other"
+        "configs with more than {MAX_PARAMETERS} parameters, {MAX_VALUES} values of one, or {MAX_DEPTH} nested objects"
     )]
     TooWide,
     /// The same config twice.
-    #[error("the config `{0}` stands twice; remove one")]
+    #[error("the config `{0}` occurs twice; remove one")]
     Twice(String),
     /// The space itself is not good.
     #[error(transparent)]
@@ -45,7 +45,7 @@ pub enum NoSpace {
 #[derive(Debug, Clone)]
 pub struct Parameter {
     pub(super) path: Vec<String>,
-    /// `None` where a config lacks the parameter.
+    /// `None` if a config lacks the parameter.
     pub(super) values: Vec<Option<Value>>,
     pub(super) ordered: bool,
 }
@@ -83,7 +83,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Whether these are configs by chance of a space that is too large to hold.
+    /// Whether these are configs at random of a space that is too large to hold.
     pub fn is_sample(&self) -> bool {
         self.sampled
     }

@@ -5,7 +5,7 @@ use crate::setters::setters;
 
 use super::space::Space;
 
-/// What became of a config that was asked for.
+/// The outcome of a config that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Outcome {
     /// It took this long, in any unit that is the same for all; finite and above zero.
@@ -15,7 +15,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome of a measured time: zero, a negative number, an infinity and NaN are no times.
+    /// The outcome of a measured time: zero, a negative number, an infinity and NaN are not times.
     pub fn of(time: f64) -> Self {
         if time.is_finite() && time > 0.0 { Self::Time(time) } else { Self::Failed }
     }
@@ -32,7 +32,7 @@ pub struct Plan<'a> {
     pub space: &'a Space,
     /// The same seed and the same outcomes give the same questions.
     pub seed: u64,
-    /// How many evaluations there will be at most; `None` where that is not known.
+    /// How many evaluations there will be at most; `None` if that is not known.
     pub budget: Option<usize>,
     /// The best configs of neighbours, the nearest neighbour's first: of the same operation with other shapes, or on
     /// another device. One need not be of the space; at most [`MAX_PRIORS`] are taken.
@@ -61,11 +61,11 @@ setters!(Plan<'a> {
 /// A way to choose which config to measure next.
 ///
 /// What it asks follows from its plan and from what it was told, in that order, and from nothing else: a strategy that
-/// was interrupted goes on where it was when a new one of the same plan is told the same history.
+/// was interrupted continues where it was when a new one of the same plan is told the same history.
 pub trait SearchStrategy {
     /// The point to measure next; the same until something is told. `None` when there is nothing left to ask.
     fn ask(&mut self) -> Option<usize>;
 
-    /// What became of a point, whoever asked for it.
+    /// The outcome of a point, whoever asked for it.
     fn tell(&mut self, point: usize, outcome: Outcome);
 }

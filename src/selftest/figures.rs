@@ -40,7 +40,7 @@ pub struct Figures {
     pub rounds_set_aside: u32,
     /// Median of all samples, nanoseconds.
     pub median_ns: f64,
-    /// The smallest difference that can be told: 99% of the pairs of copies differ by no more.
+    /// The smallest difference that can be detected: 99% of the pairs of copies differ by no more.
     pub resolution: f64,
     /// What the rounds of a pair claim to tell, from how they scatter: the median over the pairs.
     pub claimed: f64,
@@ -53,7 +53,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// From rounds of `copies` equal candidates; `None` where fewer than six count, or a copy has no times.
+    /// From rounds of `copies` equal candidates; `None` if fewer than six count, or a copy has no times.
     pub fn of(rounds: &[Round], copies: usize) -> Option<Self> {
         let set_aside = disturbance(rounds).set_aside;
         let has_all = |round: &Round| (0..copies).all(|copy| round.sample_ns(copy).is_some());

@@ -1,4 +1,4 @@
-//! A program against itself: how often the tuner would call a copy of it better, and the least difference that can be told.
+//! A program against itself: how often the tuner would call a copy of it better, and the smallest difference that can be detected.
 //!
 //! [`selftest`] loads one program several times and measures the copies as the tuner measures candidates, in all rounds.
 //! [`Figures`] are what those rounds say of the machine, and [`Stored`] keeps them in a cache folder, by device,

@@ -64,7 +64,7 @@ impl SelftestProgram {
     /// A file of the user's.
     ///
     /// # Errors
-    /// Where it cannot be read or is no program that a plugin compiles.
+    /// If it cannot be read or is not a program that a plugin compiles.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
         let name = path.display().to_string();
         Ok(Self { name, program: MeasuredProgram::open(path)?, parameters: None })

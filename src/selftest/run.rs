@@ -46,15 +46,15 @@ pub enum SelftestError {
     /// One copy failed where the others ran.
     #[error("a copy of the program failed where others ran: {0}")]
     Copy(Failure),
-    /// The samples are no times.
-    #[error("too few rounds hold usable times of every copy: zero, negative and endless ones are none")]
+    /// The samples are not times.
+    #[error("too few rounds hold usable times of every copy: zero, negative and infinite ones are not usable")]
     NoTimes,
 }
 
 /// Measures one program against itself. `index` and `of` say which program it is of how many, for who follows the run.
 ///
 /// # Errors
-/// Where the program, its inputs, the worker or a copy fails, or too few rounds hold usable times.
+/// If the program, its inputs, the worker or a copy fails, or too few rounds hold usable times.
 pub fn selftest(
     timer: &mut dyn Timer,
     program: &SelftestProgram,

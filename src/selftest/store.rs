@@ -119,7 +119,7 @@ impl Stored {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Self::default(), None),
             Err(error) => {
                 let why = printable(&error.to_string());
-                let note = format!("`{}` is left out: {why}; `selftest` makes it again", path.display());
+                let note = format!("`{}` is ignored: {why}; `selftest` writes it again", path.display());
                 (Self::default(), Some(note))
             }
         }
@@ -166,7 +166,7 @@ impl Stored {
     /// Writes the figures of the folder that is locked; what was there before is whole until then.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, lock: &FolderLock) -> Result<(), StoreError> {
         let folder = lock.folder();
         let path = folder.join(SELFTEST_FILE);

@@ -11,7 +11,7 @@ use crate::remedy::remedy;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// It cannot be opened or read, or is no regular file.
+    /// It cannot be opened or read, or is not a regular file.
     #[error("cannot read the configuration `{}`: {source}{}; `--config FILE` names another one, `--no-config` uses none", .path.display(), remedy(.source))]
     Unreadable {
         /// The file.
@@ -28,9 +28,9 @@ pub enum SettingsError {
         line: usize,
         /// The column in characters, counted from 1.
         column: usize,
-        /// What is wrong there; fit for a terminal.
+        /// What is wrong there; safe for a terminal.
         message: String,
-        /// Three lines; fit for a terminal.
+        /// Three lines; safe for a terminal.
         picture: String,
     },
     /// It cannot be accepted.

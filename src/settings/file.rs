@@ -65,7 +65,7 @@ impl SettingsFile {
     /// Reads a file that the user named; links are followed.
     ///
     /// # Errors
-    /// Where it cannot be read, is no regular file or too large, or something in it is wrong.
+    /// If it cannot be read, is not a regular file or too large, or something in it is wrong.
     pub fn named(path: &Path) -> Result<Self, SettingsError> {
         let read = || -> io::Result<_> { Ok((std::path::absolute(path)?, outside_file::text(path, MAX_FILE_BYTES)?)) };
         let (path, text) = read().map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })?;
@@ -93,7 +93,7 @@ impl SettingsFile {
         let (path, text, owner) = read_own(path)?;
         if owner != this_user() {
             let why = format!(
-                "it belongs to another user (number {owner}), who may change it; copy it, or name it by `--config`"
+                "it belongs to another user (number {owner}), who may change it; copy it, or name it with `--config`"
             );
             return Err(SettingsError::Untrustworthy { path, why });
         }
@@ -132,7 +132,7 @@ pub(super) fn this_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// A file that is no link, with its path and its owner.
+/// A file that is not a link, with its path and its owner.
 fn read_own(path: &Path) -> Result<(PathBuf, String, u32), SettingsError> {
     let read = || -> io::Result<_> {
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;

@@ -36,7 +36,7 @@ impl Danger {
     pub fn words(self) -> &'static str {
         match self {
             Self::RunsCode => "may run code",
-            Self::DecidesTrust => "decides whose results are believed",
+            Self::DecidesTrust => "decides whose results are trusted",
         }
     }
 }

@@ -54,7 +54,7 @@ impl Trusted {
     /// Accepts a file as it was read, and gives the record's path.
     ///
     /// # Errors
-    /// Where the record cannot be written.
+    /// If the record cannot be written.
     pub fn accept(&self, file: &SettingsFile) -> Result<PathBuf, SettingsError> {
         let path = self.record(file);
         let written = write_private(&path, |record| record.write_all(&line(file)));

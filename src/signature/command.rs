@@ -102,7 +102,7 @@ fn ask(command: &OsStr, message: &[u8], patience: Duration) -> io::Result<Vec<u8
     Err(io::Error::other(format!("it ended with {status}{said}")))
 }
 
-/// Takes some of what is there; `false` where no more will come.
+/// Takes some of what is there; `false` if no more will come.
 fn take(from: &mut impl Read, to: &mut Vec<u8>) -> io::Result<bool> {
     let mut part = [0; 1024];
     for _ in 0..2 * PIPE / part.len() {

@@ -20,7 +20,7 @@ pub enum SignatureError {
         source: io::Error,
     },
     /// A file holds no key.
-    #[error("`{path}` is no {what}; `autotune-lowered cache keygen` makes one", path = path.display())]
+    #[error("`{path}` is not a {what}; `autotune-lowered cache keygen` makes one", path = path.display())]
     NotAKey {
         /// The file.
         path: PathBuf,
@@ -35,21 +35,22 @@ pub enum SignatureError {
         /// Its permissions.
         mode: u32,
     },
-    /// Bytes that are no signature.
-    #[error("the signature of `{file}` is none of this format; sign it again with `autotune-lowered cache sign`")]
+    /// Bytes that are not a signature.
+    #[error("the signature of `{file}` is not in this format; sign it again with `autotune-lowered cache sign`")]
     NotASignature {
         /// What was to be signed.
         file: String,
     },
     /// No signature.
-    #[error("`{file}` is not signed; sign it with `autotune-lowered cache sign`, or do without `--verify-key`")]
+    #[error("`{file}` is not signed; sign it with `autotune-lowered cache sign`, or omit `--verify-key`")]
     Missing {
         /// What was to be signed.
         file: String,
     },
     /// Signed until now.
     #[error(
-        "what is published at `{file}` is signed; name the key with `--sign-key`, or nobody who checks will load it"
+        "what is published at `{file}` is signed; name the key with `--sign-key`, because nobody who checks \
+         signatures would load it otherwise"
     )]
     KeyNeeded {
         /// Where it is published.
@@ -57,7 +58,7 @@ pub enum SignatureError {
     },
     /// A signature that vouches for a digest alone.
     #[error(
-        "the signature of `{file}` is of version 1, which vouches for no generation; sign it again with \
+        "the signature of `{file}` is of version 1, which does not cover the generation; sign it again with \
          `autotune-lowered cache sign`, or publish it again with `autotune-lowered cache push --replace --sign-key`"
     )]
     OldVersion {
@@ -65,7 +66,7 @@ pub enum SignatureError {
         file: String,
     },
     /// As many as there may be.
-    #[error("`{file}` has {most} signatures already, which is the most; have fewer keys sign it")]
+    #[error("`{file}` already has the maximum of {most} signatures; sign it with fewer keys")]
     Full {
         /// What is signed.
         file: String,
@@ -91,7 +92,7 @@ pub enum SignatureError {
         keys: PathBuf,
     },
     /// The signature of another file.
-    #[error("the signature of `{file}` is that of another snapshot, {digest}")]
+    #[error("the signature of `{file}` belongs to another snapshot, {digest}")]
     OtherFile {
         /// What was to be signed.
         file: String,
@@ -100,8 +101,8 @@ pub enum SignatureError {
     },
     /// The signature of another publication of the same snapshot.
     #[error(
-        "`{file}` is shown as generation {told} at {told_at}, and signed as generation {signed} at {signed_at} (seconds \
-         since 1970): it is not what was published last"
+        "`{file}` is published as generation {told} at {told_at}, but signed as generation {signed} at {signed_at} \
+         (seconds since 1970): it is not what was published last"
     )]
     OtherGeneration {
         /// What is signed.

@@ -30,7 +30,7 @@ impl PrivateKey {
     /// public part as `path.pub`. Gives the latter's path.
     ///
     /// # Errors
-    /// Where one of the files is there already, or cannot be written.
+    /// If one of the files is there already, or cannot be written.
     pub fn generate(path: &Path) -> Result<(Self, PathBuf), SignatureError> {
         let mut seed = [0_u8; 32];
         let mut filled = 0;
@@ -53,7 +53,7 @@ impl PrivateKey {
     /// Reads a private key.
     ///
     /// # Errors
-    /// Where the file cannot be read, holds something else, or may be read by others than its owner.
+    /// If the file cannot be read, holds something else, or may be read by others than its owner.
     pub fn read(path: &Path) -> Result<Self, SignatureError> {
         let (text, mode) = read_text(path)?;
         let seed =
@@ -89,7 +89,7 @@ impl PublicKeys {
     /// Reads a file of public keys.
     ///
     /// # Errors
-    /// Where the file cannot be read, a line is no public key, or there is none.
+    /// If the file cannot be read, a line is not a public key, or there is none.
     pub fn read(path: &Path) -> Result<Self, SignatureError> {
         let wrong = || SignatureError::NotAKey { path: path.to_owned(), what: "file of public keys" };
         let (text, _) = read_text(path)?;

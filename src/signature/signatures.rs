@@ -40,7 +40,7 @@ impl Signatures {
     /// Reads the bytes of such a file; `file` is what they are to vouch for, for the error.
     ///
     /// # Errors
-    /// Where they are anything but lines of the format, or too many of them.
+    /// If they are anything but lines of the format, or too many of them.
     pub fn from_bytes(bytes: &[u8], file: &str) -> Result<Self, SignatureError> {
         let wrong = || SignatureError::NotASignature { file: file.to_owned() };
         let text = std::str::from_utf8(bytes).ok().and_then(|text| text.strip_suffix('\n')).ok_or_else(wrong)?;
@@ -52,17 +52,17 @@ impl Signatures {
     /// Writes them beside the file that they vouch for, whole.
     ///
     /// # Errors
-    /// Where they cannot be written.
+    /// If they cannot be written.
     pub fn write_beside(&self, file: &Path) -> Result<(), SignatureError> {
         let path = signature_path(file);
         let written = write_whole(&path, |file| file.write_all(self.to_text().as_bytes()));
         written.map_err(io_error("write the signature", &path))
     }
 
-    /// Reads the signatures that lie beside a file.
+    /// Reads the signatures that are beside a file.
     ///
     /// # Errors
-    /// Where there are none, or they are not of the format.
+    /// If there are none, or they are not of the format.
     pub fn read_beside(file: &Path) -> Result<Self, SignatureError> {
         let path = signature_path(file);
         let name = file.display().to_string();
@@ -73,11 +73,11 @@ impl Signatures {
         }
     }
 
-    /// Puts a signature beside those of the same digest; `false` where it is there already. Where there are too many, one of
+    /// Puts a signature beside those of the same digest; `false` if it is there already. Where there are too many, one of
     /// the lowest generation gives way to a later one.
     ///
     /// # Errors
-    /// Where there are too many, and none is of a lower generation.
+    /// If there are too many, and none is of a lower generation.
     pub fn add(&mut self, signature: Signature, file: &str) -> Result<bool, SignatureError> {
         self.0.retain(|other| other.statement.digest == signature.statement.digest);
         if self.0.iter().any(|other| (other.key, other.statement) == (signature.key, signature.statement)) {
@@ -124,7 +124,7 @@ impl Signatures {
     /// Checks that one of the keys signed this digest, and gives the key in hexadecimal digits.
     ///
     /// # Errors
-    /// Where other keys signed, another digest is signed, or the signature does not hold.
+    /// If other keys signed, another digest is signed, or the signature does not hold.
     pub fn check(&self, digest: Digest, keys: &PublicKeys, file: &str) -> Result<String, SignatureError> {
         self.check_each(digest, None, keys, file)
     }

@@ -23,7 +23,7 @@ impl Signer {
     /// Signs a statement.
     ///
     /// # Errors
-    /// Where the command fails, or gives what none of its keys signed.
+    /// If the command fails, or gives what none of its keys signed.
     pub fn sign(&self, statement: Statement) -> Result<Signature, SignatureError> {
         let (command, keys) = match self {
             Self::Key(key) => return Ok(Signature::sign(statement, key)),

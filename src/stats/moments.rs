@@ -35,7 +35,7 @@ impl Moments {
         self.count
     }
 
-    /// Their mean; zero where there were none.
+    /// Their mean; zero if there were none.
     pub fn mean(&self) -> f64 {
         self.mean
     }

@@ -80,7 +80,7 @@ fn site_packages_under(prefix: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What lies in a folder, by name; nothing where it cannot be read.
+/// What is in a folder, by name; nothing if it cannot be read.
 pub(super) fn sorted_entries(folder: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();

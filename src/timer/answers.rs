@@ -37,7 +37,7 @@ impl AnswerFolder {
     /// Opens what a worker answered that it wrote.
     pub(crate) fn open(&self, answered: &Path, limit: u64) -> io::Result<File> {
         self.opened.open_file(answered, limit).map_err(|error| {
-            // what the system refuses is no fault of the path
+            // what the system refuses is not a fault of the path
             if error.raw_os_error().is_some() {
                 return error;
             }
@@ -73,7 +73,7 @@ impl OutputArray {
     /// An output that a timer writes itself.
     ///
     /// # Errors
-    /// Where it cannot be written in `scratch`.
+    /// If it cannot be written in `scratch`.
     pub fn write(spec: ArraySpec, bytes: &[u8], scratch: &Path) -> io::Result<Self> {
         let folder = Arc::new(AnswerFolder::make(scratch)?);
         let path = folder.path().join("output.bin");
@@ -90,7 +90,7 @@ impl OutputArray {
     /// Its bytes.
     ///
     /// # Errors
-    /// Where the file is not there any more, or is not what it was.
+    /// If the file is not there any more, or is not what it was.
     pub fn read(&self) -> io::Result<Vec<u8>> {
         let (file, bytes) = self.open()?;
         let read = outside_file::read(file, bytes)?;

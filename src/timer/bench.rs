@@ -130,8 +130,8 @@ impl Bench {
             return Ok(());
         }
         let message = format!(
-            "the worker `{}` cannot measure with {state} caches, `--timer pjrt` and `--timer jax` can; or leave \
-             `--cache-state` out",
+            "the worker `{}` cannot measure with {state} caches, `--timer pjrt` and `--timer jax` can; or omit \
+             `--cache-state`",
             one_line(&self.hello.worker, 100)
         );
         Err(Failure::new(FailureKind::Device, message))
@@ -291,7 +291,7 @@ impl Bench {
             && epoch != self.epoch
         {
             let lost = |reason: String| {
-                let message = format!("the outputs that others are compared with are not to be had again: {reason}");
+                let message = format!("the baseline's outputs cannot be produced again: {reason}");
                 Failure::new(FailureKind::Device, message)
             };
             let again = self.keep_outputs(kept, 0).map_err(|failure| lost(failure.message));
@@ -300,7 +300,7 @@ impl Bench {
             let again = again?.ok_or_else(|| lost("the worker keeps none".to_owned()))?;
             let specs = |outputs: &[KeptOutput]| outputs.iter().map(|one| one.spec.clone()).collect::<Vec<_>>();
             if specs(&again) != specs(&before) {
-                return Err(lost("they are other arrays".to_owned()));
+                return Err(lost("they are different arrays".to_owned()));
             }
             if again != before {
                 tracing::info!("candidate {kept} gives other outputs in another process");
@@ -338,7 +338,7 @@ impl Bench {
     fn client(&mut self) -> Result<&mut WorkerClient, Failure> {
         self.client
             .as_mut()
-            .ok_or_else(|| Failure::new(FailureKind::Device, "the worker is gone: it must be restarted"))
+            .ok_or_else(|| Failure::new(FailureKind::Device, "the worker is gone and must be restarted"))
     }
 
     /// Another worker with the same job. A candidate that breaks two workers as it is loaded is left out of the
@@ -393,7 +393,7 @@ impl Bench {
         }
         // one that cannot tell any more says nothing against it
         if let Some((before, now)) = self.hello.clocks.zip(hello.clocks).filter(|(before, now)| before != now) {
-            let message = format!("the GPU's clocks were set anew while it was measured: {now}, before {before}");
+            let message = format!("the GPU's clocks were changed during the measurement: {now}, before {before}");
             return Err(Failure::new(FailureKind::Device, message));
         }
         Ok(())

@@ -92,7 +92,7 @@ impl WorkerCommand {
 /// Whether a command of the shell is one program with its arguments, for certain.
 fn is_plain(command: &str) -> bool {
     let first = command.split_whitespace().next().unwrap_or_default();
-    // a path is no word of the shell's own, nor are these
+    // a path is not a word of the shell's own, nor are these
     let is_program = first.contains('/') || ["python", "python3"].contains(&first);
     is_program
         && !first.contains('=')
@@ -156,7 +156,7 @@ fn cannot_write(method: &str, error: &serde_json::Error) -> Failure {
     Failure::new(FailureKind::Device, message)
 }
 
-/// Whether a line is a log's talk below a warning, of glog (`I0000 00:00:…`) or of `tracing`: it is no reason.
+/// Whether a line is a log's talk below a warning, of glog (`I0000 00:00:…`) or of `tracing`: it is not a reason.
 fn is_chatter(line: &str) -> bool {
     let digits = |rest: &str| rest.len() > 4 && rest.bytes().take(4).all(|byte| byte.is_ascii_digit());
     let starts = ["TRACE ", "DEBUG ", "INFO ", "WARNING: All log messages before absl::InitializeLog()"];
@@ -258,7 +258,7 @@ impl WorkerClient {
         }
         if hello.devices.get(hello.device).is_none() {
             let message =
-                format!("worker `{}` runs on device {}, of which it tells nothing", hello.worker, hello.device);
+                format!("worker `{}` runs on device {}, which it does not describe", hello.worker, hello.device);
             return Err(self.ended(FailureKind::Device, one_line(&message, 300)));
         }
         Ok(hello)
@@ -289,7 +289,7 @@ impl WorkerClient {
             }
         };
         if response.id != Some(id) {
-            let message = format!("the answer to `{method}` has the id {:?} in place of {id}", response.id);
+            let message = format!("the answer to `{method}` has the id {:?} instead of {id}", response.id);
             return Err(self.ended(FailureKind::Protocol, message));
         }
         match (response.result, response.error) {
@@ -305,7 +305,7 @@ impl WorkerClient {
     /// Sends bytes as they are and waits for one line: for requests, and for testing what a worker makes of others.
     pub(crate) fn exchange(&mut self, bytes: &[u8], what: &str, limit: Duration) -> Result<Vec<u8>, Failure> {
         if self.gone {
-            return Err(Failure::new(FailureKind::Device, "the worker is gone: it must be restarted"));
+            return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
         }
         self.drain_stderr();
         self.tail.earlier = self.tail.pushed;
@@ -377,7 +377,7 @@ impl WorkerClient {
             match stdin.write(unsent) {
                 Ok(written) => *unsent = unsent.get(written..).unwrap_or_default(),
                 Err(error) if is_passing(&error) => {}
-                // a worker that died is told by its stdout
+                // a worker that died is recognized by its stdout
                 Err(_) => *unsent = &[],
             }
         }
@@ -423,7 +423,7 @@ impl WorkerClient {
         self.killed = code.is_none_or(|code| code > i32::from(EXIT_SIGNAL_BASE));
         let (kind, message) = match code {
             Some(code) if code == i32::from(EXIT_MEMORY) => {
-                (FailureKind::Memory, format!("the worker outgrew its memory limit during `{what}`"))
+                (FailureKind::Memory, format!("the worker exceeded its memory limit during `{what}`"))
             }
             Some(code) if code == i32::from(EXIT_CANNOT_START) => {
                 (FailureKind::Device, "the worker could not be started".to_owned())

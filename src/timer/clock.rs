@@ -45,7 +45,7 @@ mod tests {
         // steps of 100 ns are seen as 200 or 300 by who reads every 250 ns
         assert_eq!(resolution_of(clock(100, 250)), Some(300));
         assert_eq!(resolution_of(clock(1 << 40, 1)), None, "it never moved");
-        // one quick pair among slow ones is no resolution
+        // one quick pair among slow ones is not a resolution
         let mut reads = 0;
         let with_quick_pair = || {
             reads += 1;

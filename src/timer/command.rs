@@ -38,7 +38,7 @@ const JAX_WORKER: &str = include_str!("../../python/autotune_lowered/worker.py")
 impl CommandTimer {
     /// Starts the command, as `sh` understands it, and asks who is there. `exe` is this program.
     ///
-    /// Where the worker's times come from profiles, `metric` says what of an execution is its duration; unless told, the
+    /// Where the worker's times come from profiles, `metric` says what of an execution is its duration; by default, the
     /// span on a CPU and the busy time elsewhere.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl CommandTimer {
             // a worker of ours has both
             Some(Metric::Elapsed) if script.is_some() => Metric::Elapsed,
             Some(Metric::Elapsed) if from_profile => {
-                let message = format!("`{name}` times by profiles alone: `elapsed` is for a timer by the host clock");
+                let message = format!("`{name}` times only by profiles: `elapsed` needs a timer with the host clock");
                 return Err(Failure::new(FailureKind::Device, message));
             }
             Some(metric) if from_profile || metric == Metric::Elapsed => metric,
@@ -138,7 +138,7 @@ impl CommandTimer {
         }
         let mut params = LoadParams::new(candidate, found);
         if !params.overrides.is_empty() && !hello.can(capability::COMPILER_OPTIONS) {
-            let message = format!("`{}` compiles with no options of the compiler's", self.name);
+            let message = format!("`{}` cannot set compiler options", self.name);
             return Err(Failure::new(FailureKind::NoProgram, message));
         }
         if let Some(program) = params.program.as_mut().filter(|_| !hello.can(capability::COMPILE_OPTIONS)) {
@@ -224,7 +224,7 @@ impl Timer for CommandTimer {
             return Ok(());
         }
         for &candidate in candidates {
-            // what cannot be loaded at all is told when it is prepared
+            // what cannot be loaded at all is reported when it is prepared
             if let Ok(params) = self.load_params(candidate)
                 && self.refused(candidate).is_none()
             {
@@ -318,13 +318,13 @@ impl Drop for CommandTimer {
 
 /// A candidate of the job at hand.
 pub(crate) fn find(job: &Option<Job>, candidate: usize) -> Result<&JobCandidate, Failure> {
-    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was begun"))?;
+    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
     job.candidates
         .get(candidate)
         .ok_or_else(|| Failure::new(FailureKind::Protocol, format!("the job has no candidate {candidate}")))
 }
 
 pub(crate) fn scratch(job: &Option<Job>) -> Result<std::path::PathBuf, Failure> {
-    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was begun"))?;
+    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
     Ok(job.scratch.clone())
 }

@@ -169,7 +169,7 @@ impl Trial {
         self.skip("everything else", why);
     }
 
-    /// Lines that are wrong are answered with an error, and the worker goes on.
+    /// Lines that are wrong are answered with an error, and the worker continues.
     fn robustness(&mut self, client: &mut WorkerClient, limits: &Limits) {
         let cases: [(&'static str, Vec<u8>, Option<u64>); 5] = [
             ("a line that is not JSON is answered with an error", b"{\"id\": 1,,\n".to_vec(), None),
@@ -200,7 +200,7 @@ impl Trial {
         let (can_build, profiles) = (hello.can(capability::BUILD_PROGRAMS), hello.can(capability::PROFILE));
         if let Some(resolution) = hello.clock_resolution_ns {
             self.step(
-                "the resolution that `hello` tells is one of a clock",
+                "the resolution that `hello` reports belongs to a clock",
                 expect_resolution(&hello.source, resolution),
             );
         }
@@ -244,7 +244,7 @@ impl Trial {
         }
         let written = outputs(client, limits, files);
         self.step(
-            "`outputs` writes dense arrays of the sizes that it tells",
+            "`outputs` writes dense arrays of the sizes that it reports",
             written.and_then(|outputs| expect_outputs(&outputs, can_build)),
         );
         if hello.can(capability::COMPARE_OUTPUTS) {
@@ -340,21 +340,21 @@ fn load(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, can_buil
     client.request(Method::Load(params), limits.compile)
 }
 
-/// An error of kind `protocol`, after which the worker goes on.
+/// An error of kind `protocol`, after which the worker continues.
 fn refused<T>(
     client: &mut WorkerClient,
     mut ask: impl FnMut(&mut WorkerClient) -> Result<T, Failure>,
 ) -> Result<(), String> {
     match ask(client) {
         Err(failure) if failure.kind == FailureKind::Protocol && !client.is_gone() => Ok(()),
-        Err(failure) => Err(format!("an error of kind `protocol` is due: {failure}")),
+        Err(failure) => Err(format!("an error of kind `protocol` is required: {failure}")),
         Ok(_) => Err("it was measured".to_owned()),
     }
 }
 
 fn expect_resolution(source: &Source, resolution_ns: u64) -> Result<(), String> {
     if *source != Source::HostWall {
-        return Err(format!("no clock is read around a run whose time is of the source `{source}`"));
+        return Err(format!("no clock is read around a run whose time comes from `{source}`"));
     }
     match resolution_ns {
         1..1_000_000_000 => Ok(()),
@@ -401,7 +401,7 @@ fn expect_error(line: &[u8], id: Option<u64>) -> Result<(), String> {
         return Err("not an error".to_owned());
     }
     if response.id != id {
-        return Err(format!("its id is {:?} in place of {id:?}", response.id));
+        return Err(format!("its id is {:?} instead of {id:?}", response.id));
     }
     Ok(())
 }

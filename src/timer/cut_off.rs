@@ -14,7 +14,7 @@ const PROFILE_GRACE: Duration = Duration::from_secs(10);
 const OUTPUTS_GRACE: Duration = Duration::from_secs(30);
 /// The most that flushing the caches takes before a run: a gibibyte through a slow core, or 256 MiB to a device.
 const FLUSH: Duration = Duration::from_millis(500);
-/// Bytes of donated inputs that are made anew in a nanosecond at least.
+/// Bytes of donated inputs that are made again in a nanosecond at least.
 const DONATED_BYTES_PER_NS: u64 = 1;
 
 /// What calls cost that run candidates of a job, and the longest run that need be awaited.
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(seconds(Waiting::Outputs), 30.1);
         assert_eq!(seconds(Waiting::Measure { runs: 1000 }), 60.0);
         assert_eq!(seconds(Waiting::Measure { runs: u64::MAX }), 60.0);
-        // what a run costs outside the timed region is no reason to cut it off
+        // what a run costs outside the timed region is not a reason to cut it off
         let untimed = CutOff { untimed: Duration::from_millis(400), ..cut };
         assert_eq!(untimed.limit(Waiting::Measure { runs: 30 }, MOST).time, Duration::from_secs(17));
     }

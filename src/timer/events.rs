@@ -22,7 +22,7 @@ pub const TUNER: &str = "tuner";
 pub struct Event<'a> {
     /// When: nanoseconds since 1970, by a clock that never goes back.
     pub at_ns: u64,
-    /// Where: what is on one track comes one after the other, and its slices lie in each other.
+    /// Where: what is on one track comes one after the other, and its slices nest.
     pub track: &'a str,
     /// What.
     pub kind: Kind<'a>,
@@ -102,7 +102,7 @@ pub enum Kind<'a> {
     Round {
         /// Rounds done.
         done: u32,
-        /// The rounds asked for; a race that is not settled by then may go on.
+        /// The rounds asked for; a race that is not settled by then may continue.
         of: u32,
         /// Candidates that were measured in it.
         contenders: usize,
@@ -241,7 +241,7 @@ pub trait Sink: Send {
     ///
     /// # Errors
     ///
-    /// Where it refuses the event, since it cannot keep what the job would bring.
+    /// If it refuses the event, since it cannot keep what the job would bring.
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure>;
 }
 
@@ -307,7 +307,7 @@ impl Events {
     /// Tells what a sink may refuse.
     ///
     /// # Errors
-    /// Where a sink refuses it: the first refusal. Every sink is told.
+    /// If a sink refuses it: the first refusal. Every sink is told.
     pub fn offer(&self, kind: Kind<'_>) -> Result<(), Failure> {
         if self.sinks.is_empty() {
             return Ok(());

@@ -45,7 +45,7 @@ pub struct ExecOptions {
     pub memory_bytes: Option<u64>,
     /// Most processor time of the worker, seconds.
     pub cpu_seconds: Option<u64>,
-    /// How long the worker may go on after its stdin was closed.
+    /// How long the worker may continue after its stdin was closed.
     pub grace: Duration,
     /// The inner stage: the supervisor's process id.
     pub inner_of: Option<u32>,
@@ -202,7 +202,7 @@ fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) 
         };
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
         let mut ready = [PollFd::new(&handle, PollFlags::IN), PollFd::new(&stdin, PollFlags::empty())];
-        // once the pipe is closed it would be ready for ever
+        // once the pipe is closed it would be ready forever
         let watched = if alone_since.is_some() { ready.get_mut(..1) } else { ready.get_mut(..) };
         match poll(watched.unwrap_or_default(), Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

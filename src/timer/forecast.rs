@@ -12,7 +12,7 @@ pub struct Forecast {
     pub kept: usize,
     /// How many are compiled at once.
     pub jobs: usize,
-    /// Wall time of all of them, seconds, by the mean of what is kept of the device; `None` where nothing is.
+    /// Wall time of all of them, seconds, by the mean of what is kept of the device; `None` if nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// Bytes that they will take where executables are kept, by the same mean.

@@ -21,7 +21,7 @@ pub struct ProgramFile {
     pub path: PathBuf,
     /// Format and digests.
     pub program: Program,
-    /// What its compiler is told of it besides its code; `None` where nobody says.
+    /// What its compiler is told of it besides its code; `None` if nobody says.
     pub compile_options: Option<OptionsFile>,
 }
 
@@ -64,7 +64,7 @@ pub struct InputArray {
     pub spec: ArraySpec,
     /// Its file.
     pub path: PathBuf,
-    /// Given anew before every run, outside the timed region.
+    /// Given again before every run, outside the timed region.
     pub donated: bool,
 }
 
@@ -164,7 +164,7 @@ setters!(Job {
 pub struct Prepared {
     /// Time of the compilation, nanoseconds; zero when the executable was kept from before.
     pub compile_ns: u64,
-    /// Processor time of the whole worker in it, nanoseconds; zero where the timer cannot tell.
+    /// Processor time of the whole worker in it, nanoseconds; zero if the timer does not know.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_ns: u64,
     /// Whether the executable came from the store of executables.

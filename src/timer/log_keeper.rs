@@ -36,7 +36,7 @@ impl LogKeeper {
     /// Keeps the profiles of the first candidate that runs and of every `every`-th after it, the newest `most` of them.
     ///
     /// # Errors
-    /// Where the folder cannot be made.
+    /// If the folder cannot be made.
     pub fn new(folder: &Path, every: u64, most: usize) -> io::Result<Self> {
         let runs = folder.join("plugins/profile");
         fs::create_dir_all(&runs)?;
@@ -65,14 +65,12 @@ impl LogKeeper {
         let Some(source) = round.bytes() else { return };
         let plane = self.phases.plane(at_ns, round, launches);
         if plane.is_none() && !std::mem::replace(&mut self.has_warned_of_clock, true) {
-            tracing::warn!(
-                "the profiles that are kept do not say when they were taken: they hold no phases of the run"
-            );
+            tracing::warn!("the kept profiles do not say when they were taken, so they hold no phases of the run");
         }
         if let Err(error) = source.and_then(|source| self.keep(source, &plane.unwrap_or_default()))
             && !std::mem::replace(&mut self.has_warned, true)
         {
-            tracing::warn!("a profile could not be kept in `{}`: {error}; the run goes on", self.runs.display());
+            tracing::warn!("a profile could not be kept in `{}`: {error}; the run continues", self.runs.display());
         }
     }
 

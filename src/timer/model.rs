@@ -45,12 +45,12 @@ pub trait Timer: Send {
             .compiler(self.device().environment.compiler())
     }
 
-    /// How fast its GPU may run; `None` where nobody tells it.
+    /// How fast its GPU may run; `None` if nobody reports it.
     fn clocks(&self) -> Option<Clocks> {
         None
     }
 
-    /// How fast its GPU ran as it was measured, for the reader; `None` where nobody tells it.
+    /// How fast its GPU ran as it was measured, for the reader; `None` if nobody reports it.
     fn clocks_seen(&self) -> Option<String> {
         None
     }
@@ -66,17 +66,17 @@ pub trait Timer: Send {
         None
     }
 
-    /// What compiling programs would take; `None` where that is not known.
+    /// What compiling programs would take; `None` if that is not known.
     fn forecast(&self, _programs: &[ProgramFile]) -> Option<Forecast> {
         None
     }
 
-    /// What a compiler said of a program where the device was not; `None` where that is not known.
+    /// What a compiler said of a program where the device was not; `None` if that is not known.
     fn said(&self, _program: &Program) -> Option<Said> {
         None
     }
 
-    /// Why a compiler refused a program where the device was not; `None` where it did not, where that is not known, or where it must be
+    /// Why a compiler refused a program where the device was not; `None` if it did not, where that is not known, or where it must be
     /// found out here.
     fn refused(&self, _program: &ProgramFile) -> Option<String> {
         None
@@ -85,7 +85,7 @@ pub trait Timer: Send {
     /// The device that samples come from.
     fn device(&self) -> &DeviceFingerprint;
 
-    /// How many devices of its kind there are here, that one included, where it can tell: a program of several partitions runs
+    /// How many devices of its kind there are here, that one included, if it knows: a program of several partitions runs
     /// on that device and on those after it.
     fn device_count(&self) -> Option<usize> {
         None
@@ -96,7 +96,7 @@ pub trait Timer: Send {
         false
     }
 
-    /// Whether it can have one job of each call only, since what it reads or writes is kept by calls: no other can be begun
+    /// Whether it can have one job of each call only, since what it reads or writes is kept by calls: no other can be started
     /// to search for configs.
     fn has_one_job_a_call(&self) -> bool {
         false
@@ -108,7 +108,7 @@ pub trait Timer: Send {
         None
     }
 
-    /// Whether [`outputs`](Self::outputs) lets go on what compiles: nothing is timed then.
+    /// Whether [`outputs`](Self::outputs) lets continue what compiles: nothing is timed then.
     fn compiles_beside_outputs(&self) -> bool {
         false
     }
@@ -119,14 +119,14 @@ pub trait Timer: Send {
     /// Starts a job: inputs are loaded. A job before it ends.
     ///
     /// # Errors
-    /// Where an input cannot be loaded, the worker knows nothing of the job's state of the caches, or the worker fails.
+    /// If an input cannot be loaded, the worker knows nothing of the job's state of the caches, or the worker fails.
     fn begin(&mut self, job: &Job) -> Result<(), Failure>;
 
-    /// What a candidate's program takes and gives, where the timer can tell: for one who makes the inputs afterwards. The job at
+    /// What a candidate's program takes and gives, if the timer knows: for one who makes the inputs afterwards. The job at
     /// hand need not have any.
     ///
     /// # Errors
-    /// Where the program cannot be read or compiled, or the worker fails.
+    /// If the program cannot be read or compiled, or the worker fails.
     fn signature(&mut self, _candidate: usize) -> Result<Option<Signature>, Failure> {
         Ok(None)
     }
@@ -135,7 +135,7 @@ pub trait Timer: Send {
     /// one of them shows before it is prepared.
     ///
     /// # Errors
-    /// Where the worker fails.
+    /// If the worker fails.
     fn expect(&mut self, _candidates: &[usize]) -> Result<(), Failure> {
         Ok(())
     }
@@ -143,13 +143,13 @@ pub trait Timer: Send {
     /// Compiles a candidate, or takes its kept executable, and loads it beside the others.
     ///
     /// # Errors
-    /// Where the candidate has no program, it does not compile or load, it takes other inputs than the job's, or the worker fails.
+    /// If the candidate has no program, it does not compile or load, it takes other inputs than the job's, or the worker fails.
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure>;
 
     /// Runs a loaded candidate `runs` times; one duration in nanoseconds for each, launch to completion.
     ///
     /// # Errors
-    /// Where the program fails, takes longer than its limit, or breaks the worker.
+    /// If the program fails, takes longer than its limit, or breaks the worker.
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure>;
 
     /// Takes `samples` durations, nanoseconds, each the mean of `batch` runs that follow each other: for candidates so fast
@@ -180,7 +180,7 @@ pub trait Timer: Send {
         launches.iter().map(|&(candidate, runs)| self.measure(candidate, runs)).collect()
     }
 
-    /// The same, with everything that the profile tells of the launches.
+    /// The same, with everything that the profile says about the launches.
     ///
     /// # Errors
     /// As [`measure_round`](Self::measure_round), and where the timer takes no profiles.
@@ -191,7 +191,7 @@ pub trait Timer: Send {
     /// Runs a loaded candidate once. Its outputs are files in the job's scratch folder, there as long as the result is.
     ///
     /// # Errors
-    /// Where the program fails, its outputs cannot be written, or the worker fails.
+    /// If the program fails, its outputs cannot be written, or the worker fails.
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure>;
 
     /// Whether [`keep_outputs`](Self::keep_outputs) keeps outputs that are large enough.
@@ -226,7 +226,7 @@ pub trait Timer: Send {
     /// Ends the measuring worker, starts another and loads again what was prepared, leaving `without` out.
     ///
     /// # Errors
-    /// Where no worker starts, or it fails to begin the job again. What it cannot load any more fails when it is measured.
+    /// If no worker starts, or it fails to begin the job again. What it cannot load any more fails when it is measured.
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure>;
 
     /// Ends the job: candidates and inputs are dropped.

@@ -93,7 +93,7 @@ impl Phases {
         self.open.iter().rev().find_map(|place| *place)
     }
 
-    /// The bytes that add the plane to a profile that was read at this time; `None` where the profile does not tell when it was taken,
+    /// The bytes that add the plane to a profile that was read at this time; `None` if the profile does not say when it was taken,
     /// or tells another time than this machine's clock.
     pub(super) fn plane(&self, at_ns: u64, round: &ProfiledRound, launches: &[(usize, u32)]) -> Option<Vec<u8>> {
         let ProfileClock { epoch_ns, base_ns, end_ns: profile_ns } = round.clock()?;

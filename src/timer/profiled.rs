@@ -60,12 +60,12 @@ impl ProfiledRound {
         Ok(Self { file: Some(file), ..round })
     }
 
-    /// What the devices of a launch show is only known to be whole where their number is: one unless told.
+    /// What the devices of a launch show is only known to be whole where their number is: one by default.
     fn check_devices(&self, told: Option<&[u32]>) -> Result<(), Failure> {
         for (launch, runs) in self.launches.iter().enumerate() {
             let told = told.map_or(Some(1), |told| told.get(launch).copied());
             let told = told.ok_or_else(|| {
-                let message = "the worker does not tell the `devices` of every launch".to_owned();
+                let message = "the worker does not report the `devices` of every launch".to_owned();
                 Failure::new(FailureKind::Protocol, message)
             })?;
             if let Some(run) = runs.iter().find(|run| run.len() != told as usize) {
@@ -99,7 +99,7 @@ impl ProfiledRound {
         Ok(Self { clock, ..Self::find(times, module_name, launches)? })
     }
 
-    /// When it was, where the profile tells.
+    /// When it was, if the profile reports it.
     pub(crate) fn clock(&self) -> Option<ProfileClock> {
         self.clock
     }
@@ -116,7 +116,7 @@ impl ProfiledRound {
         self.module_name.as_deref()
     }
 
-    /// Executions are told apart by their module's name and, among equals, by the order in which they started; without
+    /// Executions are distinguished by their module's name and, among equals, by the order in which they started; without
     /// a name by that order alone. A profile that holds more or fewer than were launched is refused: which launch is
     /// missing cannot be known.
     pub(crate) fn find(
@@ -142,7 +142,7 @@ impl ProfiledRound {
     }
 
     /// The runs of a launch, in the order in which they started: of a program that ran on several devices the execution
-    /// that was under way longest, from its first operation to its last.
+    /// that was in progress longest, from its first operation to its last.
     pub fn runs(&self, launch: usize) -> impl Iterator<Item = &Execution> {
         let runs = self.launches.get(launch).map(Vec::as_slice).unwrap_or_default();
         runs.iter().filter_map(|run| self.executions(run).max_by_key(|execution| execution.span_ps))
@@ -247,7 +247,7 @@ fn by_order(times: &DeviceTime, launches: &[(usize, u32)]) -> Result<Vec<Vec<Run
     let found = launched(times, "", &places, all)?;
     // what is missing may be the middle of an execution, which then looks faster than it is
     if times.findings.iter().any(|finding| matches!(finding, Finding::DroppedEvents { .. })) {
-        let message = format!("the profile is not whole{}", findings(times));
+        let message = format!("the profile is incomplete{}", findings(times));
         return Err(Failure::new(FailureKind::Protocol, message));
     }
     let mut found = found.into_iter();
@@ -320,7 +320,7 @@ mod tests {
         assert!(absent.needs_restart() && absent.message.contains("holds 0 executions"), "{absent}");
     }
 
-    /// The devices that the worker tells, one unless told, are those of the profile.
+    /// The devices that the worker tells, one by default, are those of the profile.
     #[test]
     fn a_device_that_left_nothing_is_missed() {
         let launches = [0, 1].map(|candidate| (candidate, 5));

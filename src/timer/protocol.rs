@@ -187,7 +187,7 @@ pub struct Input {
     pub spec: ArraySpec,
     /// File of dense little-endian bytes.
     pub path: PathBuf,
-    /// Given anew before every run, outside the timed region.
+    /// Given again before every run, outside the timed region.
     #[serde(default)]
     pub donated: bool,
 }
@@ -255,7 +255,7 @@ pub struct LoadParams {
     pub candidate: usize,
     /// Its config.
     pub config: Config,
-    /// Its program; absent where the worker builds programs itself.
+    /// Its program; absent if the worker builds programs itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ProgramRef>,
     /// The program, compiled already by a worker of the same kind.
@@ -300,7 +300,7 @@ pub struct Hello {
     /// not known, or where times come from profiles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_resolution_ns: Option<u64>,
-    /// How fast the GPU that it runs on may run, where it can tell.
+    /// How fast the GPU that it runs on may run, if it knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<Clocks>,
     /// Things that the user should know, one line each.
@@ -381,7 +381,7 @@ pub struct Signature {
 setters!(Signature { results: Option<Vec<ArraySpec>> });
 
 impl Signature {
-    /// A program that takes these arrays and does not tell what it gives.
+    /// A program that takes these arrays and does not say what it gives.
     pub fn new(parameters: Vec<ArraySpec>) -> Self {
         Self { parameters, results: None }
     }
@@ -393,10 +393,10 @@ impl Signature {
 pub struct Compiled {
     /// Time of the compilation, nanoseconds.
     pub compile_ns: u64,
-    /// Processor time of the whole worker in it, nanoseconds; zero where the worker does not tell.
+    /// Processor time of the whole worker in it, nanoseconds; zero if the worker does not tell.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_ns: u64,
-    /// `false` where the executable cannot be written to a file after all: `load` must be given the program.
+    /// `false` if the executable cannot be written to a file after all: `load` must be given the program.
     #[serde(default = "yes")]
     pub serialized: bool,
     /// What the program takes, where the worker can tell.
@@ -405,7 +405,7 @@ pub struct Compiled {
     /// What a run takes of the device's memory, where the worker can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStats>,
-    /// What its kernels take of a GPU; empty where they are not known.
+    /// What its kernels take of a GPU; empty if they are not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<KernelUse>,
     /// What the compiler counts in a run, where the worker can tell.
@@ -440,7 +440,7 @@ pub struct CostAnalysis {
 }
 
 impl CostAnalysis {
-    /// From the properties' names, as XLA's `HloCostAnalysis` has them; `None` where neither is among them.
+    /// From the properties' names, as XLA's `HloCostAnalysis` has them; `None` if neither is among them.
     #[cfg(feature = "pjrt")]
     pub(in crate::timer) fn of(properties: &[(String, f64)]) -> Option<Self> {
         let named = |wanted: &str| properties.iter().find(|(name, _)| name == wanted).map(|(_, value)| *value);
@@ -465,10 +465,10 @@ pub struct MemoryStats {
     /// Bytes of arguments that outputs take over.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub alias_bytes: u64,
-    /// Bytes of machine code; zero where the compiler does not tell.
+    /// Bytes of machine code; zero if the compiler does not tell.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub code_bytes: u64,
-    /// The most bytes that are in use at one time; zero where the compiler does not tell.
+    /// The most bytes that are in use at one time; zero if the compiler does not tell.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub peak_bytes: u64,
 }
@@ -528,10 +528,10 @@ fn yes() -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// Time of the compilation, nanoseconds; zero where there was none.
+    /// Time of the compilation, nanoseconds; zero if there was none.
     #[serde(default)]
     pub compile_ns: u64,
-    /// Processor time of the whole worker in it, nanoseconds; zero where the worker does not tell.
+    /// Processor time of the whole worker in it, nanoseconds; zero if the worker does not tell.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_ns: u64,
     /// What the program takes, where the worker can tell.
@@ -540,7 +540,7 @@ pub struct Loaded {
     /// SHA-256 of the serialized executable, where the worker has it: equal ones are one program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<Digest>,
-    /// Bytes of donated inputs that the device copies before every run; zero where there are few, or they come from the host.
+    /// Bytes of donated inputs that the device copies before every run; zero if there are few, or they come from the host.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restored_bytes: u64,
     /// Why large donated inputs come from the host before every run, where they do.
@@ -576,7 +576,7 @@ pub struct Measured {
 pub struct RunningClocks {
     /// Its multiprocessors, in MHz.
     pub sm_mhz: u32,
-    /// Why they do not run faster, a few words each; empty where they run as fast as they may.
+    /// Why they do not run faster, a few words each; empty if they run as fast as they may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
 }
@@ -606,11 +606,11 @@ pub struct Launch {
 pub struct Profiled {
     /// An XSpace that holds every launch, in the folder that was handed out.
     pub profile: PathBuf,
-    /// The modules' name in it, with `{candidate}` for the candidate's number. Without it executions are told apart by
+    /// The modules' name in it, with `{candidate}` for the candidate's number. Without it executions are distinguished by
     /// the order in which they started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module_name: Option<String>,
-    /// On how many devices the program of each launch ran: one, unless told.
+    /// On how many devices the program of each launch ran: one, by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<Vec<u32>>,
     /// How fast the GPU ran, where the worker can tell.
@@ -619,7 +619,7 @@ pub struct Profiled {
 }
 
 impl Profiled {
-    /// A profile whose executions are told apart by the order in which they started.
+    /// A profile whose executions are distinguished by the order in which they started.
     pub fn new(profile: impl Into<PathBuf>) -> Self {
         Self { profile: profile.into(), module_name: None, devices: None, clocks: None }
     }
@@ -651,14 +651,14 @@ pub struct OutputRef {
     pub path: PathBuf,
 }
 
-/// Most outputs that a worker keeps: the answers that tell of them are one line each.
+/// Most outputs that a worker keeps: the answers that say about them are one line each.
 pub const MAX_KEPT_OUTPUTS: usize = 2000;
 
 /// The answer to `keep-outputs`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct KeptOutputs {
-    /// What is kept, in the program's order; absent where nothing is, since it takes no more than that, or is more than
+    /// What is kept, in the program's order; absent if nothing is, since it takes no more than that, or is more than
     /// [`MAX_KEPT_OUTPUTS`] arrays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<KeptOutput>>,
@@ -679,7 +679,7 @@ pub struct KeptOutput {
     pub spec: ArraySpec,
     /// SHA-256 of its dense little-endian bytes.
     pub digest: Digest,
-    /// What its elements are like; absent where there are none, and of a type that has only finite values.
+    /// What its elements are like; absent if there are none, and of a type that has only finite values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finiteness: Option<Finiteness>,
 }
@@ -774,7 +774,7 @@ pub struct Response {
     /// What the method gives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Why it failed; the worker goes on.
+    /// Why it failed; the worker continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<WireFailure>,
 }
@@ -838,7 +838,7 @@ pub enum LineRead {
 ///
 /// # Errors
 ///
-/// Where the reader fails.
+/// If the reader fails.
 pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineRead> {
     line.clear();
     let read = reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', line)?;

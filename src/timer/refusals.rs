@@ -29,7 +29,7 @@ const MAX_TEXT_BYTES: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Refused {
     name: String,
-    /// The value that has no type of the option's; `None` where there is no such option.
+    /// The value that has no type of the option's; `None` if there is no such option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     reason: String,

@@ -16,7 +16,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// What it tells of the time that a run may take, in one order for all programs; `limits` are those of the device. Sizes are
+    /// What it says about the time that a run may take, in one order for all programs; `limits` are those of the device. Sizes are
     /// logarithms, since twice as much is as far from one size as from another.
     ///
     /// Whether more of a figure is slower is not said: spilling costs, and one block that has all of the memory may be the fastest.

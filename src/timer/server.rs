@@ -21,27 +21,27 @@ pub trait Worker {
     /// Answers `hello`.
     ///
     /// # Errors
-    /// Where the device cannot be opened.
+    /// If the device cannot be opened.
     fn hello(&mut self) -> Result<Hello, Failure>;
     /// Answers `begin`.
     ///
     /// # Errors
-    /// Where an input cannot be read, or the job asks for what the worker cannot do.
+    /// If an input cannot be read, or the job asks for what the worker cannot do.
     fn begin(&mut self, params: BeginParams) -> Result<(), Failure>;
     /// Answers `compile`.
     ///
     /// # Errors
-    /// Where the program cannot be read or compiled, or the executable cannot be written.
+    /// If the program cannot be read or compiled, or the executable cannot be written.
     fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure>;
     /// Answers `load`.
     ///
     /// # Errors
-    /// Where there is no program and none can be built, or it does not compile or load.
+    /// If there is no program and none can be built, or it does not compile or load.
     fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure>;
     /// Answers `measure`.
     ///
     /// # Errors
-    /// Where the candidate is not loaded, or its program fails.
+    /// If the candidate is not loaded, or its program fails.
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure>;
     /// Answers a `measure` whose runs are timed `batch` at a time; `runs` is a multiple of it. A worker without the capability
     /// `batches` need not know it.
@@ -85,7 +85,7 @@ pub trait Worker {
 ///
 /// # Errors
 ///
-/// Where stdout is closed, or this process has no file descriptor left.
+/// If stdout is closed, or this process has no file descriptor left.
 pub fn take_stdout() -> io::Result<File> {
     let private: OwnedFd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;

@@ -18,7 +18,7 @@ use crate::remedy::scratch_remedy;
 #[non_exhaustive]
 pub enum OtherClock {
     /// Their devices are not the same.
-    #[error("`{other}` runs on {other_device}, `{first}` on {first_device}: times of two devices are not compared")]
+    #[error("`{other}` runs on {other_device}, `{first}` on {first_device}: times of two devices cannot be compared")]
     Device {
         /// The first timer.
         first: String,
@@ -31,8 +31,8 @@ pub enum OtherClock {
     },
     /// Their times do not mean the same.
     #[error(
-        "`{other}` times by {other_clock}, `{first}` by {first_clock}: such times are not compared; choose two timers with one \
-         clock, or one metric for both with `--metric`"
+        "`{other}` times by {other_clock}, `{first}` by {first_clock}: such times cannot be compared; choose two \
+         timers with one clock, or one metric for both with `--metric`"
     )]
     Differs {
         /// The first timer.
@@ -62,7 +62,7 @@ impl SideBySide {
     /// the first timer's.
     ///
     /// # Errors
-    /// Where their devices are not the same, or their clocks or metrics differ.
+    /// If their devices are not the same, or their clocks or metrics differ.
     pub fn new(first: Box<dyn Timer>, others: Vec<Box<dyn Timer>>, owners: Vec<usize>) -> Result<Self, OtherClock> {
         for other in &others {
             let (name, other_name) = (first.name().to_owned(), other.name().to_owned());
@@ -147,7 +147,7 @@ impl Timer for SideBySide {
             let own = &timer.device().environment;
             let differences = own.differences(&first.device().environment);
             let name = own.compiler().unwrap_or_else(|| timer.name().to_owned());
-            // flags and drivers of another one are no part of the first device's environment
+            // flags and drivers of another one are not part of the first device's environment
             if differences.is_empty() { name } else { format!("{name} ({})", own.xla_flags.join(" ")) }
         };
         let compilers: Vec<String> = self.all().map(compiler).collect();

@@ -1,4 +1,4 @@
-//! One config beside the baseline, measured anew whatever is known of it: what a check of a cached config asks for.
+//! One config beside the baseline, measured again whatever is known of it: what a check of a cached config asks for.
 
 use crate::config::Config;
 use crate::decision::Round;

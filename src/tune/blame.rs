@@ -1,4 +1,4 @@
-//! Failures: whose they are, and what goes on after them.
+//! Failures: whose they are, and what continues after them.
 
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{FailureRecord, Record};
@@ -29,7 +29,7 @@ impl<'a> Measuring<'a> {
             let _slice = self.slice_of(candidate);
             self.try_twice(candidate, |timer| timer.measure(candidate, 1))?;
         }
-        // a round that fails although each candidate runs is given one more try, as a candidate is: two in a row are no chance
+        // a round that fails although each candidate runs is given one more try, as a candidate is: two in a row are no accident
         if self.rounds.failures.len() == failed_before && std::mem::replace(&mut self.round_forgiven, true) {
             return Err(Ended::Failed(failure));
         }

@@ -1,4 +1,4 @@
-//! What came of one candidate.
+//! The result of one candidate.
 
 use std::fmt;
 
@@ -88,7 +88,7 @@ impl PairedSample {
 pub struct OutputDifference {
     /// Its number among the outputs.
     pub output: usize,
-    /// What it is called, such as `grads/w`; empty where that is not known.
+    /// What it is called, such as `grads/w`; empty if that is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Its elements.
@@ -97,7 +97,7 @@ pub struct OutputDifference {
     pub differing: u64,
     /// The largest absolute difference of two finite elements.
     pub max_absolute: f64,
-    /// The same over the root mean square of the baseline's finite elements; absent where that is zero, and of integers.
+    /// The same over the root mean square of the baseline's finite elements; absent if that is zero, and of integers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_rms: Option<f64>,
 }
@@ -247,7 +247,7 @@ impl TryFrom<Row> for CandidateResult {
         let times = times.map(|((median_ns, ratio), interval)| CandidateTimes { rounds, median_ns, ratio, interval });
         let outcome = match (status, times, failure) {
             (CandidateStatus::NotCompiled, ..) => {
-                let lacks = || format!("the candidate {config} is `not-compiled` and lacks what is expected of it");
+                let lacks = || format!("the candidate {config} is `not-compiled` and lacks its expected time");
                 CandidateOutcome::NotCompiled(expected.ok_or_else(lacks)?)
             }
             (CandidateStatus::Measured, Some(times), _) => CandidateOutcome::Measured(times),

@@ -26,7 +26,7 @@ pub(super) struct Choices {
 
 impl Choices {
     /// The recorded configs, which come first where the space lacks them, and those of the space. A config whose program
-    /// nobody has is none of them, but for the baseline.
+    /// nobody has is none of them, except for the baseline.
     pub(super) fn new(planned: &PlannedInvocation, builds_programs: bool, seed: u64) -> Result<Self, NoSpace> {
         let invocation = &planned.invocation;
         // a worker may build programs by the recipe of a call without building those of any config

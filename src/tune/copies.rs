@@ -16,7 +16,7 @@ use super::rounds::JobRounds;
 use super::{TuneError, TuneOptions};
 use crate::ledger::{Ledger, LedgerError};
 
-/// Nobody leaves the race and nothing settles it. The cut-off is finite, since it becomes a time.
+/// No candidate is dropped and nothing settles the race. The cut-off is finite, because it becomes a time.
 pub(crate) const ALL_ROUNDS: DecisionRules = DecisionRules {
     min_improvement: 0.0,
     confidence: 1.0,
@@ -46,7 +46,7 @@ pub enum CopiesError {
     /// The user ended it.
     #[error("ended by the user")]
     Interrupted,
-    /// Nothing can go on.
+    /// Nothing can continue.
     #[error(transparent)]
     Fatal(#[from] TuneError),
 }
@@ -70,7 +70,7 @@ impl From<Ended> for CopiesError {
 /// Measures every candidate of a job in every round. Nothing is kept in any store.
 ///
 /// # Errors
-/// Where the first copy or the worker fails, or the user ends it.
+/// If the first copy or the worker fails, or the user ends it.
 pub fn measure_copies(
     timer: &mut dyn Timer,
     job: &Job,

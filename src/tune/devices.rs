@@ -12,7 +12,7 @@ use super::run::{Step, note_unpublished};
 use super::tuner::{Autotuner, Tuned};
 use super::{AutotuningResult, PlannedInvocation, Status, TuneError};
 
-/// What is to be done and what is under way.
+/// What is to be done and what is in progress.
 struct Work {
     waiting: VecDeque<usize>,
     under_way: usize,
@@ -20,7 +20,7 @@ struct Work {
     devices: usize,
     steps: Vec<Option<Step>>,
     is_stopped: bool,
-    /// Operations of which a call is under way, where their calls follow each other.
+    /// Operations of which a call is in progress, where their calls follow each other.
     busy: Option<BTreeSet<Tuned>>,
 }
 
@@ -35,7 +35,7 @@ struct Shared {
 /// On one device the calls of an operation follow each other, since each starts from what the one before it told.
 ///
 /// The result has the plan's order, whichever device came first. A device that is lost leaves its invocation to the others;
-/// an error of the ledger lets all end what they have begun.
+/// an error of the ledger lets all finish what they have started.
 pub(super) fn run_on_devices(
     mut result: AutotuningResult,
     ledger: &Ledger,

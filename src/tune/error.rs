@@ -3,7 +3,7 @@
 use crate::ledger::LedgerError;
 use crate::remedy::scratch_remedy;
 
-/// A run that cannot go on.
+/// A run that cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TuneError {

@@ -20,8 +20,8 @@ pub struct Widest {
 
 /// A program for more devices than there are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{call}` has a program of {partitions} partitions, and {} here: what runs over several hosts is for \
-         `compile --target`{}", are(*.devices), way(*.is_cpu, *.partitions))]
+#[error("`{call}` has a program of {partitions} partitions, and {} here: use `compile --target` for programs that run \
+         on several hosts{}", are(*.devices), way(*.is_cpu, *.partitions))]
 #[non_exhaustive]
 pub struct SeveralHosts {
     /// The call.
@@ -44,8 +44,8 @@ fn way(is_cpu: bool, count: u64) -> String {
 
 /// A list of devices that does not fall into groups for a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{call}` has a program of {partitions} partitions, which runs on {partitions} devices that follow each other, and {} \
-         in the list are no such groups: list a multiple of {partitions}, such as `0-{}`",
+#[error("`{call}` has a program of {partitions} partitions, which needs {partitions} consecutive devices, and {} in \
+         the list cannot be divided into such groups: list a multiple of {partitions}, such as `0-{}`",
         counted(*.devices, "device"), .partitions.saturating_sub(1))]
 #[non_exhaustive]
 pub struct NoGroups {
@@ -58,7 +58,7 @@ pub struct NoGroups {
 }
 
 impl Plan {
-    /// What needs the most devices at once; `None` where every program runs on one.
+    /// What needs the most devices at once; `None` if every program runs on one.
     pub fn widest(&self, registry: &Registry) -> Option<Widest> {
         let mut seen = BTreeSet::new();
         let mut widest: Option<Widest> = None;
@@ -78,10 +78,10 @@ impl Plan {
 }
 
 impl Widest {
-    /// Compares it with the devices that a timer has, where the timer can tell.
+    /// Compares it with the devices that a timer has, if the timer knows.
     ///
     /// # Errors
-    /// Where there are fewer: such a program runs over several hosts.
+    /// If there are fewer: such a program runs over several hosts.
     pub fn check_hosts(&self, timer: &dyn Timer) -> Result<(), SeveralHosts> {
         match timer.device_count() {
             Some(devices) if self.partitions > devices as u64 => {
@@ -97,7 +97,7 @@ impl Widest {
     /// each other. A program of one partition runs on a group's first.
     ///
     /// # Errors
-    /// Where the list does not fall into such groups.
+    /// If the list does not fall into such groups.
     pub fn groups(&self, devices: &[usize]) -> Result<Vec<usize>, NoGroups> {
         let size = usize::try_from(self.partitions).unwrap_or(usize::MAX).max(1);
         let first_of = |group: &[usize]| {

@@ -33,7 +33,7 @@ pub(super) struct JobIdentity {
 }
 
 impl JobIdentity {
-    /// The identity of an invocation that is measured on a device so; fails with a reason where the baseline is no candidate.
+    /// The identity of an invocation that is measured on a device so; fails with a reason where the baseline is not a candidate.
     pub(super) fn new(invocation: &Invocation, device: &DeviceFingerprint, by: &MeasuredBy) -> Result<Self, String> {
         let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
         let baseline = baseline.ok_or("the recorded baseline is not among the candidates; record it again")?;

@@ -47,7 +47,7 @@ pub(super) enum Ended {
     Failed(Failure),
     /// The user asked for it.
     Interrupted,
-    /// Nothing can go on.
+    /// Nothing can continue.
     Fatal(TuneError),
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Measuring<'a> {
     pub(super) compares: Option<Compares>,
     /// Whether candidates that compile to one executable are one candidate.
     pub(super) joins_executables: bool,
-    /// Which candidates are compiled when; all at once where there is none.
+    /// Which candidates are compiled when; all at once if there is none.
     pub(super) waves: Option<&'a mut Waves>,
     /// Its place among the calls that are tuned side by side on this device.
     pub(super) seat: Option<&'a mut Seat>,
@@ -191,7 +191,7 @@ impl Measuring<'_> {
         self.options.budget.is_some_and(|budget| self.in_rounds + begin.elapsed() >= budget)
     }
 
-    /// Candidates to compile and look at next, which compete from now on; none where the rest is left.
+    /// Candidates to compile and look at next, which compete from now on; none if the rest is left.
     fn next_wave(&mut self) -> Vec<usize> {
         let is_late = self.is_late(Instant::now());
         let Some(waves) = self.waves.as_mut().filter(|_| !is_late) else { return Vec::new() };
@@ -235,7 +235,7 @@ impl Measuring<'_> {
         let (mut standing, mut failures) = (self.standing(), self.rounds.failures.len());
         let mut sampling = self.samplings(warm, standing.resolution);
         loop {
-            // in between the looks nobody leaves the race but who fails
+            // between the looks only candidates that fail are dropped
             let count = self.rounds.count();
             if self.is_exact || is_look(count as usize) || count == usual || failures != self.rounds.failures.len() {
                 (standing, failures) = (self.standing(), self.rounds.failures.len());
@@ -386,7 +386,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// How long a candidate's program is, which says roughly how long it compiles; 0 where the worker builds it.
+    /// How long a candidate's program is, which says roughly how long it compiles; 0 if the worker builds it.
     fn program_bytes(&self, candidate: usize) -> u64 {
         let program = self.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
         program.and_then(|program| program.path.metadata().ok()).map_or(0, |metadata| metadata.len())
@@ -417,7 +417,7 @@ impl Measuring<'_> {
         let launches: Vec<(usize, Sampling)> =
             order.iter().map(|&candidate| (candidate, sampling.get(candidate).copied().unwrap_or(ONE_RUN))).collect();
         if self.timer.measures_rounds() {
-            // the times of a profile are no differences of two looks at a clock
+            // the times of a profile are not differences of two looks at a clock
             let launches: Vec<_> =
                 launches.into_iter().map(|(candidate, sampling)| (candidate, sampling.runs)).collect();
             return self.whole_round(&launches);

@@ -1,4 +1,4 @@
-//! What more rounds would tell of a race that was given no more time.
+//! What more rounds would say about a race that was given no more time.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::decision::{DecisionRules, Judgement};
 
 use super::rounds::JobRounds;
 
-/// More rounds than this are no advice.
+/// More rounds than this are not advised.
 const MOST: f64 = 100_000.0;
 
 /// What it would take to tell the configs of a tie set apart by the minimum improvement.
@@ -43,6 +43,6 @@ impl fmt::Display for MoreTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rounds, time_ns, resolution } = *self;
         let (seconds, percent) = (time_ns as f64 / 1e9, 100.0 * resolution);
-        write!(f, "`--rounds {rounds}`, about {seconds:.1} s more, would tell {percent:.1}% apart")
+        write!(f, "`--rounds {rounds}`, about {seconds:.1} s more, would detect differences of {percent:.1}%")
     }
 }

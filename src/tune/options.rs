@@ -13,12 +13,12 @@ use crate::stats::median;
 #[non_exhaustive]
 pub struct TuneOptions {
     /// Interleaved rounds of one invocation that count, where so many are asked for. A race that is settled ends before; one that
-    /// is not goes on for as long as so many runs of every candidate would take, since those that were dropped left time.
+    /// is not continues for as long as so many runs of every candidate would take, since those that were dropped left time.
     /// Else it is measured in proportion to what compiling took.
     pub rounds: Option<u32>,
     /// Time for the rounds of one invocation, if there is a limit.
     pub budget: Option<Duration>,
-    /// When the run ends: no invocation is begun afterwards, and the one that is under way is finished.
+    /// When the run ends: no invocation is started afterwards, and the one that is in progress is finished.
     pub stop_at: Option<Instant>,
     /// What a winner must show.
     pub rules: DecisionRules,
@@ -35,7 +35,7 @@ pub struct TuneOptions {
     pub max_runs: u32,
     /// What every timed run finds in the caches.
     pub cache_state: CacheState,
-    /// Whether each call can have one job only, since its profiles are kept by calls: no other is begun to search for configs.
+    /// Whether each call can have one job only, since its profiles are kept by calls: no other is started to search for configs.
     pub one_job_a_call: bool,
     /// Whether every candidate is compiled and raced, however little is to be expected of it.
     pub thorough: bool,

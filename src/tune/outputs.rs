@@ -88,7 +88,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// What a candidate's outputs are, or how; `None` where it is out.
+    /// What a candidate's outputs are, or how; `None` if it is out.
     fn on_outputs<T>(
         &mut self,
         candidate: usize,
@@ -111,8 +111,9 @@ impl Measuring<'_> {
         {
             let what = if found.nan == found.elements { "NaN alone" } else { "nothing finite" };
             let message = format!(
-                "output {index} of the baseline, `{spec}`, holds {what}, and that another program gives the same proves nothing: \
-                 record the call with the values that it has in use (run it eagerly once, or with `capture_values=True`)"
+                "output {index} of the baseline, `{spec}`, holds {what}, so another program with the same output \
+                 proves nothing: record the call with the values that it has in use (run it eagerly once, or with \
+                 `capture_values=True`)"
             );
             return Err(Ended::Failed(Failure::new(FailureKind::NotFinite, message)));
         }
@@ -125,7 +126,7 @@ impl Measuring<'_> {
         if !seen.is_empty() && seen.iter().all(|(.., found)| found.finite == found.elements && found.rms == 0.0) {
             self.rounds
                 .notes
-                .push("every output of the baseline is zero, as those of a program that does nothing".into());
+                .push("every output of the baseline is zero, like those of a program that does nothing".into());
         }
         Ok(())
     }
@@ -152,8 +153,9 @@ fn refusal(index: usize, spec: &ArraySpec, found: &Finiteness) -> Option<String>
     let others = found.elements.saturating_sub(found.finite);
     (others > 0).then(|| {
         format!(
-            "output {index} of the baseline, `{spec}`, has {others} of {} elements that are NaN or infinite, so nothing is decided: \
-             give the arguments values of a real run (`--inputs DIR`), or such as they may have (`--fill ARGUMENT=uniform:0,1e-4`)",
+            "output {index} of the baseline, `{spec}`, has {others} of {} elements that are NaN or infinite, so \
+             nothing is decided: give the arguments values of a real run (`--inputs DIR`), or plausible ones (`--fill \
+             ARGUMENT=uniform:0,1e-4`)",
             found.elements
         )
     })
@@ -168,13 +170,13 @@ fn weakness(index: usize, found: &Finiteness) -> Option<String> {
     }
     (rms > HUGE_RMS).then(|| {
         format!(
-            "the baseline's output {index} is huge, {rms:.1e} in the root mean square: perhaps the recorded values are not those \
-             that the operation is made for"
+            "the baseline's output {index} is huge, {rms:.1e} in the root mean square: perhaps the recorded values \
+             are outside the operation's domain"
         )
     })
 }
 
-/// Outputs that a message tells of.
+/// Outputs that a message says about.
 const OUTPUTS_SHOWN: usize = 6;
 /// Characters of an element that a message tells: an `f64` may have more than three hundred.
 const ELEMENT_SHOWN: usize = 400;
@@ -249,7 +251,7 @@ fn difference(
         let (own, kept) = (one_line(&first.own, ELEMENT_SHOWN), one_line(&first.kept, ELEMENT_SHOWN));
         format!(", first at element {}: {own}, the baseline's is {kept}", first.element)
     });
-    // nothing finite differs where one of the two is no number
+    // nothing finite differs where one of the two is not a number
     let most = match output.max_absolute {
         0.0 => String::new(),
         most => format!(" by up to {most:.3e}"),
@@ -266,7 +268,7 @@ mod tests {
     use crate::array::DType;
     use crate::timer::protocol::{ComparedOutputs, KeptOutput};
 
-    /// What files tell of outputs, and what a worker's answers do, over the wire.
+    /// What files say about outputs, and what a worker's answers do, over the wire.
     fn both_ways(
         spec: &ArraySpec,
         baseline: &[u8],

@@ -38,7 +38,7 @@ impl Autotuner<'_> {
             return Ok(Tried { outcome: Outcome::Time(1.0), is_new: false, failure: None });
         }
         let wanted = self.options.search.rounds.max(1);
-        // a race drops what is slower; here each config has as many rounds as any other, but for those that take a multiple of
+        // a race drops what is slower; here each config has as many rounds as any other, except for those that take a multiple of
         // the baseline's time
         let rules = DecisionRules { confidence: 1.0, ..self.options.rules };
         let options = TuneOptions { rounds: Some(wanted), budget: None, rules, ..self.options.clone() };
@@ -81,7 +81,7 @@ fn told(rounds: &JobRounds, identity: &JobIdentity, rules: &DecisionRules, first
     ratios.truncate(first);
     match median(&ratios).map_or(Outcome::Failed, Outcome::of) {
         Outcome::Failed => {
-            failed(Failure::new(FailureKind::NoTime, "its samples are no times: zero, negative or none"))
+            failed(Failure::new(FailureKind::NoTime, "its samples are not times: zero, negative or none"))
         }
         outcome => Ok(Tried { outcome, is_new: false, failure: None }),
     }

@@ -22,7 +22,7 @@ pub struct PlanOptions {
     pub match_mode: MatchMode,
     /// Whether a label that only kept its operation's name may stand for many calls.
     pub by_name: ByName,
-    /// Only these operations (`op@vN`) and calls (`op@vN:key`); all of them where there is none.
+    /// Only these operations (`op@vN`) and calls (`op@vN:key`); all of them if there is none.
     pub only: Vec<String>,
     /// Only this part of the calls.
     pub shard: Option<Shard>,
@@ -64,7 +64,7 @@ pub struct Plan {
 
 /// Names that no call of the module has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no operation to tune is called {}; `--dry-run` lists them", .only.join(", "))]
+#[error("no operation to tune has the name {}; `--dry-run` lists them", .only.join(", "))]
 #[non_exhaustive]
 pub struct NoSuchCall {
     /// The names that were asked for.
@@ -74,7 +74,7 @@ pub struct NoSuchCall {
 /// Plans the tuning of a module for a device.
 ///
 /// # Errors
-/// Where calls are named ([`PlanOptions::only`]), and the module has none of them.
+/// If calls are named ([`PlanOptions::only`]), and the module has none of them.
 pub fn plan(
     scan: &Scan,
     registry: &Registry,

@@ -1,4 +1,4 @@
-//! Which configs can run on this device at all. One that cannot is no failure: there is nothing to mend or to try again.
+//! Which configs can run on this device at all. One that cannot is not a failure: there is nothing to mend or to try again.
 
 use crate::counted::counted;
 use crate::failure::Failure;

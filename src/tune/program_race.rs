@@ -49,11 +49,11 @@ pub enum Asks {
     /// Which candidate is the best one: one that is significantly slower is measured no further.
     #[default]
     TheBest,
-    /// The ratio of each to the baseline: all are in every round, until each is told from the baseline or the time is over.
+    /// The ratio of each to the baseline: all are in every round, until each is distinguished from the baseline or the time is over.
     EachRatio {
         /// The candidate that is the baseline's own program once more, if there is one.
         copy: Option<usize>,
-        /// When a candidate is told from the baseline.
+        /// When a candidate is distinguished from the baseline.
         rules: ComparisonRules,
     },
 }
@@ -98,7 +98,7 @@ fn semantic_digest(program: &Digest, build: &Build) -> Digest {
     hasher.finish()
 }
 
-/// What came of a race.
+/// The result of a race.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Raced {
@@ -114,7 +114,7 @@ pub struct Raced {
     pub failures: BTreeMap<usize, Failure>,
     /// Candidates whose executable is an earlier one's, and which were not measured for it.
     pub same_executable: BTreeMap<usize, usize>,
-    /// What each candidate compiled to, where the timer can tell.
+    /// What each candidate compiled to, if the timer knows.
     pub executables: BTreeMap<usize, Digest>,
     /// The largest absolute difference of each candidate's outputs from the baseline's, of those within the tolerance.
     pub errors: BTreeMap<usize, f64>,
@@ -131,7 +131,7 @@ pub struct Raced {
 /// Races programs, after what the log holds of the same race.
 ///
 /// # Errors
-/// Where the baseline or the worker fails, the user ends it, or the log cannot be written.
+/// If the baseline or the worker fails, the user ends it, or the log cannot be written.
 pub fn race_programs(
     timer: &mut dyn Timer,
     ledger: &Ledger,

@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The result of a run.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ pub struct ConfigTime {
     pub median_ns: Option<f64>,
 }
 
-/// What came of one operation.
+/// The result of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OperationResult {
@@ -119,13 +119,13 @@ pub struct OperationResult {
     /// Interval of the speed-up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_up_interval: Option<Interval>,
-    /// Configs that cannot be told from the best.
+    /// Configs that cannot be distinguished from the best.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tie_set: Vec<Config>,
     /// How the candidates were found, where there were too many configs to race them all and they were searched in this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
-    /// Probability that a candidate which was not compiled is better than the best by the minimum improvement, where there is one.
+    /// Probability that a candidate which was not compiled is better than the best by the minimum improvement, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chance_left: Option<f64>,
     /// Every candidate.

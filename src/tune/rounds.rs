@@ -24,7 +24,7 @@ pub(super) struct JobRounds {
     pub(super) notes: Vec<String>,
     /// Candidates that are not compiled, or not yet.
     left: BTreeSet<usize>,
-    /// What each candidate compiled to, where the timer can tell.
+    /// What each candidate compiled to, if the timer knows.
     pub(super) executables: BTreeMap<usize, Digest>,
     /// How the outputs of each candidate that was compared differ from the baseline's.
     pub(super) differences: BTreeMap<usize, Vec<OutputDifference>>,
@@ -88,7 +88,7 @@ impl JobRounds {
         }
     }
 
-    /// Leaves every candidate that no round holds, but for the baseline, until it is [admitted](Self::admit).
+    /// Leaves every candidate that no round holds, except for the baseline, until it is [admitted](Self::admit).
     pub(super) fn leave_unseen(&mut self, identity: &JobIdentity) {
         let seen: BTreeSet<usize> =
             self.rounds.iter().flat_map(|round| &round.samples).map(|sample| sample.candidate).collect();

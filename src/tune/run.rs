@@ -35,7 +35,7 @@ use super::{
     TuneError,
 };
 
-/// What came of one planned invocation.
+/// The result of one planned invocation.
 pub(super) struct Step {
     pub(super) operation: Option<OperationResult>,
     pub(super) entry: Option<(CacheKey, Arc<Entry>)>,
@@ -78,7 +78,7 @@ impl Autotuner<'_> {
         let name = operation.call.to_string();
         let _operation = events.open(Slice::Operation { name: &name, index, of: plan.len() });
         if is_stopped {
-            "not begun: the run was stopped by an error".clone_into(&mut operation.reason);
+            "not started: the run was stopped by an error".clone_into(&mut operation.reason);
         } else if self.cancel.load(Ordering::Relaxed) {
             operation.status = Status::Interrupted;
             "ended before it started".clone_into(&mut operation.reason);
@@ -267,7 +267,7 @@ impl Autotuner<'_> {
         let enough = |rounds: &JobRounds| count_possible(&identity, rounds).min(2);
         let comparable = wanted.len() >= enough(&rounds) && wanted.contains(&identity.baseline);
         let standing = self.judge(&identity, &rounds, None).standing;
-        // a race that a budget ended early goes on where there is more time
+        // a race that a budget ended early continues where there is more time
         let left_enough = |entry: &Entry| {
             let chance = entry.provenance.as_ref().and_then(|provenance| provenance.chance_left);
             chance.is_none_or(|chance| waves.as_ref().is_none_or(|waves| waves.is_enough(chance)))
@@ -418,8 +418,8 @@ fn other_compiler(plan: &[PlannedInvocation], device: &DeviceFingerprint) -> Opt
     let recorded = plan.iter().filter_map(|planned| planned.invocation.recorded_on.as_ref()?.environment.compiler());
     let theirs = recorded.filter(|compiler| compiler.starts_with("jaxlib ")).find(|compiler| *compiler != here)?;
     Some(format!(
-        "programs were recorded under {theirs} and are timed as {here} compiles them; `--timer jax` times them as the active \
-         environment's JAX does"
+        "programs were recorded under {theirs} and are timed as {here} compiles them; `--timer jax` times them as the \
+         active environment's JAX compiles them"
     ))
 }
 
@@ -429,7 +429,7 @@ pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> Strin
     match (of_baseline, first) {
         (Some(failure), _) => format!("the baseline failed: {failure}; `--force` tries again"),
         (None, Some(failure)) if failure.kind == FailureKind::NoProgram => {
-            format!("no other candidate has a program, the first for {failure}; record it again, on the device")
+            format!("no other candidate has a program; the first because of {failure}; record it again, on the device")
         }
         (None, Some(failure)) => {
             format!("every other candidate failed, the first with {failure}; `--force` tries again")
@@ -438,7 +438,7 @@ pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> Strin
     }
 }
 
-/// What was seen, why it is no win, and what to do about it.
+/// What was seen, why it is not a win, and what to do about it.
 fn not_believed(result: &OperationResult) -> String {
     let measured =
         result.candidates.iter().filter_map(|row| row.times().map(|times| (times.ratio, times.median_ns, row)));
@@ -468,7 +468,7 @@ fn forecast_note(operations: &[OperationResult]) -> Option<String> {
             first.jobs,
             bytes as f64 / 1e6
         ),
-        _ => "how long that takes is not known: nothing was compiled for this device before".to_owned(),
+        _ => "how long that takes is unknown, because nothing was compiled for this device before".to_owned(),
     };
     Some(format!("{} to compile at most, {kept} kept: {cost}", counted(to_compile, "program")))
 }

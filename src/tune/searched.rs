@@ -1,4 +1,4 @@
-//! What came of a search.
+//! The result of a search.
 
 use std::collections::BTreeMap;
 
@@ -66,14 +66,14 @@ impl Searched {
         let (configs, strategy, seed) = (counted(self.configs, "config"), &self.strategy, self.seed);
         let mut line = format!("searched {of}{configs}: {} tried ({strategy}, seed {seed})", self.evaluations);
         if self.reused > 0 {
-            line += &format!(", {} of them known from before", self.reused);
+            line += &format!(", {} of them already known", self.reused);
         }
         if self.failed > 0 {
             let kinds: Vec<String> = self.failures.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
             line += &format!(", {} failed ({})", self.failed, kinds.join(", "));
         }
         if self.refused > 0 {
-            line += &format!(", {} left out since a compiler refused them", self.refused);
+            line += &format!(", {} left out because a compiler refused them", self.refused);
         }
         if let Some(best) = self.best_ratio {
             line += &format!(", before the race the best at {best:.3} of the baseline's time");

@@ -82,7 +82,7 @@ impl Autotuner<'_> {
         if self.options.one_job_a_call || self.timer.has_one_job_a_call() {
             let raced = planned.without_search();
             let (tried, why) = (raced.candidates.len(), "profiles are kept or read for one race of each call");
-            result.flags.push(format!("{tried} of its configs are tried and none is searched for: {why}"));
+            result.flags.push(format!("{tried} of its configs are tried, without a search: {why}"));
             return Ok(Race::of_all(Arc::new(raced)));
         }
         let alone = only(invocation, [invocation.baseline.clone()]);

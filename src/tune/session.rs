@@ -40,7 +40,7 @@ struct Device<'a> {
 #[error("{error}")]
 #[non_exhaustive]
 pub struct Stopped<R> {
-    /// What came of the run so far; what was not begun says so.
+    /// The result of the run so far; what was not started says so.
     pub so_far: Box<R>,
     /// What stopped it.
     #[source]
@@ -137,7 +137,7 @@ impl<'a> Session<'a> {
     /// Tunes everything that is planned, each invocation on the next device that is free. What fails costs one operation.
     ///
     /// # Errors
-    /// Where the ledger or the scratch folder fails; what was decided before stands beside the error.
+    /// If the ledger or the scratch folder fails; what was decided before stands beside the error.
     pub fn run(&mut self, plan: &Plan) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
         let mut of_timer = self.first.timer.notes().to_vec();
         let (result, stopped_by) = if self.others.is_empty() {
@@ -157,7 +157,7 @@ impl<'a> Session<'a> {
     /// them for its own.
     ///
     /// # Errors
-    /// Where the inputs cannot be made or written, or the recorded baseline is not among the candidates.
+    /// If the inputs cannot be made or written, or the recorded baseline is not among the candidates.
     pub fn again(&mut self, invocation: &Invocation, config: &Config) -> Result<Again, CopiesError> {
         self.first_tuner().again(invocation, config)
     }
@@ -166,7 +166,7 @@ impl<'a> Session<'a> {
     /// its own, whose luck with memory is another one.
     ///
     /// # Errors
-    /// Where the baseline or the worker fails, the user ends it, or the ledger fails.
+    /// If the baseline or the worker fails, the user ends it, or the ledger fails.
     pub fn measure_series(&mut self, again: &mut Again) -> Result<(), CopiesError> {
         self.first_tuner().measure_series(again)
     }

@@ -34,7 +34,7 @@ pub enum ParseShardError {
 
 fn numbered(of: u32) -> String {
     match of {
-        0 => "from 0, and there must be one at least".to_owned(),
+        0 => "from 0, and there must be at least one".to_owned(),
         1 => "from 0, so `0/1` is the only one".to_owned(),
         of => format!("from 0 to {}", of - 1),
     }
@@ -44,7 +44,7 @@ impl Shard {
     /// Part `index` of `of`.
     ///
     /// # Errors
-    /// Where `index` is not below `of`.
+    /// If `index` is not below `of`.
     pub fn new(index: u32, of: u32) -> Result<Self, ParseShardError> {
         if index < of { Ok(Self { index, of }) } else { Err(ParseShardError::Range { index, of }) }
     }

@@ -32,7 +32,7 @@ pub struct Spent {
     pub compile_cpu_ns: u64,
     /// How long compiling the baselines took here, each by itself: a part of no other, since several are compiled at once.
     pub compile_baselines_ns: u64,
-    /// The same of the other candidates; nothing where all of them were kept, or compiled elsewhere.
+    /// The same of the other candidates; nothing if all of them were kept, or compiled elsewhere.
     pub compile_candidates_ns: u64,
     /// The sum of all samples of the rounds: what of `measuring_ns` the programs themselves took.
     pub running_ns: u64,
@@ -75,7 +75,7 @@ impl AddAssign for Spent {
     }
 }
 
-/// A part of the work that is under way.
+/// A part of the work that is in progress.
 #[derive(Debug)]
 struct Part {
     start_ns: u64,

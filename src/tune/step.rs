@@ -58,7 +58,7 @@ pub(super) fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShar
             planned.share = planned.share.map(|share| share + label.share / of_label.len() as f64);
             if of_label.len() > 1 {
                 planned.flags.push(format!(
-                    "the profile has only `{}` of its label: its share is divided equally among {} calls",
+                    "the profile has only `{}` of its label, so its share is divided equally among {} calls",
                     label.label,
                     of_label.len()
                 ));
@@ -73,7 +73,7 @@ pub(super) fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShar
     match absent {
         0 => {}
         all if all == plan.len() => {
-            notes.push("the profile shows none of the planned calls: they are tuned in the module's order".to_owned());
+            notes.push("the profile has none of the planned calls, so they are tuned in the module's order".to_owned());
         }
         some => notes.push(format!("{some} of {} planned calls are not in the profile: they come last", plan.len())),
     }
@@ -83,7 +83,7 @@ pub(super) fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShar
 }
 
 impl StepProfile {
-    /// What was read of a step's profile at a place; `None` where no module ran in it.
+    /// What was read of a step's profile at a place; `None` if no module ran in it.
     pub fn of(place: String, summary: &Summary) -> Option<Self> {
         let findings = summary.findings.iter().map(ToString::to_string);
         let modules_ns: f64 = summary.modules.iter().map(|module| module.total_ns).sum();
@@ -131,7 +131,7 @@ impl StepProfile {
     }
 }
 
-/// Part of the baseline's time that the best config saves; none where that is the baseline or not known.
+/// Part of the baseline's time that the best config saves; none if that is the baseline or not known.
 fn saved(operation: &OperationResult, speed_up: impl Fn(&OperationResult) -> Option<f64>) -> f64 {
     let replaces = operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config);
     let speed_up = speed_up(operation).filter(|one| one.is_finite() && *one > 0.0);

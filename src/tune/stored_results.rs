@@ -22,7 +22,7 @@ use super::{AutotuningResult, OperationResult, RESULT_SCHEMA, Status};
 /// Times, ratios, intervals and ties are those of the decisions. Labels are not kept, so there are no occurrences.
 ///
 /// # Errors
-/// Where the log cannot be read.
+/// If the log cannot be read.
 pub fn stored_results(folder: &Path) -> Result<Vec<AutotuningResult>, StoredError> {
     let path = folder.join(LOG_FILE);
     if !path.exists() {
@@ -87,7 +87,7 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     fill_from_entry(&mut operation, entry);
     let Some(job) = history.job.clone() else {
         operation.reason = match &entry.peer {
-            Some(peer) => format!("taken over from {}; there are no samples", peer.format),
+            Some(peer) => format!("imported from {}; there are no samples", peer.format),
             None => "decided elsewhere; its samples are not in this log".to_owned(),
         };
         return operation;

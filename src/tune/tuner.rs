@@ -122,11 +122,11 @@ impl Autotuner<'_> {
         JobIdentity::new(invocation, self.timer.device(), &self.timer.measured_by(&self.options.cache_state))
     }
 
-    /// What it was to another timer that measured an entry; `None` where this one did, or where caches were in another state.
+    /// What it was to another timer that measured an entry; `None` if this one did, or where caches were in another state.
     pub(super) fn identity_of_other_timer(&self, invocation: &Invocation, entry: &Entry) -> Option<JobIdentity> {
         let from = entry.provenance.as_ref()?;
         let by = &from.measured_by;
-        // samples that were recorded elsewhere are no measurement of this device
+        // samples that were recorded elsewhere are not a measurement of this device
         let is_measured = by.source != Source::Replay && self.timer.source() != Source::Replay;
         let is_other = is_measured && by.timer != self.timer.name() && by.cache_state == self.options.cache_state;
         let device =
@@ -162,7 +162,7 @@ impl Autotuner<'_> {
 pub(super) fn known_before(result: &mut OperationResult, key: CacheKey, entry: &Arc<Entry>) -> (CacheKey, Arc<Entry>) {
     fill_from_entry(result, entry);
     result.status = Status::Cached;
-    "known from before; nothing was measured (`--force` measures again)".clone_into(&mut result.reason);
+    "already known; nothing was measured (`--force` measures again)".clone_into(&mut result.reason);
     (key, Arc::clone(entry))
 }
 

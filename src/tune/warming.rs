@@ -72,7 +72,7 @@ impl Measuring<'_> {
         wave.iter().copied().filter(is_cold).collect()
     }
 
-    /// How each candidate is sampled, where so much can be told apart: what is lost in the noise is not worth three runs. Who
+    /// How each candidate is sampled, where so much can be distinguished: what is lost in the noise is not worth three runs. Who
     /// asks for rounds, or checks what was decided, wants it known as well as can be.
     pub(super) fn samplings(&self, warm: &WarmUp, resolution: f64) -> Vec<Sampling> {
         let as_good = self.options.rules.min_improvement.max(resolution) / 4.0;

@@ -78,7 +78,7 @@ impl Waves {
         self.rules = self.rules.first(first).wave(wave);
     }
 
-    /// Whether so little is to be expected of what was left that it is no reason to measure again.
+    /// Whether so little is to be expected of what was left that it is not a reason to measure again.
     pub(super) fn is_enough(&self, chance_left: f64) -> bool {
         chance_left <= self.rules.chance
     }

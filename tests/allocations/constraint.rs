@@ -151,7 +151,7 @@ fn errors_say_what_is_wrong_and_where() {
         ("m in p", 2, "an operator or the end is expected here, not `in`"),
         ("m = 64", 2, "`=` is no part of an expression"),
         ("kind == \"x", 8, "the string does not end"),
-        ("kind == 'é\\q'", 10, "no character is written so"),
+        ("kind == 'é\\q'", 10, "this is not a character"),
         ("m > 12ab", 4, "`12ab` is no number"),
         ("m > 0x", 4, "`0x` is no number"),
         ("m < 9223372036854775808", 4, "beyond an integer of 64 bits"),

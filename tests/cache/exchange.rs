@@ -81,7 +81,7 @@ fn a_key_is_read_from_the_right() {
     assert_eq!((key.device.platform.as_str(), key.device.device_kind.as_str()), ("cuda", "NVIDIA"));
     assert_eq!(Value::Object(entry.config.as_map().clone()), config);
     assert_eq!(left_out.len(), 2, "{left_out:?}");
-    assert!(left_out.iter().any(|line| line.contains("`no key` is no key")));
+    assert!(left_out.iter().any(|line| line.contains("`no key` is not a key")));
     let out = tempfile::tempdir().unwrap();
     export_ejkernel(out.path(), &entries, None, None).unwrap();
     assert_eq!(value(&out.path().join("flash-attn.json")), json!({ name: config }));
@@ -122,7 +122,7 @@ fn other_entries_of_a_file_stay_and_a_broken_file_is_refused() {
 
     fs::write(&path, "{\"cpu|").unwrap();
     let message = export_ejkernel(folder.path(), &[entry], None, None).unwrap_err().to_string();
-    assert!(message.contains("flash-attn.json") && message.contains("no cache of ejkernel"), "{message}");
+    assert!(message.contains("flash-attn.json") && message.contains("is not a cache of ejkernel"), "{message}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"cpu|", "what a hand may repair is left as it is");
 }
 
@@ -224,9 +224,9 @@ fn the_fields_of_another_ejkernel_decide_where_they_are_given() {
     assert!(message.contains("lacks the field `q`") && message.contains("ejkernel 9.9"), "{message}");
 
     for (text, expected) in [
-        (table("../flash.json"), "is no file name"),
-        (table("/etc/passwd"), "is no file name"),
-        (table(".."), "is no file name"),
+        (table("../flash.json"), "is not a file name"),
+        (table("/etc/passwd"), "is not a file name"),
+        (table(".."), "is not a file name"),
         ("{}".to_owned(), "missing field"),
         ("[".to_owned(), "EOF"),
     ] {

@@ -197,7 +197,7 @@ fn calls_that_only_tokamax_tells_apart_leave_both() {
     fs::write(&path, result_of(&[(&op(1), arguments, &call(7)), (&op(1), arguments, &call(8))])).unwrap();
     let imported = import_tokamax(&path, None).unwrap();
     assert_eq!(imported.entries[0].1.config.as_str(), r#"{"b":8}"#);
-    assert!(imported.left_out[0].contains("is there twice"), "{:?}", imported.left_out);
+    assert!(imported.left_out[0].contains("occurs twice"), "{:?}", imported.left_out);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn other_calls_of_a_database_stay() {
     fs::write(&path, "{\"a\":").unwrap();
     fs::remove_file(folder.path().join("cpu/gated_linear_unit.json")).unwrap();
     let error = export(folder.path(), &entries).unwrap_err().to_string();
-    assert!(error.contains("normalization.json") && error.contains("no cache of Tokamax"), "{error}");
+    assert!(error.contains("normalization.json") && error.contains("is not a cache of Tokamax"), "{error}");
     assert_eq!(read(&path), "{\"a\":");
     assert!(!folder.path().join("cpu/gated_linear_unit.json").exists());
 }
@@ -313,8 +313,8 @@ fn bad_files_are_refused_or_left_out_by_name() {
     for (file, reason) in [
         ("broken.json", "EOF"),
         ("no_such_operation.json", "Tokamax 0.0.12 has no operation `no_such_operation`"),
-        ("gated_linear_unit.json", "its arguments are no JSON object"),
-        ("gated_linear_unit.json", "is there twice"),
+        ("gated_linear_unit.json", "its arguments are not a JSON object"),
+        ("gated_linear_unit.json", "occurs twice"),
     ] {
         let named = import.left_out.iter().any(|line| line.contains(file) && line.contains(reason));
         assert!(named, "{file}: {reason}: {:#?}", import.left_out);
@@ -394,7 +394,7 @@ fn what_cannot_be_told_is_left_out_or_refused() {
     for (entry, call, expected) in [
         (own("2", 5), call(), "no sample of its config"),
         (own("2", 1), other, "stamped as another call"),
-        (own("2", 1), stampless, "no stamp"),
+        (own("2", 1), stampless, "no Tokamax stamp"),
     ] {
         let export = export(&[entry], call).unwrap();
         assert!(export.files.is_empty() && export.left_out[0].contains(expected), "{expected}: {:?}", export.left_out);
@@ -426,7 +426,7 @@ fn what_cannot_be_told_is_left_out_or_refused() {
     for entries in [both.clone(), [both[1].clone(), both[0].clone()]] {
         let export = export(&entries, call()).unwrap();
         assert_eq!(export.written, 1);
-        assert!(export.left_out.iter().any(|line| line.contains("no place beside")), "{:?}", export.left_out);
+        assert!(export.left_out.iter().any(|line| line.contains("cannot be stored beside")), "{:?}", export.left_out);
         assert_eq!(import(&path)[0].1.config.as_str(), r#"{"m":1}"#);
     }
     export(&both[1..], call()).unwrap();
@@ -498,7 +498,7 @@ fn a_tuned_module_becomes_a_result_by_registry_and_sample_log() {
     record(Path::new(&at("stampless")), None);
     let stampless = export("none.json", &["--registry", &at("stampless")]);
     assert_eq!(stampless.code, 3);
-    assert!(stampless.stderr.contains("keeps no stamp"), "{}", stampless.stderr);
+    assert!(stampless.stderr.contains("keeps no Tokamax stamp"), "{}", stampless.stderr);
     assert!(!Path::new(&at("none.json")).exists());
 }
 

@@ -319,7 +319,7 @@ fn what_is_not_what_was_published_is_refused() {
     with("schema", json!(2));
     refused(&["schema 2", "newer"]);
     with("digest", json!(other));
-    refused(&[&other, "not there"]);
+    refused(&[&other, "it is missing"]);
     fs::write(&manifest_path, "{\"schema\":1").unwrap();
     refused(&["manifest-v1.json"]);
     // sparse: a gigabyte that takes no room
@@ -455,8 +455,8 @@ fn signatures_decide_whose_cache_is_loaded() {
     builder.good(&["cache", "sign", &a, "--key", &key]);
     for (bytes, word) in [
         (fs::read(builder.path("a.snapshot.sig")).unwrap(), "another snapshot"),
-        ([&good[..], b"x"].concat(), "none of this format"),
-        (Vec::new(), "none of this format"),
+        ([&good[..], b"x"].concat(), "is not in this format"),
+        (Vec::new(), "is not in this format"),
     ] {
         fs::write(&signature, bytes).unwrap();
         let run = reader.run(&checked);
@@ -548,7 +548,7 @@ fn an_older_generation_is_loaded_by_choice_alone() {
         run.fault().to_owned()
     };
     let fault = claims("generation", 3);
-    assert!(fault.contains("shown as generation 3") && fault.contains("signed as generation 1"), "{fault}");
+    assert!(fault.contains("published as generation 3") && fault.contains("signed as generation 1"), "{fault}");
     assert!(claims("published_at", 4_000_000_000).contains("at 4000000000"));
     assert!(claims("generation", 0).contains("generation is 0"));
 

@@ -163,7 +163,7 @@ fn what_is_no_snapshot_is_refused_by_name() {
     let message = || open(&path).unwrap_err().to_string();
     assert!(message().contains("a.snapshot") && message().ends_with("; check the path"), "{}", message());
     fs::write(&path, "{\"schema\":1}").unwrap();
-    assert!(message().contains("it is no snapshot"), "{}", message());
+    assert!(message().contains("it is not a snapshot"), "{}", message());
     write_snapshot(&path, &entries(3)).unwrap();
     let mut bytes = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();
@@ -173,7 +173,7 @@ fn what_is_no_snapshot_is_refused_by_name() {
         bytes[8] = earlier;
         fs::remove_file(&path).unwrap();
         fs::write(&path, &bytes).unwrap();
-        assert!(message().contains("its version is none that was written"), "{earlier}: {}", message());
+        assert!(message().contains("its version was never written"), "{earlier}: {}", message());
     }
     bytes[8] = 6;
     fs::remove_file(&path).unwrap();
@@ -378,5 +378,5 @@ fn a_large_file_that_is_no_snapshot_is_not_read_into_memory() {
     // without a byte on the disk, and more than a test may have of memory
     std::fs::File::create(&path).unwrap().set_len(1 << 34).unwrap();
     let error = Snapshot::open(&path, Mapping::Never).unwrap_err().to_string();
-    assert!(error.contains("it is no snapshot"), "{error}");
+    assert!(error.contains("it is not a snapshot"), "{error}");
 }

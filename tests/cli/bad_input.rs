@@ -84,7 +84,7 @@ fn command_lines_that_are_wrong() {
     let module = module();
     expect(&place.run(&[&module, "--timer", "sundial"]), USAGE, &["sundial", "replay:FILE"]);
     let gone = place.run(&[&module, "--search", "genetic"]);
-    expect(&gone, USAGE, &["--search", "`genetic` is gone", "use `auto`"]);
+    expect(&gone, USAGE, &["--search", "`genetic` was removed", "use `auto`"]);
     assert_eq!(gone.stderr.lines().count(), 1, "{}", gone.stderr);
     expect(&place.run(&["scan", &module, "--label-regex", "("]), USAGE, &["--label-regex"]);
     expect(&place.run(&["scan", &module, "--label-regex", "a(?P<key>b)"]), USAGE, &["op"]);
@@ -109,7 +109,7 @@ fn files_that_are_not_what_they_are_named_for() {
     expect(&replay("missing.json"), BAD_INPUT, &["missing.json", "; check the path"]);
     expect(&replay(&notes), BAD_INPUT, &["notes.txt", "; give recorded samples", "`--keep-profiles`"]);
     let listed = place.run(&["cache", "ls", "--cache", &notes]);
-    expect(&listed, CACHE_TROUBLE, &["notes.txt", "it is no snapshot; check the path"]);
+    expect(&listed, CACHE_TROUBLE, &["notes.txt", "it is not a snapshot; check the path"]);
     expect(&place.run(&["measure", "missing.mlir"]), BAD_INPUT, &["missing.mlir", "; check the path"]);
 }
 
@@ -136,7 +136,7 @@ fn jax_in_the_users_own_folder_is_the_one_that_is_taken() {
     command.env("PATH", Path::new(prefix).join("bin")).env("PYTHONUSERBASE", place.path("user"));
     let output = command.args([&module(), "--no-persist"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(&format!("compiled by the JAX of `{prefix}/bin/python3`")), "{said}");
+    assert!(said.contains(&format!("the JAX of `{prefix}/bin/python3` compiles the programs")), "{said}");
     assert_eq!(output.status.code(), Some(DEVICE_TROUBLE), "{said}");
 }
 
@@ -248,7 +248,7 @@ fn a_full_disk_loses_nothing() {
     let restless = place.restless_replay();
     let full = run(&cache, &[&module(), "--timer", &restless, "--rounds", "2000", "--min-improvement", "0"]);
     expect(&full, CACHE_TROUBLE, &["space"]);
-    assert!(full.stdout.contains("not begun"), "what was decided before is printed: {}", full.stdout);
+    assert!(full.stdout.contains("not started"), "what was decided before is printed: {}", full.stdout);
     fs::remove_file(&filler).unwrap();
     mount.remount("size=64m");
     let list = run(&cache, &["cache", "ls", "--format", "json"]);

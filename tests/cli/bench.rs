@@ -148,7 +148,7 @@ fn files_that_are_no_spaces_are_one_line() {
         ("failed.json", failed.into_bytes(), "no config of the space ran"),
         ("negative.json", none_at_all.to_string().into_bytes(), "no config of the space ran"),
         ("same.json", same.to_string().into_bytes(), "the best time is also the median"),
-        ("double.json", twice.into_bytes(), "stands twice"),
+        ("double.json", twice.into_bytes(), "occurs twice"),
     ] {
         let path = write(folder.path(), name, bytes);
         let run = bench(&[path.to_str().unwrap()]);

@@ -125,11 +125,11 @@ fn an_input_that_is_none_is_named_and_nothing_is_written() {
     for (input, expected) in [
         (flipped.as_str(), "record at byte"),
         (&place.text("cut.snapshot"), "bytes"),
-        (&place.text("empty"), "is no cache folder"),
-        (&folder, "is no record"),
+        (&place.text("empty"), "is not a cache folder"),
+        (&folder, "is not a record"),
         (&torn, "line 1"),
         (&place.text("nowhere"), "No such file"),
-        ("/dev/null", "is no cache"),
+        ("/dev/null", "is not a cache"),
     ] {
         let out = place.text("out.snapshot");
         let merged = place.cache(&["merge", &good, input, "-o", &out]);
@@ -171,7 +171,7 @@ fn a_cache_in_use_is_read_and_its_holder_named_but_not_written() {
     // a published snapshot without its log is a cache as well
     fs::remove_file(place.path("a/samples-v1.log")).unwrap();
     let alone = place.cache(&["merge", &folder, "-o", &place.text("alone.jsonl")]);
-    assert!(alone.stderr.contains("its snapshot is read"), "{}", alone.stderr);
+    assert!(alone.stderr.contains("reading its snapshot"), "{}", alone.stderr);
     assert_eq!(fs::read(place.path("alone.jsonl")).unwrap(), fs::read(place.path("out.jsonl")).unwrap());
 }
 
@@ -239,7 +239,7 @@ fn every_flipped_byte_of_a_cache_folder_is_found_where_it_is() {
     let found = place.cache(&["verify", &folder]);
     assert_eq!(found.code, BAD_INPUT);
     assert!(found.stdout.contains("its entries are not those of the sample log"), "{}", found.stdout);
-    assert!(found.stdout.contains("1 entry other than the sample log's"), "{}", found.stdout);
+    assert!(found.stdout.contains("1 entry not as in the sample log"), "{}", found.stdout);
 }
 
 #[test]
@@ -305,7 +305,11 @@ fn kept_executables_are_bounded_by_prune_and_by_a_run() {
     let note = folder.join(".open-elsewhere-Abc123");
     fs::write(&note, b"").unwrap();
     let said = place.cache(&words);
-    assert!(said.stdout.ends_with("nothing of them can go: the host `elsewhere` has it open\n"), "{}", said.stdout);
+    assert!(
+        said.stdout.ends_with("none of them can be removed: the host `elsewhere` has it open\n"),
+        "{}",
+        said.stdout
+    );
     assert_eq!(exist(), [true; 3]);
     fs::remove_file(note).unwrap();
     let bounded = |mib: &str, words: &[&str]| {
@@ -419,7 +423,7 @@ fn compiler_options_are_printed_as_flags() {
     assert!(several.code != 0 && several.stdout.is_empty(), "{}", several.stdout);
     assert!(several.stderr.contains("2 entries have different compiler options"), "{}", several.stderr);
     assert_eq!(place.cache(&["export", "--format", "xla-flags", "--key", "cc"]).code, 3);
-    assert!(place.cache(&["export", "--format", "json"]).stderr.contains("say where to write"));
+    assert!(place.cache(&["export", "--format", "json"]).stderr.contains("name the file or folder to write"));
     // all of them by their programs, for what compiles one by one
     let options = place.cache(&["export", "--format", "options-json"]).json();
     let by_digest = json!({"aa01": {"xla_b": "True", "xla_a": 2}, "bb02": {"xla_a": 3}, "cc03": {"xla_tpu_a": 1}});
@@ -602,7 +606,7 @@ fn a_snapshot_that_is_cut_while_it_is_merged_ends_nothing() {
     // one that is cut before it is opened is told by name
     let cut = place.cache(&["merge", &place.text(&folders[0]), &filled, "-o", &place.text("other.snapshot")]);
     assert_eq!(cut.code, BAD_INPUT, "{}", cut.stderr);
-    assert!(cut.fault().contains("it is no snapshot"), "{}", cut.stderr);
+    assert!(cut.fault().contains("it is not a snapshot"), "{}", cut.stderr);
 }
 
 #[test]
@@ -625,7 +629,7 @@ fn ls_reads_a_snapshot_and_says_what_a_folder_takes() {
     let file = place.lines("no.snapshot", &["{}\n".to_owned()]);
     let foreign = run(Path::new(&file), &["cache", "ls"]);
     assert_eq!(foreign.code, CACHE_TROUBLE, "{}", foreign.stderr);
-    assert!(foreign.fault().contains("it is no snapshot"), "{}", foreign.stderr);
+    assert!(foreign.fault().contains("it is not a snapshot"), "{}", foreign.stderr);
     let endless = run(Path::new("/dev/zero"), &["cache", "ls"]);
     assert_eq!(endless.code, CACHE_TROUBLE, "{}", endless.stderr);
     assert!(endless.fault().contains("`/dev/zero`: it is not a regular file"), "{}", endless.stderr);

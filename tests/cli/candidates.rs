@@ -187,7 +187,7 @@ fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
 
     let second = place.tune(&plugin);
     assert_eq!(second.code, 0, "{}", second.stderr);
-    assert!(!second.stderr.contains("is out"), "tried again: {}", second.stderr);
+    assert!(!second.stderr.contains("is rejected"), "tried again: {}", second.stderr);
     assert!(second.stderr.contains("nothing measured"), "{}", second.stderr);
     let result = second.json();
     assert_eq!(
@@ -197,7 +197,7 @@ fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
     failures(&result);
 
     let third = place.tune(&[&plugin[..], &["--force"]].concat());
-    assert_eq!(third.stderr.matches("is out").count(), 9, "{}", third.stderr);
+    assert_eq!(third.stderr.matches("is rejected").count(), 9, "{}", third.stderr);
     failures(&third.json());
 }
 
@@ -335,7 +335,7 @@ fn a_worker_that_misbehaves_in_one_candidate_keeps_the_rest() {
     assert_eq!(steady["status"], "tuned", "{steady}");
     assert_eq!(operation(&second.json(), HOSTILE)["status"], "cached");
     let forced = place.play("none", &["--force"]);
-    assert_eq!(forced.stderr.matches("is out").count(), 5, "{}", forced.stderr);
+    assert_eq!(forced.stderr.matches("is rejected").count(), 5, "{}", forced.stderr);
 }
 
 #[test]

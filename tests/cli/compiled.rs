@@ -90,7 +90,7 @@ fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_ou
     });
     assert_eq!(refused, programs);
     let refusing = tune("fourth", &["--compiled", &place.text("refusing"), "--verify-key", &keys]);
-    let told = "refused where there is no device: Shared memory size limit exceeded";
+    let told = "refused by the compiler without a device: Shared memory size limit exceeded";
     let failures = statuses(&refusing);
     let is_told = |failure: &Value| failure["message"].as_str().is_some_and(|message| message.contains(told));
     let operation = refusing.json()["operations"][0].clone();
@@ -104,7 +104,7 @@ fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_ou
     for none in ["none", "file"] {
         let _ = fs::write(place.path("file"), "");
         let run = tune("fifth", &["--compiled", &place.text(none), "--dry-run"]);
-        assert!(run.code == 5 && run.fault().contains("no store of compiled programs"), "{}", run.stderr);
+        assert!(run.code == 5 && run.fault().contains("not a store of compiled programs"), "{}", run.stderr);
     }
 }
 

@@ -147,7 +147,7 @@ fn a_side_file_that_cannot_be_used_is_one_line() {
     let with = |options: &[u8]| drop(module(&place, "module.mlir", options));
     for cut in [&OF_JAX[..40], b"\x1a\x7f", b"\x0b"] {
         with(cut);
-        refused("a cut proto", "are no CompileOptionsProto");
+        refused("a cut proto", "are not a CompileOptionsProto");
     }
     let escape = named("xla\x1b[31m\u{202e}", 1);
     with(&escape);

@@ -216,7 +216,7 @@ fn own_list_is_tried(place: &Place, module: &str, plugin: &str) {
     assert_eq!(configs, ["{}", r#"{"xla_cpu_prefer_vector_width":512}"#]);
     let other = tried("tpu");
     assert_eq!(other.code, 4, "{}", other.stderr);
-    assert!(other.stderr.contains("is for `tpu`, and the device is of `cpu`"), "{}", other.stderr);
+    assert!(other.stderr.contains("is for `tpu`, and the device's platform is `cpu`"), "{}", other.stderr);
 }
 
 /// Caches of such an entry are published, merged, verified, drawn and exported as any, and a module's coverage shows it.

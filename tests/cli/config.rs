@@ -172,7 +172,7 @@ fn what_decides_trust_is_refused_and_not_passed_over() {
         let run = project.run(&["cache", "ls"]);
         assert_eq!(run.code, BAD_INPUT, "{}", run.stderr);
         let what =
-            if text.contains("\"00\"") { "is not a SHA-256 digest" } else { "decides whose results are believed" };
+            if text.contains("\"00\"") { "is not a SHA-256 digest" } else { "decides whose results are trusted" };
         assert!(run.fault().contains(what) && run.stderr.contains(key), "{}", run.stderr);
     }
     // a copy of what was accepted is another file, beside other files
@@ -216,7 +216,7 @@ fn only_a_file_of_ones_own_is_trusted() {
         assert!(run.code == BAD_INPUT && run.fault().contains("another user"), "{}", run.stderr);
         let run = project.run(&["cache", "path"]);
         assert!(run.code == 0 && !run.stdout.contains("/of-other"), "{}", run.stdout);
-        assert!(run.stderr.contains("is left aside; `--config"), "{}", run.stderr);
+        assert!(run.stderr.contains("is ignored; `--config"), "{}", run.stderr);
     }
 }
 
@@ -235,7 +235,7 @@ fn a_mistake_is_shown_with_its_place() {
         ("timeout = 0\n", ":1:11: 0 is not in 1..=86400"),
         ("match = \"near\"\n", ":1:9: "),
         ("by-name = \"none-such\"\n", ":1:11: expected one of `"),
-        ("timer = \"sundial\"\n", ":1:9: `--timer sundial` is none of `auto`"),
+        ("timer = \"sundial\"\n", ":1:9: `--timer sundial` is not one of `auto`"),
         ("search = \"genetic\"\n", ":1:10: `genetic` is gone"),
         ("target = [\"tpu:v5e\", \"cuda:none\"]\n", ":1:10: "),
         ("label-regex = \"(\"\n", ":1:15: "),

@@ -111,7 +111,7 @@ fn a_run_is_taken_out_as_a_capture_or_as_a_trace() {
 
     for (name, more, code, message) in [
         ("x.xplane.pb", &[][..], 2, "choose one with --host, or write a trace of all (`a`, `b`)"),
-        ("x.txt", &[], 2, "what to write cannot be told from its name"),
+        ("x.txt", &[], 2, "the name does not say what to write"),
         ("x.json", &["--run", "2025"], 3, "has no run `2025`; `profile list` names them, the last is `2025_01_03`"),
         ("x.json", &["--host", "c"], 3, "has no host `c`; there are `a`, `b`"),
     ] {

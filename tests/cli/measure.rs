@@ -201,9 +201,9 @@ fn another_subscriber_is_named() {
     };
     let nsys = [("NSYS_PROFILING_SESSION_ID", "1234"), ("CUDA_INJECTION64_PATH", "/opt/libToolsInjection64.so")];
     assert!(faults("cuda", refused, &[]).contains("Nsight Systems, Nsight Compute, Compute Sanitizer, cuda-gdb"));
-    assert!(faults("cuda", refused, &nsys).contains("and Nsight Systems is one already: measure without it"));
+    assert!(faults("cuda", refused, &nsys).contains("and Nsight Systems is already one: measure without it"));
     // XLA may go on without a word, and the profile is empty
-    assert!(faults("cuda", &nothing, &nsys).contains("Nsight Systems is one already"));
+    assert!(faults("cuda", &nothing, &nsys).contains("Nsight Systems is already one"));
     assert!(faults("cuda", &nothing, &nsys[1..]).contains("the library `libToolsInjection64.so`"));
     assert!(!faults("cuda", &nothing, &[]).contains("CUPTI"));
     // which is no matter of CUPTI on a CPU

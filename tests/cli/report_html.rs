@@ -188,7 +188,7 @@ fn the_same_results_make_the_same_bytes_and_a_stored_run_is_drawn_again() {
     let drawn = Page::read(&file);
     assert_eq!(drawn.data()["results"], second.data()["results"]);
     assert_eq!(drawn.sections().iter().map(Page::dots).sum::<usize>(), 0);
-    assert_eq!(drawn.0.matches("Its samples are not at hand").count(), 4);
+    assert_eq!(drawn.0.matches("There are no samples: only").count(), 4);
     // a sample log that is gone costs the samples and no more
     assert!(SampleLog::read(&cache.join("samples-v1.log")).unwrap().entries.len() == 4);
 }
@@ -277,9 +277,9 @@ fn what_cannot_be_drawn_or_written_is_said_in_one_line() {
     let out = at("page.html");
     for (from, words) in [
         ("missing", "cannot read"),
-        ("bad.json", "is no result of a run"),
-        ("deep.json", "is no result of a run"),
-        ("empty", "is no cache folder"),
+        ("bad.json", "is not a result of a run"),
+        ("deep.json", "is not a result of a run"),
+        ("empty", "is not a cache folder"),
     ] {
         let run = run(&cache, &["report", &at(from), "-o", &out]);
         assert_eq!(run.code, 4, "{from}: {}", run.stderr);

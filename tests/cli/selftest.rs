@@ -49,7 +49,7 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
         let more = run(&cache, &[&["selftest", "tests/data/timer/add.mlir"], &small[..]].concat());
         assert_eq!(more.code, 0, "{}", more.stderr);
         assert!(
-            more.stdout.contains("can be told") && more.stdout.contains("tests/data/timer/add.mlir"),
+            more.stdout.contains("noise floor") && more.stdout.contains("tests/data/timer/add.mlir"),
             "{}",
             more.stdout
         );
@@ -75,7 +75,7 @@ fn bad_input_is_one_line() {
     let not_a_program = not_a_program.display().to_string();
     for (arguments, code, what) in [
         (&["selftest", "--timer", "replay:x.json"][..], 2, "runs no program"),
-        (&["selftest", "--timer", "sundial"], 2, "none of `auto`, `pjrt`"),
+        (&["selftest", "--timer", "sundial"], 2, "is not one of `auto`, `pjrt`"),
         (&["selftest", "absent.mlir"], 4, "cannot be read"),
         (&["selftest", &not_a_program], 4, "notes.txt"),
         (&["selftest", "--plugin", "absent.so"], 5, "absent.so"),

@@ -314,7 +314,9 @@ fn operations_are_shared_among_devices() {
         // six rounds of two programs side by side on two cores need not tell them apart; each was measured
         assert!(operation["rounds_measured"].as_u64() >= Some(6), "{operation}");
     }
-    for (list, expected) in [("0,0", "no list of devices"), ("1-0", "no list"), ("a", "no list"), ("0,7", "device 7")] {
+    for (list, expected) in
+        [("0,0", "is not a list of devices"), ("1-0", "not a list"), ("a", "not a list"), ("0,7", "device 7")]
+    {
         let refused = run(&cache, &[&module, "--plugin", &plugin, "--devices", list]);
         assert!([2, 5].contains(&refused.code) && refused.stderr.contains(expected), "{list}: {}", refused.stderr);
     }

@@ -272,7 +272,7 @@ fn a_label_stands_for_its_own_batch_or_where_it_names_none_for_all() {
     assert_eq!(found(under_vmap("k2")), [unflagged(&alone.call.call_key)]);
     assert_eq!(
         found(exact("k2")),
-        other(&alone.call.call_key, "under `vmap` of 4, the module shows no `vmap` around it")
+        other(&alone.call.call_key, "under `vmap` of 4, the module has no `vmap` around it")
     );
     assert_eq!(found(under_vmap("k3")), other("k3", "unmapped, the module runs it under `vmap`; record it again"));
 }

@@ -11,3 +11,4 @@ mod prerequisites;
 mod profile_proto;
 mod source;
 mod timer_proto;
+mod words;

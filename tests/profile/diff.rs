@@ -87,5 +87,5 @@ fn devices_of_one_launch_are_one_sample() {
     assert!(rows.iter().all(|row| row["verdict"] == "not-told" && row["p_adjusted"] == 1.0), "{rows:?}");
     let table = run(folder.path(), &["profile", "diff", sample, sample, "--top", "3"]);
     assert_eq!(table.code, 0, "{}", table.stderr);
-    assert!(table.stdout.contains("operations: 0 faster, 0 slower, 28 not told apart"), "{}", table.stdout);
+    assert!(table.stdout.contains("operations: 0 faster, 0 slower, 28 not significant"), "{}", table.stdout);
 }

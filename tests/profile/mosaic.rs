@@ -206,9 +206,9 @@ fn what_cannot_be_right_is_an_error_and_what_is_odd_is_said() {
         (&[1, 0, 7, 0, 1, EXIT, 2, 1, 0, 3, 0, 0, 0, 0], &launch, "trace 0 used 7 of 7 words"),
         (&[1, 0, 4, 0, 1, EXIT, 2, 1, 0, 3, 0, 0, 0, 0], &launch, "trace 1 holds half an event"),
         (&[1, 0, 1, 0, 1, EXIT, 2, 1, 0, 1, 0, 0, 0, 0], &launch, "trace 0 holds half an event"),
-        (&[1, 0, 0, 0, 1], &launch, "5 words are no 2 traces of equal length"),
-        (&[1, 0, 0, 0], &launch, "2 words a trace are too few"),
-        (&[], &launch, "0 words a trace are too few"),
+        (&[1, 0, 0, 0, 1], &launch, "5 words cannot be divided into 2 traces of equal length"),
+        (&[1, 0, 0, 0], &launch, "2 words per trace are too few"),
+        (&[], &launch, "0 words per trace are too few"),
         (&[1, 0, 0], &["--grid", "1", "--block", "100"], "100 threads is not made of whole warpgroups of 128"),
         (&[1, 0, 0], &["--grid", "1", "--block", "48", "--scope", "warp"], "whole warps of 32"),
         (&[1, 0, 0], &["--grid", "4294967295,4294967295,4294967295", "--block", "128"], "more than 4294967296 traces"),
@@ -221,7 +221,7 @@ fn what_cannot_be_right_is_an_error_and_what_is_odd_is_said() {
     let run = with(&[1, 0, 6, 0, 1, 7, 100, EXIT, 200, 1, 0, 0, 0, 0, 0, 0, 0, 0], &launch);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stderr.contains("without a counterpart: a range was not ended, or ended twice: 2"), "{}", run.stderr);
-    assert!(run.stderr.contains("not among the names, called by its number: 1"), "{}", run.stderr);
+    assert!(run.stderr.contains("not among the names, named by its number: 1"), "{}", run.stderr);
     assert_eq!(events(&run.json())[1]["name"], "#7");
     let run = with(&[1, 0, 6, 0, 1000, EXIT, 1100, 0, 990, 1, 0, 0, 0, 0, 0, 0, 0, 0], &launch);
     assert_eq!((run.code, events(&run.json()).len()), (3, 0));

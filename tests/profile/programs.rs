@@ -93,7 +93,7 @@ fn a_dump_folder_gives_the_last_stage_of_each_module() {
     // what is named must be one
     let text = folder.path().join("module_0001.jit_f.cpu_after_optimizations.txt");
     fs::write(&text, b"HloModule jit_f, entry_computation_layout={()->f32[]}\n").unwrap();
-    assert!(open(&text).unwrap_err().to_string().contains("is no HLO proto but a module of another form"));
+    assert!(open(&text).unwrap_err().to_string().contains("is not an HLO proto but a module of another form"));
     fs::write(&text, b"nothing of the kind").unwrap();
     assert!(open(&text).unwrap_err().to_string().contains("is not a module"), "{}", open(&text).unwrap_err());
     assert!(open(Path::new("nowhere.hlo.pb")).unwrap_err().to_string().contains("`nowhere.hlo.pb`: cannot be read"));

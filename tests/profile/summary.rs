@@ -336,7 +336,7 @@ fn missing_and_damaged_protos_are_said_and_cost_no_number() {
     files.add("whole.hlo.pb", whole);
     let summary = summarize(&captures, &files, SummaryOptions::default());
     assert_eq!(summary.operations[0].opcode, "frobnicate");
-    assert_eq!(summary.notes, ["1 operations of `jit_f(3)` are no instructions of its HLO"]);
+    assert_eq!(summary.notes, ["1 operations of `jit_f(3)` are not instructions of its HLO"]);
 }
 
 /// Compilations and transfers by the names of their events: those inside another one are not counted twice.

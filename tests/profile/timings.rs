@@ -212,7 +212,7 @@ fn a_capture_of_nsys_jax_is_no_log_folder() {
         for command in [&["list", capture][..], &["extract", capture, "-o", "trace.json"]] {
             let refused = run(folder.path(), &[&["profile"], command].concat());
             assert_eq!((refused.code, refused.stdout.as_str(), refused.stderr.lines().count()), (4, "", 1));
-            assert!(refused.stderr.contains("is a capture of nsys-jax and no log folder"), "{}", refused.stderr);
+            assert!(refused.stderr.contains("is a capture of nsys-jax, not a log folder"), "{}", refused.stderr);
         }
     }
 }

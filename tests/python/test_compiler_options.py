@@ -269,7 +269,7 @@ def test_what_is_tuned_of_each_form_is_found_or_it_is_said_why_not(run, tmp_path
     for name, write in FORMS.items():
         write(lowered[name], functions[name], dumped / name)
     found = read_as(run, dumped, keys)
-    told = "does not tell the digest of its StableHLO text"
+    told = "does not have the digest of its StableHLO text"
     for name in list(FORMS)[:6]:
         assert found.pop(name) == (True, ""), name
     assert sorted(found) == sorted(list(FORMS)[6:])

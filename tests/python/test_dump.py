@@ -160,7 +160,7 @@ def test_a_module_without_labels_is_written_and_the_reason_logged(tmp_path, capl
     assert side_of(path)["labels"] == []
     (record,) = caplog.records
     assert record.levelno == logging.WARNING and record.name == "autotune_lowered"
-    assert "`@autotune_lowered.tunable` makes a function" in record.message and "\n" not in record.message
+    assert "`@autotune_lowered.tunable` makes your function" in record.message and "\n" not in record.message
     assert "EJKERNEL" not in record.message, "nothing of ejkernel is in it"
 
 

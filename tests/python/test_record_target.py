@@ -188,7 +188,7 @@ def test_what_only_a_device_can_tell_is_not_recorded_for_its_platform(tmp_path):
     for record in records(tmp_path):
         for candidate in record["candidates"]:
             if record["target"] == {"platform": "cuda"}:
-                assert "`compute_capability` of cuda, which is not here, is not known" in candidate["not_lowered"]
+                assert "`compute_capability` of cuda, which is absent, is unknown" in candidate["not_lowered"]
             else:
                 assert "program" in candidate
 

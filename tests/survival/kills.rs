@@ -124,7 +124,7 @@ fn prune_compacts_whatever_it_gives_back() {
     assert_eq!((dry.code, held(&root, jobs)), (0, before.clone()));
     let pruned = program::run(&root, &["cache", "prune", "--older-than", "90d", "-v"]);
     assert_eq!(pruned.code, 0, "{}", pruned.stderr);
-    assert!(pruned.stderr.contains("the sample log gave back"), "{}", pruned.stderr);
+    assert!(pruned.stderr.contains("the sample log released"), "{}", pruned.stderr);
     let after = held(&root, jobs);
     assert_eq!((&after.1, after.2, after.3), (&before.1, 0, 3));
     assert_eq!(program::run(&root, &["cache", "verify", root.to_str().unwrap()]).code, 0);

@@ -82,7 +82,7 @@ fn simulated_clocks_are_those_of_the_gpu_that_is_measured() {
     gpu.say(FREE);
     let failure = timer.restart(&[]).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Device);
-    let expected = "set anew while it was measured: up to 1980 MHz, memory 2619 MHz, before 1410 of 1980 MHz";
+    let expected = "changed during the measurement: up to 1980 MHz, memory 2619 MHz, before 1410 of 1980 MHz";
     assert!(failure.message.contains(expected), "{failure}");
 }
 
@@ -92,7 +92,7 @@ fn why_simulated_clocks_are_not_known_is_one_line() {
     let library = gpu.simulated.folder.path().join("libnvidia-ml.so.1");
     for (says, expected) in [
         ("0 0 0 1", "`nvmlInit_v2` failed with 9 (driver not loaded)"),
-        ("0 0 0 2", "which of 2 GPUs is measured cannot be told: `cuDeviceGetPCIBusId` failed with 1"),
+        ("0 0 0 2", "it is unknown which of 2 GPUs is measured: `cuDeviceGetPCIBusId` failed with 1"),
         ("4000000000 0 0 0", "`nvmlDeviceGetApplicationsClock` tells 4000000000 MHz"),
         ("no library", "`libnvidia-ml.so.1` cannot be loaded: "),
     ] {
@@ -102,7 +102,7 @@ fn why_simulated_clocks_are_not_known_is_one_line() {
         }
         let probed = probe(&gpu.options()).unwrap();
         let [note] = probed.notes.as_slice() else { panic!("{:?}", probed.notes) };
-        assert!(note.starts_with("the GPU's clocks are not known: ") && note.contains(expected), "{note}");
+        assert!(note.starts_with("the GPU's clocks are unknown: ") && note.contains(expected), "{note}");
         assert!(!note.contains('\n') && probed.clocks.is_none(), "{note}");
     }
 }

@@ -153,8 +153,9 @@ fn too_few_devices_and_other_timers_are_said() {
         assert_eq!(hosts.code, BAD_INPUT, "{}", hosts.stderr);
         assert_eq!(
             hosts.fault(),
-            "autotune-lowered: `hostile@v1:0123456789abcdef` has a program of 2 partitions, and 1 device is here: what runs over \
-             several hosts is for `compile --target`; `--client-option cpu_device_count=2` makes as many of a CPU"
+            "autotune-lowered: `hostile@v1:0123456789abcdef` has a program of 2 partitions, and 1 device is here: use \
+             `compile --target` for programs that run on several hosts; `--client-option cpu_device_count=2` makes as \
+             many of a CPU"
         );
         let eight = ["--client-option", "cpu_device_count=8"];
         let last = tune(&[&eight[..], &["--device", "7"]].concat());

@@ -222,7 +222,7 @@ fn a_batch_with_cold_caches_is_refused_and_never_asked_for() {
         let job = job(folder.path(), 16, false, CacheState::Cold);
         let mut client = begun(folder.path(), &plugin, &job);
         let failure = measure(&mut client, 4, 2).unwrap_err();
-        assert_eq!(failure.message, "a batch would warm the caches, which are to be cold: ask for single runs");
+        assert_eq!(failure.message, "a batch would warm the caches, which must be cold: request single runs");
         assert_eq!(measure(&mut client, 4, 1).unwrap().samples_ns.len(), 4);
         let mut timer = start(folder.path(), &plugin);
         timer.begin(&job).unwrap();

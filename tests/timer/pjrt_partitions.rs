@@ -217,7 +217,7 @@ fn copies_that_differ_are_no_output() {
         timer.prepare(0).unwrap();
         let failure = timer.outputs(0).unwrap_err();
         assert_eq!(failure.kind, FailureKind::WrongOutput);
-        let expected = "output 0 is no whole array: devices 0 and 1 of the program differ in 4 of the elements";
+        let expected = "output 0 is not a whole array: devices 0 and 1 of the program differ in 4 of the elements";
         assert!(failure.message.contains(expected), "{}: {failure}", plugin.display());
     }
 }

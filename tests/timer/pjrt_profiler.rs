@@ -241,14 +241,14 @@ fn without_a_working_profiler_the_reason_is_said() {
         ("drop", "the profile holds 6 executions, 7 were launched"),
         (
             "lossy",
-            "the profile is not whole (the profiler dropped events: dropped_events of plane `/device:GPU:0` is 5",
+            "the profile is incomplete (the profiler dropped events: dropped_events of plane `/device:GPU:0` is 5",
         ),
         ("no-plane", "no plane holds device work; planes: `/host:SIMULATED`"),
         ("subscriber", "MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED; another CUPTI subscriber"),
         ("huge", "claims a profile of 4611686018427387904 bytes"),
         ("small-extension", "profiler extension has 24 bytes, fewer than the 32 needed"),
         ("small-api", "function table of 72 bytes, fewer than the 80 needed"),
-        ("no-programs", "the plugin's profiler was tried, and its profile does not tell programs apart"),
+        ("no-programs", "the plugin's profiler was tried, and its profile does not distinguish programs"),
         ("shared-id", "not in the order of the launches"),
         ("crash", "the plugin's profiler broke the worker: the worker died of SIGABRT during `hello`"),
     ] {

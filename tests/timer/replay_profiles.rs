@@ -169,7 +169,7 @@ fn kept_and_replayed(folder: &Path, timer: &str, rounds: &str, only: &[&str]) ->
         let module = module();
         let arguments = [&[&*module, "--timer", timer, "--rounds", rounds, "--format", "json"], only, more].concat();
         let run = run(&folder.join(cache), &arguments);
-        assert!(run.code == 0 && !run.stderr.contains("given again"), "{timer}: {}\n{}", run.stdout, run.stderr);
+        assert!(run.code == 0 && !run.stderr.contains("used again"), "{timer}: {}\n{}", run.stdout, run.stderr);
         run
     };
     let measured = tune("cache", timer, &["--keep-profiles", &kept]);
@@ -414,7 +414,7 @@ fn a_bad_index_is_one_line_with_its_place() {
                 let first = index["invocations"][0].clone();
                 index["invocations"].as_array_mut().unwrap().push(first);
             },
-            "invocations[1]: op@v1:0123456789abcdef forward stands twice",
+            "invocations[1]: op@v1:0123456789abcdef forward occurs twice",
         ),
     ];
     for (change, expected) in changes {
@@ -429,12 +429,12 @@ fn a_bad_index_is_one_line_with_its_place() {
     }
     let twice = good.to_string().replace(r#""1":{"block":1}"#, r#""0":{"block":1}"#);
     fs::write(folder.path().join("profiles.json"), twice).unwrap();
-    fault(&["`functions`: 0 stands twice"]);
+    fault(&["`functions`: 0 occurs twice"]);
     fs::remove_file(folder.path().join("profiles.json")).unwrap();
     fault(&["there is no `profiles.json`", "write one (docs/profiles.md)", "`--keep-profiles`"]);
     assert!(ProfileReplay::open(&folder.path().join("none"), None).is_err());
     write(folder.path(), &good);
-    assert!(ProfileReplay::open(folder.path(), Some(Metric::Elapsed)).unwrap_err().message.contains("host's clock"));
+    assert!(ProfileReplay::open(folder.path(), Some(Metric::Elapsed)).unwrap_err().message.contains("host clock"));
 }
 
 #[test]
@@ -493,5 +493,5 @@ fn bad_profiles_cost_their_invocation() {
         failure.message.contains("profiles.json names no profiles of op@v1:0123456789abcdef forward-vjp"),
         "{failure}"
     );
-    assert!(timer.prepare(0).is_err() && timer.measure(0, 1).is_err(), "no job was begun");
+    assert!(timer.prepare(0).is_err() && timer.measure(0, 1).is_err(), "no job was started");
 }

@@ -180,8 +180,8 @@ fn a_worker_that_knows_nothing_of_caches_measures_no_cold_ones() {
     assert_eq!(failure.kind, FailureKind::Device);
     assert_eq!(
         failure.message,
-        "the worker `misbehaving` cannot measure with cold caches, `--timer pjrt` and `--timer jax` can; or leave \
-         `--cache-state` out"
+        "the worker `misbehaving` cannot measure with cold caches, `--timer pjrt` and `--timer jax` can; or omit \
+         `--cache-state`"
     );
     timer.begin(&warm).unwrap();
     timer.prepare(0).unwrap();
@@ -249,7 +249,7 @@ fn a_worker_that_never_starts_is_a_matter_of_the_device() {
         (misbehaving("hello-hang"), quick, "no answer to `hello` within 500ms"),
         (misbehaving("hello-noise"), limits(), "`Welcome!`"),
         (misbehaving("hello-old"), limits(), "speaks protocol 0, 1 is needed"),
-        (misbehaving("hello-no-device"), limits(), "of which it tells nothing"),
+        (misbehaving("hello-no-device"), limits(), "which it does not describe"),
         ("exec /no/such/worker".to_owned(), limits(), "/no/such/worker"),
     ] {
         let failure = start(&command, limits);
@@ -404,11 +404,11 @@ fn the_conformance_test_can_fail() {
 
 /// What is wrong with a path that a hostile worker answers, and a part of what the tuner says to it.
 const TRICKS: [(&str, &str); 14] = [
-    ("outside", "it lies outside of `"),
-    ("relative", "it lies outside of `"),
-    ("dots", "it lies outside of `"),
-    ("device", "it lies outside of `"),
-    ("folder-itself", "it lies outside of `"),
+    ("outside", "it is outside of `"),
+    ("relative", "it is outside of `"),
+    ("dots", "it is outside of `"),
+    ("device", "it is outside of `"),
+    ("folder-itself", "it is outside of `"),
     ("missing", "No such file or directory"),
     ("swapped", "is another folder than it was"),
     ("link-folder", "Not a directory"),
@@ -469,7 +469,8 @@ fn each_trick(kind: &str, play: impl Fn(&Path, &str) -> Option<String>) {
         match failure {
             Some(message) => {
                 // a compile worker answers no path: nothing lies at the one that was asked for
-                let is_elsewhere = kind == "executable" && (expected.starts_with("it lies") || trick == "link-folder");
+                let is_elsewhere =
+                    kind == "executable" && (expected.starts_with("it is outside") || trick == "link-folder");
                 let expected = if is_elsewhere { "No such file or directory" } else { expected };
                 assert!(message.contains(expected) && !message.contains('\n'), "{kind} {trick}: {message}");
             }

@@ -509,7 +509,7 @@ fn a_module_of_a_process_that_does_not_run_is_remembered() {
         let again = share(&mut timer, &ledger, &modules);
         assert_eq!((statuses(&again), again.entries.len()), (cached, shapes.len() - 1));
         assert_eq!(again.operations[0].failure, first.operations[0].failure);
-        assert!(again.operations[0].reason.ends_with("known from before (`--force` tries it again)"), "{again:?}");
+        assert!(again.operations[0].reason.ends_with("already known (`--force` tries it again)"), "{again:?}");
         assert!(again.reason.ends_with("; without `never`, which does not run as it is"), "{}", again.reason);
         assert_eq!(again.set, first.set);
         // by now it runs

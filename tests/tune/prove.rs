@@ -250,13 +250,13 @@ fn damaged_manifests_and_programs_are_refused() {
         (&|all| all["variants"][1]["tuned"] = json!([0, 1, 3]), "below 3"),
         (&|all| all["variants"][1]["tuned"] = json!([1, 0]), "rising"),
         (&|all| all["variants"][0]["tuned"] = json!([0]), "at their baselines"),
-        (&|all| all["variants"][2]["tuned"] = all["variants"][3]["tuned"].clone(), "no tree"),
-        (&|all| all["variants"][0]["file"] = "../secret.mlir".into(), "lies outside"),
+        (&|all| all["variants"][2]["tuned"] = all["variants"][3]["tuned"].clone(), "not a tree"),
+        (&|all| all["variants"][0]["file"] = "../secret.mlir".into(), "is outside"),
         (&|all| all["variants"][0]["file"] = "gone.mlir".into(), "gone.mlir"),
-        (&|all| all["variants"][0]["sha256"] = Digest::of(b"other").to_string().into(), "another digest"),
+        (&|all| all["variants"][0]["sha256"] = Digest::of(b"other").to_string().into(), "digest differs"),
         (&|all| all["compile_options"] = "%".into(), "not base64"),
         // a length beyond the end
-        (&|all| all["compile_options"] = "Gn8=".into(), "no CompileOptionsProto"),
+        (&|all| all["compile_options"] = "Gn8=".into(), "are not a CompileOptionsProto"),
     ];
     for (by, why) in changes {
         write_step(at, 3, &program);

@@ -176,7 +176,7 @@ fn what_gives_no_figures_says_why() {
     let unknown = elementwise().parameters(None);
     let scratch = tempfile::tempdir().unwrap();
     let error = selftest(&mut one, &unknown, (0, 1), &EIGHT, scratch.path(), &never, &Events::default()).unwrap_err();
-    assert!(error.to_string().contains("does not tell what the program takes"), "{error}");
+    assert!(error.to_string().contains("does not report the program's inputs"), "{error}");
 }
 
 /// Keeps figures in a folder as `selftest` does.

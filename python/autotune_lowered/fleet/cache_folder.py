@@ -28,7 +28,7 @@ class CacheFolder:
     """Entries of a cache folder by device, call and direction. The program alone reads and writes the folder."""
 
     def __init__(self, path: pathlib.Path):
-        """Reads what is there; raises `FleetError` where that is no cache, or none that can be written to now."""
+        """Reads what is there; raises `FleetError` where that is not a cache, or none that can be written to now."""
         self._path = path
         self._entries: dict[tuple[str, str, str, str], dict[str, Any]] = {}
         self._waiting: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""The fleet's driver: starts worker actors, leases calls to them, commits what comes back, and waits for nothing for ever."""
+"""The fleet's driver: starts worker actors, leases calls to them, commits what comes back, and waits for nothing forever."""
 
 from __future__ import annotations
 

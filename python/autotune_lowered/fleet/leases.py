@@ -60,7 +60,7 @@ class LeaseBook:
     """Hands calls out, one lease a worker at a time.
 
     A lease that ends without a decision, however it ends, costs each of its calls one of `attempts`; the next one goes
-    to another node where there is one, else to another worker. A lease beyond its deadline is given to another worker and
+    to another node if there is one, else to another worker. A lease beyond its deadline is given to another worker and
     its own result still counts, if it comes first. Of two results of a call the first one counts.
     """
 

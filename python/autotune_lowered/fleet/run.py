@@ -1,4 +1,4 @@
-"""A run of a fleet, from what the user asks for to the result."""
+"""A run of a fleet, from the user's request to the result."""
 
 from __future__ import annotations
 
@@ -44,33 +44,33 @@ def tune(
 ) -> FleetResult:
     """Tunes every operation of a module once for each kind of device of a Ray cluster.
 
-    Each worker actor holds `resources` (`{"num_gpus": 1}` unless told; `num_cpus`, `num_gpus` and `memory` are Ray's, other
-    names are custom resources), so there are as many workers as the cluster has room for, at most `devices`. Worker by
-    worker the calls of the module are leased, tuned by the program there, and committed to `cache`, here, one by one:
-    what is in the cache stays when this process is killed, and is not measured again by the next run.
+    Each worker actor holds `resources` (default `{"num_gpus": 1}`; `num_cpus`, `num_gpus` and `memory` are Ray's, other
+    names are custom resources), so there are as many workers as the cluster has room for, at most `devices`. The
+    module's calls are leased to the workers, tuned by the program there, and committed to `cache`, here, one by one.
+    What is in the cache survives if this process is killed, and the next run does not measure it again.
 
     Args:
         module: the lowered module, a file or an XLA dump folder.
         registry: folder of recorded invocations.
         cache: cache folder on this machine; no other process may tune into it meanwhile.
-        timer: as the program's `--timer`; `jax` runs in the workers' own Python.
-        rounds, match, only, force: as the program's options of these names.
+        timer: the program's `--timer`; `jax` runs in the workers' own Python.
+        rounds, match, only, force: the program's options of these names.
         options: more arguments of the program, such as `["--plugin", "/path/on/each/node"]`.
-        lease_s: seconds that one call may take, compiling included; then its processes are ended.
-        attempts: leases of one call, each on another node where there is one, before it is given up.
-        start_timeout_s: longest wait for Ray to run a worker where none is running, and then for its plan.
+        lease_s: seconds that one call may take, including compilation; then its processes are ended.
+        attempts: leases of one call before it is given up, each on another node if there is one.
+        start_timeout_s: longest wait for Ray to run a worker if none is running, and then for its plan.
         timeout_s: limit of the whole run.
         address: of the cluster, unless Ray is connected already: `RAY_ADDRESS` or the one on this machine if None.
-        shared: take module and registry by path: every node has them. Else they are shipped, up to `max_ship_bytes`, and
-            their SHA-256 is compared on arrival.
+        shared: use module and registry by path, because every node has them. Otherwise they are shipped, up to
+            `max_ship_bytes`, and their SHA-256 is compared on arrival.
 
-    Returns the result, also where some operations failed: see `FleetResult.is_complete`.
+    Returns the result, even if some operations failed: see `FleetResult.is_complete`.
 
     Raises:
         FleetError: no Ray, no cluster, no worker in `start_timeout_s` (with what the cluster lacks), an unusable cache or
-            input. What was decided is in the cache, and in the error's `result`.
+            input. Decisions made so far are in the cache, and in the error's `result`.
         ValueError: a limit that is not positive.
-        KeyboardInterrupt: after the workers were ended; what was decided is in the cache.
+        KeyboardInterrupt: after the workers were ended; decisions made so far are in the cache.
     """
     limits = {"lease_s": lease_s, "attempts": attempts, "start_timeout_s": start_timeout_s, "timeout_s": timeout_s}
     limits |= {} if devices is None else {"devices": devices}
@@ -147,7 +147,7 @@ def _connect(ray: Any, address: str | None) -> bool:
 def _goods(
     module: pathlib.Path, registry: pathlib.Path, shared: bool, max_bytes: int
 ) -> tuple[bytes | None, dict[str, Any], str]:
-    """What is shipped, where it lies on a node, and the digest to compare there."""
+    """What is shipped, where it is on a node, and the digest to compare there."""
     for path in (module, registry):
         if not path.exists():
             raise ShipmentError(f"`{path}` is not there")

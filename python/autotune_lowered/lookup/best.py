@@ -17,7 +17,7 @@ _LOG = logging.getLogger("autotune_lowered")
 
 
 def best_config(op_id: str, call_key: str) -> Config | None:
-    """The config in force for a call, a copy; `None` where neither an overlay nor the look-up knows one."""
+    """The config in force for a call, a copy; `None` if neither an overlay nor the look-up knows one."""
     config = in_force.overlaid(op_id, call_key)
     if config is not None:
         return config

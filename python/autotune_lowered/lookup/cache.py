@@ -1,4 +1,4 @@
-"""Look up best configs: overlay, then memory, then the published snapshot, then the seed files that are shipped."""
+"""Look up best configs: overlay, then memory, then the published snapshot, then the shipped seed files."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def _url(path: str | os.PathLike[str] | None) -> str | None:
 
 
 class Cache:
-    """An open cache. It shows what was published when it was opened; `refreshed` gives the one that stands there now.
+    """An open cache. It shows what was published when it was opened; `refreshed` returns the present one.
 
-    Any number of processes open one at once, also while a tuner writes its folder. The processes of one JAX program
+    Any number of processes open one at once, even while a tuner writes its folder. The processes of one JAX program
     (`jax.distributed`) compare their digests before the first look-up; each must open its caches in the same order.
     """
 
     __slots__ = ("_answers", "_opened_with", "_path", "_ranks_agree", "_store")
 
     def __init__(self, store: _native.Store, path: pathlib.Path, opened_with: dict[str, Any]):
-        """Not to be called: see `open`."""
+        """Not for users: see `open`."""
         self._store = store
         self._path = path
         self._opened_with = opened_with
@@ -81,16 +81,16 @@ class Cache:
     ) -> Cache:
         """Open a cache folder, or a snapshot file.
 
-        Without a `path` it is what `AUTOTUNE_LOWERED_CACHE` names, else the folder that the tuner uses by default. A folder in which nothing was published
-        yet has the seed files only. `pin` is the digest that the snapshot must have (`AUTOTUNE_LOWERED_PIN` where it is
-        not given). `seeds` names a folder of seed files that go before those shipped (`AUTOTUNE_LOWERED_SEEDS`).
-        `mapped=False` reads the file instead of mapping it, which happens by itself on network file systems.
+        The default `path` is what `AUTOTUNE_LOWERED_CACHE` names, else the folder that the tuner uses by default. A
+        folder in which nothing was published yet has only the seed files. `pin` is the digest that the snapshot must
+        have (default `AUTOTUNE_LOWERED_PIN`). `seeds` names a folder of seed files that override the shipped ones
+        (`AUTOTUNE_LOWERED_SEEDS`). `mapped=False` reads the file instead of mapping it, as always on network file systems.
 
-        Replace a mapped file by a rename alone, as the tuner, `cache snapshot` and `cache pull` do. A copy over it (`cp`,
-        `rsync --inplace`) cuts the file under its readers, and the system ends them with SIGBUS. Where others may do
-        so, open it with `mapped=False`.
+        Replace a mapped file only by a rename, as the tuner, `cache snapshot` and `cache pull` do. A copy over it (`cp`,
+        `rsync --inplace`) truncates the file under its readers, and the system kills them with SIGBUS. If others may
+        do so, open it with `mapped=False`.
 
-        Raises `CacheError` for a damaged file or one of a later version, `SnapshotMismatch` where the digest is another.
+        Raises `CacheError` for a damaged file or one of a later version, `SnapshotMismatch` if the digest differs.
         """
         chosen = pathlib.Path(path) if path is not None else default_folder()
         if url := _url(path if path is not None else _of_environment()):
@@ -114,10 +114,11 @@ class Cache:
         )
 
     def refreshed(self) -> Cache:
-        """The same cache as it is published now; this one stays what it is.
+        """The same cache as it is published now; this one does not change.
 
-        `use_cache(cache.refreshed())` lets tunable functions take what is new: those jitted before are traced again only
-        where the snapshot is another. The processes of one JAX program must each do it at the same place. Raises as `open`.
+        `use_cache(cache.refreshed())` lets tunable functions use the new entries. Functions jitted before are traced
+        again only if the snapshot differs. The processes of one JAX program must each do it at the same place. Raises
+        as `open`.
         """
         return type(self).open(**self._opened_with)
 
@@ -128,12 +129,12 @@ class Cache:
 
     @property
     def digest(self) -> str | None:
-        """SHA-256 that names the snapshot's content, to be pinned; None where nothing was published."""
+        """SHA-256 that names the snapshot's content, for pinning; None if nothing was published."""
         return self._store.digest
 
     @property
     def mapped(self) -> bool:
-        """Whether the snapshot is mapped, and not read into memory."""
+        """Whether the snapshot is mapped instead of read into memory."""
         return self._store.mapped
 
     @property
@@ -151,10 +152,10 @@ class Cache:
     def get(
         self, device: Device, op_id: str, call_key: str, direction: str | None = None, match: str = "exact"
     ) -> Entry | None:
-        """The best config of a call on a device, or None: then `explain` says why. An overlay of this thread goes before.
+        """The best config of a call on a device, or None; `explain` says why. An overlay of this thread takes precedence.
 
-        Without a `direction`, what was tuned with its vector-Jacobian product goes before what was tuned forward only.
-        `match` says whose results may stand for this device's: `exact`, `kind` (same kind, other hardware part) or `any`.
+        Without a `direction`, an entry tuned with its vector-Jacobian product is preferred to one tuned forward only.
+        `match` says which devices' results may apply: `exact`, `kind` (same kind, other hardware part) or `any`.
         """
         if (config := overlaid(op_id, call_key)) is not None:
             identity = json.dumps(device.fingerprint["identity"])

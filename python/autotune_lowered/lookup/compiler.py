@@ -17,7 +17,7 @@ _OF_A_FILE = "PJRT C API"
 
 
 def why_another(there: Environment, here: Environment) -> str | None:
-    """Why programs of `there` are compiled by another compiler than `here`; `None` where it is one.
+    """Why programs of `there` are compiled by another compiler than `here`; `None` if it is one.
 
     It is one where name and digest are equal, where both are one build of libtpu, and where this process has loaded the
     very file.
@@ -41,7 +41,7 @@ def named(environment: Environment) -> str:
 
 
 def _loaded(name: str, maps: str = "/proc/self/maps") -> list[str]:
-    """Files of this name that the process has loaded, where the system tells them."""
+    """Files of this name that the process has loaded, if the system reports them."""
     try:
         with open(maps, errors="surrogateescape") as file:
             # address, permissions, offset, device, inode, and the path

@@ -1,4 +1,4 @@
-"""Options of the compiler that were tuned for a whole program, looked up by what the program computes."""
+"""Compiler options that were tuned for a whole program, looked up by what the program computes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _told: set[str] = set()
 
 
 def compiler_options(lowered: Any) -> Options:
-    """The best options for a `jax.stages.Lowered`, for `lowered.compile(compiler_options=…)`; `{}` where none are known.
+    """The best options for a `jax.stages.Lowered`, for `lowered.compile(compiler_options=…)`, or `{}`.
 
-    They are found by what the program computes, of the cache in force (`use_cache`) and for the device that it was lowered
-    for. Options that another compiler was measured with do not count: what they do may have changed (`why_another`). The digest is kept as long
-    as `lowered` is. Raises `CacheError` where the cache cannot be read.
+    They are looked up by what the program computes, in the cache in force (`use_cache`) and for the device that it was
+    lowered for. Options measured with another compiler do not count, because their effect may have changed
+    (`why_another`). The digest is kept as long as `lowered` is. Raises `CacheError` if the cache cannot be read.
     """
     digest = program_digest(lowered)
     devices = devices_of(lowered)
@@ -57,7 +57,7 @@ def program_digest(lowered: Any) -> str:
         known = _digests.get(lowered)
     if known is not None:
         return known
-    # locations are no part of what is hashed, and printing them takes as long again
+    # locations are not part of what is hashed, and printing them takes as long again
     digest = _native.semantic_digest(text_to_hash(lowered).encode())
     with _lock:
         _digests[lowered] = digest
@@ -67,7 +67,7 @@ def program_digest(lowered: Any) -> str:
 def _void(entry: Entry, own: Device) -> str | None:
     """Why an entry does not apply; what an overlay says is what the user wants."""
     if any(not isinstance(value, (str, int, float)) for value in entry.config.values()):
-        return "an option's value is neither a text nor a number"
+        return "an option's value is neither a string nor a number"
     if entry.tier == "overlay":
         return None
     there = (entry.provenance or {}).get("environment") or {}

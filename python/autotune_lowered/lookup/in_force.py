@@ -45,7 +45,7 @@ def _state() -> _State:
 
 
 def overlaid(op_id: str, call_key: str) -> Config | None:
-    """The config that this thread's overlays have for a call; `None` where none has one.
+    """The config that this thread's overlays have for a call; `None` if none has one.
 
     Of one overlay, what it has for the call under its own `vmap`s, else unmapped, else under the `vmap` of the most
     calls."""

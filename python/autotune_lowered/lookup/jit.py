@@ -1,4 +1,4 @@
-"""`jit`: as `jax.jit`, compiled with the options that were tuned for what it computes."""
+"""`jit`: like `jax.jit`, but compiled with the options that were tuned for what the function computes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LOG = logging.getLogger("autotune_lowered")
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """As `jax.jit`, with the same options; `@jit` and `@jit(static_argnames=…)` decorate.
+    """Like `jax.jit`, with the same arguments; `@jit` and `@jit(static_argnames=…)` decorate.
 
-    The first call of each signature lowers, looks the program's compiler options up (`compiler_options`) and compiles with them.
-    What you give as `compiler_options=` stands. Without an entry it is the function of `jax.jit`.
+    The first call of each signature lowers, looks up the program's compiler options (`compiler_options`) and compiles
+    with them. Options that you give as `compiler_options=` are kept. Without an entry it is `jax.jit`'s function.
 
-    JAX takes such options at the outermost `jit` alone. Under another transformation (`jit`, `grad`, `vmap`, `scan`,
-    `shard_map`) it is the function of `jax.jit` too, and a warning says so once.
+    JAX accepts such options only at the outermost `jit`. Under another transformation (`jit`, `grad`, `vmap`, `scan`,
+    `shard_map`) it is `jax.jit`'s function too, and a warning says so once.
     """
     if function is None:
         return functools.partial(jit, **options)
@@ -72,14 +72,14 @@ class Jitted:
         return program(*positional, **named)
 
     def _program(self, args: Any, kwargs: Any) -> Any:
-        """The program compiled with tuned options; None where there are none."""
+        """The program compiled with tuned options; None if there are none."""
         lowered = self._jitted.lower(*args, **kwargs)
         options = {name: value for name, value in compiler_options(lowered).items() if name not in self._given}
         return lowered.compile(compiler_options=options) if options else None
 
 
 class _Static:
-    """Which arguments are no arrays: a compiled program does not take them."""
+    """Which arguments are not arrays: a compiled program does not take them."""
 
     def __init__(self, function: Callable[..., Any], numbers: Any, names: Any):
         self.numbers = set(_listed(numbers))

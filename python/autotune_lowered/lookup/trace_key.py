@@ -28,7 +28,7 @@ _warned = False
 
 
 def _user_context() -> Any:
-    """JAX's key for us, made once; `None` where there is no JAX or it has no such keys."""
+    """JAX's key for us, made once; `None` if there is no JAX or it has no such keys."""
     global _context
     if _context is None:
         try:

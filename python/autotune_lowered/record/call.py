@@ -49,7 +49,7 @@ class RecordedCall:
     """The call's own arrays, whole under `vmap`, where they were concrete, by argument. Tracers are ignored and never
     kept."""
     refuse: Callable[[Config, str], str | None] | None = None
-    """Why a config cannot be lowered in this process for a platform; `None` where it can be tried."""
+    """Why a config cannot be lowered in this process for a platform; `None` if it can be tried."""
     recipe: Mapping[str, Any] | None = None
     """How a worker on the device builds the programs of configs that could not be lowered here, JSON; for Tokamax also what
     an exported result names the call by."""

@@ -118,7 +118,7 @@ class Observed:
     """How many values one call takes: under `vmap` fewer than were seen."""
     is_complex: bool
     low: float
-    """The least finite value; zero of complex ones and where there is none."""
+    """The least finite value; zero of complex ones and if there is none."""
     high: float
     """The largest one."""
     rms: float
@@ -152,7 +152,7 @@ class Observed:
         """Values of the same size and sign. `usual` stands in where the values seen tell nothing of others: a first trial's
         are often all the same."""
         if self.size == 0 or (self.rms == 0 and not self.is_complex):
-            # zeros are no data to measure with: a device runs faster on them
+            # zeros are not data to measure with: a device runs faster on them
             return {"kind": "constant", "value": 0.0} if self.size == 1 else usual or NORMAL
         if self.is_complex:
             return {"kind": "normal", "scale": _rounded(self.rms) or 1.0}
@@ -210,7 +210,7 @@ def _figures(xp: Any, flat: Any) -> list[Any]:
 
 def _uniform(low: float, high: float) -> Fill:
     ends = _rounded(low), _rounded(high)
-    # two that three digits do not tell apart are no range
+    # two that three digits do not distinguish are not a range
     low, high = ends if ends[0] < ends[1] else (low, high)
     return {"kind": "uniform", "low": low, "high": high}
 

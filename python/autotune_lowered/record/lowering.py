@@ -36,7 +36,7 @@ class Lowered:
     artifact: bytes
     """StableHLO portable artifact."""
     semantic_digest: str | None
-    """SHA-256 of the StableHLO text without debug information, the module named `@module`; `None` where JAX's MLIR
+    """SHA-256 of the StableHLO text without debug information, the module named `@module`; `None` if JAX's MLIR
     bindings are missing."""
     custom_calls: list[str]
     """Targets of its custom calls."""
@@ -166,7 +166,7 @@ def _mlir() -> tuple[Any, Any, Any, Any]:
 
 
 def cotangents_of(function: Function, specs: Sequence[Any]) -> list[Any]:
-    """The specs of the cotangents of a function: one for each real or complex output; none where nothing can have one."""
+    """The specs of the cotangents of a function: one for each real or complex output; none if nothing can have one."""
     import jax
 
     if not any(is_real(spec.dtype) for spec in specs):

@@ -51,7 +51,7 @@ def _is_mapped(tracer: Any) -> bool:
 
 
 def _inside(tracer: Any) -> Any:
-    """The value that a tracer stands for in the transformation around its own; `None` where it hides it."""
+    """The value that a tracer stands for in the transformation around its own; `None` if it hides it."""
     # a derivative's tracer has the same value, and tangents beside it
     return tracer.val if _is_mapped(tracer) else getattr(tracer, "primal", None)
 
@@ -124,7 +124,7 @@ def mapped(function: Callable[..., Any], names: Sequence[str], batch: Batch) -> 
 
 
 def rule_of_whole(name: str, rule: dict[str, Any], ndim: int, batch: Batch) -> dict[str, Any] | None:
-    """The fill of a mapped argument where `rule` is that of one call's; `None` where it does not carry over."""
+    """The fill of a mapped argument where `rule` is that of one call's; `None` if it does not carry over."""
     if rule.get("kind") == "file" and any(name in axis.places for axis in batch):
         return None
     if rule.get("kind") not in _ROW_FILLS:

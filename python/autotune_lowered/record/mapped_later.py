@@ -26,7 +26,7 @@ class _Mark:
 
 def listen(arrays: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Tells when the tracers among the arrays are mapped: of axes that the call sees at once, of others when its body is
-    mapped. Gives the arrays to go on with.
+    mapped. Gives the arrays to continue with.
 
     Where several are traced, these are the given ones: what the primitive gives back depends, to JAX, on all of them, and a
     transposition must not take a coefficient for a variable. Nobody uses it then, so JAX drops it, and nothing is told,

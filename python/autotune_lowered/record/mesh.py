@@ -15,7 +15,7 @@ Function = Callable[..., Any]
 
 
 def axes_used(function: Function, specs: Sequence[Any]) -> set[str]:
-    """The named axes that a function of these arrays talks over, where it is traced now; none where it cannot be told."""
+    """The named axes that a function of these arrays talks over, where it is traced now; none if it is unknown."""
     import jax
 
     try:

@@ -1,7 +1,7 @@
 """Which parameters of a configuration a set of programs exercises.
 
 A parameter is *exercised* where two programs differ by it alone, *unexercised* where it varies and never changes the
-program, *not varied* where all candidates give it one value, and *unknown* where that cannot be told.
+program, *not varied* where all candidates give it one value, and *unknown* if that is unknown.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-# programs lowered beyond the candidates' own, to tell apart parameters that only ever vary together
+# programs lowered beyond the candidates' own, to distinguish parameters that only ever vary together
 _MOST_PROBES = 8
 
 Config = Mapping[str, Any]
@@ -23,7 +23,7 @@ def parameters_of(
     """Sort the parameters into `exercised`, `unexercised`, `not_varied` and `unknown`, by their points (`fwd_params.q`).
 
     `lowered` holds configs with the digests of their programs. `probe` gives the digest of a config that is none of
-    them, or `None` where it cannot be lowered; it is asked only for what the candidates leave open.
+    them, or `None` if it cannot be lowered; it is asked only for what the candidates leave open.
     """
     flat = [(flatten(config), digest) for config, digest in lowered]
     found: dict[str, list[str]] = {"exercised": [], "unexercised": [], "not_varied": [], "unknown": []}

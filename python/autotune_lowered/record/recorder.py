@@ -98,7 +98,7 @@ class Recorder:
             try:
                 self.flush(final=False)
             except OSError as error:
-                # it stays pending: the program goes on, and the recording's end tries again and raises
+                # it stays pending: the program continues, and the recording's end tries again and raises
                 _LOG.error("%s %s is not written yet: %s", call.op_id, call.call_key, error)
 
     def _keep(self, call: RecordedCall) -> bool:

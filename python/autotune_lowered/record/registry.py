@@ -64,7 +64,7 @@ class Registry:
         return {"device": self._fingerprint()["identity"]} if self.is_here(platform) else {"platform": platform}
 
     def device_away(self, platform: str) -> Target | None:
-        """What is to be told of the device that is lowered for; `None` where it is the one of this process."""
+        """What is to be told of the device that is lowered for; `None` if it is the one of this process."""
         if self.is_here(platform):
             return None
         return self.absent or Target.of_platform(platform)

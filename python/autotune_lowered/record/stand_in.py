@@ -53,7 +53,7 @@ class _Device:
     def __getattr__(self, name: str) -> Any:
         known = self.__dict__
         remedy = "" if "device_kind" in known else ": record with a `target`"
-        raise AttributeError(f"`{name}` of {known.get('target')}, which is not here, is not known{remedy}")
+        raise AttributeError(f"`{name}` of {known.get('target')}, which is absent, is unknown{remedy}")
 
     def __repr__(self) -> str:
         return f"<{self.target}, not here>"
@@ -63,7 +63,7 @@ _device_of = functools.cache(_Device)
 
 
 def answered() -> Target | None:
-    """The target that answers in this thread; `None` where the host does."""
+    """The target that answers in this thread; `None` if the host does."""
     stack: list[Target | None] = getattr(_ANSWERS, "stack", [])
     return stack[-1] if stack else None
 
@@ -134,7 +134,7 @@ def _is_kernel(module: str) -> bool:
 
 
 def _devices(target: Target, backend: Any = None) -> list[_Device] | None:
-    """`jax.devices`; `None` where those of another platform are asked for, or any of one of which no device is known."""
+    """`jax.devices`; `None` if those of another platform are asked for, or any of one of which no device is known."""
     is_asked = backend is None or target.device_kind is not None and backend in (target.platform, target.jax_platform)
     return [_device_of(target)] if is_asked else None
 
@@ -169,7 +169,7 @@ def _traced_apart(target: Target | None) -> Iterator[None]:
 
 
 def abstract_device(target: Target) -> Any | None:
-    """The target as the device of an abstract mesh; `None` where this JAX has no such devices."""
+    """The target as the device of an abstract mesh; `None` if this JAX has no such devices."""
     import jax
 
     described = getattr(jax.sharding, "AbstractDevice", None)

@@ -71,7 +71,7 @@ class Target:
 
     @property
     def device_kind(self) -> str | None:
-        """By PJRT's name: `NVIDIA L4`, `TPU v5 lite`; `None` where it is not known."""
+        """By PJRT's name: `NVIDIA L4`, `TPU v5 lite`; `None` if it is not known."""
         return self.identity.get("device_kind")
 
     @property
@@ -81,7 +81,7 @@ class Target:
 
     @classmethod
     def named(cls, name: str) -> Target:
-        """The target of a name. Raises ValueError for one that is none, and for a file that does not tell its GPU."""
+        """The target of a name. Raises ValueError for one that is none, and for a file that does not say its GPU."""
         platform, _, device = name.partition(":")
         if platform == "cuda" and device in _CUDA:
             return cls._cuda(name, *_CUDA[device])
@@ -119,7 +119,7 @@ def names() -> list[str]:
 
 
 def axes_of(shape: str) -> dict[str, int] | None:
-    """The sides of a topology such as `2x4`; `None` where it is none."""
+    """The sides of a topology such as `2x4`; `None` if it is none."""
     sides = shape.split("x")
     # sides as long as the program takes them
     if len(sides) > 3 or not all(re.fullmatch("[0-9]{1,5}", side) and 0 < int(side) < 1 << 16 for side in sides):

@@ -1,4 +1,4 @@
-"""Meshes of devices that are not here, to lower sharded programs with."""
+"""Meshes of absent devices, to lower sharded programs with."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .target import Target, axes_of
 
 
 def target_mesh(name: str, axis_shapes: Sequence[int] | None = None, axis_names: Sequence[str] | None = None) -> Any:
-    """The `jax.sharding.AbstractMesh` of a target's devices, none of which need be here.
+    """The `jax.sharding.AbstractMesh` of a target's devices, which may be absent.
 
-    `tpu:v6e:2x2` has the axes `x` and `y` of the topology, a three-dimensional one `z` besides, and `core` where each
-    chip is two devices; `cuda:h100_sxm:8` has the axis `x` of eight devices, and `cuda:h100_sxm:2x4` two. `axis_shapes`
-    and `axis_names` give the same devices other axes, as in `jax.make_mesh`. Programs over it are traced, and lowered
-    with `lowering_platforms=`; nothing runs.
+    `tpu:v6e:2x2` has the axes `x` and `y` of the topology; a three-dimensional one also has `z`, and `core` if each
+    chip is two devices. `cuda:h100_sxm:8` has the axis `x` of eight devices, and `cuda:h100_sxm:2x4` has two.
+    `axis_shapes` and `axis_names` give the same devices other axes, as in `jax.make_mesh`. Programs over it are traced,
+    and lowered with `lowering_platforms=`; nothing runs.
 
-    Raises ValueError for what is no target and for axes that do not hold its devices, ImportError without JAX or with one
-    that has no abstract devices.
+    Raises ValueError for an unknown target and for axes that do not hold its devices, ImportError without JAX or with
+    one that has no abstract devices.
     """
     target = _sized(name)
     jax = jax_for("a target's mesh needs")

@@ -1,4 +1,4 @@
-"""One call of a tunable function: its arguments told apart into arrays, static values and what is tuned."""
+"""One call of a tunable function: its arguments separated into arrays, static values and what is tuned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRACED = "argument `{name}` of `{op}` holds or closes over traced values: pass t
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One call's arguments, told apart into arrays by name and described static values."""
+    """One call's arguments, separated into arrays by name and described static values."""
 
     bound: inspect.BoundArguments
     arrays: dict[str, Any]
@@ -35,7 +35,7 @@ class Call:
 
 
 def split(declaration: Declaration, bound: inspect.BoundArguments) -> Call:
-    """The arguments of a call, told apart. Raises `Undescribable`, a TypeError, where one has no spelling."""
+    """The arguments of a call, separated. Raises `Undescribable`, a TypeError, where one has no spelling."""
     jax = jax_for("tunable functions need")
     arrays: dict[str, Any] = {}
     static: dict[str, Any] = {}

@@ -25,7 +25,7 @@ class Tunable(Declaration):
     """`function.tunable` of what the decorator gives: the declaration, and its calls."""
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
-        """The arguments of a call, told apart. Raises `Undescribable`, a TypeError, where one has no spelling."""
+        """The arguments of a call, separated. Raises `Undescribable`, a TypeError, where one has no spelling."""
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return split(self, bound)
@@ -74,7 +74,7 @@ class Tunable(Declaration):
             return self.function(*bound.args, **(bound.kwargs | self.config_for(key)))
 
     def _record(self, call: Call, key: str) -> Mapping[str, Any]:
-        """Records a call where something records; gives the arrays that it is to go on with."""
+        """Records a call where something records; gives the arrays that it is to continue with."""
         recorder = active()
         if recorder is None:
             return call.arrays
@@ -102,20 +102,20 @@ def tunable(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function of arrays a tunable operation, `op@vVERSION`.
 
-    The parameters named in `space` (name to values) or in `candidates` (configs as they are) are tuned: they must be
+    The parameters named in `space` (name to values) or in `candidates` (explicit configs) are tuned: they must be
     keyword-only, and their defaults are the baseline. `constraints` are callables of a config, or of a config and the
-    arrays by name (anything with `shape` and `dtype`); a config is a candidate where all are true. `fills` says how a
-    tuner makes an array's values (`docs/registry.md`), by parameter or by `x[0]`, `x['a']` inside of pytrees.
+    arrays by name (anything with `shape` and `dtype`); all must be true of a candidate. `fills` says how a tuner makes
+    an array's values (`docs/registry.md`), by parameter or by `x[0]`, `x['a']` inside pytrees.
 
-    Of the other arguments, leaves with a shape and a dtype are arrays of any shape; the rest, and all of
-    `static_argnames`, is static and becomes part of the call key. `static_key` gives what identifies a static argument that
-    has no spelling of its own, by parameter: `{"self": lambda self: (self.heads, self.causal)}` for a method. Each call is
-    stamped with its label. Under `vmap` the function sees shapes without the mapped axis, and the key has the axis beside
-    them; under `shard_map` it sees those of one device.
+    Of the other arguments, leaves with a shape and a dtype are arrays of any shape. The rest, and all of
+    `static_argnames`, are static and become part of the call key. `static_key` identifies a static argument that has
+    no spelling of its own, by parameter: `{"self": lambda self: (self.heads, self.causal)}` for a method. Each call is
+    stamped with its label. Under `vmap` the function sees shapes without the mapped axis, and the key has the axis
+    beside them; under `shard_map` it sees those of one device.
 
-    At trace time the config in force for the call is taken, else the default; a compiled call costs nothing. A function
-    that is jitted around this one is traced again when what is in force changes. A caller that gives a tuned parameter
-    itself is obeyed, and that call is neither stamped nor recorded.
+    At trace time the call uses the config in force, else the default; a compiled call costs nothing. A jitted function
+    around this one is traced again when the config in force changes. A caller that passes a tuned parameter is obeyed,
+    and that call is neither stamped nor recorded.
 
     Raises TypeError and ValueError for a declaration that cannot be tuned, ImportError at a call without JAX.
     """

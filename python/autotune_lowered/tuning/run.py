@@ -1,4 +1,4 @@
-"""Tuning from Python: the program is started on a dump of the module, and its result read."""
+"""Tuning from Python: runs the program on a dump of the module, and reads its result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WITH_RESULT = (0, 1, 130)
 
 
 class TuningError(RuntimeError):
-    """The program could not tune: its own words, and `exit_code` as the README lists them."""
+    """The program could not tune: its own message, and its `exit_code` (see the README)."""
 
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)
@@ -44,7 +44,7 @@ def tune(
     force: bool = False,
     options: Iterable[str] = (),
 ) -> AutotuningResult:
-    """Tune every recorded operation of a lowered module on this machine's device. `autotune_lowered` is another name of it.
+    """Tune every recorded operation of a lowered module on this machine's device. `autotune_lowered` is an alias.
 
     ```python
     lowered = jax.jit(step).lower(state, batch)
@@ -54,17 +54,17 @@ def tune(
     ```
 
     Arguments:
-        module: A `jax.stages.Lowered` or `Compiled`, or the path of a module that was dumped.
+        module: A `jax.stages.Lowered` or `Compiled`, or the path of a dumped module.
         registry: Folder of recorded invocations (see `recording`).
-        cache: Cache folder; the default one unless given. What it holds already is not measured again.
-        timer: As `--timer` of the program. Unless given, JAX's profiler in a worker process of this Python.
-        rounds, min_improvement, match, only, force: As the program's options of these names.
+        cache: Cache folder; by default the usual one. What it holds already is not measured again.
+        timer: The program's `--timer`. The default is JAX's profiler in a worker process of this Python.
+        rounds, min_improvement, match, only, force: The program's options of these names.
         options: Further options of the program, such as `["--plugin", path]`.
 
-    The worker is a process of its own with a client of its own: on an accelerator it shares the memory with this process
-    and preallocates none, so set `XLA_PYTHON_CLIENT_PREALLOCATE=false` here too, or tune before the first computation.
+    The worker is a separate process with its own client. On an accelerator it shares the memory with this process and
+    preallocates none, so set `XLA_PYTHON_CLIENT_PREALLOCATE=false` here too, or tune before the first computation.
 
-    Raises `TuningError` where nothing could be tuned, `ProgramError` without the program.
+    Raises `TuningError` if nothing could be tuned, `ProgramError` without the program.
     """
     words = [find_program()]
     with scratch_folder() as folder:

@@ -35,7 +35,7 @@ impl Clocks {
 pub struct Alignment {
     /// What was moved.
     pub clocks: Clocks,
-    /// Collectives over all devices, from which the skews come; none where there is no such collective.
+    /// Collectives over all devices, from which the skews come; none if there is no such collective.
     pub collectives: u64,
     /// Those whose ends the medians are taken over: all of them, as long as they fit into 2 MiB, else an even sample.
     pub sampled: u64,

@@ -14,7 +14,7 @@ pub(super) struct Assembly<'p> {
     programs: HashMap<u32, Waiting>,
 }
 
-/// Launches of a program that are under way.
+/// Launches of a program that are in progress.
 #[derive(Default)]
 struct Waiting {
     /// The first that was not given away.

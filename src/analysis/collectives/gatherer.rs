@@ -184,7 +184,7 @@ impl Gatherer {
             left_out = 0;
         }
         if by_order {
-            let note = "executions of different devices are matched by their order, since no run id tells which belong together";
+            let note = "executions of different devices are matched by their order, because there is no run id";
             notes.push(note.to_owned());
         }
         let (operations, places) = self.operations_of(&merged);

@@ -28,9 +28,9 @@ pub(super) enum Doing {
 /// The collectives of one execution and what computes beside them. Events come by start.
 #[derive(Debug, Default)]
 pub(super) struct Hiding {
-    /// Of those under way what computation had been done at their start.
+    /// Of those in progress what computation had been done at their start.
     timed: Vec<Timed>,
-    /// Ends of those under way, with their places.
+    /// Ends of those in progress, with their places.
     ends: BinaryHeap<Reverse<(i64, usize)>>,
     covered: Union,
     overlaps: Overlaps,
@@ -81,7 +81,7 @@ impl Hiding {
 #[derive(Debug, Default)]
 struct Overlaps {
     over_ps: u64,
-    /// End and start of those under way.
+    /// End and start of those in progress.
     open: BinaryHeap<Reverse<(i64, i64)>>,
     /// Sum of the starts of those.
     starts_ps: i128,
@@ -146,7 +146,7 @@ impl Halves {
     }
 
     fn join(&mut self, kind: &str, number: &str, end_ps: i64) {
-        // the halves are numbered alike, or there is only one of the kind under way
+        // the halves are numbered alike, or there is only one of the kind in progress
         let own = format!("{kind}.{number}");
         let alone = || {
             let prefix = format!("{kind}.");

@@ -115,7 +115,7 @@ fn transfer(module: &HloModule<'_>, instruction: &HloInstruction<'_>) -> Option<
     Some(Communication { kind, group_size: Some(1), message_bytes: Some(bytes), groups: Vec::new() })
 }
 
-/// Whether the result lies in the host's memory: `shape.layout.memory_space`.
+/// Whether the result is in the host's memory: `shape.layout.memory_space`.
 fn is_on_host(instruction: &HloInstruction<'_>) -> bool {
     let shape = value_of(instruction.message, 3).and_then(WireValue::as_bytes);
     let layout = shape.and_then(|shape| value_of(shape, 5)).and_then(WireValue::as_bytes);

@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// Whether no device can be through before all have begun: what clocks can be compared by.
+    /// Whether no device can be through before all have started: what clocks can be compared by.
     pub fn is_common(self) -> bool {
         matches!(self, Self::AllGather | Self::AllReduce | Self::AllToAll | Self::ReduceScatter)
     }

@@ -77,7 +77,7 @@ pub struct Figures {
     pub hidden: f64,
     /// The same by the sum of the overlaps, where it differs.
     pub hidden_by_sum: Option<f64>,
-    /// Time lost to stragglers; `None` where no instance has two devices whose clocks compare.
+    /// Time lost to stragglers; `None` if no instance has two devices whose clocks compare.
     pub wait: Option<Wait>,
 }
 

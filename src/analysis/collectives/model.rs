@@ -10,11 +10,11 @@ use super::kind::Kind;
 pub struct Communication {
     /// What it does.
     pub kind: Kind,
-    /// Devices that take part together; `None` where the module does not say.
+    /// Devices that take part together; `None` if the module does not say.
     pub group_size: Option<u64>,
-    /// Bytes of its operands, of a reduce-scatter divided by the group's size; `None` where the module does not say.
+    /// Bytes of its operands, of a reduce-scatter divided by the group's size; `None` if the module does not say.
     pub message_bytes: Option<u64>,
-    /// The device ids of each group, as the program was placed; empty where they are not known.
+    /// The device ids of each group, as the program was placed; empty if they are not known.
     pub groups: Vec<Vec<i64>>,
 }
 

@@ -33,11 +33,14 @@ pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_u
     notes.extend(captures.iter().flat_map(Capture::import_findings).map(ToString::to_string));
     notes.extend(programs.iter().flat_map(Programs::problems));
     notes.extend(unknown.into_iter().map(|module| {
-        format!("no HLO of `{module}`: its collectives are told by name and have no message size; give it with --hlo")
+        format!(
+            "no HLO of `{module}`: its collectives are recognized by name and have no message size; give it with \
+                 --hlo"
+        )
     }));
     if joined {
         notes.push(
-            "asynchronous collectives last from their start to the end of their `done`, so that bandwidth is a lower bound"
+            "asynchronous collectives last from their start to the end of their `done`, so bandwidth is a lower bound"
                 .to_owned(),
         );
     }
@@ -66,7 +69,7 @@ impl ReadParts for Reader<'_> {
     }
 }
 
-/// Gives the executions of programs of all captures as they end, but for those that XLA's autotuner ran.
+/// Gives the executions of programs of all captures as they end, except for those that XLA's autotuner ran.
 fn each_execution(
     captures: &[Capture],
     programs: &[Programs<'_>],
@@ -132,7 +135,7 @@ struct Known {
     communication: Option<Communication>,
 }
 
-/// An execution under way.
+/// An execution in progress.
 struct Open<'p, 'c> {
     program: Arc<Program<'p, 'c>>,
     doing: HashMap<u32, Doing>,

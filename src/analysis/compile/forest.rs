@@ -62,7 +62,7 @@ impl<'r> Forest<'r> {
         let mut nodes: Vec<Node<'r>> = Vec::with_capacity(ranges.len());
         for range in order.iter().filter_map(|&number| ranges.get(number)) {
             let place = nodes.len();
-            // what does not surround it is no parent, whatever the file says; so there are no circles
+            // what does not surround it is not a parent, whatever the file says; so there are no circles
             let parent = range.parent.and_then(|parent| place_of.get(parent).copied()).filter(|&parent| {
                 nodes.get(parent).is_some_and(|node| {
                     node.range.thread == range.thread
@@ -82,7 +82,7 @@ impl<'r> Forest<'r> {
     }
 
     fn find_roots(&mut self) {
-        // whether a node is, or lies in, a compilation; parents come first
+        // whether a node is, or is in, a compilation; parents come first
         let mut within = vec![false; self.nodes.len()];
         for place in 0..self.nodes.len() {
             let Some(node) = self.nodes.get(place) else { continue };
@@ -97,7 +97,7 @@ impl<'r> Forest<'r> {
         }
     }
 
-    /// Hangs the outermost ranges of other threads into the compilation under way: into the deepest range of its thread
+    /// Hangs the outermost ranges of other threads into the compilation in progress: into the deepest range of its thread
     /// that was open from before their start to after their end.
     fn hang_workers(&mut self) {
         let tops: Vec<usize> = (0..self.nodes.len())

@@ -7,7 +7,7 @@ use super::forest::CompileRange;
 use super::nsys::nsys_compile_ranges;
 use super::space::space_compile_ranges;
 
-/// What a host compiled; `None` where the capture holds no trace of the host.
+/// What a host compiled; `None` if the capture holds no trace of the host.
 pub fn compile_ranges(capture: &Capture) -> Option<Vec<CompileRange>> {
     match capture {
         Capture::XSpace(capture) => Some(space_compile_ranges(&capture.space)),

@@ -13,7 +13,7 @@ use super::phase::{AUTOTUNER_COMPILATION, AUTOTUNER_MEASUREMENT, attribute, phas
 /// What the first compilation does itself, apart from its phases: libraries are loaded then.
 const FIRST: &str = "first compilation itself (library loading)";
 
-/// How compilation is told.
+/// How compilation is reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompileOptions {
@@ -31,7 +31,7 @@ setters!(CompileOptions { by_pass: bool, autotuner_detail: bool });
 pub struct CompileReport {
     /// Durations of all compilations, added up: the sum of all phases.
     pub total_ns: f64,
-    /// Time in which at least one compilation was under way.
+    /// Time in which at least one compilation was in progress.
     pub elapsed_ns: f64,
     /// The part of the total in which worker threads compiled.
     pub parallel_ns: f64,
@@ -99,7 +99,8 @@ pub fn compile_report(ranges: &[CompileRange], options: CompileOptions) -> Compi
     report.phases.sort_by(|one, other| other.exclusive_ns.total_cmp(&one.exclusive_ns));
     if forest.ambiguous > 0 {
         report.notes.push(format!(
-            "worker ranges while several compilations were under way: {}; each was counted to the one that began last",
+            "worker ranges while several compilations were in progress: {}; each was counted for the one that began \
+             last",
             forest.ambiguous
         ));
     }
@@ -165,7 +166,7 @@ impl<'r> Adder<'_, 'r> {
         phase(name, around, self.options.by_pass).into_owned()
     }
 
-    /// Whether a range's parts are not told: the autotuner runs small modules, whose phases are not the program's.
+    /// Whether a range's parts are not reported: the autotuner runs small modules, whose phases are not the program's.
     fn is_one_block(&self, name: &str) -> bool {
         match stem(name) {
             AUTOTUNER_MEASUREMENT => true,
@@ -214,7 +215,7 @@ impl<'r> Adder<'_, 'r> {
         stretches.into_iter().map(|(stretch, workers)| (without_own(stretch), workers)).collect()
     }
 
-    /// Divides the time in which workers ran among their ranges, by their own times. `false` where they have none.
+    /// Divides the time in which workers ran among their ranges, by their own times. `false` if they have none.
     fn share_out(&mut self, workers: &[usize], parallel_ps: u64, around: (&str, &'r str)) -> bool {
         let mut rows: Vec<(String, u64)> = Vec::new();
         let mut open: Vec<Open<'r>> =

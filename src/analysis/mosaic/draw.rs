@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::dump::{Dump, Record, Timeline};
 
-/// Steps of the clock that are no news: about what the order of two instructions makes.
+/// Steps of the clock that are not news: about what the order of two instructions makes.
 const SMALL_STEP: i64 = 10;
 
 /// What a cycle is.
@@ -59,7 +59,8 @@ impl Drawn {
         let mut notes = Vec::new();
         if clock == Clock::Unknown && self.events > 0 {
             notes.push(
-                "starts are nanoseconds and the rest is cycles: each cycle is drawn as a nanosecond; say the SMs' clock with --clock MHZ"
+                "starts are nanoseconds and the rest is cycles: each cycle is drawn as a nanosecond; give the SMs' \
+                 clock with --clock MHZ"
                     .to_owned(),
             );
         }
@@ -71,7 +72,7 @@ impl Drawn {
         }
         let counts = [
             (self.dropped, "traces left out, whose clock went back to before their first event"),
-            (self.nameless, "events whose name is not among the names, called by its number"),
+            (self.nameless, "events whose name is not among the names, named by its number"),
             (self.unpaired, "events without a counterpart: a range was not ended, or ended twice"),
         ];
         notes.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")));
@@ -106,7 +107,7 @@ struct LabelName<'n> {
 /// Writes a dump as a trace; blocks come in the order in which they began.
 ///
 /// # Errors
-/// Where `out` fails.
+/// If `out` fails.
 pub fn draw(dump: &Dump<'_>, names: &HashMap<u32, String>, clock: Clock, out: &mut dyn Write) -> io::Result<Drawn> {
     let mut drawn = Drawn::default();
     let mut order: Vec<(i64, u64)> = Vec::new();
@@ -178,7 +179,7 @@ fn put(out: &mut dyn Write, separator: &mut &str, event: &impl Serialize) -> io:
     Ok(())
 }
 
-/// Ends that end nothing, or another range than the one under way, and ranges that do not end.
+/// Ends that end nothing, or another range than the one in progress, and ranges that do not end.
 fn unpaired(records: &[Record]) -> u64 {
     let (mut open, mut unpaired) = (Vec::new(), 0);
     for record in records {

@@ -53,10 +53,10 @@ pub enum Timeline {
 }
 
 impl<'w> Dump<'w> {
-    /// The traces of a launch. How a header counts is told by the counts: with the header's three words they are odd.
+    /// The traces of a launch. How a header counts is recognized by the counts: with the header's three words they are odd.
     ///
     /// # Errors
-    /// Where the buffer does not fit the launch, or a trace did not fit the buffer.
+    /// If the buffer does not fit the launch, or a trace did not fit the buffer.
     pub fn new(words: &'w Words, grid: Extent, block: Extent, scope: Scope) -> Result<Self, MosaicError> {
         let spec = ProfilerSpec { entries: 0, scope };
         let (traces, per_block) = (spec.traces(grid, block)?, spec.traces_per_block(block)?);

@@ -17,7 +17,7 @@ pub enum MosaicError {
         /// Why.
         source: io::Error,
     },
-    /// The file is no array of 32-bit integers as NumPy writes it.
+    /// The file is not an array of 32-bit integers as NumPy writes it.
     #[error("`{}` {what}; save the buffer with `numpy.save`, as uint32", path.display())]
     NotWords {
         /// The file.
@@ -25,7 +25,7 @@ pub enum MosaicError {
         /// What it is instead.
         what: String,
     },
-    /// The names are no names.
+    /// The names are not names.
     #[error("`{}` holds no names: {what}; write `spec.interned_names` as JSON", path.display())]
     NotNames {
         /// The file.
@@ -50,7 +50,7 @@ pub enum MosaicError {
         limit: u64,
     },
     /// The buffer does not fit the grid.
-    #[error("{words} words are no {traces} traces of equal length; check --grid, --block and --scope")]
+    #[error("{words} words cannot be divided into {traces} traces of equal length; check --grid, --block and --scope")]
     Shape {
         /// Words of the buffer.
         words: u64,
@@ -58,7 +58,7 @@ pub enum MosaicError {
         traces: u64,
     },
     /// Fewer words than a header and one event take.
-    #[error("{entries} words a trace are too few: a header takes 3, and each event 2")]
+    #[error("{entries} words per trace are too few: a header takes 3, and each event 2")]
     TooSmall {
         /// Words a trace.
         entries: u64,
@@ -77,7 +77,8 @@ pub enum MosaicError {
     },
     /// Some traces count words as one version of JAX does, some as another; none of them does that.
     #[error(
-        "trace {trace} holds half an event: {used} words; memory was likely overwritten for want of space: profile again with more entries"
+        "trace {trace} holds half an event: {used} words; memory was probably overwritten because the buffer is too \
+         small: profile again with more entries"
     )]
     Odd {
         /// Number of the trace.

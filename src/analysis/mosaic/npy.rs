@@ -48,25 +48,25 @@ impl Words {
 /// Reads an array of 32-bit integers.
 ///
 /// # Errors
-/// Where the file cannot be read, or is something else.
+/// If the file cannot be read, or is something else.
 pub fn read_npy(path: &Path) -> Result<Words, MosaicError> {
     parse(read_bounded(path, MAX_BYTES)?).map_err(|what| MosaicError::NotWords { path: path.to_owned(), what })
 }
 
 fn parse(bytes: Vec<u8>) -> Result<Words, String> {
     let cut = || "ends within its header".to_owned();
-    let rest = bytes.strip_prefix(MAGIC).ok_or("is no file of `numpy.save`")?;
+    let rest = bytes.strip_prefix(MAGIC).ok_or("is not a file of `numpy.save`")?;
     let (length, before) = match rest {
         [1, _, low, high, ..] => (usize::from(u16::from_le_bytes([*low, *high])), 4),
         [2 | 3, _, a, b, c, d, ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, 6),
         [1..=3, ..] | [] => return Err(cut()),
-        [version, ..] => return Err(format!("has version {version} of the format, which is not known")),
+        [version, ..] => return Err(format!("has version {version} of the format, which is unknown")),
     };
     if length > MAX_HEADER_BYTES {
         return Err(format!("has a header of {length} bytes"));
     }
     let header = rest.get(before..before + length).ok_or_else(cut)?;
-    let header = std::str::from_utf8(header).map_err(|_| "has a header that is no text")?;
+    let header = std::str::from_utf8(header).map_err(|_| "has a header that is not text")?;
     let kind = member(header, "descr").ok_or("does not say what its elements are")?;
     if !matches!(kind.trim_matches(['\'', '"']), "<u4" | "<i4") {
         return Err(format!("holds elements of type {}", quoted(kind)));

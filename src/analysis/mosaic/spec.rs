@@ -85,7 +85,7 @@ impl ProfilerSpec {
     /// Traces of a block.
     ///
     /// # Errors
-    /// Where the block is not made of whole warpgroups, or warps.
+    /// If the block is not made of whole warpgroups, or warps.
     pub fn traces_per_block(&self, block: Extent) -> Result<u64, MosaicError> {
         let threads = block.product().filter(|threads| *threads <= MAX_TRACES);
         let threads = threads.ok_or(MosaicError::TooMany { limit: MAX_TRACES })?;
@@ -99,7 +99,7 @@ impl ProfilerSpec {
     /// Traces of a launch.
     ///
     /// # Errors
-    /// Where the block is not made of whole warpgroups, or warps, or there are too many.
+    /// If the block is not made of whole warpgroups, or warps, or there are too many.
     pub fn traces(&self, grid: Extent, block: Extent) -> Result<u64, MosaicError> {
         let per_block = self.traces_per_block(block)?;
         let all = grid.product().and_then(|blocks| blocks.checked_mul(per_block));
@@ -133,7 +133,7 @@ pub(super) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, MosaicErr
 /// Reads names: `spec.interned_names` as JSON (names to numbers), or a list of the names by number.
 ///
 /// # Errors
-/// Where the file cannot be read, or holds something else.
+/// If the file cannot be read, or holds something else.
 pub fn read_names(path: &Path) -> Result<HashMap<u32, String>, MosaicError> {
     let bytes = read_bounded(path, MAX_NAMES_BYTES)?;
     let wrong = |what: String| MosaicError::NotNames { path: path.to_owned(), what };

@@ -27,7 +27,7 @@ const MAX_NS: u64 = 1 << 50;
 /// holds, as nsys-jax does. `files` tell the programs that a capture has none of.
 ///
 /// # Errors
-/// Where the planes that were drawn cannot be read back.
+/// If the planes that were drawn cannot be read back.
 pub fn nsys_captures(captures: Vec<NsysCapture>, files: &HloFiles) -> Result<Vec<Capture>, ProfileErrorKind> {
     let compiled = captures.iter().flat_map(compiled_programs).map(|(module, id)| (module.to_owned(), id));
     let compiled: BTreeSet<(String, i64)> = compiled.collect();
@@ -57,7 +57,7 @@ fn import(
         said.push(format!("{}: holds no trace of the devices", capture.name));
     }
     if capture.host_ranges.is_none() {
-        let why = "nothing tells which programs were compiled in it, so that all first executions count";
+        let why = "it does not say which programs were compiled in it, so all first executions count";
         said.push(format!("{}: holds no trace of the host: {why}", capture.name));
     }
     let (found, loose) = executions(capture.device_ranges.as_deref().unwrap_or_default());

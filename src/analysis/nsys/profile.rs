@@ -20,7 +20,7 @@ pub struct NsysProfile {
     pub(in crate::analysis) host: String,
     /// The ranges drawn as planes, with the programs.
     pub(in crate::analysis) timeline: XSpace,
-    /// Ranges with their time on the host; `None` where there is no such trace.
+    /// Ranges with their time on the host; `None` if there is no such trace.
     pub(in crate::analysis) host_ranges: Option<Vec<NsysRange>>,
     /// The executions, by plane and start.
     pub(super) time: DeviceTime,

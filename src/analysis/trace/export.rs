@@ -107,9 +107,9 @@ impl Traced {
             (self.cut_stats, "slices with more stats than are written"),
             (self.malformed, "events left out that cannot be decoded"),
             (self.negative, "events left out that last less than zero"),
-            (self.out_of_range, "events left out that lie before the capture, or 26 days and more from it"),
+            (self.out_of_range, "events left out that are before the capture, or 26 days and more away from it"),
             (self.aggregated, "events left out that stand for several occurrences and have no time"),
-            (self.crowded, "events left out of lines with more than a thousand under way at once"),
+            (self.crowded, "events left out of lines with more than a thousand at once"),
         ];
         notes.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")).collect()
     }
@@ -118,7 +118,7 @@ impl Traced {
 /// Writes captures as one trace. Times count from the earliest line of all.
 ///
 /// # Errors
-/// Where `out` fails.
+/// If `out` fails.
 pub fn write_trace(captures: &[Capture], options: TraceOptions, out: &mut dyn Write) -> io::Result<Traced> {
     match options.format {
         TraceFormat::Perfetto => write::<Perfetto>(captures, options, out),
@@ -129,7 +129,7 @@ pub fn write_trace(captures: &[Capture], options: TraceOptions, out: &mut dyn Wr
 /// Writes captures as one trace into a file; what had its name before is replaced.
 ///
 /// # Errors
-/// Where the file cannot be written; what was there before is there still.
+/// If the file cannot be written; what was there before is there still.
 pub fn write_trace_file(captures: &[Capture], options: TraceOptions, path: &Path) -> Result<Traced, TraceFileError> {
     let is_gzip = options.format == TraceFormat::Chrome && path.extension().is_some_and(|extension| extension == "gz");
     write_file(path, is_gzip, |out| write_trace(captures, options, out))

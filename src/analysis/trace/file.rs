@@ -34,7 +34,7 @@ pub struct TraceFileError {
 /// folders are made. With `is_gzip` it is compressed.
 ///
 /// # Errors
-/// Where the file cannot be written, or `write` fails; what was there before is there still.
+/// If the file cannot be written, or `write` fails; what was there before is there still.
 pub fn write_file<T>(
     path: &Path,
     is_gzip: bool,

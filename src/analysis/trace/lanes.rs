@@ -1,9 +1,9 @@
-//! Tracks on which slices nest: each event goes to the first lane of its line where it lies inside, or after, what is there.
+//! Tracks on which slices nest: each event goes to the first lane of its line where it is inside, or after, what is there.
 
 /// Viewers drop what is deeper: Perfetto's trace processor at 512.
 const MAX_DEPTH: usize = 512;
 
-/// Most lanes of one line; a line with more events under way at once is damage rather than work.
+/// Most lanes of one line; a line with more events in progress at once is damage rather than work.
 const MAX_LANES: usize = 1024;
 
 /// The lanes of one line.
@@ -14,7 +14,7 @@ pub(super) struct Lanes {
 
 #[derive(Debug)]
 struct Lane {
-    /// Ends of the slices under way, the innermost last.
+    /// Ends of the slices in progress, the innermost last.
     open: Vec<i64>,
     /// Nothing may begin earlier: the latest begin or end that was written.
     written_ps: i64,
@@ -35,7 +35,7 @@ impl Lane {
 
 impl Lanes {
     /// Finds a lane for a slice; `ended(lane, end)` is called for the slices of that lane, and of those tried before, that
-    /// are over by then. `None` where no lane is left.
+    /// are over by then. `None` if no lane is left.
     #[inline]
     pub(super) fn place(&mut self, start_ps: i64, end_ps: i64, mut ended: impl FnMut(usize, i64)) -> Option<usize> {
         for (number, lane) in self.lanes.iter_mut().enumerate() {

@@ -82,7 +82,7 @@ impl<'a> PlaneNames<'a> {
         self.metadata.get(place as usize).copied().into_iter().flat_map(|metadata| metadata.stats())
     }
 
-    /// A stat as an argument; `None` where it has no name or no value.
+    /// A stat as an argument; `None` if it has no name or no value.
     pub(super) fn argument(&self, stat: Stat<'a>) -> Option<Argument<'a>> {
         let name = self.stat_places.get(stat.metadata_id)?;
         let value = match stat.value {

@@ -26,8 +26,8 @@ use crate::whole_file::write_whole;
 
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Where an imported key keeps what ejkernel calls a platform version: part of the identity, so that what cannot be told
-/// from the file is never taken for this device's own.
+/// Where an imported key keeps what ejkernel calls a platform version: part of the identity, so that what the file
+/// does not say is never taken for this device's own.
 const PLATFORM_VERSION: &str = "ejkernel_platform_version";
 
 /// What an export wrote.
@@ -88,7 +88,7 @@ impl EjkernelFields {
     /// Reads what `python -m autotune_lowered.ejkernel_fields` printed of an installed ejkernel.
     ///
     /// # Errors
-    /// Where the file cannot be read or is something else.
+    /// If the file cannot be read or is something else.
     pub fn read(path: &Path) -> Result<Self, ExchangeError> {
         let wrong = |what: String| ExchangeError::NotFields { path: path.to_owned(), what };
         let text = outside_file::bytes(path, MAX_FILE_BYTES).map_err(io_error("read", path))?;
@@ -96,7 +96,7 @@ impl EjkernelFields {
         // the names become paths: none may lead out of the folder that is written to
         let is_plain = |file: &str| Path::new(file).file_name().is_some_and(|name| name == file);
         match read.operations.values().find(|operation| !is_plain(&operation.file)) {
-            Some(operation) => Err(wrong(format!("`{}` is no file name", operation.file.escape_debug()))),
+            Some(operation) => Err(wrong(format!("`{}` is not a file name", operation.file.escape_debug()))),
             None => Ok(read),
         }
     }
@@ -109,7 +109,7 @@ impl EjkernelFields {
 /// this program knows. Nothing is written unless every entry of an operation that ejkernel has can be.
 ///
 /// # Errors
-/// Where a config holds what ejkernel would trip on, two devices have one name, a file there is no cache, or it cannot be
+/// If a config holds what ejkernel would trip on, two devices have one name, a file there is no cache, or it cannot be
 /// written.
 pub fn export_ejkernel(
     folder: &Path,
@@ -214,7 +214,7 @@ pub fn export_ejkernel(
 /// device whose hardware is known, only under a wider match mode.
 ///
 /// # Errors
-/// Where a file cannot be read or is no cache.
+/// If a file cannot be read or is not a cache.
 pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
     let mut files = Vec::new();
     if path.is_dir() {
@@ -236,12 +236,12 @@ pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
                     let entry = Entry::new(Config::new(config));
                     entries.push((key, Arc::new(entry)));
                 }
-                (None, _) => left_out.push(format!("`{}`: `{}` is no key", path.display(), name.escape_debug())),
+                (None, _) => left_out.push(format!("`{}`: `{}` is not a key", path.display(), name.escape_debug())),
                 // what ejkernel writes for a call that was recorded under `jit`, and takes for a miss itself
                 (Some(key), Value::Null) => {
                     left_out.push(format!("`{}`: `{}` has no config", path.display(), key.call));
                 }
-                (Some(key), _) => left_out.push(format!("`{}`: `{}` is no object", path.display(), key.call)),
+                (Some(key), _) => left_out.push(format!("`{}`: `{}` is not an object", path.display(), key.call)),
             }
         }
     }

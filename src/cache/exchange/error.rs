@@ -22,7 +22,7 @@ pub enum ExchangeError {
         source: io::Error,
     },
     /// A file is not what its name says.
-    #[error("`{path}` is no cache of {peer}: {what}; take it away or repair it", path = path.display())]
+    #[error("`{path}` is not a cache of {peer}: {what}; remove or repair it", path = path.display())]
     Foreign {
         /// The tool.
         peer: &'static str,
@@ -58,7 +58,10 @@ pub enum ExchangeError {
         count: usize,
     },
     /// Entries of one program that hold different options.
-    #[error("entries of `{digest}` have different compiler options, as of several devices: choose one with `--for`")]
+    #[error(
+        "entries of `{digest}` have different compiler options, such as those of several devices: choose one with \
+             `--for`"
+    )]
     TwoOptions {
         /// The program's digest.
         digest: String,
@@ -73,7 +76,7 @@ pub enum ExchangeError {
         /// The field and what is wrong with it.
         what: String,
     },
-    /// Two devices that the peer cannot tell apart.
+    /// Two devices that the peer cannot distinguish.
     #[error("`{call}` is cached for {one} and for {other}, which {peer} both calls `{fingerprint}`; choose one with `--for`", fingerprint = fingerprint.escape_debug())]
     Ambiguous {
         /// The tool.

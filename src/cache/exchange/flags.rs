@@ -36,11 +36,11 @@ impl FlagVariable {
 }
 
 /// The flags that these entries' compiler options are, in their names' order: `--a=1 --b=true`; entries of other operations and of
-/// platforms that do not read the variable are left out. `None` where none is left.
+/// platforms that do not read the variable are left out. `None` if none is left.
 ///
 /// # Errors
 ///
-/// Entries with different options, since a process has one value; an option that is no flag.
+/// Entries with different options, since a process has one value; an option that is not a flag.
 pub fn export_flags(
     entries: &[(CacheKey, Arc<Entry>)],
     variable: FlagVariable,
@@ -57,7 +57,7 @@ pub fn export_flags(
 }
 
 /// The compiler options of these entries as one JSON object: each program's digest to its options, in the digests' order, for what
-/// compiles programs one by one without our package. Entries of other operations are left out. `None` where none is left.
+/// compiles programs one by one without our package. Entries of other operations are left out. `None` if none is left.
 ///
 /// # Errors
 ///
@@ -85,19 +85,19 @@ fn flags(key: &CacheKey, entry: &Entry, variable: FlagVariable) -> Result<String
 ///
 /// # Errors
 ///
-/// An option that is no flag; in words.
+/// An option that is not a flag; in words.
 pub fn flags_of(config: &Config) -> Result<String, String> {
     let refused = |name: &str, why: &str| format!("`{}` {why}", name.escape_debug());
     let flag = |(name, value): (&String, &Value)| {
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return Err(refused(name, "is no name of a flag"));
+            return Err(refused(name, "is not the name of a flag"));
         }
         let text = match value {
             Value::Bool(_) | Value::Number(_) => value.to_string(),
             // as options of one compilation, bools are written like this
             Value::String(text) if text == "True" || text == "False" => text.to_ascii_lowercase(),
             Value::String(text) => text.clone(),
-            _ => return Err(refused(name, "is neither a text nor a number")),
+            _ => return Err(refused(name, "is neither a string nor a number")),
         };
         // the variable is cut at blanks, and quotes mean something in it
         if text.chars().any(|char| char.is_whitespace() || char.is_control() || matches!(char, '"' | '\'' | '\\')) {

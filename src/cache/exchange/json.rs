@@ -1,7 +1,7 @@
 //! Entries as JSON: one object with all of them, or one a line, to be reviewed and merged like any text.
 //!
 //! `{"schema":1,"entries":[…]}`, or in a `.jsonl` file an entry a line: `device`, `op_id`, `call_key` and `config` are
-//! needed; `direction` is `forward` unless told; `provenance` may be left out. Written in the keys' order, so that equal
+//! needed; `direction` is `forward` by default; `provenance` may be left out. Written in the keys' order, so that equal
 //! caches are equal files.
 //!
 //! A `device` is an identity as `device` prints it, or for people `PLATFORM:KIND`, such as `cuda:NVIDIA H200`: a device of which
@@ -47,7 +47,11 @@ fn forward() -> Direction {
 /// A device in full, or by name.
 fn device<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeviceIdentity, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "a device is an object with `platform` and `device_kind`, or a text `PLATFORM:KIND`")]
+    #[serde(
+        untagged,
+        expecting = "a device is an object with `platform` and `device_kind`, or a string \
+                                   `PLATFORM:KIND`"
+    )]
     enum Named {
         InFull(DeviceIdentity),
         ByName(String),
@@ -56,7 +60,7 @@ fn device<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeviceIdentity, 
         Named::InFull(device) => return Ok(device),
         Named::ByName(text) => text,
     };
-    let wrong = |why: &str| D::Error::custom(format!("`{}` is no device: {why}", text.escape_debug()));
+    let wrong = |why: &str| D::Error::custom(format!("`{}` is not a device: {why}", text.escape_debug()));
     let Some((platform, kind)) =
         text.split_once(':').filter(|(platform, kind)| !platform.is_empty() && !kind.is_empty())
     else {
@@ -89,7 +93,7 @@ impl JsonForm {
 /// Writes entries to a file, in the form that its name says.
 ///
 /// # Errors
-/// Where the file cannot be written; what was there before is there still.
+/// If the file cannot be written; what was there before is there still.
 pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), ExchangeError> {
     export_json_as(JsonForm::of(path), path, entries)
 }
@@ -97,7 +101,7 @@ pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<()
 /// Writes entries to a file.
 ///
 /// # Errors
-/// Where the file cannot be written; what was there before is there still.
+/// If the file cannot be written; what was there before is there still.
 pub fn export_json_as(form: JsonForm, path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), ExchangeError> {
     let mut sorted: Vec<&(CacheKey, Arc<Entry>)> = entries.iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
@@ -133,7 +137,7 @@ pub fn export_json_as(form: JsonForm, path: &Path, entries: &[(CacheKey, Arc<Ent
 /// Reads what [`export_json`] wrote, or what `cache ls --format json` prints.
 ///
 /// # Errors
-/// Where the file cannot be read, or an entry is none, with its number.
+/// If the file cannot be read, or an entry is none, with its number.
 pub fn import_json(path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeError> {
     import_json_as(JsonForm::of(path), path)
 }
@@ -141,7 +145,7 @@ pub fn import_json(path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeE
 /// Reads a file of this form.
 ///
 /// # Errors
-/// Where the file cannot be read, or an entry is none, with its number.
+/// If the file cannot be read, or an entry is none, with its number.
 pub fn import_json_as(form: JsonForm, path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeError> {
     let wrong = |what: String| ExchangeError::NotEntries { path: path.to_owned(), what };
     let io = |source| ExchangeError::Io { action: "read", path: path.to_owned(), source };

@@ -38,7 +38,7 @@ pub(super) fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// One spelling of equal JSON; `None` where it is none.
+/// One spelling of equal JSON; `None` if it is none.
 pub(super) fn canonical(json: &str) -> Option<String> {
     serde_json::from_str::<Value>(json).ok().map(|value| canonical_json(&value))
 }

@@ -23,7 +23,7 @@ type RawEntry<'a> = EntryOf<&'a RawValue, &'a RawValue, &'a RawValue>;
 #[derive(Debug)]
 struct Claim<'a> {
     config: &'a RawValue,
-    /// As it is spelled, and read; none where nothing was measured.
+    /// As it is spelled, and read; none if nothing was measured.
     decision: Option<(&'a RawValue, Provenance)>,
     peer: Option<&'a RawValue>,
 }
@@ -45,7 +45,7 @@ pub(super) fn settle<'a>(rows: &[Row<'a>], texts: &[Cow<'_, str>]) -> Result<Row
     }
 }
 
-/// The rows that have a say, each text once: a decision that stands alone has none where there are enough later ones.
+/// The rows that have a say, each text once: a decision that stands alone has none if there are enough later ones.
 fn latest<'t, 'r, 'a>(rows: &'r [Row<'a>], texts: &'t [Cow<'_, str>]) -> Vec<(&'t str, &'r Row<'a>)> {
     let mut distinct: Vec<(&str, &Row<'_>)> = texts.iter().map(|text| &**text).zip(rows).collect();
     distinct.sort_by(|a, b| a.0.cmp(b.0));
@@ -61,7 +61,7 @@ fn latest<'t, 'r, 'a>(rows: &'r [Row<'a>], texts: &'t [Cow<'_, str>]) -> Vec<(&'
     distinct
 }
 
-/// Adds all that the text of an entry claims; `None` where it is no entry's.
+/// Adds all that the text of an entry claims; `None` if it is not an entry's.
 fn add_claims<'a>(text: &'a str, claims: &mut Vec<Claim<'a>>) -> Option<()> {
     let RawEntry { config, provenance, peer, superseded } = serde_json::from_str(text).ok()?;
     claims.push(Claim::new(config, provenance, peer)?);

@@ -25,7 +25,7 @@ pub struct Merged<'a> {
 /// Merges caches, in whatever order they are given.
 ///
 /// # Errors
-/// Where an entry of a snapshot is damaged.
+/// If an entry of a snapshot is damaged.
 pub fn merge(caches: &[Cached]) -> Result<Merged<'_>, StoreError> {
     let read: Vec<Vec<Row<'_>>> = caches.par_iter().map(Cached::rows).collect::<Result<_, _>>()?;
     let mut rows = Vec::with_capacity(read.iter().map(Vec::len).sum());
@@ -68,7 +68,7 @@ impl Merged<'_> {
     /// Publishes what they make as a snapshot and gives its digest.
     ///
     /// # Errors
-    /// Where the file cannot be written; what was there before is there still.
+    /// If the file cannot be written; what was there before is there still.
     pub fn write_snapshot(&self, path: &Path) -> Result<Digest, StoreError> {
         write_rows(path, &self.rows)
     }
@@ -76,7 +76,7 @@ impl Merged<'_> {
     /// The entries, in the keys' order.
     ///
     /// # Errors
-    /// Where a record of a snapshot is no entry.
+    /// If a record of a snapshot is not an entry.
     pub fn to_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
         self.rows.rows.par_iter().map(Row::to_pair).collect()
     }

@@ -5,7 +5,7 @@
 //! kept, by `decided_at`, then by their text. Of these one is chosen, by the first of these rules that tells two apart:
 //!
 //! 1. One of the *environment* (platform version, driver, plugin digest, XLA flags) of the latest decision. What was measured
-//!    under other software is no evidence for today's, however many rounds it took.
+//!    under other software is not evidence for today's, however many rounds it took.
 //! 2. The better clock: `device-profile`, then `host-wall`, then any other.
 //! 3. One of the same question (baseline with its program, metric, cache state) as the latest of those left, since
 //!    ratios to different baselines cannot be compared.

@@ -59,7 +59,7 @@ pub(super) struct Section {
     flags: u32,
     pub(super) offset: u64,
     pub(super) length: u64,
-    /// How many things lie in it.
+    /// How many things are in it.
     pub(super) count: u64,
     /// SHA-256 of its bytes.
     pub(super) digest: [u8; 32],
@@ -157,17 +157,17 @@ impl Header {
         match u32_at(start, 8) {
             _ if start.len() < HEADER_BYTES => return Err(wrong("it ends inside its header")),
             VERSION => {}
-            0 => return Err(wrong("its version is none that was written")),
+            0 => return Err(wrong("its version was never written")),
             // a look-up takes an earlier program's file for one that is not published yet: a flipped bit must not look like it
             version if version < VERSION && Self::read(&as_own_version(start), file_bytes).is_ok() => {
-                return Err(wrong("its version is none that was written"));
+                return Err(wrong("its version was never written"));
             }
             version if version < VERSION => return Err(HeaderError::Old(version)),
             version => return Err(HeaderError::Newer(format!("version {version}"))),
         }
         let count = usize::try_from(u64_at(start, 24)).unwrap_or(usize::MAX);
         if count > MAX_SECTIONS {
-            return Err(wrong("its table of sections is longer than any"));
+            return Err(wrong("its table of sections is too long"));
         }
         let Some(head) = start.get(..header_bytes(count)) else { return Err(wrong("it ends inside its header")) };
         let table = head.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(SECTION_BYTES).map(Section::read);
@@ -190,9 +190,9 @@ impl Header {
                 return Err(HeaderError::Newer(format!("a section of kind {}", section.kind)));
             }
             if section.offset != end || section.length % ALIGNMENT != 0 {
-                return Err(wrong("its sections do not lie end to end"));
+                return Err(wrong("its sections do not follow each other"));
             }
-            end = end.checked_add(section.length).ok_or_else(|| wrong("its sections do not lie inside it"))?;
+            end = end.checked_add(section.length).ok_or_else(|| wrong("its sections are not inside it"))?;
         }
         let has_each_once =
             KNOWN.iter().all(|kind| header.sections.iter().filter(|section| section.is(*kind)).count() == 1);
@@ -208,7 +208,7 @@ impl Header {
             && configs.count <= calls.count
             && calls.count.div_ceil(BLOCK_SLOTS as u64) == blocks.count
             && u32::try_from(blocks.count).is_ok();
-        if whole { Ok(header) } else { Err(wrong("its sections do not lie inside it")) }
+        if whole { Ok(header) } else { Err(wrong("its sections are not inside it")) }
     }
 }
 
@@ -221,13 +221,13 @@ fn as_own_version(start: &[u8]) -> Vec<u8> {
     own
 }
 
-/// Whether things of a size lie in a section behind its checksum.
+/// Whether things of a size are in a section behind its checksum.
 fn fits(section: Section, size: u64) -> bool {
     let bytes = section.count.checked_mul(size).and_then(|bytes| bytes.checked_add(4));
     bytes.is_some_and(|bytes| bytes <= section.length)
 }
 
-/// Why a file is no snapshot of this version.
+/// Why a file is not a snapshot of this version.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HeaderError {
     /// It is something else.

@@ -60,7 +60,7 @@
 //! | --- | --- | --- |
 //! | 0 | 4 | checksum of what follows up to the end of the text |
 //! | 4 | 4 | length of the text |
-//! | 8 | 8 | one more than the time of the decision, seconds since 1970; zero where the entry was not decided |
+//! | 8 | 8 | one more than the time of the decision, seconds since 1970; zero if the entry was not decided |
 //! | 16 | | text: the entry as every store has it is `{"config":`, the config, and this |
 //!
 //! A block of the index has 64 bytes: the checksum of the other 60, the number of slots in use (4 bytes), and 7 slots

@@ -73,7 +73,7 @@ impl Snapshot {
     /// Opens a snapshot and checks header, names and fences; the rest is checked where it is touched.
     ///
     /// # Errors
-    /// Where it cannot be read, is no snapshot, is of another version, or is damaged.
+    /// If it cannot be read, is not a snapshot, is of another version, or is damaged.
     pub fn open(path: &Path, mapping: Mapping) -> Result<Self, StoreError> {
         let damaged = |what: &str| StoreError::snapshot(path, what);
         let header_of = |bytes: &[u8], file_bytes| {
@@ -86,7 +86,7 @@ impl Snapshot {
         };
         let open_error = || StoreError::io("open the snapshot", path);
         if mapping == Mapping::Never {
-            // a large file that is no snapshot is not read into memory for that
+            // a large file that is not a snapshot is not read into memory for that
             let most = header_bytes(MAX_SECTIONS);
             let (start, file_bytes) = MappedFile::start(path, most, MAX_FILE_BYTES).map_err(open_error())?;
             header_of(&start, file_bytes)?;
@@ -104,7 +104,7 @@ impl Snapshot {
         Ok(Self { path: path.to_owned(), bytes, header, names, records, configs, calls, blocks, fences })
     }
 
-    /// The snapshot that stands at the path now; `None` where it is this one still, or where it was taken away.
+    /// The snapshot that stands at the path now; `None` if it is this one still, or where it was taken away.
     ///
     /// # Errors
     /// As [`open`](Self::open), and where the file that this snapshot maps was cut: by then a look-up in it may end the
@@ -168,7 +168,7 @@ impl Snapshot {
     /// The config of exactly this key, where it lies: nothing is allocated.
     ///
     /// # Errors
-    /// Where what lies on the way is damaged.
+    /// If what is on the way is damaged.
     pub fn get(
         &self,
         device: u32,
@@ -191,7 +191,7 @@ impl Snapshot {
     /// Every entry of a call, mapped by `vmap` or not, in the keys' order.
     ///
     /// # Errors
-    /// Where what lies on the way is damaged.
+    /// If what is on the way is damaged.
     pub fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<SnapshotRecord<'_>>, StoreError> {
         let mut found = Vec::new();
         self.of_hash(hash_of_call(op_id, call_key), |called| {
@@ -226,7 +226,7 @@ impl Snapshot {
     /// The whole entry.
     ///
     /// # Errors
-    /// Where what follows its config is damaged.
+    /// If what follows its config is damaged.
     pub fn entry(&self, record: &SnapshotRecord<'_>) -> Result<Arc<Entry>, StoreError> {
         self.row(record)?.to_entry()
     }
@@ -242,7 +242,7 @@ impl Snapshot {
     /// named.
     ///
     /// # Errors
-    /// Where something is not what was written.
+    /// If something is not what was written.
     pub fn verify(&self) -> Result<(), StoreError> {
         let mut named: Vec<usize> = Vec::new();
         let mut last = None;
@@ -418,7 +418,7 @@ fn sealed_text<const HEAD: usize>(bytes: &[u8]) -> Option<(&[u8; HEAD], &str, us
     Some((head, std::str::from_utf8(bytes.get(HEAD..)?).ok()?, end.next_multiple_of(UNIT_BYTES)))
 }
 
-/// The bytes of a section, which lies in the file.
+/// The bytes of a section, which is in the file.
 fn part(bytes: &[u8], section: Section) -> &[u8] {
     bytes.get(section.offset as usize..(section.offset + section.length) as usize).unwrap_or_default()
 }

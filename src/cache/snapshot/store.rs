@@ -26,7 +26,7 @@ impl SnapshotStore {
         Self { snapshot }
     }
 
-    /// The tier of the snapshot at a path. Where there is none yet, or one of an earlier format, of which a warning says what to do,
+    /// The tier of the snapshot at a path. If there is none yet, or one of an earlier format, of which a warning says what to do,
     /// it is empty, and shows the first one when it is [refreshed](ConfigStore::refreshed).
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use crate::whole_file::write_whole;
 /// Publishes entries as the snapshot `path` and gives its digest. Of entries with one key the last one counts.
 ///
 /// # Errors
-/// Where the file cannot be written, or an entry is larger than a snapshot can hold; what was there before is there still.
+/// If the file cannot be written, or an entry is larger than a snapshot can hold; what was there before is there still.
 pub fn write_snapshot(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<Digest, StoreError> {
     write_rows(path, &Rows::of_entries(entries))
 }
@@ -205,7 +205,7 @@ fn write_records<W: Write + Send>(
     names: &Names<'_>,
 ) -> io::Result<Index> {
     let mut index = Index { slots: Vec::with_capacity(rows.len()), ..Index::default() };
-    // made anew in the same memory each time: fresh pages cost more than what is written into them
+    // made again in the same memory each time: fresh pages cost more than what is written into them
     let mut made: Vec<Records> = Vec::new();
     let mut next: Vec<Records> = Vec::new();
     // one turn more, which only writes

@@ -52,7 +52,7 @@ mod tests {
         assert!(OptionSpace::built_in("rocm").is_none());
     }
 
-    /// Fast-math honours NaN, infinities, division and functions until each is told otherwise, and what is no fast-math
+    /// Fast-math honours NaN, infinities, division and functions until each is told otherwise, and what is not fast-math
     /// sets nothing of it.
     #[test]
     fn fast_math_of_a_cpu_says_what_it_honours() {

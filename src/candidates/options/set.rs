@@ -28,14 +28,15 @@ pub struct OptionSet {
 pub enum OptionError {
     /// A name that no option has.
     #[error(
-        "`{name}` is no option's name: at most {MAX_NAME_BYTES} of `a` to `z`, digits and `_`, without leading dashes"
+        "`{name}` is not an option's name: at most {MAX_NAME_BYTES} of `a` to `z`, digits and `_`, without leading \
+         dashes"
     )]
     Name {
-        /// The name, fit for a terminal.
+        /// The name, safe for a terminal.
         name: String,
     },
     /// A value that no option has.
-    #[error("`{name}`: the value is {what}; give true, false, a number or a text of at most {MAX_VALUE_BYTES} bytes")]
+    #[error("`{name}`: the value is {what}; give true, false, a number or a string of at most {MAX_VALUE_BYTES} bytes")]
     Value {
         /// The option.
         name: String,
@@ -43,7 +44,7 @@ pub enum OptionError {
         what: &'static str,
     },
     /// More options than are read.
-    #[error("{count} options: at most {MAX_OPTIONS} are set together")]
+    #[error("{count} options: at most {MAX_OPTIONS} can be set together")]
     TooMany {
         /// How many there are.
         count: usize,
@@ -53,7 +54,7 @@ pub enum OptionError {
     Conflict {
         /// The option.
         name: String,
-        /// Its value, fit for a terminal.
+        /// Its value, safe for a terminal.
         first: String,
         /// The other one.
         second: String,
@@ -89,7 +90,7 @@ impl OptionSet {
     /// Both sets in one. Lists of passes are joined.
     ///
     /// # Errors
-    /// Where an option has two values, or there are too many options.
+    /// If an option has two values, or there are too many options.
     pub fn with(&self, other: &Self) -> Result<Self, OptionError> {
         let mut set = self.clone();
         for (name, value) in &other.values {
@@ -137,7 +138,7 @@ impl OptionSet {
         let what = match value {
             Value::Bool(_) | Value::Number(_) => None,
             Value::String(text) if text.len() > MAX_VALUE_BYTES => Some("too long"),
-            Value::String(text) if text.contains(char::is_control) => Some("a text with control characters"),
+            Value::String(text) if text.contains(char::is_control) => Some("a string with control characters"),
             Value::String(_) => None,
             Value::Null => Some("`null`"),
             Value::Array(_) => Some("a list"),
@@ -214,7 +215,7 @@ mod tests {
             (json!({"a": null}), "`a`: the value is `null`; give true"),
             (json!({"a": [1]}), "`a`: the value is a list"),
             (json!({"a": {}}), "`a`: the value is an object"),
-            (json!({"a": "x\0y"}), "`a`: the value is a text with control characters"),
+            (json!({"a": "x\0y"}), "`a`: the value is a string with control characters"),
             (json!({"a": "x".repeat(4097)}), "`a`: the value is too long"),
             (Value::Object(many), "300 options: at most 256"),
         ] {

@@ -72,7 +72,7 @@ impl CompilerOption {
     /// Its values, each with what must be set with it.
     ///
     /// # Errors
-    /// Where `with` sets the option itself to another value.
+    /// If `with` sets the option itself to another value.
     fn choices(&self) -> Result<Vec<Choice>, OptionError> {
         let choice = |value: &Value| {
             let mut set = OptionSet::default();
@@ -103,7 +103,7 @@ impl OptionSpace {
     /// Reads a space from a file of at most 1 MiB.
     ///
     /// # Errors
-    /// Where the file cannot be read, and as of [`parse`](Self::parse).
+    /// If the file cannot be read, and as of [`parse`](Self::parse).
     pub fn open(file: &Path) -> Result<Self, SpaceError> {
         let name = file.display().to_string();
         match outside_file::text(file, MAX_FILE_BYTES) {
@@ -115,7 +115,7 @@ impl OptionSpace {
     /// Reads a space from its text; `file` is what errors call it.
     ///
     /// # Errors
-    /// Where the text is no JSON, not of this schema, or an option is none; with the place.
+    /// If the text is not JSON, not of this schema, or an option is none; with the place.
     pub fn parse(file: &str, text: &str) -> Result<Self, SpaceError> {
         let of_serde = |error: serde_json::Error| SpaceError::of_json(file, &error);
         let wrong = |path: &[Step<'_>], message: String| SpaceError::at(file, text, offset(text, path), &message);

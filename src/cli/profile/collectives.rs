@@ -22,14 +22,14 @@ pub(crate) struct CollectivesArgs {
     pub captures: CaptureArgs,
     #[command(flatten)]
     pub counted: CountedArgs,
-    /// Whose clocks are aligned by the ends of common collectives before waits are taken
-    /// [default: each host's where there are several, else none]
+    /// Which clocks to align, by the ends of common collectives, before computing waits [default: each host's if there
+    /// are several, else none]
     #[arg(long, value_enum)]
     pub clocks: Option<Clocks>,
     /// Write plots of bus bandwidth, of waits for stragglers and of each device's skew (one SVG)
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// Operations listed [default: 10 in the table, all in JSON]
+    /// Number of operations to list [default: 10 in the table, all in JSON]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     #[command(flatten)]

@@ -17,10 +17,10 @@ use super::input::CaptureArgs;
 pub(crate) struct CompileArgs {
     #[command(flatten)]
     pub captures: CaptureArgs,
-    /// List each pass for itself
+    /// List each pass separately
     #[arg(long)]
     pub by_pass: bool,
-    /// List what XLA's autotuner compiles by phase, not as one
+    /// List the compilation for XLA's autotuner by phase, not as one phase
     #[arg(long)]
     pub autotuner_detail: bool,
     #[command(flatten)]

@@ -20,10 +20,10 @@ pub(crate) struct ProfileDiffArgs {
     /// The profile after
     #[arg(value_name = "B")]
     pub after: PathBuf,
-    /// Count the first execution of each module on each device too
+    /// Also count the first execution of each module on each device
     #[arg(long)]
     pub with_warm_up: bool,
-    /// Operations listed [default: 20 in the table, all in JSON]
+    /// Number of operations to list [default: 20 in the table, all in JSON]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     #[command(flatten)]

@@ -22,7 +22,7 @@ pub(crate) struct FlamegraphArgs {
     /// What the frames are
     #[arg(long, value_enum, default_value_t = StacksBy::Source)]
     pub by: StacksBy,
-    /// The SVG to write; one that is there is replaced. `-` for standard output
+    /// The SVG to write; replaces an existing file. `-` for standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     #[command(flatten)]

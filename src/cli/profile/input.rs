@@ -12,8 +12,8 @@ use crate::tune::StepProfile;
 /// The files of a profile.
 #[derive(Debug, Args)]
 pub(crate) struct CaptureArgs {
-    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), `-`; captures of nsys-jax,
-    /// one a process, as a zip or a folder
+    /// XSpaces (`.xplane.pb`), plain or gzipped, log folders of TensorBoard (the newest run, all hosts), or `-`;
+    /// captures of nsys-jax, one per process, as a zip or a folder
     #[arg(value_name = "FILE", required = true)]
     pub(super) files: Vec<PathBuf>,
 }

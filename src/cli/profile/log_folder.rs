@@ -16,7 +16,7 @@ use crate::cli::options::FormatArg;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ListArgs {
-    /// A log folder: of `jax.profiler.trace`, of TensorBoard, or of a tuning run; what is nested in it is found
+    /// A log folder of `jax.profiler.trace`, of TensorBoard, or of a tuning run; subfolders are searched
     #[arg(value_name = "LOGDIR")]
     folder: PathBuf,
     #[command(flatten)]
@@ -25,10 +25,10 @@ pub(in crate::cli) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ExtractArgs {
-    /// A log folder, as `profile list` takes it
+    /// A log folder, as for `profile list`
     #[arg(value_name = "LOGDIR")]
     folder: PathBuf,
-    /// The run, as `profile list` names it [default: the one written last]
+    /// The run, as `profile list` names it [default: the latest]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
     /// Only this host's capture [default: all; an XSpace holds one]
@@ -45,7 +45,7 @@ pub(in crate::cli) struct ExtractArgs {
 /// The runs of a log folder, which a capture of nsys-jax is not.
 fn runs_of(folder: &Path) -> Result<Vec<CaptureRun>, Fault> {
     if Capture::is_of_nsys(folder) {
-        let what = "is a capture of nsys-jax and no log folder; `profile trace` and `profile view` take it";
+        let what = "is a capture of nsys-jax, not a log folder; `profile trace` and `profile view` read it";
         return Err(Fault::input(format!("`{}`: {what}", folder.display())));
     }
     capture_runs(folder).map_err(Fault::input)
@@ -64,7 +64,8 @@ pub(super) fn extract(args: &ExtractArgs, out: &mut dyn Write) -> Result<u8, Fau
     let is_capture = name.ends_with(".xplane.pb") || name.ends_with(".xplane.pb.gz");
     let format = TraceFormat::of(&args.out);
     if format.is_none() && !is_capture {
-        let message = "what to write cannot be told from its name: end it in .xplane.pb, .xplane.pb.gz, .pftrace, .json or .json.gz";
+        let message = "the name does not say what to write: end it in .xplane.pb, .xplane.pb.gz, .pftrace, .json or \
+                       .json.gz";
         return Err(Fault::new(exit::USAGE, format!("`{}`: {message}", args.out.display())));
     }
     let runs = runs_of(&args.folder)?;

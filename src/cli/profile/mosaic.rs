@@ -22,7 +22,7 @@ struct LaunchArgs {
     /// Threads of a block, up to three numbers
     #[arg(long, value_name = "X,Y,Z", value_parser = extent)]
     block: Extent,
-    /// Whose events one trace holds: the spec's `trace_scope`
+    /// What one trace covers: the spec's `trace_scope`
     #[arg(long, value_enum, default_value_t = Scope::Warpgroup)]
     scope: Scope,
 }
@@ -37,7 +37,7 @@ pub(in crate::cli) struct MosaicArgs {
     names: PathBuf,
     #[command(flatten)]
     launch: LaunchArgs,
-    /// The clock at which the SMs ran: cycles become time [default: a cycle is drawn as a nanosecond, as JAX does]
+    /// Clock of the SMs, which converts cycles to time [default: a cycle is drawn as a nanosecond, as in JAX]
     #[arg(long, value_name = "MHZ", value_parser = megahertz)]
     clock: Option<f64>,
     /// File to write the trace to: `.json`, or `.json.gz` [default: standard output]
@@ -49,10 +49,10 @@ pub(in crate::cli) struct MosaicArgs {
 pub(in crate::cli) struct MosaicSizeArgs {
     #[command(flatten)]
     launch: LaunchArgs,
-    /// Words a trace: the spec's `entries_per_warpgroup`
+    /// Words per trace: the spec's `entries_per_warpgroup`
     #[arg(long, value_name = "N", conflicts_with = "ranges", required_unless_present = "ranges")]
     entries: Option<u64>,
-    /// Ranges that each trace is to hold: how often it passes a `record`
+    /// Ranges that each trace should hold: how often it passes a `record`
     #[arg(long, value_name = "N")]
     ranges: Option<u64>,
     #[command(flatten)]

@@ -19,29 +19,29 @@ use super::view::{self, ViewArgs};
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum ProfileCommand {
-    /// Where the time went: modules, operations, source lines, labels, idle time (docs/analysis.md)
+    /// Show where the time went: modules, operations, source lines, labels, idle time (docs/analysis.md)
     Summary(SummaryArgs),
     /// Open a profile as a page: summary, timeline, flame graphs (docs/view.md)
     View(ViewArgs),
-    /// The same time as a flame graph by source line or op_name (docs/analysis.md)
+    /// Draw the same time as a flame graph by source line or op_name (docs/analysis.md)
     Flamegraph(FlamegraphArgs),
-    /// Seconds by event name, and mean and deviation by function id over several profiles
+    /// List seconds by event name, and mean and deviation by function id over several profiles
     Timings(TimingsArgs),
-    /// Bandwidth, hidden part and straggler wait of collectives (docs/collectives.md)
+    /// Show bandwidth, hidden part and straggler wait of collectives (docs/collectives.md)
     Collectives(CollectivesArgs),
-    /// Compilation by phase, worker threads counted once (docs/compile.md)
+    /// Show compilation time by phase, with worker threads counted once (docs/compile.md)
     Compile(CompileArgs),
-    /// What became faster between two profiles, and whether it is more than chance (docs/analysis.md)
+    /// Show what changed between two profiles, and whether the change is significant (docs/analysis.md)
     Diff(ProfileDiffArgs),
     /// Write a capture as a trace for Perfetto's and Chrome's viewers (docs/traces.md)
     Trace(TraceArgs),
     /// Draw the on-device profile of a Mosaic GPU kernel as a trace (docs/mosaic.md)
     Mosaic(MosaicArgs),
-    /// Say how large the on-device profiler's buffers are (docs/mosaic.md)
+    /// Print the size of the on-device profiler's buffers (docs/mosaic.md)
     MosaicSize(MosaicSizeArgs),
     /// List the runs of a log folder (docs/traces.md)
     List(ListArgs),
-    /// Take a run out of a log folder: its capture, or a trace of it (docs/traces.md)
+    /// Extract a run from a log folder: its capture, or a trace of it (docs/traces.md)
     Extract(ExtractArgs),
 }
 

@@ -26,10 +26,10 @@ pub(crate) struct SummaryArgs {
     pub labels: LabelArgs,
     #[command(flatten)]
     pub peaks: PeaksArg,
-    /// Write a plot of each compute operation's deviation over its mean against its mean (SVG)
+    /// Write a plot of the compute operations: deviation over mean against mean (SVG)
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// Lines of each list [default: 10 in the table, all in JSON]
+    /// Number of lines in each list [default: 10 in the table, all in JSON]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     #[command(flatten)]
@@ -39,8 +39,8 @@ pub(crate) struct SummaryArgs {
 /// Which device's roof operations are held against.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PeaksArg {
-    /// Peaks of the device, such as `cuda:h100_sxm`, `tpu:v5e`, or a file of them (docs/roofline.md) [default: those of the device that the capture
-    /// names, if any]
+    /// Peaks of the device, such as `cuda:h100_sxm`, `tpu:v5e`, or a file of them (docs/roofline.md) [default: those of
+    /// the device that the capture names, if any]
     #[arg(long, value_name = "DEVICE|FILE")]
     peaks: Option<String>,
 }
@@ -55,11 +55,11 @@ impl PeaksArg {
 /// What counts, and where the HLO is that a capture lacks.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CountedArgs {
-    /// HloProto or HloModuleProto of what ran, or a folder that XLA dumped them to, where the capture holds none; may be
-    /// given again
+    /// HloProto or HloModuleProto of what ran, or a folder that XLA dumped them to, if the capture holds none; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     pub hlo: Vec<PathBuf>,
-    /// Count the first execution of each module on each device too
+    /// Also count the first execution of each module on each device
     #[arg(long)]
     pub with_warm_up: bool,
 }
@@ -69,8 +69,8 @@ pub(crate) struct CountedArgs {
 pub(crate) struct ModulesArgs {
     #[command(flatten)]
     pub counted: CountedArgs,
-    /// Leave out the modules that together take no more than this part of all modules' time, the shortest first [without a
-    /// value: 0.01, as nsys-jax's notebook does]
+    /// Leave out the modules that together take at most this part of all modules' time, the shortest first [without a
+    /// value: 0.01, as in nsys-jax's notebook]
     #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, default_missing_value = "0.01")]
     #[arg(value_parser = crate::cli::options::part)]
     pub without_minor: Option<f64>,

@@ -17,22 +17,22 @@ use crate::cli::options::{FormatArg, number};
 pub(crate) struct TimingsArgs {
     #[command(flatten)]
     pub captures: CaptureArgs,
-    /// Part of a plane's name, whatever the case [default: `/device:` where there is one, else `/host:CPU`]
+    /// Part of a plane's name, in any case [default: `/device:` if there is one, else `/host:CPU`]
     #[arg(long, value_name = "NAME")]
     pub plane: Option<String>,
-    /// Only names that start so; empty for all
+    /// Only names with this prefix; empty for all
     #[arg(long, value_name = "TEXT", default_value = "jit_")]
     pub prefix: String,
-    /// Only time of operations whose names match; with --seed-semantics, of events inside whose names match
+    /// Only time of operations whose names match; with --seed-semantics, of inner events whose names match
     #[arg(long, value_name = "REGEX")]
     pub regex: Option<String>,
-    /// Leave out what is shorter
+    /// Leave out shorter samples
     #[arg(long, value_name = "NS", default_value_t = 1000.0, value_parser = duration_ns)]
     pub min_duration_ns: f64,
-    /// Most samples of a plane, or `none` [default: none; with --seed-semantics 10000 events]
+    /// Maximum number of samples per plane, or `none` [default: none; with --seed-semantics 10000 events]
     #[arg(long, value_name = "N", value_parser = cap)]
     pub max_events: Option<Cap>,
-    /// What ejkernel's profiler would say, faults included; never fit to decide by
+    /// Compute what ejkernel's profiler would, with its faults; never use it to decide
     #[arg(long)]
     pub seed_semantics: bool,
     #[command(flatten)]

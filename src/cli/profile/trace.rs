@@ -13,14 +13,14 @@ use crate::cli::fault::Fault;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TraceArgs {
-    /// An XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts), `-`, or a capture of
-    /// nsys-jax
+    /// An XSpace (`.xplane.pb`), plain or gzipped, a log folder of TensorBoard (its newest run, all hosts), `-`, or a
+    /// capture of nsys-jax
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// File to write: `.pftrace` or `.perfetto-trace`, `.json` or `.json.gz`
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// What to write, whatever the file is called
+    /// Format to write, whatever the file's name
     #[arg(long, value_enum)]
     format: Option<TraceFormat>,
     /// Write the stats of events as arguments of their slices
@@ -32,7 +32,7 @@ pub(in crate::cli) struct TraceArgs {
 pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let format = match args.format {
         Some(format) => format,
-        None => TraceFormat::of(&args.out).ok_or_else(|| untold(&args.out, ", or say --format"))?,
+        None => TraceFormat::of(&args.out).ok_or_else(|| untold(&args.out, ", or give --format"))?,
     };
     let captures = Capture::read(&args.files, &HloFiles::default())?;
     write(&captures, &args.out, TraceOptions { format, with_stats: args.stats }, out)
@@ -40,7 +40,7 @@ pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 
 /// The fault of a name that tells no format.
 pub(in crate::cli) fn untold(path: &Path, or: &str) -> Fault {
-    let message = "the format cannot be told from its name: end it in .pftrace, .json or .json.gz";
+    let message = "the name does not give the format: end it in .pftrace, .json or .json.gz";
     Fault::new(exit::USAGE, format!("`{}`: {message}{or}", path.display()))
 }
 

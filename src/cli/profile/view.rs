@@ -18,17 +18,17 @@ use super::summary::{ModulesArgs, PeaksArg};
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
-    /// XSpaces (`.xplane.pb`), gzip of them, log folders of TensorBoard (the newest run, all hosts), `-`; captures of nsys-jax,
-    /// one a process, as a zip or a folder
+    /// XSpaces (`.xplane.pb`), plain or gzipped, log folders of TensorBoard (the newest run, all hosts), or `-`;
+    /// captures of nsys-jax, one per process, as a zip or a folder
     #[arg(value_name = "FILE|LOGDIR", required = true)]
     files: Vec<PathBuf>,
-    /// Port of 127.0.0.1 to serve on [default: one that is free]
+    /// Port of 127.0.0.1 to serve on [default: a free one]
     #[arg(long, value_name = "N", conflicts_with = "output")]
     port: Option<u16>,
-    /// Write the page to a file and end; one that is there is replaced. `-` for standard output
+    /// Write the page to a file and exit; replaces an existing file. `-` for standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Serve nothing, which `-o` says already
+    /// Do not serve the page; implied by `-o`
     #[arg(long, requires = "output")]
     no_serve: bool,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let user = user_labels(&args.labels)?;
     let peaks = args.peaks.read()?;
     let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
-    // a port that is taken is told before a large capture is read
+    // a port that is taken is reported before a large capture is read
     let server = match args.output {
         None => Some(Server::bind(args.port).map_err(|error| unserved(args.port, &error))?),
         Some(_) => None,
@@ -90,6 +90,6 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 }
 
 fn unserved(port: Option<u16>, error: &std::io::Error) -> Fault {
-    let next = if port.is_some() { "; choose another --port, or leave it out" } else { "" };
-    Fault::input(format!("port {} of 127.0.0.1 cannot be served on: {error}{next}", port.unwrap_or(0)))
+    let next = if port.is_some() { "; choose another --port, or omit it" } else { "" };
+    Fault::input(format!("cannot serve on port {} of 127.0.0.1: {error}{next}", port.unwrap_or(0)))
 }

@@ -29,7 +29,7 @@ pub(super) fn unsupported(what: impl Into<String>) -> ScanErrorKind {
     ScanErrorKind::Unsupported { what: what.into() }
 }
 
-/// Reads one section; `base` is where it lies in the file, for errors and alignment.
+/// Reads one section; `base` is where it is in the file, for errors and alignment.
 #[derive(Clone)]
 pub(super) struct Reader<'a> {
     pub(super) bytes: &'a [u8],
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         if id & 0x80 != 0 {
             let alignment = self.index()?;
             if !alignment.is_power_of_two() || alignment > 1 << 20 {
-                return Err(self.cut("alignment that is no power of two"));
+                return Err(self.cut("alignment that is not a power of two"));
             }
             let padding = (self.base + self.at).next_multiple_of(alignment) - (self.base + self.at);
             self.take(padding as u64)?;
@@ -174,7 +174,7 @@ pub(super) type Dialects<'a> = (Vec<&'a [u8]>, Vec<(&'a [u8], &'a [u8])>);
 pub(super) fn read_dialects<'a>(mut reader: Reader<'a>, version: u64, strings: &[&'a [u8]]) -> Result<Dialects<'a>> {
     let string = |reader: &Reader<'_>, index: u64| {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
-        strings.get(index).copied().ok_or_else(|| reader.cut("string that is not there"))
+        strings.get(index).copied().ok_or_else(|| reader.cut("string that does not exist"))
     };
     let mut dialects = Vec::new();
     for _ in 0..reader.varint()? {
@@ -191,7 +191,7 @@ pub(super) fn read_dialects<'a>(mut reader: Reader<'a>, version: u64, strings: &
     let mut operations = Vec::new();
     while !reader.is_at_end() {
         let dialect = reader.index()?;
-        let dialect = dialects.get(dialect).copied().ok_or_else(|| reader.cut("dialect that is not there"))?;
+        let dialect = dialects.get(dialect).copied().ok_or_else(|| reader.cut("dialect that does not exist"))?;
         for _ in 0..reader.varint()? {
             let name = if version >= version::PROPERTIES { reader.flagged()?.0 } else { reader.varint()? };
             operations.push((dialect, string(&reader, name)?));
@@ -209,7 +209,7 @@ pub(super) fn read_table<'a>(mut offsets: Reader<'a>, table: &Reader<'a>, dialec
     let mut all = Vec::new();
     while !offsets.is_at_end() {
         let dialect = offsets.index()?;
-        let dialect = dialects.get(dialect).copied().ok_or_else(|| offsets.cut("dialect that is not there"))?;
+        let dialect = dialects.get(dialect).copied().ok_or_else(|| offsets.cut("dialect that does not exist"))?;
         for _ in 0..offsets.varint()? {
             let (length, is_custom) = offsets.flagged()?;
             let base = table.base + table.at;

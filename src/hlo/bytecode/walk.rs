@@ -149,7 +149,7 @@ impl<'a> Module<'a> {
             }
             Field::Text => {
                 let index = reader.index()?;
-                let text = self.strings.get(index).ok_or_else(|| reader.cut("string that is not there"))?;
+                let text = self.strings.get(index).ok_or_else(|| reader.cut("string that does not exist"))?;
                 hasher.field(text);
                 Ok(())
             }
@@ -204,7 +204,7 @@ impl<'a> Module<'a> {
 
     fn operation(&mut self, reader: &mut Reader<'a>, depth: usize, hasher: &mut FieldHasher) -> Result<()> {
         let index = reader.index()?;
-        let &(dialect, name) = self.operations.get(index).ok_or_else(|| reader.cut("operation that is not there"))?;
+        let &(dialect, name) = self.operations.get(index).ok_or_else(|| reader.cut("operation that does not exist"))?;
         let mask = reader.byte()?;
         reader.varint()?; // the location
         hasher.field(dialect).field(name).field(&[mask & !(has::USE_ORDERS | has::PROPERTIES)]);
@@ -262,7 +262,7 @@ impl<'a> Module<'a> {
             (b"builtin", b"module") => Ok(()),
             (b"vhlo", _) => {
                 let found = self.properties.get(index).cloned();
-                let mut properties = found.ok_or_else(|| reader.cut("properties that are not there"))?;
+                let mut properties = found.ok_or_else(|| reader.cut("properties that do not exist"))?;
                 hasher.field(b"properties");
                 while !properties.is_at_end() {
                     self.reference(Kind::Attribute, &mut properties, 0, hasher)?;

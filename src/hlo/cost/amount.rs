@@ -18,7 +18,7 @@ pub enum FlopUnit {
 pub struct Flops {
     /// The unit.
     pub unit: FlopUnit,
-    /// The element type; `None` where it is not known.
+    /// The element type; `None` if it is not known.
     pub dtype: Option<DType>,
     /// How many; a multiply-add is two.
     pub count: f64,

@@ -66,7 +66,7 @@ impl Number {
     }
 }
 
-/// What a custom call costs; `None` where nothing tells.
+/// What a custom call costs; `None` if nothing says so.
 pub(super) fn custom_call(graph: &Graph<'_>, node: &Node<'_>, inputs: f64) -> Option<Cost> {
     let target = node.bytes_of(TARGET).next()?;
     let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;

@@ -92,7 +92,7 @@ fn by_user(value: &Node<'_>, user: &Node<'_>, is_read: &mut bool) -> f64 {
     }
 }
 
-/// Bytes that a fusion reads and writes; `None` where its body is not there.
+/// Bytes that a fusion reads and writes; `None` if its body is not there.
 pub(super) fn fusion_bytes(graph: &Graph<'_>, fusion: &Node<'_>, reads: &Reads) -> Option<f64> {
     let callee = *fusion.called.first()?;
     let body = graph.bodies.get(callee)?;

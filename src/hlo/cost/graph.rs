@@ -131,7 +131,7 @@ impl<'m> Node<'m> {
         fields.filter_map(move |(field, value)| (field == number).then(|| value.as_bytes()).flatten())
     }
 
-    /// The number of a field; 0 where it is not there.
+    /// The number of a field; 0 if it is not there.
     pub(super) fn number_of(&self, number: u32) -> u64 {
         let fields = WireCursor::new(self.message).map_while(Result::ok);
         let mut values = fields.filter_map(|(field, value)| (field == number).then(|| value.as_varint()).flatten());

@@ -21,7 +21,7 @@ const LHS_CONTRACTING: u32 = 1;
 const LHS_RAGGED: u32 = 2;
 
 /// The cost of the instruction at `place`; `of_computations` and `reads` are those of the computations before its own. `None`
-/// where it cannot be told.
+/// if it is unknown.
 pub(super) fn cost_of(graph: &Graph<'_>, place: usize, of_computations: &[Cost], reads: &Reads) -> Option<Cost> {
     let node = graph.node(place)?;
     let called = |number: usize| of_computations.get(*node.called.get(number)?);

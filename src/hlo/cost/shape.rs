@@ -76,7 +76,7 @@ impl Shape {
         self.dims.iter().map(|&dim| dim as f64).product()
     }
 
-    /// The size of a dimension; 1 where there is no such dimension.
+    /// The size of a dimension; 1 if there is no such dimension.
     pub(super) fn dim(&self, at: u64) -> u64 {
         usize::try_from(at).ok().and_then(|at| self.dims.get(at)).copied().unwrap_or(1)
     }
@@ -97,7 +97,7 @@ impl Shape {
         }
     }
 
-    /// The arrays and other shapes in it that are no tuples.
+    /// The arrays and other shapes in it that are not tuples.
     pub(super) fn leaves(&self) -> Vec<&Self> {
         let (mut open, mut leaves) = (vec![self], Vec::new());
         while let Some(shape) = open.pop() {

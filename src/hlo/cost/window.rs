@@ -75,7 +75,7 @@ pub(super) fn reductions(window: &[Dimension], shape: &Shape) -> f64 {
     }
 }
 
-/// Multiply-adds of a convolution, without those on padding; `None` where it is none, or too large to count.
+/// Multiply-adds of a convolution, without those on padding; `None` if it is none, or too large to count.
 pub(super) fn convolution_multiply_adds(graph: &Graph<'_>, node: &Node<'_>) -> Option<f64> {
     let (input, kernel) = (graph.operand(node, 0)?, graph.operand(node, 1)?);
     let dimensions = node.bytes_of(CONVOLUTION_DIMENSIONS).next()?;

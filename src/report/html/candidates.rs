@@ -113,7 +113,7 @@ fn write_row(
             Text(&failure.message)
         )?,
         None if candidate.status() == CandidateStatus::Measured => strip.write(axis, out)?,
-        None => write!(out, "<span class=\"nothing\">not drawn: no samples of its own</span>")?,
+        None => write!(out, "<span class=\"nothing\">not drawn: it has no samples of its own</span>")?,
     }
     let times = candidate.times();
     let time = times.map_or_else(|| "—".to_owned(), |times| format_ns(times.median_ns));
@@ -135,7 +135,7 @@ fn write_row(
     )
 }
 
-/// What came of a candidate, in words.
+/// The result of a candidate, in words.
 fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: Standing) -> String {
     let mut words: Vec<String> = Vec::new();
     match standing {
@@ -168,7 +168,7 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: S
     }
 }
 
-/// Which candidate's program it shares, as far as the figures tell.
+/// Which candidate's program it shares, as far as the figures show.
 fn twin_of(operation: &OperationResult, candidate: &CandidateResult) -> String {
     let is_twin =
         |other: &&CandidateResult| other.status() == CandidateStatus::Measured && other.times() == candidate.times();

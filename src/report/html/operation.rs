@@ -14,7 +14,7 @@ use super::escape::Text;
 use super::overview::{name_of, status_class};
 use super::spent::write_spent;
 
-/// Writes an operation's section; `decided_at` is the time of its decision, where there is one.
+/// Writes an operation's section; `decided_at` is the time of its decision, if there is one.
 pub(super) fn write_operation(
     operation: &OperationResult,
     number: usize,
@@ -37,19 +37,16 @@ pub(super) fn write_operation(
     }
     write_facts(operation, decided_at, out)?;
     if operation.candidates.is_empty() {
-        writeln!(out, "<p class=\"nothing\">No samples of its candidates are at hand, so nothing is drawn.</p>")?;
+        writeln!(out, "<p class=\"nothing\">There are no samples of its candidates, so nothing is drawn.</p>")?;
     } else {
         write_candidates(operation, &name, out)?;
         let is_measured = |candidate: &&CandidateResult| candidate.status() == CandidateStatus::Measured;
         if operation.candidates.iter().filter(is_measured).all(|candidate| candidate.samples.is_empty()) {
-            writeln!(
-                out,
-                "<p class=\"nothing\">Its samples are not at hand: medians and intervals alone are drawn.</p>"
-            )?;
+            writeln!(out, "<p class=\"nothing\">There are no samples: only medians and intervals are drawn.</p>")?;
         }
     }
     if operation.spent.total().as_nanos() > 0 {
-        write!(out, "<h4>Where its time went</h4>")?;
+        write!(out, "<h4>Time breakdown</h4>")?;
         write_spent(&operation.spent, out)?;
     }
     writeln!(out, "</section>")
@@ -113,14 +110,14 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
         };
         let is_told = operation.evidence != Evidence::Exact && !operation.how.is_empty();
         let how = if is_told { format!(", matched {}", operation.how) } else { String::new() };
-        facts.push(format!("Its label stands {count} in the module, {} evidence{how}.", operation.evidence));
+        facts.push(format!("Its label occurs {count} in the module, {} evidence{how}.", operation.evidence));
     }
     let (new, kept) = (operation.rounds_measured, operation.rounds_kept);
     if new > 0 || kept > 0 {
         let mut rounds = match (new, kept) {
-            (0, _) => format!("{}, all measured before", counted(kept, "round")),
+            (0, _) => format!("{}, all from earlier runs", counted(kept, "round")),
             (_, 0) => format!("{}, measured in this run", counted(new, "round")),
-            _ => format!("{} measured in this run, {kept} kept from before", counted(new, "round")),
+            _ => format!("{} measured in this run, {kept} from earlier runs", counted(new, "round")),
         };
         match operation.rounds_set_aside {
             0 => {}
@@ -129,7 +126,7 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
         facts.push(rounds + ".");
     }
     if let Some(resolution) = operation.resolution {
-        facts.push(format!("Differences of less than {} cannot be told here.", format_part(resolution)));
+        facts.push(format!("The noise floor is {}: smaller differences cannot be detected.", format_part(resolution)));
     }
     let others = operation
         .tie_set
@@ -143,7 +140,7 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
     if let Some(drift) = operation.drift {
         let how = if drift >= 0.0 { "slower" } else { "faster" };
         facts.push(format!(
-            "From the first rounds to the last the machine became {} {how}; pairs cancel that.",
+            "From the first rounds to the last the machine became {} {how}; paired ratios cancel that.",
             format_part(drift.abs())
         ));
     }

@@ -92,7 +92,8 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
     if report.results.iter().any(|result| result.interrupted) {
         writeln!(
             out,
-            "<p class=\"banner\" role=\"note\"><strong>Ended early.</strong> What was decided before that is shown.</p>"
+            "<p class=\"banner\" role=\"note\"><strong>Ended early.</strong> The page shows the decisions made before \
+             that.</p>"
         )?;
     }
     let all: Vec<&OperationResult> = operations(report).collect();
@@ -107,7 +108,7 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
     let mut rest: Vec<String> = Vec::new();
     rest.extend((undecided > 0).then(|| format!("{undecided} not decided")));
     rest.extend((missed > 0).then(|| format!("{missed} without a match")));
-    let beside = if rest.is_empty() { "with another config than the baseline's".to_owned() } else { rest.join(", ") };
+    let beside = if rest.is_empty() { "with a config other than the baseline's".to_owned() } else { rest.join(", ") };
     card("Operations that become faster", &format!("{faster} of {}", all.len() + missed), &beside)?;
     if let [AutotuningResult { step: Some(step), .. }] = report.results {
         let beside = format!(
@@ -119,7 +120,7 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
             format_part(step.labelled),
             step.profile
         );
-        card("Expected of the step", &format_part(step.expected_gain), &beside)?;
+        card("Expected gain of the step", &format_part(step.expected_gain), &beside)?;
     }
     let gain = Gain::of(report.results);
     // what two devices save does not add up
@@ -145,18 +146,18 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
     } else if total > 0.0 {
         card("This run", &format_ns(total), &format!("{} measured", counted(rounds, "round")))?;
     } else {
-        card("This run", "stored", "nothing was measured: drawn from what was known before")?;
+        card("This run", "stored", "nothing was measured: drawn from earlier results")?;
     }
     if let [result] = report.results {
         let identity = &result.device.identity;
         let hardware: Vec<String> = identity.hardware.iter().map(|(name, value)| format!("{name} {value}")).collect();
         card("Device", &identity.device_kind, &format!("{}, {}", identity.platform, hardware.join(", ")))?;
     } else {
-        card("Devices and timers", &report.results.len().to_string(), "each in a section of its own")?;
+        card("Devices and timers", &report.results.len().to_string(), "each in its own section")?;
     }
     writeln!(out, "</dl>")?;
     if total > 0.0 {
-        write!(out, "<section class=\"run\"><h2>Where the time of the run went</h2>")?;
+        write!(out, "<section class=\"run\"><h2>Time of this run</h2>")?;
         write_spent(&spent, out)?;
         writeln!(out, "</section>")?;
     }
@@ -214,12 +215,14 @@ fn write_result(result: &AutotuningResult, first: usize, one_of_many: bool, out:
 fn write_legend(out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "<section class=\"legend\"><h2>How to read this</h2>\
-         <p>In every round each candidate runs beside the baseline. A dot is one round: the candidate's time over the baseline's of the same round, \
-         on a logarithmic axis, the first round at the top; left of 1× is faster. The box holds the middle half of them, the thin upright line is \
-         the median, the line across it the interval of that median, which holds however often one looks. Pale dots are rounds that something came between; they do \
-         not count. A candidate is dropped early once it is significantly slower than the leader or takes twice its time, so it has fewer rounds. The baseline's own row shows its times over their median: what the machine did from round to round, which pairs cancel.</p>\
-         <p>The expected gain adds one call of each operation. How often a step calls it, and what else it does, only a profile of the step tells: with one the \
-         page says what is expected of the whole step.</p></section>"
+        "<section class=\"legend\"><h2>How to read this</h2><p>In every round each candidate runs beside the \
+         baseline. A dot is one round: the candidate's time over the baseline's of the same round, on a logarithmic \
+         axis, the first round at the top; left of 1× is faster. The box is the middle half of them, the thin upright \
+         line is the median, and the line across it is the median's interval, which holds at every look. Pale dots \
+         are disturbed rounds; they do not count. A candidate is dropped early once it is significantly slower than \
+         the leader or takes twice its time, so it has fewer rounds. The baseline's own row shows its times over \
+         their median: the machine's changes from round to round, which cancel in pairs.</p><p>The expected gain adds \
+         one call of each operation. Only a profile of the step shows how often the step calls it, and what else it \
+         does; with one, the page shows the expected gain of the whole step.</p></section>"
     )
 }

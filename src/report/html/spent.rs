@@ -6,7 +6,7 @@ use crate::report::format_ns;
 use crate::report::time::parts;
 use crate::tune::Spent;
 
-/// Writes a bar of the parts and their list; nothing where nothing was done.
+/// Writes a bar of the parts and their list; nothing if nothing was done.
 pub(super) fn write_spent(spent: &Spent, out: &mut dyn Write) -> io::Result<()> {
     let total = spent.total().as_nanos() as f64;
     if total <= 0.0 {

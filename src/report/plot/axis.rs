@@ -18,7 +18,7 @@ pub(super) struct Axis {
 pub(super) type Tick = (f64, Option<(u8, i32)>);
 
 impl Axis {
-    /// An axis that holds these values; `None` where there is nothing to hold. Of zeros alone it has the given powers of ten as
+    /// An axis that holds these values; `None` if there is nothing to hold. Of zeros alone it has the given powers of ten as
     /// its ends.
     pub(super) fn of(values: impl IntoIterator<Item = f64>, unless: (i32, i32)) -> Option<Self> {
         let (mut least, mut most, mut has_zero) = (f64::INFINITY, 0.0_f64, false);

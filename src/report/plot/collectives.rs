@@ -12,7 +12,7 @@ use super::{bandwidth, marks, skew, waits};
 /// Height of a panel with its heading and names.
 const HIGH: f64 = 370.0;
 
-/// Writes the picture. `false` where there is nothing to plot, and nothing is written.
+/// Writes the picture. `false` if there is nothing to plot, and nothing is written.
 pub fn write_collectives_plot(
     out: &mut dyn Write,
     found: &Collectives<'_>,

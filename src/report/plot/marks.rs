@@ -31,7 +31,7 @@ pub(super) struct Mark {
     pub(super) said: String,
 }
 
-/// The axes of marks; `None` where there are none.
+/// The axes of marks; `None` if there are none.
 pub(super) fn axes(marks: &[Mark]) -> Option<(Axis, Axis)> {
     let x = Axis::of(marks.iter().map(|mark| mark.x), (0, 3))?;
     let y = Axis::of(marks.iter().flat_map(|mark| [mark.low, mark.y, mark.high]), (-1, 1))?;

@@ -33,7 +33,7 @@ impl Frame {
     }
 }
 
-/// How things of one sort are marked, by their class and their shape: told apart without the colour too.
+/// How things of one sort are marked, by their class and their shape: distinguished without the colour too.
 pub(super) type Style = (&'static str, &'static str);
 
 /// Marks, from the one to take first.

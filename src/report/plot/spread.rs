@@ -36,7 +36,7 @@ struct Point<'a> {
     excess: f64,
 }
 
-/// Writes the plot. `false` where no operation ran twice, and nothing is written.
+/// Writes the plot. `false` if no operation ran twice, and nothing is written.
 pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<bool> {
     let compute: Vec<&OperationSummary> =
         summary.operations.iter().filter(|operation| !operation.communication).collect();
@@ -61,7 +61,7 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
     let above = picture.legend(entries.chain(others.then_some((OTHER, "other"))), 54.0);
     let frame = Frame { left: 92.0, top: above + 20.0, right: WIDTH - BESIDE, bottom: HEIGHT - 92.0 };
     let of_runs = points.iter().any(|point| point.operation.run_ns.is_some());
-    let what = if of_runs { "mean time of a run" } else { "mean own time in an execution" };
+    let what = if of_runs { "mean time of a run" } else { "mean self time in an execution" };
     picture.columns(&frame, &across, time);
     picture.lines(&frame, &up, part);
     picture.frame(&frame, "", what, "deviation over mean");
@@ -77,7 +77,7 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
     }
     write_names(&mut picture, &points, &frame, &across, &up);
     let mut lines = vec![format!(
-        "{} operation{} drawn. Named: the greatest deviation × {}.",
+        "{} operation{} drawn. Labelled: the largest deviation × {}.",
         points.len(),
         if points.len() == 1 { "" } else { "s" },
         if of_runs { "runs" } else { "executions" }

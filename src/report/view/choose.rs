@@ -52,7 +52,7 @@ impl Chosen {
 pub(super) struct Choice {
     /// Places of the lines, in the order of the captures, with their events by start and how many shorter ones they have.
     pub(super) lanes: Vec<(usize, Vec<Chosen>, u64)>,
-    /// Where the window begins, and how many of the newest steps that are; `None` where all is shown.
+    /// Where the window begins, and how many of the newest steps that are; `None` if all is shown.
     pub(super) window: Option<(i64, usize)>,
     /// Events before the window.
     pub(super) earlier: u64,

@@ -61,22 +61,24 @@ pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
     }
     writeln!(
         out,
-        "<noscript><p class=\"fine\">The timeline is drawn by a script.</p></noscript>\n\
-         <div id=\"tools\" hidden><button type=\"button\" id=\"nearer\">Zoom in</button> <button type=\"button\" id=\"farther\">Zoom out</button> \
-         <button type=\"button\" id=\"whole\">Show all</button> <output id=\"range\"></output></div>\n\
-         <div id=\"lanes\" hidden tabindex=\"0\" role=\"application\" aria-label=\"Timeline: plus and minus zoom, arrows move, 0 shows all\"></div>\n\
-         <p class=\"fine\" id=\"help\" hidden>Drag to move. Zoom with + and − or, after a click into the timeline, with the wheel (before it with Ctrl); \
-         ← and → move, 0 shows all, a double click goes to an event, Escape gives the wheel back.</p>\n\
-         <div id=\"tip\" role=\"tooltip\" hidden></div>\n</section>\n<section>\n<h2>Flame graphs</h2>\n\
-         <p class=\"fine\">Device time, all devices together, idle time in grey. A click on a frame zooms in, one on the lowest frame shows all. \
-         Tab goes to a graph; ↑ and ↓ go to the frames above and below, ← and → along the row, Home to the lowest; Enter zooms in, Escape or 0 shows all.</p>"
+        "<noscript><p class=\"fine\">The timeline is drawn by a script.</p></noscript>\n<div id=\"tools\" \
+         hidden><button type=\"button\" id=\"nearer\">Zoom in</button> <button type=\"button\" id=\"farther\">Zoom \
+         out</button> <button type=\"button\" id=\"whole\">Show all</button> <output \
+         id=\"range\"></output></div>\n<div id=\"lanes\" hidden tabindex=\"0\" role=\"application\" \
+         aria-label=\"Timeline: plus and minus zoom, arrows move, 0 shows all\"></div>\n<p class=\"fine\" id=\"help\" \
+         hidden>Drag to move. Zoom with + and − or, after a click into the timeline, with the wheel (before it with \
+         Ctrl); ← and → move, 0 shows all, a double click goes to an event, Escape gives the wheel back.</p>\n<div \
+         id=\"tip\" role=\"tooltip\" hidden></div>\n</section>\n<section>\n<h2>Flame graphs</h2>\n<p \
+         class=\"fine\">Device time, all devices together, idle time in grey. Click a frame to zoom in, the lowest \
+         frame to show all. Tab goes to a graph; ↑ and ↓ go to the frames above and below, ← and → along the row, \
+         Home to the lowest; Enter zooms in, Escape or 0 shows all.</p>"
     )?;
     write_flame(out, "By source line", page.by_source, false)?;
     write_flame(out, "By op_name", page.by_op_name, true)?;
     writeln!(
         out,
-        "</section>\n<section>\n<h2>Summary</h2>\n<p class=\"fine\">1 is the time at which operations were under way, 2 is 1 and idle time \
-         inside modules, 3 is from the first start to the last end; shares are parts of 2.</p>"
+        "</section>\n<section>\n<h2>Summary</h2>\n<p class=\"fine\">1 is the time during which operations ran, 2 is 1 \
+         plus idle time inside modules, 3 is from the first start to the last end; shares are parts of 2.</p>"
     )?;
     write_tables(out, page.summary)?;
     writeln!(out, "</section>\n<section>\n<h2>In other programs</h2>")?;
@@ -109,11 +111,7 @@ fn write_cards(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
         many => format!("on {many} devices together"),
     };
     card("Module executions", &format_ns(modules), &format!("{executions} that count, {devices}"))?;
-    card(
-        "Operations under way",
-        &format_ns(operations),
-        &format!("{} of the modules’ time", part(operations, modules)),
-    )?;
+    card("Operations running", &format_ns(operations), &format!("{} of the modules’ time", part(operations, modules)))?;
     card("Idle inside modules", &format_ns(inside), &format!("{} of the modules’ time", part(inside, modules)))?;
     card(
         "Idle between modules",

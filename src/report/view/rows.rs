@@ -6,7 +6,7 @@ pub(super) const MAX_ROWS: usize = 64;
 /// The row of each interval `(start, end)`; they come by start, and of those that start together the longest first. `None` where
 /// all rows are taken.
 pub(super) fn rows(intervals: impl IntoIterator<Item = (i64, i64)>) -> Vec<Option<usize>> {
-    // ends of what is under way
+    // ends of what is in progress
     let mut ends: [Option<i64>; MAX_ROWS] = [None; MAX_ROWS];
     let place = |(start, end): (i64, i64)| {
         let mut lowest = 0;

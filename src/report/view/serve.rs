@@ -62,7 +62,7 @@ impl Server {
     /// Takes a port; without one, any that is free.
     ///
     /// # Errors
-    /// Where the port is taken.
+    /// If the port is taken.
     pub fn bind(port: Option<u16>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0)))?;
         let port = listener.local_addr()?.port();

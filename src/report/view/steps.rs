@@ -14,7 +14,7 @@ pub(super) struct Steps {
     pub(super) starts_ps: Vec<i64>,
 }
 
-/// One launch: of a run's id, or of one device where no id tells.
+/// One launch: of a run's id, or of one device if no id reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Launch {
     Run(i64),

@@ -162,7 +162,7 @@ fn write_notes(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     if notes.is_empty() {
         return Ok(());
     }
-    writeln!(out, "<h3>What to know</h3>\n<ul class=\"notes\">")?;
+    writeln!(out, "<h3>Notes</h3>\n<ul class=\"notes\">")?;
     for note in notes.iter().take(4 * MOST) {
         writeln!(out, "<li>{}</li>", Text(note))?;
     }

@@ -135,7 +135,7 @@ impl Features {
     }
 }
 
-/// The place of each value between the least and the greatest one's logarithms; `None` where values have none.
+/// The place of each value between the least and the greatest one's logarithms; `None` if values have none.
 fn logarithms(parameter: &Parameter) -> Option<Vec<f32>> {
     let logarithm = |value: &Option<Value>| value.as_ref().and_then(Value::as_f64).filter(|&n| n > 0.0).map(f64::ln);
     let numbers: Option<Vec<f64>> = parameter.values().iter().map(logarithm).collect();

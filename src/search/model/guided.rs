@@ -15,10 +15,10 @@ use crate::search::priors;
 use crate::search::space::Space;
 use crate::search::strategy::{Outcome, Plan, SearchStrategy};
 
-/// Configs asked before there is a model, and how many by chance they are chosen from: enough to hold one near the middle.
+/// Configs asked before there is a model, and how many at random they are chosen from: enough to hold one near the middle.
 const DESIGN: usize = 3;
 const DESIGN_FROM: usize = 4096;
-/// Outcomes that a model is built from, at most: the best half, the others by chance.
+/// Outcomes that a model is built from, at most: the best half, the others at random.
 const MOST_OUTCOMES: usize = 192;
 /// The neighbours' best configs asked before there is a model: what misleads costs one question.
 const FIRST_PRIORS: usize = 1;
@@ -30,7 +30,7 @@ const BEST: usize = 16;
 /// configs, shuffled so often.
 const FIGURES_GAIN: f64 = 2.0;
 const SHUFFLED: usize = 4;
-/// The model is built anew when outcomes have grown by this part, and after so many at most.
+/// The model is built again when outcomes have grown by this part, and after so many at most.
 const GROWTH: f64 = 1.25;
 const LONGEST: usize = 64;
 
@@ -55,7 +55,7 @@ pub(in crate::search) struct Guided<'a> {
     /// Where there are figures the shape by them too, and behind it those where each config has the figures of another one.
     figured: Vec<Shape>,
     model: Option<Model>,
-    /// Outcomes at which the model is built anew.
+    /// Outcomes at which the model is built again.
     next_model: usize,
     next: Option<usize>,
 }
@@ -200,7 +200,7 @@ impl<'a> Guided<'a> {
         }
     }
 
-    /// The configs that the next questions are chosen from: all, or neighbours of the best and others by chance.
+    /// The configs that the next questions are chosen from: all, or neighbours of the best and others at random.
     fn looked_at(&self, best_first: impl Iterator<Item = usize>) -> Vec<usize> {
         let count = self.space.count();
         if self.history.left() <= MOST_LOOKED_AT {
@@ -213,7 +213,7 @@ impl<'a> Guided<'a> {
             .take(MOST_LOOKED_AT / 2)
             .collect();
         let mut draw = Draw::new(self.seed, POOL_STREAM | self.history.told().len() as u64);
-        // where few are left of many, chance alone would go on for long
+        // where few are left of many, chance alone would continue for long
         for _ in 0..16 * MOST_LOOKED_AT {
             if points.len() == MOST_LOOKED_AT {
                 break;

@@ -14,7 +14,7 @@ const TRUST_COUNTS: f64 = 2.0;
 /// Most points whose expectation is kept.
 const KEPT: usize = 1 << 16;
 
-/// A surface over the space: −1 where the neighbours' best configs lie, 0 where nothing is known.
+/// A surface over the space: −1 where the neighbours' best configs lie, 0 if nothing is known.
 #[derive(Debug, Clone)]
 pub(super) struct Neighbour {
     factor: Factor,

@@ -1,4 +1,4 @@
-//! Numbers by chance that the posterior is drawn with.
+//! Numbers at random that the posterior is drawn with.
 
 use crate::search::draw::Draw;
 

@@ -33,7 +33,7 @@ const DRAWS_STREAM: u64 = 6 << 60;
 pub struct WaveRules {
     /// Part of the best config's time that a better one must save to matter.
     pub least_gain: f64,
-    /// The least difference that can be told apart: a config that is better by less than that does not matter either.
+    /// The least difference that can be distinguished: a config that is better by less than that does not matter either.
     pub noise_floor: f64,
     /// All that is left together may be better with this probability.
     pub chance: f64,
@@ -61,7 +61,7 @@ pub struct Expected {
     pub ratio: f64,
     /// The ratio is below this with a probability of 5%.
     pub low: f64,
-    /// The ratio is above this with a probability of 5%. Times above four times the best's are not told apart.
+    /// The ratio is above this with a probability of 5%. Times above four times the best's are not distinguished.
     pub high: f64,
 }
 
@@ -73,7 +73,7 @@ pub struct Outlook {
     pub chance: f64,
     /// Each with what is expected of it.
     pub left: Vec<(usize, Expected)>,
-    /// Which to compile and look at next, the likeliest first; none where all can be left.
+    /// Which to compile and look at next, the likeliest first; none if all can be left.
     pub next: Vec<usize>,
 }
 
@@ -137,7 +137,7 @@ impl Surface {
     }
 
     /// Says what a config of the call at hand was measured at: the logarithm of its time, in any unit, and the standard
-    /// deviation of that; `None` where it failed. What was said of it before is forgotten.
+    /// deviation of that; `None` if it failed. What was said of it before is forgotten.
     pub fn tell(&mut self, point: usize, outcome: Option<(f64, f64)>) {
         if let Some(call) = self.calls.last_mut().filter(|call| point < call.rows.count()) {
             call.told.insert(point, outcome.filter(|(value, deviation)| value.is_finite() && deviation.is_finite()));

@@ -30,7 +30,7 @@ pub(super) enum Flush {
     Device { client: Rc<Client>, index: usize, spec: ArraySpec, bytes: Vec<u8> },
 }
 
-/// A core's part; the core is absent where threads cannot be bound to one.
+/// A core's part; the core is absent if threads cannot be bound to one.
 pub(super) struct Stream {
     core: Option<usize>,
     words: Vec<AtomicU64>,
@@ -105,7 +105,7 @@ fn own_cores() -> Vec<usize> {
     allowed.map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 
-/// The bytes of all data caches that these cores use, one that several share counted once; `None` where nothing is told.
+/// The bytes of all data caches that these cores use, one that several share counted once; `None` if nothing is told.
 fn cache_bytes(cores: &[usize], root: &Path) -> Option<usize> {
     let mut seen = BTreeSet::new();
     let mut sum: usize = 0;

@@ -31,7 +31,7 @@ pub(super) struct CompiledStore {
     of_program: BTreeMap<Digest, Listed>,
 }
 
-/// What became of a program.
+/// The outcome of a program.
 pub(super) enum CompiledBefore {
     Executable(Kept),
     /// The compiler's reason.
@@ -43,14 +43,16 @@ impl CompiledStore {
     /// know of what is left out.
     ///
     /// # Errors
-    /// Where one of them is no store.
+    /// If one of them is not a store.
     pub(super) fn open(options: &CompiledOptions, key: &ExecutableKey) -> Result<(Self, Vec<String>), Failure> {
         let mut listed = Vec::new();
         for store in &options.stores {
             listed.extend(ExecutableStore::list(store).map_err(|error| {
                 let store = store.display();
-                let message =
-                    format!("`{store}`: no store of compiled programs: {error}; name a folder that `compile -o` wrote");
+                let message = format!(
+                    "`{store}`: not a store of compiled programs: {error}; name a folder that `compile -o` \
+                             wrote"
+                );
                 Failure::new(FailureKind::Device, message)
             })?);
         }
@@ -77,7 +79,8 @@ impl CompiledStore {
         if untrusted > 0 {
             let (all, reasons) = (counted(all, "program"), Vec::from_iter(reasons).join(", "));
             notes.push(format!(
-                "{untrusted} of {all} of {store} are compiled again here, since executables are native code ({reasons}): name the key of who compiled them by `--verify-key`"
+                "{untrusted} of {all} of {store} are compiled again here, because executables are native code \
+                 ({reasons}): name the key of whoever compiled them with `--verify-key`"
             ));
         }
         Ok((Self { of_program }, notes))
@@ -88,7 +91,7 @@ impl CompiledStore {
         self.of_program.get(&program)?.note.as_ref()
     }
 
-    /// What became of the program of a key.
+    /// The outcome of the program of a key.
     pub(super) fn find(&self, key: &ExecutableKey) -> Option<CompiledBefore> {
         let listed = self.of_program.get(&key.program).filter(|listed| listed.key.format == key.format)?;
         match listed.note.as_ref().and_then(|note| note.refused.clone()) {
@@ -99,7 +102,7 @@ impl CompiledStore {
 }
 
 /// Whether what was compiled under a key of the store is what would be compiled here under the other, whatever the program. The
-/// target is no part of that: the device that it gave is.
+/// target is not part of that: the device that it gave is.
 fn is_for(stored: &ExecutableKey, here: &ExecutableKey) -> bool {
     stored.target.is_some()
         && flags(stored).eq(flags(here))
@@ -118,7 +121,7 @@ fn why_not(stored: &ExecutableKey, here: &ExecutableKey) -> String {
     }
     let compiler = if stored.plugin == here.plugin { "" } else { " by another plugin" };
     let other_flags = if flags(stored).eq(flags(here)) { "" } else { " with other XLA_FLAGS" };
-    let other_options = if stored.overrides == here.overrides { "" } else { " with options of the compiler" };
+    let other_options = if stored.overrides == here.overrides { "" } else { " with compiler options" };
     format!("programs for {}{compiler}{other_flags}{other_options}", stored.device)
 }
 
@@ -128,10 +131,10 @@ fn believed(listed: &Listed, trusted: &[PublicKeys]) -> Result<(), String> {
     let why = |error| match error {
         SignatureError::Missing { .. } => "not signed".to_owned(),
         SignatureError::UnknownKey { key, .. } => format!("signed by {key}, which is not trusted here"),
-        _ => "its signature does not hold".to_owned(),
+        _ => "its signature is not valid".to_owned(),
     };
     let signatures = Signatures::read_beside(&listed.path).map_err(why)?;
-    let mut refused = "nobody is trusted here".to_owned();
+    let mut refused = "no key is trusted here".to_owned();
     for keys in trusted {
         match signatures.check(listed.digest, keys, &name) {
             Ok(_) => return Ok(()),

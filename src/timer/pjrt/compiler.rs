@@ -42,7 +42,7 @@ impl CompileTask {
 /// What came of it.
 #[derive(Debug)]
 pub(super) struct CompiledTask {
-    /// `None` where the plugin cannot serialize.
+    /// `None` if the plugin cannot serialize.
     pub(super) kept: Option<Kept>,
     pub(super) compile_ns: u64,
     pub(super) cpu_ns: u64,
@@ -85,12 +85,12 @@ impl Compiler for CompileWorker {
         let call = Method::Compile(CompileParams { candidate, program, executable: path.clone(), overrides });
         let begin = Instant::now();
         let compiled: Compiled = self.client.request(call, self.limits.compile).inspect_err(|failure| {
-            // a device decides anew what it can compile; where none is there the compiler's word is all there is
+            // a device decides again what it can compile; where none is there the compiler's word is all there is
             if failure.kind == FailureKind::Compile && key.target.is_some() {
                 let (compile_ns, refused) = (nanoseconds(begin.elapsed()), Some(failure.message.clone()));
                 let note = Note { compile_ns, refused, of: of.clone(), ..Note::default() };
                 if let Err(error) = self.store.refuse(&key, note) {
-                    tracing::warn!("that candidate {candidate} was refused is not remembered: {error}");
+                    tracing::warn!("the refusal of candidate {candidate} was not kept: {error}");
                 }
             }
         })?;
@@ -131,7 +131,7 @@ impl Compiler for CompileWorker {
     }
 }
 
-/// A compile worker's death is the program's failure, not one of the measuring worker, which goes on.
+/// A compile worker's death is the program's failure, not one of the measuring worker, which continues.
 pub(super) fn as_compile_failure(failure: Failure) -> Failure {
     match failure.kind {
         FailureKind::Crash | FailureKind::Timeout | FailureKind::Memory | FailureKind::Protocol => {

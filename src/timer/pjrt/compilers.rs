@@ -1,7 +1,7 @@
 //! Programs compiled side by side: each by a worker process of its own, driven by a thread of its own.
 //!
-//! Programs are begun in the order in which they were handed in, save that one somebody waits for comes next. While the
-//! pool is held nothing is begun: a compilation takes cores, or the device, away from whatever is measured.
+//! Programs are started in the order in which they were handed in, except that one somebody waits for comes next. While the
+//! pool is held nothing is started: a compilation takes cores, or the device, away from whatever is measured.
 //!
 //! Several timers of one device share a pool, so that programs of several jobs keep it busy. Each sees its own programs alone.
 //!
@@ -27,7 +27,7 @@ pub(super) trait Compiler: Send + 'static {
     /// What it gives.
     type Output: Send + 'static;
 
-    /// Makes it ready, for this task at first; a failure is no program's.
+    /// Makes it ready, for this task at first; a failure is not a program's.
     fn greet(&mut self, task: &Self::Task) -> Result<(), Failure>;
     /// Compiles a program.
     fn compile(&mut self, task: &Self::Task) -> Result<Self::Output, Failure>;
@@ -75,11 +75,11 @@ struct State<C: Compiler> {
     hands: usize,
     held: bool,
     closing: bool,
-    /// For each sharer counts the times that it dropped everything: what was begun before is of no use after.
+    /// For each sharer counts the times that it dropped everything: what was started before is of no use after.
     rounds: Vec<u64>,
 }
 
-/// What was begun for a sharer, and in which of its rounds.
+/// What was started for a sharer, and in which of its rounds.
 #[derive(Debug, Clone, Copy)]
 struct Begun {
     sharer: usize,
@@ -88,12 +88,12 @@ struct Begun {
 }
 
 impl<C: Compiler> State<C> {
-    /// Whether nothing was dropped since this was begun.
+    /// Whether nothing was dropped since this was started.
     fn is_of_now(&self, begun: Begun) -> bool {
         self.rounds.get(begun.sharer) == Some(&begun.round)
     }
 
-    /// Whether what was begun is of use still.
+    /// Whether what was started is of use still.
     fn wants(&self, begun: Begun) -> bool {
         self.is_of_now(begun) && !self.closing
     }
@@ -105,7 +105,7 @@ struct Running {
     stop: Option<Stop>,
 }
 
-/// What became of one attempt.
+/// The outcome of one attempt.
 enum Attempt<C: Compiler> {
     Ended(C, Outcome<C>),
     /// No compiler could be started.
@@ -144,7 +144,7 @@ impl<C: Compiler> Shared<C> {
             // a thread that is gone without a word would be waited for in vain
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(begun, idle, &task)));
             let attempt = attempt.unwrap_or_else(|_| {
-                Attempt::NotStarted(Failure::new(FailureKind::Device, "a thread that compiles broke down"))
+                Attempt::NotStarted(Failure::new(FailureKind::Device, "a compile thread panicked"))
             });
             state = self.lock();
             let mut leaves = false;
@@ -221,7 +221,7 @@ impl<C: Compiler> Shared<C> {
         }
     }
 
-    /// A fresh compiler; `None` where its program is not wanted any more. One that a signal ends before it is ready is
+    /// A fresh compiler; `None` if its program is not wanted any more. One that a signal ends before it is ready is
     /// started once more.
     fn begin(&self, begun: Begun, task: &C::Task) -> Result<Option<C>, Failure> {
         let mut forgiven = false;
@@ -240,7 +240,7 @@ impl<C: Compiler> Shared<C> {
         }
     }
 
-    /// Makes the compiler one that can be stopped; `false` where it should have been already.
+    /// Makes the compiler one that can be stopped; `false` if it should have been already.
     fn may_stop(&self, begun: Begun, compiler: &C) -> bool {
         let stop = compiler.stop();
         let mut state = self.lock();
@@ -254,7 +254,7 @@ impl<C: Compiler> Shared<C> {
 /// How the reason begins for which a program is blamed: one death alone is nobody's fault.
 const TWICE: &str = "twice, in fresh workers: ";
 
-/// A time-out is no death: another one would cost as much again.
+/// A time-out is not a death: another one would cost as much again.
 fn is_death(failure: &Failure) -> bool {
     matches!(failure.kind, FailureKind::Crash | FailureKind::Memory | FailureKind::Protocol | FailureKind::Device)
 }
@@ -324,7 +324,7 @@ impl<C: Compiler> Compilers<C> {
         Ok(())
     }
 
-    /// What became of a candidate's program; waits for it, and lets it be the next one. `None` where it was not handed in.
+    /// The outcome of a candidate's program; waits for it, and lets it be the next one. `None` if it was not handed in.
     pub(super) fn take(&self, candidate: usize) -> Option<Outcome<C>> {
         let (shared, key) = (&self.pool.shared, (self.sharer, candidate));
         let mut state = shared.lock();

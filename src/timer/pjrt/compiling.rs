@@ -41,7 +41,7 @@ pub(super) fn timed<T>(compile: impl FnOnce() -> Result<T, PjrtError>) -> Result
     Ok((executable, Compiled::new(compile_ns).cpu_ns(cpu_ns)))
 }
 
-/// The same with what the executable says of itself, as far as its plugin can tell.
+/// The same with what the executable says of itself, as far as its plugin can show.
 pub(super) fn described(
     compiled: Compiled,
     executable: &PlainExecutable,
@@ -84,8 +84,8 @@ pub(super) fn compile_failure(error: &PjrtError) -> Failure {
         Some(target) => Failure::new(
             FailureKind::CustomCall,
             format!(
-                "this plugin has no handler for the custom call `{target}`: time with `--timer jax`, whose JAX has those of \
-                 its own kernels and of LAPACK ({message})"
+                "this plugin has no handler for the custom call `{target}`: time with `--timer jax`, whose JAX has \
+                 the handlers of its own kernels and of LAPACK ({message})"
             ),
         ),
         None => refusal(error),
@@ -100,7 +100,7 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
         // what follows is every place that it looked in
         let first = message.split(". ").next().unwrap_or_default();
         let message = format!(
-            "the plugin finds no ptxas: install nvidia-cuda-nvcc-cu12 beside it, or name CUDA's folder by \
+            "the plugin finds no ptxas: install nvidia-cuda-nvcc-cu12 beside it, or name CUDA's folder with \
              XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR ({first})"
         );
         return Failure::new(FailureKind::Device, message);
@@ -108,7 +108,8 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
     // nor is this: what the kernel calls is brought by JAX, and the plugin alone does not have it
     if message.contains("Failed to materialize symbols") {
         let message = format!(
-            "the plugin lacks what this kernel calls as it is compiled, as of Mosaic GPU, which JAX brings ({message})"
+            "the plugin lacks a function that this kernel calls during compilation, such as Mosaic GPU's, which come \
+             with JAX ({message})"
         );
         return Failure::new(FailureKind::CustomCall, message);
     }

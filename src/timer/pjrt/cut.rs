@@ -19,7 +19,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// What a compiled program tells; `None` where it runs on one device. What is not understood is a failure: a wrong part
+    /// What a compiled program tells; `None` if it runs on one device. What is not understood is a failure: a wrong part
     /// would go unnoticed.
     pub(super) fn of(executable: &PlainExecutable) -> Result<Option<Self>, Failure> {
         let cut = || {
@@ -33,7 +33,7 @@ impl Cut {
         cut().map_err(|error: PjrtError| {
             let reason = one_line(&error.message);
             let message = format!(
-                "how the arrays of a program of several partitions are cut is not understood: {reason}; `--timer jax` may run it"
+                "the sharding of a program of several partitions is not understood: {reason}; `--timer jax` may run it"
             );
             Failure::new(FailureKind::Signature, message)
         })
@@ -42,7 +42,7 @@ impl Cut {
     /// Reads the shardings that the partitioner leaves in a module: openxla/xla, `xla/service/hlo.proto`.
     fn read(code: &[u8], format: &str, devices: usize, outputs: usize) -> Result<Self, String> {
         let module = module_of(code, format).ok_or("the plugin shows no optimized program")?;
-        let parts = parameters(module).map_err(|error| error.to_string())?.ok_or("a parameter that is no array")?;
+        let parts = parameters(module).map_err(|error| error.to_string())?.ok_or("a parameter that is not an array")?;
         let (mut shardings, mut of_outputs) = (Vec::new(), Vec::new());
         for field in WireCursor::new(module) {
             match field.map_err(|error| error.to_string())? {

@@ -40,7 +40,7 @@ pub fn discover(given: Option<&Path>, name: Option<&str>) -> Result<Vec<FoundPlu
 
 /// What is wrong with a path of a plugin at which there is no regular file.
 fn why_no_file(path: &Path) -> &'static str {
-    if path.exists() { "not a regular file, so no plugin" } else { "no such plugin file" }
+    if path.exists() { "not a regular file, so not a plugin" } else { "no such plugin file" }
 }
 
 fn discover_in(

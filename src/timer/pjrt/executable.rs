@@ -180,7 +180,7 @@ impl PlainExecutable {
         }
     }
 
-    /// What the compiler counts in a run; `None` where it counts nothing, unimplemented in some plugins.
+    /// What the compiler counts in a run; `None` if it counts nothing, unimplemented in some plugins.
     pub(super) fn cost(&self) -> Result<Option<CostAnalysis>, PjrtError> {
         let mut arguments = CostAnalysisArgs::new();
         arguments.executable = self.raw;
@@ -311,7 +311,7 @@ impl Executable {
             !arguments.devices.is_null()
                 && std::slice::from_raw_parts(arguments.devices, arguments.num_devices) == expected.as_slice()
         };
-        if is_expected { Ok(()) } else { Err(PjrtError::local("the executable is one for other devices")) }
+        if is_expected { Ok(()) } else { Err(PjrtError::local("the executable is for other devices")) }
     }
 
     /// What was compiled, without the device.

@@ -66,7 +66,7 @@ pub(super) struct Candidate {
 enum Argument {
     /// On the devices for the whole job.
     Kept(Vec<Buffer>),
-    /// Given anew before every run.
+    /// Given again before every run.
     Donated(Donated),
 }
 
@@ -87,7 +87,7 @@ pub(super) enum Restored {
     Nothing,
     /// So many bytes are copied on the device.
     OnDevice(u64),
-    /// So many bytes come from the host, since copies are not to be had.
+    /// So many bytes come from the host, because the device makes no copies.
     FromHost { bytes: u64, reason: String },
 }
 
@@ -103,7 +103,7 @@ impl Donated {
         Ok(parts)
     }
 
-    /// Bytes of all parts; an empty one is made anew like any other.
+    /// Bytes of all parts; an empty one is made again like any other.
     fn bytes(&self) -> u64 {
         self.part.host_bytes().unwrap_or(u64::MAX).max(1).saturating_mul(self.devices as u64)
     }
@@ -240,7 +240,7 @@ impl Job {
             let Some(spec) = spec else { continue };
             let (spec, bytes) = match shardings.as_ref().and_then(|shardings| shardings.get(index)) {
                 Some(sharding) => sharding.join(&spec, parts).map_err(|reason| {
-                    Failure::new(FailureKind::WrongOutput, format!("output {index} is no whole array: {reason}"))
+                    Failure::new(FailureKind::WrongOutput, format!("output {index} is not a whole array: {reason}"))
                 })?,
                 None => (spec, parts.pop().unwrap_or_default()),
             };
@@ -355,7 +355,7 @@ impl Job {
     /// Whether so many runs of a candidate can be timed together; the inner error says why they are to be timed one by one.
     pub(super) fn check_batch(&self, candidate: usize, batch: u32) -> Result<Result<(), String>, Failure> {
         if self.flush.is_some() {
-            let message = "a batch would warm the caches, which are to be cold: ask for single runs";
+            let message = "a batch would warm the caches, which must be cold: request single runs";
             return Err(Failure::new(FailureKind::Protocol, message));
         }
         let bytes = donated_bytes(self.find(candidate)?).saturating_mul(u64::from(batch));
@@ -456,7 +456,7 @@ fn wrong_input(input: &Input, message: &str) -> Failure {
 fn check_input(input: &Input) -> Result<(), Failure> {
     let Input { spec, path, .. } = input;
     let expected = spec.host_bytes();
-    let expected = expected.ok_or_else(|| wrong_input(input, &format!("{spec} is beyond any memory")))?;
+    let expected = expected.ok_or_else(|| wrong_input(input, &format!("{spec} is larger than any memory")))?;
     let length = outside_file::open(path, expected).and_then(|file| file.metadata()).map(|metadata| metadata.len());
     match length {
         Ok(length) if length == expected => Ok(()),

@@ -9,9 +9,9 @@ use crate::failure::{Failure, FailureKind};
 /// What the runtime says of a driver that is missing or does not work (tsl and XLA, `cuda_platform.cc`, `cudart_stub.cc`).
 const CAUSES: [&str; 2] = ["failed call to cuInit", "Could not find cuda drivers"];
 
-/// What plugins say where there is no device of theirs: XLA for GPUs, libtpu.
+/// What plugins say if there is no device of theirs: XLA for GPUs, libtpu.
 const NO_DEVICE: [&str; 2] = ["No visible", "No jellyfish device found"];
-/// What libtpu says where another process has the TPU; it goes on to advise `sudo rm` of a file that is that process's lock.
+/// What libtpu says where another process has the TPU; it continues to advise `sudo rm` of a file that is that process's lock.
 const LOCKED: &str = "multi-process lockfile";
 /// Where the system lists what is plugged in.
 pub(in crate::timer) const PCI: &str = "/sys/bus/pci/devices";
@@ -29,7 +29,7 @@ pub(in crate::timer) fn has_tpu(pci: &Path) -> bool {
 pub(super) fn explained(failure: Failure, plugin: &Path, stderr: &str) -> Failure {
     if failure.message.contains(LOCKED) {
         let plugin = plugin.display();
-        let message = format!("{plugin}: another process of this machine has the TPU; wait until it ends, or end it");
+        let message = format!("{plugin}: another process on this machine has the TPU; wait until it ends, or end it");
         return Failure::new(failure.kind, message);
     }
     if failure.kind != FailureKind::Device || !NO_DEVICE.iter().any(|words| failure.message.contains(words)) {
@@ -40,7 +40,7 @@ pub(super) fn explained(failure: Failure, plugin: &Path, stderr: &str) -> Failur
     let cause = cause.map(|line| line.split_once("] ").map_or(line, |(_, words)| words));
     let cause = cause.map_or_else(String::new, |cause| format!(" ({})", one_line(cause)));
     let message = format!(
-        "{}: {}{cause}; run where its device is, or compile for it here with `compile --target`",
+        "{}: {}{cause}; run on a machine with its device, or compile for it here with `compile --target`",
         plugin.display(),
         failure.message.trim_end_matches('.')
     );

@@ -104,7 +104,7 @@ impl Nvml {
         Ok(Clocks { sm_mhz, memory_mhz, max_sm_mhz, max_memory_mhz })
     }
 
-    /// How fast it runs at this moment; nothing where the driver does not tell.
+    /// How fast it runs at this moment; nothing if the driver does not tell.
     pub(super) fn running(&self) -> Option<RunningClocks> {
         let sm_mhz = self.ask("nvmlDeviceGetClockInfo", self.now, SM).ok()??;
         let mut bits: c_ulonglong = 0;
@@ -114,7 +114,7 @@ impl Nvml {
         Some(RunningClocks { sm_mhz, held_by: held_by.collect() })
     }
 
-    /// One clock in MHz; `None` where the GPU has no such setting.
+    /// One clock in MHz; `None` if the GPU has no such setting.
     fn ask(&self, name: &str, function: Option<ClockFn>, kind: c_uint) -> Result<Option<u32>, String> {
         let Some(function) = function else { return Ok(None) };
         let mut mhz: c_uint = 0;
@@ -125,7 +125,7 @@ impl Nvml {
                 check(name, code)?;
                 match (1..=MOST_MHZ).contains(&mhz) {
                     true => Ok(Some(mhz)),
-                    false => Err(format!("`{name}` tells {mhz} MHz")),
+                    false => Err(format!("`{name}` reports {mhz} MHz")),
                 }
             }
         }
@@ -148,7 +148,7 @@ fn device(library: &'static Library, ordinal: usize) -> Result<Device, String> {
             let code = unsafe { function::<CountFn>(library, "nvmlDeviceGetCount_v2")?(&mut count) };
             check("nvmlDeviceGetCount_v2", code)?;
             if count != 1 {
-                return Err(format!("which of {count} GPUs is measured cannot be told: {why}"));
+                return Err(format!("it is unknown which of {count} GPUs is measured: {why}"));
             }
             // SAFETY: as above.
             let code = unsafe { function::<ByIndexFn>(library, "nvmlDeviceGetHandleByIndex_v2")?(0, &mut device) };

@@ -134,7 +134,7 @@ impl Plugin {
     /// Calls `function` and turns what it returns into a result.
     ///
     /// # Safety
-    /// Every pointer in `arguments` is null where the API allows it, or points to what the API says for as long as
+    /// Every pointer in `arguments` is null if the API allows it, or points to what the API says for as long as
     /// the API says.
     pub(super) unsafe fn call<T>(
         &self,
@@ -241,7 +241,7 @@ pub(super) struct Client {
     devices: Vec<*mut RawDevice>,
 }
 
-/// What a plugin tells of one device.
+/// What a plugin says about one device.
 pub(super) struct DeviceDescription {
     pub(super) id: i64,
     pub(super) kind: String,
@@ -321,7 +321,7 @@ impl Client {
 }
 
 impl DeviceDescription {
-    /// What a plugin tells of a device, present or not.
+    /// What a plugin says about a device, present or not.
     ///
     /// # Safety
     /// The description is alive.
@@ -358,7 +358,7 @@ impl Drop for Client {
     }
 }
 
-/// What an attribute says; `None` where its kind is not known.
+/// What an attribute says; `None` if its kind is not known.
 ///
 /// # Safety
 /// The arm that `kind` names was written, and a text is as long as `value_size` says.
@@ -375,7 +375,7 @@ unsafe fn text_of_value(value: &NamedValue) -> Option<String> {
     }
 }
 
-/// A number by its name; `None` where it is none.
+/// A number by its name; `None` if it is none.
 ///
 /// # Safety
 /// As of [`text_of_value`], and the name is as long as `name_size` says.

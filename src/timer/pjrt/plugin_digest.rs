@@ -65,7 +65,7 @@ fn digest(plugin: &Path, folder: Option<&Path>) -> io::Result<Digest> {
     if let Some(path) = kept.filter(|_| is_settled) {
         known.insert(0, Known { stamp, digest });
         known.truncate(MOST);
-        // it is read anew the next time
+        // it is read again the next time
         let _ = serde_json::to_vec(&known).map(|text| write_whole(&path, |file| file.write_all(&text)));
     }
     Ok(digest)

@@ -31,7 +31,9 @@ pub(super) fn probe(client: &Rc<Client>, device: usize, compile_options: &[u8]) 
 fn explained(reason: &str) -> String {
     // under a tool some sessions start and then record nothing
     match subscriber::named(reason).or_else(subscriber::from_environment) {
-        Some(holder) => format!("{reason}; {holder} holds CUPTI, which serves one at a time: end it for device time"),
+        Some(holder) => {
+            format!("{reason}; {holder} holds CUPTI, which serves one at a time: end it to get device time")
+        }
         None => reason.to_owned(),
     }
 }
@@ -77,13 +79,13 @@ fn trial(
     session.finish()
 }
 
-/// The same reading as a round's: every launch is found, takes time, and the programs can be told apart.
+/// The same reading as a round's: every launch is found, takes time, and the programs can be distinguished.
 fn check(bytes: Vec<u8>) -> Result<(), String> {
     let space = XSpace::from_bytes(bytes).map_err(|error| format!("its profile cannot be read: {error}"))?;
     let round = ProfiledRound::of(&space, None, &LAUNCHES).map_err(|failure| failure.message)?;
     // where programs have ids, `find` has compared them with the launches
     if (0..LAUNCHES.len()).any(|launch| round.runs(launch).any(|run| run.program_id.is_none())) {
-        return Err("its profile does not tell programs apart".to_owned());
+        return Err("its profile does not distinguish programs".to_owned());
     }
     if round.durations(&Metric::Busy).iter().flatten().any(|&duration| duration == 0) {
         return Err("its profile holds executions that took no time".to_owned());

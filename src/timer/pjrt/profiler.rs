@@ -117,7 +117,7 @@ pub(super) struct Profiler {
 }
 
 impl Profiler {
-    /// The plugin's profiler; `None` where it has no such extension.
+    /// The plugin's profiler; `None` if it has no such extension.
     pub(super) fn of(plugin: &Rc<Plugin>) -> Result<Option<Self>, PjrtError> {
         let mut extension: *const ExtensionBase = plugin.api.extension_start.cast_const().cast();
         for _ in 0..MAX_EXTENSIONS {
@@ -224,7 +224,7 @@ impl Profiler {
 /// The C side counts to the end of the last field, without the padding behind it.
 const SIZE_TO_CODE: usize = std::mem::offset_of!(ErrorCodeArgs, code) + size_of::<c_int>();
 
-/// A recording under way; dropped unfinished, it ends without a profile.
+/// A recording in progress; dropped unfinished, it ends without a profile.
 pub(super) struct Session<'p> {
     profiler: &'p Profiler,
     raw: *mut RawProfiler,

@@ -63,7 +63,7 @@ impl Restorer {
         for ((spec, parts), copies) in arguments.iter().zip(&copied) {
             for (part, copy) in parts.iter().zip(copies) {
                 if copy.to_host(spec)? != *part {
-                    return Err(PjrtError::local("a copy on the device is not what was copied"));
+                    return Err(PjrtError::local("a copy on the device differs from the original"));
                 }
             }
         }

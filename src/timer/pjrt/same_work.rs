@@ -1,4 +1,4 @@
-//! What an executable does, told apart from how it came about: a serialized one holds the compiler's options too.
+//! What an executable does, distinguished from how it came about: a serialized one holds the compiler's options too.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ const READ_ONLY: (u32, u32) = (11, 3);
 /// How deep thunks are looked into.
 const MAX_DEPTH: u32 = 32;
 
-/// Digest of what an executable of a CPU runs: its object files, thunks and buffers. `None` where it has another form, and
+/// Digest of what an executable of a CPU runs: its object files, thunks and buffers. `None` if it has another form, and
 /// then all of its bytes count.
 pub(super) fn work_digest(path: &Path, offset: u64) -> Option<Digest> {
     let bytes = read_bounded(path, MAX_BYTES).ok()?;
@@ -77,7 +77,7 @@ fn first(message: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Hashes a message in all its depth, but for the number of the module of this name.
+/// Hashes a message recursively, except for the number of the module of this name.
 fn take(message: &[u8], (name, of): (&[u8], u32), depth: u32, hasher: &mut FieldHasher) {
     let fields: Result<Vec<_>, _> = WireCursor::new(message).collect();
     let Some(fields) = fields.ok().filter(|fields| depth > 0 && !fields.is_empty()) else {

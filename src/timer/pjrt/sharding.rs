@@ -21,7 +21,7 @@ mod kind {
 /// Equal parts of an array, one on each device; several devices may have the same one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Sharding {
-    /// How many parts there are along each dimension; nothing where every device has the whole array.
+    /// How many parts there are along each dimension; nothing if every device has the whole array.
     parts: Vec<u64>,
     /// For each device the number of its part, row major.
     places: Vec<usize>,
@@ -92,7 +92,7 @@ impl Sharding {
     pub(super) fn join(&self, part: &ArraySpec, parts: Vec<Vec<u8>>) -> Result<(ArraySpec, Vec<u8>), String> {
         let whole = self.whole_of(part)?;
         let size = whole.host_bytes().and_then(|bytes| usize::try_from(bytes).ok());
-        let size = size.ok_or_else(|| format!("{whole} is beyond any memory"))?;
+        let size = size.ok_or_else(|| format!("{whole} is larger than any memory"))?;
         // by its place the device that a part is taken from, and the part where another one has it too
         let count = self.places.iter().max().map_or(0, |&last| last + 1);
         let mut taken: Vec<Option<(usize, Reference)>> = (0..count).map(|_| None).collect();
@@ -213,7 +213,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// `None` where the tiles are not each of a device, or devices share one for another reason than that they have copies.
+    /// `None` if the tiles are not each of a device, or devices share one for another reason than that they have copies.
     fn tiled(&self, devices: usize) -> Option<Sharding> {
         let shared = match self.last.len() {
             0 => usize::from(self.is_last_replicated),

@@ -71,7 +71,7 @@ fn message(buffer: &[u8], number: u32) -> Result<Option<&[u8]>, WireError> {
     Ok(found)
 }
 
-/// What a module takes; of one that is partitioned the part of a device. `None` where it takes other things than arrays.
+/// What a module takes; of one that is partitioned the part of a device. `None` if it takes other things than arrays.
 pub(super) fn parameters(module: &[u8]) -> Result<Option<Vec<ArraySpec>>, WireError> {
     let Some(program_shape) = message(module, 4)? else { return Ok(None) };
     let mut parameters = Vec::new();
@@ -87,7 +87,7 @@ pub(super) fn parameters(module: &[u8]) -> Result<Option<Vec<ArraySpec>>, WireEr
 /// Most arrays of a result that are listed; a program has thousands at most.
 const MAX_RESULTS: usize = 1 << 16;
 
-/// What a module gives: the arrays of its result, tuples in their order. `None` where it gives other things than arrays.
+/// What a module gives: the arrays of its result, tuples in their order. `None` if it gives other things than arrays.
 fn results(module: &[u8]) -> Result<Option<Vec<ArraySpec>>, WireError> {
     let Some(program_shape) = message(module, 4)? else { return Ok(None) };
     let Some(result) = message(program_shape, 2)? else { return Ok(None) };

@@ -8,10 +8,10 @@
 //! | 4 | length of the header, little endian |
 //! | 32 | SHA-256 of the header |
 //! | header | JSON: `{"key": {…}, "payload_digest": SHA-256, "payload_bytes": n, "signature": …, "note": {…}}` |
-//! | payload | what the plugin gave, to the file's end; nothing where the compiler refused the program |
+//! | payload | what the plugin gave, to the file's end; nothing if the compiler refused the program |
 //!
-//! Every field of the key stands in the header and is compared: a file under another one's name is no file. A file is
-//! written under another name and renamed. Whatever is not as described, a flipped byte included, is no file either: the
+//! Every field of the key stands in the header and is compared: a file under another one's name counts as missing. A file is
+//! written under another name and renamed. Whatever is not as described, a flipped byte included, counts as missing too: the
 //! program is compiled again. Between finding a file and loading it the file may be replaced, therefore the worker that
 //! loads it is told the payload's digest and compares what it has read. Nothing here is worth more than the time to make it,
 //! so nothing is synced: what a power cut leaves of a file has not the digest of its header.
@@ -140,7 +140,7 @@ struct Header {
 pub(super) struct Note {
     /// Nanoseconds.
     pub(super) compile_ns: u64,
-    /// Processor time, nanoseconds; zero where it is not known.
+    /// Processor time, nanoseconds; zero if it is not known.
     #[serde(default)]
     pub(super) cpu_ns: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,7 +217,7 @@ impl ExecutableStore {
         Self { signer, ..self }
     }
 
-    /// What lies in the store of a folder, by the headers alone and in the order of the names; what is not sound is left out.
+    /// What is in the store of a folder, by the headers alone and in the order of the names; what is not sound is left out.
     /// Nothing is written, not even that the store is in use.
     pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
         list(&folder.join(FOLDER)).map_err(|error| match error.kind() {
@@ -240,7 +240,7 @@ impl ExecutableStore {
         path_in(&self.folder, key)
     }
 
-    /// The executable of a key, its checksum verified; `None` where there is no sound one.
+    /// The executable of a key, its checksum verified; `None` if there is no sound one.
     pub(super) fn find(&self, key: &ExecutableKey) -> Option<Kept> {
         let path = self.path(key);
         let (Head { header, .. }, offset) = read_whole(&path, key).ok()?;
@@ -251,7 +251,7 @@ impl ExecutableStore {
         Some(Kept { executable, signature: header.signature })
     }
 
-    /// What came of compiling a program, where that was noted, and the bytes of its executable.
+    /// The result of compiling a program, where that was noted, and the bytes of its executable.
     pub(super) fn noted(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
         let (Head { header, .. }, _) = read_whole(&self.path(key), key).ok()?;
         Some((header.note?, header.payload_bytes))
@@ -274,7 +274,7 @@ impl ExecutableStore {
         if let Ok(signatures) = Signatures::read_beside(&from)
             && let Err(error) = signatures.write_beside(&to)
         {
-            tracing::warn!("{}: its signature was not taken over: {error}", to.display());
+            tracing::warn!("{}: its signature was not copied: {error}", to.display());
         }
         Ok(())
     }
@@ -345,14 +345,14 @@ fn path_in(folder: &Path, key: &ExecutableKey) -> PathBuf {
     folder.join(format!("{}.exe", key.to_digest()))
 }
 
-/// Why a path is no store.
+/// Why a path is not a store.
 fn why_none(path: &Path) -> io::Result<io::Error> {
     let kind = fs::metadata(path)?.file_type();
     let why = match () {
         () if kind.is_dir() => format!("the folder has no `{FOLDER}` in it"),
         () if kind.is_fifo() => "it is a named pipe, not a folder".to_owned(),
         () if kind.is_file() => "it is a file, not a folder".to_owned(),
-        () => "it is no folder".to_owned(),
+        () => "it is not a folder".to_owned(),
     };
     Ok(io::Error::new(io::ErrorKind::NotADirectory, why))
 }

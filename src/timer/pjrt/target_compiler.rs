@@ -40,7 +40,7 @@ pub struct TargetOptions {
     pub store: PathBuf,
     /// Stores of other machines: what they have is taken over.
     pub others: Vec<PathBuf>,
-    /// How many programs are compiled at once; one for each core unless told.
+    /// How many programs are compiled at once; one for each core by default.
     pub compile_jobs: Option<usize>,
     /// Limits of every worker, each on its own.
     pub limits: Limits,
@@ -99,7 +99,7 @@ pub struct TargetProgram {
     pub program: ProgramFile,
 }
 
-/// What came of a program.
+/// The result of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -110,13 +110,13 @@ pub enum Outcome {
         seconds: f64,
         /// Bytes of the serialized executable.
         executable_bytes: u64,
-        /// What a run takes of the device's memory, where the compiler tells.
+        /// What a run takes of the device's memory, if the compiler reports it.
         #[serde(skip_serializing_if = "Option::is_none")]
         memory: Option<MemoryStats>,
-        /// What its kernels take of a GPU; empty where they are not known.
+        /// What its kernels take of a GPU; empty if they are not known.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kernels: Vec<KernelUse>,
-        /// What the compiler counts in a run, where it tells.
+        /// What the compiler counts in a run, if it says so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<CostAnalysis>,
         /// Whether that was known from before.
@@ -155,14 +155,19 @@ impl TargetCompiler {
     /// Asks the plugin what it knows of the target. What is kept is signed, so that others may load it.
     ///
     /// # Errors
-    /// A plugin that cannot be loaded or compiles for no device that is not here, a target that it does not know, a store that
+    /// A plugin that cannot be loaded or compiles for no absent device, a target that it does not know, a store that
     /// cannot be made.
     pub fn start(options: &TargetOptions, signer: Option<Arc<Signer>>) -> Result<Self, Failure> {
         let failure = |message: String| Failure::new(FailureKind::Device, message);
-        let store = ExecutableStore::open(&options.store)
-            .map(|store| store.signed_by(signer))
-            .map_err(|error| failure(format!("{}: no folder for executables: {error}", options.store.display())))?;
-        let scratch = Scratch::new().map_err(|error| failure(format!("no folder for temporary files: {error}")))?;
+        let store = ExecutableStore::open(&options.store).map(|store| store.signed_by(signer)).map_err(|error| {
+            failure(format!("{}: cannot be a folder for executables: {error}", options.store.display()))
+        })?;
+        let scratch = Scratch::new().map_err(|error| {
+            failure(format!(
+                "cannot make a folder for temporary files: \
+                                                                      {error}"
+            ))
+        })?;
         let command = options.command();
         let (plugin_digest, mut device) = std::thread::scope(|scope| {
             let digest = scope.spawn(|| digest_of_plugin(&options.plugin, Some(store.folder())));
@@ -197,10 +202,10 @@ impl TargetCompiler {
         self.scratch.path()
     }
 
-    /// Compiles programs, or finds what came of them before; tells of each as it is known, by its place.
+    /// Compiles programs, or finds what came of them before; says about each as it is known, by its place.
     ///
     /// # Errors
-    /// Where no worker can be started, or `is_cancelled`.
+    /// If no worker can be started, or `is_cancelled`.
     pub fn compile(
         &mut self,
         programs: &[TargetProgram],
@@ -244,13 +249,13 @@ impl TargetCompiler {
         Ok(outcomes)
     }
 
-    /// What came of a program before; what another machine's store has of it is taken over.
+    /// The result of a program before; what another machine's store has of it is taken over.
     fn known(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
         self.store.noted(key).or_else(|| {
             let other = self.others.iter().find(|other| ExecutableStore::noted_in(other, key).is_some())?;
             self.store
                 .take_over(other, key)
-                .inspect_err(|error| tracing::warn!("{}: not taken over: {error}", other.display()))
+                .inspect_err(|error| tracing::warn!("{}: not copied: {error}", other.display()))
                 .ok()?;
             self.store.noted(key)
         })
@@ -307,11 +312,11 @@ impl TargetCompiler {
     }
 }
 
-/// What came of every program that a store has of targets, by whose program it was; of several programs and compilers those that were
+/// The result of every program that a store has of targets, by whose program it was; of several programs and compilers those that were
 /// used last.
 ///
 /// # Errors
-/// Where there is no store.
+/// If there is no store.
 pub fn kept_outcomes(store: &Path) -> io::Result<BTreeMap<CompiledFor, Outcome>> {
     let mut listed = ExecutableStore::list(store)?;
     listed.sort_by_key(|listed| listed.used);
@@ -356,7 +361,7 @@ fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<Devi
     let hello = client.hello(&options.limits).map_err(|failure| {
         // what another platform's plugin says of a target is seldom the reason
         let is_its_own = plugin.contains(&*options.target.platform);
-        let hint = format!("; is it a plugin for `{}`? `--plugin` names one", options.target.platform);
+        let hint = format!("; is it a plugin for `{}`? Name one with `--plugin`", options.target.platform);
         told(&format!("{}{}", failure.message, if is_its_own { "" } else { &hint }))
     })?;
     client.shutdown(&options.limits);

@@ -1,4 +1,4 @@
-//! The worker that compiles for devices which are not here: it opens no client, and runs nothing.
+//! The worker that compiles for absent devices: it opens no client, and runs nothing.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -92,14 +92,14 @@ impl TargetWorker {
     }
 }
 
-/// Why a program is not compiled. An option that the compiler does not take is no word about the program.
+/// Why a program is not compiled. An option that the compiler does not take says nothing about the program.
 fn refused(error: &PjrtError, overrides: &BTreeMap<String, String>) -> Failure {
     let is_of_options =
         ["No such compile option", "While setting option"].iter().any(|words| error.message.contains(words));
     match is_of_options && !overrides.is_empty() {
         true => {
             let message =
-                format!("the compiler does not take the options of `--base-options`: {}", one_line(&error.message));
+                format!("the compiler does not accept the options of `--base-options`: {}", one_line(&error.message));
             Failure::new(FailureKind::Device, message)
         }
         false => refusal(error),
@@ -107,7 +107,7 @@ fn refused(error: &PjrtError, overrides: &BTreeMap<String, String>) -> Failure {
 }
 
 fn no_device<T>() -> Result<T, Failure> {
-    Err(Failure::new(FailureKind::Protocol, "this worker compiles for devices that are not here, and runs nothing"))
+    Err(Failure::new(FailureKind::Protocol, "this worker compiles for absent devices, and runs nothing"))
 }
 
 impl Worker for TargetWorker {

@@ -54,7 +54,7 @@ pub struct PjrtOptions {
     /// `XLA_FLAGS` of the workers; this process's own where not told.
     pub xla_flags: Option<String>,
     /// What of an execution is its duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's
-    /// profiler; the device time of a profile where there is one unless told.
+    /// profiler; the device time of a profile if there is one unless told.
     pub metric: Option<Metric>,
     /// Folder in which the kept executables have theirs.
     pub executables: PathBuf,
@@ -118,7 +118,7 @@ impl PjrtOptions {
     }
 }
 
-/// Most programs that are compiled at once unless told.
+/// Most programs that are compiled at once by default.
 const MAX_COMPILE_JOBS: usize = 8;
 
 fn default_compile_jobs(device: &DeviceFingerprint) -> usize {
@@ -174,7 +174,7 @@ impl PjrtTimer {
     pub fn start(options: &PjrtOptions) -> Result<Self, Failure> {
         let device_failure = |message: String| Failure::new(FailureKind::Device, message);
         let store = ExecutableStore::open(&options.executables).map_err(|error| {
-            device_failure(format!("{}: no folder for executables: {error}", options.executables.display()))
+            device_failure(format!("{}: cannot be a folder for executables: {error}", options.executables.display()))
         })?;
         let (plugin_digest, (command, client, hello)) = start_and_digest(options, Some(store.folder()))?;
         let mut device = hello
@@ -257,7 +257,7 @@ impl PjrtTimer {
         Ok(CompileTask { candidate, operation, config, program: program.into(), key, of: None, scratch, events })
     }
 
-    /// Compiles in a worker that dies alone: what was expected is under way already.
+    /// Compiles in a worker that dies alone: what was expected is in progress already.
     fn compile(
         &mut self,
         candidate: usize,
@@ -285,12 +285,12 @@ impl PjrtTimer {
         }
     }
 
-    /// What became of a program where the device was not; nothing where that is not known, or must be found out here.
+    /// The outcome of a program where the device was not; nothing if that is not known, or must be found out here.
     fn compiled_before(&self, program: &ProgramFile, key: &ExecutableKey) -> Option<CompiledBefore> {
         // where no device was, programs are compiled as they are by default
         let is_default = key.overrides.is_empty() && key.base_options.is_none() && key.copy == 0;
         let found = self.compiled.as_ref().filter(|_| is_default)?.find(key)?;
-        // where a device is XLA measures how to compute some operations, and chooses blindly where there is none: a race of the
+        // where a device is XLA measures how to compute some operations, and chooses blindly if there is none: a race of the
         // one with the other would be decided by that
         let measures = xla_measures(&self.device.identity.platform, &self.device.environment.xla_flags);
         let is_blind = || read_code(&program.into()).map_or(true, |code| is_measured_by_xla(&code));
@@ -302,7 +302,7 @@ impl PjrtTimer {
         let program = found.program.clone().ok_or_else(|| {
             Failure::new(
                 FailureKind::NoProgram,
-                "a PJRT plugin cannot build its program, and `--timer jax` can where the record holds a recipe",
+                "a PJRT plugin cannot build its program; `--timer jax` can if the record holds a recipe",
             )
         })?;
         Ok((program, found.build.clone(), LoadParams::new(candidate, found)))
@@ -353,13 +353,20 @@ impl PjrtTimer {
         }
         match self.compiled_before(&program, &key) {
             Some(CompiledBefore::Refused(reason)) => {
-                return Err(Failure::new(FailureKind::Compile, format!("refused where there is no device: {reason}")));
+                return Err(Failure::new(
+                    FailureKind::Compile,
+                    format!(
+                        "refused by the compiler without a device: \
+                                                                       {reason}"
+                    ),
+                ));
             }
             Some(CompiledBefore::Executable(kept)) => match self.load_kept(params.clone(), kept) {
                 Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
                 Err(failure) if failure.kind == FailureKind::Compile => {
                     tracing::warn!(
-                        "candidate {candidate} is compiled here: the device does not take its executable: {failure}"
+                        "candidate {candidate} is compiled here, because the device does not accept its executable: \
+                         {failure}"
                     );
                 }
                 Err(failure) => return Err(failure),
@@ -435,7 +442,7 @@ fn start_and_digest(
 pub struct Probed {
     /// Every device.
     pub devices: Vec<DeviceFingerprint>,
-    /// How fast the GPU that was asked for may run, where its driver tells.
+    /// How fast the GPU that was asked for may run, if its driver reports it.
     pub clocks: Option<Clocks>,
     /// What the user should know, one line each.
     pub notes: Vec<String>,
@@ -493,7 +500,7 @@ fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, H
                     command = quiet;
                     continue;
                 };
-                notes.push(format!("this plugin does not take `{}` of XLA_FLAGS: measured without", gone.join(" ")));
+                notes.push(format!("this plugin does not accept `{}` of XLA_FLAGS: measured without", gone.join(" ")));
                 command.environment.retain(|(name, _)| name != "XLA_FLAGS");
                 command.environment.push(("XLA_FLAGS".into(), Some(left.clone().into())));
                 flags = left;
@@ -598,7 +605,7 @@ impl Timer for PjrtTimer {
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
-        // candidates are numbered anew
+        // candidates are numbered again
         self.compilers.clear();
         self.bench.revive()?;
         self.job = Some(job.clone());
@@ -631,7 +638,7 @@ impl Timer for PjrtTimer {
         }
         let mut tasks = Vec::new();
         for &candidate in candidates {
-            // what cannot be compiled at all is told when it is prepared
+            // what cannot be compiled at all is reported when it is prepared
             let Ok((program, build, _)) = self.load_params(candidate) else { continue };
             if self.refusals.find(&build.options).is_some() {
                 continue;

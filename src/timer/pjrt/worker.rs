@@ -63,7 +63,7 @@ struct Opened {
     device_id: Option<i64>,
     /// Where times come from: the plugin's profiler, or why not from there.
     profiler: Result<Profiler, String>,
-    /// The driver's view of the device, or why there is none; nothing where the device is no GPU of NVIDIA's.
+    /// The driver's view of the device, or why there is none; nothing if the device is not a GPU of NVIDIA's.
     nvml: Option<Result<Nvml, String>>,
 }
 
@@ -87,7 +87,7 @@ impl PjrtWorker {
         self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
     }
 
-    /// How fast the GPU runs, where its driver tells.
+    /// How fast the GPU runs, if its driver reports it.
     fn running(&self) -> Option<RunningClocks> {
         self.opened.as_ref()?.nvml.as_ref()?.as_ref().ok()?.running()
     }
@@ -97,7 +97,7 @@ impl PjrtWorker {
         let job = self.job()?;
         job.find(candidate)?;
         if self.client()?.profiler.is_ok() {
-            let message = "this worker times by the plugin's profiler: ask for `measure-round`";
+            let message = "this worker times by the plugin's profiler: request `measure-round`";
             return Err(Failure::new(FailureKind::Protocol, message));
         }
         Ok(job)
@@ -138,7 +138,7 @@ impl Opened {
             let way = if self.client.platform_name().is_ok_and(|platform| platform.eq_ignore_ascii_case("cpu")) {
                 format!("; `--client-option cpu_device_count={needed}` makes as many of a CPU")
             } else if count > shown as u64 {
-                "; what runs over several hosts is for `compile --target`".to_owned()
+                "; use `compile --target` for programs that run on several hosts".to_owned()
             } else {
                 String::new()
             };
@@ -172,7 +172,7 @@ fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
     let device_id = (options.device > 0).then_some(id);
     let client = Rc::new(client);
     let profiler = if options.no_profiler {
-        Err("the plugin's profiler is to be left alone".to_owned())
+        Err("the plugin's profiler must not be used".to_owned())
     } else {
         probe(&client, options.device, &compile_options(device_id, &BTreeMap::new()))
     };
@@ -212,7 +212,7 @@ impl Worker for PjrtWorker {
         };
         let clocks = opened.nvml.as_ref().map(|nvml| nvml.as_ref().map_err(Clone::clone).and_then(Nvml::clocks));
         if let Some(Err(reason)) = &clocks {
-            notes.push(format!("the GPU's clocks are not known: {reason}"));
+            notes.push(format!("the GPU's clocks are unknown: {reason}"));
         }
         let by_clock = source == Source::HostWall;
         if by_clock {
@@ -282,7 +282,8 @@ impl Worker for PjrtWorker {
             Restored::Nothing => loaded,
             Restored::OnDevice(bytes) => loaded.restored_bytes(bytes),
             Restored::FromHost { bytes, reason } => loaded.from_host(Some(format!(
-                "{bytes} bytes of donated inputs come from the host before every run, since the device does not copy them: {reason}"
+                "{bytes} bytes of donated inputs come from the host before every run, because the device does not \
+                 copy them: {reason}"
             ))),
         })
     }

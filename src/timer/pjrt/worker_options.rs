@@ -1,4 +1,4 @@
-//! What a PJRT worker is told when it starts.
+//! What a PJRT worker is reported when it starts.
 
 use std::path::PathBuf;
 

@@ -34,7 +34,7 @@ pub struct RecordedFailure {
     /// Calls that succeed before it.
     #[serde(default)]
     pub after: u64,
-    /// How often it comes; for ever where it is not told.
+    /// How often it comes; forever where it is not told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
 }

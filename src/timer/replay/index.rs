@@ -50,10 +50,10 @@ pub struct IndexedInvocation {
     /// The call.
     #[serde(flatten)]
     pub call: Call,
-    /// What the programs compute; `forward` unless told.
+    /// What the programs compute; `forward` by default.
     #[serde(default = "forward")]
     pub direction: Direction,
-    /// What the runs found in the caches; `warm` unless told.
+    /// What the runs found in the caches; `warm` by default.
     #[serde(default, skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
     /// Names of the functions' modules in the profiles, `{candidate}` for the number. Where it is null executions are
@@ -114,7 +114,7 @@ impl<'de> Visitor<'de> for FunctionsVisitor {
                 return Err(A::Error::custom(message));
             }
             if functions.insert(number, config).is_some() {
-                return Err(A::Error::custom(format!("`functions`: {number} stands twice")));
+                return Err(A::Error::custom(format!("`functions`: {number} occurs twice")));
             }
         }
         Ok(Functions(functions))
@@ -180,7 +180,7 @@ impl<'de> Visitor<'de> for TakenProfileVisitor {
 }
 
 impl TakenProfile {
-    /// The capture's name, where there is one.
+    /// The capture's name, if there is one.
     fn profile(&self) -> Option<&str> {
         match self {
             Self::Found(name) => Some(name),
@@ -203,7 +203,7 @@ impl IndexedInvocation {
 
     fn check(&self, root: &Path) -> Result<(), String> {
         if self.module_name.as_ref().is_some_and(|name| !name.contains(NUMBER)) {
-            return Err(format!(".module_name: holds no `{NUMBER}`, so functions cannot be told apart"));
+            return Err(format!(".module_name: holds no `{NUMBER}`, so functions cannot be distinguished"));
         }
         let known = self.profiles.iter().filter(|profile| matches!(profile, TakenProfile::Round(_))).count();
         if known != 0 && known != self.profiles.len() {
@@ -236,8 +236,8 @@ impl ProfileIndex {
         let path = folder.join(FILE_NAME);
         if !path.exists() {
             let message = format!(
-                "there is no `{FILE_NAME}`, which says whose executions the profiles hold; write one (docs/profiles.md), \
-                 or have the folder made by `--keep-profiles`"
+                "there is no `{FILE_NAME}`, which says whose executions the profiles hold; write one \
+                 (docs/profiles.md), or let `--keep-profiles` make the folder"
             );
             return Err(wrong(folder, message));
         }
@@ -252,7 +252,7 @@ impl ProfileIndex {
             let at = |what: String| wrong(&path, format!("invocations[{number}]{what}"));
             let IndexedInvocation { call, direction, cache_state, .. } = invocation;
             if !calls.insert((call, *direction, cache_state)) {
-                return Err(at(format!(": {call} {direction} stands twice")));
+                return Err(at(format!(": {call} {direction} occurs twice")));
             }
             invocation.check(&root).map_err(at)?;
         }

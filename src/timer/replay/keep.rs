@@ -36,7 +36,7 @@ impl ReplayKeeper {
     /// software.
     ///
     /// # Errors
-    /// Where the timer takes no profiles, or the folder holds something else or cannot be written.
+    /// If the timer takes no profiles, or the folder holds something else or cannot be written.
     pub fn new(timer: &dyn Timer, folder: &Path) -> Result<Self, Failure> {
         if timer.source() != Source::DeviceProfile {
             let message = format!("the timer `{}` takes no profiles that could be kept", timer.name());
@@ -81,7 +81,7 @@ impl ReplayKeeper {
     fn keep(&mut self, round: &ProfiledRound, launches: &[(usize, u32)]) -> Result<(), Failure> {
         let number = self.index.invocations.len().saturating_sub(1);
         let Some(invocation) = self.index.invocations.last_mut().filter(|_| self.in_job) else {
-            return Err(Failure::new(FailureKind::Protocol, "no job was begun"));
+            return Err(Failure::new(FailureKind::Protocol, "no job was started"));
         };
         let module_name = round.module_name().map(str::to_owned);
         let is_first = !invocation.profiles.iter().any(|profile| match profile {
@@ -89,7 +89,7 @@ impl ReplayKeeper {
             TakenProfile::Found(_) => true,
         });
         if !is_first && invocation.module_name != module_name {
-            return Err(Failure::new(FailureKind::Protocol, "the worker's rounds name modules in different ways"));
+            return Err(Failure::new(FailureKind::Protocol, "the worker's rounds name modules differently"));
         }
         let of_invocation = format!("{number:03}-{}", plain(&invocation.call.op_id));
         let name = format!("{of_invocation}/{:04}.xplane.pb.gz", invocation.profiles.len());
@@ -186,7 +186,7 @@ fn check_origin(index: &ProfileIndex, timer: &dyn Timer) -> Result<(), String> {
 }
 
 fn not_kept(path: &Path, error: &io::Error) -> Failure {
-    wrong(path, format!("cannot be written: {error}; free space, or leave `--keep-profiles` out"))
+    wrong(path, format!("cannot be written: {error}; free space, or omit `--keep-profiles`"))
 }
 
 /// Letters, digits, `-` and `_`: a name for files on every system.

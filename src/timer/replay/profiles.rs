@@ -2,7 +2,7 @@
 //!
 //! Where the launches of every profile are known, a round takes the next round's executions, and fails where that one
 //! failed: a tuner that asks as it did when they were taken decides as it did then. Else a candidate's executions are
-//! one list, by profile and start. What is used up starts again, and that is said.
+//! one list, by profile and start. What is used up starts again, and a message says so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ impl ProfileReplay {
     pub fn open(folder: &Path, metric: Option<Metric>) -> Result<Self, Failure> {
         let index = ProfileIndex::read(folder)?;
         if metric == Some(Metric::Elapsed) {
-            let message = format!("{}: profiles hold no time by the host's clock", folder.display());
+            let message = format!("{}: profiles hold no time by the host clock", folder.display());
             return Err(Failure::new(FailureKind::Device, message));
         }
         let metric = metric.unwrap_or_else(|| default_metric(&index.device.identity.platform));
@@ -84,10 +84,10 @@ impl ProfileReplay {
 
     fn begun(&mut self) -> Result<(&mut Begun, &IndexedInvocation), Failure> {
         if self.broken {
-            return Err(Failure::new(FailureKind::Device, "the worker is gone: it must be restarted"));
+            return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
         }
         let begun = self.job.as_mut();
-        let begun = begun.ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was begun"))?;
+        let begun = begun.ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
         let invocation = self.index.invocations.get(begun.invocation);
         let invocation = invocation.ok_or_else(|| Failure::new(FailureKind::Protocol, "no such invocation"))?;
         Ok((begun, invocation))
@@ -157,8 +157,8 @@ impl Begun {
         if *place > all && !std::mem::replace(&mut self.has_said_again, true) {
             let what = if self.found.by_round { "rounds" } else { "executions" };
             tracing::warn!(
-                "{}: the profiles hold {all} {what} of function {function}, which are given again: more of them say \
-                 nothing new",
+                "{}: the profiles hold {all} {what} of function {function}, which are used again: more of them give \
+                 no new information",
                 invocation.call
             );
         }

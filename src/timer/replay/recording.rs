@@ -22,14 +22,14 @@
 //! }
 //! ```
 //!
-//! * A candidate is found by operation, call key, direction (`forward` unless told) and config.
+//! * A candidate is found by operation, call key, direction (`forward` by default) and config.
 //! * `epochs` holds a list of samples, nanoseconds, for each worker epoch; the last one serves all later epochs. A
 //!   list is read from its start in each epoch, and again from its start when it is used up.
 //! * A failure comes in place of a call of `prepare`, `measure` or `outputs`: after `after` calls of that method that
-//!   succeeded (0 unless told), counted over the job, and `times` times (for ever unless told). One that breaks a
+//!   succeeded (0 by default), counted over the job, and `times` times (forever by default). One that breaks a
 //!   worker (`crash`, `timeout`, `memory`, `protocol`, `execute`, `device`) makes every call fail until
 //!   [`restart`](Timer::restart), as it would with a process.
-//! * `outputs` are dense little-endian bytes in hexadecimal digits; none unless told.
+//! * `outputs` are dense little-endian bytes in hexadecimal digits; none by default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -54,7 +54,7 @@ const SCHEMA: u32 = 1;
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// What to do about a file that is no recording.
+/// What to do about a file that is not a recording.
 const NEXT: &str = "give recorded samples, or a folder of profiles that `--keep-profiles` made";
 
 /// A file of recorded samples.
@@ -172,7 +172,7 @@ impl ReplayTimer {
 
     fn recorded(&self, candidate: usize) -> Result<&RecordedCandidate, Failure> {
         let config = &find(&self.job, candidate)?.config;
-        let job = self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was begun"))?;
+        let job = self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
         self.recording
             .invocations
             .iter()
@@ -184,7 +184,7 @@ impl ReplayTimer {
             .flat_map(|invocation| &invocation.candidates)
             .find(|recorded| recorded.config == *config)
             .ok_or_else(|| {
-                let message = format!("nothing is recorded of {} with {config}", job.call);
+                let message = format!("{} with {config} has no recorded samples", job.call);
                 Failure::new(FailureKind::NoProgram, message)
             })
     }
@@ -192,7 +192,7 @@ impl ReplayTimer {
     /// The candidate, if this call is not one that fails.
     fn call(&mut self, candidate: usize, method: Method) -> Result<RecordedCandidate, Failure> {
         if self.broken {
-            return Err(Failure::new(FailureKind::Device, "the worker is gone: it must be restarted"));
+            return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
         }
         if method != Method::Prepare && !self.loaded.contains(&candidate) {
             return Err(Failure::new(FailureKind::NoProgram, format!("candidate {candidate} was not prepared")));
@@ -222,7 +222,7 @@ impl Timer for ReplayTimer {
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.end();
         if !job.cache_state.is_warm() {
-            let message = "recorded samples do not tell what was in the caches: leave `--cache-state` out";
+            let message = "recorded samples do not say what was in the caches: omit `--cache-state`";
             return Err(Failure::new(FailureKind::Device, message));
         }
         self.job = Some(job.clone());
@@ -240,7 +240,7 @@ impl Timer for ReplayTimer {
         let epoch = (self.epoch as usize).min(recorded.epochs.len());
         let samples = epoch.checked_sub(1).and_then(|index| recorded.epochs.get(index));
         let samples = samples.filter(|samples| !samples.is_empty()).ok_or_else(|| {
-            Failure::new(FailureKind::Execute, format!("no samples are recorded of {}", recorded.config))
+            Failure::new(FailureKind::Execute, format!("{} has no recorded samples", recorded.config))
         })?;
         let place = self.read.entry(candidate).or_default();
         let taken = samples.iter().cycle().skip(*place).take(runs as usize).copied().collect();

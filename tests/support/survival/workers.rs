@@ -89,7 +89,7 @@ fn run(count: u64, seed: u64, folder: &Path, command: &dyn Fn(&Path) -> Command)
         let status = child.wait().unwrap();
         assert!(status.success(), "{status}\n{stderr}");
         check(&serde_json::from_str(&stdout).unwrap(), &accepted, &stderr);
-        seen.restarts += stderr.matches("worker started again").count() as u64;
+        seen.restarts += stderr.matches("worker restarted").count() as u64;
         seen.runs += 1;
         fs::remove_dir_all(&cache).unwrap();
     }

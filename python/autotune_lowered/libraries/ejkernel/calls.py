@@ -108,7 +108,7 @@ def _on_call(
         if recorder.wants(op_id, call_key):
             watch = functools.partial(recorder.watch, op_id, call_key)
             recorder.record(describe_call(op_id, own_key, kernel, args, kwargs, watch, batch))
-        # ejkernel goes on with its own arrays: what listens is never used
+        # ejkernel continues with its own arrays: what listens is never used
         recorder.listen(op_id, call_key, arrays)
     except Unrecordable as reason:
         recorder.skipped(op_id, call_key, str(reason))

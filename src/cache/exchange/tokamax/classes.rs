@@ -23,7 +23,7 @@ pub(super) fn version() -> &'static str {
     TABLE.as_ref().map_or("", |table| table.tokamax.as_str())
 }
 
-/// The name of a class path's database file, without extension; `None` where the class is no plain name.
+/// The name of a class path's database file, without extension; `None` if the class is not a plain name.
 pub(super) fn file_stem_of(class_path: &str) -> Option<String> {
     let class = class_path.rsplit('.').next()?;
     let is_plain = class.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -40,14 +40,14 @@ pub(super) fn file_stem_of(class_path: &str) -> Option<String> {
     Some(stem)
 }
 
-/// The name of a device kind's folder; `None` where it cannot be one.
+/// The name of a device kind's folder; `None` if it cannot be one.
 pub(super) fn folder_of(device_kind: &str) -> Option<String> {
     let folder = device_kind.to_lowercase().replace(' ', "_");
     let is_plain = !folder.is_empty() && !folder.starts_with('.') && !folder.contains(['/', '\\', '\0']);
     is_plain.then_some(folder)
 }
 
-/// The platform of a device kind, as far as its name tells.
+/// The platform of a device kind, as far as its name shows.
 pub(super) fn platform_of(device_kind: &str) -> &'static str {
     let kind = device_kind.to_lowercase();
     match () {

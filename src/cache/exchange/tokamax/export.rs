@@ -66,7 +66,7 @@ pub struct TokamaxExport {
 /// the entry's by its median, but not by the paired rounds that decide, is left out: Tokamax would take it.
 ///
 /// # Errors
-/// Where two devices have one name there, the file can hold only one of several kinds, a database is broken, or a file
+/// If two devices have one name there, the file can hold only one of several kinds, a database is broken, or a file
 /// cannot be written. Then nothing is written.
 pub fn export_tokamax(
     path: &Path,
@@ -125,7 +125,7 @@ fn records<'a>(
         };
         for (place, stamp, data) in texts {
             let Some(canonical) = canonical(&stamp) else {
-                left_out.push(format!("{name}: its record is no JSON"));
+                left_out.push(format!("{name}: its record is not JSON"));
                 continue;
             };
             let record = Record { kind: kind.to_owned(), place, stamp, data, key };
@@ -156,7 +156,7 @@ fn records<'a>(
                 });
             }
             // Tokamax tunes a forward pass by itself; its backward passes are operations of their own
-            left_out.push(format!("{name}: the config of `forward-vjp` has no place beside that of `forward`"));
+            left_out.push(format!("{name}: the config of `forward-vjp` cannot be stored beside that of `forward`"));
             if key.direction == Direction::Forward {
                 *known = record;
             }
@@ -176,7 +176,7 @@ fn texts_of(
 ) -> Result<(String, String), String> {
     let object = |member: &str| call.stamp.get(member).and_then(Value::as_object);
     let (Some(op), Some(arguments)) = (object("op"), object("arguments")) else {
-        return Err("its recording has no stamp of Tokamax's".to_owned());
+        return Err("its recording has no Tokamax stamp".to_owned());
     };
     let class = op.get("__type").cloned().unwrap_or_default();
     let mut op_members = vec![format!("\"__type\":{class}")];
@@ -293,12 +293,12 @@ fn databases(
         let stamp: Option<Stamp<'_>> = serde_json::from_str(&record.stamp).ok();
         let file = stamp.as_ref().and_then(|stamp| file_stem_of(&stamp.op.path));
         let (Some(stamp), Some(file), Some(folder)) = (&stamp, file, folder_of(&record.kind)) else {
-            export.left_out.push(format!("{name}: its class or device kind is no name of a file"));
+            export.left_out.push(format!("{name}: its class or device kind is not a valid file name"));
             continue;
         };
         let calls = files.entry(root.join(folder).join(format!("{file}.json"))).or_default();
         if calls.put(stamp.arguments.get().to_owned(), record.data).is_some() {
-            let reason = "a database does not tell the operation's own settings; the first one's config is there";
+            let reason = "a database does not distinguish the operation's own settings; it has the first one's config";
             export.left_out.push(format!("{name}: {reason}"));
         } else {
             export.written += 1;

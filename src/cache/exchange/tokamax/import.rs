@@ -52,7 +52,7 @@ struct ResultFile<'a> {
 /// hardware is known, only under a wider match mode.
 ///
 /// # Errors
-/// Where the named file or folder cannot be read or is not Tokamax's. In a folder, a bad file is left out by name.
+/// If the named file or folder cannot be read or is not Tokamax's. In a folder, a bad file is left out by name.
 pub fn import_tokamax(path: &Path, device_kind: Option<&str>) -> Result<TokamaxImport, ExchangeError> {
     let mut import = Import { device_kind, ..Import::default() };
     if path.is_dir() {
@@ -153,7 +153,7 @@ impl Import<'_> {
         let mut last = BTreeMap::new();
         for (index, (arguments, _)) in members.iter().enumerate() {
             if last.insert(arguments.as_str(), index).is_some() {
-                self.left_out.push(format!("`{}`: call {index} is there twice; the last one counts", path.display()));
+                self.left_out.push(format!("`{}`: call {index} occurs twice; the last one counts", path.display()));
             }
         }
         for (index, (arguments, data)) in members.iter().enumerate() {
@@ -162,7 +162,7 @@ impl Import<'_> {
             }
             let what = || format!("`{}`, call {index}", path.display());
             if !matches!(serde_json::from_str(arguments), Ok(Value::Object(_))) {
-                self.left_out.push(format!("{}: its arguments are no JSON object", what()));
+                self.left_out.push(format!("{}: its arguments are not a JSON object", what()));
                 continue;
             }
             // the text between the quotes is a key there, to be given back as it is
@@ -218,7 +218,7 @@ impl Import<'_> {
             if index == 0 {
                 entry.config = config;
             }
-            return self.left_out.push(format!("{name} is there twice; the last one counts"));
+            return self.left_out.push(format!("{name} occurs twice; the last one counts"));
         }
         if !has_room(peer, &record) {
             let reason = format!("more than {MAX_RECORDS} calls or {MAX_CALL_BYTES} bytes for one label");
@@ -226,7 +226,8 @@ impl Import<'_> {
         }
         peer.records.push(record);
         self.notes.push(format!(
-            "{name}: a label does not tell the operation's own settings; look-ups give the first one's config, an export gives all"
+            "{name}: a label does not distinguish the operation's own settings; look-ups give the first one's config, \
+             an export gives all"
         ));
     }
     /// Gives each record without a config to an entry of its device: there is no entry without one.
@@ -245,7 +246,7 @@ impl Import<'_> {
             }
             let kind = kind.escape_debug();
             if kept > 0 {
-                self.notes.push(format!("`{kind}`: {kept} calls have no config; they are kept for an export alone"));
+                self.notes.push(format!("`{kind}`: {kept} calls have no config; they are kept only for exports"));
             }
             if kept < count {
                 self.left_out.push(format!("`{kind}`: {} calls have no config", count - kept));

@@ -30,13 +30,13 @@ pub(super) fn fastest(data: &str) -> Result<Option<Config>, String> {
     for (name, measured) in configs {
         let brief = || name.chars().take(80).collect::<String>().escape_debug().to_string();
         let config: Config =
-            serde_json::from_str(&name).map_err(|_| format!("its config `{}` is no JSON object", brief()))?;
+            serde_json::from_str(&name).map_err(|_| format!("its config `{}` is not a JSON object", brief()))?;
         let measured: BenchmarkData =
             serde_json::from_str(measured.get()).map_err(|error| format!("its config `{}`: {error}", brief()))?;
         let median = median(measured.evaluation_times_ms)
             .ok_or_else(|| format!("its config `{}` has no evaluation times", brief()))?;
         if !seen.insert(config.clone()) {
-            return Err(format!("its config `{}` is there twice", brief()));
+            return Err(format!("its config `{}` occurs twice", brief()));
         }
         if best.as_ref().is_none_or(|(least, _)| median < *least) {
             best = Some((median, config));
@@ -45,7 +45,7 @@ pub(super) fn fastest(data: &str) -> Result<Option<Config>, String> {
     Ok(best.map(|(_, config)| config))
 }
 
-/// numpy's median, in its own arithmetic: what is told from it must be what Tokamax sees.
+/// numpy's median, in its own arithmetic: what is distinguished from it must be what Tokamax sees.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -97,7 +97,7 @@ mod tests {
             let error = fastest_of(members).unwrap_err();
             assert!(error.contains(expected), "{members:?}: {error}");
         }
-        // Tokamax goes on as if it had no data of such a call
+        // Tokamax continues as if it had no data of such a call
         assert_eq!(fastest("{}"), Ok(None));
         assert!(fastest("{\"{}\":{\"evaluation_times_ms\":[1]}}").unwrap_err().contains("missing field"));
     }

@@ -131,7 +131,7 @@ fn what_was_compiled_for_others_is_said_and_not_loaded() {
     let other = ExecutableKey { overrides: BTreeMap::from([("a".into(), "1".into())]), ..compiled_for(b"one") };
     let path = keep(&store, folder.path(), &other);
     let (_, notes) = open(folder.path(), trusted.clone());
-    assert!(notes[0].contains("with options of the compiler"), "{notes:?}");
+    assert!(notes[0].contains("with compiler options"), "{notes:?}");
     fs::remove_file(path).unwrap();
     let second = tempfile::tempdir().unwrap();
     let (signing, _) = PrivateKey::generate(&second.path().join("key")).unwrap();

@@ -1,4 +1,4 @@
-//! The pool with compilers that are no processes.
+//! The pool with compilers that are not processes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -125,7 +125,7 @@ impl Compiler for Fake {
     }
 }
 
-/// A pool whose compilers start, save those of the given numbers.
+/// A pool whose compilers start, except those of the given numbers.
 fn pool(jobs: usize, unstartable: &'static [usize]) -> (Arc<World>, Compilers<Fake>) {
     pool_in(World::default(), jobs, unstartable)
 }

@@ -128,7 +128,7 @@ impl<'a> Elf<'a> {
         headers.chunks_exact(SECTION_HEADER_BYTES).map(section).collect::<Option<Vec<_>>>().map(Self)
     }
 
-    /// The section of a name in parts; nothing where there are two.
+    /// The section of a name in parts; nothing if there are two.
     fn section(&self, name: &[&[u8]]) -> Option<Option<&Section<'a>>> {
         let name = name.concat();
         let mut found = self.0.iter().filter(|section| section.name == name);
@@ -225,7 +225,7 @@ mod tests {
         let info = info(attributes);
         let sections =
             [sections, &[(".text.k", SHT_PROGBITS, 0, &[0; 48]), (".nv.info", SHT_CUDA_INFO, 0, &info)]].concat();
-        // a function of the same name, which is no kernel
+        // a function of the same name, which is not a kernel
         read_kernel(&cubin(&sections, &[("k", 2, 0), ENTRY]), b"k")
     }
 

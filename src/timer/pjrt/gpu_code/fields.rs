@@ -2,7 +2,7 @@
 
 use crate::wire::{WireCursor, WireValue};
 
-/// The field of a message that may lack it; nothing where it comes twice, or where the bytes are no message.
+/// The field of a message that may lack it; nothing if it comes twice, or if the bytes are not a message.
 pub(super) fn at_most_one(message: &[u8], number: u32) -> Option<Option<WireValue<'_>>> {
     let mut found = None;
     for field in WireCursor::new(message) {

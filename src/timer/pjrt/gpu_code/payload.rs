@@ -19,7 +19,7 @@ const THUNKS: u32 = 13;
 /// The kernels whose machine code a serialized CUDA executable brings along (`PJRT_Executable_Serialize`), each once, in the
 /// order in which they are first launched. Kernels of the plugin and of NVIDIA's libraries are not among them.
 ///
-/// `None` where they are not all known: the executable is none of CUDA's, is written in another way than XLA wrote it in 2026,
+/// `None` if they are not all known: the executable is none of CUDA's, is written in another way than XLA wrote it in 2026,
 /// has code of a custom call that cannot be looked into, has more than 1024 kernels, or is damaged. Formats: openxla/xla,
 /// `xla/util/split_proto/split_gpu_executable_writer.cc` and the `.proto` files that are named beside the fields' numbers.
 pub fn kernels_of(serialized: &[u8]) -> Option<Vec<KernelUse>> {

@@ -37,7 +37,7 @@ impl Default for ExecutableBounds {
     }
 }
 
-/// What became of the kept executables of a cache folder.
+/// The outcome of the kept executables of a cache folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct BoundExecutables {
@@ -62,7 +62,7 @@ pub fn keeps_executables(cache: &Path) -> bool {
 /// The folder of a cache folder's kept executables, and of what else is known of compilers; made where it is not there.
 ///
 /// # Errors
-/// Where it cannot be made.
+/// If it cannot be made.
 pub fn executables_folder(cache: &Path) -> io::Result<PathBuf> {
     let folder = cache.join(FOLDER);
     fs::create_dir_all(&folder)?;
@@ -73,7 +73,7 @@ pub fn executables_folder(cache: &Path) -> io::Result<PathBuf> {
 /// `dry_run` nothing goes and what would is counted.
 ///
 /// # Errors
-/// Where the folder, or a file in it, cannot be looked at.
+/// If the folder, or a file in it, cannot be looked at.
 pub fn bound_executables(cache: &Path, bounds: &ExecutableBounds, dry_run: bool) -> io::Result<BoundExecutables> {
     let mut found = BoundExecutables::default();
     if let Some(folder) = open_folder(CWD, &cache.join(FOLDER))? {
@@ -91,7 +91,7 @@ pub fn bound_executables(cache: &Path, bounds: &ExecutableBounds, dry_run: bool)
     Ok(found)
 }
 
-/// A folder, which is none where a link stands in its place.
+/// A folder, which is none if a link stands in its place.
 pub(super) fn open_folder(at: impl rustix::fd::AsFd, path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(at, path, flags, Mode::empty()) {
@@ -138,7 +138,7 @@ fn bound(
 fn why_not(folder: &File, is_local: bool) -> io::Result<Option<String>> {
     let owner = rustix::fs::fstat(folder)?.st_uid;
     Ok(if !is_local {
-        Some("it lies on a file system of the network".to_owned())
+        Some("it is on a network file system".to_owned())
     } else if owner != rustix::process::geteuid().as_raw() {
         Some("it belongs to another user".to_owned())
     } else {

@@ -1,4 +1,4 @@
-//! What lies in a folder of executables.
+//! What is in a folder of executables.
 
 use std::ffi::CString;
 use std::fs::File;

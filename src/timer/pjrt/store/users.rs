@@ -38,7 +38,7 @@ fn own_host() -> String {
     name.chars().take(64).map(plain).collect()
 }
 
-/// Another host that has the folder open. Notes of processes that are gone are removed on the way, but for a `dry_run`.
+/// Another host that has the folder open. Notes of processes that are gone are removed on the way, except for a `dry_run`.
 pub(super) fn other_host(folder: &File, dry_run: bool) -> io::Result<Option<String>> {
     let own = own_host();
     for item in items(folder)? {

@@ -1,0 +1,77 @@
+//! Idioms of our own that were replaced by plain English, and do not come back.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What we said, and what is said now.
+const REPLACED: &[(&str, &str)] = &[
+    ("beyond doubt", "significantly"),
+    ("leaves the race", "is dropped"),
+    ("what this machine can tell", "this machine's noise floor"),
+    ("told apart", "distinguished"),
+    ("tell apart", "distinguish"),
+    ("tells apart", "distinguishes"),
+    ("begins nothing more", "starts no new ones"),
+    ("as many times as much", "N times as much"),
+    ("press on a heading", "click a heading"),
+    ("under way", "in progress"),
+    ("to be had", "available"),
+    ("that is said", "a message says so"),
+    ("may be given again", "may be repeated"),
+    ("order of chance", "random order"),
+    ("lies beside", "is beside"),
+    ("devices that are not here", "absent devices"),
+];
+
+/// The text as one line: without the marks of comments, the breaks of literals and repeated blanks.
+fn joined(text: &str) -> String {
+    let marks = |line: &str| line.trim().trim_start_matches(['/', '!', '#', '*']).trim_end_matches('\\').to_lowercase();
+    let lines: Vec<String> = text.lines().map(marks).collect();
+    lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The replaced idioms that a text holds, each with what to say.
+fn idioms(text: &str) -> Vec<String> {
+    let text = joined(text);
+    let found = REPLACED.iter().filter(|(idiom, _)| text.contains(idiom));
+    found.map(|(idiom, plain)| format!("`{idiom}`: say `{plain}`")).collect()
+}
+
+fn files(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
+    for item in fs::read_dir(folder).unwrap() {
+        let path = item.unwrap().path();
+        if path.is_dir() {
+            files(&path, endings, found);
+        } else if path.extension().is_some_and(|own| endings.iter().any(|ending| own == *ending)) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn replaced_idioms_do_not_come_back() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
+    files(&root.join("docs"), &["md"], &mut found);
+    files(&root.join("src"), &["rs", "js"], &mut found);
+    files(&root.join("python/autotune_lowered"), &["py"], &mut found);
+    assert!(found.len() > 300, "{}", found.len());
+    let wrong: Vec<String> = found
+        .iter()
+        .flat_map(|path| idioms(&fs::read_to_string(path).unwrap()).into_iter().map(move |what| (path, what)))
+        .map(|(path, what)| format!("{}: {what}", path.display()))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_planted_idiom_is_found() {
+    assert_eq!(
+        idioms("/// It takes candidates in an order\n    /// of chance."),
+        ["`order of chance`: say `random order`"]
+    );
+    assert_eq!(idioms("\"a run that is under \\\n         way\""), ["`under way`: say `in progress`"]);
+    assert!(idioms("it runs in random order").is_empty());
+}
