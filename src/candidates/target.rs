@@ -223,7 +223,7 @@ mod tests {
             "h100_sxm",
         ] {
             let error = Target::named(name).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("`{name}` is no target")) && error.contains("cuda:l40s"), "{error}");
+            assert!(error.starts_with(&format!("`{name}` is not a target")) && error.contains("cuda:l40s"), "{error}");
         }
         let folder = tempfile::tempdir().unwrap();
         for (name, bytes) in [("empty", &b" \n"[..]), ("binary", b"a\0b"), ("latin", b"\xe9")] {

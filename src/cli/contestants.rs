@@ -179,7 +179,7 @@ mod tests {
             (&["--with-plugin", "x", "a", "b"], "belongs to the MODULE before it"),
             (&["a", "b", "--options", "x"], "`x` is not `NAME=VALUE`"),
             (&["a", "b", "--options", "=1"], "`=1` is not `NAME=VALUE`"),
-            (&["a", "b", "--options", " "], "names none"),
+            (&["a", "b", "--options", " "], "is empty"),
             (&["a", "b", "--options", "x=1 x=2"], "given twice"),
         ] {
             let error = parsed(arguments).unwrap_err();

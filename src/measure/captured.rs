@@ -221,7 +221,7 @@ mod tests {
         // what is there is not what was captured, or is elsewhere
         manifest(at, &rows);
         fs::write(at.join("1.npy"), &n).unwrap();
-        assert!(said(&specs).contains("another digest"));
+        assert!(said(&specs).contains("digest differs"));
         fs::remove_file(at.join("1.npy")).unwrap();
         symlink("0.npy", at.join("1.npy")).unwrap();
         assert!(said(&specs).contains("symbolic link"));
@@ -232,8 +232,8 @@ mod tests {
             (npy("<u4", "2,", &[1, 2, 3, 4]), "`<u4`"),
             (npy(">u2", "2,", &[1, 2, 3, 4]), "`>u2`"),
             (npy("<u2", "2,", &[1, 2, 3]), "3 bytes of elements"),
-            (w[..40].to_vec(), "no .npy file"),
-            (Vec::new(), "no .npy file"),
+            (w[..40].to_vec(), "is not an .npy file"),
+            (Vec::new(), "is not an .npy file"),
         ] {
             fs::write(at.join("2.npy"), &bytes).unwrap();
             manifest(at, &[rows[0], ("p/w", "bf16[2]", "2.npy", &bytes)]);

@@ -262,7 +262,10 @@ mod tests {
         assert_eq!(donated, [true, true, true, true, true, true, true, false, false, false]);
         let unknown = InputOptions::default().fills(vec!["opt/v=zeros".parse().unwrap()]);
         let error = make_inputs(&program, &specs, &unknown, scratch.path()).unwrap_err().to_string();
-        assert!(error.contains("no argument is called `opt/v`") && error.contains("`opt/nu/w` (f32[4,8])"), "{error}");
+        assert!(
+            error.contains("no argument has the name `opt/v`") && error.contains("`opt/nu/w` (f32[4,8])"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -291,7 +291,7 @@ mod tests {
         for (rest, said) in [
             ("measured", "lacks a time"),
             ("failed", "lacks a failure"),
-            ("not-compiled", "lacks what is expected"),
+            ("not-compiled", "lacks its expected time"),
             ("unheard-of", "variant"),
         ] {
             let text = format!(r#"{{"config":{{"block":1}},"status":"{rest}",{none}}}"#);

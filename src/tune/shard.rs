@@ -115,7 +115,7 @@ mod tests {
         for (text, expected) in [
             ("4/4", "there is no part 4 of 4: parts are numbered from 0 to 3"),
             ("1/1", "`0/1` is the only one"),
-            ("0/0", "there must be one at least"),
+            ("0/0", "there must be at least one"),
             ("", "expected `i/n`"),
             ("3", "expected `i/n`"),
             ("/4", "expected `i/n`"),

@@ -290,7 +290,7 @@ fn bad_files_are_refused_or_left_out_by_name() {
         (&op, &long, &fine, "more than 1048576 bytes"),
         (&op, "{}", "[]", "its data are broken"),
         (&op, "{}", r#"{"{}":{}}"#, "missing field `compile_time_ms`"),
-        (&op, "{}", r#"{"7":{}}"#, "is no JSON object"),
+        (&op, "{}", r#"{"7":{}}"#, "is not a JSON object"),
     ] {
         fs::write(&path, result_of(&[(op, arguments, data), (r#"{"__type":"tokamax.A"}"#, "{}", &fine)])).unwrap();
         let import = import_tokamax(&path, None).unwrap();

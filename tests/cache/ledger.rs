@@ -292,6 +292,6 @@ fn a_torn_line_is_told_of_once() {
     fs::write(&log, bytes).unwrap();
     let (configs, notes) = read(root.path(), 1);
     assert_eq!((configs, notes.len()), (all(1), 1), "{notes:?}");
-    assert!(notes[0].contains("half-written"), "{notes:?}");
+    assert!(notes[0].contains("incomplete record"), "{notes:?}");
     assert_eq!(read(root.path(), 1), (all(1), vec![]));
 }

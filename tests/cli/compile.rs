@@ -257,12 +257,12 @@ fn what_is_no_target_or_no_store_is_one_line() {
         let run = compile(folder.path(), none, &["--target", name]);
         assert_eq!((run.code, run.stderr.lines().count()), (USAGE, 1), "{name}: {}", run.stderr);
         let expected =
-            if name.contains('/') { "the target cannot be read" } else { "is no target: name one of cuda:a10, " };
+            if name.contains('/') { "the target cannot be read" } else { "is not a target: name one of cuda:a10, " };
         assert!(run.fault().contains(expected), "{name}: {}", run.stderr);
     }
     let main_job = ["tests/data/timer/add.mlir", "--dry-run", "--target", "cuda:h9000"];
     let unknown = run(folder.path(), &main_job);
-    assert!(unknown.code == USAGE && unknown.fault().contains("is no target: name one of"), "{}", unknown.stderr);
+    assert!(unknown.code == USAGE && unknown.fault().contains("is not a target: name one of"), "{}", unknown.stderr);
     // what is no store is told before the plugin is looked for
     let place = Place::new();
     make_pipe(&place.path("pipe"));

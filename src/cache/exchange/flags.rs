@@ -152,7 +152,7 @@ mod tests {
             (r#"{"xla_a":"1 --xla_b=2"}"#, "blanks or quotes"),
             (r#"{"xla_a":"1'"}"#, "blanks or quotes"),
             (r#"{"xla_a=1 --b":1}"#, "no name of a flag"),
-            (r#"{"xla_a":[1]}"#, "neither a text nor a number"),
+            (r#"{"xla_a":[1]}"#, "neither a string nor a number"),
         ] {
             let error = of(&[entry("cpu", COMPILER_OPTIONS, 'a', config)]).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -208,10 +208,10 @@ mod tests {
     fn what_is_no_option_is_told() {
         let many: Map<String, Value> = (0..300).map(|number| (format!("o{number}"), json!(1))).collect();
         for (config, said) in [
-            (json!({"--xla_a": true}), "`--xla_a` is no option's name"),
-            (json!({"": 1}), "`` is no option's name"),
-            (json!({"xla\u{1b}a": 1}), "`xla\\u{1b}a` is no option's name"),
-            (json!({"x".repeat(129): 1}), "is no option's name"),
+            (json!({"--xla_a": true}), "`--xla_a` is not an option's name"),
+            (json!({"": 1}), "`` is not an option's name"),
+            (json!({"xla\u{1b}a": 1}), "`xla\\u{1b}a` is not an option's name"),
+            (json!({"x".repeat(129): 1}), "is not an option's name"),
             (json!({"a": null}), "`a`: the value is `null`; give true"),
             (json!({"a": [1]}), "`a`: the value is a list"),
             (json!({"a": {}}), "`a`: the value is an object"),

@@ -249,7 +249,7 @@ mod tests {
             entry
         };
         for (entry, said) in [
-            (entry("--a", json!([1]), "safe"), "`--a` is no option's name"),
+            (entry("--a", json!([1]), "safe"), "`--a` is not an option's name"),
             (entry("a", json!([]), "safe"), "there is no value"),
             (entry("a", json!([null]), "safe"), "the value is `null`"),
             (entry("a", json!([1, 1]), "safe"), "`a=1` sets what `a=1` sets already"),

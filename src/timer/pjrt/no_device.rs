@@ -62,7 +62,7 @@ mod tests {
             told.starts_with("/p/xla_cuda_plugin.so: No visible GPU devices (failed call to cuInit: INTERNAL"),
             "{told}"
         );
-        assert!(told.contains("UNKNOWN ERROR (303)); run where its device is"), "{told}");
+        assert!(told.contains("UNKNOWN ERROR (303)); run on a machine with its device"), "{told}");
         assert!(explained(none(), Path::new("p.so"), "").message.starts_with("p.so: No visible GPU devices; run"));
         let tpu = Failure::new(FailureKind::Device, "TPU initialization failed: No jellyfish device found.");
         let told = explained(tpu, Path::new("libtpu.so"), "").message;

@@ -338,7 +338,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut timer = ReplayTimer::new(serde_json::from_str(RECORDING).unwrap()).unwrap();
         let failure = timer.begin(&Job { cache_state: CacheState::Cold, ..job(folder.path(), &[64]) }).unwrap_err();
-        assert!(failure.message.contains("leave `--cache-state` out"), "{failure}");
+        assert!(failure.message.contains("omit `--cache-state`"), "{failure}");
         timer.begin(&job(folder.path(), &[64])).unwrap();
         timer.prepare(0).unwrap();
         // means of what follows in the recording: 9 8 7 9 8 7

@@ -87,12 +87,12 @@ mod tests {
     fn what_tokamax_would_refuse_is_named() {
         for (members, expected) in [
             (&[("{}", "[]")][..], "has no evaluation times"),
-            (&[("[1]", "[1]")], "`[1]` is no JSON object"),
-            (&[("{", "[1]")], "`{` is no JSON object"),
+            (&[("[1]", "[1]")], "`[1]` is not a JSON object"),
+            (&[("{", "[1]")], "`{` is not a JSON object"),
             (&[("{}", "[1e999]")], "out of range"),
             (&[("{}", "[\"1\"]")], "invalid type"),
             (&[("{}", "null")], "invalid type"),
-            (&[("{\"a\":1}", "[1]"), ("{ \"a\": 1 }", "[2]")], "is there twice"),
+            (&[("{\"a\":1}", "[1]"), ("{ \"a\": 1 }", "[2]")], "occurs twice"),
         ] {
             let error = fastest_of(members).unwrap_err();
             assert!(error.contains(expected), "{members:?}: {error}");
