@@ -46,7 +46,7 @@ impl<'t> Tokens<'t> {
                     self.take(symbol.len());
                     Token::Symbol(symbol)
                 }
-                None => return Err(ConstraintError::new(at, format!("`{first}` is no part of an expression"))),
+                None => return Err(ConstraintError::new(at, format!("`{first}` is not part of an expression"))),
             },
         };
         Ok((token, at))
@@ -106,12 +106,12 @@ impl<'t> Tokens<'t> {
         let wrong = |what: &str| ConstraintError::new(at, format!("`{text}` {what}"));
         let digits = text.replace('_', "");
         if radix == 10 && text.contains(['.', 'e', 'E']) {
-            let value: f64 = digits.parse().map_err(|_| wrong("is no number"))?;
+            let value: f64 = digits.parse().map_err(|_| wrong("is not a number"))?;
             return if value.is_finite() { Ok(Token::Float(value)) } else { Err(wrong("is beyond a float")) };
         }
         let digits = if radix == 10 { digits.as_str() } else { digits.get(2..).unwrap_or_default() };
         if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
-            return Err(wrong("is no number"));
+            return Err(wrong("is not a number"));
         }
         let value = u64::from_str_radix(digits, radix).ok().filter(|value| *value <= 1 << 63);
         value.map(Token::Int).ok_or_else(|| wrong("is beyond an integer of 64 bits"))

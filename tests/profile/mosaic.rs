@@ -237,7 +237,7 @@ fn what_cannot_be_right_is_an_error_and_what_is_odd_is_said() {
         ("{\"a\": \"b\"}", "`a` has the number"),
         ("7", "neither"),
         ("{", "EOF"),
-        ("[1]", "1 is no text"),
+        ("[1]", "1 is not text"),
     ] {
         fs::write(&names, text).unwrap();
         fs::write(&path, npy(&[1, 0, 0])).unwrap();

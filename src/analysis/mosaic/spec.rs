@@ -150,7 +150,7 @@ pub fn read_names(path: &Path) -> Result<HashMap<u32, String>, MosaicError> {
         }
         Value::Array(items) => {
             for (id, item) in (0..).zip(items) {
-                let name = item.as_str().ok_or_else(|| wrong(format!("{item} is no text")))?;
+                let name = item.as_str().ok_or_else(|| wrong(format!("{item} is not text")))?;
                 names.insert(id, name.to_owned());
             }
         }

@@ -133,7 +133,7 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
             many => format!("; {many} without a time left out"),
         };
         let (best, baseline) = (format_ns(gain.best_ns), format_ns(gain.baseline_ns));
-        let beside = format!("{best} instead of {baseline} where each of them runs once{between}{uncounted}");
+        let beside = format!("{best} instead of {baseline} if each of them runs once{between}{uncounted}");
         card("Expected gain", &format_ratio(speed_up), &beside)?;
     }
     let mut spent = Spent::default();
@@ -187,7 +187,7 @@ fn write_result(result: &AutotuningResult, first: usize, one_of_many: bool, out:
     writeln!(out, "<section class=\"result\">")?;
     if one_of_many {
         let gain = Gain::of([result]).speed_up().map_or_else(String::new, |speed_up| {
-            format!("; expected gain {} where each operation runs once", format_ratio(speed_up))
+            format!("; expected gain {} if each operation runs once", format_ratio(speed_up))
         });
         writeln!(
             out,

@@ -110,7 +110,7 @@ fn write_cards(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
         1 => "on one device".to_owned(),
         many => format!("on {many} devices together"),
     };
-    card("Module executions", &format_ns(modules), &format!("{executions} that count, {devices}"))?;
+    card("Module executions", &format_ns(modules), &format!("{executions} counted, {devices}"))?;
     card("Operations running", &format_ns(operations), &format!("{} of the modules’ time", part(operations, modules)))?;
     card("Idle inside modules", &format_ns(inside), &format!("{} of the modules’ time", part(inside, modules)))?;
     card(

@@ -68,7 +68,7 @@ pub fn run(count: u64, seed: u64) -> Kills {
         seen.reported += acknowledged.decided.len() as u64;
         let last = tuning.run(&cache);
         assert_eq!(last.code, 0, "{}", last.stderr);
-        seen.torn += last.stderr.matches("half-written").count() as u64;
+        seen.torn += last.stderr.matches("incomplete record").count() as u64;
         assert_eq!(best_configs(&last.json()), expected);
         tuning.check_complete(&cache);
         fs::remove_dir_all(&cache).unwrap();
