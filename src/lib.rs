@@ -1,7 +1,7 @@
 //! An offline autotuner for lowered HLO computations.
 //!
-//! A lowered module comes in. Its labels say which tunable calls it makes; each is met with what was recorded of that call,
-//! every recorded config is timed on this device, and the best ones are committed to a cache that any program loads:
+//! A lowered module comes in. Its labels say which tunable calls it makes. Each call is matched with its recorded
+//! configs, every config is timed on this device, and the best ones are committed to a cache that any program loads:
 //!
 //! ```
 //! use autotune_lowered::hlo::{ScanOptions, scan_path};
@@ -27,12 +27,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A program that only wants the best config of a call opens a [`TieredCache`](cache::TieredCache) and looks it up:
-//! nothing is measured then, and the feature `tuner` is not needed.
+//! A program that only wants the best config of a call opens a [`TieredCache`](cache::TieredCache) and looks it up.
+//! That measures nothing and does not need the feature `tuner`.
 //!
 //! # The rooms
 //!
-//! The program is one walk, and the modules are its rooms. Each uses only those before it; `ARCHITECTURE.md` lists the floors.
+//! The program is one walk, and the modules are its rooms. Each uses only earlier ones; `ARCHITECTURE.md` lists the
+//! floors.
 //!
 //! | step | rooms |
 //! | --- | --- |

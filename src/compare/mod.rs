@@ -1,8 +1,8 @@
-//! Whole programs side by side: any two or more of module × compile options × timer, their outputs checked, each one's time over
-//! the first one's with an interval that holds however often one looks.
+//! Whole programs side by side: two or more of module × compile options × timer. Their outputs are checked, and each
+//! one's time is divided by the first one's, with an interval that holds at every look.
 //!
-//! [`compare`] races the contestants and the first of them once more, compiled and loaded by itself. What that copy differs from
-//! the first by is what noise alone makes: nothing is called faster or slower by less.
+//! [`compare`] races the contestants and the first of them once more, compiled and loaded separately. That copy's
+//! difference from the first is the effect of noise alone: nothing is called faster or slower by less.
 
 mod contestant;
 mod error;

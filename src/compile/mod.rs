@@ -1,8 +1,8 @@
-//! Programs compiled for devices that need not be here: which configs a device takes, what each costs it in memory, and
-//! executables to measure with where the device is.
+//! Programs compiled for absent devices: which configs a device accepts, how much memory each takes, and executables to
+//! measure on the device.
 //!
-//! The vendors' PJRT plugins compile without a device (`PJRT_TopologyDescription_Create`, `PJRT_Compile`). Nothing is run, and nothing is
-//! decided: a config that compiles may be slow, one that is refused is out.
+//! The vendors' PJRT plugins compile without a device (`PJRT_TopologyDescription_Create`, `PJRT_Compile`). Nothing is
+//! run, and nothing is decided: a config that compiles may be slow, and one that is refused is rejected.
 
 mod baseline;
 mod junit;

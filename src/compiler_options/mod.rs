@@ -1,9 +1,10 @@
 //! The compiler options of a whole module: which set of them runs it fastest with the same outputs.
 //!
-//! [`tune_compiler_options`] takes a module and [choices](crate::candidates::Choice) of options. Each choice is compiled beside the
-//! base by itself; what compiles to one executable is one candidate. Those that look promising are put together, step by
-//! step. What is left is measured once more, in rounds of its own: the base, a second compilation of the base, and every part of the
-//! best set. A set wins by those rounds alone, so that no luck of the first ones decides.
+//! [`tune_compiler_options`] takes a module and [choices](crate::candidates::Choice) of options. Each choice is
+//! compiled beside the base by itself; choices that compile to one executable are one candidate. The promising ones are
+//! combined, step by step. The remaining ones are measured once more, in new rounds: the base, a second compilation of
+//! the base, and every part of the best set. A set wins by those rounds alone, so that no luck of the first ones
+//! decides.
 //!
 //! [`tune_shared_options`] finds one set for all modules of a process, which loses on none of them.
 //!

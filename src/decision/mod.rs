@@ -1,12 +1,14 @@
-//! Pure: paired samples in, the next action or a verdict out. Knows neither timers nor stores nor clocks.
+//! Pure: paired samples in, the next action or a verdict out. It uses neither timers nor stores nor clocks.
 //!
 //! Every comparison is a ratio of two samples taken in one round by one worker process (an epoch), so that a machine's
 //! drift and a process's luck cancel; the median of those ratios is the estimate. [`race`] says after each round which
-//! candidates need no more of them and whether the rest is settled, [`judge`] draws the verdict. Both look as often as
-//! they like: the evidence that they rest on ([`slower`]) holds over all looks.
+//! drift and a process's luck cancel; the median of those ratios is the estimate. [`race`] says after each round which
+//! candidates need no more rounds and whether the rest is settled; [`judge`] gives the verdict. Both may look at any
+//! time, because their evidence ([`slower`]) holds over all looks.
 //!
-//! A call of better takes evidence, and a difference above the *resolution*: the least that the rounds can tell, or
-//! what `autotune-lowered selftest` found programs to differ from themselves on this machine.
+//! A candidate is called better only with evidence, and if the difference is above the *resolution*, the noise floor:
+//! the smallest difference that the rounds can detect, or the one that `autotune-lowered selftest` found on this
+//! machine.
 
 mod comparison;
 mod evidence;

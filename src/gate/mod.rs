@@ -1,9 +1,9 @@
-//! What is cached: whether it still holds, which calls it covers, and what of it goes.
+//! The cache checked: whether its entries still hold, which calls it covers, and which entries to remove.
 //!
-//! [`check()`] looks up what is cached for each planned call, measures it again as the tuner measures, and says what became
-//! of it ([`Verdict`]). It changes no cache: only samples are kept. [`look()`] is the pure part: rounds in, change and odds
-//! out; `docs/fleet.md` says what the verdicts mean and how often an alarm is false. [`write_junit`] and
-//! [`write_annotations`] tell the result to CI.
+//! [`check()`] looks up the cached config of each planned call, measures it again as the tuner measures, and returns a
+//! [`Verdict`]. It changes no cache: only samples are kept. [`look()`] is the pure part: rounds in, change and e-value
+//! out. `docs/fleet.md` says what the verdicts mean and how often an alarm is false. [`write_junit`] and
+//! [`write_annotations`] report the result to CI.
 //!
 //! [`check_compiler_options`] does the same with the compiler options of the module itself.
 //!

@@ -1,7 +1,8 @@
 //! Sample log, sled and snapshot of a cache folder together: opened under one lock, made to agree, committed to, published.
 //!
-//! [`Ledger`] is for who writes. [`read_cache`] reads a cache of any kind as it lies, without a lock; [`verify_cache`] compares
-//! its bytes with their checksums and its stores with each other; [`FolderBytes`] says what it takes on the disk.
+//! [`Ledger`] is for writers. [`read_cache`] reads a cache of any kind without a lock and without changing it;
+//! [`verify_cache`] compares its bytes with their checksums and its stores with each other; [`FolderBytes`] says how
+//! much disk space it takes.
 
 mod error;
 mod folder;

@@ -1,9 +1,10 @@
 //! What tuned calls gain in the step that they are part of: a client of [`compare`](crate::compare).
 //!
 //! `autotune_lowered.dump(step, DIR, variants=result)` writes a folder of one step in several forms: with all calls at their
-//! baselines, with all tuned, and with sets of calls put back to their baselines, which halve the calls down to single ones.
-//! [`prove`] races all tuned against the baselines, which is the gain of the step, and each form without a set against all tuned,
-//! which is the part of that set. What is proven is the set of calls of one form that was raced, without the calls that lose.
+//! baselines, with all tuned, and with sets of calls put back to their baselines; the sets are halves, down to single
+//! calls. [`prove`] races all tuned against the baselines, which is the gain of the step, and each form without a set
+//! against all tuned, which is the contribution of that set. The proven set is the calls of one form that was raced,
+//! without the calls that lose.
 
 mod entries;
 mod error;

@@ -1,4 +1,4 @@
-//! Caches that machines share: one place that any number of them publish to and load from.
+//! Shared caches: one place that any number of machines publish to and load from.
 //!
 //! # What is at a URL
 //!
@@ -8,28 +8,28 @@
 //! | `snapshots/sha256-DIGEST.snapshot` | a [snapshot](crate::cache::Snapshot), named by the digest that `cache snapshot` prints; never changed |
 //! | `snapshots/sha256-DIGEST.snapshot.sig` | its [signature](crate::signature), where it was signed; lines are added to it |
 //!
-//! The manifest is at most 64 KiB of JSON, all of it needed but what a later program adds:
+//! The manifest is at most 64 KiB of JSON; all members are required, except those that later programs add:
 //!
 //! ```text
 //! {"schema":1, "generation":7, "digest":"<64 hexadecimal digits>", "size":81920, "entries":250,
 //!  "tool":"autotune-lowered 0.1.0", "published_at":1790000000}
 //! ```
 //!
-//! It names no path: where the snapshot lies follows from its digest.
+//! It names no path: the snapshot's place follows from its digest.
 //!
 //! # Publishing
 //!
-//! Read the manifest with its version (an ETag, a generation), fetch its snapshot, merge with what is to be published, put
-//! the merged snapshot under its digest, then write the manifest on condition that its version is still that one. Where it
-//! is not, somebody else published: begin again. So nothing that anybody published is lost, and a reader sees either the
-//! old state or the new one, whole. A snapshot that lost such a race is removed by whoever put it there, unless a manifest
-//! may have named it.
+//! Read the manifest with its version (an ETag, a generation), fetch its snapshot, merge it with what is to be
+//! published, and put the merged snapshot under its digest. Then write the manifest on condition that its version is
+//! unchanged. If it has changed, somebody else published: start again. So no publication is lost, and a reader sees
+//! either the old state or the new one, complete. The process that put a snapshot removes it if it lost such a race,
+//! unless a manifest may have named it.
 //!
 //! # Loading
 //!
-//! The manifest is read; a snapshot whose digest is here already is not fetched. A fetched one is believed when size,
-//! digest, every record and, where keys are given, a signature of digest, generation and time are right. What was loaded
-//! last stays here, for when the network is away, and so does its signature, which says what is older.
+//! The manifest is read; a snapshot whose digest is here already is not fetched. A fetched one is trusted if size,
+//! digest, every record and, with keys, a signature of digest, generation and time are right. The last one loaded stays
+//! here, for when the network is down, and so does its signature, which says what is older.
 
 mod address;
 mod bucket;

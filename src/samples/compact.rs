@@ -1,12 +1,12 @@
-//! Compaction: the log written again without the records of jobs that were superseded.
+//! Compaction: rewriting the log without the records of superseded jobs.
 //!
-//! A job is superseded when a later decision of the same call on the same device was made by another job, and either the
-//! job itself had decided that call before, or it was measured under other software (environment) than the one that
-//! decided; unless the entry in force still says that it comes from that job. What a job measured before it was started afresh (`--force`) is superseded too. Everything else stays: each
-//! round of a job in force, its losers' too; jobs that were not decided and can be gone on with, those of a search among
-//! them; each decision and each removal in its order, so that counts and digests continue holding and nothing that was
-//! removed comes back; records that this version does not know. Damage stays as one empty line, since its place says which
-//! decisions may have been lost.
+//! A job is superseded if another job made a later decision of the same call on the same device, and either the first
+//! job had decided that call before, or it was measured under other software (environment) than the later one. An
+//! exception is a job that the entry in force refers to. What a job measured before it was started afresh (`--force`)
+//! is superseded too. Everything else stays: each round of a job in force, including its losers'; undecided jobs that
+//! can be continued, including those of a search; each decision and each removal in its order, so that counts and
+//! digests remain valid and nothing that was removed returns; records that this version does not know. Damage stays as
+//! one empty line, because its position says which decisions may have been lost.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

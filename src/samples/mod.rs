@@ -7,10 +7,10 @@
 //! ```
 //!
 //! `ATL1`, the length of the JSON in bytes and its CRC-32 (IEEE), both as eight lower-case hexadecimal digits, the
-//! JSON without any line feed, a line feed. A frame is written by one `write` call. Nothing is ever changed or cut in place:
-//! a torn last line stays, and the next writer starts a fresh one. A reader that meets a damaged frame counts it, says
-//! where it stands, and continues at the next line. A log that is half of superseded jobs is [compacted](SampleLog::compact):
-//! written again without them, and renamed into place.
+//! JSON without any line feed, a line feed. A frame is written by one `write` call. Nothing is ever changed or cut in
+//! place: an incomplete last line stays, and the next writer starts a new one. A reader that meets a damaged frame
+//! counts it, reports its position, and continues at the next line. A log that consists half of superseded jobs is
+//! [compacted](SampleLog::compact): rewritten without them, and renamed into place.
 //!
 //! The first frame of a file is a [`Record::Log`] with the schema; a file of a newer schema is refused by name.
 

@@ -1,9 +1,9 @@
-//! Which config to measure next: search strategies that are asked and told, pure and seeded.
+//! Which config to measure next: search strategies with `ask` and `tell`, pure and seeded.
 //!
 //! A [`Space`] numbers the valid configs. A [`SearchStrategy`], started from a [`Plan`] by [`start`], names a point and is
-//! told the [`Outcome`]; it sees neither a timer nor a store, so that the tuner, a simulation or a test can drive it.
-//! Everything it asks follows from the plan and from what it was told: telling a history again resumes a search. Where all
-//! configs of a call could be compiled, a [`Surface`] says which need not be.
+//! told the [`Outcome`]. It sees neither a timer nor a store, so the tuner, a simulation or a test can drive it. Its
+//! questions follow from the plan and the outcomes so far, so replaying a history resumes a search. If all configs of a
+//! call could be compiled, a [`Surface`] says which need not be.
 //!
 //! `benches/search` runs strategies on recorded spaces and scores them; `docs/search.md` has methods and figures.
 

@@ -1,7 +1,7 @@
-//! A program against itself: how often the tuner would call a copy of it better, and the smallest difference that can be detected.
+//! A/A calibration, a program against itself: how often the tuner would call a copy better, and the noise floor.
 //!
 //! [`selftest`] loads one program several times and measures the copies as the tuner measures candidates, in all rounds.
-//! [`Figures`] are what those rounds say of the machine, and [`Stored`] keeps them in a cache folder, by device,
+//! [`Figures`] are what those rounds show about the machine, and [`Stored`] keeps them in a cache folder, by device,
 //! software, timer and metric. The tuner takes the resolution from there ([`crate::decision::Resolution`]).
 
 mod figures;

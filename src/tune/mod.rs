@@ -1,10 +1,10 @@
 //! The walk itself: plan, compile, measure in rounds, decide, commit.
 //!
-//! [`plan()`] meets a module's labels with what was recorded, and a [`Session`] runs the plan, one invocation at a time on each
-//! device. Each becomes a job ([`crate::timer::Job`]) whose digest says which samples are comparable; rounds that the sample
-//! log already holds of that job are not measured again. Where there are more configs than can be raced, a search finds those
-//! that are: each config it asks for is a job of two, beside the baseline. What happens is told as
-//! [events](crate::timer::events); what came of it is an [`AutotuningResult`].
+//! [`plan()`] matches a module's labels with the recordings, and a [`Session`] runs the plan, one invocation at a time
+//! on each device. Each invocation becomes a job ([`crate::timer::Job`]) whose digest says which samples are
+//! comparable. Rounds of that job that the sample log already holds are not measured again. If there are too many
+//! configs to race, a search picks which ones to race; each config it tries is a job of two, beside the baseline. A run
+//! emits [events](crate::timer::events) and returns an [`AutotuningResult`].
 
 mod again;
 mod blame;

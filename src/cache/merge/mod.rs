@@ -1,22 +1,22 @@
-//! Several caches to one: of each call's entries the one with the better evidence is in force, and the others' provenance is
+//! Several caches to one: for each call the entry with the best evidence is in force, and the others' provenance is
 //! kept with it.
 //!
-//! Of a call, all *decisions* count that the entries hold, those that they superseded too. The [`MAX_DECISIONS`] latest are
-//! kept, by `decided_at`, then by their text. Of these one is chosen, by the first of these rules that tells two apart:
+//! All *decisions* in a call's entries count, including superseded ones. The [`MAX_DECISIONS`] latest are kept, by
+//! `decided_at`, then by their text. One of these is chosen, by the first of these rules that distinguishes two:
 //!
 //! 1. One of the *environment* (platform version, driver, plugin digest, XLA flags) of the latest decision. What was measured
 //!    under other software is not evidence for today's, however many rounds it took.
 //! 2. The better clock: `device-profile`, then `host-wall`, then any other.
-//! 3. One of the same question (baseline with its program, metric, cache state) as the latest of those left, since
+//! 3. One of the same question (baseline with its program, metric, cache state) as the latest of the rest, because
 //!    ratios to different baselines cannot be compared.
 //! 4. The greater proven gain: the lower upper end of the ratio's interval.
-//! 5. More rounds, then the narrower interval, then the later decision, then the lesser text.
+//! 5. More rounds, then the narrower interval, then the later decision, then the text that sorts first.
 //!
-//! An entry without provenance gives way to any decision and is not kept; of several such the one that another tool's file has
-//! something to say of, then the lesser text.
+//! Any decision wins over an entry without provenance, which is then dropped. Of several without provenance, the one
+//! with another tool's record wins, then the text that sorts first.
 //!
-//! What is kept depends on nothing but the set of decisions, of which the latest few stay whatever comes first. So a merge is
-//! associative, commutative and idempotent; and a result of software that is gone is chosen over a present one at no time.
+//! The result depends only on the set of decisions, of which the latest few always stay. So a merge is associative,
+//! commutative and idempotent, and a result under old software is never chosen over a present one.
 
 mod claim;
 mod merged;
