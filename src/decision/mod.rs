@@ -2,7 +2,6 @@
 //!
 //! Every comparison is a ratio of two samples taken in one round by one worker process (an epoch), so that a machine's
 //! drift and a process's luck cancel; the median of those ratios is the estimate. [`race`] says after each round which
-//! drift and a process's luck cancel; the median of those ratios is the estimate. [`race`] says after each round which
 //! candidates need no more rounds and whether the rest is settled; [`judge`] gives the verdict. Both may look at any
 //! time, because their evidence ([`slower`]) holds over all looks.
 //!
