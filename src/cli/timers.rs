@@ -25,12 +25,12 @@ use super::signature::trusted_keys;
 #[derive(Debug, Clone, Args)]
 pub(super) struct TimerArgs {
     /// What times programs: `auto` (the compiler that your JAX programs use), `pjrt` (a plugin), `jax` or `jax:PYTHON`
-    /// (device time from JAX's profiler; with `--metric elapsed` the host clock), `command:CMD` (your own worker); for tuning
-    /// and `check` also `replay:FILE` (recorded samples), for tuning also `replay:DIR` (earlier profiles)
+    /// (device time from JAX's profiler; with `--metric elapsed` the host clock), `command:CMD` (your own worker); for
+    /// tuning and `check` also `replay:FILE` (recorded samples), for tuning also `replay:DIR` (earlier profiles)
     #[arg(long, value_name = "TIMER", default_value = "auto")]
     pub timer: String,
     /// What counts as an execution's duration [default: from a profile `span` on a CPU and `busy` elsewhere; else
-    /// `elapsed`, which `auto` takes on a CPU]
+    /// `elapsed`, also if `auto` uses JAX on a CPU]
     #[arg(long, value_parser = metric())]
     pub metric: Option<Metric>,
     /// Whether the caller needs profiles, whatever decides.
