@@ -45,7 +45,7 @@ def publish(program: str, folder: pathlib.Path, identity: dict[str, Any], config
     listed = folder / "configs.jsonl"
     listed.write_text("\n".join(lines) + "\n")
     snapshot = str(folder / "next.snapshot")
-    subprocess.run([program, "cache", "merge", str(listed), "-o", snapshot], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([program, "cache", "merge", str(listed), "-o", snapshot], check=True, stdout=subprocess.DEVNULL)
     os.rename(snapshot, folder / "best-v1.snapshot")
 
 
