@@ -13,7 +13,7 @@ from typing import Any
 
 def run(*words: str) -> tuple[int, bytes, str]:
     """Exit code, stdout and stderr."""
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+    done = subprocess.run(words, capture_output=True, timeout=60)
     return done.returncode, done.stdout, done.stderr.decode()
 
 
@@ -45,7 +45,9 @@ def check(program: str, cache: str, device: str, lookups: list[str]) -> int:
     entries = json.loads(listed)["entries"]
     for entry in entries:
         call = (entry["op_id"], entry["call_key"])
-        code, printed, said = run(program, "cache", "get", *call, "--match", "kind", "--cache", cache, "--format", "json")
+        code, printed, said = run(
+            program, "cache", "get", *call, "--match", "kind", "--cache", cache, "--format", "json"
+        )
         assert code == 0, said
         expected = json.loads(printed)
         values = flat(expected["config"])
@@ -70,4 +72,6 @@ def check(program: str, cache: str, device: str, lookups: list[str]) -> int:
 
 if __name__ == "__main__":
     _, program, cache, device, *lookups = sys.argv
-    print(f"compare: {check(program, cache, device, lookups)} calls of {cache} are found alike by {len(lookups)} programs")
+    print(
+        f"compare: {check(program, cache, device, lookups)} calls of {cache} are found alike by {len(lookups)} programs"
+    )
