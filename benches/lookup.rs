@@ -3,9 +3,14 @@
 //!
 //! `cargo bench --bench lookup [-- --entries N]`; with `--publish` it only publishes, with `--in-order` from entries that lie in memory in the
 //! order of their keys; `cargo bench --bench lookup -- --write FILE --entries N` only writes a
-//! snapshot, and beside it `FILE.json`, the same entries as ejkernel's persistent cache, for `benches/lookup.py`.
+//! snapshot, and beside it `FILE.json`, the same entries as ejkernel's persistent cache, for `benches/lookup.py`;
+//! `-- --library FILE` measures the C ABI of that library, too (`cargo build --release --package autotune-lowered-capi`), in turn with
+//! Rust's look-up.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+#[path = "lookup/c_abi.rs"]
+mod c_abi;
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -15,10 +20,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, Mapping, MemoryStore, Snapshot, SnapshotStore, write_snapshot,
+    CacheKey, ConfigStore, Entry, Lookup, Mapping, MemoryStore, Snapshot, SnapshotStore, TieredCache, write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
-use autotune_lowered::device::DeviceIdentity;
+use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, MatchMode};
 use autotune_lowered::digest::Digest;
 
 const OP: &str = "flash_attention@v2";
@@ -109,6 +114,44 @@ fn first(word: &str, path: &Path, count: u64) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
+/// Rust's look-ups and those through the C ABI, in turn: what a machine does besides hits both.
+fn beside_c(library: &str, path: &Path, numbers: &[u64], few: &[u64]) {
+    // as every entry says that it was measured under
+    let environment = serde_json::json!({"platform_version": "cuda 12090", "driver": "570.86"});
+    let json = serde_json::json!({"identity": device(), "environment": environment}).to_string();
+    let fingerprint: DeviceFingerprint = serde_json::from_str(&json).unwrap();
+    let snapshot = Snapshot::open(path, Mapping::WhereLocal).unwrap();
+    let place = snapshot.device(&fingerprint.identity).unwrap();
+    let tiers =
+        TieredCache::new(vec![Box::new(SnapshotStore::new(Snapshot::open(path, Mapping::WhereLocal).unwrap()))]);
+    let c_abi = c_abi::CAbi::open(library, path, &json);
+    println!("                      snapshot   tiers   C ABI   C ABI and a value, ns");
+    for (what, numbers) in [("among 100 calls", few), ("any of 20,000", numbers)] {
+        let keys = asked(numbers, |number| (call(number), direction(number)));
+        let queries = asked(numbers, |number| {
+            let direction = if direction(number) == Direction::Forward { 1 } else { 2 };
+            c_abi.query(OP, &call(number), direction)
+        });
+        let mut turns: [Vec<f64>; 4] = Default::default();
+        for _ in 0..9 {
+            turns[0].push(each(&keys, |(call, direction)| {
+                black_box(snapshot.get(place, OP, call, *direction).unwrap().unwrap().config.len());
+            }));
+            turns[1].push(each(&keys, |(call, direction)| {
+                let found = tiers.lookup(&fingerprint, OP, call, Some(*direction), MatchMode::Exact).unwrap();
+                assert!(matches!(black_box(found), Lookup::Hit(_)));
+            }));
+            turns[2].push(each(&queries, |query| assert!(c_abi.hit(query, None) == 0)));
+            turns[3].push(each(&queries, |query| assert!(c_abi.hit(query, Some("fwd_params.q_blocksize")) == 128)));
+        }
+        let [snapshot, tiers, hit, value] = turns.map(|mut turn| {
+            turn.sort_by(f64::total_cmp);
+            turn[turn.len() / 2]
+        });
+        println!("hit, {what:<16} {snapshot:8.0} {tiers:7.0} {hit:7.0} {value:7.0}");
+    }
+}
+
 fn plain_sled(folder: &Path, all: &[(CacheKey, Arc<Entry>)], numbers: &[u64], few: &[u64]) {
     let path = folder.join("plain");
     let database = sled::open(&path).unwrap();
@@ -188,6 +231,9 @@ fn main() {
         black_box(found.unwrap().config.len());
     };
     let key = |number: u64| (call(number), direction(number));
+    if let Some(library) = after("--library") {
+        beside_c(&library, &path, &numbers, &few);
+    }
     println!("hit, snapshot    {:.0} ns (the config's text, checksums checked)", each(&asked(&numbers, key), get));
     println!("hit, 100 calls   {:.0} ns", each(&asked(&few, key), get));
     let store = SnapshotStore::new(Snapshot::open(&path, Mapping::WhereLocal).unwrap());

@@ -86,7 +86,8 @@ mod mapped_file;
 pub mod measured_by;
 mod open_enum;
 mod outside_file;
-mod printable;
+#[doc(hidden)]
+pub mod printable;
 mod remedy;
 #[cfg(feature = "tuner")]
 mod scratch;

@@ -10,7 +10,7 @@ fn steers(letter: char) -> bool {
 
 /// The text with each such character as its escape (`\u{1b}`), so that what was there can be seen and harms nothing. Line
 /// breaks and tabs become blanks: a message is one line.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

@@ -1,0 +1,297 @@
+//! An open cache that many threads ask while others refresh it.
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use autotune_lowered::cache::{
+    self, CacheKey, ConfigStore, Entry, KeyRef, Mapping, SNAPSHOT_FILE, SeedStore, Snapshot, SnapshotStore, StoreError,
+    StoreErrorKind, Tier, TieredCache,
+};
+use autotune_lowered::call::Direction;
+use autotune_lowered::device::MatchMode;
+use autotune_lowered::digest::Digest;
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::device::Device;
+use crate::fault::{Fault, Status};
+use crate::hit::Hit;
+
+/// Hits that are kept for the next look-up: more of them are found anew each time. A program asks for some thousands.
+const MOST_KEPT: usize = 1 << 20;
+
+/// What a look-up asks for. Its names are UTF-8 where they are known; nobody looked otherwise.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) operation: &'a [u8],
+    pub(crate) key: &'a [u8],
+    pub(crate) direction: Option<Direction>,
+    pub(crate) mode: MatchMode,
+}
+
+impl Question<'_> {
+    /// Direction and match mode as one number.
+    pub(crate) fn choice(&self) -> u64 {
+        let direction = match self.direction {
+            None => 0,
+            Some(Direction::Forward) => 1,
+            Some(Direction::ForwardVjp) => 2,
+        };
+        let mode = match self.mode {
+            MatchMode::Exact => 0,
+            MatchMode::Kind => 1,
+            _ => 2,
+        };
+        direction << 2 | mode
+    }
+
+    fn hash(&self, hasher: &DefaultHashBuilder) -> u64 {
+        let mut hasher = hasher.build_hasher();
+        hasher.write(self.operation);
+        hasher.write(self.key);
+        hasher.write_u64(self.choice());
+        hasher.write_u128(self.device.id);
+        hasher.finish()
+    }
+
+    fn texts(&self) -> Result<(&str, &str), Fault> {
+        let text = |name: &str, bytes| std::str::from_utf8(bytes).map_err(|_| Fault::argument(name, "is not UTF-8"));
+        Ok((text("operation", self.operation)?, text("key", self.key)?))
+    }
+}
+
+/// Where the snapshot is, and what is wanted of it.
+#[derive(Debug)]
+struct Place {
+    /// As the caller named it, to be said.
+    named: PathBuf,
+    snapshot: PathBuf,
+    mapping: Mapping,
+    pin: Option<Digest>,
+}
+
+/// What `atl_cache` stands for.
+pub(crate) struct Cache {
+    place: Place,
+    seeds: Vec<Shared>,
+    hasher: DefaultHashBuilder,
+    state: RwLock<State>,
+    /// Held while somebody looks for what was published.
+    refreshing: Mutex<()>,
+}
+
+/// What is published at one time. It is replaced as a whole, and a hit belongs to itself alone.
+struct State {
+    tiers: Arc<TieredCache>,
+    snapshot: Option<Arc<SnapshotStore>>,
+    /// Hits by their questions.
+    kept: HashTable<Arc<Hit>>,
+}
+
+impl State {
+    fn new(snapshot: Option<Snapshot>, seeds: &[Shared]) -> Self {
+        let snapshot = snapshot.map(|snapshot| Arc::new(SnapshotStore::new(snapshot)));
+        let mut below: Vec<Box<dyn ConfigStore>> = Vec::new();
+        if let Some(snapshot) = &snapshot {
+            below.push(Box::new(Shared(Arc::clone(snapshot) as Arc<dyn ConfigStore>)));
+        }
+        below.extend(seeds.iter().map(|seeds| Box::new(seeds.clone()) as Box<dyn ConfigStore>));
+        Self { tiers: Arc::new(TieredCache::new(below)), snapshot, kept: HashTable::new() }
+    }
+
+    fn kept(&self, hash: u64, question: &Question<'_>) -> Option<Arc<Hit>> {
+        self.kept.find(hash, |hit| hit.answers(question)).map(Arc::clone)
+    }
+}
+
+impl Cache {
+    /// Opens a cache folder or a snapshot; with a note of what was left out.
+    pub(crate) fn open(
+        path: &Path,
+        seeds: Option<&Path>,
+        pin: Option<Digest>,
+        mapping: Mapping,
+    ) -> Result<(Self, String), Fault> {
+        let place = Place { named: path.to_owned(), snapshot: snapshot_of(path)?, mapping, pin };
+        let mut notes = Vec::new();
+        let snapshot = match Snapshot::open(&place.snapshot, mapping) {
+            // as good as none, until it is published again
+            Err(error) if error.kind() == StoreErrorKind::OldSnapshot => {
+                notes.push(error.to_string());
+                None
+            }
+            Err(error) if error.is_not_found() => None,
+            opened => Some(opened?),
+        };
+        place.check_pin(snapshot.as_ref())?;
+        let mut tiers = Vec::new();
+        if let Some(folder) = seeds {
+            let (store, problems) = SeedStore::read_folder(folder);
+            notes.extend(problems.iter().map(|one| format!("`{}` is left out: {}", one.path.display(), one.reason)));
+            tiers.push(Shared(Arc::new(store)));
+        }
+        tiers.push(Shared(Arc::new(SeedStore::shipped())));
+        let state = RwLock::new(State::new(snapshot, &tiers));
+        let hasher = DefaultHashBuilder::default();
+        Ok((Self { place, seeds: tiers, hasher, state, refreshing: Mutex::default() }, notes.join("; ")))
+    }
+
+    /// The hit for a question; `None` where nothing applies.
+    pub(crate) fn lookup(&self, question: &Question<'_>) -> Result<Option<Arc<Hit>>, Fault> {
+        let hash = question.hash(&self.hasher);
+        let (tiers, snapshot) = {
+            let state = self.read();
+            if let Some(hit) = state.kept(hash, question) {
+                return Ok(Some(hit));
+            }
+            (Arc::clone(&state.tiers), state.snapshot.clone())
+        };
+        let (operation, key) = question.texts()?;
+        let fingerprint = &question.device.fingerprint;
+        let Some(found) = tiers.find(fingerprint, operation, key, question.direction, question.mode)? else {
+            return Ok(None);
+        };
+        let hit = Arc::new(Hit::new(question, hash, &found, tier_of(&found, snapshot.as_deref())));
+        let mut state = self.write();
+        // what was found before a refresh answers this question, and no later one
+        if Arc::ptr_eq(&state.tiers, &tiers) && state.kept.len() < MOST_KEPT {
+            if let Some(another_threads) = state.kept(hash, question) {
+                return Ok(Some(another_threads));
+            }
+            state.kept.insert_unique(hash, Arc::clone(&hit), |hit| hit.hash);
+        }
+        Ok(Some(hit))
+    }
+
+    /// Why a look-up misses; `Err` with what it finds where it does not miss.
+    pub(crate) fn explain(&self, question: &Question<'_>) -> Result<Result<String, String>, Fault> {
+        let (operation, key) = question.texts()?;
+        let (tiers, is_published) = {
+            let state = self.read();
+            (Arc::clone(&state.tiers), state.snapshot.is_some())
+        };
+        let (device, direction, mode) = (&question.device.fingerprint, question.direction, question.mode);
+        if let Some(hit) = tiers.find(device, operation, key, direction, mode)? {
+            let direction = hit.key().direction;
+            return Ok(Err(format!("`{operation}:{key}` has {} ({direction})", hit.entry.config)));
+        }
+        let mut reason = tiers.explain_miss(device, operation, key, direction, mode)?.to_string();
+        if !is_published {
+            let path = self.place.named.display();
+            reason.push_str(&format!(
+                "; nothing was published in `{path}` yet: run `autotune-lowered tune MODULE --cache {path}`"
+            ));
+        }
+        Ok(Ok(reason))
+    }
+
+    /// Takes what was published since; whether that is something new.
+    pub(crate) fn refresh(&self) -> Result<bool, Fault> {
+        let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.read().snapshot.clone();
+        let newer = match open {
+            Some(store) => store.snapshot().refreshed()?,
+            None => match Snapshot::open(&self.place.snapshot, self.place.mapping) {
+                Err(error) if error.is_not_found() || error.kind() == StoreErrorKind::OldSnapshot => None,
+                opened => Some(opened?),
+            },
+        };
+        let Some(newer) = newer else { return Ok(false) };
+        self.place.check_pin(Some(&newer))?;
+        let state = State::new(Some(newer), &self.seeds);
+        let old = std::mem::replace(&mut *self.write(), state);
+        // unmapped and freed while nobody waits for the lock
+        drop(old);
+        Ok(true)
+    }
+
+    /// Calls with the snapshot that is open.
+    pub(crate) fn with_snapshot<T>(&self, look: impl FnOnce(Option<&Snapshot>) -> T) -> T {
+        look(self.read().snapshot.as_deref().map(SnapshotStore::snapshot))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        // a panic elsewhere cannot leave the state half changed: every change is one call
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    fn check_pin(&self, snapshot: Option<&Snapshot>) -> Result<(), Fault> {
+        let (Some(pin), found) = (self.pin, snapshot.map(Snapshot::digest)) else { return Ok(()) };
+        if found == Some(pin) {
+            return Ok(());
+        }
+        let found = found.map_or_else(|| "there is none".to_owned(), |digest| format!("it is {digest}"));
+        let text =
+            format!("the snapshot `{}` is not the pinned one: {found}, {pin} is pinned", self.snapshot.display());
+        Err(Fault::new(Status::NotPinned, text))
+    }
+}
+
+/// The snapshot of a path: a folder's, or the path itself.
+fn snapshot_of(path: &Path) -> Result<PathBuf, Fault> {
+    if path.as_os_str().is_empty() {
+        return Err(Fault::argument("path", "is empty: name a cache folder or a snapshot"));
+    }
+    let text = path.to_string_lossy();
+    if let Some((scheme, _)) = text.split_once("://")
+        && scheme.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+.-".contains(letter))
+    {
+        let text = format!(
+            "the cache is at a URL of `{scheme}`: `autotune-lowered cache pull URL FILE` loads it, open the file"
+        );
+        return Err(Fault::new(Status::BadArgument, text));
+    }
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_dir() => Ok(path.to_owned()),
+        // a folder that no tuner has made yet has no extension, and a snapshot has one
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && path.extension().is_some() => {
+            let text = format!("cannot open the snapshot `{}`: there is no such file", path.display());
+            Err(Fault::new(Status::Io, text))
+        }
+        _ => Ok(path.join(SNAPSHOT_FILE)),
+    }
+}
+
+/// Which tier keeps what was found: memory holds it for the next time only.
+fn tier_of(found: &cache::Hit<'_>, snapshot: Option<&SnapshotStore>) -> Tier {
+    if found.tier != Tier::Memory {
+        return found.tier;
+    }
+    let is_there = snapshot.is_some_and(|snapshot| matches!(snapshot.get(found.key()), Ok(Some(_))));
+    if is_there { Tier::Snapshot } else { Tier::Seed }
+}
+
+/// A tier that several states have.
+#[derive(Clone)]
+struct Shared(Arc<dyn ConfigStore>);
+
+impl ConfigStore for Shared {
+    fn tier(&self) -> Tier {
+        self.0.tier()
+    }
+
+    fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<Entry>>, StoreError> {
+        self.0.get(key)
+    }
+
+    fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
+        self.0.of_call(op_id, call_key)
+    }
+
+    fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
+        self.0.entries()
+    }
+
+    fn keys(&self) -> Result<Vec<CacheKey>, StoreError> {
+        self.0.keys()
+    }
+}

@@ -1,0 +1,161 @@
+//! A config that was found: everything that is asked of it is made once, so that asking takes no memory.
+
+use autotune_lowered::cache;
+use autotune_lowered::printable::printable;
+use serde_json::{Map, Value};
+
+use crate::cache::Question;
+use crate::fault::{Fault, Status};
+use crate::layout::{HitInfo, Text, direction_number, flag, tier_number};
+
+/// What `atl_hit` stands for. Never changes.
+#[derive(Debug)]
+pub(crate) struct Hit {
+    /// Of the question that it answers.
+    pub(crate) hash: u64,
+    asked: Asked,
+    /// Each text in it ends in NUL.
+    config: Map<String, Value>,
+    direction: u32,
+    tier: u32,
+    flags: u32,
+    // these end in NUL, too
+    config_json: String,
+    entry_json: String,
+    device_json: String,
+    notes: String,
+}
+
+/// A question to keep, in one piece of memory.
+#[derive(Debug)]
+struct Asked {
+    /// The operation, and behind it the key.
+    names: Box<[u8]>,
+    operation_bytes: usize,
+    device: u128,
+    choice: u64,
+}
+
+impl Hit {
+    pub(crate) fn new(question: &Question<'_>, hash: u64, found: &cache::Hit<'_>, tier: cache::Tier) -> Self {
+        let entry = &found.entry;
+        let mut config = entry.config.as_map().clone();
+        config.values_mut().for_each(end_texts);
+        let (mut flags, mut notes) = (0, Vec::new());
+        for cache::Flag { kind, detail, .. } in &found.flags {
+            let (bit, name) = flag(*kind);
+            flags |= bit;
+            notes.push(format!("{name}: {detail}"));
+        }
+        Self {
+            hash,
+            asked: Asked {
+                names: [question.operation, question.key].concat().into(),
+                operation_bytes: question.operation.len(),
+                device: question.device.id,
+                choice: question.choice(),
+            },
+            config,
+            direction: direction_number(found.key().direction),
+            tier: tier_number(tier),
+            flags,
+            config_json: ended(entry.config.as_str()),
+            entry_json: ended(&entry.to_text()),
+            device_json: ended(&serde_json::to_string(found.key().device).unwrap_or_default()),
+            notes: ended(&printable(&notes.join("; "))),
+        }
+    }
+
+    /// Whether it is what a question asks for.
+    pub(crate) fn answers(&self, question: &Question<'_>) -> bool {
+        let Asked { names, operation_bytes, device, choice } = &self.asked;
+        *device == question.device.id
+            && *choice == question.choice()
+            && names
+                .split_at_checked(*operation_bytes)
+                .is_some_and(|(operation, key)| operation == question.operation && key == question.key)
+    }
+
+    /// A value of the config that has a wanted type.
+    pub(crate) fn value<'a, T>(
+        &'a self,
+        path: &str,
+        wanted: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<T, Fault> {
+        let value = member(&self.config, path).ok_or_else(|| self.nothing_at(path))?;
+        read(value).ok_or_else(|| {
+            let text = format!("`{path}` of the config is {}, not {wanted}", kind(value));
+            Fault::new(Status::WrongType, text)
+        })
+    }
+
+    fn nothing_at(&self, path: &str) -> Fault {
+        let config = self.config_json.trim_end_matches('\0');
+        Fault::new(Status::NoMember, format!("the config has no `{path}`: it is {config}"))
+    }
+
+    /// All but the size.
+    pub(crate) fn info(&self) -> HitInfo {
+        HitInfo {
+            struct_size: 0,
+            flags: self.flags,
+            tier: self.tier,
+            direction: self.direction,
+            reserved: 0,
+            config: Text::of(&self.config_json),
+            entry: Text::of(&self.entry_json),
+            device: Text::of(&self.device_json),
+            notes: Text::of(&self.notes),
+        }
+    }
+}
+
+fn ended(text: &str) -> String {
+    [text, "\0"].concat()
+}
+
+/// Ends each text in a value by a NUL.
+fn end_texts(value: &mut Value) {
+    match value {
+        Value::String(text) => text.push('\0'),
+        Value::Array(items) => items.iter_mut().for_each(end_texts),
+        Value::Object(fields) => fields.values_mut().for_each(end_texts),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// What is at a path: a member of this name, else what the names before and after a point lead to.
+fn member<'a>(fields: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    fields.get(path).or_else(|| {
+        path.match_indices('.').find_map(|(point, _)| {
+            let (name, rest) = path.split_at_checked(point)?;
+            within(fields.get(name)?, rest.strip_prefix('.')?)
+        })
+    })
+}
+
+fn within<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    match value {
+        Value::Object(fields) => member(fields, path),
+        Value::Array(items) => {
+            let (place, rest) = path.split_once('.').map_or((path, None), |(place, rest)| (place, Some(rest)));
+            let item = items.get(place.parse::<usize>().ok()?)?;
+            rest.map_or(Some(item), |rest| within(item, rest))
+        }
+        _ => None,
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(number) if number.is_f64() => "a number that is no integer",
+        Value::Number(number) if number.is_i64() => "an integer",
+        Value::Number(_) => "an integer beyond 64 bits with a sign",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
