@@ -8,7 +8,7 @@ use super::entry::Entry;
 use super::key::{CacheKey, KeyRef};
 use super::store::Tier;
 
-/// Why a hit is to be taken with care.
+/// Why a hit needs caution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -46,11 +46,11 @@ pub struct Hit<'a> {
     pub entry: Arc<Entry>,
     /// Where it was found.
     pub tier: Tier,
-    /// What to know before using it.
+    /// Caveats before using it.
     pub flags: Vec<Flag>,
 }
 
-/// The key of a hit: mostly the one that was asked for, which the asker has.
+/// The key of a hit: mostly the one of the question, which the caller has.
 #[derive(Debug, Clone, PartialEq)]
 enum HitKey<'a> {
     Asked(KeyRef<'a>),
@@ -58,12 +58,12 @@ enum HitKey<'a> {
 }
 
 impl<'a> Hit<'a> {
-    /// A hit of exactly what was asked for.
+    /// A hit of exactly the requested key.
     pub(super) fn asked(key: KeyRef<'a>, entry: Arc<Entry>, tier: Tier) -> Self {
         Self { key: HitKey::Asked(key), entry, tier, flags: Vec::new() }
     }
 
-    /// A hit of something else that applies.
+    /// A hit of another entry that applies.
     pub(super) fn other(key: CacheKey, entry: Arc<Entry>, tier: Tier, flags: Vec<Flag>) -> Self {
         Self { key: HitKey::Other(Box::new(key)), entry, tier, flags }
     }

@@ -24,11 +24,11 @@ use crate::mapped_file::Mapping;
 pub enum Lookup<'a> {
     /// An entry applies.
     Hit(Hit<'a>),
-    /// None does; why is found out when it is asked.
+    /// None does; the reason is determined on request.
     Miss(Miss<'a>),
 }
 
-/// A look-up that found nothing. What it costs to say why is spent when that is asked.
+/// A look-up that found nothing. Finding the reason costs time only on request.
 #[derive(Clone, Copy)]
 pub struct Miss<'a> {
     cache: &'a TieredCache,
@@ -48,7 +48,7 @@ impl Lookup<'_> {
     /// The hit, on its own, or why there is none.
     ///
     /// # Errors
-    /// If a tier cannot be read that has to be for the reason.
+    /// If a tier that is needed for the reason cannot be read.
     pub fn found(self) -> Result<Result<Hit<'static>, MissReason>, StoreError> {
         match self {
             Self::Hit(hit) => Ok(Ok(hit.into_owned())),
@@ -95,12 +95,12 @@ impl TieredCache {
         Self { overlays: Overlays::default(), memory: MemoryStore::default(), below }
     }
 
-    /// What programs look configs up in at run time: the snapshot that was published in a cache folder, and `lower` below
-    /// it. Takes no lock and writes nothing: any number of processes do so beside a tuner. What is published later is
-    /// seen after a [`refresh`](Self::refresh).
+    /// The look-ups of programs at run time: the snapshot that was published in a cache folder, and `lower` below it.
+    /// Takes no lock and writes nothing, so any number of processes can use it beside a tuner. Later publications
+    /// appear after a [`refresh`](Self::refresh).
     ///
     /// A mapped snapshot must be replaced by a rename, as a tuner, `cache snapshot` and `cache pull` do, and never by a copy
-    /// over it ([`Mapping::WhereLocal`] says why). Where you cannot be sure of that, open it with [`Mapping::Never`].
+    /// over it ([`Mapping::WhereLocal`] says why). If you cannot be sure of that, open it with [`Mapping::Never`].
     ///
     /// # Errors
     /// If there is a snapshot that cannot be used. One of an earlier format counts as none, and a warning says what to do.
@@ -110,8 +110,8 @@ impl TieredCache {
         Ok(Self::new(below))
     }
 
-    /// Takes what other processes published since; `true` where there is something new. Overlays stay in force, and so
-    /// does what was put into memory alone.
+    /// Loads what other processes have published since; `true` if there is something new. Overlays stay in force, and
+    /// so do entries that were put only into memory.
     ///
     /// # Errors
     /// If what was published cannot be used: then everything stays as it was.
@@ -144,13 +144,13 @@ impl TieredCache {
         self.overlays.add(entries)
     }
 
-    /// The entry for a call on this device, or that there is none.
+    /// The entry for a call on this device, or a miss.
     ///
-    /// This device's own entry wins over another device's in whatever tier. Without a `direction`, an entry tuned
-    /// forward with its vector-Jacobian product wins over a forward one. Where the call is not known under the `vmap`s
-    /// that its key names, or under none, it is taken as it is known: first unmapped, then with the most calls.
+    /// This device's own entry wins over another device's in every tier. Without a `direction`, an entry tuned forward
+    /// with its vector-Jacobian product wins over a forward one. If the call is unknown under the `vmap`s of its key,
+    /// or under none, a known variant is used: first the unmapped one, then the one with the most calls.
     ///
-    /// A hit of what was asked for allocates nothing, except for the first one of a call that a store below the memory has.
+    /// A hit of the exact key allocates nothing, except for the first one of a call that a store below the memory has.
     ///
     /// # Errors
     /// If a tier cannot be read, or an entry on the way is damaged.
@@ -259,7 +259,7 @@ impl TieredCache {
         self.put_all(&[(key.clone(), Arc::clone(entry))])
     }
 
-    /// Stores many entries likewise.
+    /// Stores many entries in the same way.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -281,7 +281,7 @@ impl TieredCache {
         Ok(self.remove_all(std::slice::from_ref(key))? > 0)
     }
 
-    /// Removes many entries likewise; how many the tier that had the most of them had.
+    /// Removes many entries in the same way; returns how many the tier with the most of them had.
     ///
     /// # Errors
     /// As [`remove`](Self::remove).

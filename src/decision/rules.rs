@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::setters::setters;
 
-/// No choice of blocks and stages is known to gain as much as this. What does mostly computes something else, or nothing, or
-/// runs where the clock does not look.
+/// No choice of blocks and stages is known to gain as much as this. A program that does mostly computes something else,
+/// or nothing, or runs where the clock does not look.
 const MAX_SPEED_UP: f64 = 1000.0;
 
 /// What a candidate must show to win, or to be left out.
@@ -14,16 +14,16 @@ const MAX_SPEED_UP: f64 = 1000.0;
 pub struct DecisionRules {
     /// Part of the baseline's time that a winner must save: 0.02 is two per cent.
     pub min_improvement: f64,
-    /// Confidence of every interval, and that the race drops no candidate that is in truth the fastest.
+    /// Confidence of every interval, and that the race never drops the candidate that is truly the fastest.
     pub confidence: f64,
-    /// Paired rounds without which nothing is decided.
+    /// Minimum number of paired rounds for a decision.
     pub min_rounds: usize,
-    /// The least relative difference that means anything on this machine, whatever the samples say; 0 if it is not
-    /// known.
+    /// This machine's noise floor, whatever the samples say: the smallest relative difference that means anything; 0 if
+    /// it is unknown.
     pub resolution: f64,
-    /// A candidate that takes this many times the leader's time is measured no further.
+    /// A candidate that takes this many times the leader's time is dropped.
     pub cut_off: f64,
-    /// A speed-up above this is not believed: nothing is decided, and what was seen is said.
+    /// A speed-up above this is not believed: nothing is decided, and the reason says what was seen.
     pub max_speed_up: f64,
 }
 

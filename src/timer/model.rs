@@ -30,12 +30,12 @@ pub trait Timer: Send {
     /// The clock of every sample of this timer.
     fn source(&self) -> Source;
 
-    /// What of an execution is its duration.
+    /// What counts as an execution's duration.
     fn metric(&self) -> Metric {
         Metric::Elapsed
     }
 
-    /// How samples are taken where runs find the caches in this state.
+    /// How samples are taken if the caches are in this state before each run.
     fn measured_by(&self, cache_state: &CacheState) -> MeasuredBy {
         MeasuredBy::new(self.name(), self.source())
             .metric(self.metric())
@@ -50,33 +50,33 @@ pub trait Timer: Send {
         None
     }
 
-    /// How fast its GPU ran as it was measured, for the reader; `None` if nobody reports it.
+    /// How fast its GPU ran during the measurement, for the reader; `None` if nobody reports it.
     fn clocks_seen(&self) -> Option<String> {
         None
     }
 
-    /// Things that the user should know, one line each: why times come from where they do, for instance.
+    /// Remarks for the user, one line each: which clock the times come from and why, for instance.
     fn notes(&self) -> &[String] {
         &[]
     }
 
-    /// What the clock of the samples can tell, nanoseconds: the larger of its step and of what reading it costs. `None`
-    /// where that is not known, or where no clock is read around a run: durations from profiles have none.
+    /// The resolution of the samples' clock, nanoseconds: the larger of its step and the cost of reading it. `None` if
+    /// it is unknown, or if no clock is read around a run, as for durations from profiles.
     fn clock_resolution_ns(&self) -> Option<u64> {
         None
     }
 
-    /// What compiling programs would take; `None` if that is not known.
+    /// The cost of compiling programs; `None` if it is unknown.
     fn forecast(&self, _programs: &[ProgramFile]) -> Option<Forecast> {
         None
     }
 
-    /// What a compiler said of a program where the device was not; `None` if that is not known.
+    /// What a compiler without the device reported about a program; `None` if that is unknown.
     fn said(&self, _program: &Program) -> Option<Said> {
         None
     }
 
-    /// Why a compiler refused a program where the device was not; `None` if it did not, where that is not known, or where it must be
+    /// Why a compiler without the device refused a program; `None` if it did not, if that is unknown, or if it must be
     /// found out here.
     fn refused(&self, _program: &ProgramFile) -> Option<String> {
         None
@@ -85,8 +85,8 @@ pub trait Timer: Send {
     /// The device that samples come from.
     fn device(&self) -> &DeviceFingerprint;
 
-    /// How many devices of its kind there are here, that one included, if it knows: a program of several partitions runs
-    /// on that device and on those after it.
+    /// How many devices of its kind there are here, including that one, if it knows: a program of several partitions
+    /// runs on that device and on those after it.
     fn device_count(&self) -> Option<usize> {
         None
     }
@@ -96,34 +96,35 @@ pub trait Timer: Send {
         false
     }
 
-    /// Whether it can have one job of each call only, since what it reads or writes is kept by calls: no other can be started
-    /// to search for configs.
+    /// Whether it can have only one job per call, because its inputs or outputs are stored by call: no other job can be
+    /// started to search for configs.
     fn has_one_job_a_call(&self) -> bool {
         false
     }
 
-    /// Another timer of the same device, whose job may be open beside this one's. It measures in a process of its own and compiles
-    /// in the same pool, so whoever has both measures with one of them at a time and compiles with neither meanwhile.
+    /// Another timer of the same device, whose job may be open beside this one's. It measures in its own process and
+    /// compiles in the same pool. Whoever has both measures with one at a time and compiles with neither meanwhile.
     fn beside(&self) -> Option<Box<dyn Timer>> {
         None
     }
 
-    /// Whether [`outputs`](Self::outputs) lets continue what compiles: nothing is timed then.
+    /// Whether compilation may continue during [`outputs`](Self::outputs): nothing is timed then.
     fn compiles_beside_outputs(&self) -> bool {
         false
     }
 
-    /// Tells what it does there from now on: profiles that it took, and whatever takes it time besides the calls themselves.
+    /// Emits what it does from now on to these events: profiles that it took, and whatever takes time besides the calls
+    /// themselves.
     fn follow(&mut self, _events: &Events) {}
 
     /// Starts a job: inputs are loaded. A job before it ends.
     ///
     /// # Errors
-    /// If an input cannot be loaded, the worker knows nothing of the job's state of the caches, or the worker fails.
+    /// If an input cannot be loaded, the worker cannot provide the job's cache state, or the worker fails.
     fn begin(&mut self, job: &Job) -> Result<(), Failure>;
 
-    /// What a candidate's program takes and gives, if the timer knows: for one who makes the inputs afterwards. The job at
-    /// hand need not have any.
+    /// The inputs and outputs of a candidate's program, if the timer knows: for a caller who makes the inputs
+    /// afterwards. The present job need not have any.
     ///
     /// # Errors
     /// If the program cannot be read or compiled, or the worker fails.
@@ -131,8 +132,8 @@ pub trait Timer: Send {
         Ok(None)
     }
 
-    /// Says which candidates will be prepared, in this order, so that a timer may compile several at once. No failure of
-    /// one of them shows before it is prepared.
+    /// Says which candidates will be prepared, in this order, so that a timer may compile several at once. A failure of
+    /// one of them shows only when it is prepared.
     ///
     /// # Errors
     /// If the worker fails.
@@ -152,11 +153,11 @@ pub trait Timer: Send {
     /// If the program fails, takes longer than its limit, or breaks the worker.
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure>;
 
-    /// Takes `samples` durations, nanoseconds, each the mean of `batch` runs that follow each other: for candidates so fast
-    /// that the clock cannot tell one run. A timer that cannot time several runs together takes the mean of single ones.
+    /// Takes `samples` durations, nanoseconds, each the mean of `batch` consecutive runs: for candidates too fast for
+    /// the clock. A timer that cannot time several runs together takes the mean of single ones.
     ///
     /// # Errors
-    /// As [`measure`](Self::measure), and where `samples` times `batch` is more than a timer runs.
+    /// As [`measure`](Self::measure), and if `samples` times `batch` is more than a timer runs.
     fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
         let runs = runs_of_batches(samples, batch)?;
         Ok(means(&self.measure(candidate, runs)?, batch))
@@ -171,11 +172,11 @@ pub trait Timer: Send {
         false
     }
 
-    /// Runs several candidates, each so often, under one profile; their durations in the order of the launches. On a
-    /// failure nobody knows which launch is to blame.
+    /// Runs several candidates, each the given number of times, under one profile; their durations in the order of the
+    /// launches. On a failure it is unknown which launch is to blame.
     ///
     /// # Errors
-    /// As [`measure`](Self::measure), and where the profile cannot be read or shows other runs.
+    /// As [`measure`](Self::measure), and if the profile cannot be read or shows other runs.
     fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
         launches.iter().map(|&(candidate, runs)| self.measure(candidate, runs)).collect()
     }
@@ -183,12 +184,13 @@ pub trait Timer: Send {
     /// The same, with everything that the profile says about the launches.
     ///
     /// # Errors
-    /// As [`measure_round`](Self::measure_round), and where the timer takes no profiles.
+    /// As [`measure_round`](Self::measure_round), and if the timer takes no profiles.
     fn profile_round(&mut self, _launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
         Err(Failure::new(FailureKind::Device, format!("the timer `{}` takes no profiles", self.name())))
     }
 
-    /// Runs a loaded candidate once. Its outputs are files in the job's scratch folder, there as long as the result is.
+    /// Runs a loaded candidate once. Its outputs are files in the job's scratch folder, which exist as long as the
+    /// result does.
     ///
     /// # Errors
     /// If the program fails, its outputs cannot be written, or the worker fails.
@@ -199,8 +201,9 @@ pub trait Timer: Send {
         false
     }
 
-    /// Runs a loaded candidate once and keeps its outputs where they are, for [`compare_outputs`](Self::compare_outputs); `None` where
-    /// they take no more than so many bytes together, or the timer cannot keep any: then [`outputs`](Self::outputs) has them.
+    /// Runs a loaded candidate once and keeps its outputs in place, for [`compare_outputs`](Self::compare_outputs).
+    /// `None` if they take at most that many bytes together, or if the timer cannot keep any; use
+    /// [`outputs`](Self::outputs) then.
     ///
     /// # Errors
     /// As [`outputs`](Self::outputs).
@@ -208,10 +211,10 @@ pub trait Timer: Send {
         Ok(None)
     }
 
-    /// Runs a loaded candidate once and compares its outputs with those that are kept, each within its tolerance.
+    /// Runs a loaded candidate once and compares its outputs with the kept ones, each within its tolerance.
     ///
     /// # Errors
-    /// As [`outputs`](Self::outputs), and where none are kept.
+    /// As [`outputs`](Self::outputs), and if none are kept.
     fn compare_outputs(
         &mut self,
         _candidate: usize,
@@ -223,10 +226,11 @@ pub trait Timer: Send {
     /// Counts the measuring workers started so far; samples of different epochs are never paired.
     fn epoch(&self) -> u32;
 
-    /// Ends the measuring worker, starts another and loads again what was prepared, leaving `without` out.
+    /// Ends the measuring worker, starts another and loads what was prepared again, except `without`.
     ///
     /// # Errors
-    /// If no worker starts, or it fails to begin the job again. What it cannot load any more fails when it is measured.
+    /// If no worker starts, or it fails to begin the job again. A candidate that it can no longer load fails when it is
+    /// measured.
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure>;
 
     /// Ends the job: candidates and inputs are dropped.

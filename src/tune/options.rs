@@ -8,41 +8,42 @@ use crate::search::{Budget, Kind};
 use crate::setters::setters;
 use crate::stats::median;
 
-/// Settings of a tuning run. Only what is decided depends on `rules`; only how much is measured on the rest.
+/// Settings of a tuning run. `rules` affect only what is decided; the rest affects only how much is measured.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TuneOptions {
-    /// Interleaved rounds of one invocation that count, where so many are asked for. A race that is settled ends before; one that
-    /// is not continues for as long as so many runs of every candidate would take, since those that were dropped left time.
-    /// Else it is measured in proportion to what compiling took.
+    /// Interleaved rounds of one invocation, if a number is requested. A settled race ends earlier. A race that is not
+    /// settled continues for as long as so many runs of every candidate would take, because dropped candidates left
+    /// time. Without a number, the time is in proportion to the compile time.
     pub rounds: Option<u32>,
     /// Time for the rounds of one invocation, if there is a limit.
     pub budget: Option<Duration>,
-    /// When the run ends: no invocation is started afterwards, and the one that is in progress is finished.
+    /// When the run ends: afterwards no invocation is started, and the one in progress is finished.
     pub stop_at: Option<Instant>,
     /// What a winner must show.
     pub rules: DecisionRules,
-    /// What `selftest` found programs to differ from themselves on this device.
+    /// The noise floor that `selftest` found on this device.
     pub resolution: Resolution,
     /// Measure again what is already known.
     pub force: bool,
     /// Seed of the order inside a round and of searches; inputs have the seeds of their own names.
     pub seed: u64,
-    /// Where a whole round is one profile, runs in it are repeated until those of the fastest candidate last about this
+    /// If a whole round is one profile, its runs are repeated until those of the fastest candidate last about this
     /// long, nanoseconds.
     pub sample_ns: u64,
-    /// The most runs of one candidate in such a round.
+    /// Maximum number of runs of one candidate in such a round.
     pub max_runs: u32,
     /// What every timed run finds in the caches.
     pub cache_state: CacheState,
-    /// Whether each call can have one job only, since its profiles are kept by calls: no other is started to search for configs.
+    /// Whether each call can have only one job, because its profiles are stored by call: no other is started to search
+    /// for configs.
     pub one_job_a_call: bool,
-    /// Whether every candidate is compiled and raced, however little is to be expected of it.
+    /// Whether every candidate is compiled and raced, also those that are predicted to be slow.
     pub thorough: bool,
-    /// Programs that are compiled before the next look, where they are compiled in waves: enough to keep the cores busy. The first
-    /// wave is half as large again.
+    /// Programs that are compiled before the next look, if they are compiled in waves: enough to keep the cores busy.
+    /// The first wave is half as large again.
     pub wave: usize,
-    /// How to search where there are too many configs to race them all.
+    /// How to search if there are too many configs to race them all.
     pub search: SearchOptions,
 }
 
@@ -63,16 +64,15 @@ setters!(TuneOptions {
     search: SearchOptions,
 });
 
-/// Settings of a search, which finds the configs that are raced where there are more than
-/// [`MAX_RACED`](super::MAX_RACED).
+/// Settings of a search, which picks the configs to race if there are more than [`MAX_RACED`](super::MAX_RACED).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SearchOptions {
-    /// Who says which config comes next.
+    /// Which strategy picks the next config.
     pub kind: Kind,
     /// How many configs are tried, and for how long. At least one is tried.
     pub budget: Budget,
-    /// Rounds in which a config that is tried runs beside the baseline.
+    /// Rounds in which each tried config runs beside the baseline.
     pub rounds: u32,
     /// The best configs that are raced afterwards.
     pub finalists: usize,
@@ -109,7 +109,7 @@ impl Default for TuneOptions {
     }
 }
 
-/// Rounds where nobody asks for a number of them and there has to be one: under a profiler, and in a series of a check.
+/// Rounds if nobody requests a number of them and one is needed: under a profiler, and in a series of a check.
 const ROUNDS: u32 = 20;
 
 impl TuneOptions {

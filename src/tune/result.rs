@@ -29,11 +29,11 @@ pub enum Status {
     Tuned,
     /// Nothing beats the baseline; that is known now and cached.
     BaselineKept,
-    /// Known from before: nothing was measured.
+    /// Already known: nothing was measured.
     Cached,
     /// Values that steer control flow are not known: it was not run.
     ValuesUnknown,
-    /// A config is faster by more than is believed: nothing is decided.
+    /// A config is unbelievably fast: nothing is decided.
     NotBelieved,
     /// It could not be decided.
     Failed,
@@ -95,17 +95,17 @@ pub struct OperationResult {
     pub occurrences: u64,
     /// How the labels were matched.
     pub how: String,
-    /// What to know about it.
+    /// Caveats.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
-    /// Its part of the time of the step that was profiled, where a profile was given.
+    /// Its part of the profiled step's time, if a profile was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
     /// How it ended.
     pub status: Status,
     /// One line that says why.
     pub reason: String,
-    /// What failed, where the whole operation did.
+    /// What failed, if the whole operation did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// The config in use without tuning.
@@ -122,10 +122,11 @@ pub struct OperationResult {
     /// Configs that cannot be distinguished from the best.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tie_set: Vec<Config>,
-    /// How the candidates were found, where there were too many configs to race them all and they were searched in this run.
+    /// How the candidates were found, if there were too many configs to race them all and this run searched them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
-    /// Probability that a candidate which was not compiled is better than the best by the minimum improvement, if there is one.
+    /// Probability that a candidate that was not compiled is better than the best by the minimum improvement, if there
+    /// is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chance_left: Option<f64>,
     /// Every candidate.
@@ -135,19 +136,19 @@ pub struct OperationResult {
     pub rounds_measured: u32,
     /// Rounds that the sample log held before.
     pub rounds_kept: u32,
-    /// Rounds that something came between, measured again.
+    /// Disturbed rounds, measured again.
     #[serde(default)]
     pub rounds_set_aside: u32,
-    /// The least relative difference that the rounds can tell: 0.01 is one per cent.
+    /// The noise floor of the rounds, the smallest relative difference that they can detect: 0.01 is one per cent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<f64>,
-    /// What it would take to tell the configs of the tie set apart, where that is a matter of time.
+    /// How many more rounds would separate the configs of the tie set, if more time can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_time: Option<MoreTime>,
     /// How much slower the baseline was in the last rounds than in the first: 0.1 is ten per cent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<f64>,
-    /// What compiling its programs would take, of a run that only says what it would do.
+    /// The cost of compiling its programs, for a run that only plans.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Forecast>,
     /// Where the time went in this run.
@@ -190,7 +191,7 @@ impl OperationResult {
     }
 }
 
-/// A label that led to no invocation.
+/// A label that matched no invocation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MissedLabel {
@@ -203,7 +204,7 @@ pub struct MissedLabel {
     pub reason: String,
 }
 
-/// What a run gains of the step that a profile shows.
+/// How much of a profiled step a run saves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProfiledStep {
@@ -223,7 +224,7 @@ pub struct ProfiledStep {
     pub expected_gain_high: f64,
 }
 
-/// Everything that came of a run; enters a cache as an overlay.
+/// The result of a run; enters a cache as an overlay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AutotuningResult {
@@ -236,15 +237,15 @@ pub struct AutotuningResult {
     /// How it was measured.
     #[serde(flatten)]
     pub measured_by: MeasuredBy,
-    /// One an invocation.
+    /// One per invocation.
     pub operations: Vec<OperationResult>,
-    /// Labels that led to none.
+    /// Labels that matched none.
     #[serde(default)]
     pub missed: Vec<MissedLabel>,
-    /// What is gained of the step that was profiled, where a profile was given.
+    /// How much of the profiled step is saved, if a profile was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<ProfiledStep>,
-    /// What was seen in the module and in the stores.
+    /// Remarks on the module and the stores.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Whether the run was ended early.
@@ -255,7 +256,7 @@ pub struct AutotuningResult {
 }
 
 impl AutotuningResult {
-    /// Adds what came of one operation.
+    /// Adds the result of one operation.
     pub(crate) fn take(&mut self, operation: Option<OperationResult>, entry: Option<(CacheKey, Arc<Entry>)>) {
         self.interrupted |= operation.as_ref().is_some_and(|operation| operation.status == Status::Interrupted);
         self.operations.extend(operation);

@@ -82,7 +82,7 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     assert_eq!((&rows[0]["status"], &rows[0]["how"]), (&"cached".into(), &"again.mlir".into()));
     assert_eq!(
         of_folder["notes"].as_array().unwrap().last().unwrap(),
-        "left aside, 2 of 3 modules: `after.hlo.pb` (HLO from after XLA's passes), `module.mlir.gz` (the same program as another one)"
+        "skipped, 2 of 3 modules: `after.hlo.pb` (HLO from after XLA's passes), `module.mlir.gz` (the same program as another one)"
     );
     assert_eq!(again["operations"][0]["best"]["config"], operation["best"]["config"]);
 }
@@ -307,11 +307,7 @@ fn without_the_option_a_module_without_labels_ends_as_before_and_names_it() {
             "jit_f.before_optimizations.hlo.pb`, which is the same module before",
         ),
         (&[&after("jit_g"), "--compiler-options", "safe"], 4, "--xla_dump_hlo_as_proto"),
-        (
-            &[&only_later, "--compiler-options", "safe"],
-            4,
-            "left aside, 1 of 1 module: `module_0002.jit_g.cpu_after_opt",
-        ),
+        (&[&only_later, "--compiler-options", "safe"], 4, "skipped, 1 of 1 module: `module_0002.jit_g.cpu_after_opt"),
         (&[&folder, "--compiler-options", "safe", "--inputs", &folder], 2, "name one module of the folder"),
     ] {
         let run = run(&place.path("cache"), arguments);

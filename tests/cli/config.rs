@@ -236,7 +236,7 @@ fn a_mistake_is_shown_with_its_place() {
         ("match = \"near\"\n", ":1:9: "),
         ("by-name = \"none-such\"\n", ":1:11: expected one of `"),
         ("timer = \"sundial\"\n", ":1:9: `--timer sundial` is not one of `auto`"),
-        ("search = \"genetic\"\n", ":1:10: `genetic` is gone"),
+        ("search = \"genetic\"\n", ":1:10: `genetic` was removed"),
         ("target = [\"tpu:v5e\", \"cuda:none\"]\n", ":1:10: "),
         ("label-regex = \"(\"\n", ":1:15: "),
         ("sign-key = \"a\"\nsign-command = \"b\"\n", ":2:16: `sign-key` and `sign-command` cannot both be set"),

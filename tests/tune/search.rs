@@ -564,6 +564,9 @@ fn a_worker_that_builds_programs_is_searched_through_the_command_line() {
     for gone in ["halving", "genetic"] {
         let run = tune(&["--search", gone]);
         let said = run.stderr.strip_suffix('\n').unwrap();
-        assert!(run.code == 2 && said.contains(&format!("`{gone}` is gone")) && said.ends_with("use `auto`"), "{said}");
+        assert!(
+            run.code == 2 && said.contains(&format!("`{gone}` was removed")) && said.ends_with("use `auto`"),
+            "{said}"
+        );
     }
 }

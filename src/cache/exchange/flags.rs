@@ -151,7 +151,7 @@ mod tests {
         for (config, expected) in [
             (r#"{"xla_a":"1 --xla_b=2"}"#, "blanks or quotes"),
             (r#"{"xla_a":"1'"}"#, "blanks or quotes"),
-            (r#"{"xla_a=1 --b":1}"#, "no name of a flag"),
+            (r#"{"xla_a=1 --b":1}"#, "is not the name of a flag"),
             (r#"{"xla_a":[1]}"#, "neither a string nor a number"),
         ] {
             let error = of(&[entry("cpu", COMPILER_OPTIONS, 'a', config)]).unwrap_err();
