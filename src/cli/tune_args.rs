@@ -13,7 +13,7 @@ use super::compiler_options::OptionArgs;
 use super::exit;
 use super::fault::Fault;
 use super::kept_profiles::KeepArgs;
-use super::options::{CacheArgs, FormatArg, number, part, seconds, time};
+use super::options::{CacheArgs, FormatArg, PeaksArg, number, part, seconds, time};
 use super::plan::PlanArgs;
 use super::signature::SignerArgs;
 use super::timers::TimerArgs;
@@ -73,6 +73,8 @@ pub(super) struct TuneArgs {
     /// A speed-up above this is not believed and nothing is cached: most likely such a program computes something else
     #[arg(long, value_name = "TIMES", default_value_t = DecisionRules::default().max_speed_up, value_parser = times)]
     pub max_speed_up: f64,
+    #[command(flatten)]
+    pub peaks: PeaksArg,
     /// Measure again what is already known
     #[arg(long)]
     pub force: bool,
