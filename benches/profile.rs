@@ -324,6 +324,7 @@ fn main() {
     row("jax.profiler.ProfileData, all stats", peer("PYTHON", PROFILE_DATA, "stats"));
     row("xprof, op_profile", peer("XPROF_PYTHON", XPROF, "op_profile"));
     row("xprof, framework_op_stats", peer("XPROF_PYTHON", XPROF, "framework_op_stats"));
+    row("xprof, roofline_model", peer("XPROF_PYTHON", XPROF, "roofline_model"));
 
     println!(
         "\n| collectives on eight devices | MB | best of 3, s | peak memory beyond the file, MB |\n| --- | --- | --- | --- |"

@@ -452,7 +452,30 @@ class Worker:
             except Exception:
                 digest = None  # not every program can be serialized, such as one that calls back into Python
             answer |= {"executable": digest} if digest else {}
-        return loaded, answer
+        return loaded, answer | self.costs(loaded.executable, params["candidate"])
+
+    def costs(self, executable, candidate):
+        """What a run takes of the device's memory, and the optimized program, from which the tuner counts what a run does."""
+        told = {}
+        try:
+            stats = executable.get_compiled_memory_stats()
+            told["memory"] = {
+                "argument_bytes": stats.argument_size_in_bytes,
+                "output_bytes": stats.output_size_in_bytes,
+                "temporary_bytes": stats.temp_size_in_bytes,
+                "alias_bytes": stats.alias_size_in_bytes,
+                "code_bytes": stats.generated_code_size_in_bytes,
+            }
+        except Exception:
+            pass  # some plugins do not tell
+        path = os.path.join(self.job["scratch"], "optimized-%d.pb" % candidate)
+        try:
+            with open(path, "wb") as file:
+                file.write(executable.hlo_modules()[0].as_serialized_hlo_module_proto())
+            told["optimized"] = path
+        except Exception:
+            pass  # nothing hangs on it
+        return told
 
     def build(self, config):
         """The program of a config that the recorder could not lower, by the recipe that it left."""

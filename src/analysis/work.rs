@@ -1,6 +1,6 @@
 //! How much operations do in their time, and what part of the device's roof that is.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::candidates::Peaks;
 use crate::hlo::{Cost, FlopUnit};
@@ -8,7 +8,7 @@ use crate::profile::XSpace;
 
 /// What operations did, all their runs together, and how fast. Operations whose cost is not known, control flow, whose body
 /// is operations of its own, and what moves data between devices are not in it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Work {
     /// Floating-point operations, as XLA counts them.
@@ -24,7 +24,7 @@ pub struct Work {
 }
 
 /// What limits work, and how close it comes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Roof {
     /// The least time that a device at its peaks would take.
@@ -36,7 +36,7 @@ pub struct Roof {
 }
 
 /// Which of a device's peaks limits work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Bound {
@@ -58,7 +58,7 @@ impl Bound {
 
 impl Work {
     /// So many runs of something, in so much time.
-    pub(super) fn of(cost: &Cost, runs: u64, time_ns: f64, peaks: Option<&Peaks>) -> Self {
+    pub(crate) fn of(cost: &Cost, runs: u64, time_ns: f64, peaks: Option<&Peaks>) -> Self {
         let runs = runs as f64;
         let roof = peaks.and_then(|peaks| {
             let (compute, memory) = least_seconds(cost, peaks);

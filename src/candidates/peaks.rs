@@ -92,6 +92,11 @@ impl Peaks {
         found.ok_or_else(|| PeaksError::Unknown { name: name.to_owned(), names })
     }
 
+    /// As the one device of a file that [`named`](Self::named) reads.
+    pub fn to_file(&self) -> impl Serialize + use<> {
+        Document { schema: SCHEMA, devices: vec![self.clone()] }
+    }
+
     /// Those of a device that PJRT calls so.
     pub fn of_kind(kind: &str) -> Option<Self> {
         Self::built_in().into_iter().find(|peaks| peaks.kinds.iter().any(|one| one == kind))

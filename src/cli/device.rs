@@ -1,30 +1,72 @@
-//! `device`: the fingerprint of each device that a plugin shows.
+//! `device`: the fingerprint of each device that a plugin shows, or what one of them attains.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 
 use crate::counted::counted;
 use crate::device::DeviceFingerprint;
-use crate::report::Plugins;
+use crate::measure::measure_peaks;
+use crate::measured_by::CacheState;
+use crate::report::{PeaksOfDevice, Plugins, write_json};
 use crate::timer::Limits;
 use crate::timer::pjrt::{PjrtOptions, discover, probe};
 
 use super::exit;
 use super::fault::Fault;
-use super::options::{FormatArg, PluginArgs};
-use super::timers::{first_plugin, options};
+use super::options::{FormatArg, LimitArgs, PluginArgs};
+use super::output_file::OutputFile;
+use super::timers::{Executables, TimerArgs, first_plugin, options, scratch, start_timer};
+
+/// Seconds after which a program of ours counts as hung.
+const TIMEOUT: u64 = 120;
 
 #[derive(Debug, Args)]
 pub(super) struct DeviceArgs {
     #[command(flatten)]
     pub plugin: PluginArgs,
+    /// Measure what the device attains with programs of its own, FLOP/s by element type and bytes/s: a roof for one whose peaks
+    /// nobody publishes, such as a CPU (docs/roofline.md)
+    #[arg(long)]
+    pub measure_peaks: bool,
+    /// With --measure-peaks: also write the peaks to a file that `--peaks` takes; one that is there is replaced
+    #[arg(short, long, value_name = "FILE", requires = "measure_peaks")]
+    pub output: Option<PathBuf>,
+    /// With --measure-peaks: what times the programs: `pjrt`, `jax`, `jax:PYTHON`, `command:CMD` [default: pjrt]
+    #[arg(long, value_name = "TIMER", requires = "measure_peaks")]
+    pub timer: Option<String>,
     #[command(flatten)]
     pub format: FormatArg,
 }
 
-/// Prints the fingerprints of every plugin's devices, or of the one that is named.
+/// Prints the fingerprints of every plugin's devices, or of the one that is named; or what it attains.
 pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    if args.measure_peaks { peaks(args, out) } else { fingerprints(args, out) }
+}
+
+fn peaks(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let timer = args.timer.clone().unwrap_or_else(|| "pjrt".to_owned());
+    if timer.starts_with("replay:") {
+        let message = "`--timer replay:…` runs no program: only a device can say what it attains";
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    let file = args.output.as_deref().map(|path| OutputFile::at(path, "peaks")).transpose()?;
+    let scratch = scratch()?;
+    let limits = LimitArgs { timeout: TIMEOUT, memory_limit: None, compile_jobs: None };
+    let (plugin, cache_state) = (args.plugin.clone(), CacheState::Warm);
+    let timer = TimerArgs { timer, metric: None, needs_profiles: false, cache_state, launch: None, plugin, limits };
+    let mut timer = start_timer(&timer, Executables::kept(scratch.path()))?;
+    let measured = measure_peaks(&mut *timer, scratch.path()).map_err(Fault::device)?;
+    if let Some(file) = file {
+        file.write(|out| write_json(out, &measured.peaks.to_file()))?;
+    }
+    let (device, timer) = (&timer.device().identity, timer.name());
+    args.format.write(out, PeaksOfDevice { device, timer, measured: &measured })?;
+    Ok(exit::FINE)
+}
+
+fn fingerprints(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let plugins = discover(args.plugin.plugin.as_deref(), None).map_err(Fault::device)?;
     let options = options(&args.plugin, Limits::default())?;
     let mut shown = Vec::new();

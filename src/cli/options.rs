@@ -8,9 +8,12 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
+use crate::candidates::Peaks;
 use crate::digest::Digest;
 use crate::measured_by::{CacheState, Launch, Metric};
 use crate::report::{Document, write_json};
+
+use super::fault::Fault;
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -102,6 +105,22 @@ pub(super) struct PluginArgs {
     /// Option for the plugin's client [default: suited to its platform]
     #[arg(long = "client-option", value_name = "NAME=VALUE")]
     pub client_options: Vec<String>,
+}
+
+/// Which device's roof times are held against.
+#[derive(Debug, Clone, Args)]
+pub(super) struct PeaksArg {
+    /// Peaks of the device, such as `cuda:h100_sxm`, `tpu:v5e`, or a file of them, as `device --measure-peaks` writes (docs/roofline.md)
+    /// [default: the public ones of the device that ran, if there are any]
+    #[arg(long, value_name = "DEVICE|FILE")]
+    peaks: Option<String>,
+}
+
+impl PeaksArg {
+    /// Reads them.
+    pub(super) fn read(&self) -> Result<Option<Peaks>, Fault> {
+        self.peaks.as_deref().map(Peaks::named).transpose().map_err(Fault::input)
+    }
 }
 
 /// How long a worker may take, and how much memory.

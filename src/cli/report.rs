@@ -30,15 +30,21 @@ pub(super) struct ReportArgs {
 
 /// Draws a stored run again.
 pub(super) fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let results = if args.from.is_dir() { stored_results(&args.from)? } else { vec![read_document(&args.from)?] };
-    if results.is_empty() {
-        let message = format!("`{}` holds no decision: tune a module first", args.from.display());
-        return Err(Fault::new(exit::NOTHING_MATCHED, message));
-    }
+    let results = read_results(&args.from)?;
     let report = HtmlReport { subject: &args.from.display().to_string(), results: &results };
     OutputFile::at(&args.out, "report")?.write(|out| write_html(out, &report))?;
     writeln!(out, "{}", args.out.display())?;
     Ok(exit::FINE)
+}
+
+/// The results of a cache folder, or of a document.
+pub(super) fn read_results(from: &Path) -> Result<Vec<AutotuningResult>, Fault> {
+    let results = if from.is_dir() { stored_results(from)? } else { vec![read_document(from)?] };
+    if results.is_empty() {
+        let message = format!("`{}` holds no decision: tune a module first", from.display());
+        return Err(Fault::new(exit::NOTHING_MATCHED, message));
+    }
+    Ok(results)
 }
 
 /// A result as it was printed.

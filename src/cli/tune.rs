@@ -39,7 +39,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     if !args.targets.is_empty() {
         return super::compile::forecast(args, module, bars, out);
     }
-    let search = args.search.options()?;
+    let (search, peaks) = (args.search.options()?, args.peaks.read()?);
     let reading = events.open(Slice::Step("read the module"));
     let wanted = args.compiler.read(module, &ProgramReader::new(&args.timer.timer, &args.timer.limits))?;
     let source = match args.compiler.only_options {
@@ -130,6 +130,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         one_job_a_call: args.keep.is_to_replay() && !args.dry_run,
         seed: args.search.seed,
         search,
+        peaks,
         ..TuneOptions::default()
     };
     // one for each device: each draws its own bar

@@ -13,7 +13,7 @@ use super::compiler_options::OptionArgs;
 use super::exit;
 use super::fault::Fault;
 use super::kept_profiles::KeepArgs;
-use super::options::{CacheArgs, FormatArg, number, part, seconds, time};
+use super::options::{CacheArgs, FormatArg, PeaksArg, number, part, seconds, time};
 use super::plan::PlanArgs;
 use super::signature::SignerArgs;
 use super::timers::TimerArgs;
@@ -73,6 +73,8 @@ pub(super) struct TuneArgs {
     /// Speed-ups above this are not believed, and nothing is cached: such a program most likely computes something else
     #[arg(long, value_name = "TIMES", default_value_t = DecisionRules::default().max_speed_up, value_parser = times)]
     pub max_speed_up: f64,
+    #[command(flatten)]
+    pub peaks: PeaksArg,
     /// Measure what is already known again
     #[arg(long)]
     pub force: bool,

@@ -63,6 +63,8 @@ fn failed_row(variant: &Variant, failure: Failure) -> CandidateResult {
         tied_with_best: false,
         dropped: None,
         samples: Vec::new(),
+        temporary_bytes: None,
+        work: None,
         differences: Vec::new(),
         special_values: Vec::new(),
     }

@@ -74,14 +74,16 @@ impl Judgement {
 ///
 /// The best candidate has the least median ratio to the baseline. It wins when it saves the minimum improvement, more than
 /// the resolution, and significantly so. Among those that cannot be distinguished from it, `incumbent`, the config already cached,
-/// stays if it wins by the same rule; else the one whose times scatter least is taken, if that loses nothing. So
-/// caches do not flap.
+/// stays if it wins by the same rule; else, of those that lose nothing, the one with the smallest memory, and of several such
+/// the one whose times scatter least. So caches do not flap. `temporary_bytes` has what each candidate's runs need; it counts only
+/// if it is known of all that lose nothing.
 pub fn judge(
     rounds: &[Round],
     candidates: usize,
     competing: &[usize],
     baseline: usize,
     incumbent: Option<usize>,
+    temporary_bytes: &[Option<u64>],
     rules: &DecisionRules,
 ) -> Judgement {
     let standing = race(rounds, competing, baseline, rules);
@@ -128,15 +130,21 @@ pub fn judge(
             (Outcome::Faster, incumbent, "the cached config is as fast as the best".to_owned())
         }
         _ if beats(best) => {
-            let steadiest = known.iter().copied().filter(|&index| {
-                let loss = field.difference(index, best).unwrap_or(f64::INFINITY);
-                index == best || (is_tied(index) && loss.exp() <= 1.0 + NO_LOSS && beats(index))
-            });
+            let loses_nothing = |index: &usize| {
+                let loss = field.difference(*index, best).unwrap_or(f64::INFINITY);
+                *index == best || (is_tied(*index) && loss.exp() <= 1.0 + NO_LOSS && beats(*index))
+            };
+            let mut equals: Vec<usize> = known.iter().copied().filter(loses_nothing).collect();
+            let needs = |index: usize| temporary_bytes.get(index).copied().flatten();
+            let least: Option<Vec<u64>> = equals.iter().map(|&index| needs(index)).collect();
+            let least = least.and_then(|needs| needs.into_iter().min());
+            equals.retain(|&index| least.is_none() || needs(index) == least);
             let scatter =
                 |index: &usize| median_absolute_deviation(&field.differences(*index, baseline)).unwrap_or(f64::MAX);
-            match steadiest.min_by(|a, b| scatter(a).total_cmp(&scatter(b))) {
-                Some(steadiest) if steadiest != best && incumbent != Some(best) => {
-                    (Outcome::Faster, steadiest, "the least scattered of those that are as fast as the best".to_owned())
+            match equals.into_iter().min_by(|a, b| scatter(a).total_cmp(&scatter(b))) {
+                Some(equal) if equal != best && incumbent != Some(best) => {
+                    let how = if needs(equal) == needs(best) { "least scattered" } else { "smallest in memory" };
+                    (Outcome::Faster, equal, format!("the {how} of those that are as fast as the best"))
                 }
                 _ => (Outcome::Faster, best, "significantly faster than the baseline".to_owned()),
             }

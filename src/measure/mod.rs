@@ -1,7 +1,8 @@
 //! One program's device time: its kernels added up, or the span from the first to the last with the gaps between them.
 //!
 //! [`make_inputs`] makes the inputs of a whole program. [`measure`] compiles a program with a timer that gives profiles, makes its inputs from what it takes, and runs it
-//! under one profile. What comes out is a [`crate::profile::Measurement`] with how it was made.
+//! under one profile. What comes out is a [`crate::profile::Measurement`] with how it was made. [`measure_peaks`] runs programs of its own for
+//! the roof of a device that no data sheet tells of.
 
 mod captured;
 mod compiled_with;
@@ -9,6 +10,7 @@ mod copies;
 mod error;
 mod input_options;
 mod inputs;
+mod peaks;
 mod preflight;
 mod program;
 mod run;
@@ -18,6 +20,7 @@ pub use copies::job_of_copies;
 pub use error::MeasureError;
 pub use input_options::{ArgumentFill, InputOptions, Values};
 pub use inputs::{Inputs, Made, MadeInput, make_inputs};
+pub use peaks::{LeftOut, MeasuredPeak, MeasuredPeaks, PeakOf, measure_peaks};
 pub use preflight::Preflight;
 pub(crate) use program::MAX_PROGRAM_BYTES;
 pub use program::MeasuredProgram;

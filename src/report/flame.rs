@@ -24,22 +24,45 @@ pub fn write_flame_graph(
     time_ns: &BTreeMap<Vec<String>, f64>,
     keeps_ends: bool,
 ) -> io::Result<()> {
-    let mut palette = palette(time_ns)?;
-    let mut lines: Vec<String> = Vec::with_capacity(time_ns.len());
-    for (stack, time_ns) in time_ns {
-        let whole = time_ns.round();
-        if whole >= 1.0 {
-            let frames: Vec<String> = stack.iter().map(|frame| one_frame(frame)).collect();
-            lines.push(format!("{} {whole:.0}", frames.join(";")));
-        }
-    }
+    let counted = time_ns.iter().filter(|(_, ns)| ns.round() >= 1.0);
+    let lines = counted.map(|(stack, ns)| format!("{} {:.0}", frames(stack), ns.round())).collect();
+    draw(out, (title, subtitle), lines, &mut palette(time_ns)?, keeps_ends)
+}
+
+/// The same of the second of two profiles: what takes more time there than in the first is red, what takes less is blue. Stacks that only the
+/// first has are not drawn.
+pub(super) fn write_difference_graph(
+    out: &mut dyn Write,
+    title: &str,
+    [before, after]: [&BTreeMap<Vec<String>, f64>; 2],
+    keeps_ends: bool,
+) -> io::Result<()> {
+    let counted = after.iter().filter(|(_, ns)| ns.round() >= 1.0);
+    let before_ns = |stack: &Vec<String>| before.get(stack).map_or(0.0, |ns| ns.round());
+    let lines =
+        counted.map(|(stack, ns)| format!("{} {:.0} {:.0}", frames(stack), before_ns(stack), ns.round())).collect();
+    draw(out, (title, ""), lines, &mut palette(after)?, keeps_ends)
+}
+
+fn frames(stack: &[String]) -> String {
+    let frames: Vec<String> = stack.iter().map(|frame| one_frame(frame)).collect();
+    frames.join(";")
+}
+
+fn draw(
+    out: &mut dyn Write,
+    (title, subtitle): (&str, &str),
+    mut lines: Vec<String>,
+    palette: &mut PaletteMap,
+    keeps_ends: bool,
+) -> io::Result<()> {
     lines.sort_unstable();
     let mut options = Options::default();
     options.title = one_frame(title);
     options.subtitle = Some(one_frame(subtitle));
     "ns".clone_into(&mut options.count_name);
     "Frame:".clone_into(&mut options.name_type);
-    options.palette_map = Some(&mut palette);
+    options.palette_map = Some(palette);
     if !keeps_ends {
         options.text_truncate_direction = TextTruncateDirection::Right;
     }

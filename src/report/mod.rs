@@ -29,6 +29,8 @@ mod memory;
 mod mosaic;
 mod naming;
 mod options;
+#[cfg(feature = "pjrt")]
+mod peaks;
 mod plot;
 mod profile_diff;
 mod prove;
@@ -62,7 +64,7 @@ pub use plot::{write_collectives_plot, write_spread_plot};
 pub use resolution::resolution_note;
 pub use run_trace::RunTrace;
 pub use table::result_lines;
-pub use view::{MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
+pub use view::{AfterPage, MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
 
 pub use cache::{CacheEntries, VerifiedCaches, bytes_by_kind};
 pub use candidates::SpaceConfigs;
@@ -75,6 +77,8 @@ pub use document::name_of;
 pub use lines::{write_json, write_line};
 pub use measured::MeasuredDocument;
 pub use options::CompilerOptions;
+#[cfg(feature = "pjrt")]
+pub use peaks::PeaksOfDevice;
 pub use prove::ProvenStep;
 #[cfg(feature = "pjrt")]
 pub use prune::PruneResult;

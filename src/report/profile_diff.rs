@@ -45,22 +45,30 @@ impl Document for Top<ProfileDiff> {
 }
 
 fn grid(rows: &[DiffRow], top: usize, of_operations: bool) -> Grid {
-    let first: &[&str] = if of_operations { &["operation", "module"] } else { &["module"] };
-    let rest = [">A", ">B", ">launches", ">change", "interval", ">p", "verdict"];
-    let mut grid = Grid::new(&[first, &rest].concat());
-    for row in rows.iter().take(top) {
-        let time = |sample: Option<DiffSample>| dash(sample, |sample| format_ns(sample.mean_ns));
-        let launches = |sample: Option<DiffSample>| sample.map_or(0, |sample| sample.launches);
-        let names = row.operation.iter().chain([&row.module]).cloned();
-        grid.row(names.chain([
-            time(row.before),
-            time(row.after),
-            format!("{}, {}", launches(row.before), launches(row.after)),
-            dash(row.difference_ns, |ns| signed_ns(ns, "+")),
-            dash(row.interval_ns, |[low, high]| format!("{} to {}", signed_ns(low, "+"), signed_ns(high, "+"))),
-            dash(row.p_adjusted, |p| if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }),
-            row.verdict.name().to_owned(),
-        ]));
-    }
+    let mut grid = Grid::new(&columns(of_operations));
+    rows.iter().take(top).for_each(|row| grid.row(cells_of(row)));
     grid
+}
+
+/// Headings of [`cells_of`].
+pub(super) fn columns(of_operations: bool) -> Vec<&'static str> {
+    let first: &[&str] = if of_operations { &["operation", "module"] } else { &["module"] };
+    [first, &[">A", ">B", ">launches", ">change", "interval", ">p", "verdict"]].concat()
+}
+
+/// What is to be said of a module or an operation.
+pub(super) fn cells_of(row: &DiffRow) -> Vec<String> {
+    let time = |sample: Option<DiffSample>| dash(sample, |sample| format_ns(sample.mean_ns));
+    let launches = |sample: Option<DiffSample>| sample.map_or(0, |sample| sample.launches);
+    let names = row.operation.iter().chain([&row.module]).cloned();
+    let cells = names.chain([
+        time(row.before),
+        time(row.after),
+        format!("{}, {}", launches(row.before), launches(row.after)),
+        dash(row.difference_ns, |ns| signed_ns(ns, "+")),
+        dash(row.interval_ns, |[low, high]| format!("{} to {}", signed_ns(low, "+"), signed_ns(high, "+"))),
+        dash(row.p_adjusted, |p| if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }),
+        row.verdict.name().to_owned(),
+    ]);
+    cells.collect()
 }

@@ -1,11 +1,13 @@
-//! What operations do in their time, and what part of the device's roof that is.
+//! What operations and calls do in their time, and what part of the device's roof that is.
 
 use std::io::{self, Write};
 
 use crate::analysis::{OperationSummary, Summary, Work};
+use crate::candidates::Peaks;
+use crate::tune::OperationResult;
 
 use super::Grid;
-use super::figures::{format_part, format_per_second, format_quotient};
+use super::figures::{format_bytes, format_part, format_per_second, format_quotient};
 use super::grid::{cells, dash};
 use super::lines::heading;
 use super::naming::{named, short};
@@ -40,17 +42,56 @@ pub(super) fn worst(summary: &Summary) -> Vec<&OperationSummary> {
 /// Where the peaks are from, or how to name them.
 pub(super) fn peaks_line(summary: &Summary) -> String {
     match &summary.peaks {
-        Some(peaks) => {
-            let f32 = |per_second: Option<f64>| dash(per_second, format_per_second);
-            let [matrix, vector] = [peaks.matrix_per_second(None), peaks.vector_per_second(None)].map(f32);
-            let memory = format_per_second(peaks.bytes_per_second);
-            format!(
-                "roof: {}, at most {matrix}FLOP/s of matrices, {vector}FLOP/s of the rest, {memory}B/s ({})",
-                peaks.name,
-                peaks.sources.join("; ")
-            )
-        }
+        Some(peaks) => roof_line(peaks),
         None => "no roof: the capture names no device whose peaks are known; name one with `--peaks`".to_owned(),
+    }
+}
+
+/// Sources that a line names; of more, the first alone.
+const MAX_SOURCES: usize = 3;
+
+/// What a roof is of.
+pub(super) fn roof_line(peaks: &Peaks) -> String {
+    let f32 = |per_second: Option<f64>| dash(per_second, format_per_second);
+    let [matrix, vector] = [peaks.matrix_per_second(None), peaks.vector_per_second(None)].map(f32);
+    let memory = format_per_second(peaks.bytes_per_second);
+    // measured peaks have one for each figure
+    let mut sources: Vec<String> = peaks.sources.iter().take(MAX_SOURCES).cloned().collect();
+    if peaks.sources.len() > MAX_SOURCES {
+        sources.truncate(1);
+    }
+    format!(
+        "roof: {}, at most {matrix}FLOP/s of matrices, {vector}FLOP/s of the rest, {memory}B/s ({})",
+        peaks.name,
+        sources.join("; ")
+    )
+}
+
+/// How good a call's best config is, or its baseline where none is decided: what it does in its time, and its part of the roof.
+pub(super) fn goodness(operation: &OperationResult) -> Option<String> {
+    let time = operation.best.as_ref().unwrap_or(&operation.baseline);
+    let work = time.work.as_ref()?;
+    let [flops, bytes, ..] = work_cells(Some(work));
+    let rates = format!("{flops}FLOP/s and {bytes}B/s");
+    let Some(roof) = work.roof else { return Some(rates) };
+    let before = operation.baseline.work.as_ref().filter(|_| time.config != operation.baseline.config);
+    let before = before.and_then(|work| work.roof);
+    let before = before.map_or_else(String::new, |roof| format!(" (baseline {})", format_part(roof.share)));
+    Some(format!("{} of the roof{before}, bound by {}: {rates}", format_part(roof.share), roof.bound.name()))
+}
+
+/// The temporary memory of a call's best config beside its baseline's, where they differ; else of the baseline, where it has any.
+pub(super) fn temporary_memory(operation: &OperationResult) -> Option<String> {
+    let before = operation.baseline.temporary_bytes;
+    let best = operation.best.as_ref().filter(|best| best.config != operation.baseline.config);
+    match best.and_then(|best| best.temporary_bytes) {
+        Some(bytes) if before.is_some_and(|before| before != bytes) => {
+            Some(format!("{} of temporary memory (baseline {})", format_bytes(bytes), dash(before, format_bytes)))
+        }
+        bytes => bytes
+            .or(before)
+            .filter(|bytes| *bytes > 0)
+            .map(|bytes| format!("{} of temporary memory", format_bytes(bytes))),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::tune::{AutotuningResult, CandidateResult, ConfigTime, OperationResult
 use super::differences::differences;
 use super::figures::expected_text;
 use super::grid::dash;
+use super::roofline::{goodness, roof_line, temporary_memory};
 use super::time::time_line;
 use super::{Document, Grid, format_ns, format_part, format_ratio, write_line};
 
@@ -56,6 +57,10 @@ impl Document for &AutotuningResult {
             grid.line(&missed.reason);
         }
         grid.write_or(out, "nothing to tune")?;
+        let has_roof = |time: &ConfigTime| time.work.as_ref().is_some_and(|work| work.roof.is_some());
+        if let Some(peaks) = self.peaks.as_ref().filter(|_| self.operations.iter().any(|one| has_roof(&one.baseline))) {
+            write_line(out, format_args!("{}", roof_line(peaks)))?;
+        }
         match &self.step {
             Some(step) => write_line(out, format_args!("{}", step_line(step))),
             None => Ok(()),
@@ -130,6 +135,8 @@ fn details(operation: &OperationResult) -> Vec<String> {
             lines.push(format!("tied with {others} other config{}{within}{more}", if others == 1 { "" } else { "s" }));
         }
     }
+    lines.extend(goodness(operation));
+    lines.extend(temporary_memory(operation));
     lines.extend(operation.search.as_ref().map(Searched::to_line));
     lines.extend(not_compiled(operation));
     match operation.rounds_set_aside {

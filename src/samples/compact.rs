@@ -242,6 +242,7 @@ mod tests {
             round,
             source: "replay".into(),
             samples,
+            programs: Vec::new(),
         })
     }
 
@@ -407,6 +408,7 @@ mod tests {
                 round: number,
                 source: "replay".into(),
                 samples: samples.clone(),
+                programs: Vec::new(),
             };
             log.append(&Record::Round(round)).unwrap();
         }

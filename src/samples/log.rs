@@ -441,7 +441,7 @@ mod tests {
 
     fn round(job: Digest, round: u32) -> Record {
         let samples = vec![CandidateSamples { candidate: 0, ns: vec![u64::from(round) + 10] }];
-        Record::Round(RoundRecord { job, epoch: 1, round, source: "replay".into(), samples })
+        Record::Round(RoundRecord::new(job, 1, round, "replay".into(), samples))
     }
 
     #[test]

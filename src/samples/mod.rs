@@ -23,4 +23,6 @@ mod record;
 pub use error::LogError;
 pub use frame::{Damage, MAX_FRAME_BYTES};
 pub use log::{JobHistory, Replay, SampleLog, Told};
-pub use record::{CandidateRecord, CandidateSamples, FailureRecord, JobRecord, Record, RoundRecord, SCHEMA};
+pub use record::{
+    CandidateRecord, CandidateSamples, FailureRecord, JobRecord, ProgramFigures, Record, RoundRecord, SCHEMA,
+};

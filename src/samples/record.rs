@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::{Digest, SetDigest};
 use crate::failure::Failure;
+use crate::hlo::Cost;
 use crate::measured_by::{MeasuredBy, Source};
 use crate::setters::setters;
 
@@ -111,7 +112,7 @@ pub struct CandidateRecord {
 }
 
 /// All samples of one round.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RoundRecord {
     /// The job.
@@ -124,12 +125,36 @@ pub struct RoundRecord {
     pub source: Source,
     /// Samples in the order in which they were taken.
     pub samples: Vec<CandidateSamples>,
+    /// What was told of programs that were made ready since the round before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<ProgramFigures>,
+}
+
+/// What is known of a candidate's program besides its times.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ProgramFigures {
+    /// Index of the candidate.
+    pub candidate: usize,
+    /// Bytes of a run that are neither arguments nor results, at their most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temporary_bytes: Option<u64>,
+    /// What a run does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Cost>,
+}
+
+impl ProgramFigures {
+    /// What is known of a candidate's program.
+    pub fn new(candidate: usize, temporary_bytes: Option<u64>, work: Option<Cost>) -> Self {
+        Self { candidate, temporary_bytes, work }
+    }
 }
 
 impl RoundRecord {
     /// A round of a job.
     pub fn new(job: Digest, epoch: u32, round: u32, source: Source, samples: Vec<CandidateSamples>) -> Self {
-        Self { job, epoch, round, source, samples }
+        Self { job, epoch, round, source, samples, programs: Vec::new() }
     }
 }
 

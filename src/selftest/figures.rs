@@ -133,7 +133,7 @@ fn ordered_pairs(copies: usize) -> impl Iterator<Item = (usize, usize)> {
 
 fn claimed(rounds: &[Round], copies: usize) -> Option<f64> {
     let rules = DecisionRules { min_improvement: 0.0, resolution: 0.0, ..DecisionRules::default() };
-    let of_pair = |(one, other)| judge(&pair(rounds, one, other), 2, &[0, 1], 0, None, &rules).standing.resolution;
+    let of_pair = |(one, other)| judge(&pair(rounds, one, other), 2, &[0, 1], 0, None, &[], &rules).standing.resolution;
     median(&ordered_pairs(copies).map(of_pair).collect::<Vec<_>>())
 }
 
@@ -147,7 +147,7 @@ fn false_wins(rounds: &[Round], copies: usize, resolution: f64) -> FalseWins {
     for window in windows {
         for (one, other) in ordered_pairs(copies) {
             let rounds = pair(window, one, other);
-            let wins_by = |rules| u32::from(judge(&rounds, 2, &[0, 1], 0, None, rules).outcome == Outcome::Faster);
+            let wins_by = |rules| u32::from(judge(&rounds, 2, &[0, 1], 0, None, &[], rules).outcome == Outcome::Faster);
             wins.decisions += 1;
             wins.at_zero += wins_by(&at_zero);
             wins.at_default += wins_by(&default);

@@ -244,7 +244,7 @@ impl Timer for CommandTimer {
                 refusals.take(&found.build.options, failure);
             }
         })?;
-        Ok(Prepared::new(loaded.compile_ns).cpu_ns(loaded.cpu_ns).executable(loaded.executable))
+        Ok(Prepared::of(&loaded).executable(loaded.executable))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {

@@ -55,7 +55,7 @@ pub enum Kind<'a> {
     /// A candidate's executable is ready.
     Prepared {
         /// What that cost.
-        cost: Prepared,
+        cost: &'a Prepared,
         /// Whether it is the baseline, which is compiled in any case.
         is_baseline: bool,
         /// Candidates done, failed ones too.

@@ -9,6 +9,7 @@ use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::digest::Digest;
+use crate::hlo::Cost;
 use crate::measured_by::CacheState;
 use crate::registry::Program;
 use crate::setters::setters;
@@ -159,7 +160,7 @@ setters!(Job {
 });
 
 /// What preparing a candidate cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Prepared {
     /// Time of the compilation, nanoseconds; zero when the executable was kept from before.
@@ -172,6 +173,12 @@ pub struct Prepared {
     /// SHA-256 of the serialized executable, where the timer has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<Digest>,
+    /// Bytes of a run that are neither arguments nor results, at their most, where the timer can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temporary_bytes: Option<u64>,
+    /// What a run does, where the timer can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Cost>,
 }
 
 impl Prepared {
@@ -181,7 +188,13 @@ impl Prepared {
     }
 }
 
-setters!(Prepared { cpu_ns: u64, reused: bool, executable: Option<Digest> });
+setters!(Prepared {
+    cpu_ns: u64,
+    reused: bool,
+    executable: Option<Digest>,
+    temporary_bytes: Option<u64>,
+    work: Option<Cost>,
+});
 
 // serde hands over a reference
 #[allow(clippy::trivially_copy_pass_by_ref)]

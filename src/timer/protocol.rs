@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::job::{InputArray, Job, JobCandidate, ProgramFile, is_zero};
+use super::job::{InputArray, Job, JobCandidate, Prepared, ProgramFile, is_zero};
 use crate::array::{ArraySpec, Finiteness, Reference, Tolerance, element_text, other_class};
 use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
+use crate::hlo::Cost;
 use crate::measured_by::{CacheState, Clocks, Source};
 use crate::printable::printable;
 use crate::registry::ProgramFormat;
@@ -546,6 +547,15 @@ pub struct Loaded {
     /// Why large donated inputs come from the host before every run, where they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_host: Option<String>,
+    /// What a run takes of the device's memory, where the worker can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryStats>,
+    /// What a run does, where the worker counts that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Cost>,
+    /// The optimized program, an `HloModuleProto` in a file of the job's scratch folder: what a run does is counted from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimized: Option<PathBuf>,
 }
 
 setters!(Loaded {
@@ -555,7 +565,18 @@ setters!(Loaded {
     executable: Option<Digest>,
     restored_bytes: u64,
     from_host: Option<String>,
+    memory: Option<MemoryStats>,
+    work: Option<Cost>,
+    optimized: Option<PathBuf>,
 });
+
+impl Prepared {
+    /// What a worker told as it loaded a program.
+    pub(crate) fn of(loaded: &Loaded) -> Self {
+        let temporary_bytes = loaded.memory.map(|memory| memory.temporary_bytes);
+        Self::new(loaded.compile_ns).cpu_ns(loaded.cpu_ns).temporary_bytes(temporary_bytes).work(loaded.work.clone())
+    }
+}
 
 /// The answer to `measure`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

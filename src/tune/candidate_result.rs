@@ -8,6 +8,7 @@ use crate::array::{ArraySpec, Special};
 use crate::config::Config;
 use crate::decision::DropReason;
 use crate::failure::Failure;
+use crate::hlo::Cost;
 use crate::printable::printable;
 use crate::search::Expected;
 use crate::stats::Interval;
@@ -146,6 +147,10 @@ pub struct CandidateResult {
     pub dropped: Option<DropReason>,
     /// What it was judged by, for whoever draws it; none of one that failed or shares another's program.
     pub samples: Vec<PairedSample>,
+    /// Bytes of a run that are neither arguments nor results, at their most, where they are known.
+    pub temporary_bytes: Option<u64>,
+    /// What a run of its program does, where that is known; not in JSON, where the baseline and the best have it.
+    pub work: Option<Cost>,
     /// The outputs that are not the baseline's bit for bit, where they were compared in this run.
     pub differences: Vec<OutputDifference>,
     /// What it makes of NaN, infinities and denormals, where that was tried.
@@ -209,6 +214,8 @@ struct Row {
     failure: Option<Failure>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expected: Option<Expected>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    temporary_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     differences: Vec<OutputDifference>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -219,7 +226,8 @@ impl From<CandidateResult> for Row {
     fn from(candidate: CandidateResult) -> Self {
         let (status, times) = (candidate.status(), candidate.times().copied());
         let (failure, expected) = (candidate.failure().cloned(), candidate.expected());
-        let CandidateResult { config, tied_with_best, dropped, differences, special_values, .. } = candidate;
+        let CandidateResult { config, tied_with_best, dropped, differences, special_values, temporary_bytes, .. } =
+            candidate;
         Self {
             config,
             status,
@@ -231,6 +239,7 @@ impl From<CandidateResult> for Row {
             dropped,
             failure,
             expected,
+            temporary_bytes,
             differences,
             special_values,
         }
@@ -242,7 +251,7 @@ impl TryFrom<Row> for CandidateResult {
 
     fn try_from(row: Row) -> Result<Self, String> {
         let Row { config, status, rounds, median_ns, ratio, interval, tied_with_best, dropped, failure, .. } = row;
-        let Row { expected, differences, special_values, .. } = row;
+        let Row { expected, differences, special_values, temporary_bytes, .. } = row;
         let times = median_ns.zip(ratio).zip(interval);
         let times = times.map(|((median_ns, ratio), interval)| CandidateTimes { rounds, median_ns, ratio, interval });
         let outcome = match (status, times, failure) {
@@ -261,8 +270,18 @@ impl TryFrom<Row> for CandidateResult {
                 return Err(format!("the candidate {config} is `failed` and lacks a failure"));
             }
         };
-        let samples = Vec::new();
-        Ok(Self { config, outcome, tied_with_best, dropped, samples, differences, special_values })
+        let (samples, work) = (Vec::new(), None);
+        Ok(Self {
+            config,
+            outcome,
+            tied_with_best,
+            dropped,
+            samples,
+            temporary_bytes,
+            work,
+            differences,
+            special_values,
+        })
     }
 }
 
@@ -278,6 +297,7 @@ mod tests {
         for rest in [
             format!(r#""measured",{times}}}"#),
             format!(r#""measured",{times},"dropped":"slower"}}"#),
+            format!(r#""measured",{times},"temporary_bytes":4096}}"#),
             format!(r#""same-program",{times}}}"#),
             format!(r#""same-program",{none}}}"#),
             format!(r#""failed",{none},{failure}}}"#),

@@ -77,8 +77,7 @@ pub(super) fn fill_from_judgement(result: &mut OperationResult, judgement: &Judg
 /// Writes an entry's figures into a result.
 pub(crate) fn fill_from_entry(result: &mut OperationResult, entry: &Entry) {
     let provenance = entry.provenance.as_ref();
-    result.best =
-        Some(ConfigTime { config: entry.config.clone(), median_ns: provenance.map(|provenance| provenance.best_ns) });
+    result.best = Some(ConfigTime::new(entry.config.clone(), provenance.map(|provenance| provenance.best_ns)));
     result.baseline.median_ns = provenance.map(|provenance| provenance.baseline_ns);
     if let Some((speed_up, interval)) = entry.speed_up() {
         result.speed_up = Some(speed_up);
@@ -133,6 +132,7 @@ pub(super) fn candidate_results(
             ratio: verdict.ratio,
             interval: verdict.interval,
         });
+        let figures = rounds.figures(index).or_else(|| rounds.figures(own));
         CandidateResult {
             config: config.clone(),
             outcome: match (failure, times, shared) {
@@ -146,6 +146,8 @@ pub(super) fn candidate_results(
             tied_with_best: verdict.is_some_and(|verdict| verdict.tied_with_best),
             dropped: judgement.standing.dropped.get(&own).map(|dropped| dropped.reason),
             samples,
+            temporary_bytes: figures.and_then(|figures| figures.temporary_bytes),
+            work: figures.and_then(|figures| figures.work.clone()),
             differences: Vec::new(),
             special_values: Vec::new(),
         }

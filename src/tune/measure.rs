@@ -10,7 +10,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::decision::{ComparisonRules, Settled, Standing, compare, is_look, race, wants_bracket};
 use crate::failure::{Failure, FailureKind};
-use crate::samples::{CandidateSamples, Record, RoundRecord};
+use crate::samples::{CandidateSamples, ProgramFigures, Record, RoundRecord};
 use crate::timer::events::{Events, Kind, Phase, Slice};
 use crate::timer::replay::Method;
 use crate::timer::{Job, Prepared, Timer};
@@ -296,7 +296,8 @@ impl Measuring<'_> {
         self.running = self.running.saturating_add(Duration::from_nanos(took));
         if !samples.is_empty() {
             let source = self.timer.source();
-            let record = RoundRecord { job: self.identity.digest, epoch, round, source, samples };
+            let programs = self.rounds.take_untold();
+            let record = RoundRecord { job: self.identity.digest, epoch, round, source, samples, programs };
             self.ledger.append(&Record::Round(record.clone()))?;
             self.rounds.push(record);
             self.events.tell(Kind::Sampled { running_ns: took });
@@ -370,7 +371,8 @@ impl Measuring<'_> {
                         self.rounds.executables.insert(candidate, executable);
                     }
                     let (is_baseline, done) = (candidate == self.identity.baseline, before + done + 1);
-                    self.events.tell(Kind::Prepared { cost, is_baseline, done, of });
+                    self.events.tell(Kind::Prepared { cost: &cost, is_baseline, done, of });
+                    self.rounds.tell(ProgramFigures::new(candidate, cost.temporary_bytes, cost.work));
                 }
                 // one candidate's missing handler is every candidate's: the worker is the wrong one
                 Err(failure) if failure.kind == FailureKind::CustomCall => return Err(Ended::Failed(failure)),

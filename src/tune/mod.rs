@@ -15,6 +15,7 @@ mod copies;
 mod devices;
 mod error;
 mod expected;
+mod goodness;
 mod groups;
 mod job;
 mod measure;

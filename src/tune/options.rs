@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::candidates::Peaks;
 use crate::decision::{DecisionRules, Resolution, Round};
 use crate::measured_by::CacheState;
 use crate::search::{Budget, Kind};
@@ -45,6 +46,8 @@ pub struct TuneOptions {
     pub wave: usize,
     /// How to search if there are too many configs to race them all.
     pub search: SearchOptions,
+    /// The most that the device does, which results are held against; the public figures of its kind where not told.
+    pub peaks: Option<Peaks>,
 }
 
 setters!(TuneOptions {
@@ -62,6 +65,7 @@ setters!(TuneOptions {
     thorough: bool,
     wave: usize,
     search: SearchOptions,
+    peaks: Option<Peaks>,
 });
 
 /// Settings of a search, which picks the configs to race if there are more than [`MAX_RACED`](super::MAX_RACED).
@@ -105,6 +109,7 @@ impl Default for TuneOptions {
             // two a core, so that fewer wait for the longest of them
             wave: std::thread::available_parallelism().map_or(4, |cores| (2 * cores.get()).clamp(4, 16)),
             search: SearchOptions::default(),
+            peaks: None,
         }
     }
 }

@@ -214,7 +214,7 @@ pub fn race_programs(
     let candidates = job.candidates.len();
     let decided = rounds.to_decision(candidates, identity.baseline);
     let rules = options.rules_for(&decided, identity.baseline);
-    let judgement = judge(&decided, candidates, &rounds.competing(&identity), identity.baseline, None, &rules);
+    let judgement = judge(&decided, candidates, &rounds.competing(&identity), identity.baseline, None, &[], &rules);
     let configs: Vec<Config> = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();
     let same_as: Vec<Option<usize>> = (0..candidates).map(|candidate| rounds.same.get(&candidate).copied()).collect();
     let rows = candidate_results(&configs, &same_as, identity.baseline, &judgement, &rounds, &[]);

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::Work;
 use crate::batch::BatchAxis;
 use crate::cache::{CacheKey, Entry};
 use crate::call::{Call, Direction};
+use crate::candidates::Peaks;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::failure::Failure;
@@ -75,6 +77,19 @@ pub struct ConfigTime {
     pub config: Config,
     /// Median of its samples, nanoseconds.
     pub median_ns: Option<f64>,
+    /// Bytes of a run that are neither arguments nor results, at their most, where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temporary_bytes: Option<u64>,
+    /// What a call does at least, in that time, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
+}
+
+impl ConfigTime {
+    /// A config of whose program nothing else is known.
+    pub(crate) fn new(config: Config, median_ns: Option<f64>) -> Self {
+        Self { config, median_ns, temporary_bytes: None, work: None }
+    }
 }
 
 /// The result of one operation.
@@ -171,7 +186,7 @@ impl OperationResult {
             status: Status::Failed,
             reason: String::new(),
             failure: None,
-            baseline: ConfigTime { config: baseline, median_ns: None },
+            baseline: ConfigTime::new(baseline, None),
             best: None,
             speed_up: None,
             speed_up_interval: None,
@@ -234,6 +249,9 @@ pub struct AutotuningResult {
     pub tool: String,
     /// The device that was tuned for.
     pub device: DeviceFingerprint,
+    /// The most that it does, where that is known: what the roofs of calls are of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peaks: Option<Peaks>,
     /// How it was measured.
     #[serde(flatten)]
     pub measured_by: MeasuredBy,

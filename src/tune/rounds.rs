@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::decision::Round;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
-use crate::samples::{CandidateSamples, FailureRecord, JobHistory, RoundRecord};
+use crate::samples::{CandidateSamples, FailureRecord, JobHistory, ProgramFigures, RoundRecord};
 use crate::stats::median;
 
 use super::OutputDifference;
@@ -30,6 +30,10 @@ pub(super) struct JobRounds {
     pub(super) differences: BTreeMap<usize, Vec<OutputDifference>>,
     /// Candidates whose executable is another one's.
     pub(super) same: BTreeMap<usize, usize>,
+    /// What is known of each candidate's program besides its times.
+    figures: BTreeMap<usize, ProgramFigures>,
+    /// Whose figures the log does not hold yet.
+    untold: BTreeSet<usize>,
 }
 
 impl JobRounds {
@@ -46,7 +50,34 @@ impl JobRounds {
         let believed = |failure: &FailureRecord| !is_one_kill(&failure.failure) || is_missing(failure.candidate);
         let failures = history.failures.into_iter().filter(believed).map(|record| (record.candidate, record.failure));
         let failures = failures.collect();
-        Self { rounds, failures, ..Self::default() }
+        let figures = rounds.iter().flat_map(|round| &round.programs).map(|one| (one.candidate, one.clone())).collect();
+        Self { rounds, failures, figures, ..Self::default() }
+    }
+
+    /// Notes what is known of a program that was made ready.
+    pub(super) fn tell(&mut self, figures: ProgramFigures) {
+        let candidate = figures.candidate;
+        let is_known = self.figures.get(&candidate) == Some(&figures);
+        if !is_known && (figures.temporary_bytes.is_some() || figures.work.is_some()) {
+            self.figures.insert(candidate, figures);
+            self.untold.insert(candidate);
+        }
+    }
+
+    /// What the log is to hold with the next round.
+    pub(super) fn take_untold(&mut self) -> Vec<ProgramFigures> {
+        let untold = std::mem::take(&mut self.untold);
+        untold.iter().filter_map(|candidate| self.figures.get(candidate).cloned()).collect()
+    }
+
+    /// What is known of a candidate's program besides its times.
+    pub(super) fn figures(&self, candidate: usize) -> Option<&ProgramFigures> {
+        self.figures.get(&candidate)
+    }
+
+    /// Of each candidate the bytes of a run that are neither arguments nor results, where they are known.
+    pub(super) fn temporary_bytes(&self, candidates: usize) -> Vec<Option<u64>> {
+        (0..candidates).map(|candidate| self.figures.get(&candidate)?.temporary_bytes).collect()
     }
 
     /// Whether nothing was measured yet.
@@ -203,6 +234,7 @@ mod tests {
             round,
             source: "replay".into(),
             samples,
+            programs: Vec::new(),
         };
         let mut rounds = JobRounds::default();
         rounds.push(round(0, vec![sample(1, &[30, 10, 20]), sample(0, &[5])]));
@@ -230,8 +262,7 @@ mod tests {
     #[test]
     fn the_fastest_runs_may_be_of_different_rounds() {
         let sample = |candidate, ns: &[u64]| CandidateSamples { candidate, ns: ns.to_vec() };
-        let round =
-            |round, samples| RoundRecord { job: Digest::of(b""), epoch: 0, round, source: "replay".into(), samples };
+        let round = |round, samples| RoundRecord::new(Digest::of(b""), 0, round, "replay".into(), samples);
         let mut rounds = JobRounds::default();
         rounds.push(round(0, vec![sample(0, &[50]), sample(1, &[90, 80]), sample(2, &[0])]));
         assert_eq!((rounds.fastest_run(1), rounds.fastest_ratio(1, 0)), (Some(80), Some(1.6)));

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::cache::{CacheKey, Entry, Tier};
-use crate::candidates::CoreLimits;
+use crate::candidates::{CoreLimits, Peaks};
 use crate::config::Config;
 use crate::counted::counted;
 use crate::decision::{Judgement, Outcome, judge};
@@ -21,6 +21,7 @@ use crate::timer::events::{Events, Kind, Phase, Slice};
 use crate::timer::{Forecast, ProgramFile};
 
 use super::commit::{candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
+use super::goodness::fill_work;
 use super::job::{JobIdentity, Workplace, own_programs};
 use super::measure::Ended;
 use super::possible::{count_possible, why_alone};
@@ -105,6 +106,7 @@ impl Autotuner<'_> {
             }
         }
         self.seat.iter_mut().for_each(Seat::rest);
+        fill_work(&mut operation, self.peaks().as_ref());
         operation.spent = spent(&tally);
         let OperationResult { status, reason, speed_up, .. } = &operation;
         events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
@@ -154,12 +156,18 @@ impl Autotuner<'_> {
         if programs.is_empty() { None } else { self.timer.forecast(&programs) }
     }
 
+    /// The most that the device does, where that is known.
+    fn peaks(&self) -> Option<Peaks> {
+        self.options.peaks.clone().or_else(|| Peaks::of_kind(&self.timer.device().identity.device_kind))
+    }
+
     /// A result without operations; its notes say where programs were recorded under another compiler.
     pub(super) fn nothing_yet(&self, plan: &[PlannedInvocation]) -> AutotuningResult {
         AutotuningResult {
             schema: RESULT_SCHEMA,
             tool: TOOL.to_owned(),
             device: self.timer.device().clone(),
+            peaks: self.peaks(),
             measured_by: self.timer.measured_by(&self.options.cache_state),
             operations: Vec::new(),
             missed: Vec::new(),
@@ -382,7 +390,8 @@ impl Autotuner<'_> {
         let candidates = identity.same_as.len();
         let (decided, competing) = (rounds.to_decision(candidates, identity.baseline), rounds.competing(identity));
         let rules = self.options.rules_for(&decided, identity.baseline);
-        judge(&decided, candidates, &competing, identity.baseline, incumbent, &rules)
+        let temporary_bytes = rounds.temporary_bytes(candidates);
+        judge(&decided, candidates, &competing, identity.baseline, incumbent, &temporary_bytes, &rules)
     }
 }
 

@@ -185,7 +185,7 @@ mod tests {
             let _candidate = events.open(Slice::Candidate { number: 0, config: None });
             drop(events.open(Slice::Restart(&failure)));
             let cost = crate::timer::Prepared { compile_ns: 3, cpu_ns: 7, ..Default::default() };
-            events.tell(Kind::Prepared { cost, is_baseline: true, done: 1, of: 1 });
+            events.tell(Kind::Prepared { cost: &cost, is_baseline: true, done: 1, of: 1 });
         };
         compile();
         {

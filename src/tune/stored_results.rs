@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::cache::{CacheKey, Entry};
+use crate::candidates::Peaks;
 use crate::config::Config;
 use crate::decision::{DecisionRules, judge};
 use crate::device::DeviceFingerprint;
@@ -12,6 +13,7 @@ use crate::measured_by::{MeasuredBy, TOOL};
 use crate::samples::{JobHistory, LogError, SampleLog};
 
 use super::commit::{candidate_results, fill_from_entry};
+use super::goodness::fill_work;
 use super::job::same_programs;
 use super::rounds::JobRounds;
 use super::{AutotuningResult, OperationResult, RESULT_SCHEMA, Status};
@@ -37,7 +39,8 @@ pub fn stored_results(folder: &Path) -> Result<Vec<AutotuningResult>, StoredErro
     let mut results: Vec<AutotuningResult> = Vec::new();
     for (key, entry) in entries_of(&path, &log)? {
         let result = result_for(&key, &entry, &notes);
-        let operation = operation_of(&key, &entry, history_of(&entry)?);
+        let mut operation = operation_of(&key, &entry, history_of(&entry)?);
+        fill_work(&mut operation, result.peaks.as_ref());
         let is_same = |other: &&mut AutotuningResult| {
             other.device == result.device && other.measured_by.as_condition() == result.measured_by.as_condition()
         };
@@ -63,6 +66,7 @@ fn result_for(key: &CacheKey, entry: &Entry, notes: &[String]) -> AutotuningResu
     AutotuningResult {
         schema: RESULT_SCHEMA,
         tool: TOOL.to_owned(),
+        peaks: Peaks::of_kind(&key.device.device_kind),
         device: DeviceFingerprint {
             identity: key.device.clone(),
             environment: from.map(|from| from.environment.clone()).unwrap_or_default(),
@@ -100,7 +104,7 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     let is_own = |index: &usize| same_as.get(*index).is_some_and(Option::is_none);
     let competing: Vec<usize> =
         (0..configs.len()).filter(is_own).filter(|index| !rounds.failures.contains_key(index)).collect();
-    let judgement = judge(&decided, configs.len(), &competing, job.baseline, None, &DecisionRules::default());
+    let judgement = judge(&decided, configs.len(), &competing, job.baseline, None, &[], &DecisionRules::default());
     operation.candidates = candidate_results(&configs, &same_as, job.baseline, &judgement, &rounds, &[]);
     for candidate in &mut operation.candidates {
         // ties depend on what the machine could tell then, which the entry knows

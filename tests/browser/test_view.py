@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +21,7 @@ from chromium import Browser, find_browser
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("AUTOTUNE_LOWERED", ROOT / "target/debug/autotune-lowered"))
 CAPTURE = ROOT / "tests/data/xplane/multi8_shardmap.xplane.pb.gz"
+BEFORE, AFTER = (ROOT / f"tests/data/xplane/{name}.xplane.pb.gz" for name in ("tf2_step", "tf8_steps3"))
 SCREENSHOTS = Path(sys.argv.pop()) if "--screenshots" in sys.argv and sys.argv.pop(-2) else None
 HOSTILE = "</script><script>window.taken = 1</script><img src=x onerror='window.taken = 1'>"
 
@@ -64,8 +68,17 @@ class View(unittest.TestCase):
         hostile = Path(cls.folder.name) / f"{HOSTILE.replace('/', '∕')}.xplane.pb.gz"
         hostile.symlink_to(CAPTURE)
         cls.hostile = Path(cls.folder.name) / "hostile.html"
-        for page, captures in ((cls.page, [CAPTURE]), (cls.hostile, [CAPTURE, hostile])):
-            subprocess.run([PROGRAM, "profile", "view", *captures, "-o", page], check=True, capture_output=True)
+        peaks = Path(cls.folder.name) / "peaks.json"
+        device = {"name": "by hand", "kinds": ["cpu"], "bytes_per_second": 10e9, "matrix": {"f32": 100e9}, "vector": {"f32": 50e9}}
+        peaks.write_text(json.dumps({"schema": 1, "devices": [device | {"sources": ["made up"]}]}))
+        cls.compared, cls.changed = (Path(cls.folder.name) / f"{name}.html" for name in ("compared", "changed"))
+        for page, words in (
+            (cls.page, [CAPTURE, "--peaks", peaks]),
+            (cls.hostile, [CAPTURE, hostile]),
+            (cls.compared, [CAPTURE, "--after", CAPTURE]),
+            (cls.changed, [BEFORE, "--after", AFTER]),
+        ):
+            subprocess.run([PROGRAM, "profile", "view", *words, "-o", page], check=True, capture_output=True)
         cls.browser = Browser(find_browser())
 
     @classmethod
@@ -262,6 +275,105 @@ class View(unittest.TestCase):
             if part["name"] == "level"
         )
         self.assertEqual(level, 2)
+        self.assertEqual(self.browser.complaints(), [])
+
+    def test_a_search_marks_events_and_goes_from_one_to_the_next(self) -> None:
+        self.open(self.page)
+        data = self.browser.evaluate("JSON.parse(document.getElementById('data').textContent)")
+        # what the page holds, counted here
+        wanted = "THUNK"
+        found = sorted(
+            (lane["events"][at + 1], lane["events"][at + 2], data["names"][lane["events"][at]])
+            for lane in data["lanes"]
+            for at in range(0, len(lane["events"]), 4)
+            if wanted.lower() in data["names"][lane["events"][at]].lower()
+        )
+        self.assertGreater(len(found), 3)
+        pixels = self.browser.evaluate(PIXELS)
+        self.browser.evaluate("document.getElementById('lanes').focus()")
+        self.browser.press("/", "/")
+        self.assertEqual(self.browser.evaluate("document.activeElement.id"), "search")
+        self.browser.type(wanted)
+        self.browser.evaluate(DRAWN)
+        hits = "document.getElementById('hits').textContent"
+        self.assertTrue(self.browser.evaluate(hits).startswith(f"{len(found)} events, "), self.browser.evaluate(hits))
+        self.assertNotEqual(self.browser.evaluate(PIXELS), pixels)
+        self.picture("search")
+        for number, (start, duration, name) in enumerate(found[:3], 1):
+            self.browser.press("Enter", "\r")
+            self.browser.evaluate(DRAWN)
+            self.assertTrue(self.browser.evaluate(hits).startswith(f"{number} of {len(found)}: {name}, "))
+            left, right = self.view()
+            self.assertTrue(left <= start and start + duration <= right, (left, start, right))
+        self.do("document.getElementById('before').click()")
+        self.assertTrue(self.browser.evaluate(hits).startswith(f"2 of {len(found)}: "))
+        self.browser.evaluate("document.getElementById('search').focus()")
+        self.browser.press("Escape")
+        self.browser.evaluate(DRAWN)
+        self.assertEqual(self.browser.evaluate(f"[{hits}, document.activeElement.id]"), ["", "lanes"])
+        self.do("document.getElementById('lanes').scrollTop = 0; document.getElementById('whole').click()")
+        self.assertEqual(self.browser.evaluate(PIXELS), pixels)
+        self.assertEqual(self.browser.complaints(), [])
+
+    def test_the_roofline_is_walked_by_keys_and_lies_below_its_lines(self) -> None:
+        self.open(self.page)
+        self.browser.evaluate("[...document.querySelectorAll('svg.flame')].at(-1).querySelector('[tabindex=\"0\"]').focus()")
+        self.browser.press("Tab")
+        while self.browser.evaluate("document.activeElement.tagName") == "A":
+            self.browser.press("Tab")
+        label = "document.activeElement.getAttribute('aria-label')"
+        labels = self.browser.evaluate("[...document.querySelectorAll('.point')].map((one) => one.getAttribute('aria-label'))")
+        self.assertGreater(len(labels), 1)
+        self.assertEqual(self.browser.evaluate(label), labels[0])
+        self.press("ArrowRight", label, labels[1])
+        told = "document.activeElement.closest('figure').querySelector('.told').textContent"
+        self.assertEqual(self.browser.evaluate(told), labels[1])
+        self.press("End", label, labels[-1])
+        self.press("ArrowRight", label, labels[-1])
+        self.press("Home", label, labels[0])
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('.point[tabindex=\"0\"]').length"), 1)
+        # 100 GFLOP/s and 10 GB/s: the lines meet at 10 FLOP/byte, and a circle lies at its own figures
+        place = "(one) => ['cx', 'cy'].map((name) => Number(one.getAttribute(name)))"
+        circles = self.browser.evaluate(f"[...document.querySelectorAll('.point circle')].map({place})")
+        paths = self.browser.evaluate("[...document.querySelectorAll('.roofs path')].map((one) => one.getAttribute('d'))")
+        *_, x1, y1 = (float(number) for number in re.findall(r"-?[\d.]+", paths[0]))
+        self.assertAlmostEqual(self.at(labels, circles, "FLOP/byte", x1), 10, delta=0.3)
+        self.assertAlmostEqual(self.at(labels, circles, "FLOP/s", y1), 100e9, delta=3e9)
+        self.picture("roofline")
+        tree = self.browser.call("Accessibility.getFullAXTree")["nodes"]
+        lists = [node for node in tree if node.get("role", {}).get("value") == "list"]
+        self.assertTrue(any(node["name"]["value"].startswith("Roofline: ") for node in lists))
+        self.assertEqual(self.browser.evaluate("document.querySelector('a[href=\"#table-roofline\"]') !== null"), True)
+        self.assertIsNotNone(self.browser.evaluate("document.getElementById('table-roofline').textContent"))
+        self.assertEqual(self.browser.complaints(), [])
+
+    def at(self, labels: list[str], circles: list[list[float]], unit: str, place: float) -> float:
+        """What a place on an axis stands for, by the two circles that are farthest apart on it."""
+        powers = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12}
+        along = 0 if unit == "FLOP/byte" else 1
+        values = []
+        for label, circle in zip(labels, circles):
+            number, power = re.search(r"([\d.]+) ([kMGT]?)" + unit + r"\b", label).groups()
+            values.append((circle[along], math.log10(float(number)) + powers[power]))
+        (low, first), (high, last) = min(values), max(values)
+        return 10 ** (first + (last - first) * (place - low) / (high - low))
+
+    def test_two_profiles_are_compared_and_labels_lead_to_candidates(self) -> None:
+        self.open(self.compared)
+        heading = "document.getElementById('after').textContent"
+        self.assertEqual(self.browser.evaluate(heading), "Before and after")
+        # against itself nothing differs: no frame is red or blue, and no verdict is one
+        labels = self.browser.evaluate("[...document.querySelectorAll('[role=treeitem]')].map((one) => one.getAttribute('aria-label'))")
+        self.assertFalse([label for label in labels if "against A" in label])
+        verdicts = self.browser.evaluate(
+            "[...document.querySelectorAll('#table-differences-of-operations + .wide tbody tr')].map((row) => row.lastChild.textContent)"
+        )
+        self.assertTrue(verdicts and not {"faster", "slower", "gone", "new"} & set(verdicts), verdicts)
+        self.picture("same")
+        self.open(self.changed)
+        labels = self.browser.evaluate("[...document.querySelectorAll('[role=treeitem]')].map((one) => one.getAttribute('aria-label'))")
+        self.assertTrue(any("itself +" in label for label in labels) or any("itself -" in label for label in labels), labels)
+        self.picture("before-and-after")
         self.assertEqual(self.browser.complaints(), [])
 
     def test_names_run_nothing(self) -> None:

@@ -18,6 +18,7 @@ mod config;
 mod golden;
 mod log_folder;
 mod measure;
+mod peaks;
 mod prove;
 mod report_html;
 mod report_plots;

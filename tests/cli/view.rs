@@ -329,3 +329,100 @@ fn a_capture_without_events_is_told() {
     assert_eq!((empty.code, empty.stdout.as_str()), (3, ""), "{}", empty.stderr);
     assert!(empty.fault().contains("no event"));
 }
+
+/// The same launches, of which one operation takes half as long after a change and the other twice.
+#[test]
+fn what_a_change_did_is_drawn_and_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, [sine, dot]: [i64; 2]| {
+        let mut ran: Vec<Ran<'_>> = Vec::new();
+        for launch in 0..7 {
+            let at = launch * 100_000;
+            ran.push(("sine.1", "jit_f", 3, launch, at, sine + launch % 3));
+            ran.push(("dot.1", "jit_f", 3, launch, at + sine + 10, dot + launch % 3));
+        }
+        let path = folder.path().join(name);
+        fs::write(&path, space(&[host(&[&ran])]).0).unwrap();
+        path.display().to_string()
+    };
+    let (before, after) = (file("before.xplane.pb", [8000, 1000]), file("after.xplane.pb", [4000, 2000]));
+    let hlo = folder.path().join("f.hlo.pb");
+    fs::write(&hlo, proto("jit_f", 3, &[("sine.1", "sine", "jit(f)/sine"), ("dot.1", "dot", "jit(f)/dot")]).0).unwrap();
+    let hlo = hlo.display().to_string();
+    let page = program::run(folder.path(), &["profile", "view", &before, "--after", &after, "--hlo", &hlo, "-o", "-"]);
+    assert_eq!(page.code, 0, "{}", page.stderr);
+    let page = page.stdout;
+    let section = page.split("id=\"after\"").nth(1).unwrap().split("</section>").next().unwrap();
+    // what each frame takes less or more in six launches, of all that is drawn
+    let change = |name: &str| -> f64 {
+        let title = section.split(&format!("<title>{name} (")).nth(1).unwrap().split("</title>").next().unwrap();
+        title.split("; ").nth(1).unwrap_or_else(|| panic!("{title}")).trim_end_matches("%)").parse().unwrap()
+    };
+    let total = section.split("<title>all (").nth(1).unwrap().split(" ns").next().unwrap().replace(',', "");
+    let total: f64 = total.parse().unwrap();
+    for (name, difference) in [("jit(f)/sine", -4000.0), ("jit(f)/dot", 1000.0)] {
+        let expected = 100.0 * 6.0 * difference / total;
+        assert!((change(name) - expected).abs() < 0.1, "{name}: {} {expected}", change(name));
+    }
+    let row =
+        |name: &str| section.split(&format!("<tr><td>{name}</td>")).nth(1).unwrap().split("</tr>").next().unwrap();
+    assert!(row("sine.1").contains("−4.00 µs") && row("sine.1").ends_with("<td>faster</td>"), "{}", row("sine.1"));
+    assert!(row("dot.1").contains("+1.00 µs") && row("dot.1").ends_with("<td>slower</td>"), "{}", row("dot.1"));
+    // and the graph's own colours: blue for less, red for more
+    let fill = |name: &str| {
+        let frame = section.split(&format!("<title>{name} (")).nth(1).unwrap();
+        let fill = frame.split("fill=\"rgb(").nth(1).unwrap().split(')').next().unwrap();
+        fill.split(',').map(|part| part.trim().parse().unwrap()).collect::<Vec<u8>>()
+    };
+    let ([sine, dot], blue) = ([fill("jit(f)/sine"), fill("jit(f)/dot")], 2);
+    assert!(sine[blue] > sine[0] && dot[0] > dot[blue], "{sine:?} {dot:?}");
+}
+
+#[test]
+fn a_label_leads_to_its_candidates() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = sample("tf2_step.xplane.pb.gz");
+    let capture = capture.to_str().unwrap();
+    let summary = program::run(folder.path(), &["profile", "summary", capture, "--format", "json"]).json();
+    let labels = summary["labels"].as_array().unwrap();
+    // of its label the name alone is left
+    let place = labels.iter().position(|label| label["op_id"] == "rms_norm").unwrap();
+    assert!(labels[place]["call_key"].is_null());
+    let times = |block: u64, ns: f64| {
+        serde_json::json!({"config": {"block": block}, "status": "measured", "rounds": 6, "median_ns": ns, "ratio": ns / 4e6,
+            "interval": {"low": 0.4, "high": 1.1, "confidence": 0.95}, "tied_with_best": block == 7, "temporary_bytes": 2048})
+    };
+    let results = serde_json::json!({
+        "schema": 1, "tool": "made", "timer": "made", "source": "replay", "metric": "elapsed", "interrupted": false,
+        "device": {"identity": {"platform": "cpu", "device_kind": "cpu"}},
+        "operations": [{"op_id": "rms_norm@v1", "call_key": "0123456789abcdef", "direction": "forward",
+            "evidence": "exact", "occurrences": 1, "how": "", "status": "tuned", "reason": "", "rounds_measured": 6, "rounds_kept": 0,
+            "baseline": {"config": {"block": 3}, "median_ns": 4e6}, "best": {"config": {"block": 7}, "median_ns": 2e6},
+            "speed_up": 2.0, "candidates": [times(3, 4e6), times(7, 2e6)]}]
+    });
+    let file = folder.path().join("run.json");
+    fs::write(&file, results.to_string()).unwrap();
+    let file = file.display().to_string();
+    let page = program::run(folder.path(), &["profile", "view", capture, "--results", &file, "-o", "-"]);
+    assert_eq!(page.code, 0, "{}", page.stderr);
+    let (link, id) =
+        (format!("<a href=\"#call-{}\">", place + 1), format!("<h3 id=\"call-{}\">Candidates of ", place + 1));
+    assert_eq!((page.stdout.matches("href=\"#call-").count(), page.stdout.matches(&link).count()), (1, 1));
+    let section = page.stdout.split(&id).nth(1).unwrap().split("</table>").next().unwrap();
+    let rows: Vec<&str> = section.split("<tr>").skip(2).collect();
+    // the fastest first
+    assert!(rows[0].contains("2.00 ms") && rows[0].contains("0.500") && rows[0].contains("use this"), "{}", rows[0]);
+    assert!(rows[1].contains("4.00 ms") && rows[1].contains("2.05 kB") && rows[1].contains("baseline"), "{}", rows[1]);
+
+    // which of two calls it is, nobody knows
+    let mut two = results;
+    let mut other = two["operations"][0].clone();
+    other["call_key"] = "fedcba9876543210".into();
+    two["operations"].as_array_mut().unwrap().push(other);
+    fs::write(&file, two.to_string()).unwrap();
+    let page = program::run(folder.path(), &["profile", "view", capture, "--results", &file, "-o", "-"]);
+    assert!(page.code == 0 && !page.stdout.contains("href=\"#call-"), "{}", page.stderr);
+
+    let missing = program::run(folder.path(), &["profile", "view", capture, "--results", "nowhere.json", "-o", "-"]);
+    assert_eq!((missing.code, missing.stdout.as_str()), (4, ""), "{}", missing.stderr);
+}

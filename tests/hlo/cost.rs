@@ -153,3 +153,23 @@ fn damaged_modules_end() {
         }
     }
 }
+
+/// Eight steps, each a product of 64 × 64 matrices and a sine of every element: by hand.
+#[test]
+fn a_loop_counts_as_often_as_it_runs() {
+    let mut program = std::fs::read(data().join("hlo/cost/loop.hlo.pb")).unwrap();
+    let of_matrices = |cost: &Cost| -> f64 {
+        cost.flops.iter().filter(|flops| flops.unit == FlopUnit::Matrix).map(|flops| flops.count).sum()
+    };
+    let product = 2.0 * 64_f64.powi(3);
+    let run = Cost::of_run(&program).unwrap();
+    assert_eq!((of_matrices(&run), run.transcendentals, run.unknown), (8.0 * product, 8.0 * 4096.0, 0.0));
+    // as XLA's own analysis has it, a loop is one step
+    let once = Costs::of(&HloModule::read(&program, "loop").unwrap()).entry().unwrap().clone();
+    assert_eq!((of_matrices(&once), once.transcendentals), (product, 4096.0));
+    // and one of which nobody says how often it runs is not known
+    let at = program.windows(16).position(|bytes| bytes == b"known_trip_count").unwrap();
+    program[at] = b'K';
+    assert!(!Cost::of_run(&program).unwrap().is_known());
+    assert_eq!(Cost::of_run(b"nonsense"), None);
+}

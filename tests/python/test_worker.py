@@ -107,7 +107,7 @@ def test_candidates_are_compiled_ahead_and_each_failure_is_its_own(worker, tmp_p
 def test_options_of_the_compiler_and_programs_in_its_own_form(monkeypatch, tmp_path):
     here = jax_worker.Worker(0)
     assert "compiler-options" in here.hello({})["capabilities"]
-    here.begin({"inputs": []})
+    here.begin({"inputs": [], "scratch": str(tmp_path)})
     module = load_of(0, DATA / "add.mlir")
     taken = []
     made = jax_worker.OnOneDevice.__init__
@@ -137,7 +137,11 @@ def test_options_of_the_compiler_and_programs_in_its_own_form(monkeypatch, tmp_p
     for form, program in forms.items():
         (tmp_path / form).write_bytes(program)
         load = {"candidate": 1, "config": {}, "program": {"format": form, "path": str(tmp_path / form)}}
-        assert here.load(load)["signature"] == {"parameters": ["f32[4,4]", "f32[4,4]"]}
+        answer = here.load(load)
+        assert answer["signature"] == {"parameters": ["f32[4,4]", "f32[4,4]"]}
+        assert (answer["memory"]["argument_bytes"], answer["memory"]["output_bytes"]) == (128, 64)
+        optimized = taken[-1].hlo_modules()[0].as_serialized_hlo_module_proto()
+        assert pathlib.Path(answer["optimized"]).read_bytes() == optimized
     monkeypatch.setitem(sys.modules, "jaxlib._hlo", None)
     with pytest.raises(jax_worker.Failed, match="dump the proto"):
         here.load(load | {"program": {"format": "hlo-text", "path": str(tmp_path / "hlo-text")}})
@@ -257,7 +261,7 @@ def test_cold_caches_are_flushed_before_every_timed_run(monkeypatch, tmp_path):
         jax_worker.OnOneDevice, "execute", lambda self, arrays: events.append("run") or execute(self, arrays)
     )
     for state, expected in (({"cache_state": "cold"}, [1, "run"] * 3), ({}, ["run"] * 3)):
-        here.begin({"inputs": inputs, **state})
+        here.begin({"inputs": inputs, "scratch": str(tmp_path), **state})
         here.load(load_of(0, DATA / "add.mlir"))
         events.clear()
         here.measure_round({"launches": [{"candidate": 0, "runs": 3}], "folder": str(tmp_path)})

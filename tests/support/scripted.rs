@@ -13,6 +13,7 @@ use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
+use autotune_lowered::hlo::Cost;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::{Clocks, Source};
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
@@ -88,6 +89,9 @@ pub struct ScriptedTimer {
     pub signatures: BTreeMap<usize, Option<Signature>>,
     /// What each candidate compiles to: equal bytes are one executable.
     pub executables: Vec<u8>,
+    /// Bytes of temporary memory, and what a run does, of those candidates of which that is told.
+    pub temporary_bytes: BTreeMap<usize, u64>,
+    pub work: BTreeMap<usize, Cost>,
     /// The restart, counted from one, that fails.
     pub failing_restart: Option<usize>,
     /// Whether outputs are compared here, and no file holds them.
@@ -112,6 +116,8 @@ impl ScriptedTimer {
             restarts: Vec::new(),
             signatures: BTreeMap::new(),
             executables: Vec::new(),
+            temporary_bytes: BTreeMap::new(),
+            work: BTreeMap::new(),
             failing_restart: None,
             keeps_outputs: false,
             kept: None,
@@ -160,7 +166,9 @@ impl Timer for ScriptedTimer {
             return Err(Failure::new(FailureKind::NoProgram, "no program"));
         }
         let executable = self.executables.get(candidate).map(|bytes| Digest::of(&[*bytes]));
-        Ok(Prepared::new(1).executable(executable))
+        let (temporary_bytes, work) =
+            (self.temporary_bytes.get(&candidate).copied(), self.work.get(&candidate).cloned());
+        Ok(Prepared::new(1).executable(executable).temporary_bytes(temporary_bytes).work(work))
     }
 
     fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {

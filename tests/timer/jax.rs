@@ -58,6 +58,11 @@ fn the_main_job_decides_on_device_time() {
         assert!(operation["rounds_measured"].as_u64() >= Some(1), "{operation}");
         let candidates = operation["candidates"].as_array().unwrap();
         assert!(candidates.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
+        // blocks' sums need room, and a product of 512 × 256 by 256 × 1024 has so many operations beside those sums
+        assert!(candidates.iter().any(|candidate| candidate["temporary_bytes"].as_u64() > Some(0)), "{operation}");
+        let products = if operation["direction"] == "forward" { 1.0 } else { 3.0 };
+        let flops = operation["best"]["work"]["flops"].as_f64().unwrap() / (products * 2.0 * 512.0 * 256.0 * 1024.0);
+        assert!((1.0..1.1).contains(&flops), "{flops}: {operation}");
     }
 }
 

@@ -129,6 +129,17 @@ fn every_form_of_a_program_runs_and_is_right() {
         again.begin(&job).unwrap();
         assert!(again.prepare(1).unwrap().reused);
         assert_eq!(again.measure(1, 2).unwrap().len(), 2);
+        again.end();
+        let square = |name| place.input(name, "f32[64,64]", &f32s(&[0.5; 64 * 64]), false);
+        again.begin(&place.job(&["matmul.mlir"], vec![square("c"), square("d")])).unwrap();
+        // also of an executable that was kept: two 64³ operations, and three matrices that are read or written
+        for reused in [false, true] {
+            let prepared = again.prepare(0).unwrap();
+            assert_eq!(prepared.reused, reused);
+            let work = prepared.work.unwrap();
+            assert_eq!((work.total_flops(), work.bytes, work.unknown), (524_288.0, 49_152.0, 0.0));
+            assert!(prepared.temporary_bytes < Some(1 << 20), "{:?}", prepared.temporary_bytes);
+        }
     }
 }
 

@@ -142,7 +142,7 @@ impl Simulated {
 
 fn judge(rounds: &[Round], candidates: usize, incumbent: Option<usize>, rules: &DecisionRules) -> Judgement {
     let competing: Vec<usize> = (0..candidates).collect();
-    decide(rounds, candidates, &competing, BASELINE, incumbent, rules)
+    decide(rounds, candidates, &competing, BASELINE, incumbent, &[], rules)
 }
 
 fn eager() -> DecisionRules {
@@ -397,6 +397,38 @@ fn among_ties_the_steadiest_is_taken() {
 }
 
 #[test]
+fn among_ties_the_smallest_memory_is_taken() {
+    let rules = DecisionRules::default().resolution(0.01);
+    let judged = |times: &[f64], bytes: &[Option<u64>], incumbent: Option<usize>| {
+        let competing: Vec<usize> = (0..times.len()).collect();
+        decide(&rounds(20, times, 0.0), times.len(), &competing, BASELINE, incumbent, bytes, &rules)
+    };
+    let tied = [1.0, 0.8, 0.8, 0.8, 0.9];
+    let needs = [Some(1), Some(300), Some(100), Some(200), Some(1)];
+    let judgement = judged(&tied, &needs, None);
+    assert_eq!(judgement.tie_set(), [1, 2, 3], "memory is no part of the tie set");
+    assert_eq!((judgement.winner, judgement.outcome), (2, Outcome::Faster), "{}", judgement.reason);
+    assert_eq!(judged(&tied, &[], None).tie_set(), judgement.tie_set());
+    for winner in [1, 2, 3] {
+        let mut least = needs;
+        least[winner] = Some(0);
+        assert_eq!(judged(&tied, &least, None).winner, winner);
+        // the cached one stays, and so nothing flaps
+        assert_eq!(judged(&tied, &needs, Some(winner)).winner, winner);
+    }
+    // what is not known of all of them decides nothing
+    let free = judged(&tied, &[], None).winner;
+    for unknown in [1, 3] {
+        let mut some = needs;
+        some[unknown] = None;
+        assert_eq!(judged(&tied, &some, None).winner, free);
+    }
+    // a baseline that nothing beats stays, and what costs more than a hundredth is not taken
+    assert_eq!(judged(&[1.0, 0.999, 1.001], &[Some(9), Some(1), Some(1)], None).winner, BASELINE);
+    assert_eq!(judged(&[1.0, 0.8, 0.815], &[Some(9), Some(9), Some(1)], None).winner, 1);
+}
+
+#[test]
 fn disturbed_rounds_do_not_count() {
     let mut rounds = rounds(12, &[1.0, 0.9], 0.0);
     for round in &mut rounds {
@@ -432,7 +464,7 @@ fn unusable_samples_decide_nothing() {
         assert_eq!(judge(&vec![round(bad, 1.0); 20], 2, None, &rules).outcome, Outcome::Undecided);
     }
     assert_eq!(judge(&[], 2, None, &rules).outcome, Outcome::Undecided);
-    assert_eq!(decide(&[], 0, &[], 5, None, &rules).outcome, Outcome::Undecided);
+    assert_eq!(decide(&[], 0, &[], 5, None, &[], &rules).outcome, Outcome::Undecided);
     assert_eq!(judge(&vec![round(5.0, 5.0); 20], 2, None, &rules).outcome, Outcome::BaselineKept);
     assert_eq!(judge(&vec![round(5.0, 4.0); 20], 2, None, &rules).winner, 1, "constant times are times");
 }

@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex};
 use crate::support::scripted;
 use crate::support::scripted::*;
 use autotune_lowered::cache::{ConfigStore, Mapping, SNAPSHOT_FILE, Snapshot, SnapshotStore};
+use autotune_lowered::decision::DecisionRules;
 use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::{Invocation, Registry, Target};
-use autotune_lowered::report::Document as _;
+use autotune_lowered::report::{Document as _, HtmlReport, write_html};
 use autotune_lowered::timer::events::{Event, Events, Kind};
 use autotune_lowered::timer::replay::Method;
-use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions};
+use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions, stored_results};
 
 const MS: u64 = 1_000_000;
 
@@ -666,4 +667,71 @@ fn what_another_timer_decided_stays_until_it_is_forced_or_asks_another_question(
     let again = tune(&registry, &invocation, &mut other(), &ledger, &forced, None).unwrap();
     assert_eq!((again.operations[0].status, again.operations[0].flags.len()), (Status::Tuned, 0));
     assert_eq!(again.operations[0].best.as_ref().unwrap().config, config(2));
+}
+
+/// A device of 1 TFLOP/s and 100 GB/s, on which a call takes two milliseconds at least; two configs tie.
+#[test]
+fn of_equals_the_smaller_one_wins_and_the_result_says_how_good_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 4, &distinct_program);
+    let peaks = serde_json::json!({"name": "hand", "kinds": ["simulated"], "bytes_per_second": 100e9, "matrix": {"f32": 1e12},
+                                   "vector": {}, "sources": ["made up"]});
+    let rules = DecisionRules::default().resolution(0.01);
+    let options = options().rules(rules).peaks(serde_json::from_value(peaks).ok());
+    let work = serde_json::json!({"flops": [{"unit": "matrix", "dtype": "f32", "count": 2e9}], "bytes": 1e8});
+    for (bytes, winner) in [([4096, 9000, 1000, 0], 2), ([4096, 1000, 9000, 0], 1)] {
+        let cache = folder.path().join(format!("cache-{winner}"));
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 5 * MS, 8 * MS]);
+        timer.temporary_bytes = (0..).zip(bytes).collect();
+        timer.work = (0..4).map(|candidate| (candidate, serde_json::from_value(work.clone()).unwrap())).collect();
+        let result = tune(&registry, &invocation, &mut timer, &ledger, &options, None).unwrap();
+        let operation = &result.operations[0];
+        assert_eq!(operation.best.as_ref().unwrap().config, config(winner), "{}", operation.reason);
+        assert_eq!(operation.tie_set, [config(1), config(2)]);
+        let json = serde_json::to_value(&result).unwrap();
+        let json = &json["operations"][0];
+        for (time, bytes, share) in [("baseline", 4096, 0.2), ("best", 1000, 0.4)] {
+            assert_eq!(json[time]["temporary_bytes"], bytes);
+            let work = &json[time]["work"];
+            assert_eq!((&work["flops"], &work["roof"]["least_ns"]), (&2e9.into(), &2e6.into()));
+            assert!((work["roof"]["share"].as_f64().unwrap() - share).abs() < 0.01 * share, "{work}");
+        }
+        let told: Vec<u64> =
+            (0..4).map(|candidate| json["candidates"][candidate]["temporary_bytes"].as_u64().unwrap()).collect();
+        assert_eq!(told, bytes);
+        let mut table = Vec::new();
+        (&result).write_table(&mut table).unwrap();
+        let table = String::from_utf8(table).unwrap();
+        for words in [
+            " of the roof (baseline 20.0 %), bound by compute: ",
+            "1.00 kB of temporary memory (baseline 4.10 kB)",
+            "roof: hand, at most 1.00 TFLOP/s",
+        ] {
+            assert!(table.contains(words), "{words}: {table}");
+        }
+        let mut page = Vec::new();
+        write_html(&mut page, &HtmlReport::new("hand", std::slice::from_ref(&result))).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        for words in [
+            "Of the roof</span>",
+            "Temporary memory</th>",
+            "data-name=\"memory\">1.00 kB<",
+            "of the roof (baseline 20.0 %)",
+        ] {
+            assert!(page.contains(words), "{words}");
+        }
+        drop(ledger);
+
+        // the log keeps what was told, for a report and for the same decision without a device
+        let stored = stored_results(&cache).unwrap();
+        assert_eq!(stored[0].operations[0].candidates[winner as usize].temporary_bytes, Some(1000));
+        let (stored, own) = (stored[0].operations[0].best.as_ref().unwrap(), operation.best.as_ref().unwrap());
+        assert_eq!((stored.temporary_bytes, stored.work.as_ref().unwrap().flops), (own.temporary_bytes, 2e9));
+        let ledger = Ledger::open(&cache, vec![]).unwrap();
+        let mut second = ScriptedTimer::new(&[10 * MS, 5 * MS, 5 * MS, 8 * MS]);
+        let again = tune(&registry, &invocation, &mut second, &ledger, &options, None).unwrap();
+        assert_eq!((again.operations[0].status, second.calls), (Status::Cached, 0));
+        assert_eq!((&again.operations[0].best, &again.operations[0].baseline), (&operation.best, &operation.baseline));
+    }
 }

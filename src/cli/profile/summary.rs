@@ -7,10 +7,9 @@ use clap::Args;
 
 use crate::analysis::trace::write_file;
 use crate::analysis::{Counting, HloFiles, Summary, SummaryOptions, summarize};
-use crate::candidates::Peaks;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
-use crate::cli::options::{FormatArg, LabelArgs};
+use crate::cli::options::{FormatArg, LabelArgs, PeaksArg};
 use crate::cli::scan::user_labels;
 use crate::report::{Top, write_spread_plot};
 
@@ -34,22 +33,6 @@ pub(crate) struct SummaryArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub format: FormatArg,
-}
-
-/// Which device's roof operations are held against.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct PeaksArg {
-    /// Peaks of the device, such as `cuda:h100_sxm`, `tpu:v5e`, or a file of them (docs/roofline.md) [default: those of
-    /// the device that the capture names, if any]
-    #[arg(long, value_name = "DEVICE|FILE")]
-    peaks: Option<String>,
-}
-
-impl PeaksArg {
-    /// Reads them.
-    pub(super) fn read(&self) -> Result<Option<Peaks>, Fault> {
-        self.peaks.as_deref().map(Peaks::named).transpose().map_err(Fault::input)
-    }
 }
 
 /// What counts, and where the HLO is that a capture lacks.

@@ -6,15 +6,19 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::analysis::trace::write_file;
-use crate::analysis::{Capture, HloFiles, StacksBy, SummaryOptions, stacks_by, summarize};
+use crate::analysis::{
+    Capture, Counting, HloFiles, ProfileDiff, Stacks, StacksBy, Summary, SummaryOptions, profile_diff, stacks_by,
+    summarize,
+};
 use crate::cli::fault::Fault;
-use crate::cli::options::LabelArgs;
+use crate::cli::options::{LabelArgs, PeaksArg};
+use crate::cli::report::read_results;
 use crate::cli::say::say;
 use crate::cli::scan::user_labels;
 use crate::cli::{ending, exit};
-use crate::report::{MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
+use crate::report::{AfterPage, MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
 
-use super::summary::{ModulesArgs, PeaksArg};
+use super::summary::ModulesArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
@@ -31,6 +35,12 @@ pub(crate) struct ViewArgs {
     /// Do not serve the page; implied by `-o`
     #[arg(long, requires = "output")]
     no_serve: bool,
+    /// Profile of the same after a change, a file or a log folder: the page shows what differs, as flame graphs and tables
+    #[arg(long, value_name = "FILE|LOGDIR")]
+    after: Option<PathBuf>,
+    /// What tuning found, a cache folder or what `tune --format json` printed: labels lead to their calls' candidates
+    #[arg(long, value_name = "CACHE|JSON")]
+    results: Option<PathBuf>,
     #[command(flatten)]
     modules: ModulesArgs,
     #[command(flatten)]
@@ -48,6 +58,7 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         None => Some(Server::bind(args.port).map_err(|error| unserved(args.port, &error))?),
         Some(_) => None,
     };
+    let results = args.results.as_deref().map(read_results).transpose()?.unwrap_or_default();
     let captures = Capture::read(&args.files, &files)?;
     let timeline = Timeline::new(&captures, MAX_EVENTS);
     if timeline.drawn == 0 {
@@ -59,14 +70,26 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let options = SummaryOptions { counting: args.modules.counting(), labels: user.as_ref(), peaks: peaks.as_ref() };
     let frames = [StacksBy::Source, StacksBy::OpName];
     let [by_source, by_op_name] = stacks_by(&captures, &files, frames, args.modules.counting());
+    let summary = summarize(&captures, &files, options);
+    let after = args
+        .after
+        .as_deref()
+        .map(|after| After::read(after, &captures, &files, args.modules.counting()))
+        .transpose()?;
+    let executions = |summary: &Summary| summary.devices.iter().map(|device| device.executions).sum::<u64>();
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
     let page = ViewPage {
         subject: &names.join(", "),
-        summary: &summarize(&captures, &files, options),
+        summary: &summary,
         timeline: &timeline,
         by_source: &by_source.time_ns,
         by_op_name: &by_op_name.time_ns,
         commands: &view_commands(&args.files, &captures),
+        after: after.as_ref().map(|after| {
+            let stacks = [&after.by_source.time_ns, &after.by_op_name.time_ns];
+            AfterPage::new(&after.name, &after.diff, stacks, [executions(&summary), executions(&after.summary)])
+        }),
+        results: &results,
     };
     match (&args.output, server) {
         (Some(path), _) if path == Path::new("-") => write_view(out, &page)?,
@@ -87,6 +110,30 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         (None, None) => {}
     }
     Ok(exit::FINE)
+}
+
+/// A profile after a change.
+struct After {
+    name: String,
+    summary: Summary,
+    diff: ProfileDiff,
+    by_source: Stacks,
+    by_op_name: Stacks,
+}
+
+impl After {
+    fn read(path: &Path, before: &[Capture], files: &HloFiles, counting: Counting) -> Result<Self, Fault> {
+        let captures = Capture::read(&[path.to_owned()], files)?;
+        let options = SummaryOptions { counting, ..SummaryOptions::default() };
+        let [by_source, by_op_name] = stacks_by(&captures, files, [StacksBy::Source, StacksBy::OpName], counting);
+        Ok(Self {
+            name: path.display().to_string(),
+            summary: summarize(&captures, files, options),
+            diff: profile_diff(before, &captures, counting.with_warm_up),
+            by_source,
+            by_op_name,
+        })
+    }
 }
 
 fn unserved(port: Option<u16>, error: &std::io::Error) -> Fault {

@@ -1,9 +1,15 @@
 //! What an instruction does: counts that can be added up.
 
+use serde::{Deserialize, Serialize};
+
 use crate::array::DType;
 
+/// Most units and types: there are two of the one and some thirty of the other.
+const MAX_KINDS: usize = 128;
+
 /// Which units of a device do the arithmetic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FlopUnit {
     /// Those that multiply matrices: dots and convolutions.
@@ -13,28 +19,32 @@ pub enum FlopUnit {
 }
 
 /// Floating-point operations of one unit on one element type. Integer arithmetic counts too, as in XLA.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Flops {
     /// The unit.
     pub unit: FlopUnit,
     /// The element type; `None` if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<DType>,
     /// How many; a multiply-add is two.
     pub count: f64,
 }
 
 /// What an instruction, or everything in a computation, does when it runs once.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Cost {
     /// Floating-point operations; each unit and type once.
+    #[serde(default)]
     pub flops: Vec<Flops>,
     /// Evaluations of `exp`, `tanh` and the like, which XLA does not count as floating-point operations.
+    #[serde(default)]
     pub transcendentals: f64,
     /// Bytes read and written.
     pub bytes: f64,
     /// How many instructions in it cost an unknown amount, which is not in the other counts: custom calls that declare none.
+    #[serde(default)]
     pub unknown: f64,
 }
 
@@ -53,6 +63,13 @@ impl Cost {
     pub fn total_flops(&self) -> f64 {
         // a sum of nothing would be −0
         self.flops.iter().fold(0.0, |sum, flops| sum + flops.count)
+    }
+
+    /// Whether its counts are finite and not below zero: who reads them from elsewhere may be told anything.
+    pub fn is_plausible(&self) -> bool {
+        let flops = self.flops.iter().map(|flops| flops.count);
+        let mut counts = flops.chain([self.transcendentals, self.bytes, self.unknown]);
+        self.flops.len() <= MAX_KINDS && counts.all(|count| count.is_finite() && count >= 0.0)
     }
 
     /// Whether every instruction in it is counted.

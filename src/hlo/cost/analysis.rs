@@ -3,7 +3,7 @@
 use super::amount::Cost;
 use super::fusion::Reads;
 use super::graph::Graph;
-use super::rules::cost_of;
+use super::rules::{cost_of, cost_of_loop};
 use crate::hlo::module::HloModule;
 
 /// What each instruction of a module costs when it runs once.
@@ -20,6 +20,10 @@ pub struct Costs {
 impl Costs {
     /// Counts a whole module, in time linear in its instructions.
     pub fn of(module: &HloModule<'_>) -> Self {
+        Self::count(module, false)
+    }
+
+    fn count(module: &HloModule<'_>, with_trips: bool) -> Self {
         let graph = Graph::of(module);
         let mut costs = Self {
             entry: module.computations.iter().position(|computation| computation.id == module.entry),
@@ -29,7 +33,11 @@ impl Costs {
         for body in &graph.bodies {
             let mut sum = Cost::default();
             for place in body.nodes.clone() {
-                let cost = cost_of(&graph, place, &costs.computations, &reads).unwrap_or_else(Cost::unknown);
+                let cost = match graph.node(place) {
+                    Some(node) if with_trips && node.opcode == "while" => cost_of_loop(node, &costs.computations),
+                    _ => cost_of(&graph, place, &costs.computations, &reads),
+                };
+                let cost = cost.unwrap_or_else(Cost::unknown);
                 sum.add(&cost, 1.0);
                 costs.instructions.push(cost);
             }
@@ -47,5 +55,14 @@ impl Costs {
     /// What the whole module costs, as XLA's analysis of a module adds it up.
     pub fn entry(&self) -> Option<&Cost> {
         self.computations.get(self.entry?)
+    }
+}
+
+impl Cost {
+    /// What one run of an optimized program does, an `HloModuleProto` or an `HloProto`: as [`Costs::entry`], but every loop as often
+    /// as XLA notes that it runs. A loop of which it does not costs an unknown amount. `None` where the bytes are no module.
+    pub fn of_run(program: &[u8]) -> Option<Self> {
+        let module = HloModule::read(program, "").ok()?;
+        Costs::count(&module, true).entry().cloned().filter(Self::is_plausible)
     }
 }

@@ -1,4 +1,5 @@
-//! Custom calls: what they declare to cost, and what is known of matrix products of libraries.
+//! What instructions' configurations tell: custom calls what they cost, matrix products of libraries their dimensions, loops how
+//! often they run.
 
 use serde::Deserialize;
 
@@ -64,6 +65,24 @@ impl Number {
             Self::Text(text) => text.parse().ok(),
         }
     }
+}
+
+/// `WhileLoopBackendConfig` in `xla/xla_data.proto`.
+#[derive(Deserialize)]
+struct LoopConfig {
+    known_trip_count: TripCount,
+}
+
+#[derive(Deserialize)]
+struct TripCount {
+    n: Number,
+}
+
+/// How often a loop runs, if XLA notes that.
+pub(super) fn trips(node: &Node<'_>) -> Option<f64> {
+    let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
+    let config: LoopConfig = serde_json::from_slice(config).ok()?;
+    Some(config.known_trip_count.n.value()? as f64)
 }
 
 /// What a custom call costs; `None` if nothing says so.

@@ -1,7 +1,7 @@
 //! What one instruction costs, by its opcode.
 
 use super::amount::{Cost, FlopUnit};
-use super::custom_call::custom_call;
+use super::custom_call::{custom_call, trips};
 use super::fusion::{Reads, fusion_bytes};
 use super::graph::{Graph, Node, numbers};
 use super::shape::Shape;
@@ -131,6 +131,17 @@ pub(super) fn cost_of(graph: &Graph<'_>, place: usize, of_computations: &[Cost],
         }
         _ => moved,
     })
+}
+
+/// The cost of all iterations of a `while`, whose condition is evaluated once more than its body; `None` where XLA does not note
+/// how many there are.
+pub(super) fn cost_of_loop(node: &Node<'_>, of_computations: &[Cost]) -> Option<Cost> {
+    let trips = trips(node)?;
+    let called = |number: usize| of_computations.get(*node.called.get(number)?);
+    let mut cost = Cost::default();
+    cost.add(called(0)?, trips);
+    cost.add(called(1)?, trips + 1.0);
+    Some(cost)
 }
 
 fn is_transcendental(opcode: &str) -> bool {

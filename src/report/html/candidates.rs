@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::decision::DropReason;
 use crate::report::differences::differences;
 use crate::report::figures::expected_text;
-use crate::report::{format_ns, format_ratio};
+use crate::report::{format_bytes, format_ns, format_ratio};
 use crate::tune::{CandidateResult, CandidateStatus, OperationResult};
 
 use super::axis::Axis;
@@ -45,6 +45,9 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
         let (a, b) = (key(a), key(b));
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
     });
+    let with_memory = rows.iter().any(|(candidate, _)| candidate.temporary_bytes.is_some());
+    let class = if with_memory { "candidates with-memory" } else { "candidates" };
+    let memory = if with_memory { "<th role=\"columnheader\" class=\"number\">Temporary memory</th>" } else { "" };
     let strips: Vec<Strip> = rows.iter().map(|(candidate, standing)| strip_of(candidate, *standing)).collect();
     let intervals = rows.iter().filter(|(candidate, _)| candidate.dropped.is_none());
     let ends = intervals
@@ -53,7 +56,7 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
     let axis = Axis::of(strips.iter().flat_map(Strip::extent).chain(ends));
     write!(
         out,
-        "<table class=\"candidates\" role=\"table\"><caption class=\"unseen\">Candidates of {}</caption>\
+        "<table class=\"{class}\" role=\"table\"><caption class=\"unseen\">Candidates of {}</caption>\
          <thead role=\"rowgroup\"><tr role=\"row\"><th role=\"columnheader\">Config</th>\
          <th role=\"columnheader\" class=\"strips\"><span class=\"unseen\">Time over the baseline's, round by round</span>",
         Text(name)
@@ -62,10 +65,10 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
     writeln!(
         out,
         "</th><th role=\"columnheader\" class=\"number\">Time</th><th role=\"columnheader\" class=\"number\">Of the baseline's</th>\
-         <th role=\"columnheader\" class=\"number\">Rounds</th><th role=\"columnheader\">Outcome</th></tr></thead><tbody role=\"rowgroup\">"
+         <th role=\"columnheader\" class=\"number\">Rounds</th>{memory}<th role=\"columnheader\">Outcome</th></tr></thead><tbody role=\"rowgroup\">"
     )?;
     for ((candidate, standing), strip) in rows.iter().zip(&strips) {
-        write_row(operation, candidate, *standing, (strip, &axis), out)?;
+        write_row(operation, candidate, *standing, (strip, &axis, with_memory), out)?;
     }
     writeln!(out, "</tbody></table>")?;
     let beyond: usize = strips.iter().map(|strip| strip.beyond(&axis)).sum();
@@ -88,7 +91,7 @@ fn write_row(
     operation: &OperationResult,
     candidate: &CandidateResult,
     standing: Standing,
-    (strip, axis): (&Strip, &Axis),
+    (strip, axis, with_memory): (&Strip, &Axis, bool),
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let class = match standing {
@@ -122,12 +125,19 @@ fn write_row(
         .filter(|_| !standing.is_baseline)
         .map_or_else(String::new, |interval| format!(" <small>{:.3}–{:.3}</small>", interval.low, interval.high));
     let ratio = times.map_or_else(|| "—".to_owned(), |times| format!("{:.3}", times.ratio));
+    let memory = match with_memory {
+        true => format!(
+            "<td role=\"cell\" class=\"number\" data-name=\"memory\">{}</td>",
+            candidate.temporary_bytes.map_or_else(|| "—".to_owned(), format_bytes)
+        ),
+        false => String::new(),
+    };
     let sorted = |value: Option<f64>| value.map_or_else(String::new, |value| format!(" data-value=\"{value}\""));
     writeln!(
         out,
         "</td><td role=\"cell\" class=\"number\" data-name=\"time\"{}>{time}</td>\
          <td role=\"cell\" class=\"number\" data-name=\"ratio\"{}>{ratio}{interval}</td>\
-         <td role=\"cell\" class=\"number\" data-name=\"rounds\">{}</td><td role=\"cell\" class=\"outcome\">{}</td></tr>",
+         <td role=\"cell\" class=\"number\" data-name=\"rounds\">{}</td>{memory}<td role=\"cell\" class=\"outcome\">{}</td></tr>",
         sorted(times.map(|times| times.median_ns)),
         sorted(times.map(|times| times.ratio)),
         times.map_or(0, |times| times.rounds),

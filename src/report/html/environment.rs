@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use crate::measured_by::{Launch, Source};
+use crate::report::roofline::roof_line;
 use crate::tune::AutotuningResult;
 
 use super::escape::Text;
@@ -49,6 +50,7 @@ pub(super) fn write_environment(result: &AutotuningResult, out: &mut dyn Write) 
     if let Some(clocks) = result.measured_by.clocks {
         row("The GPU's clocks", &clocks.to_string());
     }
+    row("Peaks of the device", &result.peaks.as_ref().map_or_else(String::new, roof_line));
     row("Program", &result.tool);
     write!(out, "<h3>Device and environment</h3><dl class=\"facts\">")?;
     for (name, value) in rows {

@@ -12,20 +12,38 @@ use super::escape::Text;
 
 /// The column that only a run with a profile of a step has.
 const SHARE: &str = "Of the step";
+/// The column of runs on a device whose peaks are known.
+const ROOF: &str = "Of the roof";
 /// A column: its name and how its values are ordered.
-const COLUMNS: [(&str, &str); 8] = [
+const COLUMNS: [(&str, &str); 9] = [
     ("Operation", "text"),
     ("Status", "text"),
     (SHARE, "number"),
     ("Baseline", "number"),
     ("Best", "number"),
     ("Speed-up", "number"),
+    (ROOF, "number"),
     ("Rounds", "number"),
     ("Evidence", "text"),
 ];
 
+/// The cell of what has no part of a roof.
+const NO_ROOF: &str = "<td role=\"cell\" class=\"number\" data-name=\"roof\">—</td>";
 /// The cell of what has no share.
 const NO_SHARE: &str = "<td role=\"cell\" class=\"number\" data-name=\"share\">—</td>";
+
+/// The columns that not every run has.
+#[derive(Clone, Copy)]
+struct With {
+    share: bool,
+    roof: bool,
+}
+
+/// What part of the roof a call reaches with its best config, or with its baseline where none is decided.
+fn roof_of(operation: &OperationResult) -> Option<f64> {
+    let time = operation.best.as_ref().unwrap_or(&operation.baseline);
+    Some(time.work.as_ref()?.roof?.share)
+}
 
 /// `op@vN:key`, with what it is of.
 pub(super) fn name_of(operation: &OperationResult) -> String {
@@ -53,8 +71,9 @@ pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut 
         out,
         "<table class=\"overview\" role=\"table\"><caption class=\"unseen\">Operations</caption><thead role=\"rowgroup\"><tr role=\"row\">"
     )?;
-    let with_share = result.step.is_some();
-    let columns = COLUMNS.into_iter().filter(|(name, _)| with_share || *name != SHARE);
+    let with = With { share: result.step.is_some(), roof: result.operations.iter().any(|one| roof_of(one).is_some()) };
+    let columns =
+        COLUMNS.into_iter().filter(|(name, _)| (with.share || *name != SHARE) && (with.roof || *name != ROOF));
     for (index, (name, kind)) in columns.enumerate() {
         let class = if kind == "number" { " class=\"number\"" } else { "" };
         write!(
@@ -72,7 +91,7 @@ pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut 
     }
     writeln!(out, "</tr></thead><tbody role=\"rowgroup\">")?;
     for (index, operation) in result.operations.iter().enumerate() {
-        write_row(operation, (first + index, with_share), &axis, out)?;
+        write_row(operation, (first + index, with), &axis, out)?;
     }
     for missed in &result.missed {
         let name = missed.label.to_string();
@@ -81,12 +100,13 @@ pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut 
             "<tr role=\"row\" data-status=\"no match\"><th role=\"rowheader\" scope=\"row\" data-value=\"{0}\"><span class=\"op\">{0}</span>\
              <small>{1}</small></th><td role=\"cell\" data-value=\"no match\"><span class=\"badge failed\">no match</span></td>{3}\
              <td role=\"cell\" class=\"number\" data-name=\"baseline\">—</td><td role=\"cell\" class=\"number\" data-name=\"best\">—</td>\
-             <td role=\"cell\" class=\"number\" data-name=\"speed-up\">—</td><td role=\"cell\" class=\"strips\"></td>\
+             <td role=\"cell\" class=\"number\" data-name=\"speed-up\">—</td><td role=\"cell\" class=\"strips\"></td>{4}\
              <td role=\"cell\" class=\"number\" data-name=\"rounds\">—</td><td role=\"cell\" data-name=\"evidence\" data-value=\"{2}\">{2}</td></tr>",
             Text(&name),
             Text(&missed.reason),
             missed.evidence,
-            if with_share { NO_SHARE } else { "" }
+            if with.share { NO_SHARE } else { "" },
+            if with.roof { NO_ROOF } else { "" }
         )?;
     }
     writeln!(out, "</tbody></table>")
@@ -94,7 +114,7 @@ pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut 
 
 fn write_row(
     operation: &OperationResult,
-    (number, with_share): (usize, bool),
+    (number, with): (usize, With),
     axis: &Axis,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -111,13 +131,22 @@ fn write_row(
     let failures = operation.candidates.iter().filter(|candidate| candidate.failure().is_some()).count();
     let failed = if failures > 0 { format!(" <small>{failures} failed</small>") } else { String::new() };
     let class = status_class(operation.status);
-    let share = match operation.share.filter(|_| with_share) {
+    let share = match operation.share.filter(|_| with.share) {
         Some(share) => format!(
             "<td role=\"cell\" class=\"number\" data-name=\"share\"{}>{}</td>",
             value(Some(share)),
             format_part(share)
         ),
-        None if with_share => NO_SHARE.to_owned(),
+        None if with.share => NO_SHARE.to_owned(),
+        None => String::new(),
+    };
+    let roof = match roof_of(operation).filter(|_| with.roof) {
+        Some(share) => format!(
+            "<td role=\"cell\" class=\"number\" data-name=\"roof\"{}>{}</td>",
+            value(Some(share)),
+            format_part(share)
+        ),
+        None if with.roof => NO_ROOF.to_owned(),
         None => String::new(),
     };
     let rounds = u64::from(operation.rounds_kept) + u64::from(operation.rounds_measured);
@@ -161,7 +190,7 @@ fn write_row(
     }
     writeln!(
         out,
-        "</td><td role=\"cell\" class=\"number\" data-name=\"rounds\" data-value=\"{rounds}\">{rounds}</td>\
+        "</td>{roof}<td role=\"cell\" class=\"number\" data-name=\"rounds\" data-value=\"{rounds}\">{rounds}</td>\
          <td role=\"cell\" data-name=\"evidence\" data-value=\"{0}\">{0}</td></tr>",
         if operation.occurrences > 0 { operation.evidence.to_string() } else { "—".to_owned() }
     )

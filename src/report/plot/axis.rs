@@ -56,6 +56,11 @@ impl Axis {
         self.along(value(self.low))
     }
 
+    /// The values at its ends.
+    pub(super) fn ends(&self) -> (f64, f64) {
+        (value(self.low), value(self.high))
+    }
+
     /// What to name.
     pub(super) fn ticks(&self) -> Vec<Tick> {
         let decades = (self.high - self.low) / 3 + 1;
@@ -94,6 +99,11 @@ fn in_units((digit, power): (u8, i32), units: &[&str], one: i32) -> String {
 /// Bytes as a tick's label.
 pub(super) fn bytes(value: (u8, i32)) -> String {
     in_units(value, &["B", "kB", "MB", "GB", "TB", "PB", "EB"], 0)
+}
+
+/// A count in a second as a tick's label.
+pub(super) fn rate(value: (u8, i32)) -> String {
+    in_units(value, &["", "k", "M", "G", "T", "P", "E"], 0).trim_end().to_owned()
 }
 
 /// Nanoseconds as a tick's label.

@@ -8,9 +8,11 @@ mod bandwidth;
 mod collectives;
 mod marks;
 mod picture;
+mod roofline;
 mod skew;
 mod spread;
 mod waits;
 
 pub use collectives::write_collectives_plot;
+pub(in crate::report) use roofline::write_roofline_plot;
 pub use spread::write_spread_plot;

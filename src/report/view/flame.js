@@ -6,8 +6,10 @@ for (const svg of document.querySelectorAll("svg.flame")) {
   const frames = [...svg.querySelectorAll("g > g")].map((group) => {
     const [title, rect, text] = group.children;
     const [x, width] = ["x", "width"].map((name) => parseFloat(rect.getAttribute(name)));
-    const [, name, ns, part] = title.textContent.match(/^(.*) \(([\d,]+) ns, ([\d.]+)%\)$/s) ?? [, title.textContent, "0", "0"];
-    const label = `${name}, ${part} %, ${time(Number(ns.replaceAll(",", "")) * 1e3)}`;
+    const [, name, ns, part, change] =
+      title.textContent.match(/^(.*) \(([\d,]+) ns, ([\d.]+)%(?:; ([-+]?[\d.]+)%)?\)$/s) ?? [, title.textContent, "0", "0"];
+    const differs = Number(change ?? 0) === 0 ? "" : `, itself ${change} % of all against A`;
+    const label = `${name}, ${part} %, ${time(Number(ns.replaceAll(",", "")) * 1e3)}${differs}`;
     return { group, rect, text, x, width, y: Number(rect.getAttribute("y")), name, label, above: [] };
   });
   // the lowest row first

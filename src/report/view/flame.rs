@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use crate::report::flame::{write_difference_graph, write_flame_graph};
 use crate::report::format_ns;
 use crate::report::html::escape::Text;
-use crate::report::write_flame_graph;
 
 /// Writes a figure with the frames; where nothing ran, a line that says so.
 pub(super) fn write_flame(
@@ -16,22 +16,36 @@ pub(super) fn write_flame(
     keeps_ends: bool,
 ) -> io::Result<()> {
     let total: f64 = time_ns.values().sum();
-    writeln!(
-        out,
-        "<figure class=\"graph\"><figcaption>{} <small>{}</small></figcaption>",
-        Text(title),
-        format_ns(total)
-    )?;
     let mut svg = Vec::new();
     if total >= 1.0 {
         write_flame_graph(&mut svg, title, "", time_ns, keeps_ends)?;
     }
+    write_figure(out, (title, &format_ns(total)), svg, if keeps_ends { " ends" } else { "" })
+}
+
+/// Writes the same of two profiles, coloured by what differs.
+pub(super) fn write_difference(
+    out: &mut dyn Write,
+    title: &str,
+    [before, after]: [&BTreeMap<Vec<String>, f64>; 2],
+    keeps_ends: bool,
+) -> io::Result<()> {
+    let [total_before, total]: [f64; 2] = [before, after].map(|time_ns| time_ns.values().sum());
+    let mut svg = Vec::new();
+    if total >= 1.0 {
+        write_difference_graph(&mut svg, title, [before, after], keeps_ends)?;
+    }
+    let times = format!("{}, before {}", format_ns(total), format_ns(total_before));
+    write_figure(out, (title, &times), svg, if keeps_ends { " ends difference" } else { " difference" })
+}
+
+fn write_figure(out: &mut dyn Write, (title, beside): (&str, &str), svg: Vec<u8>, classes: &str) -> io::Result<()> {
+    writeln!(out, "<figure class=\"graph\"><figcaption>{} <small>{}</small></figcaption>", Text(title), Text(beside))?;
     let svg = String::from_utf8(svg).map_err(io::Error::other)?;
     match frames(&svg) {
         Some((frames, height)) => writeln!(
             out,
-            "<svg class=\"flame{}\" width=\"100%\" height=\"{height}\" role=\"img\" aria-label=\"{}\"><g transform=\"translate(0 -{ABOVE})\">{frames}</g></svg>\n<p class=\"told\" aria-hidden=\"true\"></p>",
-            if keeps_ends { " ends" } else { "" },
+            "<svg class=\"flame{classes}\" width=\"100%\" height=\"{height}\" role=\"img\" aria-label=\"{}\"><g transform=\"translate(0 -{ABOVE})\">{frames}</g></svg>\n<p class=\"told\" aria-hidden=\"true\"></p>",
             Text(title)
         )?,
         None => writeln!(out, "<p class=\"fine\">No module was executed.</p>")?,

@@ -7,15 +7,18 @@ use crate::analysis::Summary;
 use crate::report::html::card::write_card;
 use crate::report::html::escape::{Text, script_json};
 use crate::report::html::head::write_head;
+use crate::report::plot::write_roofline_plot;
 use crate::report::{format_ns, format_part};
 use crate::setters::setters;
+use crate::tune::AutotuningResult;
 
+use super::compare::AfterPage;
 use super::flame::write_flame;
 use super::tables::write_tables;
 use super::timeline::Timeline;
 
 const STYLE: &str = include_str!("view.css");
-const SCRIPT: &str = concat!(include_str!("view.js"), include_str!("flame.js"));
+const SCRIPT: &str = concat!(include_str!("view.js"), include_str!("flame.js"), include_str!("roofline.js"));
 
 /// What a page shows.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +36,10 @@ pub struct ViewPage<'a> {
     pub by_op_name: &'a BTreeMap<Vec<String>, f64>,
     /// Commands that show the same in other programs: what for, and the command.
     pub commands: &'a [(String, String)],
+    /// A second profile, after a change.
+    pub after: Option<AfterPage<'a>>,
+    /// What tuning found of the calls.
+    pub results: &'a [AutotuningResult],
 }
 
 impl<'a> ViewPage<'a> {
@@ -43,11 +50,11 @@ impl<'a> ViewPage<'a> {
         timeline: &'a Timeline,
         [by_source, by_op_name]: [&'a BTreeMap<Vec<String>, f64>; 2],
     ) -> Self {
-        Self { subject, summary, timeline, by_source, by_op_name, commands: &[] }
+        Self { subject, summary, timeline, by_source, by_op_name, commands: &[], after: None, results: &[] }
     }
 }
 
-setters!(ViewPage<'a> { commands: &'a [(String, String)] });
+setters!(ViewPage<'a> { commands: &'a [(String, String)], after: Option<AfterPage<'a>>, results: &'a [AutotuningResult] });
 
 /// Writes a profile as one page. The same profile makes the same bytes.
 pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
@@ -61,26 +68,33 @@ pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
     }
     writeln!(
         out,
-        "<noscript><p class=\"fine\">The timeline is drawn by a script.</p></noscript>\n<div id=\"tools\" \
-         hidden><button type=\"button\" id=\"nearer\">Zoom in</button> <button type=\"button\" id=\"farther\">Zoom \
-         out</button> <button type=\"button\" id=\"whole\">Show all</button> <output \
-         id=\"range\"></output></div>\n<div id=\"lanes\" hidden tabindex=\"0\" role=\"application\" \
-         aria-label=\"Timeline: plus and minus zoom, arrows move, 0 shows all\"></div>\n<p class=\"fine\" id=\"help\" \
-         hidden>Drag to move. Zoom with + and − or, after a click into the timeline, with the wheel (before it with \
-         Ctrl); ← and → move, 0 shows all, a double click goes to an event, Escape gives the wheel back.</p>\n<div \
-         id=\"tip\" role=\"tooltip\" hidden></div>\n</section>\n<section>\n<h2>Flame graphs</h2>\n<p \
-         class=\"fine\">Device time, all devices together, idle time in grey. Click a frame to zoom in, the lowest \
-         frame to show all. Tab goes to a graph; ↑ and ↓ go to the frames above and below, ← and → along the row, \
-         Home to the lowest; Enter zooms in, Escape or 0 shows all.</p>"
+        "<noscript><p class=\"fine\">The timeline is drawn by a script.</p></noscript>\n\
+         <div id=\"tools\" hidden><button type=\"button\" id=\"nearer\">Zoom in</button> <button type=\"button\" id=\"farther\">Zoom out</button> \
+         <button type=\"button\" id=\"whole\">Show all</button> <output id=\"range\"></output>\n\
+         <search><label>Search <input type=\"search\" id=\"search\" autocomplete=\"off\" spellcheck=\"false\" placeholder=\"name of an event\"></label> \
+         <button type=\"button\" id=\"before\" disabled>Previous</button> <button type=\"button\" id=\"next\" disabled>Next</button> \
+         <output id=\"hits\" aria-live=\"polite\"></output></search></div>\n\
+         <div id=\"lanes\" hidden tabindex=\"0\" role=\"application\" aria-label=\"Timeline: plus and minus zoom, arrows move, 0 shows all\"></div>\n\
+         <p class=\"fine\" id=\"help\" hidden>Drag to move. Zoom with + and − or, after a click into the timeline, with the wheel (before it with Ctrl); \
+         ← and → move, 0 shows all, a double click goes to an event, / goes to the search, Escape gives the wheel back. In the search, Enter goes to the next \
+         event whose name contains the text, Shift with Enter to the previous one, Escape ends it.</p>\n\
+         <div id=\"tip\" role=\"tooltip\" hidden></div>\n</section>\n<section>\n<h2>Flame graphs</h2>\n\
+         <p class=\"fine\">Device time, all devices together, idle time in grey. Click a frame to zoom in, the lowest frame to show all. \
+         Tab goes to a graph; ↑ and ↓ go to the frames above and below, ← and → along the row, Home to the lowest; Enter zooms in, Escape or 0 shows all.</p>"
     )?;
     write_flame(out, "By source line", page.by_source, false)?;
     write_flame(out, "By op_name", page.by_op_name, true)?;
+    writeln!(out, "</section>")?;
+    if let Some(after) = &page.after {
+        after.write(out, [page.by_source, page.by_op_name])?;
+    }
+    write_roofline_plot(out, page.summary)?;
     writeln!(
         out,
-        "</section>\n<section>\n<h2>Summary</h2>\n<p class=\"fine\">1 is the time during which operations ran, 2 is 1 \
-         plus idle time inside modules, 3 is from the first start to the last end; shares are parts of 2.</p>"
+        "<section>\n<h2>Summary</h2>\n<p class=\"fine\">1 is the time during which operations ran, 2 is 1 plus idle time \
+         inside modules, 3 is from the first start to the last end; shares are parts of 2.</p>"
     )?;
-    write_tables(out, page.summary)?;
+    write_tables(out, page.summary, page.results)?;
     writeln!(out, "</section>\n<section>\n<h2>In other programs</h2>")?;
     for (what, command) in page.commands {
         writeln!(out, "<p>{}</p>\n<pre><code>{}</code></pre>", Text(what), Text(command))?;

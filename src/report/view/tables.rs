@@ -8,53 +8,17 @@ use crate::report::naming::program;
 use crate::report::roofline::{WORK_COLUMNS, peaks_line, work_cells, worst};
 use crate::report::summary::{self, part};
 use crate::report::{format_ns, format_part};
+use crate::tune::AutotuningResult;
 
-/// Rows of a table; the whole is `profile summary --format json`'s.
-const MOST: usize = 25;
-
-/// A table: its name, its columns (`>`: numbers, to the right), its rows, and how many rows there are in all.
-fn write_table(
-    out: &mut dyn Write,
-    name: &str,
-    columns: &[&str],
-    rows: impl Iterator<Item = Vec<String>>,
-    all: usize,
-) -> io::Result<()> {
-    if all == 0 {
-        return Ok(());
-    }
-    let class = |column: usize| match columns.get(column) {
-        Some(heading) if heading.starts_with('>') => " class=\"number\"",
-        _ => "",
-    };
-    write!(
-        out,
-        "<h3>{name}</h3>\n<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\"><table><caption class=\"unseen\">{name}</caption><thead><tr>"
-    )?;
-    for (number, heading) in columns.iter().enumerate() {
-        write!(out, "<th scope=\"col\"{}>{}</th>", class(number), heading.trim_start_matches('>'))?;
-    }
-    writeln!(out, "</tr></thead><tbody>")?;
-    for row in rows.take(MOST) {
-        write!(out, "<tr>")?;
-        for (number, cell) in row.iter().enumerate() {
-            write!(out, "<td{}>{}</td>", class(number), Text(cell))?;
-        }
-        writeln!(out, "</tr>")?;
-    }
-    writeln!(out, "</tbody></table></div>")?;
-    if all > MOST {
-        writeln!(out, "<p class=\"fine\">and {} more</p>", all - MOST)?;
-    }
-    Ok(())
-}
+use super::calls::calls;
+use super::table::{MOST, write_linked, write_table};
 
 fn mean_std(time: MeanStd) -> String {
     summary::mean_std(time).join(" ").trim_end().to_owned()
 }
 
 /// Writes all tables, and what to know of them.
-pub(super) fn write_tables(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+pub(super) fn write_tables(out: &mut dyn Write, summary: &Summary, results: &[AutotuningResult]) -> io::Result<()> {
     if summary.modules.is_empty() {
         writeln!(out, "<p class=\"fine\">No module was executed.</p>")?;
     }
@@ -117,7 +81,10 @@ pub(super) fn write_tables(out: &mut dyn Write, summary: &Summary) -> io::Result
         row
     });
     let columns = [&["label", ">share of 2", ">time", ">operations", "evidence"][..], &WORK_COLUMNS].concat();
-    write_table(out, "Labels", &columns, labels, summary.labels.len())?;
+    let calls = calls(summary, results);
+    let links: Vec<Option<String>> = calls.iter().map(|call| Some(call.as_ref()?.id())).collect();
+    write_linked(out, ("table-labels", "Labels"), &columns, labels, (summary.labels.len(), &links))?;
+    calls.into_iter().take(MOST).flatten().try_for_each(|call| call.write(out))?;
     write_roofline(out, summary)?;
     for (name, parts) in [("By opcode", &summary.opcodes), ("By source line", &summary.sources)] {
         write_parts(out, name, parts)?;

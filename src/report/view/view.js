@@ -83,37 +83,51 @@ const time = (ps, digits = 3) => {
     }
   };
 
+  // of each name whether it is searched for; the events of such names by start, and the one that was gone to
+  let wanted;
+  let hits = [];
+  let hit = -1;
+
   const drawLane = ({ canvas, events }) => {
     const { context, width } = prepared(canvas);
     const scale = width / (to - from);
     const [level, ink] = dark.matches ? ["26%", "#f1f4f7"] : ["80%", "#1a1f27"];
-    const last = [];
     let drawn = 0;
-    for (let at = 0; at < events.length; at += 4) {
-      const [name, start, duration, row] = [events[at], events[at + 1], events[at + 2], events[at + 3]];
-      if (start > to) break;
-      if (start + duration < from) continue;
-      const left = Math.max(-2, (start - from) * scale);
-      const right = Math.min(width + 2, Math.max((start + duration - from) * scale, left + 1));
-      // what falls on a pixel that is drawn already would not be seen
-      if (right <= last[row]) continue;
-      last[row] = right;
-      drawn += 1;
-      const y = row * ROW + 2;
-      context.fillStyle = `hsl(${hues[name]} 58% ${level})`;
-      context.fillRect(left, y, Math.max(1, right - left - (right - left > 3 ? 0.75 : 0)), ROW - 2);
-      if (right - left > 30) {
-        const visible = Math.max(left, 0);
-        const letters = Math.floor((Math.min(right, width) - visible - 6) / 5.6);
-        const text = data.names[name];
-        if (letters > 2) {
-          context.save();
-          context.beginPath();
-          context.rect(visible, y, Math.min(right, width) - visible - 2, ROW);
-          context.clip();
-          context.fillStyle = ink;
-          context.fillText(text.length > letters + 2 ? `${text.slice(0, letters)}…` : text, visible + 3, y + 8);
-          context.restore();
+    // what is searched for is drawn over the rest, which is pale
+    for (const pass of wanted ? [false, true] : [undefined]) {
+      context.globalAlpha = pass === false ? 0.2 : 1;
+      const last = [];
+      for (let at = 0; at < events.length; at += 4) {
+        const [name, start, duration, row] = [events[at], events[at + 1], events[at + 2], events[at + 3]];
+        if (start > to) break;
+        if (start + duration < from || (wanted && wanted[name] !== pass)) continue;
+        const left = Math.max(-2, (start - from) * scale);
+        const right = Math.min(width + 2, Math.max((start + duration - from) * scale, left + 1));
+        // what falls on a pixel that is drawn already would not be seen
+        if (right <= last[row]) continue;
+        last[row] = right;
+        drawn += 1;
+        const y = row * ROW + 2;
+        context.fillStyle = `hsl(${hues[name]} 58% ${level})`;
+        context.fillRect(left, y, Math.max(1, right - left - (right - left > 3 ? 0.75 : 0)), ROW - 2);
+        if (right - left > 30) {
+          const visible = Math.max(left, 0);
+          const letters = Math.floor((Math.min(right, width) - visible - 6) / 5.6);
+          const text = data.names[name];
+          if (letters > 2) {
+            context.save();
+            context.beginPath();
+            context.rect(visible, y, Math.min(right, width) - visible - 2, ROW);
+            context.clip();
+            context.fillStyle = ink;
+            context.fillText(text.length > letters + 2 ? `${text.slice(0, letters)}…` : text, visible + 3, y + 8);
+            context.restore();
+          }
+        }
+        if (hits[hit]?.lane.canvas === canvas && hits[hit].at === at) {
+          context.strokeStyle = ink;
+          context.lineWidth = 2;
+          context.strokeRect(left + 1, y + 1, Math.max(2, right - left - 2), ROW - 4);
         }
       }
     }
@@ -192,6 +206,45 @@ const time = (ps, digits = 3) => {
     tip.style.top = `${below + height > innerHeight ? event.clientY - height - 8 : below}px`;
   };
 
+  const search = byId("search");
+  const find = () => {
+    const text = search.value.trim().toLowerCase();
+    wanted = text ? data.names.map((name) => name.toLowerCase().includes(text)) : undefined;
+    [hits, hit] = [[], -1];
+    let sum = 0;
+    for (const lane of wanted ? lanes : []) {
+      for (let at = 0; at < lane.events.length; at += 4) {
+        if (!wanted[lane.events[at]]) continue;
+        hits.push({ lane, at, start: lane.events[at + 1] });
+        sum += lane.events[at + 2];
+      }
+    }
+    hits.sort((one, other) => one.start - other.start);
+    const found = hits.length === 1 ? `1 event, ${time(sum)}` : `${hits.length} events, ${time(sum)} together`;
+    byId("hits").textContent = !wanted ? "" : hits.length > 0 ? found : "no event drawn has this in its name";
+    for (const id of ["before", "next"]) byId(id).disabled = hits.length === 0;
+    soon();
+  };
+  const goOn = (step) => {
+    if (hits.length === 0) return;
+    hit = hit < 0 ? (step > 0 ? 0 : hits.length - 1) : (hit + step + hits.length) % hits.length;
+    const { lane, at, start } = hits[hit];
+    const [name, duration] = [data.names[lane.events[at]], lane.events[at + 2]];
+    show(start - duration * 2, start + duration * 3);
+    lane.canvas.scrollIntoView({ block: "nearest" });
+    byId("hits").textContent = `${hit + 1} of ${hits.length}: ${name}, ${time(duration, 5)}, from ${time(start, 7)}; ${lane.process}, ${lane.thread}`;
+  };
+  search.addEventListener("input", find);
+  search.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") goOn(event.shiftKey ? -1 : 1);
+    if (event.key !== "Escape") return;
+    search.value = "";
+    find();
+    box.focus();
+  });
+  byId("before").addEventListener("click", () => goOn(-1));
+  byId("next").addEventListener("click", () => goOn(1));
+
   let drag;
   box.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || event.target.tagName !== "CANVAS") return;
@@ -233,6 +286,7 @@ const time = (ps, digits = 3) => {
     ["ArrowLeft", () => move(-0.15)],
     ["ArrowRight", () => move(0.15)],
     ["0", () => show(0, data.span)],
+    ["/", () => search.focus()],
     ["Escape", () => box.blur()],
   ]);
   box.addEventListener("keydown", (event) => {

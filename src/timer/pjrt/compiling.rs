@@ -8,8 +8,9 @@ use super::executable::{PlainExecutable, read_bounded};
 use super::gpu_code::kernels_of;
 use super::job::nanoseconds;
 use super::plugin::{PjrtError, one_line};
-use super::signature::read_signature;
+use super::signature::{module_of, read_signature};
 use crate::failure::{Failure, FailureKind};
+use crate::hlo::Cost;
 use crate::registry::ProgramFormat;
 use crate::timer::protocol::{Compiled, ProgramRef};
 
@@ -54,6 +55,12 @@ pub(super) fn described(
         (program.format == ProgramFormat::HloProto).then(|| read_signature(code, "hlo")).flatten()
     });
     compiled.signature(signature).memory(executable.memory().ok()).cost(executable.cost().ok().flatten())
+}
+
+/// What a run does, counted from the optimized program, where the plugin gives it.
+pub(super) fn work_of(executable: &PlainExecutable) -> Option<Cost> {
+    let (code, format) = executable.optimized_program().ok()?;
+    Cost::of_run(module_of(&code, &format)?)
 }
 
 /// Writes an executable to its file, where it can be serialized, and tells of the kernels in it.

@@ -308,7 +308,7 @@ impl PjrtTimer {
         Ok((program, found.build.clone(), LoadParams::new(candidate, found)))
     }
 
-    fn load_kept(&mut self, mut params: LoadParams, kept: Kept) -> Result<Option<Digest>, Failure> {
+    fn load_kept(&mut self, mut params: LoadParams, kept: Kept) -> Result<Prepared, Failure> {
         if let Some(signature) = &kept.signature {
             let inputs = self.job.as_ref().map(|job| job.inputs.as_slice()).unwrap_or_default();
             check_signature(signature, inputs)?;
@@ -327,7 +327,7 @@ impl PjrtTimer {
         let loaded = self.bench.load(params)?;
         self.note(&loaded);
         self.has_loaded = true;
-        Ok(digest)
+        Ok(Prepared::of(&loaded).executable(digest))
     }
 
     /// Compiles or finds a candidate whose options are not known to be refused.
@@ -345,7 +345,7 @@ impl PjrtTimer {
         let key = self.key_of(&program, &build);
         if let Some(kept) = self.store.find(&key) {
             match self.load_kept(params.clone(), kept) {
-                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
+                Ok(prepared) => return Ok(prepared.reused(true)),
                 // a plugin may refuse what it wrote itself: then the program decides
                 Err(failure) if failure.kind == FailureKind::Compile => {}
                 Err(failure) => return Err(failure),
@@ -362,7 +362,7 @@ impl PjrtTimer {
                 ));
             }
             Some(CompiledBefore::Executable(kept)) => match self.load_kept(params.clone(), kept) {
-                Ok(digest) => return Ok(Prepared::default().reused(true).executable(digest)),
+                Ok(prepared) => return Ok(prepared.reused(true)),
                 Err(failure) if failure.kind == FailureKind::Compile => {
                     tracing::warn!(
                         "candidate {candidate} is compiled here, because the device does not accept its executable: \
@@ -387,7 +387,7 @@ impl PjrtTimer {
     fn compile_in_place(&mut self, params: LoadParams) -> Result<Prepared, Failure> {
         let loaded = self.bench.load(params)?;
         self.note(&loaded);
-        Ok(Prepared::new(loaded.compile_ns).cpu_ns(loaded.cpu_ns))
+        Ok(Prepared::of(&loaded))
     }
 
     /// What was just compiled is loaded; a plugin whose executables are of no use compiles where it measures.
@@ -395,7 +395,7 @@ impl PjrtTimer {
         let CompiledTask { kept, compile_ns, cpu_ns } = compiled;
         if let Some(kept) = kept {
             match self.load_kept(params.clone(), kept) {
-                Ok(digest) => return Ok(Prepared::new(compile_ns).cpu_ns(cpu_ns).executable(digest)),
+                Ok(prepared) => return Ok(Prepared { compile_ns, cpu_ns, ..prepared }),
                 // fresh and refused: what this plugin serializes is of no use
                 Err(failure) if failure.kind == FailureKind::Compile => {}
                 Err(failure) => return Err(failure),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use super::compiling::{compile_failure, described, options_of, read_code, timed, write_file, written};
+use super::compiling::{compile_failure, described, options_of, read_code, timed, work_of, write_file, written};
 use super::cut::Cut;
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
@@ -276,6 +276,7 @@ impl Worker for PjrtWorker {
                 return Err(Failure::new(FailureKind::NoProgram, "a PJRT plugin cannot build programs from a config"));
             }
         };
+        let loaded = loaded.memory(executable.plain().memory().ok()).work(work_of(executable.plain()));
         let job = self.job_mut()?;
         let cut = Cut::of(executable.plain())?;
         Ok(match job.insert(params.candidate, executable, cut)? {

@@ -43,6 +43,7 @@ use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::failure::{Failure, FailureKind};
+use crate::hlo::Cost;
 use crate::measured_by::Source;
 use crate::timer::answers::OutputArray;
 use crate::timer::command::{find, scratch};
@@ -99,6 +100,12 @@ pub struct RecordedCandidate {
     /// Time of its compilation, nanoseconds.
     #[serde(default)]
     pub compile_ns: u64,
+    /// Bytes of a run that are neither arguments nor results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temporary_bytes: Option<u64>,
+    /// What a run does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Cost>,
     /// Samples of each worker epoch, nanoseconds.
     #[serde(default)]
     pub epochs: Vec<Vec<u64>>,
@@ -232,7 +239,8 @@ impl Timer for ReplayTimer {
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let recorded = self.call(candidate, Method::Prepare)?;
         self.loaded.insert(candidate);
-        Ok(Prepared::new(recorded.compile_ns))
+        let work = recorded.work.filter(Cost::is_plausible);
+        Ok(Prepared::new(recorded.compile_ns).temporary_bytes(recorded.temporary_bytes).work(work))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {

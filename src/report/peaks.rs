@@ -1,0 +1,54 @@
+//! What a device attains, as it was measured.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::device::DeviceIdentity;
+use crate::measure::{LeftOut, MeasuredPeak, MeasuredPeaks};
+
+use super::figures::format_per_second;
+use super::grid::cells;
+use super::{Document, Grid, write_line};
+
+/// The peaks of a device and what each rests on.
+pub struct PeaksOfDevice<'a> {
+    /// The device.
+    pub device: &'a DeviceIdentity,
+    /// What timed the programs.
+    pub timer: &'a str,
+    /// What was measured.
+    pub measured: &'a MeasuredPeaks,
+}
+
+impl Document for PeaksOfDevice<'_> {
+    fn into_json(self) -> impl Serialize {
+        let Self { device, timer, measured: MeasuredPeaks { peaks, figures, left_out, .. } } = self;
+        json!({"schema": 1, "device": device, "timer": timer, "peaks": peaks, "figures": figures, "left_out": left_out})
+    }
+
+    fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
+        write_line(out, format_args!("{} with `{}`", self.device, self.timer))?;
+        let mut grid = Grid::new(&["of", "dtype", ">median", ">quartiles", ">runs", "program"]);
+        for MeasuredPeak { of, dtype, program, per_second, low, high, runs, .. } in &self.measured.figures {
+            let rate = |rate: &f64| format!("{}{}", format_per_second(*rate), of.unit());
+            grid.row(cells![
+                of.name(),
+                dtype,
+                rate(per_second),
+                format!("{}–{}", format_per_second(*low).trim_end(), rate(high)),
+                runs,
+                program
+            ]);
+        }
+        grid.write(out)?;
+        for LeftOut { program, reason, .. } in &self.measured.left_out {
+            write_line(out, format_args!("left out: {program}: {reason}"))?;
+        }
+        write_line(
+            out,
+            format_args!("attainable with this compiler, and no data sheet's peak: other programs may come above it"),
+        )
+    }
+}

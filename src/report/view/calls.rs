@@ -1,0 +1,103 @@
+//! Tuned calls of a profile: from a label to its candidates.
+
+use std::io::{self, Write};
+
+use crate::analysis::{LabelShare, Summary};
+use crate::call::split_op_id;
+use crate::report::differences::differences;
+use crate::report::figures::expected_text;
+use crate::report::html::escape::Text;
+use crate::report::roofline::{goodness, temporary_memory};
+use crate::report::{format_bytes, format_ns, format_ratio};
+use crate::tune::{AutotuningResult, CandidateResult, CandidateStatus, OperationResult};
+
+use super::table::write_linked;
+
+/// What tuning found of a label's call.
+pub(super) struct Call<'a> {
+    /// Its place among the labels.
+    place: usize,
+    operation: &'a OperationResult,
+}
+
+/// Of each label the result of its call, where there is one; of several the first that is decided. A label of which the name alone is left has the
+/// result of the only call of that name.
+pub(super) fn calls<'a>(summary: &Summary, results: &'a [AutotuningResult]) -> Vec<Option<Call<'a>>> {
+    let of = |(place, label): (usize, &LabelShare)| {
+        let is_own = |operation: &&OperationResult| match &label.label.call_key {
+            Some(key) => operation.call.op_id == label.label.op_id && operation.call.call_key == *key,
+            None => split_op_id(&operation.call.op_id).0 == label.label.op_name(),
+        };
+        let mut found: Vec<&OperationResult> =
+            results.iter().flat_map(|result| &result.operations).filter(is_own).collect();
+        found.sort_by_key(|operation| !operation.status.is_decided());
+        let first = *found.first()?;
+        // a name alone may stand for any of several calls
+        found.iter().all(|other| other.call == first.call).then_some(Call { place, operation: first })
+    };
+    summary.labels.iter().enumerate().map(of).collect()
+}
+
+impl Call<'_> {
+    /// Where its candidates stand in the page.
+    pub(super) fn id(&self) -> String {
+        format!("call-{}", self.place + 1)
+    }
+
+    /// Writes its verdict and its candidates, the fastest first.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { operation, .. } = self;
+        let mut candidates: Vec<&CandidateResult> = operation.candidates.iter().collect();
+        let ratio = |candidate: &CandidateResult| candidate.times().map_or(f64::INFINITY, |times| times.ratio);
+        candidates.sort_by(|one, other| ratio(one).total_cmp(&ratio(other)));
+        let rows = candidates.iter().map(|candidate| row(candidate, operation));
+        let columns = ["config", ">time", ">of the baseline’s", "interval", ">rounds", ">temporary memory", "outcome"];
+        let name = format!("Candidates of {}", operation.call);
+        if candidates.is_empty() {
+            writeln!(out, "<h3 id=\"{}\">{}</h3>", self.id(), Text(&name))?;
+        }
+        write_linked(out, (self.id().as_str(), name.as_str()), &columns, rows, (candidates.len(), &[]))?;
+        let speed_up = operation.speed_up.map(|speed_up| format!("{} as fast as the baseline", format_ratio(speed_up)));
+        let facts =
+            [Some(operation.status.name().to_owned()), speed_up, goodness(operation), temporary_memory(operation)];
+        let facts: Vec<String> = facts.into_iter().flatten().collect();
+        writeln!(
+            out,
+            "<p class=\"fine\">{}. <a href=\"#table-labels\">Back to the labels</a></p>",
+            Text(&facts.join("; "))
+        )
+    }
+}
+
+fn row(candidate: &CandidateResult, operation: &OperationResult) -> Vec<String> {
+    let dash = || "—".to_owned();
+    let times = candidate.times();
+    let is_baseline = candidate.config == operation.baseline.config;
+    let config = match is_baseline {
+        true => candidate.config.to_brief(),
+        false => differences(&candidate.config, &operation.baseline.config).0,
+    };
+    let is_best = operation.best.as_ref().is_some_and(|best| best.config == candidate.config);
+    let outcome = match (is_best, is_baseline, candidate.status()) {
+        (true, true, _) => "baseline: keep it".to_owned(),
+        (true, false, _) => "use this".to_owned(),
+        (_, true, _) => "baseline".to_owned(),
+        (_, _, CandidateStatus::Failed) => candidate.failure().map_or_else(dash, ToString::to_string),
+        (_, _, CandidateStatus::SameProgram) => "same program as another".to_owned(),
+        (_, _, CandidateStatus::NotCompiled) => {
+            candidate.expected().map_or_else(dash, |expected| format!("not compiled: {}", expected_text(expected)))
+        }
+        (_, _, CandidateStatus::NotMeasured) => "not measured".to_owned(),
+        (_, _, CandidateStatus::Measured) if candidate.tied_with_best => "tied with the best".to_owned(),
+        (_, _, CandidateStatus::Measured) => String::new(),
+    };
+    vec![
+        config,
+        times.map_or_else(dash, |times| format_ns(times.median_ns)),
+        times.map_or_else(dash, |times| format!("{:.3}", times.ratio)),
+        times.map_or_else(dash, |times| format!("{:.3}–{:.3}", times.interval.low, times.interval.high)),
+        times.map_or(0, |times| times.rounds).to_string(),
+        candidate.temporary_bytes.map_or_else(dash, format_bytes),
+        outcome,
+    ]
+}

@@ -1,0 +1,82 @@
+//! Two profiles on one page: the second one's flame graph coloured by what differs, and the differences as tables.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use crate::analysis::ProfileDiff;
+use crate::counted::counted;
+use crate::report::html::escape::Text;
+use crate::report::profile_diff::{cells_of, columns};
+
+use super::flame::write_difference;
+use super::table::write_table;
+
+/// A second profile, after a change.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct AfterPage<'a> {
+    /// What was captured: a file's or folder's name.
+    pub subject: &'a str,
+    /// What it differs in from the first.
+    pub diff: &'a ProfileDiff,
+    /// Nanoseconds by stack of source lines.
+    pub by_source: &'a BTreeMap<Vec<String>, f64>,
+    /// Nanoseconds by scopes of the `op_name`.
+    pub by_op_name: &'a BTreeMap<Vec<String>, f64>,
+    /// Module executions that count, in the first and in this one.
+    pub executions: [u64; 2],
+}
+
+impl<'a> AfterPage<'a> {
+    /// A profile beside the first; `stacks` are those by source line and those by scope.
+    pub fn new(
+        subject: &'a str,
+        diff: &'a ProfileDiff,
+        [by_source, by_op_name]: [&'a BTreeMap<Vec<String>, f64>; 2],
+        executions: [u64; 2],
+    ) -> Self {
+        Self { subject, diff, by_source, by_op_name, executions }
+    }
+
+    /// Writes the section; `before` are the first one's stacks.
+    pub(super) fn write(&self, out: &mut dyn Write, before: [&BTreeMap<Vec<String>, f64>; 2]) -> io::Result<()> {
+        let [executions, own] = self.executions;
+        // as many executions in both
+        let scale = if executions > 0 && own > 0 { own as f64 / executions as f64 } else { 1.0 };
+        writeln!(
+            out,
+            "<section>\n<h2 id=\"after\">Before and after</h2>\n<p class=\"fine\">A is the profile above, B is {}. The graphs are of B: a frame that takes more time \
+             by itself than in A is red, one that takes less is blue, the deeper the more. What only A has stands in the tables.{}</p>",
+            Text(self.subject),
+            if (scale - 1.0).abs() > f64::EPSILON {
+                format!(
+                    " A’s times are scaled from {} to {}.",
+                    counted(executions, "module execution"),
+                    counted(own, "execution")
+                )
+            } else {
+                String::new()
+            }
+        )?;
+        let scaled = before.map(|stacks| -> BTreeMap<Vec<String>, f64> {
+            stacks.iter().map(|(stack, ns)| (stack.clone(), ns * scale)).collect()
+        });
+        let [by_source, by_op_name] = &scaled;
+        write_difference(out, "By source line, B against A", [by_source, self.by_source], false)?;
+        write_difference(out, "By op_name, B against A", [by_op_name, self.by_op_name], true)?;
+        for (name, rows, of_operations) in [
+            ("Differences of modules", &self.diff.modules, false),
+            ("Differences of operations", &self.diff.operations, true),
+        ] {
+            write_table(out, name, &columns(of_operations), rows.iter().map(cells_of), rows.len())?;
+        }
+        writeln!(
+            out,
+            "<p class=\"fine\">Time of a launch, mean of its devices. Interval: 95 % for its row alone; p: for all rows together (Welch, Holm).</p>"
+        )?;
+        for note in &self.diff.notes {
+            writeln!(out, "<p class=\"fine\">{}</p>", Text(note))?;
+        }
+        writeln!(out, "</section>")
+    }
+}
