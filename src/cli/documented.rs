@@ -92,7 +92,8 @@ fn wrong(told: &Told) -> Option<String> {
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
     let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    (!is_help && !(told.is_in_prose && is_name)).then(|| error.to_string())
+    let is_fine = is_help || (told.is_in_prose && is_name);
+    (!is_fine).then(|| error.to_string())
 }
 
 #[test]
