@@ -102,6 +102,8 @@ pub mod wire;
 pub mod candidates;
 #[cfg(feature = "tuner")]
 pub mod decision;
+#[cfg(feature = "cli")]
+pub mod guide;
 pub mod hlo;
 #[cfg(feature = "nsys")]
 pub mod nsys;

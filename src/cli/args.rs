@@ -11,6 +11,7 @@ use super::config::ConfigArgs;
 use super::config_file::ConfigFileArgs;
 use super::device::DeviceArgs;
 use super::exit;
+use super::guide::GuideArgs;
 use super::measure::MeasureArgs;
 use super::profile::ProfileCommand;
 use super::prove::ProveArgs;
@@ -90,6 +91,8 @@ pub(super) enum Command {
     /// Run, guard or check a worker (docs/worker-protocol.md)
     #[command(subcommand)]
     Worker(WorkerCommand),
+    /// Print a page of the documentation, or list all pages
+    Guide(GuideArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell

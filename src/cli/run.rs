@@ -15,8 +15,8 @@ use super::fault::Fault;
 use super::layers::{self, Unparsed};
 use super::say::say;
 use super::{
-    cache_commands, candidates, check, compare, compile, config, device, exit, logging, measure, meta, profile, prove,
-    registry, report, scan, selftest, tune, worker,
+    cache_commands, candidates, check, compare, compile, config, device, exit, guide, logging, measure, meta, profile,
+    prove, registry, report, scan, selftest, tune, worker,
 };
 
 /// Runs the command line of this process.
@@ -42,7 +42,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Puts `tune` before the arguments where no command is named: `autotune-lowered MODULE` is the main job.
-fn with_main_job(mut words: Vec<OsString>) -> Vec<OsString> {
+pub(super) fn with_main_job(mut words: Vec<OsString>) -> Vec<OsString> {
     let mut at = 1;
     // what stands before a command
     while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
@@ -91,6 +91,7 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Resul
         Command::Profile(command) => profile::run(command, out),
         // it owns stdout, and has gone its way
         Command::Worker(_) => Ok(exit::FINE),
+        Command::Guide(args) => guide::run(args, Cli::command(), out),
         Command::Completions { shell } => meta::completions(*shell, out),
         Command::Man => meta::man(out),
     }

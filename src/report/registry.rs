@@ -9,6 +9,7 @@ use crate::array::Fill;
 use crate::counted::counted;
 use crate::registry::{Invocation, Listed, VerifyReport};
 
+use super::document::versioned;
 use super::grid::cells;
 use super::{Document, Grid, write_line, write_lines};
 
@@ -67,7 +68,7 @@ impl Document for Invocations<'_> {
 
 impl Document for &VerifyReport {
     fn into_json(self) -> impl Serialize {
-        self
+        versioned(self)
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {

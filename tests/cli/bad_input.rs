@@ -382,11 +382,7 @@ fn run_bounded(place: &Place, growing: &Path, arguments: &[&str]) -> Run {
         ended.store(true, Ordering::Relaxed);
         output.unwrap()
     });
-    Run {
-        code: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    Run::of(output, arguments)
 }
 
 #[test]

@@ -94,11 +94,7 @@ impl Place {
             .args(more);
         python.env("AUTOTUNE_LOWERED_CACHE_DIR", self.path("cache")).env_remove("RUST_LOG").stdin(Stdio::null());
         let output = python.output().unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        Run::of(output, &[])
     }
 
     /// Workers started so far by [`play`](Self::play).

@@ -41,11 +41,7 @@ impl Project {
         command.env("XDG_DATA_HOME", self.0.path("data")).env("XDG_CACHE_HOME", self.0.path("native"));
         command.env_remove("RUST_LOG").envs(variables.iter().copied()).args(words).stdin(Stdio::null());
         let output = command.current_dir(self.folder().join("inner")).output().unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        Run::of(output, words)
     }
 
     fn run(&self, words: &[&str]) -> Run {

@@ -65,6 +65,23 @@ fn where_the_time_goes() {
     golden("summary", &[&format!("profile summary {path} --top 5"), "profile summary nowhere.xplane.pb"]);
 }
 
+/// `docs/cli.md` is what the program prints of itself.
+#[test]
+fn the_reference_of_the_command_line() {
+    let printed = run(Path::new("cache"), &["guide", "cli"]);
+    assert_eq!(printed.code, 0, "{}", printed.stderr);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md");
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, &printed.stdout).unwrap();
+    }
+    assert_eq!(printed.stdout, fs::read_to_string(&path).unwrap_or_default(), "BLESS=1 writes docs/cli.md again");
+}
+
+#[test]
+fn pages_of_the_guide() {
+    golden("guide", &["guide", "guide compare#exit-codes", "guide compares", "guide compare#exit"]);
+}
+
 #[test]
 fn what_is_not_there() {
     golden("missing", &["nowhere.hlo.txt", "scan nowhere.hlo.txt", "registry ls nowhere", "cache ls"]);

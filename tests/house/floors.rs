@@ -40,6 +40,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("decision", 1),
     ("signature", 1),
     ("settings", 1),
+    ("guide", 1),
     ("analysis", 2),
     ("registry", 2),
     ("samples", 2),

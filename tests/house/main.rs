@@ -7,6 +7,8 @@ mod documents;
 mod file_graph;
 mod floors;
 mod fuzz_corpus;
+mod json_schemas;
+mod pages;
 mod prerequisites;
 mod profile_proto;
 mod source;

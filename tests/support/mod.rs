@@ -8,6 +8,7 @@ pub mod formula;
 pub mod pjrt;
 pub mod prerequisite;
 pub mod program;
+pub mod schemas;
 pub mod scripted;
 pub mod shared;
 pub mod step;

@@ -4,12 +4,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use autotune_lowered::call::Direction;
 use autotune_lowered::cli::exit;
 use autotune_lowered::registry::Registry;
 use serde_json::{Value, json};
+
+use super::schemas;
 
 pub const DIFFERENT: i32 = exit::DIFFERENT as i32;
 pub const USAGE: i32 = exit::USAGE as i32;
@@ -22,11 +24,29 @@ pub struct Run {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
+    /// The schema of what it prints, where the arguments are known and ask for JSON.
+    schema: Option<String>,
 }
 
 impl Run {
+    /// What a process gave; without arguments, its JSON is held against no schema.
+    pub fn of(output: Output, arguments: &[&str]) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            schema: schemas::of_command(arguments),
+        }
+    }
+
+    /// What it printed, which is as its schema says.
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}\n{}\n{}", self.stdout, self.stderr))
+        let document = serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}\n{}\n{}", self.stdout, self.stderr));
+        if let Some(wrong) = self.schema.as_ref().and_then(|name| schemas::wrong(name, &document)) {
+            panic!("{wrong}\n{}", self.stdout);
+        }
+        document
     }
 
     /// The one line that says what is wrong.
@@ -80,11 +100,8 @@ pub fn run(cache: &Path, arguments: &[&str]) -> Run {
 /// Runs a command to its end.
 pub fn ended(command: &mut Command) -> Run {
     let output = command.output().unwrap();
-    Run {
-        code: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    let arguments: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+    Run::of(output, &arguments.iter().map(|word| &**word).collect::<Vec<_>>())
 }
 
 pub fn example() -> PathBuf {

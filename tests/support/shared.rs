@@ -81,11 +81,7 @@ impl Machine {
 
     pub fn run(&self, arguments: &[&str]) -> Run {
         let output = self.command(arguments).output().unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        Run::of(output, arguments)
     }
 
     /// Runs what must succeed.

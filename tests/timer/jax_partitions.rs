@@ -42,12 +42,8 @@ fn tune(folder: &Path, devices: usize, timer: &str, more: &[&str]) -> Run {
     let mut arguments = vec![&*module, "--registry", &registry, "--timer", timer, "--rounds", "6", "--format", "json"];
     arguments.extend(more);
     let flags = format!("--xla_force_host_platform_device_count={devices}");
-    let output = command(&folder.join("cache")).args(arguments).env("XLA_FLAGS", flags).output().unwrap();
-    Run {
-        code: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    let output = command(&folder.join("cache")).args(&arguments).env("XLA_FLAGS", flags).output().unwrap();
+    Run::of(output, &arguments)
 }
 
 fn operation(result: &Value) -> &Value {

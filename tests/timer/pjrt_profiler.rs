@@ -71,11 +71,7 @@ impl Simulated {
         // so long that few runs fill a round
         command.env("SIMULATED_PROFILER_STEP", "1000000");
         let output = command.env_remove("NSYS_PROFILING_SESSION_ID").envs(variables.iter().copied()).output().unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        Run::of(output, &["tune", "--format", "json"])
     }
 
     /// Options of a timer in a mode: workers are started through a script that sets it.

@@ -141,11 +141,7 @@ impl Tuning {
         shell.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_autotune-lowered"));
         let output = shell.args(self.words()).env("AUTOTUNE_LOWERED_CACHE_DIR", cache).env_remove("RUST_LOG").output();
         let output = output.unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        Run::of(output, &[])
     }
 
     /// Everything that must hold of a folder whatever happened to the run that wrote it: `acknowledged` are the operations

@@ -1,0 +1,162 @@
+//! The pages of the documentation: links and anchors, commands that are run, and the tutorial's script.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The documents that people open: at the root, in `docs`, and beside the examples.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)).to_vec();
+    let examples = fs::read_dir(root().join("examples")).unwrap().map(|item| item.unwrap().path().join("README.md"));
+    pages.extend(examples.filter(|path| path.exists()));
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|item| item.unwrap().path());
+    pages.extend(docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    pages.sort();
+    pages
+}
+
+fn name(page: &Path) -> String {
+    page.strip_prefix(root()).unwrap().display().to_string()
+}
+
+/// What stands between fences, each with the words behind its opening fence; and the lines outside of them.
+#[derive(Default)]
+struct Markdown {
+    blocks: Vec<(String, String)>,
+    prose: Vec<String>,
+}
+
+impl Markdown {
+    fn of(text: &str) -> Self {
+        let mut page = Self::default();
+        let mut is_open = false;
+        for line in text.lines() {
+            match line.strip_prefix("```") {
+                Some(info) => {
+                    is_open = !is_open;
+                    if is_open {
+                        page.blocks.push((info.to_owned(), String::new()));
+                    }
+                }
+                None if is_open => {
+                    let (_, block) = page.blocks.last_mut().unwrap();
+                    *block += line;
+                    *block += "\n";
+                }
+                None => page.prose.push(line.to_owned()),
+            }
+        }
+        assert!(!is_open, "a fence is not closed");
+        page
+    }
+
+    fn read(page: &Path) -> Self {
+        Self::of(&fs::read_to_string(page).unwrap())
+    }
+
+    /// Anchors of headings as GitHub makes them (html-pipeline, `TableOfContentsFilter`): lower case, letters, digits,
+    /// hyphens and low lines, hyphens for blanks, and a number behind what was there before.
+    fn anchors(&self) -> BTreeSet<String> {
+        let mut anchors = BTreeSet::new();
+        for heading in self.prose.iter().filter(|line| line.starts_with('#')) {
+            let words = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+            let anchor: String =
+                words.chars().filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter)).collect();
+            let numbered = (1..).map(|number| format!("{anchor}-{number}"));
+            let free = [anchor.clone()].into_iter().chain(numbered).find(|anchor| !anchors.contains(anchor));
+            anchors.extend(free);
+        }
+        anchors
+    }
+
+    fn links(&self) -> impl Iterator<Item = &str> {
+        let behind = self.prose.iter().flat_map(|line| line.split("](").skip(1));
+        behind.filter_map(|rest| rest.split(')').next())
+    }
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
+    let mut anchored = 0;
+    for page in pages() {
+        for link in Markdown::read(&page).links().filter(|link| !link.contains("://")) {
+            let (target, anchor) = link.split_once('#').map_or((link, None), |(target, anchor)| (target, Some(anchor)));
+            let file = if target.is_empty() { page.clone() } else { page.parent().unwrap().join(target) };
+            assert!(file.exists(), "{}: `{link}` leads nowhere", name(&page));
+            // the site holds nothing else
+            let leaves = page.parent() == Some(&root().join("docs")) && target.starts_with("..");
+            assert!(
+                !leaves,
+                "{}: `{link}` leads out of docs/, and the site has nothing there: name the path",
+                name(&page)
+            );
+            if let Some(anchor) = anchor {
+                assert!(
+                    Markdown::read(&file).anchors().contains(anchor),
+                    "{}: `{link}` has no such heading",
+                    name(&page)
+                );
+                anchored += 1;
+            }
+        }
+    }
+    assert!(anchored > 50, "{anchored} anchors: links are not found any more");
+}
+
+#[test]
+fn anchors_are_made_as_github_makes_them() {
+    let page = Markdown::of("# The `vmap`s, again\n## Next_one\n```sh\n# none\n```\n## Next_one\n[a](#next_one-1)\n");
+    assert_eq!(page.anchors().into_iter().collect::<Vec<_>>(), ["next_one", "next_one-1", "the-vmaps-again"]);
+    assert_eq!(page.links().collect::<Vec<_>>(), ["#next_one-1"]);
+}
+
+/// A block for a shell is run (`.ci/full docs`), stands in a script that is run, or says why not.
+#[test]
+fn every_block_of_commands_is_run_or_says_why_not() {
+    let mut run = 0;
+    for page in pages() {
+        for (info, block) in Markdown::read(&page).blocks {
+            let Some(how) = info.strip_prefix("sh").filter(|how| how.is_empty() || how.starts_with(' ')) else {
+                continue;
+            };
+            let place = format!("{}, ```{info}, `{}`", name(&page), block.lines().next().unwrap_or_default());
+            match how.trim() {
+                "run" => run += 1,
+                how => match (how.strip_prefix("not run: "), how.strip_prefix("run by ")) {
+                    (Some(reason), _) => assert!(!reason.trim().is_empty(), "{place}"),
+                    (None, Some(script)) => {
+                        let script = fs::read_to_string(root().join(script)).expect(&place);
+                        let commands = block.lines().map(|line| line.split(" #").next().unwrap().trim());
+                        for command in commands.filter(|command| !command.is_empty()) {
+                            assert!(script.contains(command), "{place}: `{command}` is not in the script");
+                        }
+                        run += 1;
+                    }
+                    (None, None) => panic!("{place}: mark the block `run`, `run by SCRIPT` or `not run: WHY`"),
+                },
+            }
+        }
+    }
+    assert!(run > 10, "{run}");
+}
+
+/// The script has the page's commands, all of them, in their order, and no other.
+#[test]
+fn the_tutorial_and_its_script_are_the_same() {
+    let lines = |text: &str| -> Vec<String> {
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    };
+    let script = fs::read_to_string(root().join("examples/tutorial/run")).unwrap();
+    let (_, commands) = script.split_once("set -x\n").unwrap();
+    let blocks = Markdown::read(&root().join("docs/tutorial.md")).blocks;
+    let told = blocks.iter().filter(|(info, _)| info == "sh run by examples/tutorial/run");
+    let told: Vec<String> = told.flat_map(|(_, block)| lines(block)).collect();
+    assert!(told.len() > 8, "{told:?}");
+    assert_eq!(told, lines(commands));
+}
