@@ -18,7 +18,7 @@ macro_rules! pages {
 
 /// All but the reference of the command line, which the program makes.
 const PAGES: &[Page] = pages![
-    "absent-device" "analysis" "benchmarks" "caches" "candidates" "ci" "collectives" "compare" "compile"
+    "absent-device" "analysis" "benchmarks" "caches" "capi" "candidates" "ci" "collectives" "compare" "compile"
     "configuration" "decisions" "fleet" "fuzzing" "install" "json" "mosaic" "no-labels" "nsys" "options"
     "profiles" "prove" "python" "read-profile" "recording" "registry" "release" "reliability" "remote"
     "report" "roofline" "scanning" "search" "targets" "traces" "trust" "tunable" "tune-jax" "tutorial"

@@ -390,7 +390,9 @@ impl Autotuner<'_> {
         let candidates = identity.same_as.len();
         let (decided, competing) = (rounds.to_decision(candidates, identity.baseline), rounds.competing(identity));
         let rules = self.options.rules_for(&decided, identity.baseline);
-        let temporary_bytes = rounds.temporary_bytes(candidates);
+        // what is kept to be decided from again says nothing of memory
+        let is_kept = self.options.one_job_a_call;
+        let temporary_bytes = if is_kept { Vec::new() } else { rounds.temporary_bytes(candidates) };
         judge(&decided, candidates, &competing, identity.baseline, incumbent, &temporary_bytes, &rules)
     }
 }

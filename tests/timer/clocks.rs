@@ -93,7 +93,7 @@ fn why_simulated_clocks_are_not_known_is_one_line() {
     for (says, expected) in [
         ("0 0 0 1", "`nvmlInit_v2` failed with 9 (driver not loaded)"),
         ("0 0 0 2", "it is unknown which of 2 GPUs is measured: `cuDeviceGetPCIBusId` failed with 1"),
-        ("4000000000 0 0 0", "`nvmlDeviceGetApplicationsClock` tells 4000000000 MHz"),
+        ("4000000000 0 0 0", "`nvmlDeviceGetApplicationsClock` reports 4000000000 MHz"),
         ("no library", "`libnvidia-ml.so.1` cannot be loaded: "),
     ] {
         match says {

@@ -218,9 +218,6 @@ fn the_host_clock_can_be_asked_for() {
     let result = run.json();
     assert_eq!((&result["source"], &result["metric"]), (&json!("host-wall"), &json!("elapsed")));
     assert!(notes(&result).iter().all(|note| !note.contains("host clock")), "{result}");
-    let jax = simulated.tune("good", &["--metric", "elapsed", "--timer", "jax"], &[]);
-    assert_eq!(jax.code, i32::from(exit::USAGE), "{}", jax.stderr);
-    assert!(jax.fault().contains("`--timer jax` times by profiles"), "{}", jax.stderr);
 }
 
 #[test]

@@ -154,10 +154,13 @@ fn decided(run: &Run) -> Vec<Value> {
         let parts = ["config", "rounds", "median_ns", "ratio", "interval", "tied_with_best"];
         json!([parts.map(|part| candidate[part].clone()), candidate["failure"].is_null()])
     };
+    // profiles tell nothing of a program's memory and work
+    let time = |one: &Value| json!([one["config"], one["median_ns"]]);
     let of_operation = |operation: &Value| {
-        let parts = ["call_key", "status", "reason", "best", "baseline", "speed_up", "speed_up_interval", "tie_set"];
+        let parts = ["call_key", "status", "reason", "speed_up", "speed_up_interval", "tie_set"];
         let candidates: Vec<Value> = operation["candidates"].as_array().unwrap().iter().map(of_candidate).collect();
-        json!([parts.map(|part| operation[part].clone()), operation["rounds_measured"], candidates])
+        let times = ["best", "baseline"].map(|part| time(&operation[part]));
+        json!([parts.map(|part| operation[part].clone()), times, operation["rounds_measured"], candidates])
     };
     run.json()["operations"].as_array().unwrap().iter().map(of_operation).collect()
 }

@@ -205,7 +205,7 @@ fn nonsense_is_shown_as_it_was_seen() {
         ("noise", "`step 1 of 10 done`"),
         ("binary", "is not one of the protocol"),
         ("huge", "longer than 1048576 bytes"),
-        ("other-id", "has the id Some(7) in place of 6"),
+        ("other-id", "has the id Some(7) instead of 6"),
         ("both", "needs either a result or an error"),
         ("negative", "malformed"),
         ("few-samples", "0 samples for 1 runs of candidate 1"),
