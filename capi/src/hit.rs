@@ -8,12 +8,17 @@ use crate::cache::Question;
 use crate::fault::{Fault, Status};
 use crate::layout::{HitInfo, Text, direction_number, flag, tier_number};
 
-/// What `atl_hit` stands for. Never changes.
+/// Operation and key of most calls have fewer bytes together.
+const SHORT_NAMES: usize = 48;
+
+/// What `atl_hit` stands for. Never changes. What a look-up compares lies in front, beside the count of owners: a look-up among
+/// many waits for memory alone.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Hit {
+    asked: Asked,
     /// Of the question that it answers.
     pub(crate) hash: u64,
-    asked: Asked,
     /// Each text in it ends in NUL.
     config: Map<String, Value>,
     direction: u32,
@@ -26,14 +31,33 @@ pub(crate) struct Hit {
     notes: String,
 }
 
-/// A question to keep, in one piece of memory.
+/// A question to keep.
 #[derive(Debug)]
+#[repr(C)]
 struct Asked {
-    /// The operation, and behind it the key.
-    names: Box<[u8]>,
-    operation_bytes: usize,
     device: u128,
     choice: u64,
+    operation_bytes: usize,
+    names_bytes: usize,
+    /// The operation, and behind it the key, where they fit.
+    short: [u8; SHORT_NAMES],
+    /// Both where they do not.
+    long: Box<[u8]>,
+}
+
+impl Asked {
+    fn new(question: &Question<'_>) -> Self {
+        let names = [question.operation, question.key].concat();
+        let (operation_bytes, names_bytes) = (question.operation.len(), names.len());
+        let mut short = [0; SHORT_NAMES];
+        short.iter_mut().zip(&names).for_each(|(place, byte)| *place = *byte);
+        let long = if names_bytes > SHORT_NAMES { names.into() } else { Box::default() };
+        Self { device: question.device.id, choice: question.choice(), operation_bytes, names_bytes, short, long }
+    }
+
+    fn names(&self) -> Option<(&[u8], &[u8])> {
+        self.short.get(..self.names_bytes).unwrap_or(&self.long).split_at_checked(self.operation_bytes)
+    }
 }
 
 impl Hit {
@@ -48,13 +72,8 @@ impl Hit {
             notes.push(format!("{name}: {detail}"));
         }
         Self {
+            asked: Asked::new(question),
             hash,
-            asked: Asked {
-                names: [question.operation, question.key].concat().into(),
-                operation_bytes: question.operation.len(),
-                device: question.device.id,
-                choice: question.choice(),
-            },
             config,
             direction: direction_number(found.key().direction),
             tier: tier_number(tier),
@@ -68,12 +87,9 @@ impl Hit {
 
     /// Whether it is what a question asks for.
     pub(crate) fn answers(&self, question: &Question<'_>) -> bool {
-        let Asked { names, operation_bytes, device, choice } = &self.asked;
-        *device == question.device.id
-            && *choice == question.choice()
-            && names
-                .split_at_checked(*operation_bytes)
-                .is_some_and(|(operation, key)| operation == question.operation && key == question.key)
+        self.asked.device == question.device.id
+            && self.asked.choice == question.choice()
+            && self.asked.names() == Some((question.operation, question.key))
     }
 
     /// A value of the config that has a wanted type.

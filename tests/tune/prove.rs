@@ -248,7 +248,7 @@ fn damaged_manifests_and_programs_are_refused() {
         (&|all| all["calls"][1]["share"] = 1.5.into(), "`share`"),
         (&|all| all["calls"][1]["alone"] = (-1.0).into(), "`alone`"),
         (&|all| all["variants"][1]["tuned"] = json!([0, 1, 3]), "below 3"),
-        (&|all| all["variants"][1]["tuned"] = json!([1, 0]), "rising"),
+        (&|all| all["variants"][1]["tuned"] = json!([1, 0]), "increasing"),
         (&|all| all["variants"][0]["tuned"] = json!([0]), "at their baselines"),
         (&|all| all["variants"][2]["tuned"] = all["variants"][3]["tuned"].clone(), "not a tree"),
         (&|all| all["variants"][0]["file"] = "../secret.mlir".into(), "is outside"),

@@ -191,3 +191,25 @@ fn seeds_answer_where_nothing_was_published() {
     assert_eq!(cache.refresh().1, 1);
     assert_eq!(cache.block(&device, "a"), Ok(3), "what was measured here goes before what is shipped");
 }
+
+/// Names that are long, and pairs of names that are one text.
+#[test]
+fn calls_are_distinguished() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("best.snapshot");
+    let long: Vec<String> = (28..34).chain([500]).map(|bytes| "k".repeat(bytes)).collect();
+    let keys: Vec<&str> = long.iter().map(String::as_str).collect();
+    publish(&path, &keys, 1);
+    let (cache, device) = (Open::at(&path, 0).unwrap(), Named::new());
+    for _ in 0..2 {
+        for key in &keys {
+            assert_eq!(cache.block(&device, key), Ok(1));
+            // the same text with another border between operation and key
+            let operation = format!("{OP}k");
+            let query = Query { operation: text(&operation), ..device.query(&key[1..]) };
+            let mut hit = ptr::null();
+            let status = unsafe { atl_cache_lookup(cache.0, &query, &mut hit, ptr::null_mut(), 0) };
+            assert_eq!((status, hit.is_null()), (Status::Miss as i32, true));
+        }
+    }
+}
