@@ -32,7 +32,7 @@ fn what_is_no_cache_is_refused_at_once() {
             ("dangling.snapshot", Status::Io, "no such file"),
             ("missing.snapshot", Status::Io, "no such file"),
             ("text/below", Status::Io, "Not a directory"),
-            ("text", Status::Damaged, "it is no snapshot"),
+            ("text", Status::Damaged, "it is not a snapshot"),
         ] {
             let (found, line) = Open::at(&at(name), flags).map(drop).unwrap_err();
             assert!(found == status as i32 && line.contains(part), "{name}: {found}: {line}");
@@ -112,7 +112,7 @@ fn what_is_published_is_seen_after_a_refresh() {
     fs::rename(&path, &aside).unwrap();
     fs::write(&path, "torn").unwrap();
     let (status, changed, line) = cache.refresh();
-    assert!(status == Status::Damaged as i32 && changed == 0 && line.contains("no snapshot"), "{line}");
+    assert!(status == Status::Damaged as i32 && changed == 0 && line.contains("not a snapshot"), "{line}");
     fs::remove_file(&path).unwrap();
     fifo(&path);
     let (status, changed, line) = cache.refresh();
