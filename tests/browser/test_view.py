@@ -69,7 +69,13 @@ class View(unittest.TestCase):
         hostile.symlink_to(CAPTURE)
         cls.hostile = Path(cls.folder.name) / "hostile.html"
         peaks = Path(cls.folder.name) / "peaks.json"
-        device = {"name": "by hand", "kinds": ["cpu"], "bytes_per_second": 10e9, "matrix": {"f32": 100e9}, "vector": {"f32": 50e9}}
+        device = {
+            "name": "by hand",
+            "kinds": ["cpu"],
+            "bytes_per_second": 10e9,
+            "matrix": {"f32": 100e9},
+            "vector": {"f32": 50e9},
+        }
         peaks.write_text(json.dumps({"schema": 1, "devices": [device | {"sources": ["made up"]}]}))
         cls.compared, cls.changed = (Path(cls.folder.name) / f"{name}.html" for name in ("compared", "changed"))
         for page, words in (
@@ -317,12 +323,16 @@ class View(unittest.TestCase):
 
     def test_the_roofline_is_walked_by_keys_and_lies_below_its_lines(self) -> None:
         self.open(self.page)
-        self.browser.evaluate("[...document.querySelectorAll('svg.flame')].at(-1).querySelector('[tabindex=\"0\"]').focus()")
+        self.browser.evaluate(
+            "[...document.querySelectorAll('svg.flame')].at(-1).querySelector('[tabindex=\"0\"]').focus()"
+        )
         self.browser.press("Tab")
         while self.browser.evaluate("document.activeElement.tagName") == "A":
             self.browser.press("Tab")
         label = "document.activeElement.getAttribute('aria-label')"
-        labels = self.browser.evaluate("[...document.querySelectorAll('.point')].map((one) => one.getAttribute('aria-label'))")
+        labels = self.browser.evaluate(
+            "[...document.querySelectorAll('.point')].map((one) => one.getAttribute('aria-label'))"
+        )
         self.assertGreater(len(labels), 1)
         self.assertEqual(self.browser.evaluate(label), labels[0])
         self.press("ArrowRight", label, labels[1])
@@ -335,7 +345,9 @@ class View(unittest.TestCase):
         # 100 GFLOP/s and 10 GB/s: the lines meet at 10 FLOP/byte, and a circle lies at its own figures
         place = "(one) => ['cx', 'cy'].map((name) => Number(one.getAttribute(name)))"
         circles = self.browser.evaluate(f"[...document.querySelectorAll('.point circle')].map({place})")
-        paths = self.browser.evaluate("[...document.querySelectorAll('.roofs path')].map((one) => one.getAttribute('d'))")
+        paths = self.browser.evaluate(
+            "[...document.querySelectorAll('.roofs path')].map((one) => one.getAttribute('d'))"
+        )
         *_, x1, y1 = (float(number) for number in re.findall(r"-?[\d.]+", paths[0]))
         self.assertAlmostEqual(self.at(labels, circles, "FLOP/byte", x1), 10, delta=0.3)
         self.assertAlmostEqual(self.at(labels, circles, "FLOP/s", y1), 100e9, delta=3e9)
@@ -352,7 +364,7 @@ class View(unittest.TestCase):
         powers = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12}
         along = 0 if unit == "FLOP/byte" else 1
         values = []
-        for label, circle in zip(labels, circles):
+        for label, circle in zip(labels, circles, strict=True):
             number, power = re.search(r"([\d.]+) ([kMGT]?)" + unit + r"\b", label).groups()
             values.append((circle[along], math.log10(float(number)) + powers[power]))
         (low, first), (high, last) = min(values), max(values)
@@ -363,7 +375,9 @@ class View(unittest.TestCase):
         heading = "document.getElementById('after').textContent"
         self.assertEqual(self.browser.evaluate(heading), "Before and after")
         # against itself nothing differs: no frame is red or blue, and no verdict is one
-        labels = self.browser.evaluate("[...document.querySelectorAll('[role=treeitem]')].map((one) => one.getAttribute('aria-label'))")
+        labels = self.browser.evaluate(
+            "[...document.querySelectorAll('[role=treeitem]')].map((one) => one.getAttribute('aria-label'))"
+        )
         self.assertFalse([label for label in labels if "against A" in label])
         verdicts = self.browser.evaluate(
             "[...document.querySelectorAll('#table-differences-of-operations + .wide tbody tr')].map((row) => row.lastChild.textContent)"
@@ -371,8 +385,12 @@ class View(unittest.TestCase):
         self.assertTrue(verdicts and not {"faster", "slower", "gone", "new"} & set(verdicts), verdicts)
         self.picture("same")
         self.open(self.changed)
-        labels = self.browser.evaluate("[...document.querySelectorAll('[role=treeitem]')].map((one) => one.getAttribute('aria-label'))")
-        self.assertTrue(any("itself +" in label for label in labels) or any("itself -" in label for label in labels), labels)
+        labels = self.browser.evaluate(
+            "[...document.querySelectorAll('[role=treeitem]')].map((one) => one.getAttribute('aria-label'))"
+        )
+        self.assertTrue(
+            any("itself +" in label for label in labels) or any("itself -" in label for label in labels), labels
+        )
         self.picture("before-and-after")
         self.assertEqual(self.browser.complaints(), [])
 
