@@ -324,7 +324,7 @@ def take_profile(work, path):
     options.python_tracer_level = 0
     try:
         # not public: `jax.profiler.trace` also writes the profile as JSON, which takes longer than most rounds
-        from jax._src.lib import _profiler  # type: ignore[attr-defined]
+        from jax._src.lib import _profiler
 
         session = _profiler.ProfilerSession(options)
     except (ImportError, AttributeError, TypeError):
@@ -456,7 +456,7 @@ class Worker:
 
     def costs(self, executable, candidate):
         """What a run takes of the device's memory, and the optimized program, from which the tuner counts what a run does."""
-        told = {}
+        told: dict[str, object] = {}
         try:
             stats = executable.get_compiled_memory_stats()
             told["memory"] = {
