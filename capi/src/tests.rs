@@ -4,6 +4,8 @@
 #![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "every pointer is to what the test itself holds")]
 
+#[path = "../../tests/support/counting_allocator.rs"]
+mod counting_allocator;
 mod files;
 mod memory;
 

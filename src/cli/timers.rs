@@ -10,10 +10,8 @@ use crate::failure::Failure;
 use crate::measured_by::{CacheState, Launch, Metric};
 use crate::remedy::scratch_remedy;
 use crate::scratch::Scratch;
-use crate::timer::pjrt::{
-    CompiledOptions, FoundPlugin, HOST_CLOCK, PjrtOptions, PjrtTimer, discover, executables_folder,
-};
-use crate::timer::{ActivePython, AutoTimer, CommandTimer, Limits, ProfileReplay, ReplayTimer, Timer};
+use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, discover, executables_folder};
+use crate::timer::{ActivePython, AutoTimer, CommandTimer, HOST_CLOCK, Limits, ProfileReplay, ReplayTimer, Timer};
 
 use super::exit;
 use super::fault::Fault;
@@ -25,12 +23,12 @@ use super::signature::trusted_keys;
 #[derive(Debug, Clone, Args)]
 pub(super) struct TimerArgs {
     /// What times programs: `auto` (the compiler that your JAX programs use), `pjrt` (a plugin), `jax` or `jax:PYTHON`
-    /// (device time from JAX's profiler; with `--metric elapsed` the host clock), `command:CMD` (your own worker); for
-    /// tuning and `check` also `replay:FILE` (recorded samples), for tuning also `replay:DIR` (earlier profiles)
+    /// (JAX itself), `command:CMD` (your own worker); for tuning and `check` also `replay:FILE` (recorded samples), for
+    /// tuning also `replay:DIR` (earlier profiles)
     #[arg(long, value_name = "TIMER", default_value = "auto")]
     pub timer: String,
-    /// What counts as an execution's duration [default: from a profile `span` on a CPU and `busy` elsewhere; else
-    /// `elapsed`, also if `auto` uses JAX on a CPU]
+    /// What counts as an execution's duration: `elapsed` by the host clock, or `span` or `busy` from a profile [default:
+    /// `elapsed` without a profiler and for JAX on a CPU; else `span` on a CPU and `busy` elsewhere]
     #[arg(long, value_parser = metric())]
     pub metric: Option<Metric>,
     /// Whether the caller needs profiles, whatever decides.
@@ -144,8 +142,8 @@ fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer
     match timer.split_once(':') {
         None if timer == "auto" => start_auto(given, options, args.needs_profiles),
         None if timer == "pjrt" => start_plugin(first_plugin(given)?, options),
-        None if timer == "jax" => start_jax(&active_python()?, options),
-        Some(("jax", python)) => start_jax(Path::new(python), options),
+        None if timer == "jax" => start_jax(&active_python()?, options, args.needs_profiles),
+        Some(("jax", python)) => start_jax(Path::new(python), options, args.needs_profiles),
         Some(("command", command)) => {
             let timer = CommandTimer::start(&options.exe, command, options.limits, options.metric);
             Ok(Box::new(timer.map_err(Fault::device)?))
@@ -205,14 +203,8 @@ fn start_auto(given: Option<&Path>, options: PjrtOptions, needs_profiles: bool) 
         AutoTimer::NamedPlugin => (first_plugin(given)?, None),
         AutoTimer::Plugin(plugin) => (plugin, Some(", as JAX in the active environment")),
         AutoTimer::Jax(python) => {
-            // while a profile is taken each operation of a CPU takes longer, so that programs of many small ones look worse than
-            // they are; and ending one takes longer than most rounds
-            let usual = (!needs_profiles).then_some(Metric::Elapsed);
-            let metric = options.metric.clone().or(usual);
-            let clock =
-                if metric == Some(Metric::Elapsed) { "the host clock times them" } else { "its profiler times them" };
-            say(&format!("the timer is `jax`: the JAX of `{}` compiles programs, {clock}", python.display()));
-            return start_jax(&python, PjrtOptions { metric, ..options });
+            say(&format!("the timer is `jax`: the JAX of `{}` compiles the programs", python.display()));
+            return start_jax(&python, options, needs_profiles);
         }
         AutoTimer::PluginWithoutJax => {
             (first_plugin(given)?, Some(": the active Python has no JAX; JAX's compiler may differ"))
@@ -228,9 +220,11 @@ fn start_plugin(plugin: FoundPlugin, options: PjrtOptions) -> Result<Box<dyn Tim
     Ok(Box::new(PjrtTimer::start(&PjrtOptions { plugin: plugin.path, ..options }).map_err(Fault::device)?))
 }
 
-fn start_jax(python: &Path, options: PjrtOptions) -> Result<Box<dyn Timer>, Fault> {
+fn start_jax(python: &Path, options: PjrtOptions, needs_profiles: bool) -> Result<Box<dyn Timer>, Fault> {
     let PjrtOptions { exe, device, xla_flags, limits, metric, executables, .. } = options;
+    let is_told = metric.is_some() || needs_profiles;
     let timer = CommandTimer::start_jax(&exe, python, device, xla_flags, limits, metric).map_err(Fault::device)?;
+    let timer = if is_told { timer } else { timer.prefer_clock() };
     // without a folder it asks again the next time
     Ok(match executables_folder(&executables) {
         Ok(folder) => Box::new(timer.remember_refusals(&folder)),

@@ -2,6 +2,9 @@
 
 use std::time::Instant;
 
+/// How the note begins that says why there is no device time: no warning if a device has no better clock.
+pub const HOST_CLOCK: &str = "timed by the host clock";
+
 /// Consecutive reads that are compared.
 const READS: usize = 4096;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::answers::OutputArray;
 use super::bench::Bench;
 use super::client::{Limits, WorkerClient, WorkerCommand};
+use super::clock::HOST_CLOCK;
 use super::events::Events;
 use super::job::{Job, JobCandidate, Prepared};
 use super::model::{Timer, means, runs_of_batches};
@@ -28,6 +29,7 @@ pub struct CommandTimer {
     metric: Metric,
     /// Options that the worker's compiler does not take, where it is known which compiler that is.
     refusals: Option<Refusals>,
+    notes: Vec<String>,
     /// The script of a worker of ours, there as long as one may be started with it.
     script: Option<Arc<Scratch>>,
 }
@@ -105,8 +107,22 @@ impl CommandTimer {
             None if from_profile => default_metric(&device.identity.platform),
             None => Metric::Elapsed,
         };
+        let notes = hello.notes.clone();
         let bench = Bench::new(worker, limits, client, hello);
-        Ok(Self { name, bench, device, job: None, metric, refusals: None, script })
+        Ok(Self { name, bench, device, job: None, metric, refusals: None, notes, script })
+    }
+
+    /// Times a CPU's programs by the host clock: while a profile is taken, each of their operations takes longer, so that programs
+    /// of many small ones look worse than they are, and ending a profile takes longer than most rounds. Elsewhere nothing changes.
+    #[must_use]
+    pub fn prefer_clock(mut self) -> Self {
+        if self.script.is_some() && self.device.identity.platform == "cpu" {
+            self.metric = Metric::Elapsed;
+            self.notes.push(format!(
+                "{HOST_CLOCK}: JAX's profiler slows programs on a CPU; `--metric span` uses it all the same"
+            ));
+        }
+        self
     }
 
     /// Keeps in a folder which options of the compiler are refused, so that a next run need not ask: where the worker tells what
@@ -162,7 +178,7 @@ impl Timer for CommandTimer {
     }
 
     fn notes(&self) -> &[String] {
-        &self.bench.hello().notes
+        &self.notes
     }
 
     fn clocks(&self) -> Option<Clocks> {
@@ -194,6 +210,7 @@ impl Timer for CommandTimer {
                 job: None,
                 metric: self.metric.clone(),
                 refusals: self.refusals.clone(),
+                notes: Vec::new(),
                 script: self.script.clone(),
             }) as Box<dyn Timer>
         })

@@ -37,6 +37,7 @@ pub use answers::OutputArray;
 #[cfg(feature = "pjrt")]
 pub use auto::AutoTimer;
 pub use client::{Limits, WorkerClient, WorkerCommand};
+pub use clock::HOST_CLOCK;
 pub use command::CommandTimer;
 pub use forecast::Forecast;
 pub use hlo_text::hlo_text_to_proto;

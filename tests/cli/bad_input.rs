@@ -136,7 +136,7 @@ fn jax_in_the_users_own_folder_is_the_one_that_is_taken() {
     command.env("PATH", Path::new(prefix).join("bin")).env("PYTHONUSERBASE", place.path("user"));
     let output = command.args([&module(), "--no-persist"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(&format!("the JAX of `{prefix}/bin/python3` compiles programs")), "{said}");
+    assert!(said.contains(&format!("the JAX of `{prefix}/bin/python3` compiles the programs")), "{said}");
     assert_eq!(output.status.code(), Some(DEVICE_TROUBLE), "{said}");
 }
 

@@ -344,4 +344,4 @@ def test_real_kernels_on_jax(place):
     (operation,) = result.operations
     assert operation.is_decided and operation.best_ns > 0, result
     (entry,) = result.entries
-    assert (entry["provenance"]["timer"], entry["provenance"]["source"]) == ("jax", "device-profile")
+    assert (entry["provenance"]["timer"], entry["provenance"]["source"]) == ("jax", "host-wall")

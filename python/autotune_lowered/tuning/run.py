@@ -57,7 +57,7 @@ def tune(
         module: A `jax.stages.Lowered` or `Compiled`, or the path of a dumped module.
         registry: Folder of recorded invocations (see `recording`).
         cache: Cache folder; by default the usual one. What it holds already is not measured again.
-        timer: The program's `--timer`. The default is JAX's profiler in a worker process of this Python.
+        timer: The program's `--timer`. The default is `jax`: the JAX of this Python, in a worker process.
         rounds, min_improvement, match, only, force: The program's options of these names.
         options: Further options of the program, such as `["--plugin", path]`.
 

@@ -49,6 +49,6 @@ pub(in crate::timer) use no_device::{PCI, has_tpu};
 pub use store::CompiledFor;
 pub use store::{BoundExecutables, ExecutableBounds, bound_executables, executables_folder, keeps_executables};
 pub use target_compiler::{Outcome, TargetCompiler, TargetOptions, TargetProgram, kept_outcomes};
-pub use timer::{HOST_CLOCK, PjrtOptions, PjrtTimer, Probed, probe};
+pub use timer::{PjrtOptions, PjrtTimer, Probed, probe};
 pub use worker::worker_main;
 pub use worker_options::PjrtWorkerOptions;

@@ -162,12 +162,8 @@ impl TargetCompiler {
         let store = ExecutableStore::open(&options.store).map(|store| store.signed_by(signer)).map_err(|error| {
             failure(format!("{}: cannot be a folder for executables: {error}", options.store.display()))
         })?;
-        let scratch = Scratch::new().map_err(|error| {
-            failure(format!(
-                "cannot make a folder for temporary files: \
-                                                                      {error}"
-            ))
-        })?;
+        let scratch =
+            Scratch::new().map_err(|error| failure(format!("cannot make a folder for temporary files: {error}")))?;
         let command = options.command();
         let (plugin_digest, mut device) = std::thread::scope(|scope| {
             let digest = scope.spawn(|| digest_of_plugin(&options.plugin, Some(store.folder())));

@@ -29,6 +29,7 @@ use crate::setters::setters;
 use crate::timer::answers::OutputArray;
 use crate::timer::bench::{Bench, check_signature};
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
+use crate::timer::clock::HOST_CLOCK;
 use crate::timer::command::{find, scratch};
 use crate::timer::events::Events;
 use crate::timer::forecast::Forecast;
@@ -353,13 +354,8 @@ impl PjrtTimer {
         }
         match self.compiled_before(&program, &key) {
             Some(CompiledBefore::Refused(reason)) => {
-                return Err(Failure::new(
-                    FailureKind::Compile,
-                    format!(
-                        "refused by the compiler without a device: \
-                                                                       {reason}"
-                    ),
-                ));
+                let message = format!("refused by the compiler without a device: {reason}");
+                return Err(Failure::new(FailureKind::Compile, message));
             }
             Some(CompiledBefore::Executable(kept)) => match self.load_kept(params.clone(), kept) {
                 Ok(prepared) => return Ok(prepared.reused(true)),
@@ -464,9 +460,6 @@ pub fn probe(options: &PjrtOptions) -> Result<Probed, Failure> {
     }
     Ok(Probed { devices, clocks, notes })
 }
-
-/// How the note begins that says why there is no device time: no warning where a plugin has none to give.
-pub const HOST_CLOCK: &str = "timed by the host clock";
 
 /// A worker that said hello, with the command that works: without the flags that the plugin dies of, and without its
 /// profiler where the trial of that breaks the worker.

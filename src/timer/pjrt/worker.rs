@@ -18,12 +18,12 @@ use super::probe::probe;
 use super::profiler::Profiler;
 use super::store::MAX_EXECUTABLE_BYTES;
 use super::target_worker::TargetWorker;
-use super::timer::HOST_CLOCK;
 use super::worker_options::PjrtWorkerOptions;
 use crate::array::Tolerance;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
+use crate::timer::clock::HOST_CLOCK;
 use crate::timer::clock::resolution_ns;
 use crate::timer::model::means;
 use crate::timer::protocol::{
