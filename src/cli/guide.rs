@@ -38,6 +38,6 @@ pub(super) fn run(args: &GuideArgs, shape: clap::Command, out: &mut dyn Write) -
 
 impl From<NoPage> for Fault {
     fn from(error: NoPage) -> Self {
-        Self::new(exit::NOTHING_MATCHED, error)
+        Self::new(exit::USAGE, error)
     }
 }

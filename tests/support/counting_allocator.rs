@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// How often memory was asked for during a call.
-pub fn allocations<T>(call: impl FnOnce() -> T) -> (usize, T) {
+pub(crate) fn allocations<T>(call: impl FnOnce() -> T) -> (usize, T) {
     let before = ALLOCATIONS.get();
     let made = black_box(call());
     (ALLOCATIONS.get() - before, made)
