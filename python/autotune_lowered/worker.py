@@ -422,9 +422,10 @@ class Worker:
         asked, future = self.ahead.pop(params["candidate"], (None, None))
         # another thread's failure is raised here, as this one's would be
         compiled = future.result() if asked == params else self.compiled(params)
-        self.loaded[params["candidate"]], answer = compiled
+        loaded, answer = compiled
+        self.loaded[params["candidate"]] = loaded
         self.configs[params["candidate"]] = params.get("config")
-        return answer
+        return answer | self.costs(loaded.executable)
 
     def compiled(self, params):
         """A candidate's program, compiled, and what `load` answers."""
@@ -452,9 +453,9 @@ class Worker:
             except Exception:
                 digest = None  # not every program can be serialized, such as one that calls back into Python
             answer |= {"executable": digest} if digest else {}
-        return loaded, answer | self.costs(loaded.executable, params["candidate"])
+        return loaded, answer
 
-    def costs(self, executable, candidate):
+    def costs(self, executable):
         """What a run takes of the device's memory, and the optimized program, from which the tuner counts what a run does."""
         told: dict[str, object] = {}
         try:
@@ -468,7 +469,8 @@ class Worker:
             }
         except Exception:
             pass  # some plugins do not tell
-        path = os.path.join(self.job["scratch"], "optimized-%d.pb" % candidate)
+        # the tuner has read it before it asks for the next one
+        path = os.path.join(self.job["scratch"], "optimized.pb")
         try:
             with open(path, "wb") as file:
                 file.write(executable.hlo_modules()[0].as_serialized_hlo_module_proto())

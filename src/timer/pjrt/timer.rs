@@ -3,20 +3,17 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::compiled::{CompiledBefore, CompiledOptions, CompiledStore};
+use super::compiled::{CompiledBefore, CompiledStore};
 use super::compiler::{CompileTask, CompileWorker, CompiledTask, as_compile_failure};
 use super::compilers::Compilers;
 use super::compiling::read_code;
 use super::device::cpu_features;
-use super::flags::without_fatal;
-use super::no_device::{PCI, explained, has_tpu};
 use super::options::{Partitions, partitioned_options};
-use super::plugin_digest::digest_of_plugin;
 use super::same_work::work_digest;
+use super::start::{PjrtOptions, start_and_digest, without_profiler};
 use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
 use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_measures};
@@ -25,10 +22,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::hlo::is_measured_by_xla;
 use crate::measured_by::{Clocks, Metric, Source};
 use crate::registry::Program;
-use crate::setters::setters;
 use crate::timer::answers::OutputArray;
 use crate::timer::bench::{Bench, check_signature};
-use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::clock::HOST_CLOCK;
 use crate::timer::command::{find, scratch};
 use crate::timer::events::Events;
@@ -36,88 +31,9 @@ use crate::timer::forecast::Forecast;
 use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
-use crate::timer::protocol::{ComparedOutput, Hello, KeptOutput, LoadParams, Loaded, Signature, capability, one_line};
+use crate::timer::protocol::{ComparedOutput, KeptOutput, LoadParams, Loaded, Signature, capability, one_line};
 use crate::timer::refusals::Refusals;
 use crate::timer::said::Said;
-
-/// How to start a [`PjrtTimer`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PjrtOptions {
-    /// This program, which workers are started from.
-    pub exe: PathBuf,
-    /// The plugin's file.
-    pub plugin: PathBuf,
-    /// Index of the device to measure on.
-    pub device: usize,
-    /// `name=value` for the plugin's client; sensible ones for its platform when empty.
-    pub client_options: Vec<String>,
-    /// `XLA_FLAGS` of the workers; this process's own where not told.
-    pub xla_flags: Option<String>,
-    /// What of an execution is its duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's
-    /// profiler; the device time of a profile if there is one unless told.
-    pub metric: Option<Metric>,
-    /// Folder in which the kept executables have theirs.
-    pub executables: PathBuf,
-    /// What was compiled for this device where it was not.
-    pub compiled: Option<CompiledOptions>,
-    /// How many programs are compiled at once. Unless told: one for each core, eight at most, on a CPU, and on a GPU where
-    /// XLA's own autotuning measures nothing as it compiles; else one, since such measurements would disturb each other.
-    pub compile_jobs: Option<usize>,
-    /// Limits of every worker, each on its own.
-    pub limits: Limits,
-}
-
-setters!(PjrtOptions {
-    device: usize,
-    client_options: Vec<String>,
-    xla_flags: Option<String>,
-    metric: Option<Metric>,
-    compiled: Option<CompiledOptions>,
-    compile_jobs: Option<usize>,
-    limits: Limits,
-});
-
-impl PjrtOptions {
-    /// The first device of a plugin: `exe` is this program, `executables` the folder for what is compiled.
-    pub fn new(exe: impl Into<PathBuf>, plugin: impl Into<PathBuf>, executables: impl Into<PathBuf>) -> Self {
-        Self {
-            exe: exe.into(),
-            plugin: plugin.into(),
-            device: 0,
-            client_options: Vec::new(),
-            xla_flags: None,
-            metric: None,
-            executables: executables.into(),
-            compiled: None,
-            compile_jobs: None,
-            limits: Limits::default(),
-        }
-    }
-
-    fn command(&self) -> WorkerCommand {
-        let mut command = vec![self.exe.clone().into(), "worker".into(), "pjrt".into()];
-        command.extend(["--plugin".into(), self.plugin.clone().into()]);
-        command.extend(["--device".into(), self.device.to_string().into()]);
-        for option in &self.client_options {
-            command.extend(["--client-option".into(), option.into()]);
-        }
-        if self.metric == Some(Metric::Elapsed) {
-            command.push(NO_PROFILER.into());
-        }
-        let mut environment = vec![("XLA_FLAGS".into(), Some(self.flags().into()))];
-        let is_libtpu = self.plugin.file_name().is_some_and(|name| name.to_string_lossy().contains("libtpu"));
-        if is_libtpu && !has_tpu(Path::new(PCI)) {
-            // where no TPU is, it would ask the cloud for a minute or two where it runs
-            environment.push(("TPU_SKIP_MDS_QUERY".into(), Some("1".into())));
-        }
-        WorkerCommand { exe: self.exe.clone(), command, environment }
-    }
-
-    fn flags(&self) -> String {
-        self.xla_flags.clone().unwrap_or_else(|| std::env::var("XLA_FLAGS").unwrap_or_default())
-    }
-}
 
 /// Most programs that are compiled at once by default.
 const MAX_COMPILE_JOBS: usize = 8;
@@ -130,18 +46,6 @@ fn default_compile_jobs(device: &DeviceFingerprint) -> usize {
         return 1;
     }
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_COMPILE_JOBS)
-}
-
-/// Tells a worker to leave the plugin's profiler alone.
-const NO_PROFILER: &str = "--no-profiler";
-
-/// The same command for a worker that does not measure: two workers must not hold the device's profiler.
-fn without_profiler(command: &WorkerCommand) -> WorkerCommand {
-    let mut command = command.clone();
-    if !command.command.iter().any(|word| word == NO_PROFILER) {
-        command.command.push(NO_PROFILER.into());
-    }
-    command
 }
 
 /// Times programs on a device of a PJRT plugin. The plugin is loaded in worker processes only.
@@ -412,94 +316,6 @@ const AT_RUN_TIME: [&str; 1] = ["xla_cpu_multi_thread_eigen"];
 /// Into how many partitions a program is cut. One that cannot be read is never compiled.
 fn partitions_of(program: &ProgramFile) -> Partitions {
     Partitions::of(&read_code(&program.into()).unwrap_or_default())
-}
-
-/// The plugin's digest, taken while its first worker starts, and that worker; `kept` is a folder of digests.
-fn start_and_digest(
-    options: &PjrtOptions,
-    kept: Option<&Path>,
-) -> Result<(Digest, (WorkerCommand, WorkerClient, Hello)), Failure> {
-    std::thread::scope(|scope| {
-        let digest = std::thread::Builder::new().spawn_scoped(scope, || digest_of_plugin(&options.plugin, kept));
-        let started = start_worker(options);
-        let digest = match digest.map(std::thread::ScopedJoinHandle::join) {
-            Ok(Ok(digest)) => digest,
-            // no thread could be had
-            _ => digest_of_plugin(&options.plugin, kept),
-        };
-        // a file that cannot be read is the better reason
-        Ok((digest?, started?))
-    })
-}
-
-/// What a plugin shows.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Probed {
-    /// Every device.
-    pub devices: Vec<DeviceFingerprint>,
-    /// How fast the GPU that was asked for may run, if its driver reports it.
-    pub clocks: Option<Clocks>,
-    /// What the user should know, one line each.
-    pub notes: Vec<String>,
-}
-
-/// Every device that a plugin shows, as a worker with the given options sees them.
-///
-/// # Errors
-///
-/// A plugin that cannot be loaded, or that shows no device.
-pub fn probe(options: &PjrtOptions) -> Result<Probed, Failure> {
-    // to see a device its profiler is not needed
-    let options = &PjrtOptions { metric: Some(Metric::Elapsed), ..options.clone() };
-    let (plugin_digest, (_, client, hello)) = start_and_digest(options, None)?;
-    client.shutdown(&options.limits);
-    let Hello { mut devices, clocks, notes, .. } = hello;
-    for device in &mut devices {
-        device.environment.plugin_digest = Some(plugin_digest);
-    }
-    Ok(Probed { devices, clocks, notes })
-}
-
-/// A worker that said hello, with the command that works: without the flags that the plugin dies of, and without its
-/// profiler where the trial of that breaks the worker.
-fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, Hello), Failure> {
-    let limits = &options.limits;
-    let mut command = options.command();
-    let mut flags = options.flags();
-    let mut notes = Vec::new();
-    let mut forgiven = None;
-    loop {
-        let mut client = WorkerClient::spawn(&command, limits)?;
-        match client.hello(limits) {
-            Ok(mut hello) => {
-                hello.notes.extend(notes);
-                return Ok((command, client, hello));
-            }
-            Err(failure) => {
-                // each turn takes a flag away, thus there are not many
-                let Some((left, gone)) = without_fatal(&flags, &client.stderr()) else {
-                    // the same once more before the profiler is taken for the reason: anybody may have sent the signal
-                    if client.was_killed() && forgiven.as_ref() != Some(&command) {
-                        forgiven = Some(command.clone());
-                        continue;
-                    }
-                    let quiet = without_profiler(&command);
-                    if !client.is_gone() || quiet == command {
-                        return Err(explained(failure, &options.plugin, &client.stderr()));
-                    }
-                    let why = format!("{HOST_CLOCK}: the plugin's profiler broke the worker: {}", failure.message);
-                    notes.push(why);
-                    command = quiet;
-                    continue;
-                };
-                notes.push(format!("this plugin does not accept `{}` of XLA_FLAGS: measured without", gone.join(" ")));
-                command.environment.retain(|(name, _)| name != "XLA_FLAGS");
-                command.environment.push(("XLA_FLAGS".into(), Some(left.clone().into())));
-                flags = left;
-            }
-        }
-    }
 }
 
 impl Timer for PjrtTimer {
