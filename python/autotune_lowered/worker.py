@@ -685,7 +685,13 @@ def own_devices(index):
                 jax.config.update(option, str(index))
             except (AttributeError, ValueError):
                 pass  # this JAX has no such option
-    devices = jax.local_devices()
+    try:
+        devices = jax.local_devices()
+    except RuntimeError as error:
+        # libtpu goes on to advise `sudo rm` of a file that is the other process's lock
+        if "multi-process lockfile" not in str(error):
+            raise
+        sys.exit("worker jax: another process on this machine has the TPU; wait until it ends, or end it")
     if devices[0].platform == "gpu" and len(devices) == 1:
         return devices, 0
     if index >= len(devices):

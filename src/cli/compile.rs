@@ -114,13 +114,16 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     }
     let signer = if args.dry_run { None } else { args.signer.signer()?.map(Arc::new) };
     let source = read(args)?;
-    std::fs::create_dir_all(&args.store)
-        .map_err(|error| Fault::input(format!("`{}` cannot keep executables: {error}", args.store.display())))?;
+    // a dry run leaves nothing behind
+    let scratch = (args.dry_run && !args.store.exists()).then(scratch).transpose()?;
+    let store = scratch.as_ref().map_or(args.store.as_path(), |scratch| scratch.path());
+    std::fs::create_dir_all(store)
+        .map_err(|error| Fault::input(format!("`{}` cannot keep executables: {error}", store.display())))?;
     let cancel = cancel_flag()?;
     // a target that cannot be compiled for is reported before the others take their time
     let start = |target: &Target| {
         let plugin = plugin_for(args, target)?;
-        TargetCompiler::start(&options(args, target, plugin)?, signer.clone()).map_err(Fault::device)
+        TargetCompiler::start(&options(args, target, (plugin, store))?, signer.clone()).map_err(Fault::device)
     };
     let compilers = targets.iter().map(start).collect::<Result<Vec<_>, Fault>>()?;
     let mut result = CompileResult::new();
@@ -193,8 +196,8 @@ fn of_module(error: MeasureError) -> Fault {
     }
 }
 
-fn options(args: &CompileArgs, target: &Target, plugin: PathBuf) -> Result<TargetOptions, Fault> {
-    Ok(TargetOptions::new(this_program()?, plugin, target.clone(), &args.store)
+fn options(args: &CompileArgs, target: &Target, (plugin, store): (PathBuf, &Path)) -> Result<TargetOptions, Fault> {
+    Ok(TargetOptions::new(this_program()?, plugin, target.clone(), store)
         .others(args.compiled.clone())
         .compile_jobs(args.limits.compile_jobs.map(usize::from))
         .limits(Limits::from(&args.limits))

@@ -126,6 +126,7 @@ fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer
         [] => None,
         stores => Some(CompiledOptions::new(stores, trusted_keys(executables.verify_key)?)),
     };
+    compiled.as_ref().map_or(Ok(()), CompiledOptions::check).map_err(Fault::input)?;
     let options = PjrtOptions {
         executables: executables.kept.to_owned(),
         compiled,

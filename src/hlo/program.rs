@@ -274,6 +274,7 @@ mod tests {
         assert_eq!(kernels, 10);
         let transformer = folder.join("examples/transformer");
         assert!(is_measured_by_xla(&std::fs::read(transformer.join("module.stablehlo.mlir")).unwrap()));
+        assert!(is_measured_by_xla(&sample("sharded2.mlirbc")), "bytecode names its operations");
         // an HloInstructionProto whose second field is its opcode
         for (opcode, measured) in [("dot", true), ("convolution", true), ("add", false), ("dotted", false)] {
             let mut instruction = vec![0x12, opcode.len() as u8];

@@ -36,14 +36,19 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
     write_line(out, format_args!("{}: {identity}, compiled by {compiler}", target.target))?;
     let mut headings = vec!["what", ">programs", ">compiled", ">refused", ">failed", ">seconds", ">temporary", ">peak"];
     let outcomes = target.calls.iter().flat_map(|call| &call.candidates).filter_map(|it| it.outcome.as_ref());
-    let knows_kernels = outcomes.chain(&target.module).any(|outcome| !kernels_of(outcome).is_empty());
+    let mut outcomes = outcomes.chain(&target.module);
+    let knows_kernels = outcomes.clone().any(|outcome| !kernels_of(outcome).is_empty());
     if knows_kernels {
         headings.extend([">registers", ">stack", ">shared"]);
+    }
+    let knows_cycles = outcomes.any(|outcome| cycles_of(outcome).is_some());
+    if knows_cycles {
+        headings.push(">cycles");
     }
     let mut grid = Grid::new(&headings);
     for call in &target.calls {
         let outcomes = call.candidates.iter().filter_map(|candidate| candidate.outcome.as_ref());
-        add(&mut grid, &call.name(), outcomes.collect(), knows_kernels);
+        add(&mut grid, &call.name(), outcomes.collect(), (knows_kernels, knows_cycles));
         for line in refusals(call) {
             grid.line(&line);
         }
@@ -53,7 +58,7 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
             0 | 1 => "the module".to_owned(),
             devices => format!("the module, on each of {devices} devices"),
         };
-        add(&mut grid, &name, vec![outcome], knows_kernels);
+        add(&mut grid, &name, vec![outcome], (knows_kernels, knows_cycles));
         if let Some(reason) = reason_of(outcome) {
             grid.line(reason);
         }
@@ -96,7 +101,7 @@ fn forecast_line(forecast: &Forecast) -> String {
 }
 
 /// A row of so many programs; of what they take, that of the one that takes the most, and of kernels likewise.
-fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, knows_kernels: bool) {
+fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, (knows_kernels, knows_cycles): (bool, bool)) {
     let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
     let compiled = count(|outcome| matches!(outcome, Outcome::Compiled { .. }));
     let refused = count(|outcome| matches!(outcome, Outcome::Refused { .. }));
@@ -125,7 +130,18 @@ fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, knows_kernels: bool
         row.push(dash(kernels.iter().map(|kernel| kernel.registers).max(), |most| most.to_string()));
         row.extend([most(|kernel| kernel.stack_bytes), most(|kernel| kernel.shared_bytes)]);
     }
+    if knows_cycles {
+        let cycles = outcomes.iter().filter_map(|outcome| cycles_of(outcome)).reduce(f64::max);
+        row.push(dash(cycles, |most| format!("{most:.0}")));
+    }
     grid.row(row);
+}
+
+fn cycles_of(outcome: &Outcome) -> Option<f64> {
+    match outcome {
+        Outcome::Compiled { cost, .. } => cost.as_ref()?.estimated_cycles,
+        _ => None,
+    }
 }
 
 fn kernels_of(outcome: &Outcome) -> &[KernelUse] {

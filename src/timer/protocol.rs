@@ -438,9 +438,22 @@ pub struct CostAnalysis {
     pub flops: f64,
     /// Bytes that operations read and write.
     pub accessed_bytes: f64,
+    /// Cycles that a TPU's compiler estimates for its own operations, each loop as often as it runs. Pallas kernels have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_cycles: Option<f64>,
 }
 
 impl CostAnalysis {
+    /// The same with the cycles of an optimized program, where its compiler estimated any.
+    #[cfg(feature = "pjrt")]
+    pub(in crate::timer) fn with_cycles(counted: Option<Self>, cycles: Option<f64>) -> Option<Self> {
+        let none = Self { flops: 0.0, accessed_bytes: 0.0, estimated_cycles: None };
+        match cycles {
+            Some(_) => Some(Self { estimated_cycles: cycles, ..counted.unwrap_or(none) }),
+            None => counted,
+        }
+    }
+
     /// From the properties' names, as XLA's `HloCostAnalysis` has them; `None` if neither is among them.
     #[cfg(feature = "pjrt")]
     pub(in crate::timer) fn of(properties: &[(String, f64)]) -> Option<Self> {
@@ -448,8 +461,11 @@ impl CostAnalysis {
         // what XLA cannot count is negative
         let count = |wanted: &str| named(wanted).filter(|value| value.is_finite() && *value >= 0.0);
         let (flops, accessed_bytes) = (count("flops"), count("bytes accessed"));
-        (flops.is_some() || accessed_bytes.is_some())
-            .then(|| Self { flops: flops.unwrap_or(0.0), accessed_bytes: accessed_bytes.unwrap_or(0.0) })
+        (flops.is_some() || accessed_bytes.is_some()).then(|| Self {
+            flops: flops.unwrap_or(0.0),
+            accessed_bytes: accessed_bytes.unwrap_or(0.0),
+            estimated_cycles: None,
+        })
     }
 }
 

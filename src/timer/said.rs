@@ -37,6 +37,7 @@ impl Said {
             (!self.kernels.is_empty()).then(|| code(&self.kernels)),
             of_memory(|memory| memory.temporary_bytes),
             self.cost.map(|cost| cost.accessed_bytes.ln_1p()),
+            self.cost.and_then(|cost| cost.estimated_cycles).map(f64::ln_1p),
         ]
     }
 }
@@ -51,9 +52,9 @@ mod tests {
         let said = Said { kernels, memory: Some(MemoryStats::new(1, 2, 0)), cost: None };
         let hopper = CoreLimits::of("9.0").unwrap();
         // an eighth of the threads, one block
-        let expected = [Some(9_f64.ln()), Some(-0.125), Some(-2_f64.ln()), Some(129_f64.ln()), Some(0.0), None];
+        let expected = [Some(9_f64.ln()), Some(-0.125), Some(-2_f64.ln()), Some(129_f64.ln()), Some(0.0), None, None];
         assert_eq!(said.figures(Some(&hopper)), expected);
         assert_eq!(said.figures(None)[1], Some(255.0));
-        assert_eq!(Said::default().figures(Some(&hopper)), [None; 6]);
+        assert_eq!(Said::default().figures(Some(&hopper)), [None; 7]);
     }
 }

@@ -20,8 +20,11 @@ fn data(name: &str) -> String {
 }
 
 pub(crate) fn cuda() -> Option<PathBuf> {
-    let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_CUDA").filter(|path| !path.is_empty()).map(PathBuf::from);
-    present(named.ok_or("AUTOTUNE_LOWERED_TEST_CUDA names no CUDA plugin"), Promised::ByNobody)
+    let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_CUDA");
+    // a variable that is set and empty is a stage of CI that did not find what it installed
+    let promised = if named.is_some() { Promised::ByCi } else { Promised::ByNobody };
+    let named = named.filter(|path| !path.is_empty()).map(PathBuf::from);
+    present(named.ok_or("AUTOTUNE_LOWERED_TEST_CUDA names no CUDA plugin"), promised)
 }
 
 fn compile(folder: &Path, plugin: &Path, arguments: &[&str]) -> Run {
@@ -79,6 +82,7 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     let (one, two, both) = (Place::new(), Place::new(), Place::new());
     let before = forecast(&one.path(""), TARGETS[0]);
     assert_eq!((&before["to_compile"], &before["kept"], &before["seconds"]), (&10.into(), &0.into(), &Value::Null));
+    assert!(!one.path("store").exists(), "a dry run leaves nothing behind");
     for (folder, target) in [(&one, TARGETS[0]), (&two, TARGETS[1])] {
         assert_eq!(compile(&folder.path(""), &cuda, &["--target", target]).code, 0);
         let after = forecast(&folder.path(""), target);
@@ -96,6 +100,32 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     for target in TARGETS {
         assert_eq!(forecast(&both.path(""), target)["kept"], 10);
     }
+    // half of it is kept: what the other half takes is known by this one
+    let half = Place::new();
+    fs::create_dir_all(half.path("store/executables-v2")).unwrap();
+    let files = fs::read_dir(one.path("store/executables-v2")).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "exe")).collect();
+    files.sort();
+    for file in &files[..5] {
+        fs::copy(file, half.path("store/executables-v2").join(file.file_name().unwrap())).unwrap();
+    }
+    let known = forecast(&half.path(""), TARGETS[0]);
+    assert_eq!((&known["to_compile"], &known["kept"]), (&5.into(), &5.into()));
+    let bytes: u64 = files[..5].iter().map(|file| file.metadata().unwrap().len()).sum();
+    let (seconds, forecast_bytes) = (known["seconds"].as_f64().unwrap(), known["bytes"].as_u64().unwrap());
+    assert!(seconds > 0.5 && seconds < 60.0 && forecast_bytes > bytes / 4 && forecast_bytes < 4 * bytes, "{known}");
+    let said = compile(&half.path(""), &cuda, &["--target", TARGETS[0], "--dry-run"]).stdout;
+    assert!(said.contains("5 programs to compile, 5 kept: about "), "{said}");
+    // and without a device, by the main job
+    let (module, registry, plugin) = (data("module.mlir"), data("registry"), cuda.display().to_string());
+    let words = [&*module, "--registry", &registry, "--dry-run", "--target", TARGETS[0], "--plugin", &plugin];
+    let main = run(&half.path("cache"), &[&words[..], &["--compiled", &half.text("store")]].concat());
+    assert!(
+        main.code == 0 && main.stdout.contains("5 programs to compile, 5 kept: about "),
+        "{} {}",
+        main.stdout,
+        main.stderr
+    );
     // the same by the program
     let (together, of_one, of_two) = (Place::new(), one.text("store"), two.text("store"));
     let from = ["--compiled", &of_one, "--compiled", &of_two, "--format", "json"];
@@ -149,7 +179,7 @@ fn what_is_worse_than_in_a_store_of_before_fails() {
     );
     assert!(!regressions.is_empty() && regressions.len() < 10, "{regressions:?}");
     let xml = fs::read_to_string(&junit).unwrap();
-    assert!(xml.contains(r#"failures="1""#) && xml.contains("was compiled and is refused now"), "{xml}");
+    assert!(xml.contains(r#"failures="1""#) && xml.contains("was compiled before and is refused now"), "{xml}");
     let none = compile(&small, &cuda, &["--target", &target, "--baseline", &folder.text("none")]);
     assert_eq!((none.code, none.stderr.lines().count()), (4, 1), "{}", none.stderr);
 }
@@ -163,6 +193,71 @@ fn a_target_is_told_as_its_device_is() {
     let expected = serde_json::json!({"platform": "cuda", "device_kind": "NVIDIA H100 80GB HBM3",
                                       "hardware": {"compute_capability": "9.0", "sm_count": "132"}});
     assert_eq!(result["targets"][0]["device"]["identity"], expected);
+
+    // all that there are, and as the recorder names them, which asks no plugin
+    let recorder = fs::read_to_string("python/autotune_lowered/record/target.py").unwrap();
+    let table = recorder.split_once("_CUDA = {").unwrap().1.split_once("}").unwrap().0;
+    let known: Vec<(String, Value)> = table
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix("),")?.split_once(": ("))
+        .map(|(name, told)| {
+            let told: Vec<&str> = told.split(", ").map(|one| one.trim_matches('"')).collect();
+            let hardware = json!({"compute_capability": told[1], "sm_count": told[2]});
+            let identity = json!({"platform": "cuda", "device_kind": told[0], "hardware": hardware});
+            (format!("cuda:{}", name.trim_matches('"')), identity)
+        })
+        .collect();
+    let files = fs::read_dir("candidates/targets").unwrap().map(|file| file.unwrap().path());
+    assert_eq!(files.filter(|file| file.extension().is_some_and(|end| end == "txtpb")).count(), known.len());
+    let names = known.iter().flat_map(|(name, _)| ["--target", name]);
+    let arguments: Vec<&str> = names.chain(["--dry-run", "--format", "json"]).collect();
+    let result = compile(folder.path(), &cuda, &arguments).json();
+    let told = result["targets"].as_array().unwrap().iter();
+    let told = told.map(|target| (target["target"].as_str().unwrap().to_owned(), target["device"]["identity"].clone()));
+    assert_eq!(told.collect::<Vec<_>>(), known);
+}
+
+/// A plugin alone, without the assembler that its package has beside it, refuses nothing: that is the machine's fault. With it there
+/// needs to be nothing else, Python least of all.
+#[test]
+fn a_missing_assembler_is_no_refusal_and_python_is_not_needed() {
+    let Some(cuda) = cuda() else { return };
+    let (with, without) = (Place::new(), Place::new());
+    let alone = without.path("xla_cuda_plugin.so");
+    fs::hard_link(&cuda, &alone).or_else(|_| fs::copy(&cuda, &alone).map(drop)).unwrap();
+    let compiled = |place: &Place, plugin: &Path| {
+        let mut command = command(&place.path("cache"));
+        command.args(["compile", "tests/data/timer/matmul.mlir", "--target", "cuda:l4", "-o"]).arg(place.path("store"));
+        command.arg("--plugin").arg(plugin).env("PATH", "").env_remove("VIRTUAL_ENV");
+        ended(&mut command)
+    };
+    let done = compiled(&with, &cuda);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let refused = compiled(&without, &alone);
+    assert_eq!((refused.code, refused.stderr.lines().count()), (5, 1), "{}", refused.stderr);
+    assert!(refused.fault().contains("finds no ptxas") && refused.fault().contains("--xla_gpu_cuda_data_dir="));
+    let kept = |place: &Place| {
+        fs::read_dir(place.path("store/executables-v2"))
+            .unwrap()
+            .filter(|file| file.as_ref().is_ok_and(|file| file.path().extension().is_some_and(|end| end == "exe")))
+            .count()
+    };
+    assert_eq!((kept(&with), kept(&without)), (1, 0));
+}
+
+/// On a machine without a GPU, in the plugin's words and the driver's.
+#[test]
+fn a_gpu_that_is_not_there_is_told_with_its_cause() {
+    let Some(cuda) = cuda() else { return };
+    let place = Place::new();
+    let (plugin, module) = (cuda.display().to_string(), module());
+    for words in [&["device"][..], &[&module], &["measure", "tests/data/timer/add.mlir"]] {
+        let told = place.run(&[words, &["--plugin", &plugin]].concat());
+        assert_eq!(told.code, 5, "{words:?}: {}", told.stderr);
+        for part in ["xla_cuda_plugin.so", "No visible GPU devices", "cuInit", "`compile --target`"] {
+            assert!(told.fault().contains(part), "{words:?}: {part}: {}", told.stderr);
+        }
+    }
 }
 
 #[test]
@@ -195,6 +290,20 @@ fn a_module_is_compiled_itself_and_a_bad_target_is_told_before_anything_is_compi
     let kernels = &targets[0]["module"]["kernels"];
     assert_eq!((&kernels[0]["name"], &kernels[0]["stack_bytes"]), (&"wrapped_add".into(), &0.into()));
     assert_eq!(kernels, &targets[1]["module"]["kernels"]);
+    // three times the memory is worse than before
+    let (module, before) = (folder.path().join("step.mlir").display().to_string(), folder.path().join("before"));
+    let add = fs::read_to_string("tests/data/timer/add.mlir").unwrap();
+    let compiled = |elements: &str, arguments: &[&str]| {
+        fs::write(&module, add.replace("<4x", &format!("<{elements}x"))).unwrap();
+        let fixed = ["compile", &module, "--plugin", &plugin, "--target", "cuda:l4", "--format", "json", "-o"];
+        crate::support::program::run(&folder.path().join("cache"), &[&fixed, arguments].concat())
+    };
+    assert_eq!(compiled("1024", &[before.to_str().unwrap()]).code, 0);
+    let more = compiled("3072", &[&store, "--baseline", before.to_str().unwrap()]);
+    let regression = more.json()["targets"][0]["baseline"]["regressions"][0].clone();
+    assert_eq!((more.code, &regression["what"]), (7, &"memory".into()), "{}", more.stderr);
+    // two arguments and a result
+    assert_eq!((&regression["before_bytes"], &regression["now_bytes"]), (&12288.into(), &36864.into()), "{regression}");
     let run = of(&["--target", "cuda:l4", "--registry", &data("registry")]);
     assert!(run.code == 3 && run.fault().contains("holds no label"), "{}", run.stderr);
 }

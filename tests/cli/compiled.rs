@@ -4,46 +4,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use autotune_lowered::digest::{Digest, FieldHasher};
-use autotune_lowered::signature::{PrivateKey, Signatures, Signer, Statement};
+use autotune_lowered::signature::{PrivateKey, Signer};
 use serde_json::Value;
 
+use crate::support::compiled_elsewhere::as_compiled_elsewhere;
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 
 /// A call whose programs compile quickly.
 const ONE_CALL: &str = "blocked_matmul@v1:4a92df18023cfca8";
-const MAGIC: &[u8] = b"ATLEXE2\n";
-
-/// Puts what a run kept into a store, as if it had been compiled for a target; `change` may change each header further.
-fn as_compiled_elsewhere(cache: &Path, store: &Path, signer: &Signer, change: impl Fn(usize, &mut Value)) -> usize {
-    let (from, to) = (cache.join("executables-v2"), store.join("executables-v2"));
-    fs::create_dir_all(&to).unwrap();
-    let files = fs::read_dir(from).unwrap().map(|file| file.unwrap().path());
-    let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "exe")).collect();
-    files.sort();
-    for (number, file) in files.iter().enumerate() {
-        let bytes = fs::read(file).unwrap();
-        let length = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
-        assert_eq!(&bytes[..8], MAGIC);
-        let mut header: Value = serde_json::from_slice(&bytes[44..44 + length]).unwrap();
-        header["key"]["target"] = "a CPU".into();
-        header["key"]["cpu_features"] = "".into();
-        change(number, &mut header);
-        let header = serde_json::to_vec(&header).unwrap();
-        let payload = if header.windows(9).any(|at| at == b"\"refused\"") { &[][..] } else { &bytes[44 + length..] };
-        let digest = Digest::of(&header);
-        let parts = [MAGIC, &(header.len() as u32).to_le_bytes(), digest.as_bytes(), &header, payload];
-        let path = to.join(file.file_name().unwrap());
-        fs::write(&path, parts.concat()).unwrap();
-        let signed = FieldHasher::new("pjrt-executable-file-v1").field(digest.as_bytes()).finish();
-        let signature = signer.sign(Statement::of_file(signed)).unwrap();
-        Signatures::from(signature).write_beside(&path).unwrap();
-    }
-    files.len()
-}
 
 #[test]
 fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_out() {
@@ -76,16 +46,32 @@ fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_ou
     };
     assert!(statuses(&trusted).iter().all(|(status, _)| status == "measured"), "{:?}", statuses(&trusted));
 
+    // a compiler without a device numbers its own from zero
+    let second = ["--client-option", "cpu_device_count=2", "--device", "1"];
+    let moved = tune("moved", &[&second[..], &["--compiled", &store, "--verify-key", &keys]].concat());
+    assert_eq!((moved.code, compiled(&moved)), (0, (0, 0)), "{}", moved.stderr);
+    assert!(statuses(&moved).iter().all(|(status, _)| status == "measured"), "{:?}", statuses(&moved));
+
     // native code of somebody else's is not loaded, and that is said
     let unknown = tune("third", &["--compiled", &store]);
     assert!(unknown.code == 0 && compiled(&unknown).1 > 0, "{}", unknown.stderr);
     assert!(unknown.stderr.contains("are compiled again here"), "{}", unknown.stderr);
 
+    // one that this device does not accept is compiled here
+    as_compiled_elsewhere(&place.path("first"), &place.path("cut"), &signer, |number, header| {
+        if number == 1 {
+            header["payload_bytes"] = 64.into();
+        }
+    });
+    let cut = tune("cut-cache", &["--compiled", &place.text("cut"), "--verify-key", &keys]);
+    assert_eq!(cut.code, 0, "{}", cut.stderr);
+    assert!(cut.stderr.contains("compiled here, because the device does not accept its executable"), "{}", cut.stderr);
+    assert!(statuses(&cut).iter().all(|(status, _)| status == "measured"), "{:?}", statuses(&cut));
+
     let refused = as_compiled_elsewhere(&place.path("first"), &place.path("refusing"), &signer, |number, header| {
         if number == 2 {
             header["note"]["refused"] = "Shared memory size limit exceeded".into();
             header["payload_bytes"] = 0.into();
-            header["payload_digest"] = Digest::of(b"").to_string().into();
         }
     });
     assert_eq!(refused, programs);
@@ -104,7 +90,7 @@ fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_ou
     for none in ["none", "file"] {
         let _ = fs::write(place.path("file"), "");
         let run = tune("fifth", &["--compiled", &place.text(none), "--dry-run"]);
-        assert!(run.code == 5 && run.fault().contains("not a store of compiled programs"), "{}", run.stderr);
+        assert!(run.code == 4 && run.fault().contains("not a store of compiled programs"), "{}", run.stderr);
     }
 }
 

@@ -173,3 +173,19 @@ fn a_loop_counts_as_often_as_it_runs() {
     assert!(!Cost::of_run(&program).unwrap().is_known());
     assert_eq!(Cost::of_run(b"nonsense"), None);
 }
+
+/// Synthetic: no TPU's program is at hand, so the configuration that its compiler writes takes the place of one of a CPU's.
+#[test]
+fn cycles_that_a_compiler_estimates_count_as_often_as_their_loop_runs() {
+    let mut program = std::fs::read(data().join("hlo/cost/loop.hlo.pb")).unwrap();
+    assert_eq!(Cost::of_run(&program).unwrap().estimated_cycles, 0.0);
+    let own = br#"{"outer_dimension_partitions":[],"fusion_config":{"kind":"__ynn_fusion"}}"#;
+    let at = program.windows(own.len()).position(|bytes| bytes == own).unwrap();
+    for (value, cycles) in [("\"2146\"", 2146.0), ("2146", 2146.0), ("\"-3\"", 0.0), ("\"99999999999999999999\"", 0.0)]
+    {
+        let config = format!(r#"{{"window_config":{{"estimated_cycles":{value}}}"#);
+        let config = format!("{config}{}}}", " ".repeat(own.len() - config.len() - 1));
+        program[at..at + own.len()].copy_from_slice(config.as_bytes());
+        assert_eq!(Cost::of_run(&program).unwrap().estimated_cycles, 8.0 * cycles, "{value}");
+    }
+}

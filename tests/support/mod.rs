@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod collectives;
+pub mod compiled_elsewhere;
 pub mod executable;
 pub mod formula;
 pub mod pjrt;

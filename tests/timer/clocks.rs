@@ -1,4 +1,4 @@
-//! A GPU's clocks as a condition. SIMULATED: plugin, driver and GPU are our own (`tests/data/pjrt/simulated_driver.c`).
+//! What is particular to GPUs: clocks as a condition, programs that XLA measures as it compiles. SIMULATED: plugin, driver and GPU are our own (`tests/data/pjrt/simulated_driver.c`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -6,12 +6,17 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::pjrt_profiler::{Simulated, build};
+use crate::support::compiled_elsewhere::as_compiled_elsewhere;
 use crate::support::executable::write_executable;
 use crate::support::program::command;
+use autotune_lowered::call::Call;
+use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::FailureKind;
 use autotune_lowered::measured_by::{Clocks, Metric};
-use autotune_lowered::timer::Timer;
-use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer, probe};
+use autotune_lowered::registry::{Program, ProgramFormat};
+use autotune_lowered::signature::{PrivateKey, PublicKeys, Signer};
+use autotune_lowered::timer::pjrt::{CompiledOptions, PjrtOptions, PjrtTimer, probe};
+use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer};
 use serde_json::{Value, json};
 
 const FREE: &str = "0 1980 0 0";
@@ -108,20 +113,74 @@ fn why_simulated_clocks_are_not_known_is_one_line() {
 }
 
 #[test]
-fn a_result_tells_simulated_clocks_that_are_set_and_how_fast_the_gpu_ran() {
+fn a_result_tells_simulated_clocks_that_are_set_and_how_kernels_are_launched() {
     let Some(gpu) = Gpu::new() else { return };
     gpu.say(SET);
     let folder = gpu.simulated.folder.path();
     let (plugin, program) = (gpu.simulated.library(), "tests/data/timer/add.mlir");
-    let mut command = command(&folder.join("cache"));
-    command.args(["compare", program, program, "--timer", "pjrt", "--metric", "elapsed", "--rounds", "6"]);
-    command.args(["--format", "json", "--plugin"]).arg(plugin).envs(variables(&gpu.simulated));
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
-    let by = &result["measured_by"];
-    let told = json!({"sm_mhz": 1410, "memory_mhz": 2619, "max_sm_mhz": 1980, "max_memory_mhz": 2619});
-    assert_eq!((&by["clocks"], &by["launch"]), (&told, &json!("replay")), "{result}");
-    let notes = result["notes"].to_string();
-    assert!(notes.contains("the GPU ran at 1395 of 1980 MHz when it was measured; held back by its power"), "{notes}");
+    for (launch, words) in [("replay", &[][..]), ("eager", &["--launch", "eager"])] {
+        let mut command = command(&folder.join("cache"));
+        command.args(["compare", program, program, "--timer", "pjrt", "--metric", "elapsed", "--rounds", "6"]);
+        command.args(["--format", "json", "--plugin"]).arg(&plugin).args(words).envs(variables(&gpu.simulated));
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+        let by = &result["measured_by"];
+        let told = json!({"sm_mhz": 1410, "memory_mhz": 2619, "max_sm_mhz": 1980, "max_memory_mhz": 2619});
+        assert_eq!((&by["clocks"], &by["launch"]), (&told, &json!(launch)), "{result}");
+        let notes = result["notes"].to_string();
+        let expected = "the GPU ran at 1395 of 1980 MHz when it was measured; held back by its power";
+        assert!(notes.contains(expected), "{notes}");
+    }
+}
+
+/// A GPU's XLA chooses how to compute a product by measuring it, and blindly where there is no GPU: such a program is compiled on the
+/// device, though the store has it. With that measuring turned off both choose alike.
+#[test]
+fn what_a_simulated_gpu_would_measure_as_it_compiles_is_compiled_there() {
+    let Some(gpu) = Gpu::new() else { return };
+    gpu.say(FREE);
+    let folder = gpu.simulated.folder.path();
+    let product = fs::read_to_string("tests/data/timer/matmul.mlir").unwrap();
+    let sum = product.lines().map(|line| match line.split_once(" = stablehlo.dot_general") {
+        Some((result, _)) => format!("{result} = stablehlo.add %arg0, %arg1 : tensor<64x64xf32>\n"),
+        None => format!("{line}\n"),
+    });
+    let sum: String = sum.collect();
+    let candidates = [("product", &product), ("sum", &sum)].map(|(name, text)| {
+        let path = folder.join(format!("{name}.mlir"));
+        fs::write(&path, text).unwrap();
+        let digest = Digest::of(text.as_bytes());
+        let program = Program::new(ProgramFormat::StablehloText, digest, digest);
+        let config = serde_json::from_value(json!({"operation": name})).unwrap();
+        JobCandidate::new(config).program(Some(ProgramFile::new(path, program)))
+    });
+    let inputs = ["a", "b"].map(|name| {
+        let path = folder.join(name);
+        fs::write(&path, vec![0; 4 * 64 * 64]).unwrap();
+        InputArray::new(name, "f32[64,64]".parse().unwrap(), path)
+    });
+    let job = Job::new(Call::new("test@v1", "0123456789abcdef"), folder);
+    let job = job.inputs(inputs.to_vec()).candidates(candidates.to_vec());
+    let (key, public) = PrivateKey::generate(&folder.join("key")).unwrap();
+    let (signer, trusted) = (Signer::Key(key), PublicKeys::read(&public).unwrap());
+    let prepared = |options: PjrtOptions| {
+        let mut timer = PjrtTimer::start(&options).unwrap();
+        timer.begin(&job).unwrap();
+        let reused = [0, 1].map(|candidate| timer.prepare(candidate).unwrap().reused);
+        (reused, timer.notes().to_vec())
+    };
+    for (flags, expected) in [("", [false, true]), ("--xla_gpu_autotune_level=0", [true, true])] {
+        let at = |name: &str| folder.join(format!("{name}{}", flags.len()));
+        let options = |kept: &str| {
+            PjrtOptions::new(&gpu.exe, gpu.simulated.library(), at(kept))
+                .metric(Some(Metric::Elapsed))
+                .xla_flags(Some(flags.to_owned()))
+        };
+        assert_eq!(prepared(options("first")).0, [false, false]);
+        assert_eq!(as_compiled_elsewhere(&at("first"), &at("store"), &signer, |_, _| {}), 2);
+        let compiled = CompiledOptions::new([at("store")], vec![trusted.clone()]);
+        let (reused, notes) = prepared(options("second").compiled(Some(compiled)));
+        assert_eq!(reused, expected, "{flags}: {notes:?}");
+    }
 }

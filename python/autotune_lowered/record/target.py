@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+# a description of a device has some kilobytes
+_MAX_BYTES = 1 << 20
 
 # device kind, compute capability and multiprocessors of each file in `candidates/targets`
 _CUDA = {
@@ -130,7 +135,13 @@ def axes_of(shape: str) -> dict[str, int] | None:
 def _read(path: Path) -> tuple[str, str, int]:
     """Device kind, compute capability and multiprocessors of a GpuTargetConfigProto as text."""
     try:
-        text = re.sub(r"(?m)^\s*#.*$", "", path.read_text())
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError("it is not a regular file")
+            whole = file.read(_MAX_BYTES + 1)
+        if len(whole) > _MAX_BYTES:
+            raise OSError(f"it is larger than {_MAX_BYTES} bytes")
+        text = re.sub(r"(?m)^\s*#.*$", "", whole.decode())
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: the target cannot be read: {error}; give a GpuTargetConfigProto as text") from error
     kind = re.search(r'\bdevice_description_str\s*:\s*"([^"]*)"', text)

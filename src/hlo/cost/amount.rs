@@ -46,6 +46,13 @@ pub struct Cost {
     /// How many instructions in it cost an unknown amount, which is not in the other counts: custom calls that declare none.
     #[serde(default)]
     pub unknown: f64,
+    /// Cycles that the compiler estimates for it; XLA's for TPUs writes them to operations of its own, and to no Pallas kernel.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub estimated_cycles: f64,
+}
+
+fn is_zero(count: &f64) -> bool {
+    *count == 0.0
 }
 
 impl Cost {
@@ -68,7 +75,7 @@ impl Cost {
     /// Whether its counts are finite and not below zero: who reads them from elsewhere may be told anything.
     pub fn is_plausible(&self) -> bool {
         let flops = self.flops.iter().map(|flops| flops.count);
-        let mut counts = flops.chain([self.transcendentals, self.bytes, self.unknown]);
+        let mut counts = flops.chain([self.transcendentals, self.bytes, self.unknown, self.estimated_cycles]);
         self.flops.len() <= MAX_KINDS && counts.all(|count| count.is_finite() && count >= 0.0)
     }
 
@@ -93,6 +100,7 @@ impl Cost {
     pub fn add(&mut self, other: &Self, times: f64) {
         self.add_arithmetic(other, times);
         self.bytes += other.bytes * times;
+        self.estimated_cycles += other.estimated_cycles * times;
     }
 
     /// The same without the bytes: those of a function that is applied to elements stay in registers.
@@ -112,5 +120,6 @@ impl Cost {
         self.transcendentals = self.transcendentals.max(other.transcendentals);
         self.bytes = self.bytes.max(other.bytes);
         self.unknown = self.unknown.max(other.unknown);
+        self.estimated_cycles = self.estimated_cycles.max(other.estimated_cycles);
     }
 }

@@ -1,6 +1,7 @@
 //! The costs of a module's instructions and computations.
 
 use super::amount::Cost;
+use super::custom_call::estimated_cycles;
 use super::fusion::Reads;
 use super::graph::Graph;
 use super::rules::{cost_of, cost_of_loop};
@@ -37,7 +38,8 @@ impl Costs {
                     Some(node) if with_trips && node.opcode == "while" => cost_of_loop(node, &costs.computations),
                     _ => cost_of(&graph, place, &costs.computations, &reads),
                 };
-                let cost = cost.unwrap_or_else(Cost::unknown);
+                let mut cost = cost.unwrap_or_else(Cost::unknown);
+                cost.estimated_cycles += graph.node(place).and_then(estimated_cycles).unwrap_or(0.0);
                 sum.add(&cost, 1.0);
                 costs.instructions.push(cost);
             }

@@ -1,5 +1,5 @@
 //! What instructions' configurations tell: custom calls what they cost, matrix products of libraries their dimensions, loops how
-//! often they run.
+//! often they run, operations of a TPU how many cycles its compiler expects.
 
 use serde::Deserialize;
 
@@ -83,6 +83,17 @@ pub(super) fn trips(node: &Node<'_>) -> Option<f64> {
     let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
     let config: LoopConfig = serde_json::from_slice(config).ok()?;
     Some(config.known_trip_count.n.value()? as f64)
+}
+
+/// Cycles that the compiler for a TPU expects of an operation of its own, in the configuration of its windows: a number, or a
+/// text as protobuf writes those of 64 bits to JSON.
+pub(super) fn estimated_cycles(node: &Node<'_>) -> Option<f64> {
+    const NAME: &[u8] = b"\"estimated_cycles\":";
+    let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
+    let value = config.get(memchr::memmem::find(config, NAME)? + NAME.len()..)?;
+    let value = value.strip_prefix(b"\"").unwrap_or(value);
+    let digits = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
+    std::str::from_utf8(value.get(..digits)?).ok()?.parse::<u64>().ok().map(|cycles| cycles as f64)
 }
 
 /// What a custom call costs; `None` if nothing says so.

@@ -1,7 +1,7 @@
 //! What was compiled where the device was not: refusals, and executables, for the device that is here.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::store::{ExecutableKey, ExecutableStore, Kept, Listed, Note};
 use crate::counted::counted;
@@ -24,6 +24,21 @@ impl CompiledOptions {
     pub fn new(stores: impl IntoIterator<Item = impl Into<PathBuf>>, trusted: Vec<PublicKeys>) -> Self {
         Self { stores: stores.into_iter().map(Into::into).collect(), trusted }
     }
+
+    /// Looks whether each of the folders is a store.
+    ///
+    /// # Errors
+    /// One line that names the first one that is not, and why.
+    pub fn check(&self) -> Result<(), String> {
+        self.stores.iter().try_for_each(|store| list(store).map(drop))
+    }
+}
+
+fn list(store: &Path) -> Result<Vec<Listed>, String> {
+    ExecutableStore::list(store).map_err(|error| {
+        let store = store.display();
+        format!("`{store}`: not a store of compiled programs: {error}; name a folder that `compile -o` wrote")
+    })
 }
 
 /// What of stores was compiled for one device, by the compiler that is here.
@@ -47,14 +62,7 @@ impl CompiledStore {
     pub(super) fn open(options: &CompiledOptions, key: &ExecutableKey) -> Result<(Self, Vec<String>), Failure> {
         let mut listed = Vec::new();
         for store in &options.stores {
-            listed.extend(ExecutableStore::list(store).map_err(|error| {
-                let store = store.display();
-                let message = format!(
-                    "`{store}`: not a store of compiled programs: {error}; name a folder that `compile -o` \
-                             wrote"
-                );
-                Failure::new(FailureKind::Device, message)
-            })?);
+            listed.extend(list(store).map_err(|message| Failure::new(FailureKind::Device, message))?);
         }
         let store = options.stores.iter().map(|store| format!("`{}`", store.display())).collect::<Vec<_>>().join(", ");
         let (here, elsewhere): (Vec<_>, Vec<_>) = listed.into_iter().partition(|listed| is_for(&listed.key, key));

@@ -12,7 +12,7 @@ use super::signature::{module_of, read_signature};
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::Cost;
 use crate::registry::ProgramFormat;
-use crate::timer::protocol::{Compiled, ProgramRef};
+use crate::timer::protocol::{Compiled, CostAnalysis, ProgramRef};
 
 /// Largest program that is read.
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
@@ -50,11 +50,20 @@ pub(super) fn described(
     code: &[u8],
 ) -> Compiled {
     let optimized = executable.optimized_program().ok();
+    let cycles = optimized.as_ref().and_then(|(code, format)| cycles_of(module_of(code, format)?));
     let signature = optimized.and_then(|(code, format)| read_signature(&code, &format)).or_else(|| {
         // a module in the form that XLA itself writes tells it without the plugin
         (program.format == ProgramFormat::HloProto).then(|| read_signature(code, "hlo")).flatten()
     });
-    compiled.signature(signature).memory(executable.memory().ok()).cost(executable.cost().ok().flatten())
+    let cost = CostAnalysis::with_cycles(executable.cost().ok().flatten(), cycles);
+    compiled.signature(signature).memory(executable.memory().ok()).cost(cost)
+}
+
+/// Cycles that the compiler estimated for one run of an optimized module.
+fn cycles_of(module: &[u8]) -> Option<f64> {
+    // compilers for other devices write none: nothing is counted for nothing
+    memchr::memmem::find(module, b"estimated_cycles")?;
+    Cost::of_run(module).map(|cost| cost.estimated_cycles).filter(|cycles| *cycles > 0.0)
 }
 
 /// What a run does, counted from the optimized program, where the plugin gives it.
@@ -67,10 +76,12 @@ pub(super) fn work_of(executable: &PlainExecutable) -> Option<Cost> {
 pub(super) fn written(compiled: Compiled, executable: &PlainExecutable, path: &Path) -> Result<Compiled, Failure> {
     let bytes = match executable.serialize() {
         Ok(bytes) => bytes,
-        Err(error) if error.is_unimplemented() => return Ok(compiled.serialized(false)),
         Err(error) => {
-            let message = format!("the executable cannot be serialized: {}", one_line(&error.message));
-            return Err(Failure::new(FailureKind::Compile, message));
+            // the compiler took the program all the same
+            if !error.is_unimplemented() {
+                tracing::warn!("the executable cannot be serialized: {}", one_line(&error.message));
+            }
+            return Ok(compiled.serialized(false));
         }
     };
     write_file(path, &bytes)?;
@@ -120,9 +131,21 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
         );
         return Failure::new(FailureKind::CustomCall, message);
     }
-    let kind = if is_of_a_signal(&message) { FailureKind::Crash } else { FailureKind::Compile };
+    if let Some(reason) = OF_THE_MACHINE.iter().find(|reason| message.contains(**reason)) {
+        let message = format!("this machine cannot compile now: {reason}; free it and compile again ({message})");
+        return Failure::new(FailureKind::Device, message);
+    }
+    let kind = match () {
+        () if is_of_a_signal(&message) => FailureKind::Crash,
+        () if message.contains("Cannot allocate memory") => FailureKind::Memory,
+        () => FailureKind::Compile,
+    };
     Failure::new(kind, message)
 }
+
+/// What the C library says of a machine that has run out of something, whatever the program is.
+const OF_THE_MACHINE: [&str; 4] =
+    ["No space left on device", "Disk quota exceeded", "Too many open files", "Read-only file system"];
 
 /// Whether a signal ended the assembler that the plugin runs: anybody may have sent it, so it says nothing of the program. XLA
 /// gives the status as `wait` has it, whose lower seven bits are the signal.
@@ -142,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_killed_assembler_is_no_refusal() {
+    fn what_says_nothing_of_the_program_is_no_refusal() {
         let kind = |message: &str| refusal(&PjrtError { code: 13, message: message.to_owned() }).kind;
         // a real plugin's words where ptxas was killed
         assert_eq!(kind("ptxas exited with non-zero error code 9, output: "), FailureKind::Crash);
@@ -150,6 +173,13 @@ mod tests {
         let refused = "ptxas exited with non-zero error code 65280, output: ptxas fatal   : Unsupported .version";
         assert_eq!(kind(refused), FailureKind::Compile);
         assert_eq!(kind("Shared memory size limit exceeded: requested 196608"), FailureKind::Compile);
+        // a full folder for temporary files, as XLA and ptxas tell it, and a machine without memory
+        for full in
+            ["INTERNAL: /tmp/x.ptx; No space left on device", "ptxas fatal : Could not open: Too many open files"]
+        {
+            assert_eq!(kind(full), FailureKind::Device, "{full}");
+        }
+        assert_eq!(kind("INTERNAL: fork: Cannot allocate memory"), FailureKind::Memory);
         let runtime = "INTERNAL: Failed to materialize symbols: { (main, { mosaic_gpu_init_tma_desc }) }";
         assert_eq!(kind(runtime), FailureKind::CustomCall);
         let none = "No PTX compilation provider is available. Neither ptxas/nvlink nor nvjtlink is available.";

@@ -257,13 +257,18 @@ impl Executable {
         Self::adopt(client, arguments.executable)
     }
 
-    /// Loads what [`serialize`](Self::serialize) gave in a process like this one.
-    pub(super) fn deserialize(client: &Rc<Client>, bytes: &[u8]) -> Result<Self, PjrtError> {
+    /// Loads what [`serialize`](PlainExecutable::serialize) gave in a process like this one. `options`, a serialized
+    /// `CompileOptionsProto`, replaces the options that it was compiled with, and with them the devices; an empty one does not.
+    pub(super) fn deserialize(client: &Rc<Client>, bytes: &[u8], options: &[u8]) -> Result<Self, PjrtError> {
         let mut arguments = DeserializeArgs::new();
         arguments.client = client.raw;
         arguments.bytes = bytes.as_ptr().cast();
         arguments.bytes_size = bytes.len();
-        // SAFETY: the bytes outlive the call.
+        if !options.is_empty() {
+            arguments.overridden_options = options.as_ptr().cast();
+            arguments.overridden_options_size = options.len();
+        }
+        // SAFETY: the bytes and options outlive the call.
         unsafe { call!(client.plugin, executable_deserialize_and_load, &mut arguments) }?;
         Self::adopt(client, arguments.loaded_executable)
     }
@@ -295,23 +300,25 @@ impl Executable {
         self.outputs
     }
 
-    /// Whether a program of several partitions runs on the devices from the first one on, in that order: one that was compiled
-    /// for others, or where none was, would take its arguments elsewhere.
-    pub(super) fn check_devices(&self, first: usize) -> Result<(), PjrtError> {
-        if self.devices == 1 {
-            return Ok(());
-        }
+    /// Whether it runs on the devices from the first one on, in that order: one that was compiled for others, or where none
+    /// was, would take its arguments elsewhere.
+    pub(super) fn is_on(&self, first: usize) -> Result<bool, PjrtError> {
         let expected = (first..first.saturating_add(self.devices)).map(|index| self.client.device(index));
         let expected = expected.collect::<Result<Vec<_>, _>>()?;
         let mut arguments = ExecutableDevicesArgs::new();
         arguments.executable = self.loaded;
         // SAFETY: the executable is alive and owns the list, which is compared at once.
         let is_expected = unsafe {
-            call!(self.client.plugin, loaded_executable_addressable_devices, &mut arguments)?;
-            !arguments.devices.is_null()
-                && std::slice::from_raw_parts(arguments.devices, arguments.num_devices) == expected.as_slice()
+            call!(self.client.plugin, loaded_executable_addressable_devices, &mut arguments).map(|()| {
+                !arguments.devices.is_null()
+                    && std::slice::from_raw_parts(arguments.devices, arguments.num_devices) == expected.as_slice()
+            })
         };
-        if is_expected { Ok(()) } else { Err(PjrtError::local("the executable is for other devices")) }
+        match is_expected {
+            // a plugin that does not tell has one device
+            Err(error) if error.is_unimplemented() && self.devices == 1 => Ok(true),
+            is_expected => is_expected,
+        }
     }
 
     /// What was compiled, without the device.

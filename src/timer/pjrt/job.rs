@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::cold::Flush;
 use super::cut::Cut;
 use super::executable::{Call, Executable, read_bounded};
+use super::no_device::harmless;
 use super::plugin::{Buffer, Client, PjrtError, one_line};
 use super::restore::{Fresh, Restorer};
 use super::sharding::Sharding;
@@ -538,5 +539,5 @@ pub(super) fn execute_failure(error: PjrtError) -> Failure {
 }
 
 pub(super) fn device_failure(error: &PjrtError) -> Failure {
-    Failure::new(FailureKind::Device, one_line(&error.message))
+    Failure::new(FailureKind::Device, one_line(&harmless(&error.message)))
 }

@@ -1,10 +1,12 @@
 //! Why a plugin shows no device, from what it writes to stderr: its error says `No visible GPU devices.` whatever the cause.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
 use super::plugin::one_line;
 use crate::failure::{Failure, FailureKind};
+use crate::outside_file;
 
 /// What the runtime says of a driver that is missing or does not work (tsl and XLA, `cuda_platform.cc`, `cudart_stub.cc`).
 const CAUSES: [&str; 2] = ["failed call to cuInit", "Could not find cuda drivers"];
@@ -13,25 +15,39 @@ const CAUSES: [&str; 2] = ["failed call to cuInit", "Could not find cuda drivers
 const NO_DEVICE: [&str; 2] = ["No visible", "No jellyfish device found"];
 /// What libtpu says where another process has the TPU; it continues to advise `sudo rm` of a file that is that process's lock.
 const LOCKED: &str = "multi-process lockfile";
+/// Size of a file that holds one number, as the system states it.
+const MAX_NUMBER_BYTES: u64 = 1 << 12;
 /// Where the system lists what is plugged in.
 pub(in crate::timer) const PCI: &str = "/sys/bus/pci/devices";
-/// The vendor of TPUs by its PCI number: Google.
+/// The vendor of TPUs by its PCI number: Google, whose network cards and disks are in virtual machines without a TPU too.
 const TPU_VENDOR: &str = "0x1ae0";
+/// TPUs of that vendor, v2 and v3 to TPU7x, as `jax/_src/hardware_utils.py` of JAX 0.10.2 lists them.
+const TPU_DEVICES: [&str; 7] = ["0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"];
 
 /// Whether a TPU is plugged in; `pci` is [`PCI`].
 pub(in crate::timer) fn has_tpu(pci: &Path) -> bool {
     let devices = fs::read_dir(pci).into_iter().flatten().flatten();
-    let vendor = |device: fs::DirEntry| fs::read_to_string(device.path().join("vendor")).unwrap_or_default();
-    devices.map(vendor).any(|vendor| vendor.trim() == TPU_VENDOR)
+    devices.map(|device| device.path()).any(|device| {
+        let number = |name: &str| outside_file::text(&device.join(name), MAX_NUMBER_BYTES).unwrap_or_default();
+        number("vendor").trim() == TPU_VENDOR && TPU_DEVICES.contains(&number("device").trim())
+    })
+}
+
+/// What keeps libtpu from asking the cloud for a minute or two where it runs, on a machine without a TPU.
+pub(super) fn without_metadata() -> Option<(OsString, Option<OsString>)> {
+    (!has_tpu(Path::new(PCI))).then(|| ("TPU_SKIP_MDS_QUERY".into(), Some("1".into())))
+}
+
+/// What a plugin said, without advice that would take the TPU away from the process that has it.
+pub(super) fn harmless(message: &str) -> String {
+    match message.contains(LOCKED) {
+        true => "another process on this machine has the TPU; wait until it ends, or end it".to_owned(),
+        false => message.to_owned(),
+    }
 }
 
 /// A failure to open the device, with the plugin's file and the cause where stderr tells it.
 pub(super) fn explained(failure: Failure, plugin: &Path, stderr: &str) -> Failure {
-    if failure.message.contains(LOCKED) {
-        let plugin = plugin.display();
-        let message = format!("{plugin}: another process on this machine has the TPU; wait until it ends, or end it");
-        return Failure::new(failure.kind, message);
-    }
     if failure.kind != FailureKind::Device || !NO_DEVICE.iter().any(|words| failure.message.contains(words)) {
         return failure;
     }
@@ -50,6 +66,8 @@ pub(super) fn explained(failure: Failure, plugin: &Path, stderr: &str) -> Failur
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timer::pjrt::job::device_failure;
+    use crate::timer::pjrt::plugin::PjrtError;
 
     #[test]
     fn the_cause_is_the_drivers_and_other_failures_stay() {
@@ -68,19 +86,25 @@ mod tests {
         let told = explained(tpu, Path::new("libtpu.so"), "").message;
         assert!(told.starts_with("libtpu.so: TPU initialization failed: No jellyfish device found; run"), "{told}");
         let locked = "The TPU is already in use by another process; multi-process lockfile. Run \"$ sudo rm /tmp/libtpu_lockfile\"";
-        let told = explained(Failure::new(FailureKind::Device, locked), Path::new("libtpu.so"), "").message;
+        let told = device_failure(&PjrtError { code: 10, message: locked.to_owned() }).message;
         assert!(told.contains("another process") && !told.contains("sudo"), "{told}");
         let other = Failure::new(FailureKind::Device, "out of memory");
         assert_eq!(explained(other.clone(), Path::new("p.so"), stderr), other);
     }
+
     #[test]
-    fn a_tpu_is_known_by_its_vendor() {
+    fn a_tpu_is_known_by_its_vendor_and_number() {
         let folder = tempfile::tempdir().unwrap();
         assert!(!has_tpu(&folder.path().join("none")));
-        for (device, vendor) in [("0000:00:03.0", "0x1af4\n"), ("0000:00:04.0", "0x1ae0\n")] {
+        // a disk by virtio, Google's own network card, a TPU v5e
+        for (place, vendor, device) in
+            [(3, "0x1af4\n", "0x1001\n"), (4, "0x1ae0\n", "0x0042\n"), (5, "0x1ae0\n", "0x0063\n")]
+        {
             assert!(!has_tpu(folder.path()));
-            fs::create_dir(folder.path().join(device)).unwrap();
-            fs::write(folder.path().join(device).join("vendor"), vendor).unwrap();
+            let folder = folder.path().join(format!("0000:00:0{place}.0"));
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("vendor"), vendor).unwrap();
+            fs::write(folder.join("device"), device).unwrap();
         }
         assert!(has_tpu(folder.path()));
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::compiled::CompiledOptions;
 use super::flags::without_fatal;
-use super::no_device::{PCI, explained, has_tpu};
+use super::no_device::{explained, without_metadata};
 use super::plugin_digest::digest_of_plugin;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
@@ -82,9 +82,8 @@ impl PjrtOptions {
         }
         let mut environment = vec![("XLA_FLAGS".into(), Some(self.flags().into()))];
         let is_libtpu = self.plugin.file_name().is_some_and(|name| name.to_string_lossy().contains("libtpu"));
-        if is_libtpu && !has_tpu(Path::new(PCI)) {
-            // where no TPU is, it would ask the cloud for a minute or two where it runs
-            environment.push(("TPU_SKIP_MDS_QUERY".into(), Some("1".into())));
+        if is_libtpu {
+            environment.extend(without_metadata());
         }
         WorkerCommand { exe: self.exe.clone(), command, environment }
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compiler::{CompileTask, CompileWorker};
 use super::compilers::Compilers;
+use super::no_device::without_metadata;
 use super::options::compile_options;
 use super::plugin_digest::digest_of_plugin;
 use super::store::{CompiledFor, ExecutableKey, ExecutableStore, Listed, Note};
@@ -77,13 +78,12 @@ impl TargetOptions {
         for option in &self.target.options {
             command.extend(["--topology-option".into(), option.into()]);
         }
-        let environment = match self.target.platform.as_str() {
-            // without them libtpu asks the cloud where it runs for a minute, and lets one process of a machine in
-            "tpu" => [("TPU_SKIP_MDS_QUERY", "1"), ("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")]
-                .map(|(name, value)| (name.into(), Some(value.into())))
-                .to_vec(),
-            _ => Vec::new(),
-        };
+        let mut environment = Vec::new();
+        if self.target.platform == "tpu" {
+            // libtpu lets one process of a machine in, unless it is told that they take no TPU
+            environment.push(("ALLOW_MULTIPLE_LIBTPU_LOAD".into(), Some("1".into())));
+            environment.extend(without_metadata());
+        }
         WorkerCommand { exe: self.exe.clone(), command, environment }
     }
 }
@@ -233,7 +233,14 @@ impl TargetCompiler {
             let noted = key.and_then(|key| self.store.noted(&key));
             let outcome = match (done, noted) {
                 (_, Some((note, bytes))) => outcome_of(note, bytes, false),
-                (Ok(_), None) => Outcome::Failed { reason: "its executable was not kept".to_owned() },
+                (Ok(done), None) => {
+                    let reason = if done.kept.is_none() {
+                        "the plugin cannot serialize its executable"
+                    } else {
+                        "its executable was not kept"
+                    };
+                    Outcome::Failed { reason: reason.to_owned() }
+                }
                 (Err(failure), None) if failure.kind == FailureKind::Device => return Err(failure),
                 (Err(failure), None) => Outcome::Failed { reason: failure.to_string() },
             };

@@ -57,14 +57,16 @@ impl TargetWorker {
     }
 
     /// The topology for a program of so many partitions, and the ids of its devices.
-    fn open_for(&mut self, partitions: u64) -> Result<(&Topology, Vec<i64>), PjrtError> {
-        let mut options = self.topology_options()?;
+    fn open_for(&mut self, partitions: u64) -> Result<(&Topology, Vec<i64>), Failure> {
+        let no_topology = |error: PjrtError| device_failure(&error);
+        let mut options = self.topology_options().map_err(no_topology)?;
         if partitions > MAX_DEVICES {
-            return Err(PjrtError::local(format!("the program has {partitions} partitions, of {MAX_DEVICES} at most")));
+            let message = format!("the program has {partitions} partitions, of {MAX_DEVICES} at most");
+            return Err(Failure::new(FailureKind::Compile, message));
         }
-        self.open()?;
+        self.open().map_err(no_topology)?;
         let Self { topology: Some(own), wider, .. } = self else {
-            return Err(PjrtError::local("there is no topology"));
+            return Err(no_topology(PjrtError::local("there is no topology")));
         };
         let shape = options.iter_mut().find(|(name, _)| name == SHAPE);
         let topology = match shape {
@@ -73,19 +75,22 @@ impl TargetWorker {
                 *shape = OptionValue::Text(format!("1x1x{partitions}"));
                 match wider.entry(partitions) {
                     Entry::Occupied(made) => made.into_mut(),
-                    Entry::Vacant(place) => place.insert(Topology::create(&own.plugin, "", &options)?),
+                    Entry::Vacant(place) => {
+                        place.insert(Topology::create(&own.plugin, "", &options).map_err(no_topology)?)
+                    }
                 }
             }
             _ => own,
         };
-        let devices = topology.devices()?;
+        let devices = topology.devices().map_err(no_topology)?;
         let count = usize::try_from(partitions).unwrap_or(usize::MAX);
         if devices.len() < count {
-            return Err(PjrtError::local(format!(
+            let message = format!(
                 "the program has {partitions} partitions, and the target {}: name a larger one, such as `cuda:h100_sxm:16` or \
                  `tpu:v6e:4x4`",
                 counted(devices.len(), "device")
-            )));
+            );
+            return Err(Failure::new(FailureKind::Compile, message));
         }
         let ids = devices.iter().take(count).map(|device| device.id).collect();
         Ok((topology, ids))
@@ -132,7 +137,7 @@ impl Worker for TargetWorker {
             return Err(Failure::new(FailureKind::Protocol, "`hello` must come first"));
         }
         let partitions = Partitions::of(&code);
-        let (topology, ids) = self.open_for(partitions.count).map_err(|error| refusal(&error))?;
+        let (topology, ids) = self.open_for(partitions.count)?;
         let options = match partitions.count {
             1 => compile_options(None, &params.overrides),
             _ => partitioned_options(partitions, &ids, &params.overrides),

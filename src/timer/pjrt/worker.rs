@@ -27,8 +27,8 @@ use crate::timer::clock::HOST_CLOCK;
 use crate::timer::clock::resolution_ns;
 use crate::timer::model::means;
 use crate::timer::protocol::{
-    BeginParams, ComparedOutputs, CompileParams, Compiled, Hello, KeptOutputs, Launch, LoadParams, Loaded, MAX_RUNS,
-    Measured, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, RunningClocks, capability,
+    BeginParams, ComparedOutputs, CompileParams, Compiled, ExecutableRef, Hello, KeptOutputs, Launch, LoadParams,
+    Loaded, MAX_RUNS, Measured, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, RunningClocks, capability,
 };
 use crate::timer::server::{Worker, serve, take_stdout};
 use crate::timer::subscriber::named;
@@ -110,12 +110,7 @@ impl PjrtWorker {
     ) -> Result<(Executable, Compiled), Failure> {
         let opened = self.client()?;
         let code = read_code(program)?;
-        let partitions = Partitions::of(&code);
-        let options = match partitions.count {
-            1 => compile_options(opened.device_id, overrides),
-            count => partitioned_options(partitions, &opened.device_ids(self.options.device, count)?, overrides),
-        };
-        let options = options_of(program, options)?;
+        let options = self.options_here(opened, program, &code, overrides)?;
         let format = program.format.pjrt_format();
         let (executable, compiled) = timed(|| Executable::compile(&opened.client, &code, format, &options))
             .map_err(|error| compile_failure(&error))?;
@@ -125,6 +120,56 @@ impl PjrtWorker {
             Some(cut) => Ok((executable, compiled.signature(Some(cut.signature())))),
             None => Ok((executable, compiled)),
         }
+    }
+
+    /// What the compiler is told of a program, and of the devices that run it here.
+    fn options_here(
+        &self,
+        opened: &Opened,
+        program: &ProgramRef,
+        code: &[u8],
+        overrides: &BTreeMap<String, String>,
+    ) -> Result<Vec<u8>, Failure> {
+        let partitions = Partitions::of(code);
+        let options = match partitions.count {
+            1 => compile_options(opened.device_id, overrides),
+            count => partitioned_options(partitions, &opened.device_ids(self.options.device, count)?, overrides),
+        };
+        options_of(program, options)
+    }
+
+    /// Loads an executable from its file onto the devices of this worker.
+    fn load_file(&self, file: &ExecutableRef, params: &LoadParams) -> Result<Executable, Failure> {
+        let (opened, first) = (self.client()?, self.options.device);
+        let failed = |error: PjrtError| compile_failure(&error);
+        let bytes = executable_bytes(file).map_err(failed)?;
+        let as_compiled = Executable::deserialize(&opened.client, &bytes, &[]).map_err(failed)?;
+        if as_compiled.is_on(first).map_err(failed)? {
+            return Ok(as_compiled);
+        }
+        drop(as_compiled);
+        let elsewhere = || failed(PjrtError::local("the executable is for other devices"));
+        // a compiler without a device numbers its own from zero
+        let program = params.program.as_ref().ok_or_else(elsewhere)?;
+        let options = self.options_here(opened, program, &read_code(program)?, &params.overrides)?;
+        let moved = Executable::deserialize(&opened.client, &bytes, &options).map_err(failed)?;
+        if moved.is_on(first).map_err(failed)? { Ok(moved) } else { Err(elsewhere()) }
+    }
+}
+
+/// The bytes of an executable: the plugin would run whatever code it is given.
+fn executable_bytes(file: &ExecutableRef) -> Result<Vec<u8>, PjrtError> {
+    let mut bytes = read_bounded(&file.path, MAX_EXECUTABLE_BYTES)?;
+    let start = usize::try_from(file.offset).unwrap_or(usize::MAX);
+    if start > bytes.len() {
+        return Err(PjrtError::local("an offset beyond the executable's file"));
+    }
+    bytes.drain(..start);
+    match file.digest {
+        Some(digest) if Digest::of(&bytes) != digest => {
+            Err(PjrtError::local("the executable's file is not the one that was found"))
+        }
+        _ => Ok(bytes),
     }
 }
 
@@ -246,27 +291,8 @@ impl Worker for PjrtWorker {
     }
 
     fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
-        let device = self.options.device;
-        let opened = self.client()?;
         let (executable, loaded) = match (&params.executable, &params.program) {
-            (Some(file), _) => {
-                let bytes = read_bounded(&file.path, MAX_EXECUTABLE_BYTES)
-                    .map_err(|error| Failure::new(FailureKind::Compile, error.message))?;
-                let start = usize::try_from(file.offset).unwrap_or(usize::MAX);
-                let executable = bytes
-                    .get(start..)
-                    .ok_or_else(|| PjrtError::local("an offset beyond the executable's file"))
-                    .and_then(|bytes| match file.digest {
-                        // the plugin would run whatever code it is given
-                        Some(digest) if Digest::of(bytes) != digest => {
-                            Err(PjrtError::local("the executable's file is not the one that was found"))
-                        }
-                        _ => Executable::deserialize(&opened.client, bytes),
-                    })
-                    .and_then(|executable| executable.check_devices(device).map(|()| executable))
-                    .map_err(|error| compile_failure(&error))?;
-                (executable, Loaded::default())
-            }
+            (Some(file), _) => (self.load_file(file, &params)?, Loaded::default()),
             (None, Some(program)) => {
                 let (executable, compiled) = self.compile_program(program, &params.overrides)?;
                 let Compiled { compile_ns, cpu_ns, signature, .. } = compiled;
