@@ -1,7 +1,7 @@
 //! `compile`: for devices that are not here, by the vendors' own plugins.
 //!
 //! `AUTOTUNE_LOWERED_TEST_CUDA` names a CUDA plugin with ptxas beside it. What it refuses is held against what JAX's own compile for
-//! absent devices refused of the same programs (`tests/data/targets/make.py`).
+//! absent devices refused of the same programs (`tests/data/targets/make.py`). `AUTOTUNE_LOWERED_TEST_LIBTPU` names libtpu.so.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -25,6 +25,12 @@ pub(crate) fn cuda() -> Option<PathBuf> {
     let promised = if named.is_some() { Promised::ByCi } else { Promised::ByNobody };
     let named = named.filter(|path| !path.is_empty()).map(PathBuf::from);
     present(named.ok_or("AUTOTUNE_LOWERED_TEST_CUDA names no CUDA plugin"), promised)
+}
+
+/// Under Google Cloud's terms: nothing here installs it, so these tests run where a user has it.
+fn libtpu() -> Option<PathBuf> {
+    let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_LIBTPU").filter(|path| !path.is_empty()).map(PathBuf::from);
+    present(named.ok_or("AUTOTUNE_LOWERED_TEST_LIBTPU names no libtpu.so"), Promised::ByNobody)
 }
 
 fn compile(folder: &Path, plugin: &Path, arguments: &[&str]) -> Run {
@@ -258,6 +264,26 @@ fn a_gpu_that_is_not_there_is_told_with_its_cause() {
             assert!(told.fault().contains(part), "{words:?}: {part}: {}", told.stderr);
         }
     }
+}
+
+#[test]
+fn a_program_is_compiled_for_absent_tpus_and_one_that_is_not_there_is_told() {
+    let Some(libtpu) = libtpu() else { return };
+    let (place, plugin) = (Place::new(), libtpu.display().to_string());
+    let store = place.text("store");
+    let fixed = ["compile", "tests/data/timer/matmul.mlir", "--plugin", &plugin, "-o", &store, "--format", "json"];
+    let done = place.run(&[&fixed[..], &["--target", "tpu:v5e", "--target", "tpu:v6e"]].concat());
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    for target in done.json()["targets"].as_array().unwrap() {
+        let module = &target["module"];
+        assert_eq!(module["status"], "compiled", "{target}");
+        assert_eq!(module["memory"]["argument_bytes"], 2 * 64 * 64 * 4, "{target}");
+        assert!(module["cost"]["estimated_cycles"].as_f64().unwrap() > 0.0, "{target}");
+    }
+    let begin = std::time::Instant::now();
+    let none = place.run(&["device", "--plugin", &plugin]);
+    assert!(begin.elapsed().as_secs() < 30 && none.code == 5, "{}", none.stderr);
+    assert!(none.fault().contains("libtpu.so") && !none.stderr.contains("sudo"), "{}", none.stderr);
 }
 
 #[test]
