@@ -5,7 +5,7 @@
 PROGRAM is `target/release/autotune-lowered`, PLUGIN a PJRT plugin for CPUs. Each module is a matrix product of some milliseconds,
 which a library computes, and a few sums of 64 numbers, whose code the options change. Modules of other sizes are tuned until so
 many candidates were measured that have an executable of their own; `--busy` processes count beside them. Prints a line for each
-module, and how many of them got a set of options.
+module, and how many of them got a set of options. Exit code 1 if any did.
 """
 
 import argparse
@@ -103,7 +103,8 @@ def main():
     )
     for size, config in wins:
         print(f"  {size}: {config}")
+    return 1 if wins else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
