@@ -157,7 +157,7 @@ fn handles_may_be_used_by_many_threads() {
     are_shared::<Hit>();
 }
 
-/// `tests/abi.c` compares the header's structs with the same file.
+/// `tests/attack.c` compares the header's structs with the same file.
 #[test]
 fn structs_lie_as_the_header_has_them() {
     macro_rules! lines {

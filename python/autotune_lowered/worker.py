@@ -385,7 +385,7 @@ class Worker:
 
     def compile_ahead(self, params):
         """Begins a compilation in the background: XLA compiles with the interpreter's lock released."""
-        # a recipe runs code of other libraries, which need not bear company
+        # a recipe runs code of other libraries, which may not be thread-safe
         if params.get("program") is None:
             return {}
         if self.pool is None:

@@ -1,4 +1,4 @@
-//! `device`: the fingerprint of each device that a plugin shows, or what one of them attains.
+//! `device`: the fingerprint of each device that a plugin shows, or the attainable peaks of one.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,28 +19,28 @@ use super::options::{FormatArg, LimitArgs, PluginArgs};
 use super::output_file::OutputFile;
 use super::timers::{Executables, TimerArgs, first_plugin, options, scratch, start_timer};
 
-/// Seconds after which a program of ours counts as hung.
+/// Seconds after which a built-in program counts as hung.
 const TIMEOUT: u64 = 120;
 
 #[derive(Debug, Args)]
 pub(super) struct DeviceArgs {
     #[command(flatten)]
     pub plugin: PluginArgs,
-    /// Measure what the device attains with programs of its own, FLOP/s by element type and bytes/s: a roof for one whose peaks
-    /// nobody publishes, such as a CPU (docs/roofline.md)
+    /// Measure attainable FLOP/s per element type and bytes/s with built-in programs; gives a roofline for devices
+    /// without published peaks, such as CPUs (docs/roofline.md)
     #[arg(long)]
     pub measure_peaks: bool,
-    /// With --measure-peaks: also write the peaks to a file that `--peaks` takes; one that is there is replaced
+    /// With --measure-peaks: also write the peaks to a file that `--peaks` takes; an existing file is replaced
     #[arg(short, long, value_name = "FILE", requires = "measure_peaks")]
     pub output: Option<PathBuf>,
-    /// With --measure-peaks: what times the programs: `pjrt`, `jax`, `jax:PYTHON`, `command:CMD` [default: pjrt]
+    /// With --measure-peaks: the timer of the programs: `pjrt`, `jax`, `jax:PYTHON`, `command:CMD` [default: pjrt]
     #[arg(long, value_name = "TIMER", requires = "measure_peaks")]
     pub timer: Option<String>,
     #[command(flatten)]
     pub format: FormatArg,
 }
 
-/// Prints the fingerprints of every plugin's devices, or of the one that is named; or what it attains.
+/// Prints the fingerprints of every plugin's devices, or of the one that is named; or its attainable peaks.
 pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     if args.measure_peaks { peaks(args, out) } else { fingerprints(args, out) }
 }

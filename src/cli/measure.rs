@@ -84,7 +84,7 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     Ok(exit::FINE)
 }
 
-/// Whoever names a plugin wants that one to run the program.
+/// If a plugin is named, it runs the program.
 fn default_timer(plugin: &PluginArgs) -> &'static str {
     if plugin.plugin.is_some() { "pjrt" } else { "jax" }
 }

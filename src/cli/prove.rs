@@ -39,7 +39,7 @@ pub(super) struct ProveArgs {
     /// [default: every call is raced, each race for some seconds of the programs' own time]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
-    /// Smallest difference of the step that is of interest: what is known to make no more is measured no further
+    /// Smallest difference in the step that matters; stop measuring a call once its effect is known to be smaller
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
     pub min_difference: f64,
     #[command(flatten)]

@@ -22,7 +22,7 @@ use super::signature::trusted_keys;
 /// What times candidates and cached configs, on which device, and within which limits.
 #[derive(Debug, Clone, Args)]
 pub(super) struct TimerArgs {
-    /// What times programs: `auto` (the compiler that your JAX programs use), `pjrt` (a plugin), `jax` or `jax:PYTHON`
+    /// What times programs: `auto` (the compiler your JAX programs use), `pjrt` (a plugin), `jax` or `jax:PYTHON`
     /// (JAX itself), `command:CMD` (your own worker); for tuning and `check` also `replay:FILE` (recorded samples), for
     /// tuning also `replay:DIR` (earlier profiles)
     #[arg(long, value_name = "TIMER", default_value = "auto")]

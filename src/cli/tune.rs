@@ -179,7 +179,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     Ok(exit_code(&result, args.compiler.compiler_options.is_some() || !plan.matched_nothing()))
 }
 
-/// What whoever has a module without labels can do, in one line: of a step that was profiled also where its time goes.
+/// One line of advice for a module without labels; for a profiled step, also where its time goes.
 fn no_label_line(args: &TuneArgs, module: &Path) -> String {
     const MOST_LINES: usize = 3;
     let labels = user_labels(&args.plan.labels).ok().flatten();

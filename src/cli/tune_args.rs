@@ -75,10 +75,10 @@ pub(super) struct TuneArgs {
     pub max_speed_up: f64,
     #[command(flatten)]
     pub peaks: PeaksArg,
-    /// Measure what is already known again
+    /// Measure everything again, including what the cache already holds
     #[arg(long)]
     pub force: bool,
-    /// Compile and race every candidate, also those that are predicted to be slow (docs/decisions.md)
+    /// Compile and race every candidate, including those predicted to be slow (docs/decisions.md)
     #[arg(long)]
     pub thorough: bool,
     /// Print what would be tuned and how much there is to compile, and measure nothing

@@ -1,4 +1,4 @@
-//! After each round: who is out, and whether the rest is settled.
+//! After each round: which candidates are dropped, and whether the race is decided.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use super::rules::DecisionRules;
 use super::sentinel::{Disturbance, disturbance};
 use super::turns::turns;
 
-/// Rounds without a usable time after which a candidate is out.
+/// Rounds without a usable time after which a candidate is dropped.
 const MAX_WITHOUT_TIME: usize = 3;
 
-/// Rounds that cut a candidate off; in fewer ones it must be slower by a power of the multiple, or by so many times the
-/// largest change that was seen, of one round and of two.
+/// Rounds after which a candidate is cut off; in fewer rounds it must be slower by a power of the multiple, or by
+/// [`FAR`] times the largest change seen so far, after one round and after two.
 const CUT_OFF_ROUNDS: usize = 3;
 const FAR: [f64; 2] = [4.0, 2.0];
 
-/// What another process's turn on a core may add to a sample, in nanoseconds. Below, it may be such turns in two rounds
-/// running, and only [`CUT_OFF_ROUNDS`] cut a candidate off.
+/// What another process's time slice on a core may add to a sample, in nanoseconds. Samples shorter than this may be
+/// disturbed in two consecutive rounds, so only [`CUT_OFF_ROUNDS`] cut a candidate off.
 const TURN_NS: f64 = 20e6;
 
 /// Why a candidate is measured no further.
@@ -37,7 +37,7 @@ pub enum DropReason {
     NoTime,
 }
 
-/// A candidate that is out.
+/// A dropped candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dropped {
@@ -51,7 +51,7 @@ pub struct Dropped {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {
-    /// The leader beats the baseline and every other candidate is out.
+    /// The leader beats the baseline and every other candidate is dropped.
     Separated,
     /// The leader beats the baseline and no other contender can be faster by the minimum improvement.
     Tied,
@@ -69,17 +69,18 @@ pub struct Standing {
     pub next: Vec<usize>,
     /// The fastest of them so far.
     pub leader: Option<usize>,
-    /// Candidates that are out.
+    /// The dropped candidates.
     pub dropped: BTreeMap<usize, Dropped>,
     /// Why no further round is needed, if so.
     pub settled: Option<Settled>,
-    /// Whether the leader seems better than the baseline by the minimum improvement, but not significantly: more rounds would tell.
+    /// Whether the leader seems better than the baseline by the minimum improvement, but not significantly, so that
+    /// more rounds could decide.
     pub is_in_doubt: bool,
-    /// Rounds that count of the leader.
+    /// The leader's rounds that count.
     pub leader_rounds: usize,
-    /// Rounds that count of the contender that has the fewest.
+    /// The rounds that count of the contender with the fewest.
     pub rounds: usize,
-    /// What the baseline's repetitions tell.
+    /// What the baseline's repetitions show.
     pub disturbance: Disturbance,
     /// The smallest relative difference that can be detected: 0.01 where times have to differ by a factor of 1.01.
     pub resolution: f64,

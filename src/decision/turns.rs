@@ -1,23 +1,24 @@
-//! Who is measured in the next round: most of the time goes to those who may still be the best.
+//! Which candidates are measured in the next round: most of the time goes to those that may still be the best.
 
 use super::field::Field;
 
-/// So many of the fastest are measured in every round.
+/// Number of leading candidates, the leader included, measured in every round.
 const ALWAYS: usize = 3;
-/// Everyone has one sample for so many of the leader's: a race of short programs settles, and its tie set is known.
+/// Every candidate gets at least one sample for this many of the leader's, so that a race of short programs is decided
+/// and its tie set is known.
 const EIGHTH: usize = 8;
 
-/// From so many rounds on, a leader that seems better than the baseline without proof is measured beside the baseline and the next
-/// two alone: every round then adds to the proof.
+/// Rounds after which a leader that seems better than the baseline, but not significantly, is measured only beside the
+/// baseline and the next two, so that every round adds to the proof.
 const PROOF: usize = 12;
 
-/// Of the contenders those whose turn it is, the baseline and the leader included: a candidate of rank r has about N/r samples
-/// where N compete. So every one is measured twice, and now and then later, and the rest of the time goes to the fastest. Nobody
-/// is out by it: who rests comes back as those before it fall behind.
+/// The contenders whose turn it is, the baseline and the leader included. Among N competitors, a candidate of rank r
+/// has about N/r samples: every candidate is measured twice, and occasionally later, and the rest of the time goes to
+/// the fastest. This drops nobody: a resting candidate returns once those ahead of it turn out slower.
 pub(super) fn turns(field: &Field<'_>, contenders: &[usize], leader: Option<usize>, is_in_doubt: bool) -> Vec<usize> {
     let count = |candidate: usize| field.differences(candidate, field.baseline).len();
     let is_other = |candidate: &&usize| **candidate != field.baseline && Some(**candidate) != leader;
-    // those without a time come first: nothing is known of them
+    // those without a time come first, because nothing is known about them
     let mut ranked: Vec<(f64, usize)> = contenders
         .iter()
         .filter(is_other)

@@ -14,7 +14,7 @@ use crate::registry::Invocation;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ByName {
-    /// Up to eight recorded invocations are taken; more are listed and left
+    /// Use the label if it matches at most eight recorded invocations; otherwise only list them
     #[default]
     Few,
     /// However many there are

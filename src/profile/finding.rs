@@ -60,7 +60,7 @@ pub enum Finding {
         references: u64,
     },
     /// Durations below zero; those events are left out.
-    #[error("{events} events of plane `{plane}` last less than zero and are left out")]
+    #[error("{events} events of plane `{plane}` have a negative duration and are left out")]
     NegativeDurations {
         /// The plane.
         plane: String,

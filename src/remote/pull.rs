@@ -152,7 +152,7 @@ impl Remote {
         {
             let fetched = Snapshot::open(temporary.path(), Mapping::Never);
             let checked = fetched.and_then(|snapshot| snapshot.verify().map(|()| snapshot.digest()));
-            // the error names the temporary file, which is nobody's business
+            // hide the temporary file's name, which means nothing to the user
             match checked {
                 Ok(digest) if digest == manifest.digest => {}
                 Ok(digest) => return Err(damaged(format!("its digest is {digest}"))),

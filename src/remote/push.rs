@@ -17,7 +17,7 @@ use crate::signature::{
     MAX_SIGNATURE_BYTES, PublicKeys, Signature, SignatureError, Signatures, Signer, signature_path,
 };
 
-/// How often others may come first.
+/// Number of attempts when other writers come first.
 const ATTEMPTS: u32 = 32;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -28,16 +28,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub struct Pushing<'a> {
     /// The entries.
     pub entries: &'a [(CacheKey, Arc<Entry>)],
-    /// Who signs.
+    /// The key that signs.
     pub signer: Option<&'a Signer>,
-    /// Who must have signed what is there; whoever signs where it is not given.
+    /// Keys that must have signed the existing content; defaults to the signer's.
     pub keys: Option<&'a PublicKeys>,
-    /// Whether the entries take the place of those that are there, and are not merged with them.
+    /// Whether the entries replace the published ones instead of being merged with them.
     pub replace: bool,
 }
 
 impl<'a> Pushing<'a> {
-    /// Entries to merge with what is there, unsigned.
+    /// Entries to merge with the published ones, unsigned.
     pub fn new(entries: &'a [(CacheKey, Arc<Entry>)]) -> Self {
         Self { entries, signer: None, keys: None, replace: false }
     }

@@ -1,6 +1,6 @@
 //! `--trace-run`: what a run did and when, from its events, as a trace that Perfetto and Chrome open.
 //!
-//! A slice goes to the row of its track; its fields become arguments. A candidate that is out becomes a slice that takes no time.
+//! A slice goes to the row of its track; its fields become arguments. A dropped candidate becomes an instant slice.
 
 use std::collections::HashMap;
 use std::io;
@@ -125,7 +125,7 @@ impl Sink for RunTrace {
                 let place = self.place(line, true);
                 let fields = vec![text("config", config.as_str()), text("failure", failure)];
                 let moment = Open { start_ns: at_ns, place, fields };
-                self.close(line, &format!("candidate {candidate} is out"), &moment, at_ns);
+                self.close(line, &format!("candidate {candidate} is dropped"), &moment, at_ns);
             }
             Kind::Finished { status, reason, .. } => {
                 if let Some(open) = self.row(event.track).open.last_mut() {

@@ -30,7 +30,7 @@ pub enum Record {
     Job(Box<JobRecord>),
     /// One interleaved round.
     Round(RoundRecord),
-    /// A candidate is out.
+    /// A candidate was dropped.
     Failed(FailureRecord),
     /// The best config of a call was decided; written and synced before any cache.
     Decision {
@@ -167,7 +167,7 @@ pub struct CandidateSamples {
     pub ns: Vec<u64>,
 }
 
-/// Why a candidate is out.
+/// Why a candidate was dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FailureRecord {
@@ -175,7 +175,7 @@ pub struct FailureRecord {
     pub job: Digest,
     /// Index of the candidate.
     pub candidate: usize,
-    /// Why it is out.
+    /// Why it was dropped.
     #[serde(flatten)]
     pub failure: Failure,
 }

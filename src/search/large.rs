@@ -16,7 +16,7 @@ const EARLY: u64 = 1 << 16;
 const FASTER: f64 = 4.0;
 /// Configs of a sample.
 pub const SAMPLE: usize = 1 << 14;
-/// Descents that may be in vain, one after another: what is left is not worth the steps.
+/// Stop after this many consecutive fruitless descents: the rest is not worth the steps.
 const IN_VAIN: usize = 64;
 /// Descents before the walk: they prove most contradictions at once.
 const PROBES: usize = 4;

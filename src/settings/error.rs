@@ -41,8 +41,8 @@ pub enum SettingsError {
         /// The reason, and what to do.
         why: String,
     },
-    /// What was accepted cannot be kept.
-    #[error("cannot keep in `{}` what is trusted: {source}{}", .path.display(), remedy(.source))]
+    /// The record of trust cannot be written.
+    #[error("cannot write the trust record in `{}`: {source}{}", .path.display(), remedy(.source))]
     NotKept {
         /// The record.
         path: PathBuf,

@@ -84,7 +84,7 @@ pub enum Kind<'a> {
         /// What the profile tells, or why there is none.
         round: Result<&'a ProfiledRound, &'a Failure>,
     },
-    /// A candidate is out.
+    /// A candidate was dropped.
     Failed {
         /// Which one.
         candidate: usize,

@@ -1,4 +1,4 @@
-//! Failures: whose they are, and what continues after them.
+//! Attributes failures to candidates and decides what continues.
 
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{FailureRecord, Record};
@@ -7,7 +7,7 @@ use crate::timer::events::{Kind, Open, Slice};
 
 use super::measure::{Ended, Measuring};
 
-/// What stands before the reason where the baseline is out.
+/// Prefix of the reason when the baseline is dropped.
 pub(crate) const BASELINE_FAILED: &str = "the baseline failed, so nothing can be compared with it: ";
 
 impl<'a> Measuring<'a> {
@@ -54,7 +54,7 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    /// A call outside the rounds, with the same second chance; `None` when the candidate is out.
+    /// A call outside the rounds, with the same second chance; `None` when the candidate is dropped.
     pub(super) fn try_twice<T>(
         &mut self,
         candidate: usize,

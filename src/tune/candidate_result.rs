@@ -22,7 +22,7 @@ pub enum CandidateStatus {
     Measured,
     /// Its program is another candidate's; that one was measured.
     SameProgram,
-    /// It is out; the failure says why.
+    /// It was dropped; the failure says why.
     Failed,
     /// It has too few samples.
     NotMeasured,
@@ -38,7 +38,7 @@ pub enum CandidateOutcome {
     Measured(CandidateTimes),
     /// Its program is another candidate's, whose times these are, if it has any.
     SameProgram(Option<CandidateTimes>),
-    /// It is out.
+    /// It was dropped.
     Failed(Failure),
     /// It has too few samples.
     NotMeasured,
@@ -186,7 +186,7 @@ impl CandidateResult {
         }
     }
 
-    /// Why it is out, if it is.
+    /// Why it was dropped, if it was.
     pub fn failure(&self) -> Option<&Failure> {
         match &self.outcome {
             CandidateOutcome::Failed(failure) => Some(failure),

@@ -81,7 +81,7 @@ pub(super) struct Measuring<'a> {
     pub(super) identity: &'a JobIdentity,
     pub(super) job: &'a Job,
     pub(super) rounds: &'a mut JobRounds,
-    /// Candidates that had their second chance: one that breaks a worker now and then is out, however fast it is.
+    /// Candidates that had their second chance: one that occasionally breaks a worker is dropped, however fast it is.
     pub(super) forgiven: BTreeSet<usize>,
     /// Whether the round before failed without a culprit.
     pub(super) round_forgiven: bool,
@@ -127,7 +127,7 @@ impl Measuring<'_> {
         let mut warm = WarmUp::of(self.job.candidates.len());
         let mut reference = None;
         let (mut measured, mut raced) = (0, false);
-        // whoever competes from before is loaded with the first wave
+        // candidates still competing from an earlier run are loaded with the first wave
         let mut wave = self.active();
         loop {
             wave.extend(self.next_wave());
@@ -202,7 +202,7 @@ impl Measuring<'_> {
         wave
     }
 
-    /// One round of a wave, beside the baseline and the fastest so far: what to compile next hangs on it.
+    /// One round of a wave, beside the baseline and the fastest so far: its result determines what is compiled next.
     fn look(&mut self, wave: &[usize], warm: &WarmUp) -> Result<u32, Ended> {
         let (standing, begin) = (self.standing(), Instant::now());
         let is_beside = |candidate| candidate == self.identity.baseline || Some(candidate) == standing.leader;
@@ -241,7 +241,8 @@ impl Measuring<'_> {
                 (standing, failures) = (self.standing(), self.rounds.failures.len());
                 sampling = self.samplings(warm, standing.resolution);
             }
-            // whoever asks for rounds asks for as many of each; what a profile costs hardly grows with the programs in it
+            // `--rounds` promises that many rounds of every candidate; a profile's cost hardly grows with the programs
+            // in it
             let takes_turns = self.options.rounds.is_none() && !is_short && self.compares.is_none();
             let active = if takes_turns { standing.next.clone() } else { standing.contenders.clone() };
             // where no other config can run here, the baseline is measured for its time; a search learns nothing from that

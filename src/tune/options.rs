@@ -39,7 +39,7 @@ pub struct TuneOptions {
     /// Whether each call can have only one job, because its profiles are stored by call: no other is started to search
     /// for configs.
     pub one_job_a_call: bool,
-    /// Whether every candidate is compiled and raced, also those that are predicted to be slow.
+    /// Whether every candidate is compiled and raced, including those predicted to be slow.
     pub thorough: bool,
     /// Programs that are compiled before the next look, if they are compiled in waves: enough to keep the cores busy.
     /// The first wave is half as large again.

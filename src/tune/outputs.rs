@@ -1,4 +1,4 @@
-//! Candidates that compute something else are out.
+//! Rejects candidates whose outputs differ from the baseline's.
 
 use crate::array::{ArraySpec, Finiteness, Reference, Tolerance};
 use crate::failure::{Failure, FailureKind};
@@ -88,7 +88,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// What a candidate's outputs are, or how; `None` if it is out.
+    /// What a candidate's outputs are, or how they compare; `None` if it is dropped.
     fn on_outputs<T>(
         &mut self,
         candidate: usize,

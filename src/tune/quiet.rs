@@ -1,11 +1,11 @@
 //! Calls that are tuned side by side on one device: what is measured has the machine to itself.
 //!
-//! Each call has a [`Seat`]. All of them compile at the same time, which keeps the cores busy at the end of a wave too. Once each
-//! has what it wanted they measure one after the other, and then they compile again, so that the two take turns rarely.
+//! Each call has a [`Seat`]. All of them compile at the same time, which keeps the cores busy at the end of a wave too.
+//! When all have compiled, they measure one at a time and then compile again, so the two phases rarely alternate.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Who does what on the device.
+/// Which call compiles or measures on the device.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Quiet(Arc<Shared>);
 

@@ -1,6 +1,6 @@
-//! What a sample is made of, and what the first runs told.
+//! What a sample consists of, and the results of the first runs.
 
-/// How a candidate is sampled in a round: so many durations, each of a batch of runs timed together.
+/// How a candidate is sampled in a round: a number of durations, each of a batch of runs timed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sampling {
     pub(super) runs: u32,
@@ -11,7 +11,7 @@ pub(super) struct Sampling {
 
 pub(super) const ONE_RUN: Sampling = Sampling { runs: 1, batch: 1, run_ns: 0 };
 
-/// What the first runs of the candidates told.
+/// The results of the candidates' first runs.
 #[derive(Debug, Default)]
 pub(super) struct WarmUp {
     /// Of each candidate the fastest, nanoseconds.
@@ -21,12 +21,12 @@ pub(super) struct WarmUp {
 }
 
 impl WarmUp {
-    /// Nothing is known of so many candidates.
+    /// An empty warm-up for this number of candidates.
     pub(super) fn of(candidates: usize) -> Self {
         Self { fastest: vec![None; candidates], best: None }
     }
 
-    /// Durations of a candidate's first runs; those of no length are none.
+    /// Durations of a candidate's first runs; zero durations are ignored.
     pub(super) fn note(&mut self, candidate: usize, ns: &[u64]) {
         let own = ns.iter().copied().filter(|&ns| ns > 0).min();
         self.best = [self.best, own].into_iter().flatten().min();

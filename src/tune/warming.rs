@@ -49,8 +49,8 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// The same under one profile, which costs more than the runs in it. Returns whether that went well: where it does not,
-    /// each is tried alone, and whoever fails is out.
+    /// The same under one profile, which costs more than the runs in it. Returns whether it succeeded; otherwise each
+    /// candidate runs alone, and those that fail are dropped.
     fn warm_up_together(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<bool, Ended> {
         let launches: Vec<(usize, u32)> = self.cold(wave).into_iter().map(|one| (one, PROFILED_WARM_UP)).collect();
         if launches.is_empty() {

@@ -212,11 +212,11 @@ fn every_call_is_a_slice_of_its_candidate_in_its_phase() {
 
     // failures are named where they came
     let out = |name: &str| slices.iter().find(|slice| slice.name == name).unwrap_or_else(|| panic!("{name}"));
-    let compile = out("candidate 3 is out");
+    let compile = out("candidate 3 is dropped");
     assert_eq!(compile.start_ns, calls.iter().find(|(_, candidate, ..)| *candidate == 3).unwrap().3);
     assert_eq!(compile.arguments, json!({"config": config(3).as_str(), "failure": "compile: no such layout"}));
     assert_eq!(in_phase(compile.start_ns - 1), "compile");
-    let wrong = out("candidate 4 is out");
+    let wrong = out("candidate 4 is dropped");
     assert!(wrong.arguments["failure"].as_str().unwrap().starts_with("wrong-output: "), "{wrong:?}");
     assert_eq!(out("restart the worker").arguments["reason"], "crash: SIGSEGV");
 }

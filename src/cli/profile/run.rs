@@ -29,7 +29,7 @@ pub(in crate::cli) enum ProfileCommand {
     Timings(TimingsArgs),
     /// Show bandwidth, hidden part and straggler wait of collectives (docs/collectives.md)
     Collectives(CollectivesArgs),
-    /// Show compilation time by phase, with worker threads counted once (docs/compile.md)
+    /// Show compilation time by phase, without counting parallel worker threads twice (docs/compile.md)
     Compile(CompileArgs),
     /// Show what changed between two profiles, and whether the change is significant (docs/analysis.md)
     Diff(ProfileDiffArgs),

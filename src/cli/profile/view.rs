@@ -35,10 +35,11 @@ pub(crate) struct ViewArgs {
     /// Do not serve the page; implied by `-o`
     #[arg(long, requires = "output")]
     no_serve: bool,
-    /// Profile of the same after a change, a file or a log folder: the page shows what differs, as flame graphs and tables
+    /// A profile of the same program after a change, a file or a log folder: the page shows the differences, as flame
+    /// graphs and tables
     #[arg(long, value_name = "FILE|LOGDIR")]
     after: Option<PathBuf>,
-    /// What tuning found, a cache folder or what `tune --format json` printed: labels lead to their calls' candidates
+    /// Tuning results, as a cache folder or `tune --format json` output; labels then link to their candidates
     #[arg(long, value_name = "CACHE|JSON")]
     results: Option<PathBuf>,
     #[command(flatten)]

@@ -73,7 +73,7 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
     writeln!(out, "</tbody></table>")?;
     let beyond: usize = strips.iter().map(|strip| strip.beyond(&axis)).sum();
     if beyond > 0 {
-        writeln!(out, "<p class=\"fine\">Samples beyond the axis, drawn at its edges: {beyond}.</p>")?;
+        writeln!(out, "<p class=\"fine\">Samples outside the axis range, drawn at its edge: {beyond}.</p>")?;
     }
     Ok(())
 }

@@ -109,7 +109,7 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
     rest.extend((undecided > 0).then(|| format!("{undecided} not decided")));
     rest.extend((missed > 0).then(|| format!("{missed} without a match")));
     let beside = if rest.is_empty() { "with a config other than the baseline's".to_owned() } else { rest.join(", ") };
-    card("Operations that become faster", &format!("{faster} of {}", all.len() + missed), &beside)?;
+    card("Operations with a faster config", &format!("{faster} of {}", all.len() + missed), &beside)?;
     if let [AutotuningResult { step: Some(step), .. }] = report.results {
         let beside = format!(
             "less time, {} to {} by the intervals; {} of its {} is decided here, {} is labelled; profiled in {}",
@@ -127,7 +127,7 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
     if let Some(speed_up) = gain.speed_up().filter(|_| report.results.len() == 1) {
         let (low, high) = (gain.baseline_ns / gain.most_ns, gain.baseline_ns / gain.least_ns);
         let between =
-            if faster > 0 { format!(", {low:.2}–{high:.2} by the ends of all intervals") } else { String::new() };
+            if faster > 0 { format!(", {low:.2}–{high:.2} if every call is at the same end of its interval") } else { String::new() };
         let uncounted = match gain.uncounted {
             0 => String::new(),
             many => format!("; {many} without a time left out"),

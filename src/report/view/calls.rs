@@ -13,7 +13,7 @@ use crate::tune::{AutotuningResult, CandidateResult, CandidateStatus, OperationR
 
 use super::table::write_linked;
 
-/// What tuning found of a label's call.
+/// The tuning results of a label's call.
 pub(super) struct Call<'a> {
     /// Its place among the labels.
     place: usize,

@@ -41,12 +41,12 @@ impl<'a> AfterPage<'a> {
     /// Writes the section; `before` are the first one's stacks.
     pub(super) fn write(&self, out: &mut dyn Write, before: [&BTreeMap<Vec<String>, f64>; 2]) -> io::Result<()> {
         let [executions, own] = self.executions;
-        // as many executions in both
+        // scaled to the same number of executions
         let scale = if executions > 0 && own > 0 { own as f64 / executions as f64 } else { 1.0 };
         writeln!(
             out,
             "<section>\n<h2 id=\"after\">Before and after</h2>\n<p class=\"fine\">A is the profile above, B is {}. The graphs are of B: a frame that takes more time \
-             by itself than in A is red, one that takes less is blue, the deeper the more. What only A has stands in the tables.{}</p>",
+             by itself than in A is red, one that takes less is blue; deeper colours mean larger changes. Frames that exist only in A appear in the tables.{}</p>",
             Text(self.subject),
             if (scale - 1.0).abs() > f64::EPSILON {
                 format!(
@@ -72,7 +72,7 @@ impl<'a> AfterPage<'a> {
         }
         writeln!(
             out,
-            "<p class=\"fine\">Time of a launch, mean of its devices. Interval: 95 % for its row alone; p: for all rows together (Welch, Holm).</p>"
+            "<p class=\"fine\">Times are per launch, averaged over devices. Each interval is 95 % for its row alone; p is adjusted for all rows (Welch, Holm).</p>"
         )?;
         for note in &self.diff.notes {
             writeln!(out, "<p class=\"fine\">{}</p>", Text(note))?;

@@ -38,7 +38,7 @@ pub struct ViewPage<'a> {
     pub commands: &'a [(String, String)],
     /// A second profile, after a change.
     pub after: Option<AfterPage<'a>>,
-    /// What tuning found of the calls.
+    /// The tuning results of the calls.
     pub results: &'a [AutotuningResult],
 }
 
@@ -75,9 +75,9 @@ pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
          <button type=\"button\" id=\"before\" disabled>Previous</button> <button type=\"button\" id=\"next\" disabled>Next</button> \
          <output id=\"hits\" aria-live=\"polite\"></output></search></div>\n\
          <div id=\"lanes\" hidden tabindex=\"0\" role=\"application\" aria-label=\"Timeline: plus and minus zoom, arrows move, 0 shows all\"></div>\n\
-         <p class=\"fine\" id=\"help\" hidden>Drag to move. Zoom with + and − or, after a click into the timeline, with the wheel (before it with Ctrl); \
-         ← and → move, 0 shows all, a double click goes to an event, / goes to the search, Escape gives the wheel back. In the search, Enter goes to the next \
-         event whose name contains the text, Shift with Enter to the previous one, Escape ends it.</p>\n\
+         <p class=\"fine\" id=\"help\" hidden>Drag to move. Zoom with + and − or, after clicking the timeline, with the wheel (otherwise \
+         Ctrl+wheel); ← and → move, 0 shows all, a double click goes to an event, / goes to the search, Escape lets the wheel scroll the page \
+         again. In the search, Enter goes to the next match, Shift+Enter to the previous one, and Escape closes the search.</p>\n\
          <div id=\"tip\" role=\"tooltip\" hidden></div>\n</section>\n<section>\n<h2>Flame graphs</h2>\n\
          <p class=\"fine\">Device time, all devices together, idle time in grey. Click a frame to zoom in, the lowest frame to show all. \
          Tab goes to a graph; ↑ and ↓ go to the frames above and below, ← and → along the row, Home to the lowest; Enter zooms in, Escape or 0 shows all.</p>"

@@ -145,9 +145,9 @@ impl Timeline {
         let shorter =
             format!("shorter than those drawn: a page holds {}, and the longest of each lane were kept", self.most);
         let left_out = [
-            (self.earlier, "that ended before these steps"),
+            (self.earlier, "from before these steps"),
             (self.shorter, shorter.as_str()),
-            (self.crowded, "for which no row or lane is left"),
+            (self.crowded, "beyond the limit of rows and lanes"),
             (self.unusable, "that cannot be decoded or have no usable time"),
         ];
         let left_out = left_out.iter().filter(|(count, _)| *count > 0);

@@ -221,7 +221,7 @@ const time = (ps, digits = 3) => {
     }
     hits.sort((one, other) => one.start - other.start);
     const found = hits.length === 1 ? `1 event, ${time(sum)}` : `${hits.length} events, ${time(sum)} together`;
-    byId("hits").textContent = !wanted ? "" : hits.length > 0 ? found : "no event drawn has this in its name";
+    byId("hits").textContent = !wanted ? "" : hits.length > 0 ? found : "no event on this page matches";
     for (const id of ["before", "next"]) byId(id).disabled = hits.length === 0;
     soon();
   };

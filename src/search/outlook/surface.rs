@@ -65,7 +65,7 @@ pub struct Expected {
     pub high: f64,
 }
 
-/// What is known of the configs of a call that nothing was told of.
+/// Predictions for the configs of a call that were not measured.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Outlook {
