@@ -1,14 +1,14 @@
-//! What an operation of a profile is, by its HLO instruction: opcode, source line, `op_name`, label.
+//! What the HLO instruction of a profile's operation says: opcode, source line, `op_name`, label.
 
 use std::collections::BTreeMap;
 
 use crate::hlo::{Cost, Costs, Evidence, Label};
 use crate::hlo::{HloInstruction, HloModule, UserLabels, labels_in};
 
-/// Computations around an instruction that are asked for a label.
+/// Maximum number of enclosing computations that are searched for a label.
 const MAX_CALLERS: usize = 64;
 
-/// What is known of an operation.
+/// What is known about an operation.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Attribution {
@@ -18,11 +18,11 @@ pub struct Attribution {
     pub op_name: String,
     /// File and line, where they are known.
     pub source: Option<(String, u64)>,
-    /// The tunable call that it is part of, with how much of its label is left.
+    /// The tunable call that it is part of, with how much of its label was kept.
     pub label: Option<(Label, Evidence)>,
     /// Bytes of its result.
     pub bytes: u64,
-    /// What one run of it does, where that is known and its own: not of control flow, nor of what moves data between devices.
+    /// The work of one run, if known and its own: not for control flow, nor for communication between devices.
     pub cost: Option<Cost>,
 }
 
@@ -32,7 +32,7 @@ impl Attribution {
         let place = module.place_of(operation)?;
         let instruction = module.instructions.get(place)?;
         let within = || inner(module, instruction);
-        // what fuses others has the name of the last one, or none
+        // a fusion has the name of its last instruction, or none
         let named = std::iter::once(instruction).chain(within()).find(|one| !one.op_name.is_empty());
         let placed = std::iter::once(instruction).chain(within()).find_map(|one| module.source(one));
         Some(Self {
@@ -51,7 +51,7 @@ impl Attribution {
     }
 }
 
-/// The instructions that run as part of this one; what control flow calls runs as operations of its own.
+/// The instructions that run as part of this one; those called by control flow run as operations of their own.
 pub fn inner<'m, 'a>(
     module: &'m HloModule<'a>,
     instruction: &'m HloInstruction<'a>,
@@ -60,8 +60,8 @@ pub fn inner<'m, 'a>(
     is_one.then(|| module.called_by(instruction)).into_iter().flatten()
 }
 
-/// Whether what an instruction costs is the work of its own event: control flow runs operations of their own, communication
-/// is not work of the device's memory alone, and what ends an asynchronous operation does nothing.
+/// Whether an instruction's cost is the work of its own event: control flow runs operations of their own, communication
+/// is not work of the device's memory alone, and the end of an asynchronous operation does nothing.
 fn works(opcode: &str) -> bool {
     !matches!(opcode, "while" | "conditional" | "call") && !opcode.ends_with("-done") && !is_communication(opcode)
 }
@@ -83,8 +83,8 @@ pub fn is_communication(opcode: &str) -> bool {
     )
 }
 
-/// The innermost label of an instruction's scopes. Where it has none, as what a compiler made up, that of most
-/// instructions that it fuses; where those have none either, that of the instruction in whose body it stands.
+/// The innermost label of an instruction's scopes. If it has none, because the compiler created it, that of most
+/// instructions that it fuses; if those have none either, that of the instruction whose body contains it.
 fn label(
     module: &HloModule<'_>,
     instruction: &HloInstruction<'_>,

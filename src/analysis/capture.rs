@@ -1,4 +1,4 @@
-//! What an analysis takes: a capture of XLA's profiler, or one of nsys-jax.
+//! The input of an analysis: a capture of XLA's profiler, or one of nsys-jax.
 
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,9 @@ use super::nsys::NsysProfile;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Capture {
-    /// What XLA's profiler wrote.
+    /// A capture of XLA's profiler.
     XSpace(XSpaceCapture),
-    /// What nsys-jax captured; [`nsys_captures`](super::nsys_captures) makes it.
+    /// A capture of nsys-jax; [`nsys_captures`](super::nsys_captures) creates it.
     #[cfg(feature = "nsys")]
     Nsys(Box<NsysProfile>),
 }
@@ -36,7 +36,7 @@ impl Capture {
         Self::XSpace(XSpaceCapture { path: path.into(), host: host.into(), space })
     }
 
-    /// Where it was read.
+    /// Its path.
     pub fn path(&self) -> &Path {
         match self {
             Self::XSpace(capture) => &capture.path,
@@ -45,7 +45,7 @@ impl Capture {
         }
     }
 
-    /// The host, by the file's name; of a capture of nsys-jax the process.
+    /// The host, from the file's name; for a capture of nsys-jax the process.
     pub fn host(&self) -> &str {
         match self {
             Self::XSpace(capture) => &capture.host,
@@ -62,8 +62,8 @@ impl Capture {
         }
     }
 
-    /// Its planes as a timeline. What is added up comes from [`Capture::executions`]: the planes of a capture of nsys-jax are
-    /// drawn from its ranges, and hold less than these say.
+    /// Its planes as a timeline. Totals come from [`Capture::executions`]: the planes of a capture of nsys-jax are
+    /// drawn from its ranges, and have less information.
     pub fn timeline(&self) -> &XSpace {
         match self {
             Self::XSpace(capture) => &capture.space,
@@ -72,7 +72,7 @@ impl Capture {
         }
     }
 
-    /// What an importer has to say of it; what could mislead otherwise is found with the executions.
+    /// The importer's warnings; other warnings are found with the executions.
     pub fn import_findings(&self) -> &[Finding] {
         match self {
             Self::XSpace(_) => &[],
@@ -86,9 +86,9 @@ impl Capture {
         self.executions_folded(&mut |_, _| {})
     }
 
-    /// The same, with each execution shown before it is kept, and the times of each run of its operations, in their order, where
-    /// the capture tells them: nanoseconds. Who takes its operations away keeps no more of them than those of the executions
-    /// in progress.
+    /// The same, with a callback for each execution before it is stored, with the times of each run of its operations,
+    /// in their order, if the capture has them: nanoseconds. A callback that takes the operations away limits memory to
+    /// those of the executions in progress.
     pub fn executions_folded<'c>(&'c self, fold: &mut dyn FnMut(&mut Execution, &'c [Moments])) -> DeviceTime {
         match self {
             Self::XSpace(capture) => executions_folded(&capture.space, &mut |execution| fold(execution, &[])),
@@ -106,7 +106,7 @@ impl Capture {
         }
     }
 
-    /// The samples of one plane of its timeline, whose executions were found before. `None` if the semantics are the seed's
+    /// The samples of one plane of its timeline, given its executions. `None` if the semantics are the seed's
     /// and there is no XSpace that the seed could read.
     pub fn timings(&self, profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) -> Option<Timings> {
         match self {

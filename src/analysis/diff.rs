@@ -1,4 +1,4 @@
-//! Two profiles compared: which operations became faster, and whether that is more than chance.
+//! Compares two profiles: which operations became faster, and whether that is significant.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,10 +11,10 @@ use super::runtime::Counted;
 
 /// Confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
-/// The chance of any false verdict among all operations, or all modules.
+/// The probability of any false verdict among all operations, or all modules.
 const THRESHOLD: f64 = 0.05;
 
-/// What two profiles differ in.
+/// The differences between two profiles.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ProfileDiff {
@@ -22,7 +22,7 @@ pub struct ProfileDiff {
     pub modules: Vec<DiffRow>,
     /// Self time of their operations, likewise.
     pub operations: Vec<DiffRow>,
-    /// What to know before it is believed, one line each.
+    /// Caveats, one line each.
     pub notes: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub struct DiffRow {
     /// The operation; absent for the module as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// What is to be said of it.
+    /// The verdict.
     pub verdict: Verdict,
     /// Launches and mean time of one in the first profile.
     pub before: Option<Sample>,
@@ -43,9 +43,9 @@ pub struct DiffRow {
     pub after: Option<Sample>,
     /// Second mean less first, in nanoseconds.
     pub difference_ns: Option<f64>,
-    /// Its interval of 95% for this row alone; `None` with fewer than two launches in either.
+    /// Its 95% interval, for this row alone; `None` with fewer than two launches in either.
     pub interval_ns: Option<[f64; 2]>,
-    /// The chance of such a difference were there none, for all rows of the list together.
+    /// The p-value, adjusted for all rows of the list.
     pub p_adjusted: Option<f64>,
 }
 
@@ -59,14 +59,14 @@ pub struct Sample {
     pub mean_ns: f64,
 }
 
-/// What is to be said of a difference.
+/// The verdict on a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The second is faster, beyond chance.
+    /// The second is significantly faster.
     Faster,
-    /// The second is slower, beyond chance.
+    /// The second is significantly slower.
     Slower,
     /// The difference may be chance.
     NotTold,
@@ -95,8 +95,8 @@ impl Verdict {
 /// A module's name and its place among the programs of that name, and the operation.
 type Row = (String, usize, Option<String>);
 
-/// Compares two profiles, each one run of one or more hosts. A sample is a launch: the mean of its devices, which one launch makes
-/// alike.
+/// Compares two profiles, each one run of one or more hosts. A sample is a launch: the mean of its devices, whose times
+/// are correlated within a launch.
 pub fn profile_diff(before: &[Capture], after: &[Capture], with_warm_up: bool) -> ProfileDiff {
     let mut notes = Vec::new();
     let samples = [samples(before, with_warm_up, &mut notes), samples(after, with_warm_up, &mut notes)];

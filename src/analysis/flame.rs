@@ -1,4 +1,4 @@
-//! Stacks with their time, for flame graphs: by the source lines that operations came from, or by their scopes.
+//! Stacks with their time, for flame graphs: by source line or by scope.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,13 +31,13 @@ pub enum StacksBy {
 pub struct Stacks {
     /// Nanoseconds by stack, outermost frame first.
     pub time_ns: BTreeMap<Vec<String>, f64>,
-    /// What to know, one line each.
+    /// Notes, one line each.
     pub notes: Vec<String>,
-    /// What could mislead.
+    /// Warnings.
     pub findings: Vec<Finding>,
 }
 
-/// The outermost frame of what ran.
+/// The outermost frame of operations.
 pub const ACTIVE: &str = "[active]";
 /// The frame of time inside executions at which nothing ran.
 pub const IDLE_INSIDE_FRAME: &str = "[idle during module execution]";
@@ -45,16 +45,16 @@ pub const IDLE_INSIDE_FRAME: &str = "[idle during module execution]";
 pub const IDLE_BETWEEN_FRAME: &str = "[idle between module executions]";
 const UNKNOWN_FRAME: &str = "[unknown]";
 
-/// Adds the time of captures up by stack: all devices of all of them.
+/// Adds up the time of captures by stack, over all devices.
 ///
 /// An operation may come from several lines. Its time is split equally over the distinct stacks of its instruction and of those
-/// that this one fuses (nsys-jax: `analysis`); where none of them has a stack, over their distinct `op_name`s.
+/// that this one fuses (nsys-jax: `analysis`); if none of them has a stack, over their distinct `op_name`s.
 pub fn stacks(captures: &[Capture], files: &HloFiles, by: StacksBy, counting: impl Into<Counting>) -> Stacks {
     let [stacks] = stacks_by(captures, files, [by], counting);
     stacks
 }
 
-/// The same for several kinds of frames, of captures that are read once.
+/// The same for several kinds of frames, reading the captures once.
 pub fn stacks_by<const N: usize>(
     captures: &[Capture],
     files: &HloFiles,

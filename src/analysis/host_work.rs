@@ -1,4 +1,4 @@
-//! What a host did beside running programs: transfers and compilations, by the names of its trace events.
+//! A host's work besides running programs: transfers and compilations, by the names of its trace events.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::profile::{EventChunk, Line, XSpace};
 
 use super::runtime::ns;
 
-/// Events of one name, a part of it inside another event of the same kind not counted again.
+/// Events of one name; nested parts of the same kind are not counted twice.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HostWork {
@@ -21,13 +21,13 @@ pub struct HostWork {
     pub name: String,
     /// Events.
     pub count: u64,
-    /// Time that they cover, each thread for itself.
+    /// Time that they cover, per thread.
     pub time_ns: f64,
-    /// How many began while programs were being run: after the first execution that counts began, before the last one ended.
+    /// How many began while programs ran: between the start of the first counted execution and the end of the last.
     pub during_execution: u64,
 }
 
-/// What an event is about.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Transfer,
@@ -81,7 +81,7 @@ pub(super) fn host_work(space: &XSpace, host: &str, window: Option<Interval>) ->
         for line in plane.lines() {
             let before = totals.clone();
             let mut work = Work { host, window, wanted: &wanted, totals: &mut totals, last: [None; 2] };
-            // where a later event began earlier, all of the line's are sorted
+            // if a later event began earlier, the whole line is sorted
             if !work.add_line(&line) {
                 totals = before;
                 let mut work = Work { host, window, wanted: &wanted, totals: &mut totals, last: [None; 2] };
@@ -96,18 +96,18 @@ pub(super) fn host_work(space: &XSpace, host: &str, window: Option<Interval>) ->
     })
 }
 
-/// Totals of a line's events, one inside another counted once and of two that overlap the later one's rest.
+/// Totals of a line's events; nested events count once, and of overlapping ones the later counts only its rest.
 struct Work<'t> {
     host: &'t str,
     window: Option<Interval>,
     wanted: &'t BTreeMap<i64, (Kind, String)>,
     totals: &'t mut [BTreeMap<String, HostWork>; 2],
-    /// Of each kind: where the last one stood in the order, and how far they cover the line.
+    /// For each kind: the last one's position in the order, and how far they cover the line.
     last: [Option<(Order, i64)>; 2],
 }
 
 impl Work<'_> {
-    /// Adds a line's events as they come; whether they came by start, the longest first.
+    /// Adds a line's events as they arrive; returns whether they arrived by start, the longest first.
     fn add_line(&mut self, line: &Line<'_>) -> bool {
         let chunks: Vec<EventChunk<'_>> = line.chunks().collect();
         chunks.chunks(CHUNKS_AT_ONCE).all(|chunks| {

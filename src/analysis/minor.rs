@@ -1,4 +1,4 @@
-//! Modules that hardly count: what ran before and beside the steps.
+//! Minor modules: those that ran before and beside the steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::runtime::Counted;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Counting {
-    /// Whether first executions do, that load code and fill caches.
+    /// Whether first executions count, which load code and fill caches.
     pub with_warm_up: bool,
     /// Modules are left out that together make up no more than this part of all modules' time, the shortest first; zero leaves none out.
     pub minor: f64,
@@ -32,7 +32,7 @@ impl From<bool> for Counting {
 pub(super) struct Minor(BTreeSet<(String, Option<i64>)>);
 
 impl Minor {
-    /// Looks through captures of one run, where anything is to be left out.
+    /// Scans the captures of one run, if anything may be left out.
     pub(super) fn of(captures: &[Capture], counting: Counting) -> Self {
         if counting.minor <= 0.0 {
             return Self::default();

@@ -1,6 +1,6 @@
-//! Where the time goes: the only room in which HLO ([`crate::hlo`]) meets what ran.
+//! Where the time goes: the only module that combines HLO ([`crate::hlo`]) with profiles.
 //!
-//! A [`Capture`] is what XLA's profiler wrote ([`crate::profile`]) or what nsys-jax captured (`nsys`); each analysis takes both.
+//! A [`Capture`] is one of XLA's profiler ([`crate::profile`]) or of nsys-jax (`nsys`); each analysis takes both.
 //! [`Programs`] finds the HLO of what a capture ran, from the capture itself and from [`HloFiles`]; [`Attribution`] says
 //! what an operation is by it. [`Counted`] leaves out executions that are not measurements. [`summarize`] adds up.
 

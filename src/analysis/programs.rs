@@ -1,4 +1,4 @@
-//! The HLO of the programs that a capture ran: from `/host:metadata`, from files, from a folder that XLA dumped.
+//! The HLO of a capture's programs: from `/host:metadata`, from files, or from an XLA dump folder.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -10,11 +10,11 @@ use crate::outside_file;
 use crate::profile::{Plane, StatValue, XSpace, module_name};
 use crate::remedy::remedy;
 
-/// Most bytes of one file, and of all files of one folder.
+/// Maximum size of one file, and of all files of one folder.
 const MAX_BYTES: u64 = 4 << 30;
-/// Most files of a folder that are looked at.
+/// Maximum number of files examined in a folder.
 const MAX_FILES: usize = 100_000;
-/// What XLA calls the stage whose instructions a device runs.
+/// XLA's name of the stage whose instructions a device runs.
 const LAST_STAGE: &str = "after_optimizations";
 
 /// Modules from files, each an `HloModuleProto` or an `HloProto`.
@@ -51,14 +51,14 @@ pub enum HloFileError {
         /// The file.
         place: String,
     },
-    /// It is none.
+    /// It is not a module.
     #[error(transparent)]
     Scan(#[from] ScanError),
 }
 
 impl HloFiles {
-    /// Reads files, compressed with gzip or zstd or not, and folders. What is named must be a module; what is found in a
-    /// folder and is none becomes a note.
+    /// Reads files, compressed with gzip or zstd or not, and folders. A named file must be a module; one found in a
+    /// folder that is not becomes a note.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl HloFiles {
         self.files.push((place.to_owned(), bytes));
     }
 
-    /// Reads the modules of a dump folder; where there are several stages of one, the last of them.
+    /// Reads the modules of a dump folder; if a module has several stages, the last one.
     fn folder(&mut self, folder: &Path) -> Result<(), HloFileError> {
         let place = folder.display().to_string();
         let unreadable = |source| HloFileError::Unreadable { place: place.clone(), source };
@@ -122,7 +122,7 @@ impl HloFiles {
         Ok(())
     }
 
-    /// What of a folder could not be read, one line each.
+    /// Files of a folder that could not be read, one line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -136,7 +136,7 @@ fn read(path: &Path, most: u64) -> Result<Vec<u8>, HloFileError> {
     Ok(bytes)
 }
 
-/// A module's bytes; its instructions are read when they are asked for.
+/// A module's bytes; its instructions are read on demand.
 #[derive(Debug)]
 struct Proto<'a> {
     place: String,
@@ -168,7 +168,7 @@ pub struct Programs<'a> {
 }
 
 impl<'a> Programs<'a> {
-    /// The programs that a capture holds, and those of files for the ones that it lacks.
+    /// The programs in a capture, and those from files for the ones that it lacks.
     pub fn new(space: &'a XSpace, files: &'a HloFiles) -> Self {
         let mut programs = Self::of_files(files);
         for plane in space.planes().filter(|plane| plane.name() == "/host:metadata") {
@@ -181,7 +181,7 @@ impl<'a> Programs<'a> {
     pub fn of_files(files: &'a HloFiles) -> Self {
         let mut programs = Self::default();
         for (place, bytes) in &files.files {
-            // of several modules of one name the first stands for it
+            // among several modules with one name the first is used
             let Some((name, id)) = HloModule::identity(bytes) else { continue };
             let number = programs.protos.len();
             programs.protos.push(Proto::new(place.clone(), bytes));
@@ -221,12 +221,12 @@ impl<'a> Programs<'a> {
             let exact = program_id.and_then(|id| self.file_by_id.get(&(module.to_owned(), id)));
             exact.or_else(|| self.file_by_name.get(module).map(|(number, _)| number))
         };
-        // a damaged proto of the capture gives way to a file
+        // a file replaces a damaged proto of the capture
         let read = |number: &usize| self.protos.get(*number)?.module();
         of_capture.and_then(read).or_else(|| of_files().and_then(read))
     }
 
-    /// How many files of an execution's name there are, where only the name chose among several of them.
+    /// How many files have an execution's name, if several do and only the name was compared.
     pub fn guessed_among(&self, module: &str, program_id: Option<i64>) -> Option<usize> {
         let id = program_id?;
         let is_known = self.by_id.contains_key(&id) || self.file_by_id.contains_key(&(module.to_owned(), id));
@@ -234,7 +234,7 @@ impl<'a> Programs<'a> {
         (*files > 1).then_some(*files)
     }
 
-    /// The protos that were asked for and cannot be read, one line each.
+    /// The requested protos that cannot be read, one line each.
     pub fn problems(&self) -> Vec<String> {
         let failed = self.protos.iter().filter_map(|proto| proto.module.get()?.as_ref().err());
         failed.map(ToString::to_string).collect()

@@ -1,4 +1,4 @@
-//! From paths to captures, of whichever kind they are.
+//! Reads captures of either kind from paths.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,18 +9,18 @@ use crate::profile::{ProfileError, XSpace, XSpaceCapture, captures};
 use super::capture::Capture;
 use super::programs::HloFiles;
 
-/// Why captures cannot be read, or not as they were to be.
+/// Why captures cannot be read, or not as requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
     /// A file of XLA's profiler cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// What nsys-jax captured cannot be used.
+    /// A capture of nsys-jax cannot be used.
     #[cfg(feature = "nsys")]
     #[error(transparent)]
     Nsys(#[from] crate::nsys::NsysError),
-    /// The timeline that was drawn of what nsys-jax captured cannot be read back.
+    /// The timeline drawn from a capture of nsys-jax cannot be read back.
     #[cfg(feature = "nsys")]
     #[error(transparent)]
     Drawn(#[from] crate::profile::ProfileErrorKind),
@@ -34,7 +34,7 @@ pub enum CaptureError {
     /// Both kinds at once.
     #[error("XSpaces and captures of nsys-jax are both given; give one kind at a time")]
     TwoKinds,
-    /// A capture of nsys-jax where ejkernel's profiler was asked for.
+    /// A capture of nsys-jax, although ejkernel's semantics were requested.
     #[error(
         "`{}`: is a capture of nsys-jax, which ejkernel's profiler cannot read; omit `--seed-semantics`",
         .0.display()
@@ -43,12 +43,12 @@ pub enum CaptureError {
 }
 
 impl Capture {
-    /// Reads captures, which are of one kind. Of XLA's profiler: a file, gzip of one, a log folder (its newest run, all
-    /// hosts), or `-`, which is standard input. Of nsys-jax: a zip or a folder, one a process of one program; `hlo` tells
-    /// the programs that these lack.
+    /// Reads captures of one kind. For XLA's profiler: a file, gzip of one, a log folder (its newest run, all hosts),
+    /// or `-`, which is standard input. For nsys-jax: a zip or a folder, one per process of one program; `hlo` supplies
+    /// programs that these lack.
     ///
     /// # Errors
-    /// If a path cannot be read or is not a capture, or where they are of both kinds.
+    /// If a path cannot be read or is not a capture, or if they are of both kinds.
     pub fn read(paths: &[PathBuf], hlo: &HloFiles) -> Result<Vec<Self>, CaptureError> {
         match paths.iter().filter(|path| Self::is_of_nsys(path)).count() {
             0 => {
@@ -63,7 +63,7 @@ impl Capture {
         }
     }
 
-    /// Whether a path is a zip, or a folder with what nsys-jax writes.
+    /// Whether a path is a zip, or a folder with the files of nsys-jax.
     pub fn is_of_nsys(path: &Path) -> bool {
         if path.is_dir() {
             return ["nvtx_gpu_proj_trace", "report_nvtx_pushpop_trace.parquet", "report_nvtx_pushpop_trace.csv.xz"]

@@ -1,4 +1,4 @@
-//! Which executions of a capture count, and what each device did with its time.
+//! Which executions of a capture count, and how each device spent its time.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,9 +17,9 @@ pub struct Counted<'t> {
     pub executions: Vec<&'t Execution>,
     /// First executions of a module on a device.
     pub warm_up: LeftOut,
-    /// What XLA's autotuner ran.
+    /// Runs of XLA's autotuner.
     pub autotuner: LeftOut,
-    /// Executions of modules that hardly count.
+    /// Executions of minor modules.
     pub minor: LeftOut,
     /// Whether first executions count because nothing else ran.
     pub only_first: bool,
@@ -48,8 +48,8 @@ impl LeftOut {
 }
 
 impl<'t> Counted<'t> {
-    /// Leaves the first execution of each program on each device out, since it may load code and fill caches
-    /// ([`DeviceTime::slow_first`]), and what XLA's autotuner ran. Where only such executions are there, they count.
+    /// Leaves out the first execution of each program on each device, since it may load code and fill caches
+    /// ([`DeviceTime::slow_first`]), and runs of XLA's autotuner. If there are only such executions, they count.
     pub fn new(time: &'t DeviceTime, with_warm_up: bool) -> Self {
         let (mut warm_up, mut autotuner) = (LeftOut::default(), LeftOut::default());
         let mut seen: HashSet<(usize, Option<i64>, NameId, Option<i64>)> = HashSet::new();
@@ -88,18 +88,18 @@ pub struct DeviceRuntime {
     pub layout: Layout,
     /// Executions that count.
     pub executions: u64,
-    /// First definition: the time at which an operation was in progress, each execution's for itself.
+    /// First definition: the time during which an operation ran, for each execution separately.
     pub operations_ns: f64,
     /// Second: the executions' spans, added up. It is the first and [`DeviceRuntime::idle_inside_ns`].
     pub modules_ns: f64,
-    /// Third: from the first start to the last end, without what only left-out executions cover. It is the second and
-    /// [`DeviceRuntime::idle_between_ns`], less [`DeviceRuntime::overlap_ns`].
+    /// Third: from the first start to the last end, without time covered only by left-out executions. It is the second
+    /// and [`DeviceRuntime::idle_between_ns`], less [`DeviceRuntime::overlap_ns`].
     pub wall_ns: f64,
-    /// Time inside executions at which no operation was in progress.
+    /// Time inside executions during which no operation ran.
     pub idle_inside_ns: f64,
     /// Time between executions.
     pub idle_between_ns: f64,
-    /// What executions that overlap each other count more than once.
+    /// Time that overlapping executions count more than once.
     pub overlap_ns: f64,
 }
 
@@ -150,7 +150,7 @@ pub(super) fn device_runtimes(capture: &Capture, time: &DeviceTime, counted: &Co
             span.start_ps = span.start_ps.clamp(window.start_ps, window.end_ps);
             span.end_ps = span.end_ps.clamp(window.start_ps, window.end_ps);
         }
-        // what left-out executions took is neither this device's work that counts nor its idleness
+        // time of left-out executions is neither counted work nor idle time
         let idle_between_ps = window.length_ps().saturating_sub(covered(&mut within));
         Some(DeviceRuntime {
             host: capture.host().to_owned(),

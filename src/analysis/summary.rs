@@ -20,7 +20,7 @@ use super::runtime::{Counted, DeviceRuntime, LeftOut, device_runtimes, ns};
 use super::totals::{OperationTime, Totals};
 use super::work::{Work, peaks_of};
 
-/// What counts, and what a label is.
+/// What is counted, and the labels.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct SummaryOptions<'a> {
@@ -42,31 +42,31 @@ pub struct Summary {
     pub schema: u32,
     /// The captures.
     pub profiles: Vec<ProfileRead>,
-    /// Each device for itself.
+    /// Each device separately.
     pub devices: Vec<DeviceRuntime>,
-    /// The modules, that with the most time first.
+    /// The modules, the one with the most time first.
     pub modules: Vec<ModuleSummary>,
-    /// The operations, that with the most time first.
+    /// The operations, the one with the most time first.
     pub operations: Vec<OperationSummary>,
-    /// Their time by opcode; what is idle inside modules stands there too, so that the shares add up to one.
+    /// Their time by opcode, including idle time inside modules, so that the shares add up to one.
     pub opcodes: Vec<Part>,
     /// By source line.
     pub sources: Vec<Part>,
     /// By `op_name`.
     pub op_names: Vec<Part>,
-    /// By label; the rest has none.
+    /// By label; the rest is unlabelled.
     pub labels: Vec<LabelShare>,
-    /// The peaks that roofs are of; `None` if the device's are not known.
+    /// The peaks of the rooflines; `None` if the device's are unknown.
     pub peaks: Option<Peaks>,
     /// Data that moved between host and device.
     pub transfers: Vec<HostWork>,
-    /// What was compiled while the profiler ran.
+    /// Compilations while the profiler ran.
     pub compilations: Vec<HostWork>,
     /// Executions that do not count.
     pub left_out: AllLeftOut,
-    /// What to know, one line each.
+    /// Notes, one line each.
     pub notes: Vec<String>,
-    /// What could mislead.
+    /// Warnings.
     pub findings: Vec<Finding>,
 }
 
@@ -86,7 +86,7 @@ pub struct ProfileRead {
 pub struct MeanStd {
     /// The mean.
     pub mean: f64,
-    /// The deviation, with n − 1; none of a single number.
+    /// The deviation, with n − 1; `None` for a single number.
     pub std: Option<f64>,
 }
 
@@ -116,11 +116,11 @@ pub struct ModuleSummary {
     pub span_ns: MeanStd,
     /// All spans together.
     pub total_ns: f64,
-    /// Part of all modules' spans.
+    /// Share of all modules' spans.
     pub share: f64,
-    /// What its operations did, as far as their cost is known.
+    /// The work of its operations, as far as their cost is known.
     pub work: Option<Work>,
-    /// The memory that it takes on each device, where its HLO has a buffer assignment.
+    /// Its memory on each device, if its HLO has a buffer assignment.
     pub memory: Option<ProgramMemory>,
 }
 
@@ -134,11 +134,11 @@ pub struct OperationSummary {
     pub module: String,
     /// The program's id.
     pub program_id: Option<i64>,
-    /// The opcode; `unknown` where the module is not at hand.
+    /// The opcode; `unknown` if the module is missing.
     pub opcode: String,
     /// The scopes that it came from.
     pub op_name: String,
-    /// `file:line`, where it is known.
+    /// `file:line`, if known.
     pub source: Option<String>,
     /// The tunable call that it is part of.
     pub label: Option<Label>,
@@ -150,20 +150,21 @@ pub struct OperationSummary {
     pub count: u64,
     /// Executions in which it ran.
     pub executions: u64,
-    /// Its own time in an execution in which it ran.
+    /// Its self time in an execution in which it ran.
     pub own_ns: MeanStd,
-    /// Time of each of its runs, of communication what no computation hides; `None` if the capture's format does not tell it.
+    /// Time of each of its runs, for communication the part that no computation hides; `None` if the capture's format
+    /// does not have it.
     pub run_ns: Option<MeanStd>,
-    /// Its part of the time at which operations were in progress.
+    /// Its share of the time during which operations ran.
     pub time_ns: f64,
-    /// The same as a part of all modules' spans.
+    /// The same as a share of all modules' spans.
     pub share: f64,
-    /// What it did, where its cost is known.
+    /// Its work, if its cost is known.
     pub work: Option<Work>,
 }
 
 impl OperationSummary {
-    /// What its spread is of, and how many there are: its runs where each is told, else its time in an execution.
+    /// The values behind its spread, and their number: its runs if each is known, otherwise its time per execution.
     pub fn varying_ns(&self) -> (MeanStd, u64) {
         self.run_ns.map_or((self.own_ns, self.executions), |run| (run, self.count))
     }
@@ -179,7 +180,7 @@ pub struct Part {
     pub operations: u64,
     /// Their time.
     pub time_ns: f64,
-    /// As a part of all modules' spans.
+    /// As a share of all modules' spans.
     pub share: f64,
 }
 
@@ -187,22 +188,22 @@ pub struct Part {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LabelShare {
-    /// The call, as far as its label is left.
+    /// The call, as far as its label was kept.
     #[serde(flatten)]
     pub label: Label,
-    /// How much of it is.
+    /// How much of it was kept.
     pub evidence: Evidence,
     /// How many operations.
     pub operations: u64,
     /// Their time.
     pub time_ns: f64,
-    /// As a part of all modules' spans.
+    /// As a share of all modules' spans.
     pub share: f64,
-    /// What they did, as far as their cost is known.
+    /// Their work, as far as their cost is known.
     pub work: Option<Work>,
 }
 
-/// What does not count.
+/// What is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct AllLeftOut {
@@ -210,7 +211,7 @@ pub struct AllLeftOut {
     pub warm_up: LeftOutTime,
     /// What XLA's autotuner ran.
     pub autotuner: LeftOutTime,
-    /// Modules that hardly count ([`Counting::minor`]).
+    /// Minor modules ([`Counting::minor`]).
     pub minor: LeftOutTime,
 }
 
@@ -230,9 +231,9 @@ impl From<LeftOut> for LeftOutTime {
     }
 }
 
-/// What stands in place of an opcode, source line or `op_name` that is not known.
+/// The name of an unknown opcode, source line or `op_name`.
 pub const UNKNOWN: &str = "unknown";
-/// The part of an execution at which no operation was in progress.
+/// The part of an execution during which no operation ran.
 pub const IDLE_INSIDE: &str = "[idle inside modules]";
 
 #[derive(Debug, Default)]
@@ -255,7 +256,7 @@ pub(super) struct OfOperation {
 
 pub(super) type Modules = BTreeMap<(String, Option<i64>), OfModule>;
 
-/// Summarizes captures of one run: what has one module's name and one program's id is one program on all of them.
+/// Summarizes captures of one run: equal module names and program ids are the same program in all of them.
 pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions<'_>) -> Summary {
     let mut modules = Modules::new();
     let (mut devices, mut profiles, mut findings) = (Vec::new(), Vec::new(), Vec::new());
@@ -333,7 +334,7 @@ pub(super) fn add(modules: &mut Modules, capture: usize, totals: &Totals, counte
     }
 }
 
-/// Looks up what is not known yet.
+/// Looks up operations that are not known yet.
 fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&UserLabels>, notes: &mut Vec<String>) {
     for ((name, program_id), of_module) in modules {
         if of_module.operations.values().all(|operation| operation.attribution.is_some()) {
@@ -355,7 +356,7 @@ fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&Use
     }
 }
 
-/// Modules and operations whose HLO is not at hand.
+/// Modules and operations without HLO.
 fn missing(modules: &Modules) -> Vec<String> {
     let mut notes = Vec::new();
     for ((name, program_id), of_module) in modules {
@@ -373,7 +374,7 @@ fn missing(modules: &Modules) -> Vec<String> {
 }
 
 impl Summary {
-    /// Keeps so many of each list: the operations, and the parts of the time.
+    /// Truncates each list to this many entries: the operations, and the time by category.
     pub fn cut(&mut self, top: usize) {
         self.operations.truncate(top);
         for parts in [&mut self.opcodes, &mut self.sources, &mut self.op_names] {

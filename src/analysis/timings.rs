@@ -21,7 +21,7 @@ use super::read::CaptureError;
 pub struct ProfileTimings {
     /// Version of the schema.
     pub schema: u32,
-    /// Whose meaning the numbers have.
+    /// The semantics of the numbers.
     pub semantics: Semantics,
     /// Seconds by name: the median of the samples, or the last profile's as ejkernel has it.
     pub timings: BTreeMap<String, f64>,
@@ -29,20 +29,20 @@ pub struct ProfileTimings {
     pub sample_counts: BTreeMap<String, usize>,
     /// Mean and deviation by function id.
     pub functions: BTreeMap<u64, FunctionTime>,
-    /// What was left out.
+    /// Notes on what was left out.
     pub dropped: Dropped,
-    /// What was read.
+    /// The profiles that were read.
     pub profiles: Vec<TimedProfile>,
-    /// Samples with the devices apart.
+    /// Samples by device.
     pub devices: Vec<DeviceSeconds>,
-    /// What could mislead.
+    /// Warnings.
     pub findings: Vec<Finding>,
 }
 
 /// A profile that was read.
 #[derive(Debug, Serialize)]
 pub struct TimedProfile {
-    /// Where it is.
+    /// Its path.
     pub path: String,
     /// Its host.
     pub host: String,
@@ -67,12 +67,12 @@ pub struct DeviceSeconds {
 
 impl ProfileTimings {
     /// Times the profiles at these paths, which [`Capture::read`] takes. One XSpace at a time is held; the processes of a
-    /// program that nsys-jax captured are read together. `plane` is a part of a plane's name, whatever the case; without it
-    /// those of the devices are read, or else the host's.
+    /// program that nsys-jax captured are read together. `plane` is a part of a plane's name, in any case; without it
+    /// the devices' planes are read, or else the host's.
     ///
     /// # Errors
-    /// As [`Capture::read`], where a profile has no such plane, and where ejkernel's semantics are asked of what nsys-jax
-    /// captured.
+    /// As [`Capture::read`], if a profile has no such plane, and if ejkernel's semantics are requested for a capture of
+    /// nsys-jax.
     pub fn of(paths: &[PathBuf], profiler: &Profiler, plane: Option<&str>) -> Result<Self, CaptureError> {
         let mut found = Self {
             schema: 1,
@@ -110,7 +110,7 @@ impl ProfileTimings {
         Ok(found)
     }
 
-    /// Adds what a profile says of itself; gives its samples.
+    /// Adds a profile's notes; returns its samples.
     fn add(&mut self, capture: &Capture, profiler: &Profiler, plane: Option<&str>) -> Result<Timings, CaptureError> {
         let time = match (&profiler.event_filter_regex, profiler.semantics) {
             (Some(regex), Semantics::PerExecution) => capture.executions_of_operations(regex),

@@ -1,4 +1,4 @@
-//! Operations added up as executions are found, so that none is kept longer than it takes to add it.
+//! Totals of operations, added up as executions are found, so that none is kept longer than necessary.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -17,9 +17,9 @@ pub(super) struct OperationTime {
     pub(super) count: u64,
     /// Self time in each execution in which it ran, nanoseconds.
     pub(super) own: Moments,
-    /// Time of each of its runs, nanoseconds; none if nothing told them.
+    /// Time of each of its runs, nanoseconds; `None` if unknown.
     pub(super) runs: Moments,
-    /// Its part of the time at which operations were in progress, nanoseconds.
+    /// Its share of the time during which operations ran, nanoseconds.
     pub(super) time_ns: f64,
 }
 
@@ -57,7 +57,7 @@ impl Totals {
             if execution.program_id == Some(AUTOTUNER) {
                 return;
             }
-            // executions come in no order
+            // executions arrive in no particular order
             let (later, runs) = match first.entry((execution.plane, execution.device, program)) {
                 Entry::Vacant(vacant) => {
                     vacant.insert((whole, runs));
@@ -90,7 +90,7 @@ fn when(execution: &Execution) -> (i64, i64) {
 
 fn add(operations: &mut OfProgram, execution: &Execution, runs: &[Moments]) {
     let self_ns: f64 = execution.operations.iter().map(|operation| ns(operation.self_ps)).sum();
-    // operations that run beside each other share the time that they cover
+    // concurrent operations share the time that they cover
     let scale = if self_ns > 0.0 { ns(execution.busy_ps) / self_ns } else { 0.0 };
     let runs = runs.iter().copied().chain(std::iter::repeat(Moments::default()));
     for (operation, runs) in execution.operations.iter().zip(runs) {

@@ -1,4 +1,4 @@
-//! How much operations do in their time, and what part of the device's roof that is.
+//! The work of operations per time, and their share of the device's roof.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,8 @@ use crate::candidates::Peaks;
 use crate::hlo::{Cost, FlopUnit};
 use crate::profile::XSpace;
 
-/// What operations did, all their runs together, and how fast. Operations whose cost is not known, control flow, whose body
-/// is operations of its own, and what moves data between devices are not in it.
+/// The work of operations over all their runs, and how fast it was done. Operations of unknown cost, control flow,
+/// whose body consists of operations of its own, and communication between devices are excluded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Work {
@@ -19,7 +19,7 @@ pub struct Work {
     pub bytes: f64,
     /// The time that it took.
     pub time_ns: f64,
-    /// Where the device's peaks are known.
+    /// The roof, if the device's peaks are known.
     pub roof: Option<Roof>,
 }
 
@@ -29,9 +29,9 @@ pub struct Work {
 pub struct Roof {
     /// The least time that a device at its peaks would take.
     pub least_ns: f64,
-    /// It as a part of the time that was taken. More than 1 where caches served what counts as read from memory.
+    /// It as a share of the actual time. More than 1 if caches served what counts as read from memory.
     pub share: f64,
-    /// What takes that least time.
+    /// What bounds that least time.
     pub bound: Bound,
 }
 
@@ -47,7 +47,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// As tables name it.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -57,7 +57,7 @@ impl Bound {
 }
 
 impl Work {
-    /// So many runs of something, in so much time.
+    /// A number of runs in an amount of time.
     pub(crate) fn of(cost: &Cost, runs: u64, time_ns: f64, peaks: Option<&Peaks>) -> Self {
         let runs = runs as f64;
         let roof = peaks.and_then(|peaks| {
@@ -74,7 +74,7 @@ impl Work {
         }
     }
 
-    /// Several together: each has its own roof, so the smallest times add up. The bound is that of most of it.
+    /// The sum of several: each has its own roof, so the least times add up. The bound is that of the largest part.
     pub(super) fn sum<'w>(parts: impl Iterator<Item = &'w Self>) -> Option<Self> {
         let (mut sum, mut least_ns, mut compute_ns, mut has_roof) = (Self::default(), 0.0, 0.0, false);
         let mut any = false;
@@ -113,8 +113,8 @@ impl Roof {
     }
 }
 
-/// The least time of the arithmetic and of the memory. The units compute one after the other; those without a public figure
-/// take no time.
+/// The least time of the arithmetic and of the memory. The units compute one after the other; those without a published
+/// figure take no time.
 fn least_seconds(cost: &Cost, peaks: &Peaks) -> (f64, f64) {
     let compute = cost.flops.iter().map(|flops| {
         let per_second = match flops.unit {

@@ -1,4 +1,4 @@
-//! A whole cache to be merged or compared, and its entries side by side in one form, whatever it was read from.
+//! A whole cache to merge or compare, with its entries in one form regardless of its source.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::snapshot::{Snapshot, SnapshotStore};
 pub enum Cached {
     /// A snapshot, read in place.
     Snapshot(Box<SnapshotStore>),
-    /// Entries in memory, in any order; of one key the last counts.
+    /// Entries in memory, in any order; among equal keys the last counts.
     Entries(Vec<(CacheKey, Arc<Entry>)>),
 }
 
@@ -33,7 +33,7 @@ impl Cached {
         self.rows()?.iter().map(Row::to_pair).collect()
     }
 
-    /// Every entry where it lies, in the keys' order, each key once.
+    /// Every entry in place, in the keys' order, each key once.
     pub(super) fn rows(&self) -> Result<Vec<Row<'_>>, StoreError> {
         match self {
             Self::Snapshot(store) => rows_of_snapshot(store.snapshot()),

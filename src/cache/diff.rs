@@ -1,4 +1,4 @@
-//! Two caches side by side: which entries only one has, and which are not the same in both.
+//! Compares two caches: which entries only one has, and which differ.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::error::StoreError;
 use super::key::CacheKey;
 use super::row::Row;
 
-/// What is not the same in two caches.
+/// The differences between two caches.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CacheDiff {
@@ -58,7 +58,7 @@ impl Difference {
     }
 }
 
-/// What it takes to make the first cache the second.
+/// The changes from the first cache to the second.
 ///
 /// # Errors
 /// If an entry of a snapshot is damaged.

@@ -1,4 +1,4 @@
-//! A best config and where it comes from: the one schema of an entry, whatever store or file it is in.
+//! A best config and its provenance: the schema of an entry in every store and file.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub type Entry = EntryOf<Config, Provenance, Peer>;
 /// A decision beside the one in force.
 pub type Superseded = SupersededOf<Config, Provenance, Peer>;
 
-/// The members of an [`Entry`], each as its reader wants it: parsed, borrowed from an entry, or as the text that it is.
+/// The members of an [`Entry`], each in the form that its reader needs: parsed, borrowed from an entry, or as text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EntryOf<C, P, T> {
@@ -24,10 +24,10 @@ pub struct EntryOf<C, P, T> {
     /// How it was found; absent for an entry that was written by hand.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub provenance: Option<P>,
-    /// What another tool's file said of it, for an entry that was imported and is to leave again unchanged.
+    /// The other tool's records of an imported entry, so that it can be exported unchanged.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub peer: Option<T>,
-    /// Decisions of the same call that a merge found and did not follow, the latest first.
+    /// Superseded decisions of the same call from a merge, the latest first.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<SupersededOf<C, P, T>>,
 }
@@ -38,9 +38,9 @@ pub struct EntryOf<C, P, T> {
 pub struct SupersededOf<C, P, T> {
     /// Its config.
     pub config: C,
-    /// How that was found.
+    /// How it was found.
     pub provenance: P,
-    /// What another tool's file said of it.
+    /// The other tool's records of it.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub peer: Option<T>,
 }
@@ -55,19 +55,19 @@ fn none<T>() -> Option<T> {
 pub struct Peer {
     /// The tool.
     pub format: String,
-    /// Its records; several where it tells calls apart that have one label.
+    /// Its records; several if it distinguishes calls that share one label.
     pub records: Vec<PeerRecord>,
 }
 
-/// One record of another tool, word for word.
+/// One record of another tool, verbatim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PeerRecord {
-    /// Its place in the file: the order of records may matter to the tool.
+    /// Its index in the file, because the order of records may matter to the tool.
     pub place: u64,
     /// The tool's name of the call.
     pub key: String,
-    /// What the tool knows of it.
+    /// The tool's data on it.
     pub value: String,
 }
 
@@ -83,7 +83,7 @@ pub struct Provenance {
     /// The `vmap`s around the call that was measured, the outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batch: Vec<BatchAxis>,
-    /// The software that it was measured under.
+    /// The software under which it was measured.
     pub environment: Environment,
     /// The config in use without tuning.
     pub baseline: Config,
@@ -104,17 +104,17 @@ pub struct Provenance {
     /// Configs that cannot be distinguished from the best.
     #[serde(default)]
     pub tie_set: Vec<Config>,
-    /// The best config's program without locations and names: another one means that the kernel changed.
+    /// Digest of the best config's program without locations and names; if it differs, the kernel changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub semantic_digest: Option<Digest>,
     /// The baseline's, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_semantic_digest: Option<Digest>,
-    /// Digest of the search that found the configs which were measured: its space, strategy, seed and budget. Absent where
-    /// all configs were.
+    /// Digest of the search that picked the measured configs: its space, strategy, seed and budget. Absent if all
+    /// configs were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
-    /// Candidates that were not compiled, since others let expect too little of them.
+    /// Candidates that were not compiled because the predicted gain was too small.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left: u32,
     /// Probability that one of those is better by the minimum improvement.
@@ -126,24 +126,24 @@ pub struct Provenance {
     pub decided_at: u64,
 }
 
-// serde hands over a reference
+// serde passes a reference
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
 impl Entry {
-    /// An entry that says nothing of where its config comes from.
+    /// An entry without provenance.
     pub fn new(config: Config) -> Self {
         Self { config, provenance: None, peer: None, superseded: Vec::new() }
     }
 
-    /// The entry as JSON, as stores keep it.
+    /// The entry as JSON, as stored.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Digest of the search that found it, where one did.
+    /// Digest of the search that found it, if any.
     pub fn search(&self) -> Option<&str> {
         self.provenance.as_ref()?.search.as_deref()
     }
@@ -156,10 +156,10 @@ impl Entry {
     }
 }
 
-/// What the text of an entry begins with, before its config.
+/// The prefix of an entry's text before its config.
 const OPENING: &str = "{\"config\":";
 
-/// The JSON of an entry in two: many entries have one config, and who wants that need not touch the rest.
+/// The JSON of an entry in two parts: many entries share a config, which can be read without the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EntryText<'a> {
     /// The config as canonical JSON.
@@ -169,7 +169,7 @@ pub(super) struct EntryText<'a> {
 }
 
 impl<'a> EntryText<'a> {
-    /// A text whose config has so many bytes.
+    /// A text whose config has this many bytes.
     pub(super) fn split(text: &'a str, config_bytes: usize) -> Option<Self> {
         let (config, rest) = text.strip_prefix(OPENING)?.split_at_checked(config_bytes)?;
         Some(Self { config, rest })
@@ -180,7 +180,7 @@ impl<'a> EntryText<'a> {
         [OPENING, self.config, self.rest].concat()
     }
 
-    /// The entry; `None` if the text is none, or its config another one.
+    /// The entry; `None` if the text is not an entry's, or its config differs.
     pub(super) fn to_entry(self) -> Option<Entry> {
         serde_json::from_str(&self.to_text()).ok().filter(|entry: &Entry| entry.config.as_str() == self.config)
     }

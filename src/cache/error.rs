@@ -1,4 +1,4 @@
-//! What can go wrong with a store.
+//! Errors of a store.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::remedy::remedy;
 
-/// A store that cannot be opened, read or written: one line that names it, says why, and what to do.
+/// A store cannot be opened, read or written: one line that names it, says why, and what to do.
 #[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -23,17 +23,17 @@ pub enum StoreErrorKind {
     Locked,
     /// A file or folder cannot be read or written; the [source](StoreError::io_error) is the system's error.
     Io,
-    /// The database refuses.
+    /// The database fails.
     Database,
     /// A value is not what was written.
     Damaged,
     /// A snapshot is not what was written.
     Snapshot,
-    /// A snapshot of an earlier format: as good as none, until it is published again.
+    /// A snapshot of an earlier format, which counts as none until it is published again.
     OldSnapshot,
     /// A snapshot of a later program.
     NewerSnapshot,
-    /// The store cannot be written by its nature.
+    /// The store is read-only.
     ReadOnly,
 }
 
@@ -43,7 +43,7 @@ impl StoreError {
         self.kind
     }
 
-    /// The system's error, where that is the reason.
+    /// The system's error, if that is the reason.
     pub fn io_error(&self) -> Option<&io::Error> {
         self.source.as_deref()?.downcast_ref()
     }
@@ -53,13 +53,13 @@ impl StoreError {
         self.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether a database is not what was put there, which can be made again.
+    /// Whether a database is damaged, which can be rebuilt.
     #[cfg(feature = "tuner")]
     pub(super) fn is_of_content(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Database | StoreErrorKind::Damaged)
     }
 
-    /// Only why, without where and what to do.
+    /// Only the reason, without the place and what to do.
     #[cfg(feature = "tuner")]
     pub(super) fn reason(&self) -> String {
         self.source.as_ref().map_or_else(|| self.line.clone(), ToString::to_string)
@@ -94,7 +94,7 @@ impl StoreError {
         Self { kind: StoreErrorKind::Database, line, source: Some(Box::new(source)) }
     }
 
-    /// A value that is not what was written: which, and how.
+    /// A damaged value: which, and how.
     pub(super) fn damaged(path: &Path, what: impl fmt::Display) -> Self {
         let (path, what) = (path.display(), what.to_string());
         let line = format!(
@@ -103,7 +103,7 @@ impl StoreError {
         Self { kind: StoreErrorKind::Damaged, line, source: Some(what.into()) }
     }
 
-    /// A snapshot that is not what was written: what, and where.
+    /// A damaged snapshot: what, and where.
     pub(super) fn snapshot(path: &Path, what: impl fmt::Display) -> Self {
         let path = path.display();
         let line = format!(
@@ -133,7 +133,7 @@ impl StoreError {
         Self { kind: StoreErrorKind::OldSnapshot, line, source: None }
     }
 
-    /// A snapshot of a later program: what of it is not known here.
+    /// A snapshot of a later program: which part of it is unknown here.
     pub(super) fn newer_snapshot(path: &Path, what: impl fmt::Display) -> Self {
         let path = path.display();
         let line =

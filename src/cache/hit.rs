@@ -1,4 +1,4 @@
-//! What a look-up found, and what to know before using it.
+//! The result of a look-up, with its caveats.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub struct Hit<'a> {
     pub flags: Vec<Flag>,
 }
 
-/// The key of a hit: mostly the one of the question, which the caller has.
+/// The key of a hit: usually the requested one, which the caller has.
 #[derive(Debug, Clone, PartialEq)]
 enum HitKey<'a> {
     Asked(KeyRef<'a>),
@@ -76,7 +76,7 @@ impl<'a> Hit<'a> {
         }
     }
 
-    /// The hit with a key of its own, for those who keep it longer than the question.
+    /// The hit with a key of its own, for callers that keep it longer than the request.
     pub fn into_owned(self) -> Hit<'static> {
         let key = match self.key {
             HitKey::Asked(key) => Box::new(key.to_key()),

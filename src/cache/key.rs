@@ -1,4 +1,4 @@
-//! What an entry belongs to: as its stores keep it, and in the borrowed parts that a look-up asks for.
+//! The key of an entry: owned, as stores keep it, and in borrowed parts, as a look-up passes it.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -21,7 +21,7 @@ pub struct CacheKey {
     pub device: DeviceIdentity,
 }
 
-/// A [`CacheKey`] in borrowed parts, which compares as that does: who asks has the parts at hand, and need not copy them.
+/// A [`CacheKey`] in borrowed parts, which compares the same way, so that a look-up copies nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyRef<'a> {
     /// Operation.
@@ -45,7 +45,7 @@ impl KeyRef<'_> {
         CacheKey { call: self.call(), direction: self.direction, device: self.device.clone() }
     }
 
-    /// Whether operation and device are the same ones, in one place in memory.
+    /// Whether operation and device are the same objects in memory.
     pub(super) fn is_named_alike(&self, other: &KeyRef<'_>) -> bool {
         std::ptr::eq(self.op_id, other.op_id) && std::ptr::eq(self.device, other.device)
     }
@@ -56,9 +56,9 @@ impl KeyRef<'_> {
     }
 }
 
-/// The hash by which stores find the entries of a call, its variants under `vmap` among them: XXH3-64 of the call's own
-/// key, seeded with that of the operation. Part of the snapshot's format. It is not made to withstand those who look
-/// for collisions: keys are compared whole.
+/// The hash by which stores find the entries of a call, including its variants under `vmap`: XXH3-64 of the call's own
+/// key, seeded with that of the operation. Part of the snapshot's format. It need not resist deliberate collisions,
+/// because whole keys are compared.
 pub(super) fn hash_of_call(op_id: &str, call_key: &str) -> u64 {
     XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(op_id.as_bytes()), own_key(call_key).as_bytes())
 }
@@ -70,8 +70,8 @@ impl CacheKey {
         KeyRef { op_id, call_key, direction: *direction, device }
     }
 
-    /// The key as a JSON array, `[op_id, call_key, direction, device]`: parts never run together, and keys of one
-    /// call stand side by side.
+    /// The key as a JSON array, `[op_id, call_key, direction, device]`: parts are unambiguous, and keys of one call are
+    /// adjacent.
     pub fn to_text(&self) -> String {
         text_of(self.parts())
     }
@@ -96,7 +96,7 @@ impl CacheKey {
     }
 }
 
-/// The first eight bytes as a number that compares as they do; a missing one is less than any.
+/// The first eight bytes as a number that compares as they do; missing bytes are less than any.
 pub(super) fn head(text: &str) -> u64 {
     let mut bytes = [0; 8];
     for (place, byte) in bytes.iter_mut().zip(text.bytes()) {
@@ -110,12 +110,12 @@ pub(super) fn text_of(key: KeyRef<'_>) -> String {
     serde_json::to_string(&(key.op_id, key.call_key, key.direction, key.device)).unwrap_or_default()
 }
 
-/// The value of a key in a map, found by the key's parts: no key is made for the question.
+/// The value of a key in a map, found by the key's parts without allocating a key.
 pub(crate) fn by_key<'a, T>(map: &'a BTreeMap<CacheKey, T>, key: KeyRef<'_>) -> Option<&'a T> {
     map.get(&key as &dyn Parts)
 }
 
-/// Whatever has the parts of a key: what maps of keys are searched by.
+/// Anything with the parts of a key, by which maps of keys are searched.
 trait Parts {
     fn key(&self) -> KeyRef<'_>;
 }

@@ -1,4 +1,4 @@
-//! The lock of a cache folder, with a name on it.
+//! The lock of a cache folder, which names its holder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use super::error::StoreError;
 use crate::outside_file;
 use crate::printable::printable;
 
-/// Held while a process has a cache folder open. The system drops it with the process, however that ends.
+/// Held while a process has a cache folder open. The system releases it with the process, however that ends.
 #[derive(Debug)]
 pub struct FolderLock {
     file: File,
@@ -22,15 +22,15 @@ pub struct FolderLock {
 const MAX_HOLDER_BYTES: u64 = 400;
 
 impl FolderLock {
-    /// Makes the folder where it is missing and locks it, or says which process has it.
+    /// Creates the folder if it is missing and locks it, or says which process holds it.
     ///
     /// # Errors
-    /// If another process has it ([`Locked`](super::StoreErrorKind::Locked)), or it cannot be written.
+    /// If another process holds it ([`Locked`](super::StoreErrorKind::Locked)), or it cannot be written.
     pub fn acquire(folder: &Path) -> Result<Self, StoreError> {
         fs::create_dir_all(folder).map_err(StoreError::io("make the folder", folder))?;
         let path = folder.join("lock");
         let open_error = StoreError::io("open the lock file", &path);
-        // what is written here must not go through a link to a file elsewhere
+        // must not write through a link to a file elsewhere
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = outside_file::open_own_with(&mut options, &path).map_err(open_error)?;
@@ -45,14 +45,14 @@ impl FolderLock {
             }
             Err(error) => return Err(StoreError::io("lock", &path)(error.into())),
         }
-        // the name is for people only: a full disk must not keep the folder shut
+        // the name is for people only, so a full disk must not prevent opening the folder
         let holder = format!("process {} (`{}`)\n", std::process::id(), command_line());
         let _ = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
         Ok(Self { file, folder: folder.to_owned() })
     }
 
-    /// The process that has a folder open, as far as the system shows; the lock is not touched, since whoever wants it
-    /// meanwhile must not find it taken.
+    /// The process that has a folder open, as far as the system shows; the lock itself is not tried, because a process
+    /// that wants it must not find it taken.
     pub fn holder(folder: &Path) -> Option<String> {
         let path = folder.join("lock");
         let mut text = Vec::new();
@@ -72,12 +72,12 @@ impl FolderLock {
         is_held.then(|| holder.to_owned())
     }
 
-    /// Removes the files that a killed process had not finished to write: nobody else writes them while the lock is held.
+    /// Removes the unfinished files of a killed process: no other process writes them while the lock is held.
     pub fn remove_unfinished(&self) {
         for item in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let is_file = item.file_type().is_ok_and(|kind| kind.is_file());
             if is_file && item.file_name().as_encoded_bytes().starts_with(b".tmp") {
-                // one that stays costs its bytes alone
+                // one that remains only costs its bytes
                 let _ = fs::remove_file(item.path());
             }
         }
@@ -90,8 +90,8 @@ impl FolderLock {
 }
 
 impl Drop for FolderLock {
-    /// Gives the lock back at once: closing the file alone leaves it with a child that another thread is starting, until that
-    /// child runs its own program.
+    /// Releases the lock at once: merely closing the file would leave it with a child that another thread is starting,
+    /// until that child runs its own program.
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
@@ -130,7 +130,7 @@ mod tests {
     fn a_child_that_is_being_started_does_not_keep_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let first = FolderLock::acquire(folder.path()).unwrap();
-        // what a child has between fork and exec
+        // what a child holds between fork and exec
         let inherited = first.file.try_clone().unwrap();
         drop(first);
         FolderLock::acquire(folder.path()).unwrap();

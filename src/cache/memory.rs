@@ -10,10 +10,10 @@ use super::key::{CacheKey, KeyRef, hash_of_call};
 use super::store::{ConfigStore, Tier};
 
 type Pairs = Vec<(CacheKey, Arc<Entry>)>;
-/// The entries by the hash of their call; those of one hash are distinguished by their keys.
+/// The entries by the hash of their call; those with the same hash are distinguished by their keys.
 type ByCall = HashMap<u64, Pairs, BuildHasherDefault<Hashed>>;
 
-/// Takes a key that is a hash for its own.
+/// A hasher for keys that already are hashes.
 #[derive(Debug, Default)]
 struct Hashed(u64);
 
@@ -27,7 +27,7 @@ impl Hasher for Hashed {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // for hashes alone it is never asked
+        // never called for hashes
         bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
     }
 }
@@ -40,7 +40,7 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     fn read<T>(&self, look: impl FnOnce(&ByCall) -> T) -> T {
-        // a panic elsewhere cannot leave a map half changed: every change is one call
+        // a panic elsewhere cannot leave a map half changed, because every change is one call
         look(&self.entries.read().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -1,4 +1,4 @@
-//! Entries above every tier, as long as somebody wants them there.
+//! Entries above every tier, while a guard holds them there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::entry::Entry;
 use super::key::{CacheKey, KeyRef, by_key};
 
-/// The overlays in force, the last one above all.
+/// The overlays in force, the last one uppermost.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Overlays {
     layers: Arc<Mutex<Layers>>,
@@ -34,7 +34,7 @@ impl Drop for OverlayGuard {
 
 impl Overlays {
     fn lock(&self) -> MutexGuard<'_, Layers> {
-        // a panic elsewhere cannot leave them half changed: every change is one call
+        // a panic elsewhere cannot leave them half changed, because every change is one call
         self.layers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,11 +51,11 @@ impl Overlays {
         self.lock().layers.iter().rev().find_map(|(_, entries)| by_key(entries, key)).cloned()
     }
 
-    /// The entries in force whose keys are wanted.
+    /// The entries in force whose keys match.
     pub(super) fn entries(&self, wanted: impl Fn(&CacheKey) -> bool) -> BTreeMap<CacheKey, Arc<Entry>> {
         let layers = self.lock();
         let all = layers.layers.iter().flat_map(|(_, entries)| entries).filter(|(key, _)| wanted(key));
-        // of equal keys the last one, which is the uppermost's, stays
+        // among equal keys the last one, from the uppermost overlay, is kept
         all.map(|(key, entry)| (key.clone(), Arc::clone(entry))).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! One entry with its key, where it lies: what snapshots are written from, and what caches are merged and compared by.
+//! One entry with its key, in place: the form in which snapshots are written and caches are merged and compared.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -12,11 +12,11 @@ use super::error::StoreError;
 use super::key::{CacheKey, KeyRef, head};
 use crate::device::DeviceIdentity;
 
-/// Neighbours that one thread looks at.
+/// Number of rows per thread.
 const SOME: usize = 1 << 9;
 
-/// Rows in the keys' order, and what they name, each sorted. Equal operations and devices are in one place, so that comparisons
-/// touch few.
+/// Rows in the keys' order, and the operations and devices that they name, each sorted. Equal ones are shared, so that
+/// comparisons touch little memory.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
     pub(super) rows: Vec<Row<'a>>,
@@ -25,7 +25,7 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Rows in any order; those of one key stay in theirs.
+    /// Rows in any order; those with the same key keep theirs.
     pub(super) fn of(mut rows: Vec<Row<'a>>) -> Self {
         let names: Vec<_> = rows.par_chunks_mut(SOME).map(share_with_neighbours).collect();
         let (operations, devices): (Vec<_>, Vec<_>) = names.into_iter().unzip();
@@ -47,7 +47,7 @@ impl<'a> Rows<'a> {
         Self { rows, operations, devices }
     }
 
-    /// Entries in memory, each key once: of equal ones the last counts.
+    /// Entries in memory, each key once: among equal ones the last counts.
     pub(super) fn of_entries(entries: &'a [(CacheKey, Arc<Entry>)]) -> Self {
         let mut rows = Vec::new();
         entries.par_iter().map(Row::of_entry).collect_into_vec(&mut rows);
@@ -61,7 +61,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Rows take operation and device from a neighbour that has the same; what is left of them.
+/// Shares operations and devices between neighbouring rows; returns the distinct ones.
 fn share_with_neighbours<'a>(rows: &mut [Row<'a>]) -> (Vec<&'a str>, Vec<&'a DeviceIdentity>) {
     let (mut operations, mut devices): (Vec<&str>, Vec<&DeviceIdentity>) = (Vec::new(), Vec::new());
     for Row { key, .. } in rows {
@@ -88,11 +88,11 @@ fn of<T: Ord + Copy>(all: &[T], wanted: T) -> Option<T> {
     all.get(all.binary_search(&wanted).ok()?).copied()
 }
 
-/// One entry, where it lies.
+/// One entry, in place.
 #[derive(Debug, Clone)]
 pub(super) struct Row<'a> {
     pub(super) key: KeyRef<'a>,
-    /// The first bytes of the call key, which mostly tell two apart without a look at where they lie.
+    /// The first bytes of the call key, which usually distinguish two keys without reading them.
     head: u64,
     entry: Stored<'a>,
 }
@@ -107,7 +107,7 @@ enum Stored<'a> {
     Settled(Box<Settled>),
 }
 
-/// The text of an entry that a merge made.
+/// The text of a merged entry.
 #[derive(Debug, Clone)]
 pub(super) struct Settled {
     pub(super) text: String,
@@ -121,7 +121,7 @@ impl Settled {
     }
 }
 
-/// When an entry was decided, as a number to order by: zero if it says nothing of that.
+/// When an entry was decided, as a number to order by; zero if unknown.
 pub(super) fn decided(entry: &Entry) -> u64 {
     entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at.saturating_add(1))
 }
@@ -137,7 +137,7 @@ impl<'a> Row<'a> {
         Self { key, head: head(key.call_key), entry: Stored::Text { text, decided, file } }
     }
 
-    /// The same call with the entry that a merge made.
+    /// The same call with the merged entry.
     pub(super) fn settled(&self, settled: Settled) -> Self {
         Self { entry: Stored::Settled(Box::new(settled)), ..*self }
     }
@@ -172,7 +172,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The entry as JSON, in the one spelling that stores have.
+    /// The entry as JSON, in the spelling of the stores.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match &self.entry {
             Stored::Entry(entry) => Cow::Owned(entry.to_text()),
@@ -221,7 +221,7 @@ impl<'a> Row<'a> {
         entry.map(Arc::new).ok_or_else(|| self.unreadable())
     }
 
-    /// Key and entry as stores give them.
+    /// Key and entry as stores return them.
     ///
     /// # Errors
     /// If the text is not an entry's.
@@ -229,7 +229,7 @@ impl<'a> Row<'a> {
         Ok((self.key.to_key(), self.to_entry()?))
     }
 
-    /// That the text is not an entry's.
+    /// The error for a text that is not an entry's.
     pub(super) fn unreadable(&self) -> StoreError {
         let file = match &self.entry {
             Stored::Text { file, .. } => file,

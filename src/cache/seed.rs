@@ -1,4 +1,4 @@
-//! The lowest tier: best configs shipped as files, one a device kind and operation.
+//! The lowest tier: best configs shipped as files, one per device kind and operation.
 //!
 //! A seed file is JSON:
 //!
@@ -38,7 +38,7 @@ pub struct SeedStore {
     entries: BTreeMap<CacheKey, Arc<Entry>>,
 }
 
-/// A seed file that was left out.
+/// A seed file that was skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SeedProblem {
@@ -80,8 +80,9 @@ const SHIPPED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Writes entries as seed files below a folder, `<device>/<operation>.json`, in the keys' order; entries of other calls
-/// that are there stay. An operation whose file name another one has carries its digest in the name. Returns the files.
+/// Writes entries as seed files below a folder, `<device>/<operation>.json`, in the keys' order; existing entries of
+/// other calls are kept. If two operations would share a file name, the name includes the operation's digest. Returns
+/// the files.
 ///
 /// # Errors
 /// If a file cannot be read or written, or holds something else.
@@ -104,7 +105,7 @@ pub fn write_seeds(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<
             entries: Vec::new(),
         });
         let (call_key, direction) = (key.call.call_key.clone(), key.direction);
-        // what is shipped is what is in force; other decisions of the call stay behind
+        // only decisions in force are shipped, not superseded ones
         let entry = Entry { superseded: Vec::new(), ..Entry::clone(entry) };
         file.entries.push(SeedEntry { call_key, direction, entry });
     }
@@ -115,7 +116,7 @@ pub fn write_seeds(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<
     Ok(files.into_keys().collect())
 }
 
-/// The operation of a seed file that is there.
+/// The operation of an existing seed file.
 fn read_op_id(path: &Path) -> Option<String> {
     serde_json::from_str::<SeedFile>(&read_text(path).ok()?).ok().map(|file| file.op_id)
 }
@@ -125,7 +126,7 @@ fn read_text(path: &Path) -> io::Result<String> {
     outside_file::text(path, MAX_FILE_BYTES)
 }
 
-/// Takes over the entries of a file that is there, except for the calls that are written again.
+/// Keeps the entries of an existing file, except for the calls that are written again.
 fn keep_others(path: &Path, file: &mut SeedFile) -> Result<(), StoreError> {
     let text = match read_text(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -162,14 +163,14 @@ impl SeedStore {
         let mut store = Self::default();
         for (name, text) in SHIPPED {
             if let Err(reason) = store.add_text(text) {
-                // a test reads every shipped file; this is for a build from a broken tree
+                // a test reads every shipped file; this covers a build from a broken tree
                 tracing::warn!("shipped seed file `{name}`: {reason}");
             }
         }
         store
     }
 
-    /// Reads every seed file below a folder; files that cannot be read are left out and reported.
+    /// Reads every seed file below a folder; files that cannot be read are skipped and reported.
     pub fn read_folder(folder: &Path) -> (Self, Vec<SeedProblem>) {
         let (mut store, mut problems) = (Self::default(), Vec::new());
         let mut folders = vec![(folder.to_owned(), 0)];

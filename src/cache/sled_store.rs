@@ -22,23 +22,23 @@ const FOLDER: &str = "sled-v1";
 const STATE_FILE: &str = "sled-v1.state";
 const SET_ASIDE: &str = "sled-v1.set-aside-";
 const TREE: &str = "entries-v1";
-/// Files of one sled folder that are looked at; sled itself makes fewer than ten.
+/// Maximum number of files examined in a sled folder; sled itself creates fewer than ten.
 const MAX_FILES: usize = 10_000;
-/// How often, and after which time each, a database that was just closed is asked for its lock.
+/// How often, and at what interval, the lock of a just closed database is tried.
 const RELEASE_TRIES: u32 = 1000;
 const RELEASE_WAIT: Duration = Duration::from_millis(2);
 
-/// How the folder was found.
+/// The state in which the folder was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SledCondition {
-    /// There was none.
+    /// It did not exist.
     New,
     /// Its bytes are those that the last close left.
     Clean,
-    /// The last process did not close it; what was there is dropped and filled again from the sample log.
+    /// The last process did not close it; its content is dropped and rebuilt from the sample log.
     Unclean,
-    /// It is damaged or not ours; it stands under the new name, and an empty one has its place.
+    /// It is damaged or not ours; it was renamed, and an empty one replaces it.
     SetAside {
         /// What is wrong.
         reason: String,
@@ -59,9 +59,9 @@ pub struct SledStore {
 }
 
 impl SledStore {
-    /// Opens the database of a cache folder; one that cannot be trusted is replaced by an empty one, and the
-    /// condition says so. With `keep_unclean`, one that was not closed is set aside instead of dropped: for when the
-    /// sample log cannot give its entries back.
+    /// Opens the database of a cache folder; one that cannot be trusted is replaced by an empty one, and the condition
+    /// says so. With `keep_unclean`, one that was not closed is set aside instead of dropped, in case the sample log
+    /// cannot restore its entries.
     ///
     /// # Errors
     /// If it cannot be read or written; damage is not an error.
@@ -95,7 +95,7 @@ impl SledStore {
                 store.noted_log_bytes = noted_log_bytes;
                 return Ok((store, condition));
             }
-            // sled does not take its own folder back, or gives what was never put: the log still has everything
+            // sled rejects its own folder, or returns what was never stored: the log still has everything
             Err(error) if condition == SledCondition::Clean && error.is_of_content() => error.reason(),
             Err(error) => return Err(error),
         };
@@ -119,7 +119,7 @@ impl SledStore {
         let folder = root.join(FOLDER);
         write_state(root, "open\n")?;
         let sled_error = |source| StoreError::database("open", &folder, source);
-        // every write is flushed by hand: a background flusher would only wake an idle process
+        // every write is flushed explicitly: a background flusher would only wake an idle process
         let db = sled::Config::new().path(&folder).flush_every_ms(None).open().map_err(sled_error)?;
         let tree = db.open_tree(TREE).map_err(sled_error)?;
         let mut content = SetDigest::default();
@@ -136,17 +136,17 @@ impl SledStore {
         })
     }
 
-    /// How long the sample log was when the database was closed, where that was noted.
+    /// The length of the sample log when the database was closed, if recorded.
     pub fn noted_log_bytes(&self) -> Option<u64> {
         self.noted_log_bytes
     }
 
-    /// Where to put the length of the sample log, to be noted when the database is closed; zero notes none.
+    /// Where to put the length of the sample log, which is recorded when the database is closed; zero records none.
     pub fn log_bytes(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.log_bytes)
     }
 
-    /// Count and digest of the entries, to be compared with what the sample log states.
+    /// Count and digest of the entries, to compare with those that the sample log states.
     pub fn content(&self) -> SetDigest {
         *self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,7 +183,7 @@ impl SledStore {
         Ok(pairs)
     }
 
-    /// Flushes, closes, and notes the digest of the closed folder.
+    /// Flushes, closes, and records the digest of the closed folder.
     fn close_in_place(&mut self) -> Result<(), StoreError> {
         let Some((db, tree)) = self.open.take() else {
             return Ok(());
@@ -316,17 +316,17 @@ fn checksum(key: &[u8], value: &[u8]) -> u32 {
 }
 
 enum State {
-    /// With the noted length of the log.
+    /// With the recorded length of the log.
     Clean(Option<u64>),
     Unclean,
     Wrong(String),
 }
 
-/// How a database was left, as far as its bytes show.
+/// The state in which a database was left, judging by its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SledState {
-    /// There is none.
+    /// It does not exist.
     Missing,
     /// Its bytes are those that the last close left.
     Closed,
@@ -337,7 +337,7 @@ pub enum SledState {
 }
 
 impl SledState {
-    /// Looks at the database of a cache folder and leaves it as it is.
+    /// Examines the database of a cache folder without changing it.
     pub fn of_folder(root: &Path) -> Self {
         let folder = root.join(FOLDER);
         if fs::symlink_metadata(&folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
@@ -350,14 +350,14 @@ impl SledState {
         }
     }
 
-    /// The names of the database's folder and of the file that says how it was left.
+    /// The names of the database's folder and of its state file.
     pub const NAMES: [&str; 2] = [FOLDER, STATE_FILE];
 
-    /// What the names of databases begin with that were set aside.
+    /// Prefix of the names of databases that were set aside.
     pub const SET_ASIDE: &str = SET_ASIDE;
 }
 
-/// More than a state can say.
+/// More than a state file can hold.
 const MAX_STATE_BYTES: u64 = 100;
 
 fn check_state(root: &Path, folder: &Path) -> State {
@@ -398,15 +398,15 @@ fn write_state(root: &Path, state: &str) -> Result<(), StoreError> {
     write_whole(&path, |file| file.write_all(state.as_bytes())).map_err(StoreError::io("write", &path))
 }
 
-/// sled's own threads may hold the database a moment longer than the last handle. Until they let go its bytes are not final,
-/// and it cannot be opened again. One that never lets go is found by whoever opens it.
+/// sled's own threads may hold the database a moment longer than the last handle. Until they release it, its bytes are
+/// not final and it cannot be opened again. If they never do, the next open detects it.
 fn wait_until_released(folder: &Path) {
     let Ok(database) = outside_file::open_own(&folder.join("db"), u64::MAX) else { return };
     for _ in 0..RELEASE_TRIES {
         match flock(&database, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(RELEASE_WAIT),
             _ => {
-                // a child that another thread is starting would keep it otherwise
+                // otherwise a child that another thread is starting would keep it
                 let _ = flock(&database, FlockOperation::Unlock);
                 return;
             }
@@ -414,8 +414,7 @@ fn wait_until_released(folder: &Path) {
     }
 }
 
-/// Renames a folder out of the way. The one that was set aside last is kept, for whoever wants to look into it; those
-/// before it are removed.
+/// Renames a folder out of the way. The one set aside last is kept for inspection; earlier ones are removed.
 fn set_aside(root: &Path, folder: &Path) -> Result<PathBuf, StoreError> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     for attempt in 0..1000 {
@@ -424,7 +423,7 @@ fn set_aside(root: &Path, folder: &Path) -> Result<PathBuf, StoreError> {
             fs::rename(folder, &target).map_err(StoreError::io("set aside", folder))?;
             for item in fs::read_dir(root).into_iter().flatten().flatten() {
                 let is_older = is_set_aside(&item.file_name()) && item.path() != target;
-                // one that stays costs its bytes alone; a link is not followed
+                // one that remains only costs its bytes; a link is not followed
                 if is_older && item.file_type().is_ok_and(|kind| kind.is_dir()) && is_of_sled(&item.path()) {
                     let _ = fs::remove_dir_all(item.path());
                 }
@@ -435,7 +434,7 @@ fn set_aside(root: &Path, folder: &Path) -> Result<PathBuf, StoreError> {
     Err(StoreError::io("set aside", folder)(io::ErrorKind::AlreadyExists.into()))
 }
 
-/// Whether a folder holds what sled makes and nothing else: what was set aside may be somebody's work.
+/// Whether a folder holds only what sled creates: a folder that was set aside may contain a user's files.
 fn is_of_sled(folder: &Path) -> bool {
     let is_own = |name: &OsStr| {
         matches!(name.as_encoded_bytes(), b"blobs" | b"conf" | b"db") || name.as_encoded_bytes().starts_with(b"snap.")
@@ -444,14 +443,14 @@ fn is_of_sled(folder: &Path) -> bool {
     items.is_ok_and(|items| items.iter().all(|item| is_own(&item.file_name())))
 }
 
-/// Whether a name is one that [`set_aside`] gives, and nobody else's that only begins so.
+/// Whether a name is one that [`set_aside`] creates, and not another with the same prefix.
 fn is_set_aside(name: &OsStr) -> bool {
     let numbers = name.to_str().and_then(|name| name.strip_prefix(SET_ASIDE)?.split_once('-'));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     numbers.is_some_and(|(seconds, attempt)| is_number(seconds) && is_number(attempt))
 }
 
-/// Digest of names and contents of all files below a folder, in the names' order, and of what is noted beside them; links are
+/// Digest of names and contents of all files below a folder, in the names' order, and of the recorded length; links are
 /// an error.
 fn digest_of_folder(folder: &Path, log_bytes: Option<u64>) -> io::Result<Digest> {
     let mut files = Vec::new();
@@ -536,7 +535,7 @@ mod tests {
     #[test]
     fn of_those_set_aside_the_last_one_is_kept() {
         let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        // somebody's work, a link, and names that are not ours
+        // a user's files, a link, and names that are not ours
         let foreign = root.path().join(format!("{SET_ASIDE}1700000000-0"));
         fs::create_dir(&foreign).unwrap();
         fs::write(foreign.join("db"), "x").unwrap();

@@ -1,4 +1,4 @@
-//! The contract of one cache tier.
+//! The interface of one cache tier.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum Tier {
     Memory,
     /// The sled database of a cache folder.
     Sled,
-    /// The sample log's decisions, where sled cannot be opened.
+    /// The sample log's decisions, if sled cannot be opened.
     SampleLog,
     /// A published snapshot.
     Snapshot,
@@ -52,8 +52,7 @@ pub trait ConfigStore: Send + Sync {
     /// If the tier cannot be read, or the entry is damaged.
     fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<Entry>>, StoreError>;
 
-    /// Every entry of an operation and call, whatever the device, the direction and the `vmap`s around it, in the keys'
-    /// order.
+    /// Every entry of an operation and call, for any device, direction and `vmap`s around it, in the keys' order.
     ///
     /// # Errors
     /// If the tier cannot be read, or one of the entries is damaged.
@@ -73,10 +72,10 @@ pub trait ConfigStore: Send + Sync {
         Ok(self.entries()?.into_iter().map(|(key, _)| key).collect())
     }
 
-    /// Stores an entry; it is on the disk, where the tier has one, when this returns.
+    /// Stores an entry; if the tier is on disk, the entry is durable when this returns.
     ///
     /// # Errors
-    /// If the tier is read-only, as most are by their nature, or cannot be written.
+    /// If the tier is read-only, as most are, or cannot be written.
     fn put(&self, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), StoreError> {
         let _ = (key, entry);
         Err(StoreError::read_only(self.tier()))
@@ -91,7 +90,7 @@ pub trait ConfigStore: Send + Sync {
         Err(StoreError::read_only(self.tier()))
     }
 
-    /// Stores many entries; they are on the disk, where the tier has one, when this returns.
+    /// Stores many entries; if the tier is on disk, they are durable when this returns.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -99,7 +98,7 @@ pub trait ConfigStore: Send + Sync {
         entries.iter().try_for_each(|(key, entry)| self.put(key, entry))
     }
 
-    /// Removes many entries; how many were there.
+    /// Removes many entries; returns how many existed.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -107,11 +106,11 @@ pub trait ConfigStore: Send + Sync {
         keys.iter().try_fold(0, |removed, key| Ok(removed + usize::from(self.remove(key)?)))
     }
 
-    /// The tier as it stands now, where another process changed it since it was opened. Most tiers have one owner, and are
-    /// never another.
+    /// The current state of the tier, if another process changed it since it was opened. Most tiers have one owner and
+    /// never change this way.
     ///
     /// # Errors
-    /// If it cannot be opened again; the one that is open stays what it is.
+    /// If it cannot be opened again; the open one stays valid.
     fn refreshed(&self) -> Result<Option<Box<dyn ConfigStore>>, StoreError> {
         Ok(None)
     }

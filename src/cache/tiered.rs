@@ -45,10 +45,10 @@ struct Question<'a> {
 }
 
 impl Lookup<'_> {
-    /// The hit, on its own, or why there is none.
+    /// The owned hit, or why there is none.
     ///
     /// # Errors
-    /// If a tier that is needed for the reason cannot be read.
+    /// If a tier needed for the reason cannot be read.
     pub fn found(self) -> Result<Result<Hit<'static>, MissReason>, StoreError> {
         match self {
             Self::Hit(hit) => Ok(Ok(hit.into_owned())),
@@ -82,7 +82,7 @@ impl fmt::Display for Miss<'_> {
     }
 }
 
-/// All tiers of one process, asked from the fastest to the slowest.
+/// All tiers of one process, queried from the fastest to the slowest.
 pub struct TieredCache {
     overlays: Overlays,
     memory: MemoryStore,
@@ -114,14 +114,14 @@ impl TieredCache {
     /// so do entries that were put only into memory.
     ///
     /// # Errors
-    /// If what was published cannot be used: then everything stays as it was.
+    /// If what was published cannot be used; then everything stays as it was.
     pub fn refresh(&mut self) -> Result<bool, StoreError> {
         let newer: Vec<_> = self.below.iter().map(|store| store.refreshed()).collect::<Result<_, _>>()?;
         if newer.iter().all(Option::is_none) {
             return Ok(false);
         }
         for (key, entry) in self.memory.entries()? {
-            // what memory holds by promotion is equal to what is below
+            // promoted entries in memory equal those below
             if self.below.iter().any(|store| matches!(store.get(key.parts()), Ok(Some(below)) if below == entry)) {
                 self.memory.remove(&key)?;
             }
@@ -150,7 +150,8 @@ impl TieredCache {
     /// with its vector-Jacobian product wins over a forward one. If the call is unknown under the `vmap`s of its key,
     /// or under none, a known variant is used: first the unmapped one, then the one with the most calls.
     ///
-    /// A hit of the exact key allocates nothing, except for the first one of a call that a store below the memory has.
+    /// A hit of the exact key allocates nothing, except for the first hit of a call that only a store below the memory
+    /// has.
     ///
     /// # Errors
     /// If a tier cannot be read, or an entry on the way is damaged.
@@ -203,7 +204,7 @@ impl TieredCache {
             let rank = (flag.is_some(), key.call.call_key != call_key, preference(&key.call.call_key));
             choices.push((rank, key, entry, tier, flag));
         }
-        // of equals the first
+        // the first among equals
         Ok(choices.into_iter().min_by_key(|(rank, ..)| *rank).map(|(_, key, entry, tier, flag)| {
             let other_batch = (key.call.call_key != call_key).then(|| {
                 let detail = format!("measured {}, asked for {}", to_words(&key.call.call_key), to_words(call_key));
@@ -341,7 +342,7 @@ impl TieredCache {
         let in_memory: BTreeMap<_, _> = read(&self.memory)?.into_iter().collect();
         for store in &self.below {
             for (key, entry) in read(store.as_ref())? {
-                // an entry that memory holds by promotion is listed as the tier that keeps it; another one hides it
+                // an entry promoted to memory is listed under the tier that stores it; a different one hides it
                 if in_memory.get(&key).is_none_or(|known| *known == entry) {
                     found.entry(key).or_insert((entry, store.tier()));
                 }
@@ -388,7 +389,7 @@ impl TieredCache {
     }
 }
 
-/// The directions that an answer may have, the preferred one first.
+/// The acceptable directions, the preferred one first.
 fn wanted(direction: Option<Direction>) -> &'static [Direction] {
     match direction {
         Some(Direction::Forward) => &[Direction::Forward],

@@ -1,4 +1,4 @@
-//! The command line's shape.
+//! The structure of the command line.
 
 use clap::{Parser, Subcommand};
 
@@ -78,12 +78,13 @@ pub(super) enum Command {
     Compile(CompileArgs),
     /// Measure cached configs again and fail if one regressed: a gate for CI (docs/fleet.md)
     Check(CheckArgs),
-    /// Race whole programs, or several ways to compile one, and say which differences are more than noise (docs/compare.md)
+    /// Race whole programs, or several ways to compile one, and report which differences exceed the noise
+    /// (docs/compare.md)
     Compare(CompareArgs),
     /// Time one program's kernels under a profiler (docs/profiles.md)
     Measure(MeasureArgs),
-    /// Race the variants of a step that `dump(…, variants=…)` wrote: how much its tuned calls speed it up, together and one
-    /// by one (docs/prove.md)
+    /// Race the variants of a step that `dump(…, variants=…)` wrote: how much tuned calls speed up the step, together
+    /// and one by one (docs/prove.md)
     Prove(ProveArgs),
     /// Race programs against copies of themselves (A/A calibration) to measure this machine's noise floor
     /// (docs/decisions.md)

@@ -14,8 +14,8 @@ use super::options::CacheArgs;
 use super::say::say;
 use super::signature::{SignerArgs, public_keys};
 
-/// The cache folder: what `--cache`, its variables or the configuration file name, else `autotune-lowered` in the platform's
-/// cache folder; of a URL the folder that this machine has for it.
+/// The cache folder: the one named by `--cache`, its variables or the configuration file, else `autotune-lowered` in
+/// the platform's cache folder; for a URL this machine's folder for it.
 pub(super) fn folder(args: &CacheArgs) -> Result<PathBuf, Fault> {
     match (address(args)?, &args.folder) {
         (Some(address), _) => folder_of(&address),
@@ -48,13 +48,13 @@ pub(super) fn seeds(args: &CacheArgs) -> Vec<Box<dyn ConfigStore>> {
 /// The cache of a run.
 pub(super) struct RunCache {
     pub(super) ledger: Ledger,
-    /// Where this machine keeps it, also where this run keeps nothing.
+    /// Its folder on this machine, also if this run keeps nothing.
     pub(super) folder: Option<PathBuf>,
     shared: Option<SharedRun>,
 }
 
 impl RunCache {
-    /// Publishes what the run has decided, where its cache is at a URL.
+    /// Publishes the run's decisions, if its cache is at a URL.
     pub(super) fn publish(&self) -> Result<(), Fault> {
         let Some(shared) = &self.shared else { return Ok(()) };
         if let Some(manifest) = shared.publish(&self.ledger)? {
@@ -65,8 +65,8 @@ impl RunCache {
     }
 }
 
-/// Opens the cache of a run. It is opened for writing where the run keeps what it decides; the folder of a URL lies above
-/// what is published there.
+/// Opens the cache of a run. It is opened for writing if the run keeps its decisions; a URL's folder is a tier above
+/// the published snapshot.
 pub(super) fn open_run(args: &CacheArgs, signing: &SignerArgs, keeps: bool) -> Result<RunCache, Fault> {
     let folder = folder(args);
     let (ledger, shared) = match (address(args)?, keeps) {
@@ -86,7 +86,7 @@ pub(super) fn open_run(args: &CacheArgs, signing: &SignerArgs, keeps: bool) -> R
     Ok(RunCache { ledger, folder: folder.ok(), shared })
 }
 
-/// Opens a cache folder for look-ups only: another process may have it.
+/// Opens a cache folder for look-ups only: another process may hold its lock.
 pub(super) fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
     if let Some(address) = address(args)? {
         return open_url_for_reading(address, args);
@@ -96,7 +96,7 @@ pub(super) fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
     Ok(ledger)
 }
 
-/// Opens the ledger of a cache folder and says on stderr what was wrong with it.
+/// Opens the ledger of a cache folder and reports on stderr what was wrong with it.
 pub(super) fn open(args: &CacheArgs) -> Result<Ledger, Fault> {
     if let Some(address) = address(args)? {
         let message = format!(
@@ -116,19 +116,19 @@ pub(super) fn tell(ledger: &Ledger) {
     }
 }
 
-/// The URL that `--cache` names, where it is none of this machine's folders.
+/// The URL that `--cache` names, unless it names a folder.
 pub(super) fn address(args: &CacheArgs) -> Result<Option<Address>, Fault> {
     // a URL is text; a folder need not be
     let text = args.folder.as_deref().and_then(Path::to_str).filter(|text| Address::is_url(text));
     Ok(text.map(Address::parse).transpose()?)
 }
 
-/// The folder of this machine for a URL: its copy, and what is tuned here.
+/// This machine's folder for a URL: a copy of it, and what is tuned here.
 pub(super) fn folder_of(address: &Address) -> Result<PathBuf, Fault> {
     Ok(native_folder()?.join("remote").join(address.to_folder_name()))
 }
 
-/// What is asked of what a URL shows.
+/// Requirements for the content of a URL.
 fn shared_options(args: &CacheArgs) -> Result<SharedOptions, Fault> {
     Ok(SharedOptions { keys: public_keys(args.verify_key.as_deref())?, pin: args.pin, signer: None })
 }
@@ -142,7 +142,7 @@ pub(super) fn tell_news(news: &News) {
     }
 }
 
-/// The tiers that look-ups have of a URL: what is published, and the seeds.
+/// The tiers for look-ups in a URL: the published snapshot, and the seeds.
 fn open_url_for_reading(address: Address, args: &CacheArgs) -> Result<Ledger, Fault> {
     let folder = folder_of(&address)?;
     let (ledger, news) = remote::open_for_reading(address, &folder, &shared_options(args)?, seeds(args))?;

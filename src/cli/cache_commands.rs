@@ -73,7 +73,7 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
-    /// Publish the cache as one immutable file that any number of processes read at once; prints its digest
+    /// Publish the cache as one immutable file that any number of processes can read at once; prints its digest
     Snapshot {
         /// File to write
         out: PathBuf,
@@ -95,9 +95,9 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
-    /// Load the snapshot that is published at a URL, unless it is already here; prints its digest and file
+    /// Load the snapshot published at a URL, unless this machine already has it; prints its digest and file
     Pull(PullArgs),
-    /// Publish the cache at a URL, merged with what is there; prints the digest
+    /// Publish the cache at a URL, merged with its content; prints the digest
     Push(PushArgs),
     /// Make a pair of keys for signing snapshots
     Keygen(KeygenArgs),
@@ -124,7 +124,7 @@ pub(super) enum CacheCommand {
 pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
         CacheCommand::Path { cache } => {
-            // the bytes as they are: scripts take them for a path
+            // raw bytes, because scripts use them as a path
             out.write_all(cache::folder(cache)?.as_os_str().as_encoded_bytes())?;
             writeln!(out)?;
         }
@@ -164,7 +164,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         CacheCommand::Snapshot { out: path, cache } => {
             let entries = cache::open_for_reading(cache)?.own_entries()?;
             if entries.is_empty() {
-                // a mistyped folder must not take the place of what others read
+                // a mistyped folder must not replace what others read
                 return Err(Fault::new(
                     exit::NOTHING_MATCHED,
                     "the cache is empty: tune a module first, or name another one with `--cache`",

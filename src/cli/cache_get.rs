@@ -21,7 +21,7 @@ pub(super) fn look_up(
 ) -> Result<Result<Hit<'static>, MissReason>, Fault> {
     let of = |cache: &TieredCache| cache.lookup(device, op, key, None, mode)?.found();
     if cache::address(args)?.is_some() {
-        // what is published there answers, not what this machine decided and may not have published
+        // the published snapshot answers, not decisions that this machine may not have published
         return Ok(of(cache::open_for_reading(args)?.cache())?);
     }
     let folder = cache::folder(args)?;

@@ -51,7 +51,7 @@ pub(super) struct SpacesArg {
 /// Configs printed of one space.
 const MAX_SHOWN: usize = 100_000;
 
-/// The shipped spaces, with those of a folder in place of them; invalid files are reported on stderr.
+/// The shipped spaces, overridden by those of a folder; invalid files are reported on stderr.
 pub(super) fn spaces(folder: Option<&Path>) -> Result<Spaces, Fault> {
     let mut spaces = Spaces::built_in().map_err(Fault::input)?;
     if let Some(folder) = folder {

@@ -1,4 +1,4 @@
-//! `check`: cached configs measured again, as a gate for CI.
+//! `check`: measures cached configs again, as a gate for CI.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -55,8 +55,8 @@ pub(super) struct CheckArgs {
     /// Time for each such series of rounds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub budget: Option<Duration>,
-    /// Smallest change that matters, as a part of the time; the noise floor that `selftest` found replaces it if it is
-    /// larger
+    /// Smallest change that matters, as a fraction of the time; the noise floor that `selftest` found replaces it if it
+    /// is larger
     #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
     pub min_improvement: f64,
     /// Maximum probability of a false alarm, over all of the module's operations together
@@ -85,13 +85,13 @@ pub(super) enum AnnotationsArg {
 }
 
 fn probability(text: &str) -> Result<f64, String> {
-    // below, odds would be beyond what rounds can show
+    // below this, rounds could not provide the evidence
     number(text, 1e-9..1.0, "a number of at least 1e-9 and below 1, such as 0.01")
 }
 
-/// Checks a module's cached configs and prints what became of them.
+/// Checks a module's cached configs and prints the result of each.
 pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
-    // where the file cannot be written, that is known before anything is measured
+    // if the file cannot be written, fail before anything is measured
     let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
     let read = args.plan.read(&args.module)?;
     let ledger = cache::open_for_reading(&args.cache)?;
@@ -159,13 +159,13 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     }
     result.notes.extend(of_selftest);
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
-    // whatever becomes of stdout: others wait for these
+    // even if stdout fails: others wait for these
     if let Some(junit) = junit {
         junit.write(|out| write_junit(out, &result, args.allow_missing))?;
     }
     if args.annotations == Some(AnnotationsArg::Github) {
         let module = args.module.to_str().filter(|module| *module != "-");
-        // stderr may be gone; there is nobody left to tell
+        // stderr may be gone, and then the error cannot be reported
         let _ = write_annotations(&mut std::io::stderr().lock(), &result, module, args.allow_missing);
     }
     if let Some(error) = stopped_by {
@@ -177,7 +177,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     Ok(exit_code(&result, has_options || !plan.matched_nothing(), args))
 }
 
-/// The module, where compiler options of it are cached and all of the module is asked for.
+/// The module, if compiler options are cached for it and the whole module is requested.
 fn module_with_options(args: &CheckArgs, ledger: &Ledger) -> Result<Option<CheckedModule>, Fault> {
     if !args.plan.only.is_empty() || args.plan.shard.is_some() {
         return Ok(None);

@@ -35,7 +35,7 @@ pub(super) struct CompareArgs {
     /// Time for the rounds: seconds, or such as `30m` and `2h` [default: some seconds of the programs' own time]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
-    /// Smallest difference of interest: a program known to differ from the first by no more is measured no further
+    /// Smallest difference that matters: stop measuring a program once it is known to differ from the first by less
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
     pub min_difference: f64,
     #[command(flatten)]
@@ -54,14 +54,14 @@ pub(super) struct CompareArgs {
     pub format: FormatArg,
 }
 
-/// Compares programs and prints how each stands to the first.
+/// Compares programs and prints how each compares with the first.
 pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let Contestants(given) = &args.contestants;
     let own = given.iter().filter_map(|contestant| contestant.timer.as_ref());
     if let Some(replay) = own.chain([&args.timer.timer]).find(|timer| timer.starts_with("replay:")) {
         return Err(Fault::new(exit::USAGE, format!("`{replay}` runs no program: only a device can compare them")));
     }
-    // a file that is not a program is known before a device is started
+    // a file that is not a program fails before a device is started
     let programs = ProgramReader::new(&args.timer.timer, &args.timer.limits);
     let mut contestants = Vec::with_capacity(given.len());
     for ContestantArgs { module, options, .. } in given {
@@ -71,7 +71,7 @@ pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write)
     }
     let cancel = cancel_flag()?;
     let scratch = scratch()?;
-    // the cache comes first: a locked or broken one is known before a device is started
+    // the cache comes first: a locked or broken one fails before a device is started
     let ledger = match args.no_persist {
         true => Ledger::in_memory(Vec::new()),
         false => Ledger::open(&cache::folder(&args.cache)?, Vec::new())?,
@@ -97,7 +97,7 @@ pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write)
     Ok(if result.all_ran() { exit::FINE } else { exit::SOME_FAILED })
 }
 
-/// The timers that the contestants want, the first one's first, and whose each contestant is.
+/// The timers that the contestants need, the first one's first, and the timer of each contestant.
 fn timers(all: &TimerArgs, contestants: &[ContestantArgs]) -> (Vec<TimerArgs>, Vec<usize>) {
     let wanted = |contestant: &ContestantArgs| {
         let mut wanted = all.clone();
@@ -122,7 +122,7 @@ fn timers(all: &TimerArgs, contestants: &[ContestantArgs]) -> (Vec<TimerArgs>, V
     (timers, owners)
 }
 
-/// The one timer, or several side by side, and what each is called.
+/// The one timer, or several side by side, with their names.
 fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<(Box<dyn Timer>, Vec<String>), Fault> {
     let mut started = Vec::with_capacity(timers.len());
     let mut names = Vec::with_capacity(timers.len());
@@ -136,13 +136,13 @@ fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<
     let first = others.next().ok_or_else(|| Fault::new(exit::USAGE, "name two or more modules"))?;
     let mut others: Vec<Box<dyn Timer>> = others.collect();
     let Some(own) = timers.first().filter(|_| !others.is_empty()) else { return Ok((first, names)) };
-    // the others run in processes of their own, and so must the first one's copy: what that costs is noise as well
+    // the others run in processes of their own, and so must the first one's copy, because that difference is noise too
     others.push(start_timer(own, Executables::kept(folder))?);
     owners.push(others.len());
     Ok((Box::new(SideBySide::new(first, others, owners).map_err(Fault::device)?), names))
 }
 
-/// What a race that ended without a result is to the user.
+/// The fault of a race that ended without a result.
 pub(super) fn fault(error: CompareError) -> Fault {
     match error {
         CompareError::Race(CopiesError::Interrupted) => Fault::new(

@@ -1,4 +1,4 @@
-//! `compile`: a module's candidates, or the module itself, compiled for devices that need not be here.
+//! `compile`: a module's candidates, or the module itself, compiled for devices that may be absent.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -44,14 +44,15 @@ pub(super) struct CompileArgs {
     /// Folder that keeps executables and refusals, so that nothing is compiled again
     #[arg(short = 'o', long = "output", value_name = "STORE")]
     pub store: PathBuf,
-    /// Store from another machine: its content is copied, with its signatures, and not compiled again; may be repeated
+    /// Store from another machine: its content is copied, with its signatures, instead of being compiled again; may be
+    /// repeated
     #[arg(long, value_name = "STORE")]
     pub compiled: Vec<PathBuf>,
     /// The vendor's PJRT plugin (a shared library) [default: the one for the target's platform, from environment
     /// variables or the active Python environment]
     #[arg(long, value_name = "PATH")]
     pub plugin: Option<PathBuf>,
-    /// Earlier store: a program that is newly refused, or takes over a tenth more memory at its peak, gives exit code 7
+    /// Earlier store: exit code 7 if a program is newly refused or its peak memory grew by more than a tenth
     #[arg(long, value_name = "STORE")]
     pub baseline: Option<PathBuf>,
     /// Print how much there is to compile, and compile nothing
@@ -71,7 +72,7 @@ pub(super) struct CompileArgs {
     pub format: FormatArg,
 }
 
-/// Says what compiling a module's candidates would take for the targets of a main job that only says what it would do.
+/// Reports, for `tune --dry-run`, the cost of compiling a module's candidates for its targets.
 pub(super) fn forecast(args: &TuneArgs, module: &Path, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let scratch = scratch()?;
     let args = CompileArgs {
@@ -92,16 +93,16 @@ pub(super) fn forecast(args: &TuneArgs, module: &Path, bars: &MultiProgress, out
     run(&args, bars, out)
 }
 
-/// The targets of these names. Reading them is not part of the arguments', so that a wrong one is said in one line.
+/// The targets of these names. They are not read with the arguments, so that a wrong one is reported in one line.
 fn targets(names: &[String]) -> Result<Vec<Target>, Fault> {
     let named = |name: &String| Target::named(name).map_err(|error| Fault::new(exit::USAGE, error.to_string()));
     names.iter().map(named).collect()
 }
 
-/// Compiles for each target and prints what came of it; refusals are not a failure.
+/// Compiles for each target and prints the result; refusals are not a failure.
 pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let targets = targets(&args.targets)?;
-    // what would fail after the run is known before it
+    // what would fail after the run fails before it
     let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
     let baseline = args.baseline.as_deref().map(|store| {
         let wrong = |error| Fault::input(format!("`{}` is not a store to compare with: {error}", store.display()));
@@ -120,7 +121,7 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     std::fs::create_dir_all(store)
         .map_err(|error| Fault::input(format!("`{}` cannot keep executables: {error}", store.display())))?;
     let cancel = cancel_flag()?;
-    // a target that cannot be compiled for is reported before the others take their time
+    // a target that cannot be compiled for is reported before the others are compiled
     let start = |target: &Target| {
         let plugin = plugin_for(args, target)?;
         TargetCompiler::start(&options(args, target, (plugin, store))?, signer.clone()).map_err(Fault::device)
@@ -172,7 +173,7 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     })
 }
 
-/// The module's labels and what was recorded of them; `None` if the module itself is compiled.
+/// The module's labels and their recordings; `None` if the module itself is compiled.
 fn read(args: &CompileArgs) -> Result<Option<Source>, Fault> {
     let named = args.plan.registry.as_deref();
     if named.is_none() && super::registry::folder_for(&args.module, None).is_err() {
@@ -181,7 +182,7 @@ fn read(args: &CompileArgs) -> Result<Option<Source>, Fault> {
     match args.plan.read(&args.module)? {
         Ok(source) => Ok(Some(source)),
         Err(_) if named.is_none() => Ok(None),
-        // whoever names recordings wants their candidates
+        // if recordings are named, their candidates are compiled
         Err(_) => Err(Fault::new(
             exit::NOTHING_MATCHED,
             format!("`{}` holds no label: without `--registry` the module itself is compiled", args.module.display()),
@@ -214,7 +215,7 @@ fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
                 "install one (`pip install --no-deps jax-cuda12-pjrt nvidia-cuda-nvcc-cu12`) or name it with `--plugin`"
             }
         };
-        // the plugin that runs here is advised where none is found, and is not the one that compiles for a target
+        // the usual advice names the plugin for this machine, which does not compile for the target
         let why = failure.message.split(": name one with").next().unwrap_or_default();
         Fault::device(format!("target `{target}`: {why}; {advice}"))
     })?;
@@ -222,7 +223,7 @@ fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
     plugin.ok_or_else(|| Fault::device(format!("target `{target}`: no PJRT plugin")))
 }
 
-/// Draws how far it is.
+/// Draws the progress.
 struct Bar<'a> {
     bar: ProgressBar,
     cancel: &'a AtomicBool,

@@ -1,4 +1,4 @@
-//! `--compiler-options`: how a whole module is compiled, tuned beside its labels or alone.
+//! `--compiler-options`: tunes how a whole module is compiled, with or without its labels.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ pub(super) struct OptionArgs {
     pub inputs: InputArgs,
 }
 
-/// Modules that are to be tuned, read before any device is started.
+/// The modules to tune, read before any device is started.
 pub(super) struct Wanted {
     files: OptionFiles,
     class: OptionClass,
@@ -69,12 +69,12 @@ pub(super) struct Wanted {
     base: Vec<(String, Value)>,
     inputs: InputOptions,
     is_shared: bool,
-    /// The part of a step's time that each module takes, where one was profiled.
+    /// Each module's share of a step's time, if a step was profiled.
     shares: Option<Vec<f64>>,
 }
 
 impl OptionArgs {
-    /// Reads the module, or those of a folder, where its options are wanted.
+    /// Reads the module, or those of a folder, if compiler options are requested.
     pub(super) fn read(&self, module: &Path, programs: &ProgramReader<'_>) -> Result<Option<Wanted>, Fault> {
         let Some(class) = self.compiler_options else { return Ok(None) };
         let files = option_modules::read(module, programs)?;
@@ -95,21 +95,21 @@ impl OptionArgs {
     }
 }
 
-/// A module with what may be set.
+/// A module with its possible settings.
 struct Ready {
     name: String,
     module: OptionModule,
 }
 
 impl Wanted {
-    /// Takes the modules in the order of their time in a step.
+    /// Orders the modules by their time in a step.
     pub(super) fn by_time(mut self, step: Option<&StepProfile>) -> Self {
         self.shares = step.map(|step| self.files.by_time(step));
         self
     }
 
-    /// Tunes them one after the other, or all together, and adds what came of it to a result; where nothing is to be measured, what
-    /// would be.
+    /// Tunes them one after the other, or all together, and adds the outcome to a result; in a dry run, what would be
+    /// measured.
     pub(super) fn tune(
         mut self,
         (timer, ledger): (&mut dyn Timer, &Ledger),
@@ -151,11 +151,11 @@ impl Wanted {
         }
     }
 
-    /// A module with the choices of the class, except for what the user has set: that is changed only if named.
+    /// A module with the choices of the class, except for options that the user has set, which change only if named.
     fn ready(&self, space: &OptionSpace, file: OptionFile, notes: &mut Vec<String>) -> Result<Ready, Fault> {
         let OptionFile { name, program, key, flags, named, .. } = file;
         let (mut set, note) = set_by_process(space, flags);
-        // what is named for one program holds there over what is set for the process
+        // an option named for one program overrides that of the process
         set.extend(named);
         notes.extend(note.filter(|note| !notes.contains(note)));
         let mut choices = space.choices(self.class);
@@ -179,7 +179,7 @@ impl Wanted {
         let until = options.budget.and_then(|budget| Instant::now().checked_add(budget));
         let mut left = modules.len();
         for Ready { name, module } in modules {
-            // what one module leaves of its part is the others'
+            // time that one module leaves goes to the others
             let part =
                 until.map(|until| until.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1));
             left -= 1;
@@ -191,7 +191,7 @@ impl Wanted {
                     }
                     result.take(Some(tuned.operation), tuned.entry);
                 }
-                // the inputs of one module are not a reason to leave the others
+                // bad inputs of one module are no reason to skip the others
                 Err(OptionTuneError::Inputs(error)) if self.files.are_of_folder => {
                     let (status, reason) = (Status::Failed, error.to_string());
                     result.take(Some(OperationResult { how: name, status, reason, ..module.planned() }), None);
@@ -216,7 +216,7 @@ impl Wanted {
     ) -> Result<(), Fault> {
         let mut modules: Vec<SharedModule> =
             modules.into_iter().map(|Ready { name, module }| SharedModule::new(name, module)).collect();
-        // a step that runs none of them says nothing of their time
+        // a step that runs none of them says nothing about their time
         if let Some(shares) = self.shares.as_ref().filter(|shares| shares.iter().any(|share| *share > 0.0)) {
             for (shared, share) in modules.iter_mut().zip(shares) {
                 shared.weight = *share;
@@ -245,13 +245,13 @@ impl Wanted {
     }
 }
 
-/// Says a line, and keeps it with the result.
+/// Prints a line and keeps it with the result.
 fn tell(result: &mut AutotuningResult, line: String) {
     say(&line);
     result.notes.push(line);
 }
 
-/// Which flags of a process are set for this run too, and a line for the others.
+/// The process's flags that also apply to this run, and a note on the others.
 fn set_by_process(space: &OptionSpace, flags: Vec<(String, Value)>) -> (Vec<(String, Value)>, Option<String>) {
     let is_known =
         |name: &str| space.options().iter().any(|option| option.name == name && option.scope == OptionScope::Compile);
@@ -267,7 +267,7 @@ fn set_by_process(space: &OptionSpace, flags: Vec<(String, Value)>) -> (Vec<(Str
     (set, note)
 }
 
-/// Says how the options are used, where a set was found.
+/// Prints how to use the options, if a set was found.
 pub(super) fn say_use(result: &AutotuningResult) {
     let found = result.operations.iter().filter(|operation| operation.call.op_id == OPERATION);
     for best in found.filter_map(|operation| operation.best.as_ref()).filter(|best| !best.config.as_map().is_empty()) {

@@ -1,4 +1,4 @@
-//! `config`: the settings in force and where each comes from, and consent to a file that was found.
+//! `config`: the settings in force and where each comes from, and the acceptance of a file that was found.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -28,7 +28,7 @@ pub(super) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Let a configuration file, with its present content, run code and decide trust; prints its digest
+    /// Allow a configuration file, with its present content, to run code and decide trust; prints its digest
     Trust {
         /// The file [default: the `autotune.toml` that is found]
         file: Option<PathBuf>,
@@ -87,7 +87,7 @@ fn trust(file: Option<PathBuf>, wanted: Option<Digest>, out: &mut dyn Write) -> 
     Ok(())
 }
 
-/// What a key's flag has where the command line does not give it.
+/// The default of a key's flag.
 fn in_force(setting: &'static Setting, shape: &clap::Command, file: Option<&ConfigFile>) -> SettingInForce {
     let argument = argument(shape, setting);
     let variable = argument.as_ref().and_then(|arg| arg.get_env());
@@ -123,7 +123,7 @@ fn default(setting: &Setting, argument: Option<&clap::Arg>) -> Vec<String> {
     values.iter().map(|value| value.to_string_lossy().into_owned()).collect()
 }
 
-/// A value to look at: a URL without password.
+/// A value to display: a URL without password.
 fn shown(setting: &Setting, value: &OsStr) -> String {
     let text = value.to_string_lossy();
     match Address::parse(&text) {

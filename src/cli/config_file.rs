@@ -1,4 +1,4 @@
-//! The configuration file: which one, whether it may do everything, and whether each flag would take what it says.
+//! The configuration file: which one, whether it is trusted, and whether each flag accepts its value.
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::fault::Fault;
 use super::say::say;
 use super::{exit, timers, tune_args};
 
-/// Which file.
+/// Which configuration file to use.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ConfigFileArgs {
     /// Configuration file [default: the nearest `autotune.toml` in the working folder and those above it] (docs/configuration.md)
@@ -30,16 +30,16 @@ pub(super) struct ConfigFileArgs {
 #[derive(Debug)]
 pub(super) struct ConfigFile {
     pub(super) file: SettingsFile,
-    /// Whether the user named it, and did not just have it lie there.
+    /// Whether the user named it; otherwise it was found.
     pub(super) is_named: bool,
     /// Whether it may run code and decide trust.
     pub(super) is_trusted: bool,
-    /// Why a record of trust does not count.
+    /// Why a record of trust is ignored.
     pub(super) record: Option<String>,
 }
 
 impl From<SettingsError> for Fault {
-    /// One line, and where a place in the file is wrong, its picture.
+    /// One line, with an excerpt if a place in the file is wrong.
     fn from(error: SettingsError) -> Self {
         match error {
             SettingsError::At { .. } => Self { code: exit::BAD_INPUT, message: error.to_string() },
@@ -48,13 +48,14 @@ impl From<SettingsError> for Fault {
     }
 }
 
-/// The key that sets an argument: that of its flag, or of its name where it has none or another one.
+/// The key that sets an argument: that of its flag, or of its name if it has no flag or another one.
 pub(super) fn setting_of(arg: &Arg) -> Option<&'static Setting> {
     let of_flag = arg.get_long().and_then(Setting::named);
     of_flag.or_else(|| Setting::named(&arg.get_id().as_str().replace('_', "-")))
 }
 
-/// The file that is used, if any; that of another user is left aside, with a message. `shape` is the whole command line's.
+/// The file in use, if any; that of another user is ignored, with a message. `shape` is the definition of the whole
+/// command line.
 pub(super) fn read(args: &ConfigFileArgs, shape: &Command) -> Result<Option<ConfigFile>, Fault> {
     if args.no_config {
         return Ok(None);
@@ -65,7 +66,7 @@ pub(super) fn read(args: &ConfigFileArgs, shape: &Command) -> Result<Option<Conf
         None => match found()? {
             None => return Ok(None),
             Some(file) => {
-                // without a home folder nothing was accepted
+                // without a home folder nothing can have been accepted
                 let trusted = trusted().map_or(Ok(false), |trusted| trusted.has(&file));
                 let is_trusted = trusted == Ok(true);
                 ConfigFile { file, is_named: false, is_trusted, record: trusted.err() }
@@ -79,7 +80,7 @@ pub(super) fn read(args: &ConfigFileArgs, shape: &Command) -> Result<Option<Conf
 }
 
 fn found() -> Result<Option<SettingsFile>, Fault> {
-    // a folder that is gone has none above it
+    // a deleted folder has no parents
     let Some(path) = std::env::current_dir().ok().and_then(|folder| find(&folder)) else { return Ok(None) };
     match SettingsFile::found(&path)? {
         Found::Own(file) => Ok(Some(file)),
@@ -101,7 +102,7 @@ pub(super) fn trusted() -> Result<Trusted, Fault> {
     Ok(Trusted::in_folder(strategy.data_dir().join("autotune-lowered").join("trusted-configs")))
 }
 
-/// Whether a flag would take a value.
+/// Whether a flag would accept a value.
 fn check(shape: &Command, value: &FileValue) -> Result<(), String> {
     let Some(arg) = argument(shape, value.setting) else { return Ok(()) };
     let parser = arg.get_value_parser().clone();
@@ -113,7 +114,7 @@ fn check(shape: &Command, value: &FileValue) -> Result<(), String> {
         if value.setting.kind != Kind::Flag {
             alone.clone().try_get_matches_from([word]).map_err(|error| what_is_wrong(&error))?;
         }
-        // what is read later, so that it is told in one line, has its place in a file
+        // values that are parsed later, for one-line errors, have their place in a file too
         let text = word.to_string_lossy();
         match value.setting.key {
             "timer" => timers::known(&text)?,

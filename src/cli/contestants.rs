@@ -1,4 +1,4 @@
-//! Contestants on the command line: modules, each followed by what is its own.
+//! Contestants on the command line: modules, each followed by its own options.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ const OPTIONS: &str = "options";
 const PLUGIN: &str = "with_plugin";
 const TIMER: &str = "with_timer";
 
-/// A module and what is given after it.
+/// A module and the options that follow it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ContestantArgs {
     pub(super) module: PathBuf,
@@ -91,13 +91,13 @@ impl FromArgMatches for Contestants {
     }
 }
 
-/// The values of an argument, each with where it stands.
+/// The values of an argument, each with its position.
 fn placed<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> Vec<(usize, T)> {
     let values = matches.get_many::<T>(id).into_iter().flatten().cloned();
     matches.indices_of(id).into_iter().flatten().zip(values).collect()
 }
 
-/// The contestant that stands last before a place.
+/// The last contestant before a position.
 fn before<'a>(
     found: &'a mut [ContestantArgs],
     places: &[usize],

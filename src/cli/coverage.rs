@@ -58,7 +58,7 @@ fn part(text: &str) -> Result<f64, String> {
     percent.map(|percent| percent / 100.0).ok_or_else(|| "expected `all` or a part such as `90%`".to_owned())
 }
 
-/// Prints which calls of a module have a config; exit code 1 where too few have.
+/// Prints which calls of a module have a config; exit code 1 if too few have.
 pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let scan = scan_whole(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? })?;
     let ledger;

@@ -1,4 +1,4 @@
-//! The commands that the documents tell are commands that the program takes.
+//! Every command in the documentation is one that the program accepts.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,13 +21,13 @@ fn documents() -> Vec<PathBuf> {
     pages
 }
 
-/// A command as it is written, and whether it stands in a sentence, where it may be a name alone.
+/// A command as written, and whether it is part of a sentence, where it may be a bare name.
 struct Told {
     line: String,
     is_in_prose: bool,
 }
 
-/// The commands of a page: those in blocks for a shell or without a language, and those between backticks.
+/// The commands of a page: those in code blocks for a shell or without a language, and those between backticks.
 fn commands(text: &str) -> Vec<Told> {
     let mut found = Vec::new();
     let mut fence = None;
@@ -55,7 +55,7 @@ fn commands(text: &str) -> Vec<Told> {
     found
 }
 
-/// The commands in a line of a shell: one behind assignments, and those of `$(…)`.
+/// The commands in a shell line: the one after assignments, and those of `$(…)`.
 fn inside(line: &str) -> impl Iterator<Item = String> {
     let is_command = |before: &str| {
         before.chars().last().is_none_or(|letter| letter == ' ' || letter == '(') && !before.contains(" #")
@@ -68,7 +68,7 @@ fn inside(line: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// What is wrong about a command.
+/// What is wrong with a command.
 fn wrong(told: &Told) -> Option<String> {
     let words = shlex::split(&told.line).unwrap_or_default();
     let steers = |word: &String| ["|", "||", "&&", ";", ">", "2>"].contains(&word.as_str()) || word.starts_with('>');
@@ -78,7 +78,7 @@ fn wrong(told: &Told) -> Option<String> {
     }
     let given: Vec<OsString> = words.iter().map(OsString::from).collect();
     let full = with_main_job(given.clone());
-    // a module is a file's name, or stands for one; anything else was meant as a command
+    // a module is a file name or a placeholder for one; anything else was meant as a command
     let is_module =
         |word: &str| word.contains(['.', '/', '$', '-']) || word.chars().all(|letter| letter.is_uppercase());
     if full.len() > given.len() && words.get(1).is_none_or(|word| !is_module(word)) {

@@ -1,4 +1,4 @@
-//! The signals that end a run in order.
+//! The signals that end a run cleanly.
 
 use std::fs;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) fn cancel_flag() -> Result<Arc<AtomicBool>, Fault> {
     Ok(flag)
 }
 
-/// From here on each of these signals ends the process with a code.
+/// Makes each of these signals end the process with an exit code.
 pub(super) fn end_with(code: u8) -> Result<(), Fault> {
     let always = Arc::new(AtomicBool::new(true));
     for signal in ending_signals() {
@@ -37,7 +37,7 @@ fn cannot_watch(error: std::io::Error) -> Fault {
     Fault::device(format!("cannot watch for signals: {error}"))
 }
 
-/// A terminal's end is none of a process's that was told to ignore it, as `nohup` does.
+/// The end of a terminal does not concern a process that was told to ignore it, as by `nohup`.
 fn ending_signals() -> impl Iterator<Item = i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let keeps_hang_up = ignores(&status, SIGHUP);

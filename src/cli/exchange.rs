@@ -19,10 +19,10 @@ use super::{cache, exit, registry};
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
-    /// Whose files
+    /// The tool or format of the files
     #[arg(long, value_enum)]
     pub format: ExchangeArg,
-    /// File (`json`, `tokamax`) or folder to write to; other content of a tool's cache files stays. Not for
+    /// File (`json`, `tokamax`) or folder to write to; other content of a tool's cache files is kept. Not for
     /// `xla-flags`, `libtpu-init-args` and `options-json`, which are printed
     pub out: Option<PathBuf>,
     /// Only entries of calls whose key begins with this, such as a module's `stablehlo_digest`
@@ -102,7 +102,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
             }
             (export.written, export.files, "ejkernel")
         }
-        // what is printed was
+        // it was already printed
         ExchangeArg::XlaFlags | ExchangeArg::LibtpuInitArgs | ExchangeArg::OptionsJson => return Ok(exit::FINE),
         ExchangeArg::Tokamax => {
             let registry = args.registry.as_deref().map(registry::open).transpose()?;
@@ -126,7 +126,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
 }
 
 impl ExchangeArg {
-    /// The variable that is printed, where it is one.
+    /// The variable to print, if the format is one.
     fn variable(self) -> Option<FlagVariable> {
         match self {
             Self::XlaFlags => Some(FlagVariable::XlaFlags),

@@ -1,4 +1,4 @@
-//! Where kept executables lie, and how much of them is kept.
+//! Where executables are kept, and how many.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use crate::timer::pjrt::{ExecutableBounds, bound_executables, keeps_executables}
 use super::exit;
 use super::fault::Fault;
 
-/// The most that kept executables of a cache folder take together, in MiB.
+/// Variable for the maximum total size of a cache folder's executables, in MiB.
 const LIMIT: &str = "AUTOTUNE_LOWERED_EXECUTABLES_MIB";
 
-/// The bounds that the user set, or else the usual ones.
+/// The bounds that the user set, or the defaults.
 pub(super) fn bounds() -> Result<ExecutableBounds, Fault> {
     let mut bounds = ExecutableBounds::default();
     if let Some(value) = std::env::var_os(LIMIT) {
@@ -25,8 +25,8 @@ pub(super) fn bounds() -> Result<ExecutableBounds, Fault> {
     Ok(bounds)
 }
 
-/// The folder for a run's executables: that of the cache, brought within its bounds, where this process may write it, and
-/// else one that ends with the run.
+/// The folder for a run's executables: that of the cache, pruned to its bounds, if this process may write it, or else a
+/// temporary one.
 pub(super) fn folder_for(ledger: &Ledger, scratch: &Path) -> Result<PathBuf, Fault> {
     match ledger.root().filter(|_| ledger.keeps_samples()) {
         Some(root) => within_bounds(root),
@@ -34,16 +34,16 @@ pub(super) fn folder_for(ledger: &Ledger, scratch: &Path) -> Result<PathBuf, Fau
     }
 }
 
-/// The folder that a run would find executables in, of one that only says what it would do.
+/// The folder in which a run would find executables, for a dry run.
 pub(super) fn folder_to_look_in(cache: Option<&Path>, scratch: &Path) -> PathBuf {
     cache.filter(|cache| keeps_executables(cache)).unwrap_or(scratch).to_owned()
 }
 
-/// A cache folder, within its bounds, that this process holds the lock of.
+/// A cache folder, pruned to its bounds, whose lock this process holds.
 pub(super) fn within_bounds(root: &Path) -> Result<PathBuf, Fault> {
     match bound_executables(root, &bounds()?, false) {
         Ok(bound) => tracing::debug!("kept executables of `{}`: {bound:?}", root.display()),
-        // too many of them cost room and nothing else
+        // too many of them only cost space
         Err(error) => tracing::warn!("kept executables of `{}` cannot be inspected: {error}", root.display()),
     }
     Ok(root.to_owned())

@@ -6,7 +6,7 @@ pub const ALL_TUNED: u8 = 0;
 pub const FINE: u8 = ALL_TUNED;
 /// Some operations failed, or some labels match no recorded invocation, or have no config; the rest is tuned.
 pub const SOME_FAILED: u8 = 1;
-/// Two caches are not the same.
+/// Two caches differ.
 pub const DIFFERENT: u8 = SOME_FAILED;
 /// The command line is wrong. (`clap` exits with this number itself.)
 pub const USAGE: u8 = 2;
@@ -19,7 +19,7 @@ pub const DEVICE_TROUBLE: u8 = 5;
 /// The cache cannot be used: locked by another process, unwritable, full disk; a remote one unreachable, damaged, not
 /// signed.
 pub const CACHE_TROUBLE: u8 = 6;
-/// A cached config regressed, is no better than the baseline any more, or fails.
+/// A cached config regressed, is no longer better than the baseline, or fails.
 pub const REGRESSED: u8 = 7;
 /// The run was ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; decisions made so far are committed.
 pub const INTERRUPTED: u8 = 130;

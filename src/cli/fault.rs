@@ -20,12 +20,12 @@ use super::exit;
 pub(super) struct Fault {
     /// The exit code.
     pub(super) code: u8,
-    /// The line; empty if nothing is to be said.
+    /// The line; empty if there is nothing to report.
     pub(super) message: String,
 }
 
 impl Fault {
-    /// A fault from its parts; line breaks become blanks.
+    /// A fault from its parts; line breaks become spaces.
     pub(super) fn new(code: u8, error: impl fmt::Display) -> Self {
         let message = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         Self { code, message }
@@ -43,8 +43,8 @@ impl Fault {
 }
 
 impl From<io::Error> for Fault {
-    /// For writing to stdout. A reader that went away, as `head` does, knows it: nothing is said, but nobody may take what was
-    /// cut short for a good end.
+    /// For writing to stdout. A reader that closed the pipe, as `head` does, needs no message, but the exit code must
+    /// show that the output was cut short.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self { code: exit::BAD_INPUT, message: String::new() }

@@ -17,7 +17,7 @@ pub(super) struct GuideArgs {
     pub topic: Option<String>,
 }
 
-/// Prints a page, a section of it, or which pages there are. `shape` is the whole command line's.
+/// Prints a page, a section of it, or the list of pages. `shape` is the definition of the whole command line.
 pub(super) fn run(args: &GuideArgs, shape: clap::Command, out: &mut dyn Write) -> Result<u8, Fault> {
     let Some(topic) = &args.topic else {
         out.write_all(contents().as_bytes())?;

@@ -16,7 +16,7 @@ use super::fault::Fault;
 /// Which profiles are kept, and where.
 #[derive(Debug, Clone, Args)]
 pub(super) struct KeepArgs {
-    /// Keep the profile of every round in this folder, for `--timer replay:DIR` to decide from
+    /// Keep the profile of every round in this folder, from which `--timer replay:DIR` can decide again
     #[arg(long, value_name = "DIR")]
     pub keep_profiles: Option<PathBuf>,
     /// Keep only the profiles of the first candidate that runs and of every N-th after it, as runs of a log folder for
@@ -29,12 +29,12 @@ pub(super) struct KeepArgs {
 }
 
 impl KeepArgs {
-    /// Whether what is kept can be decided from again, which takes a job of its own for each call.
+    /// Whether the kept profiles can be replayed, which requires one job per call.
     pub(super) fn is_to_replay(&self) -> bool {
         self.keep_profiles.is_some() && self.profile_every.is_none()
     }
 
-    /// What keeps a timer's profiles, where that was asked for.
+    /// The keeper of a timer's profiles, if requested.
     pub(super) fn keeper(&self, timer: &dyn Timer, dry_run: bool) -> Result<Option<Arc<Mutex<dyn Sink>>>, Fault> {
         let Some(folder) = &self.keep_profiles else { return Ok(None) };
         if timer.source() != Source::DeviceProfile {

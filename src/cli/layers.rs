@@ -1,6 +1,6 @@
-//! From where a flag has its value: the command line, else the environment, else `autotune.toml`.
+//! The sources of a flag's value: the command line, else the environment, else `autotune.toml`.
 //!
-//! The file's values become defaults of the command's own arguments, so that each is read and checked as a flag is.
+//! The file's values become defaults of the command's own arguments, so that each is parsed and checked like a flag.
 
 use std::ffi::{OsStr, OsString};
 
@@ -20,7 +20,7 @@ const CACHE_VARIABLES: [&str; 2] = ["AUTOTUNE_LOWERED_CACHE", "AUTOTUNE_LOWERED_
 
 /// Why there is no command to run.
 pub(super) enum Unparsed {
-    /// What clap has to say, and the command that says it.
+    /// A message of clap, and the command that it concerns.
     Clap(clap::Error, Box<Command>),
     Fault(Fault),
 }
@@ -34,12 +34,12 @@ impl From<Fault> for Unparsed {
 /// Reads the words of a command line.
 pub(super) fn parse(words: &[OsString]) -> Result<Cli, Unparsed> {
     let command = command();
-    // a value that the file has is not missing
+    // a value in the file is not missing
     let lenient = at_every_command(command.clone(), &optional);
     let matches = match lenient.try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(error) => {
-            // the same without what is lenient, for its usage
+            // the strict command, for its usage
             let error = command.clone().try_get_matches_from(words).err().unwrap_or(error);
             return Err(Unparsed::Clap(error, Box::new(command)));
         }
@@ -62,17 +62,18 @@ pub(super) fn parse(words: &[OsString]) -> Result<Cli, Unparsed> {
     parsed(command.clone(), words).map_err(|error| Unparsed::Clap(error, Box::new(command)))
 }
 
-/// What a command makes of the words.
+/// Parses the words for a command.
 pub(super) fn parsed(command: Command, words: &[OsString]) -> Result<Cli, clap::Error> {
     command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
-/// Whether a file may set something of a command. The tuner says all to its workers, in the middle of whose work a file may change.
+/// Whether a file may set arguments of a command. Not of workers: the tuner passes them everything, and the file may
+/// change while they run.
 fn takes_settings(leaf: &Command, names: &[String]) -> bool {
     names.first().is_none_or(|first| first != "worker") && leaf.get_arguments().any(|arg| setting_of(arg).is_some())
 }
 
-/// The command line's shape. A variable that is empty is none, and `--cache` has two.
+/// The definition of the command line. An empty variable counts as unset, and `--cache` has two.
 pub(super) fn command() -> Command {
     let [cache, old_cache] = CACHE_VARIABLES;
     let is_set = |name: &OsStr| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -80,7 +81,7 @@ pub(super) fn command() -> Command {
         command.mut_args(|arg| match arg.get_env() {
             Some(name) if is_set(name) => arg,
             Some(name) if name == cache && is_set(old_cache.as_ref()) => arg.env(old_cache),
-            // the help tells the name
+            // the help shows the name
             Some(name) if std::env::var_os(name).is_none() => arg,
             Some(_) => arg.env(Resettable::Reset),
             None => arg,
@@ -88,7 +89,7 @@ pub(super) fn command() -> Command {
     })
 }
 
-/// The same without colours: what steers the terminal in an error is an argument's or a variable's.
+/// The same without colours, so that any control character in an error comes from an argument or a variable.
 pub(super) fn plain(command: Command) -> Command {
     command.styles(Styles::plain())
 }
@@ -96,7 +97,7 @@ pub(super) fn plain(command: Command) -> Command {
 /// A command's arguments that a file sets.
 type Defaults = Vec<(&'static Setting, Vec<OsString>)>;
 
-/// What the file sets of a command: not what the command line or the environment sets, nor what conflicts with it.
+/// The arguments that the file sets: those that neither the command line nor the environment sets or conflicts with.
 fn defaults(file: &ConfigFile, leaf: &Command, matches: &ArgMatches) -> Result<Defaults, Fault> {
     let is_explicit = |arg: &Arg| {
         matches!(matches.value_source(arg.get_id().as_str()), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
@@ -111,7 +112,7 @@ fn defaults(file: &ConfigFile, leaf: &Command, matches: &ArgMatches) -> Result<D
     let mut defaults = Defaults::new();
     for value in file.file.values() {
         let Some(arg) = leaf.get_arguments().find(|arg| setting_of(arg) == Some(value.setting)) else { continue };
-        // with `--target` the main job measures nothing: the file must not ask for that
+        // with `--target` the main job measures nothing: the file must not request that
         let is_forecast = value.setting.key == "target" && !arg.is_required_set();
         if gives_way(arg) || is_forecast {
             continue;
@@ -163,7 +164,7 @@ fn not_required(arg: Arg) -> Arg {
     arg.required(false).required_unless_present(Resettable::Reset)
 }
 
-/// A command whose arguments may be missing where a file may have them.
+/// A command whose required arguments may be missing if a file can supply them.
 fn optional(command: Command) -> Command {
     let has_one = command.get_positionals().any(|arg| setting_of(arg).is_some());
     let command = if has_one { command.allow_missing_positional(true) } else { command };
@@ -181,7 +182,7 @@ fn at_command(command: Command, names: &[String], change: &dyn Fn(Command) -> Co
     }
 }
 
-/// The names of the command that was asked for, and what was matched of it.
+/// The names of the requested command, and its matches.
 fn leaf(matches: &ArgMatches) -> (Vec<String>, &ArgMatches) {
     let (mut names, mut at) = (Vec::new(), matches);
     while let Some((name, inner)) = at.subcommand() {

@@ -22,12 +22,12 @@ pub(super) fn start(verbose: u8, colours: bool) -> MultiProgress {
         2 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    // sled talks of its own affairs at info, and what HTTP carries holds credentials
+    // sled logs internals at info, and HTTP logs contain credentials
     let quiet = ["sled", "object_store", "reqwest", "hyper", "hyper_util", "h2", "rustls"];
     let default = || Targets::new().with_default(level).with_targets(quiet.map(|name| (name, LevelFilter::WARN)));
     let wanted = env::var("RUST_LOG").ok().and_then(|directives| directives.parse().ok());
     let filter: Targets = wanted.unwrap_or_else(default);
-    // what is said holds the words of files, workers and arguments; the colours come from the layer and stay
+    // messages contain text from files, workers and arguments; colours come from the layer and are kept
     let fields = debug_fn(|writer, field, value| {
         let value = printable(&format!("{value:?}"));
         if field.name() == "message" { write!(writer, "{value}") } else { write!(writer, "{field}={value}") }
@@ -40,7 +40,7 @@ pub(super) fn start(verbose: u8, colours: bool) -> MultiProgress {
         .with_writer(BehindBars(bars.clone()))
         .with_filter(filter);
     let subscriber = tracing_subscriber::registry().with(lines);
-    // a library's user may have set one already
+    // the user of the library may already have set one
     let _ = tracing::subscriber::set_global_default(subscriber);
     bars
 }

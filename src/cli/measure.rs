@@ -1,4 +1,4 @@
-//! `measure`: what one program's kernels take.
+//! `measure`: the time of one program's kernels.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ pub(super) struct MeasureArgs {
     pub format: FormatArg,
 }
 
-/// Measures a program and prints its times; a program without kernels is said, and is not a failure.
+/// Measures a program and prints its times; a program without kernels is reported, and is not a failure.
 pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     if args.per_kernel && args.mode == MeasureMode::Span {
         let message = "`--per-kernel` needs `--mode kernels`: a span is not the sum of its kernels";
@@ -60,7 +60,7 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     if timer.starts_with("replay:") {
         return Err(Fault::new(exit::USAGE, "`--timer replay:FILE` runs no program; `--timer jax` does"));
     }
-    // a file that is not a program is known before a device is started
+    // a file that is not a program fails before a device is started
     let program =
         ProgramReader::new(&timer, &args.limits).open(&args.program).map_err(|error| fault(&args.program, error))?;
     let scratch = scratch()?;
@@ -91,7 +91,7 @@ fn default_timer(plugin: &PluginArgs) -> &'static str {
 
 fn fault(program: &Path, error: MeasureError) -> Fault {
     match (&error, error.is_of_input()) {
-        // the worker does not know what the user called it
+        // the worker does not know the user's name for it
         (MeasureError::Failed(failure), true) => Fault::input(format!("`{}`: {failure}", program.display())),
         (_, true) => Fault::input(error),
         (_, false) => Fault::device(error),

@@ -31,25 +31,25 @@ pub(super) struct MergeArgs {
 pub(super) struct DiffArgs {
     /// A cache folder, snapshot, sample log or JSON file
     pub before: PathBuf,
-    /// The one to compare it with
+    /// The cache to compare it with
     pub after: PathBuf,
     #[command(flatten)]
     pub format: FormatArg,
 }
 
-/// What a name asks for.
+/// The kind of output that a name requests.
 enum Output {
     Snapshot,
     Json,
     Folder,
 }
 
-/// Writes what several caches make together.
+/// Merges several caches and writes the result.
 pub(super) fn run_merge(args: &MergeArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let output = output_of(&args.out)?;
     let is_output =
         |path: &Path| matches!((fs::canonicalize(path), fs::canonicalize(&args.out)), (Ok(a), Ok(b)) if a == b);
-    // its own entries take part in any case, under its lock
+    // its own entries always take part, under its lock
     let inputs = args.caches.iter().filter(|path| !(matches!(output, Output::Folder) && is_output(path)));
     let mut caches: Vec<Cached> = Vec::new();
     for path in inputs {
@@ -71,7 +71,7 @@ pub(super) fn run_merge(args: &MergeArgs, out: &mut dyn Write) -> Result<u8, Fau
     }
 }
 
-/// A cache at a path; what is to be known of it goes to stderr.
+/// A cache at a path; notes on it go to stderr.
 pub(super) fn open(path: &Path) -> Result<Stored, Fault> {
     let stored = read_cache(path)?;
     for note in &stored.notes {
@@ -98,7 +98,7 @@ fn output_of(path: &Path) -> Result<Output, Fault> {
     }
 }
 
-/// The caches as one, unless there is nothing in them: that must not take the place of what others read.
+/// The caches as one; an error if they are empty, because that must not replace what others read.
 fn merged(caches: &[Cached]) -> Result<Merged<'_>, Fault> {
     let merged = merge(caches).map_err(Fault::input)?;
     if merged.is_empty() {
@@ -120,7 +120,7 @@ fn merge_into_folder(mut caches: Vec<Cached>, folder: &Path, out: &mut dyn Write
     Ok(exit::FINE)
 }
 
-/// Prints what differs between two caches; exit code 1 where something does.
+/// Prints the differences between two caches; exit code 1 if there are any.
 pub(super) fn run_diff(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let (before, after) = (open(&args.before)?, open(&args.after)?);
     let found = diff(&before.cached, &after.cached).map_err(Fault::input)?;

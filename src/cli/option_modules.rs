@@ -23,26 +23,26 @@ pub(super) struct OptionFile {
     /// The module's own name, as a profile has it.
     pub(super) module: Option<String>,
     pub(super) program: MeasuredProgram,
-    /// Digest of its StableHLO text, by which a process finds the entry; else why there can be none.
+    /// Digest of its StableHLO text, by which a process finds the entry; otherwise why there can be none.
     pub(super) key: Result<Digest, String>,
-    /// `XLA_FLAGS` of the process that runs it, where that is known.
+    /// `XLA_FLAGS` of the process that runs it, if known.
     pub(super) flags: Vec<(String, Value)>,
-    /// Options that its user named for this program alone.
+    /// Options that its user set for this program alone.
     pub(super) named: Vec<(String, Value)>,
 }
 
-/// What a path holds.
+/// The modules at a path.
 pub(super) struct OptionFiles {
     pub(super) modules: Vec<OptionFile>,
     /// Whether they come from a folder.
     pub(super) are_of_folder: bool,
-    /// One line for what of a folder is left aside.
+    /// One line on what is skipped in a folder.
     pub(super) left_aside: Option<String>,
 }
 
 impl OptionFiles {
-    /// Puts the modules with the most time of a step first, and gives each its part of it. Those of one name share theirs; what the
-    /// step does not run comes last.
+    /// Orders the modules by their time in a step, and gives each its share. Modules with the same name divide theirs;
+    /// those that the step does not run come last.
     pub(super) fn by_time(&mut self, step: &StepProfile) -> Vec<f64> {
         let share = |file: &OptionFile, all: &[OptionFile]| {
             let of_name = all.iter().filter(|other| other.module == file.module).count().max(1);
@@ -57,7 +57,7 @@ impl OptionFiles {
     }
 }
 
-/// The digest by which a process finds the compiler options of a module, where its form or its side file tells.
+/// The digest by which a process finds a module's compiler options, if its form or its side file provides it.
 pub(super) fn key_of(path: &Path) -> Option<Digest> {
     if path == Path::new("-") || path.is_dir() {
         return None;
@@ -82,7 +82,7 @@ pub(super) fn read(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFi
     }
 }
 
-/// Why a file is not tuned.
+/// Why a file is skipped.
 enum Unfit {
     Optimized,
     Program(MeasureError),
@@ -105,7 +105,7 @@ fn read_file(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile, Un
     let flags = side.xla_flags.as_deref().unwrap_or_default().split_whitespace();
     let flags = flags.filter_map(|flag| setting(flag).ok()).collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    // a scan that fails was told as the module was read
+    // a failed scan was reported when the module was read
     let module = scan_path(path, &ScanOptions::default()).ok().and_then(|scan| scan.module);
     let named = program.compiled_with.iter().flat_map(|with| with.named.clone()).collect();
     Ok(OptionFile { name, module, program, key, flags, named })
@@ -113,7 +113,7 @@ fn read_file(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile, Un
 
 fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFiles, Fault> {
     let dumped = modules_before_passes(folder).map_err(Fault::input)?;
-    // by reason, so that many modules are one line
+    // by reason, so that many modules share one line
     let mut aside: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut put_aside = |reason: &str, name: String| aside.entry(reason.to_owned()).or_default().push(name);
     for name in dumped.only_later {
@@ -124,7 +124,7 @@ fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile
     for path in &dumped.files {
         let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match read_file(path, programs) {
-            // compiled otherwise it is another program
+            // with other options it is another program
             Ok(module) if !seen.insert((module.program.meaning(), told(&module.program))) => {
                 put_aside("the same program as another one", module.name);
             }
@@ -153,7 +153,7 @@ fn told(program: &MeasuredProgram) -> Option<Digest> {
     program.compiled_with.as_ref().map(CompiledWith::digest)
 }
 
-/// Of a folder: the same words for every file that has the same trouble.
+/// The same words for every file of a folder with the same problem.
 fn reason(error: &MeasureError) -> &'static str {
     match error {
         MeasureError::HloText { .. } => {
@@ -168,7 +168,7 @@ fn reason(error: &MeasureError) -> &'static str {
 const HOW_TO_DUMP: &str = "run with `XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto'`, or write StableHLO with \
      `autotune_lowered.dump(lowered, \"module.mlir\")`";
 
-/// What to give in place of an optimized module.
+/// What to pass instead of an optimized module.
 fn optimized(path: &Path) -> String {
     let place = path.display();
     let told = "is HLO from after XLA's passes, on which compiler options no longer have an effect";

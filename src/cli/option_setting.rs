@@ -8,7 +8,7 @@ use crate::config::Config;
 use super::exit;
 use super::fault::Fault;
 
-/// `name=value`, with or without the dashes of XLA_FLAGS; the value as JSON where it is a scalar of it, else a text.
+/// `name=value`, with or without the dashes of XLA_FLAGS; the value as JSON if it is a scalar, otherwise as text.
 pub(super) fn setting(text: &str) -> Result<(String, Value), String> {
     let wrong = || format!("`{text}` is not `NAME=VALUE`, such as `xla_backend_optimization_level=2`");
     let (name, value) = text.trim_start_matches("--").split_once('=').ok_or_else(wrong)?;
@@ -25,7 +25,7 @@ pub(super) fn setting(text: &str) -> Result<(String, Value), String> {
     Ok((name.to_owned(), value))
 }
 
-/// Settings as one set; of an option that is set twice the last value counts.
+/// Settings as one set; if an option is set twice, the last value counts.
 pub(super) fn option_set(settings: impl IntoIterator<Item = (String, Value)>) -> Result<OptionSet, Fault> {
     let config = Config::new(settings.into_iter().collect());
     OptionSet::from_config(&config).map_err(|error| Fault::new(exit::USAGE, error))

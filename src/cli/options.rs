@@ -1,4 +1,4 @@
-//! Arguments that several commands have, and what reads their values.
+//! Arguments that several commands share, and the parsers of their values.
 
 use std::io::{self, Write};
 use std::ops::RangeBounds;
@@ -15,7 +15,7 @@ use crate::report::{Document, write_json};
 
 use super::fault::Fault;
 
-/// How results are printed.
+/// The format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// For people
@@ -24,7 +24,7 @@ pub(super) enum Format {
     Json,
 }
 
-/// Reads what of an execution is its duration.
+/// Parses the metric.
 pub(super) fn metric() -> impl TypedValueParser<Value = Metric> {
     let metrics = [
         PossibleValue::new("elapsed").help("Launch to completion by the host clock, even if there is a profiler"),
@@ -34,7 +34,7 @@ pub(super) fn metric() -> impl TypedValueParser<Value = Metric> {
     PossibleValuesParser::new(metrics).map(|name| Metric::from(name.as_str()))
 }
 
-/// Reads what every timed run finds in the caches.
+/// Parses the state of the caches before every timed run.
 pub(super) fn cache_state() -> impl TypedValueParser<Value = CacheState> {
     let flushed = "Caches are flushed before every run, which takes tens of milliseconds";
     let states =
@@ -42,7 +42,7 @@ pub(super) fn cache_state() -> impl TypedValueParser<Value = CacheState> {
     PossibleValuesParser::new(states).map(|name| CacheState::from(name.as_str()))
 }
 
-/// Reads how a GPU is handed kernels.
+/// Parses the launch mode of a GPU.
 pub(super) fn launch() -> impl TypedValueParser<Value = Launch> {
     let launches = [
         PossibleValue::new("replay").help("As command buffers (CUDA graphs), which is XLA's default"),
@@ -59,7 +59,7 @@ pub(super) struct FormatArg {
 }
 
 impl FormatArg {
-    /// Prints a document as it was asked for.
+    /// Prints a document in the requested format.
     pub(super) fn write(&self, out: &mut dyn Write, document: impl Document) -> io::Result<()> {
         match self.format {
             Format::Table => document.write_table(out),
@@ -107,11 +107,11 @@ pub(super) struct PluginArgs {
     pub client_options: Vec<String>,
 }
 
-/// Which device's roof times are held against.
+/// The device whose roof is used.
 #[derive(Debug, Clone, Args)]
 pub(super) struct PeaksArg {
-    /// Peaks of the device, such as `cuda:h100_sxm`, `tpu:v5e`, or a file of them, as `device --measure-peaks` writes (docs/roofline.md)
-    /// [default: the public ones of the device that ran, if there are any]
+    /// Peaks of the device, such as `cuda:h100_sxm` or `tpu:v5e`, or a file of peaks as written by
+    /// `device --measure-peaks` (docs/roofline.md) [default: the published ones of the device that ran, if any]
     #[arg(long, value_name = "DEVICE|FILE")]
     peaks: Option<String>,
 }
@@ -123,7 +123,7 @@ impl PeaksArg {
     }
 }
 
-/// How long a worker may take, and how much memory.
+/// A worker's limits of time and memory.
 #[derive(Debug, Clone, Args)]
 pub(super) struct LimitArgs {
     /// Seconds after which a call to a worker counts as hung
@@ -138,7 +138,7 @@ pub(super) struct LimitArgs {
     pub compile_jobs: Option<u16>,
 }
 
-/// A number in a range, of which an error says what is `expected`.
+/// A number in a range; an error says what is `expected`.
 pub(super) fn number(text: &str, range: impl RangeBounds<f64>, expected: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| range.contains(number));
     number.ok_or_else(|| format!("expected {expected}"))

@@ -1,4 +1,4 @@
-//! Files that are written when a run is over, and known to be writable before it.
+//! Output files that are written after a run and checked to be writable before it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -9,14 +9,14 @@ use crate::whole_file::write_whole;
 
 use super::fault::Fault;
 
-/// A file that will be written: under another name, and under its own when it is whole.
+/// A file to be written: under a temporary name first, then renamed.
 pub(super) struct OutputFile<'a> {
     path: &'a Path,
     what: &'static str,
 }
 
 impl<'a> OutputFile<'a> {
-    /// Fails where a file at a path, here `what`, cannot be written later.
+    /// Fails if the file at a path, described by `what`, cannot be written later.
     pub(super) fn at(path: &'a Path, what: &'static str) -> Result<Self, Fault> {
         let file = Self { path, what };
         if path.is_dir() {
@@ -27,7 +27,7 @@ impl<'a> OutputFile<'a> {
         Ok(file)
     }
 
-    /// The same for a file whose folder is made if there is none.
+    /// The same for a file whose folder is created if necessary.
     pub(super) fn in_new_folder(path: &'a Path, what: &'static str) -> Result<Self, Fault> {
         let file = Self { path, what };
         fs::create_dir_all(file.folder()).map_err(|error| file.unwritten(&error))?;

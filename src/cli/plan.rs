@@ -1,4 +1,4 @@
-//! What of a module is tuned or checked: labels, the recordings that they match, and the part that was asked for.
+//! What is tuned or checked in a module: its labels, the matching recordings, and the requested part.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use super::say::say;
 use super::scan::{scan_whole, user_labels};
 use super::{exit, registry};
 
-/// Which calls, and whose recordings.
+/// Which calls, and which devices' recordings.
 #[derive(Debug, Clone, Args)]
 pub(super) struct PlanArgs {
     /// Folder of recorded invocations [default: `registry` beside the module]
@@ -38,16 +38,16 @@ pub(super) struct PlanArgs {
     pub labels: LabelArgs,
 }
 
-/// A module and the recordings that it is matched with.
+/// A module and the recordings to match it with.
 pub(super) struct Source {
     pub(super) scan: Scan,
     pub(super) registry: Registry,
-    /// The user's own labels, where there are some.
+    /// The user's own labels, if there are any.
     pub(super) labels: Option<UserLabels>,
 }
 
 impl PlanArgs {
-    /// Reads the module; one without labels gives no registry.
+    /// Reads the module; a module without labels needs no registry.
     pub(super) fn read(&self, module: &Path) -> Result<Result<Source, Scan>, Fault> {
         let options = ScanOptions { user_labels: user_labels(&self.labels)? };
         let scan = scan_whole(module, &options)?;
@@ -58,7 +58,7 @@ impl PlanArgs {
         Ok(Ok(Source { scan, registry, labels: options.user_labels }))
     }
 
-    /// As the library takes it.
+    /// The library's form of it.
     pub(super) fn options(&self) -> PlanOptions {
         PlanOptions {
             match_mode: self.match_mode,
@@ -71,7 +71,7 @@ impl PlanArgs {
 }
 
 impl Source {
-    /// What of it is tuned or checked on a device; of a shard how much it holds is said.
+    /// The plan for a device; for a shard it reports how much it holds.
     pub(super) fn plan(&self, device: &DeviceIdentity, options: &PlanOptions) -> Result<Plan, Fault> {
         let plan = plan(&self.scan, &self.registry, device, options)
             .map_err(|error| Fault::new(exit::NOTHING_MATCHED, error))?;

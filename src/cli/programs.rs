@@ -1,4 +1,4 @@
-//! Whole programs from files, HLO text by way of a JAX.
+//! Whole programs from files; HLO text is converted by JAX.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use super::options::LimitArgs;
 use super::say::say;
 use super::timers::this_program;
 
-/// Reads programs, and finds the Python whose JAX parses HLO text where one is met.
+/// Reads programs, and finds a Python whose JAX parses HLO text if necessary.
 pub(super) struct ProgramReader<'a> {
     /// The timer, as the user named it: `jax:PYTHON` names a Python.
     timer: &'a str,
     limits: &'a LimitArgs,
-    /// The Python, once it was looked for.
+    /// The Python, once it was searched for.
     python: RefCell<Option<Option<PathBuf>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What happens during a run, drawn on stderr: bars on a terminal, plain lines elsewhere.
+//! The progress of a run on stderr: bars on a terminal, plain lines elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::report::format_ratio;
 use crate::timer::events::{Event, Kind, Sink, Slice};
 use crate::tune::Status;
 
-/// Draws what one tuner tells.
+/// Draws the events of one tuner.
 pub(super) struct Progress {
     bars: MultiProgress,
     bar: Option<ProgressBar>,
@@ -23,9 +23,9 @@ pub(super) struct Progress {
     head: String,
     /// Whether a search tries a config: its own rounds are not drawn.
     in_try: bool,
-    /// With how many candidates the operation began.
+    /// The operation's initial number of candidates.
     programs: usize,
-    /// The failure that was told last: many candidates may fail alike.
+    /// The last reported failure, because many candidates may fail alike.
     failure: Option<Failure>,
 }
 
@@ -97,7 +97,7 @@ impl Progress {
                 if let (Some(bar), true) = (&self.bar, is_smaller) {
                     bar.set_prefix(format!("{} ({contenders} left)", self.head));
                 }
-                // five lines an operation are enough where nothing can be redrawn, and few more where it continues
+                // five lines per operation are enough if nothing can be redrawn, and a few more if it continues
                 let step = if done <= of { of.div_ceil(5) } else { 2 * of };
                 if done % step.max(1) == 0 || done == of {
                     let of = if done <= of { format!(" of {of}") } else { ", not settled yet".to_owned() };
@@ -144,7 +144,7 @@ impl Progress {
                 bar.set_style(style);
             }
             bar.set_prefix(self.head.clone());
-            // the message is not drawn; it tells which bar this is
+            // the message is not drawn; it identifies the bar
             bar.set_message(template);
             bar.enable_steady_tick(Duration::from_millis(250));
             self.bar = Some(bar);
@@ -155,7 +155,7 @@ impl Progress {
         }
     }
 
-    /// A line for where there is no bar.
+    /// A line for output without bars.
     fn plain(&self, text: &str) {
         if !self.on_terminal {
             self.line(text);

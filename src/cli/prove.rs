@@ -1,4 +1,4 @@
-//! `prove`: what the tuned calls of a step gain in it.
+//! `prove`: how much tuned calls speed up their step.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -58,13 +58,13 @@ pub(super) struct ProveArgs {
     pub format: FormatArg,
 }
 
-/// Races a step's variants, prints each call's part, and writes the proven set.
+/// Races a step's variants, prints each call's contribution, and writes the proven set.
 pub(super) fn run(args: &ProveArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     if args.timer.timer.starts_with("replay:") {
         let message = format!("`{}` runs no program: only a device can prove a gain", args.timer.timer);
         return Err(Fault::new(exit::USAGE, message));
     }
-    // damaged files, and a file that cannot be written, are known before a device is started
+    // damaged files, and an unwritable output, fail before a device is started
     let step = StepVariants::open(&args.variants).map_err(fault)?;
     let file = args.out.as_deref();
     file.map(|path| OutputFile::at(path, "snapshot")).transpose()?;

@@ -1,4 +1,4 @@
-//! `cache prune`: entries that are too old, of a device, or of software that is gone.
+//! `cache prune`: removes entries that are too old, of a device, or of outdated software.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ pub(super) struct PruneArgs {
     /// Only entries of devices whose name, as `cache ls` prints it, contains this
     #[arg(long = "for", value_name = "TEXT")]
     pub only_for: Option<String>,
-    /// Only entries for this device that were decided under other software than the present
+    /// Only entries for this device that were decided under other software than its present one
     #[arg(long)]
     pub stale: bool,
     /// Remove only executables: the least recently used ones above 2 GiB (`AUTOTUNE_LOWERED_EXECUTABLES_MIB`), and
@@ -57,7 +57,7 @@ fn age(text: &str) -> Result<Duration, String> {
     number.and_then(|number| number.checked_mul(seconds)).map(Duration::from_secs).ok_or_else(wrong)
 }
 
-/// Removes what all given conditions hold of.
+/// Removes the entries that meet all given conditions.
 pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let here = if args.stale { Some(device::chosen(&args.plugin)?) } else { None };
     let bounds = executables::bounds()?;
@@ -80,6 +80,6 @@ pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let (executables_alone, dry_run) = (args.executables, args.dry_run);
     let document = PruneResult::new(&going, &executables).executables_alone(executables_alone).dry_run(dry_run);
     args.format.write(out, document)?;
-    // nothing to prune is what a nightly run hopes for
+    // a nightly run often has nothing to prune, which is no failure
     Ok(exit::FINE)
 }

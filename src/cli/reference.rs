@@ -1,4 +1,4 @@
-//! The reference of the command line, from the shape that clap parses: `docs/cli.md`.
+//! The reference of the command line, generated from clap's definition: `docs/cli.md`.
 
 use std::fmt::Write;
 
@@ -20,14 +20,14 @@ pub(super) fn reference(mut command: Command) -> String {
     text
 }
 
-/// A command and those below it. One that only holds others has no usage of its own.
+/// A command and its subcommands. One that only groups others has no usage of its own.
 fn describe(command: &Command, text: &mut String) {
     if command.is_hide_set() || command.get_name() == "help" {
         return;
     }
     let name = command.get_bin_name().unwrap_or(command.get_name());
     let about = command.get_long_about().or(command.get_about()).map(|about| sentence(&about.to_string()));
-    // a string's sink never fails
+    // writing to a string never fails
     let _ = write!(text, "\n## {name}\n\n{}\n", about.unwrap_or_default());
     let below = || command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help");
     if below().next().is_none() || !command.is_subcommand_required_set() {

@@ -43,7 +43,7 @@ pub(super) enum RegistryCommand {
     },
 }
 
-/// The registry of a module: the one that is named, else `registry` beside it.
+/// The registry of a module: the named one, else `registry` beside it.
 pub(super) fn folder_for(module: &Path, named: Option<&Path>) -> Result<PathBuf, Fault> {
     let beside = module.parent().unwrap_or(Path::new("")).join("registry");
     match named {
@@ -56,7 +56,7 @@ pub(super) fn folder_for(module: &Path, named: Option<&Path>) -> Result<PathBuf,
     }
 }
 
-/// Opens a registry and says on stderr what was left out.
+/// Opens a registry and reports on stderr what was left out.
 pub(super) fn open(path: &Path) -> Result<Registry, Fault> {
     let registry = Registry::open(path).map_err(Fault::input)?;
     for problem in registry.problems() {

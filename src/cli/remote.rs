@@ -19,7 +19,7 @@ use super::{cache, exit};
 
 #[derive(Debug, Args)]
 pub(super) struct PullArgs {
-    /// Where it is published: s3://, gs://, az://, https://, http:// or file://
+    /// The URL of the cache: s3://, gs://, az://, https://, http:// or file://
     pub url: String,
     /// Snapshot file to write [default: this machine's copy for the URL]
     pub out: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub(super) struct PullArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct PushArgs {
-    /// Where to publish: s3://, gs://, az:// or file://
+    /// The URL to publish at: s3://, gs://, az:// or file://
     pub url: String,
     /// Snapshots to publish instead of the cache folder
     pub snapshots: Vec<PathBuf>,
@@ -75,7 +75,7 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let signer = args.signer.signer(keys.as_ref())?;
     let mut caches = Vec::new();
     if args.snapshots.is_empty() {
-        // also of a URL's folder: what a run could not publish
+        // also from a URL's folder: what a run could not publish
         let ledger = Ledger::open_for_reading(&cache::folder(&args.cache)?, Vec::new)?;
         cache::tell(&ledger);
         caches.push(Cached::Entries(ledger.own_entries()?));
@@ -87,7 +87,7 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     }
     let entries = merge(&caches)?.to_entries()?;
     if entries.is_empty() {
-        // a mistyped folder must not take the place of what others read
+        // a mistyped folder must not replace what others read
         let message = "there is nothing to publish: tune a module first, or name another cache with `--cache`";
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }

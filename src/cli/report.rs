@@ -14,7 +14,7 @@ use super::exit;
 use super::fault::Fault;
 use super::output_file::OutputFile;
 
-/// The largest document that is read.
+/// Maximum size of a document.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 28;
 
 /// Arguments of `report`.
@@ -47,7 +47,7 @@ pub(super) fn read_results(from: &Path) -> Result<Vec<AutotuningResult>, Fault> 
     Ok(results)
 }
 
-/// A result as it was printed.
+/// A printed result.
 fn read_document(path: &Path) -> Result<AutotuningResult, Fault> {
     let unread =
         |error: io::Error| Fault::input(format!("cannot read `{}`: {error}{}", path.display(), remedy(&error)));

@@ -27,7 +27,7 @@ pub fn main() -> ExitCode {
         Err(Unparsed::Clap(error, command)) => return tell(&error, *command, &words),
         Err(Unparsed::Fault(fault)) => return told(fault),
     };
-    // a worker's stderr belongs to the tuner that reads it: no colours, no bars
+    // the tuner reads a worker's stderr: no colours, no bars
     let bars = logging::start(cli.verbose, !matches!(cli.command, Command::Worker(_)));
     if let Command::Worker(command) = &cli.command {
         return worker::run(command).unwrap_or_else(told);
@@ -44,7 +44,7 @@ pub fn main() -> ExitCode {
 /// Puts `tune` before the arguments where no command is named: `autotune-lowered MODULE` is the main job.
 pub(super) fn with_main_job(mut words: Vec<OsString>) -> Vec<OsString> {
     let mut at = 1;
-    // what stands before a command
+    // options before a command
     while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
         at += match word {
             "--config" => 2,
@@ -62,7 +62,7 @@ pub(super) fn with_main_job(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Says what is wrong: one line, and of a place in a file its picture below.
+/// Prints an error: one line, followed by an excerpt if it concerns a place in a file.
 fn told(Fault { code, message }: Fault) -> ExitCode {
     let mut lines = message.lines();
     if let Some(first) = lines.next() {
@@ -89,7 +89,7 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Resul
         Command::Measure(args) => measure::run(args, out),
         Command::Selftest(args) => selftest::run(args, bars, out),
         Command::Profile(command) => profile::run(command, out),
-        // it owns stdout, and has gone its way
+        // it owns stdout, and has already written
         Command::Worker(_) => Ok(exit::FINE),
         Command::Guide(args) => guide::run(args, Cli::command(), out),
         Command::Completions { shell } => meta::completions(*shell, out),
@@ -97,27 +97,27 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Resul
     }
 }
 
-/// Stdout as the system has it: the standard library's takes a descriptor that cannot be written for one that can.
+/// The system's stdout: the standard library's treats an unwritable descriptor as writable.
 fn stdout() -> Result<File, Fault> {
     let own = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(io::Error::from)?;
     Ok(File::from(own))
 }
 
-/// What clap has to say: help and the version on stdout, and on stderr what is wrong with the arguments, which it repeats.
+/// Prints clap's message: help and the version on stdout, errors, which repeat the arguments, on stderr.
 fn tell(error: &clap::Error, command: clap::Command, words: &[OsString]) -> ExitCode {
     let code = u8::try_from(error.exit_code()).unwrap_or(exit::USAGE);
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // as any other line on stdout, but through clap for its colours
+        // like any other line on stdout, but through clap for its colours
         return match error.print() {
             Ok(()) => ExitCode::from(code),
             Err(error) => ExitCode::from(Fault::from(error).code),
         };
     }
-    // once more without clap's own colours: what steers the terminal now is an argument's or a variable's
+    // parsed again without clap's own colours: any control character now comes from an argument or a variable
     let plain = layers::parsed(layers::plain(command), words);
     let mut text = plain.map_or_else(|error| error.render().ansi().to_string(), |_| String::new());
     let arguments: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    // an argument's line breaks look like clap's
+    // an argument's line breaks cannot be distinguished from clap's
     let broken: Vec<&str> = arguments.iter().map(String::as_str).filter(|word| word.contains(['\n', '\r'])).collect();
     for word in &broken {
         for part in [Some(*word), word.split_once('=').map(|(_, value)| value)].into_iter().flatten() {
@@ -125,7 +125,7 @@ fn tell(error: &clap::Error, command: clap::Command, words: &[OsString]) -> Exit
         }
     }
     if broken.is_empty() && text.lines().all(|line| printable(line) == line) {
-        // stderr may be gone; there is nobody left to tell
+        // stderr may be gone, and then the error cannot be reported
         let _ = error.print();
     } else {
         text.lines().for_each(say);

@@ -6,6 +6,6 @@ use crate::printable::printable;
 
 /// One line on stderr, which is not a warning.
 pub(super) fn say(line: &str) {
-    // stderr may be gone; there is nobody left to tell
+    // stderr may be gone, and then the error cannot be reported
     let _ = writeln!(std::io::stderr(), "{}", printable(line));
 }

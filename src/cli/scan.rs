@@ -21,17 +21,17 @@ pub(super) struct ScanArgs {
     pub format: FormatArg,
 }
 
-/// Prints the labels; no label at all is exit code 3.
+/// Prints the labels; exit code 3 if there are none.
 pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let scan = scan_module(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? })?;
     args.format.write(out, &scan)?;
     out.flush()?;
-    // what stands before the cut is printed; a script must not take it for all
+    // labels before the truncation are printed; a script must not mistake them for all
     refuse_truncated(&scan, &args.module)?;
     Ok(if scan.labels.is_empty() { exit::NOTHING_MATCHED } else { exit::FINE })
 }
 
-/// Prints that there is nothing to do with a module, which holds no label.
+/// Prints that a module has no label, so that there is nothing to do.
 pub(super) fn nothing_matched(scan: &Scan, format: &FormatArg, out: &mut dyn Write) -> Result<u8, Fault> {
     match format.format {
         Format::Table => writeln!(out, "nothing to tune: the module holds no label")?,
@@ -40,7 +40,7 @@ pub(super) fn nothing_matched(scan: &Scan, format: &FormatArg, out: &mut dyn Wri
     Ok(exit::NOTHING_MATCHED)
 }
 
-/// A module that ends too early is not an input to tune.
+/// A truncated module is not an input to tune.
 fn refuse_truncated(scan: &Scan, module: &Path) -> Result<(), Fault> {
     match scan.diagnosis.iter().find(|diagnosis| diagnosis.code == "truncated") {
         Some(diagnosis) => Err(Fault::input(format!("`{}`: {}", module.display(), diagnosis.message))),
@@ -48,13 +48,13 @@ fn refuse_truncated(scan: &Scan, module: &Path) -> Result<(), Fault> {
     }
 }
 
-/// The user's own labels, where there are some.
+/// The user's own labels, if there are any.
 pub(super) fn user_labels(labels: &LabelArgs) -> Result<Option<UserLabels>, Fault> {
     let user = labels.label_regex.as_deref().map(UserLabels::new).transpose();
     user.map_err(|error| Fault::new(exit::USAGE, format!("--label-regex: {error}")))
 }
 
-/// Scans a module to its end, and says what is odd about it.
+/// Scans a module to its end, and reports what is unusual about it.
 pub(super) fn scan_whole(module: &Path, options: &ScanOptions) -> Result<Scan, Fault> {
     let scan = scan_module(module, options)?;
     refuse_truncated(&scan, module)?;

@@ -1,4 +1,4 @@
-//! `selftest`: this machine's noise floor, from programs run against themselves.
+//! `selftest`: this machine's noise floor, from A/A calibration.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use super::{cache, executables, exit};
 
 #[derive(Debug, Args)]
 pub(super) struct SelftestArgs {
-    /// Programs: StableHLO text or bytecode or a serialized HloModuleProto [default: four small ones of its own]
+    /// Programs: StableHLO text or bytecode or a serialized HloModuleProto [default: four small built-in ones]
     #[arg(value_name = "PROGRAM")]
     pub programs: Vec<PathBuf>,
     /// How many copies of each program to load
@@ -44,7 +44,7 @@ pub(super) struct SelftestArgs {
     pub format: FormatArg,
 }
 
-/// Runs the programs against themselves, keeps their figures and prints them.
+/// Races each program against copies of itself, stores the figures and prints them.
 pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     if args.timer.timer.starts_with("replay:") {
         let message = "`--timer replay:…` runs no program: only a device has a noise floor to measure";
@@ -58,7 +58,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
     };
     let cancel = cancel_flag()?;
     let folder = cache::folder(&args.cache)?;
-    // held to the end: a tuner beside this would be measured along with it
+    // held to the end, because a concurrent tuner would disturb the measurement
     let lock = FolderLock::acquire(&folder)?;
     let scratch = scratch()?;
     let folder_of_executables = executables::within_bounds(&folder)?;
@@ -74,7 +74,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
     let mut points = Vec::new();
     for (index, program) in programs.iter().enumerate() {
         let place = (index, programs.len());
-        // files of one program never meet those of another
+        // separate the files of different programs
         let own = scratch.path().join(index.to_string());
         std::fs::create_dir(&own)
             .map_err(|error| Fault::device(format!("cannot write to `{}`: {error}", own.display())))?;
@@ -131,13 +131,13 @@ fn keep(document: &mut SelftestResult, setting: &Setting, points: &[Point], lock
     Ok(())
 }
 
-/// What a cache folder knows of this timer's device and what is around it, and where from, in one line.
+/// A cache folder's figures for this timer's device and environment, with their source, in one line.
 pub(super) fn known_resolution(
     folder: Option<&Path>,
     timer: &dyn Timer,
     state: CacheState,
 ) -> (Resolution, Vec<String>) {
-    // a tuner that keeps nothing may run if there is no folder at all
+    // a tuner that keeps nothing may run without any folder
     let Some(folder) = folder else { return Default::default() };
     let known = Stored::known(folder, timer, &state);
     if let Some(note) = &known.damage {

@@ -33,7 +33,7 @@ pub(super) struct SignArgs {
         required_unless_present = "sign_command"
     )]
     pub key: Option<PathBuf>,
-    /// Command that signs instead of a key file, with a key of --verify-key (docs/trust.md)
+    /// Signing command to use instead of a key file, with a key of --verify-key (docs/trust.md)
     #[arg(long, value_name = "CMD", env = "AUTOTUNE_LOWERED_SIGN_COMMAND", conflicts_with = "sign_key")]
     pub sign_command: Option<OsString>,
     /// File of public keys; the command signs with one of them
@@ -41,36 +41,36 @@ pub(super) struct SignArgs {
     pub verify_key: Option<PathBuf>,
 }
 
-/// Who signs what is published.
+/// The signer of what is published.
 #[derive(Debug, Clone, Args)]
 pub(super) struct SignerArgs {
-    /// Private key that signs what is published at a URL (docs/trust.md)
+    /// Private key to sign what is published at a URL (docs/trust.md)
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
     pub sign_key: Option<PathBuf>,
-    /// Command that signs instead of a key file, with a key of --verify-key: it reads the bytes to sign and prints the
-    /// signature (docs/trust.md)
+    /// Signing command to use instead of a key file, with a key of --verify-key: it reads the bytes to sign and prints
+    /// the signature (docs/trust.md)
     #[arg(long, value_name = "CMD", env = "AUTOTUNE_LOWERED_SIGN_COMMAND", conflicts_with = "sign_key")]
     pub sign_command: Option<OsString>,
 }
 
 impl SignerArgs {
-    /// Who that is, if anybody.
+    /// The signer, if any.
     pub(super) fn signer(&self, keys: Option<&PublicKeys>) -> Result<Option<Signer>, Fault> {
         signer(self.sign_key.as_deref(), self.sign_command.as_deref(), keys)
     }
 }
 
-/// Who signs what is compiled for others.
+/// The signer of executables for other machines.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct StoreSignerArgs {
-    /// Private key that signs executables so that other machines may load them (docs/targets.md) [default: this user's
-    /// own key, which is created if there is none]
+    /// Private key to sign executables so that other machines may load them (docs/targets.md) [default: this user's own
+    /// key, created if necessary]
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_SIGN_KEY")]
     pub sign_key: Option<PathBuf>,
 }
 
 impl StoreSignerArgs {
-    /// The key that was named, or else this user's own; none if that can be neither read nor made.
+    /// The named key, or else this user's own; `None` if that can be neither read nor created.
     pub(super) fn signer(&self) -> Result<Option<Signer>, Fault> {
         if let Some(key) = &self.sign_key {
             return Ok(Some(Signer::Key(PrivateKey::read(key)?)));
@@ -96,7 +96,7 @@ impl StoreSignerArgs {
     }
 }
 
-/// Where the key lies that signs what this user compiles.
+/// The path of the key that signs what this user compiles.
 fn own_key_path() -> Option<PathBuf> {
     let strategy = etcetera::base_strategy::choose_native_strategy().ok()?;
     Some(strategy.data_dir().join("autotune-lowered").join("own-key"))
@@ -104,18 +104,18 @@ fn own_key_path() -> Option<PathBuf> {
 
 fn make_own_key(path: &Path) -> Result<PrivateKey, SignatureError> {
     if let Some(folder) = path.parent() {
-        // that there is none is told by who makes the key in it
+        // a missing folder is reported when the key is created in it
         let _ = std::fs::create_dir_all(folder);
     }
     match PrivateKey::generate(path) {
         Ok((key, _)) => Ok(key),
-        // another process made it meanwhile
+        // another process created it in the meantime
         Err(SignatureError::Io { source, .. }) if source.kind() == ErrorKind::AlreadyExists => PrivateKey::read(path),
         Err(error) => Err(error),
     }
 }
 
-/// Whose executables are loaded here: this user's own, and those of the keys that are named.
+/// The keys whose executables are loaded here: this user's own, and the named ones.
 pub(super) fn trusted_keys(named: Option<&Path>) -> Result<Vec<PublicKeys>, Fault> {
     let own = own_key_path().and_then(|path| PrivateKey::read(&path).ok()).map(|key| key.to_public_keys());
     Ok(public_keys(named)?.into_iter().chain(own).collect())
@@ -126,7 +126,7 @@ pub(super) fn public_keys(path: Option<&Path>) -> Result<Option<PublicKeys>, Fau
     Ok(path.map(PublicKeys::read).transpose()?)
 }
 
-/// Who signs, if anybody: a key file, or a command with the keys that are believed.
+/// The signer, if any: a key file, or a command with the trusted keys.
 fn signer(key: Option<&Path>, command: Option<&OsStr>, keys: Option<&PublicKeys>) -> Result<Option<Signer>, Fault> {
     Ok(match (key, command, keys) {
         (Some(key), ..) => Some(Signer::Key(PrivateKey::read(key)?)),
@@ -157,7 +157,7 @@ pub(super) fn sign(args: &SignArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let name = args.snapshot.display().to_string();
     let mut signatures = match Signatures::read_beside(&args.snapshot) {
         Err(error @ SignatureError::Io { .. }) => return Err(error.into()),
-        // what is not a signature, or one of version 1, gives way
+        // an invalid signature, or one of version 1, is replaced
         read => read.unwrap_or_default(),
     };
     signatures.renew(signer.sign(Statement::of_file(snapshot.digest()))?, &name)?;

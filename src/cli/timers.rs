@@ -19,10 +19,10 @@ use super::options::{LimitArgs, PluginArgs, cache_state, launch, metric};
 use super::say::say;
 use super::signature::trusted_keys;
 
-/// What times candidates and cached configs, on which device, and within which limits.
+/// The timer of candidates and cached configs, its device, and its limits.
 #[derive(Debug, Clone, Args)]
 pub(super) struct TimerArgs {
-    /// What times programs: `auto` (the compiler your JAX programs use), `pjrt` (a plugin), `jax` or `jax:PYTHON`
+    /// The timer of programs: `auto` (the compiler your JAX programs use), `pjrt` (a plugin), `jax` or `jax:PYTHON`
     /// (JAX itself), `command:CMD` (your own worker); for tuning and `check` also `replay:FILE` (recorded samples), for
     /// tuning also `replay:DIR` (earlier profiles)
     #[arg(long, value_name = "TIMER", default_value = "auto")]
@@ -31,7 +31,7 @@ pub(super) struct TimerArgs {
     /// `elapsed` without a profiler and for JAX on a CPU; else `span` on a CPU and `busy` elsewhere]
     #[arg(long, value_parser = metric())]
     pub metric: Option<Metric>,
-    /// Whether the caller needs profiles, whatever decides.
+    /// Whether the caller needs profiles, regardless of the metric.
     #[arg(skip)]
     pub needs_profiles: bool,
     /// State of the device's caches before every timed run
@@ -51,20 +51,20 @@ pub(super) struct TimerArgs {
 pub(super) struct Executables<'a> {
     /// The folder of those that are kept.
     pub(super) kept: &'a Path,
-    /// Stores that were made where the device was not.
+    /// Stores compiled without the device.
     pub(super) compiled: &'a [PathBuf],
     /// Keys of those whose executables are loaded besides this user's own.
     pub(super) verify_key: Option<&'a Path>,
 }
 
 impl<'a> Executables<'a> {
-    /// Those of a folder alone.
+    /// Only those of a folder.
     pub(super) fn kept(kept: &'a Path) -> Self {
         Self { kept, compiled: &[], verify_key: None }
     }
 }
 
-/// Starts a timer for the first of the devices, or one for the device that is named.
+/// Starts a timer for the first device, or for the named one.
 pub(super) fn start_first(
     args: &TimerArgs,
     devices: Option<&[usize]>,
@@ -105,7 +105,7 @@ fn start_on(device: usize, args: &TimerArgs, executables: Executables<'_>) -> Re
     start_timer(&TimerArgs { plugin, ..args.clone() }, executables)
 }
 
-/// Starts a timer and says what it wants the user to know.
+/// Starts a timer and prints its notes.
 pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
     let timer = start(args, executables)?;
     let (device, by) = (&timer.device().identity, timer.measured_by(&args.cache_state));
@@ -161,7 +161,7 @@ fn unknown(timer: &str) -> String {
     )
 }
 
-/// Whether there is such a timer; else what there is.
+/// Whether such a timer exists; the error lists those that do.
 pub(super) fn known(timer: &str) -> Result<(), String> {
     let is_known = match timer.split_once(':') {
         None => ["auto", "pjrt", "jax"].contains(&timer),
@@ -170,7 +170,7 @@ pub(super) fn known(timer: &str) -> Result<(), String> {
     if is_known { Ok(()) } else { Err(unknown(timer)) }
 }
 
-/// The `XLA_FLAGS` of workers whose device is handed kernels so.
+/// The `XLA_FLAGS` of workers with this launch mode.
 fn xla_flags(launch: &Launch) -> Result<String, Fault> {
     let own = std::env::var("XLA_FLAGS").unwrap_or_default();
     flags_with_launch(&own, launch).ok_or_else(|| {
@@ -180,7 +180,7 @@ fn xla_flags(launch: &Launch) -> Result<String, Fault> {
     })
 }
 
-/// How workers for a device are started, whose plugin is still to be found.
+/// How to start workers for a device whose plugin is not yet known.
 pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, Fault> {
     Ok(PjrtOptions {
         exe: this_program()?,
@@ -196,9 +196,9 @@ pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, 
     })
 }
 
-/// The compiler that the user's programs run with, as far as that can be known; says which one it is.
+/// The compiler that the user's programs run with, as far as known; prints which one it is.
 fn start_auto(given: Option<&Path>, options: PjrtOptions, needs_profiles: bool) -> Result<Box<dyn Timer>, Fault> {
-    // these are for plugins alone
+    // these apply to plugins only
     let is_for_plugins = !options.client_options.is_empty() || options.compiled.is_some();
     let (plugin, why) = match AutoTimer::choose(given.is_some() || is_for_plugins) {
         AutoTimer::NamedPlugin => (first_plugin(given)?, None),
@@ -246,7 +246,7 @@ fn replay(path: &Path, metric: Option<Metric>) -> Result<Box<dyn Timer>, Fault> 
     Ok(Box::new(ReplayTimer::open(path).map_err(input)?))
 }
 
-/// The plugin that is preferred: the one that is given, or else found.
+/// The preferred plugin: the given one, or else one that is found.
 pub(super) fn first_plugin(given: Option<&Path>) -> Result<FoundPlugin, Fault> {
     let found = discover(given, None).map_err(Fault::device)?;
     if let [first, second, ..] = found.as_slice() {
@@ -282,13 +282,13 @@ fn active_python() -> Result<PathBuf, Fault> {
     })
 }
 
-/// A folder for what this run needs only while it runs.
+/// A folder for temporary files of this run.
 pub(super) fn scratch() -> Result<Scratch, Fault> {
     Scratch::new()
         .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}{}", scratch_remedy(&error))))
 }
 
-/// This program's own file: workers are started from it.
+/// This program's executable, from which workers are started.
 pub(super) fn this_program() -> Result<PathBuf, Fault> {
     std::env::current_exe().map_err(|error| Fault::device(format!("cannot find this program's own file: {error}")))
 }

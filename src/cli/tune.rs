@@ -57,7 +57,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         },
     };
     drop(reading);
-    // what would fail after the run is known before it
+    // what would fail after the run fails before it
     let page = args.report.as_deref().map(|path| OutputFile::at(path, "report")).transpose()?;
     let trace =
         trace.as_ref().zip(args.trace_run.as_deref()).map(|(trace, path)| TraceFile::at(trace, path)).transpose()?;
@@ -67,7 +67,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let cancel = cancel_flag()?;
     let scratch = scratch()?;
     let opening = events.open(Slice::Step("open the cache"));
-    // the cache comes first: a locked or broken one is known before a device is started
+    // the cache comes first: a locked or broken one fails before a device is started
     let cache = cache::open_run(&args.cache, &args.signer, !(args.no_persist || args.dry_run))?;
     drop(opening);
     let executables = match args.dry_run && !args.no_persist {
@@ -109,7 +109,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let starting = (groups.len() > 1).then(|| events.open(Slice::Step("start the other timers")));
     let mut others = start_others(&by, &*timer, &groups, from)?;
     drop(starting);
-    // what keeps profiles keeps them of one job at a time
+    // profiles are kept for one job at a time
     let is_one_device = others.is_empty() && keeper.is_none() && !args.dry_run;
     if is_one_device {
         others.extend((1..plan.side_by_side()).map_while(|_| timer.beside()));
@@ -152,17 +152,17 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let of_options = wanted
         .filter(|_| !result.interrupted && stopped_by.is_none())
         .map(|wanted| wanted.tune((&mut *timer, &cache.ledger), args.dry_run, &options, &cancel, &told(), &mut result));
-    // also of a run that was stopped, and before anything else can fail
+    // also for a stopped run, and before anything else can fail
     let traced = trace.map_or(Ok(()), |trace| trace.write());
     result.notes.extend(of_selftest);
-    // whatever becomes of stdout and the page: others wait for what was decided
+    // even if stdout or the page fails: others wait for the decisions
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
     let paged = page.map_or(Ok(()), |page| {
         let subject = if module == Path::new("-") { "standard input".into() } else { module.to_string_lossy() };
         let report = HtmlReport { subject: &subject, results: std::slice::from_ref(&result) };
         page.write(|out| write_html(out, &report))
     });
-    // also what a run decided that was stopped
+    // also the decisions of a stopped run
     let published = cache.publish();
     if let Some(error) = stopped_by {
         return Err(error.into());
@@ -183,7 +183,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
 fn no_label_line(args: &TuneArgs, module: &Path) -> String {
     const MOST_LINES: usize = 3;
     let labels = user_labels(&args.plan.labels).ok().flatten();
-    // a profile that cannot be read is not a reason to say nothing of the module
+    // an unreadable profile is no reason to withhold advice on the module
     let step = args.profile.as_deref().and_then(|profile| profile::read_step(profile, &args.hlo, labels.as_ref()).ok());
     let lines = step.iter().flat_map(|step| step.own_sources()).take(MOST_LINES);
     let lines: Vec<String> =
@@ -200,7 +200,7 @@ fn no_label_line(args: &TuneArgs, module: &Path) -> String {
     )
 }
 
-/// A trace of the run that will be written.
+/// A trace of the run, written at its end.
 struct TraceFile<'a> {
     trace: &'a Mutex<RunTrace>,
     path: &'a Path,

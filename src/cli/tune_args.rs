@@ -48,11 +48,11 @@ pub(super) struct TuneArgs {
     /// Folder of search spaces that override the shipped ones; used by workers that build programs themselves
     #[arg(long, value_name = "DIR")]
     pub candidates: Option<PathBuf>,
-    /// Interleaved rounds of each operation, at least six; an operation that is settled earlier takes fewer [default:
-    /// in proportion to its compile time]
+    /// Interleaved rounds of each operation, at least six; an operation that is decided earlier takes fewer [default:
+    /// proportional to its compile time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: Option<u32>,
-    /// Time for the rounds of each operation; what is not settled by then is decided by the samples so far. With
+    /// Time for the rounds of each operation; whatever is undecided by then is decided by the samples so far. With
     /// --profile, time for the whole run: afterwards no operation is started. Seconds, or such as `30m` and `2h`
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
@@ -70,7 +70,8 @@ pub(super) struct TuneArgs {
     /// Part of the baseline's time that a config must save to replace it
     #[arg(long, value_name = "PART", default_value_t = 0.02, value_parser = part)]
     pub min_improvement: f64,
-    /// Speed-ups above this are not believed, and nothing is cached: such a program most likely computes something else
+    /// Speed-ups above this are treated as implausible and not cached: such a program most likely computes something
+    /// else
     #[arg(long, value_name = "TIMES", default_value_t = DecisionRules::default().max_speed_up, value_parser = times)]
     pub max_speed_up: f64,
     #[command(flatten)]
@@ -98,7 +99,7 @@ pub(super) struct TuneArgs {
     pub format: FormatArg,
 }
 
-/// How to search the configs of an operation that has too many to race them all.
+/// How to search the configs of an operation with too many to race them all.
 #[derive(Debug, Clone, Args)]
 pub(super) struct SearchArgs {
     /// Strategy that picks the configs to try if an operation has more than 64: auto, model, random or exhaustive
@@ -118,7 +119,7 @@ pub(super) struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// As the tuner takes it.
+    /// The tuner's form of it.
     pub(super) fn options(&self) -> Result<SearchOptions, Fault> {
         let kind = strategy(&self.strategy).map_err(|wrong| Fault::new(exit::USAGE, format!("`--search`: {wrong}")))?;
         let default = SearchOptions::default();

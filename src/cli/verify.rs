@@ -1,4 +1,4 @@
-//! `cache verify`: every byte of caches against what was written.
+//! `cache verify`: checks every byte of caches.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,14 +19,14 @@ pub(super) struct VerifyArgs {
     /// Cache folders, snapshots, sample logs, and JSON files; they are not changed
     #[arg(value_name = "CACHE", required = true)]
     pub caches: Vec<PathBuf>,
-    /// Public key, or several: each snapshot must be signed by one of them (docs/trust.md)
+    /// File of public keys: each snapshot must be signed by one of them (docs/trust.md)
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
     #[command(flatten)]
     pub format: FormatArg,
 }
 
-/// Checks each cache; exit code 4 where one is not what was written.
+/// Checks each cache; exit code 4 if one is damaged.
 pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let keys = args.key.as_deref().map(PublicKeys::read).transpose()?;
     let mut found: Vec<Verified> = args.caches.iter().flat_map(|path| verify_cache(path)).collect();

@@ -64,7 +64,7 @@ pub(super) enum WorkerCommand {
     },
 }
 
-/// Longest wait for one answer of a worker that is checked.
+/// Maximum wait for one answer of a checked worker.
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a worker command; it owns the process's stdin and stdout.
@@ -94,7 +94,7 @@ pub(super) fn run(command: &WorkerCommand) -> Result<ExitCode, Fault> {
     })
 }
 
-/// Prints each step of the conformance check; a step that failed is device trouble.
+/// Prints each step of the conformance check; a failed step is a device fault.
 fn check(command: &str) -> Result<u8, Fault> {
     let folder = scratch()?;
     let worker = crate::timer::WorkerCommand::shell(this_program()?, command);

@@ -1,7 +1,8 @@
 //! Each candidate against the baseline: how much slower or faster, and whether that is more than noise.
 //!
-//! A race asks which candidate is the best; a comparison wants the ratio of each, also of one that is slower. So nobody is
-//! dropped, and measuring ends when each candidate is distinguished from the baseline or is known to differ from it by very little.
+//! A race asks which candidate is the best; a comparison wants the ratio of each, also of one that is slower. So no
+//! candidate is dropped, and measuring ends when each one is distinguished from the baseline or is known to differ from
+//! it by very little.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,8 @@ use crate::stats::{Interval, median};
 pub struct ComparisonRules {
     /// Confidence that all intervals together hold, at every look.
     pub confidence: f64,
-    /// A relative difference that is not sought: 0.01 is one per cent. Who is known to differ by no more is measured no further.
+    /// A relative difference too small to matter: 0.01 is one per cent. A candidate known to differ by no more is
+    /// measured no further.
     pub min_difference: f64,
 }
 
@@ -30,14 +32,14 @@ impl Default for ComparisonRules {
 
 setters!(ComparisonRules { confidence: f64, min_difference: f64 });
 
-/// How a candidate's time stands to the baseline's.
+/// How a candidate's time compares with the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Relation {
     /// Its whole interval is below one, and further from one than the baseline's own copy may be.
     Faster,
-    /// Its whole interval is above one, and further from one than that.
+    /// Its whole interval is above one, by more than the baseline's own copy may be.
     Slower,
     /// Its interval holds one, or there are too few rounds for one of that confidence.
     NotSeparated,
@@ -57,7 +59,7 @@ impl Relation {
     }
 }
 
-/// What the rounds say of one candidate beside the baseline.
+/// What the rounds say about one candidate beside the baseline.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Compared {
@@ -67,9 +69,9 @@ pub struct Compared {
     pub median_ns: f64,
     /// Median of its time over the baseline's, round by round; below one is faster.
     pub ratio: f64,
-    /// Interval of that median. Its confidence is what the rounds give, which with few of them is less than was asked for.
+    /// Interval of that median. With few rounds its confidence is lower than requested.
     pub interval: Interval,
-    /// How it stands to the baseline.
+    /// How it compares with the baseline.
     pub relation: Relation,
 }
 
@@ -77,19 +79,19 @@ pub struct Compared {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Comparison {
-    /// One a candidate; `None` if no round that counts holds it beside the baseline.
+    /// One per candidate; `None` if no counted round holds it beside the baseline.
     pub candidates: Vec<Option<Compared>>,
     /// How far from one the ratio of the baseline's copy may be, as a relative difference; `None` if there is no copy,
     /// or it has too few rounds.
     pub noise: Option<f64>,
-    /// What the baseline's repetitions tell.
+    /// What the baseline's repetitions show.
     pub disturbance: Disturbance,
-    /// Whether more rounds would add nothing that is sought.
+    /// Whether more rounds would add nothing that matters.
     pub is_settled: bool,
 }
 
 /// Compares `competing` candidates with the baseline, which is one of them. `copy` is the same program as the baseline,
-/// compiled and loaded once more: what it differs by is noise.
+/// compiled and loaded once more: its difference is noise.
 pub fn compare(
     rounds: &[Round],
     candidates: usize,
@@ -125,7 +127,7 @@ pub fn compare(
             compared.relation = relation(&compared.interval, noise.unwrap_or(0.0));
         }
     }
-    // nothing is called faster or slower before it is known what noise alone does
+    // nothing is called faster or slower before the effect of noise alone is known
     if copy.is_some() && noise.is_none() {
         found.iter_mut().flatten().for_each(|compared| compared.relation = Relation::NotSeparated);
     }
@@ -191,12 +193,12 @@ mod tests {
 
     #[test]
     fn what_the_copy_differs_by_is_noise() {
-        // two loads of one program that differ by three per cent for good: two per cent mean nothing
+        // two loads of one program that permanently differ by three per cent: two per cent mean nothing
         let found = of(&rounds(40, &[1.03, 0.98, 0.9], 0.001), 4, Some(1));
         let expected = [Relation::NotSeparated, Relation::WithinNoise, Relation::WithinNoise, Relation::Faster];
         assert_eq!(relations(&found), expected);
         assert!((found.noise.unwrap() - 0.031).abs() < 0.001 && !found.is_settled, "{found:?}");
-        // without the copy nobody knows
+        // without the copy the noise is unknown
         assert_eq!(
             relations(&of(&rounds(40, &[1.03, 0.98], 0.001), 3, None))[1..],
             [Relation::Slower, Relation::Faster]

@@ -1,19 +1,19 @@
-//! Evidence that holds however often one looks: betting on signs and on large differences.
+//! Evidence that is valid at every look: e-values from signs and from large differences.
 //!
 //! Under the hypothesis "no slower" a difference exceeds a threshold with at most a known probability q. The likelihood
 //! ratio of the exceedances so far, mixed uniformly over all probabilities above q, is a test martingale: the
 //! probability that it ever reaches 1/α is at most α (Ville's inequality; Shafer, Testing by betting, 2021; the
 //! mixture for signs is that of Robbins, Statistical methods related to the law of the iterated logarithm, 1970). The mean
 //! over several thresholds is one again. The threshold 0 with q = 1/2 assumes nothing but that rounds are
-//! independent; the higher ones take their q from the noise that all candidates show together, and let a candidate that
-//! is far slower go after three rounds instead of twelve.
+//! independent; the higher ones take their q from the noise that all candidates show together, and drop a candidate
+//! that is far slower after three rounds instead of twelve.
 
 use super::noise::Noise;
 use crate::stats::Interval;
 
-/// How strongly differences speak against "no slower": ratios of the odds, 1 for nothing at all.
+/// The e-value of the differences against "no slower": 1 is no evidence.
 ///
-/// `differences` are logarithms of time over the other's time, one a round, in any order.
+/// `differences` are logarithms of time over the other's time, one per round, in any order.
 pub fn slower(differences: &[f64], noise: &Noise) -> f64 {
     let thresholds = noise.thresholds(differences);
     let exceeding = |above: f64| differences.iter().filter(|difference| **difference > above).count();

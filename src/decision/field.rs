@@ -9,7 +9,7 @@ use crate::stats::median;
 /// Probability that a candidate which is not faster than the baseline is ever called so.
 const WIN_ERROR: f64 = 0.01;
 
-/// Rounds that were looked at, and who competes in them.
+/// The rounds considered, and the number of candidates that compete in them.
 pub(super) struct Field<'a> {
     pub(super) seen: &'a [&'a Round],
     pub(super) baseline: usize,
@@ -51,8 +51,8 @@ impl Field<'_> {
         Noise::between(self.seen, &others, leader)
     }
 
-    /// How much further than one median the luckiest of all is from the truth: the normal quantile of 1 - p/m is about
-    /// the root of z² + 2 ln m, z that of 1 - p.
+    /// How much further from the truth the luckiest of all medians is than a single one: the normal quantile of 1 - p/m
+    /// is about the root of z² + 2 ln m, z that of 1 - p.
     fn best_of_many(&self) -> f64 {
         (1.0 + 2.0 * (self.competing.saturating_sub(1).max(1) as f64).ln() / (2.576 * 2.576)).sqrt()
     }
@@ -67,7 +67,7 @@ impl Field<'_> {
     /// The same without the significance.
     pub(super) fn seems_better(&self, candidate: usize, resolution: f64) -> bool {
         let gains = self.differences(self.baseline, candidate);
-        // other candidates may be noisier than these two: their noise casts no doubt on this difference
+        // other candidates may be noisier than these two: their noise does not affect this difference
         let own = Noise::of_one(&gains).half_width(gains.len()).max(self.rules.resolution.ln_1p());
         // the one is a part of the baseline's time, the other a ratio that may be any number above one
         let least = (-(1.0 - self.rules.min_improvement).ln()).max(resolution.ln_1p().min(own) * self.best_of_many());

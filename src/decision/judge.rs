@@ -9,10 +9,10 @@ use super::race::{DropReason, Standing, counted, race};
 use super::rules::DecisionRules;
 use crate::stats::{Interval, median, median_absolute_deviation};
 
-/// Among configs closer than this to the best one the steadiest is taken: nobody would call it a loss.
+/// Among configs closer than this to the best one the steadiest is chosen: the loss is negligible.
 const NO_LOSS: f64 = 0.01;
 
-/// What is known of one candidate.
+/// What is known about one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CandidateVerdict {
@@ -26,7 +26,7 @@ pub struct CandidateVerdict {
     pub interval: Interval,
     /// Whether it is within the resolution of the best candidate.
     pub tied_with_best: bool,
-    /// Why it was measured no further, if so.
+    /// Why it was dropped, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<DropReason>,
 }
@@ -40,7 +40,7 @@ pub enum Outcome {
     Faster,
     /// Nothing does: the baseline stays.
     BaselineKept,
-    /// A candidate is faster by more than is believed: its time is that of other work, or of none.
+    /// A candidate is implausibly fast: it does other work, or none.
     NotBelieved,
     /// Too few paired rounds of the baseline or of every candidate.
     Undecided,
@@ -56,7 +56,7 @@ pub struct Judgement {
     pub winner: usize,
     /// One line that says why.
     pub reason: String,
-    /// One a candidate; `None` if it has too few paired rounds.
+    /// One per candidate; `None` if it has too few paired rounds.
     pub candidates: Vec<Option<CandidateVerdict>>,
     /// Where the race ended.
     pub standing: Standing,
@@ -113,7 +113,7 @@ pub fn judge(
     for (index, verdict) in verdicts.iter_mut().enumerate() {
         if let Some(verdict) = verdict {
             let tied = |loss: f64| loss.exp() <= 1.0 + standing.resolution;
-            // who was dropped was significantly slower, and by how much is not known as well
+            // a dropped candidate was significantly slower, but its ratio is known less precisely
             let is_left = verdict.dropped.is_none();
             verdict.tied_with_best = index == best || (is_left && field.difference(index, best).is_some_and(tied));
         }
@@ -159,7 +159,7 @@ pub fn judge(
     Judgement { outcome, winner, reason, candidates: verdicts, standing }
 }
 
-/// Why a baseline stays that is not the fastest.
+/// Why the baseline stays although it is not the fastest.
 fn kept(rules: &DecisionRules, resolution: f64) -> String {
     if resolution > rules.min_improvement {
         let told = percent(resolution);
@@ -184,7 +184,7 @@ fn verdict(field: &Field<'_>, candidate: usize, standing: &Standing) -> Option<C
     })
 }
 
-/// Who was dropped early has shown enough, and so has the one that is left.
+/// A candidate dropped early has shown enough, and so has the only one left.
 fn is_shown(standing: &Standing, candidate: usize) -> bool {
     standing.dropped.contains_key(&candidate) || standing.contenders == [candidate]
 }

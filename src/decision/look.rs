@@ -1,4 +1,4 @@
-//! What the first rounds say about each candidate: enough to guess at others, too little to decide.
+//! What the first rounds say about each candidate: enough to predict others, too little to decide.
 
 use super::noise::Noise;
 use super::paired::{Round, log_ratios};
@@ -15,22 +15,22 @@ const LEAST_DEVIATION: f64 = 0.02;
 pub struct Look {
     /// Its logarithm.
     pub difference: f64,
-    /// Standard deviation of that.
+    /// Its standard deviation.
     pub deviation: f64,
 }
 
-/// What is known of all candidates.
+/// What is known about all candidates.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Looks {
-    /// Of each; `None` if it has no usable time beside the baseline's.
+    /// One per candidate; `None` if it has no usable time beside the baseline's.
     pub candidates: Vec<Option<Look>>,
     /// The least relative difference that as many rounds as usual would distinguish: 0.01 where times have to differ by a
     /// factor of 1.01.
     pub noise_floor: f64,
 }
 
-/// Looks at rounds of which there may be few. So many are `usual`.
+/// Looks at the rounds, which may be few. `usual` is the usual number of rounds.
 pub fn first_looks(rounds: &[Round], candidates: usize, baseline: usize, usual: usize) -> Looks {
     let counted = counted(rounds, &disturbance(rounds), baseline);
     let all: Vec<usize> = (0..candidates).collect();

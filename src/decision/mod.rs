@@ -1,8 +1,8 @@
 //! Pure: paired samples in, the next action or a verdict out. It uses neither timers nor stores nor clocks.
 //!
 //! Every comparison is a ratio of two samples taken in one round by one worker process (an epoch), so that a machine's
-//! drift and a process's luck cancel; the median of those ratios is the estimate. [`race`] says after each round which
-//! candidates need no more rounds and whether the rest is settled; [`judge`] gives the verdict. Both may look at any
+//! drift and a process's luck cancel; the median of those ratios is the estimate. After each round [`race`] says which
+//! candidates need no more rounds and whether the race is decided; [`judge`] gives the verdict. Both may look at any
 //! time, because their evidence ([`slower`]) holds over all looks.
 //!
 //! A candidate is called better only with evidence, and if the difference is above the *resolution*, the noise floor:

@@ -3,14 +3,14 @@
 use super::paired::{Round, log_ratios};
 use crate::stats::median;
 
-/// Shares of differences that a threshold leaves above it.
+/// The shares of differences above each threshold.
 const SHARES: [f64; 6] = [0.4, 0.3, 0.2, 0.1, 0.05, 0.02];
-/// Multiples of the largest change that are thresholds too. How rarely they are exceeded nobody has seen: it is taken to fall
-/// with the square of the multiple, slower than any noise that has a variance.
+/// Multiples of the largest change that are thresholds too. How rarely they are exceeded has not been observed: the
+/// share is assumed to fall with the square of the multiple, slower than for any noise that has a variance.
 const BEYOND: [f64; 4] = [2.0, 4.0, 8.0, 16.0];
-/// Changes without which nothing is said of what lies beyond the largest of them.
+/// Minimum number of changes before anything is assumed beyond the largest of them.
 const MIN_FOR_TAIL: usize = 16;
-/// The largest change is taken for this at least: a quiet moment is not a quiet machine.
+/// A lower bound for the largest change: a quiet moment is not a quiet machine.
 const LEAST_LARGEST: f64 = 0.02;
 /// Half the width, in standard deviations of one value, of a 99% interval of a median: 2.576 √(π/2), over √n.
 const MEDIAN_WIDTH: f64 = 3.228_5;
@@ -28,14 +28,14 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// The noise of some candidates' differences to another one, and of the baseline to itself inside rounds.
+    /// The noise of some candidates' differences from another one, and of the baseline from itself inside rounds.
     pub fn of(rounds: &[&Round], candidates: &[usize], leader: usize) -> Self {
         let swings = rounds.iter().filter_map(|round| round.swing()).map(f64::abs);
         Self::sorted(swings.chain(changes_between(rounds, candidates, leader)).collect())
     }
 
-    /// The noise of some candidates' differences to another one alone: programs that use several cores may scatter ten
-    /// times as much as the baseline beside them.
+    /// The noise of some candidates' differences from another one alone: programs that use several cores may scatter
+    /// ten times as much as the baseline beside them.
     pub(super) fn between(rounds: &[&Round], candidates: &[usize], leader: usize) -> Self {
         Self::sorted(changes_between(rounds, candidates, leader).collect())
     }
@@ -50,7 +50,7 @@ impl Noise {
         Self { changes }
     }
 
-    /// Standard deviation of one round's difference, robustly; 0 while nothing is known.
+    /// Robust standard deviation of one round's difference; 0 while nothing is known.
     pub fn deviation(&self) -> f64 {
         median(&self.changes).unwrap_or(0.0) * TO_DEVIATION
     }
@@ -60,19 +60,19 @@ impl Noise {
         self.deviation() * MEDIAN_WIDTH / (n.max(1) as f64).sqrt()
     }
 
-    /// The largest change, where enough are known to say that another one is hardly ever far larger.
+    /// The largest change, if enough are known that a far larger one is very unlikely.
     pub(super) fn largest(&self) -> Option<f64> {
         let largest = self.changes.first().filter(|_| self.changes.len() >= MIN_FOR_TAIL)?;
         Some(largest.max(LEAST_LARGEST))
     }
 
-    /// Thresholds, and for each the share of differences around zero that lie above it at most. A candidate that
+    /// Thresholds, each with the maximum share of differences around zero that exceed it. A candidate that
     /// scatters more than the others is judged by its own scatter.
     pub(super) fn thresholds(&self, differences: &[f64]) -> Vec<(f64, f64)> {
         let own = changes_of(differences);
         let own_above =
             |above: f64| own.iter().filter(|change| **change > above).count() as f64 / own.len().max(1) as f64;
-        // one more than was seen, so that the least share is that of a value beyond all of them
+        // one more than was observed, so that the smallest share is that of a value beyond all of them
         let known = (self.changes.len() + 1) as f64;
         let mut thresholds = vec![(0.0, 0.5)];
         for share in SHARES {

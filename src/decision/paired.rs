@@ -1,16 +1,16 @@
-//! Ratios of samples that were taken side by side.
+//! Ratios of samples taken side by side.
 
 use crate::setters::setters;
 
-/// What one interleaved round measured.
+/// The measurements of one interleaved round.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Round {
     /// The measuring process; samples of two epochs are never compared.
     pub epoch: u32,
-    /// One sample a candidate, nanoseconds; `None` if it was not measured in this round.
+    /// One sample per candidate, nanoseconds; `None` if it was not measured in this round.
     pub samples_ns: Vec<Option<f64>>,
-    /// The baseline once more, at the begin and at the end of the round, where it was.
+    /// The baseline once more, at the start and the end of the round, if it was measured there.
     pub sentinel_ns: Option<[f64; 2]>,
 }
 
@@ -27,7 +27,7 @@ impl Round {
         self.samples_ns.get(candidate).copied().flatten().filter(|ns| is_time(*ns))
     }
 
-    /// The logarithm of the baseline's time at the end over that at the begin.
+    /// The logarithm of the baseline's time at the end over that at the start.
     pub(super) fn swing(&self) -> Option<f64> {
         let [begin, end] = self.sentinel_ns?;
         (is_time(begin) && is_time(end)).then(|| (end / begin).ln())

@@ -24,7 +24,7 @@ const FAR: [f64; 2] = [4.0, 2.0];
 /// disturbed in two consecutive rounds, so only [`CUT_OFF_ROUNDS`] cut a candidate off.
 const TURN_NS: f64 = 20e6;
 
-/// Why a candidate is measured no further.
+/// Why a candidate was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -59,13 +59,13 @@ pub enum Settled {
     NothingFaster,
 }
 
-/// Where the race stands.
+/// The state of the race.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Standing {
     /// Candidates that are still measured, the baseline included.
     pub contenders: Vec<usize>,
-    /// Those of them whose turn it is in the next round, the baseline included.
+    /// Those of them that are measured in the next round, the baseline included.
     pub next: Vec<usize>,
     /// The fastest of them so far.
     pub leader: Option<usize>,
@@ -93,17 +93,17 @@ pub(super) fn counted<'a>(rounds: &'a [Round], disturbance: &Disturbance, baseli
     rounds.map(|(_, round)| round).filter(|round| round.sample_ns(baseline).is_some()).collect()
 }
 
-/// Whether the race is looked at after so many rounds: after each of the first eight, then whenever an eighth more was
-/// measured.
+/// Whether the race is evaluated after this many rounds: after each of the first eight, then whenever their number has
+/// grown by an eighth.
 pub fn is_look(rounds: usize) -> bool {
     rounds.checked_ilog2().is_some_and(|power| power < 3 || rounds.is_multiple_of(1 << (power - 3)))
 }
 
 /// Looks at the rounds in turn.
 ///
-/// `competing` are the candidates with programs of their own that did not fail, the baseline among them. The probability
-/// that the one which is in truth the fastest is ever dropped as slower is at most `1 - confidence`: each other one may
-/// be its leader at some look, and each gets its part of that error.
+/// `competing` are the candidates with programs of their own that did not fail, the baseline among them. The
+/// probability that the truly fastest one is ever dropped as slower is at most `1 - confidence`: any other one may be
+/// the leader at some look, and each gets its part of that error.
 pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &DecisionRules) -> Standing {
     let disturbance = disturbance(rounds);
     let counted = counted(rounds, &disturbance, baseline);
@@ -153,13 +153,13 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
 fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Option<DropReason> {
     let differences = field.differences(candidate, leader);
     if differences.is_empty() {
-        // it may have had its turns without the leader, and then has times
+        // it may have been measured in rounds without the leader, and then has times
         let is_timed = field.seen.iter().any(|round| round.sample_ns(candidate).is_some());
         let tried = field.seen.iter().filter(|round| round.samples_ns.get(candidate).is_some_and(Option::is_some));
         return (!is_timed && tried.count() >= MAX_WITHOUT_TIME).then_some(DropReason::NoTime);
     }
     let cut_off = field.rules.cut_off.max(1.0).ln();
-    // one or two rounds may have been disturbed, but not by so much
+    // one or two rounds may have been disturbed, but not that much
     let limit = cut_off * CUT_OFF_ROUNDS.saturating_sub(differences.len() - 1).max(1) as f64;
     let may_be_a_turn = || {
         let mut times = field.seen.iter().filter_map(|round| round.sample_ns(candidate));
@@ -184,7 +184,7 @@ fn settled(
 ) -> Option<Settled> {
     let (baseline, rules) = (field.baseline, field.rules);
     let others = || contenders.iter().copied().filter(|&candidate| candidate != baseline && candidate != leader);
-    // the least that a candidate's time over another one's may be in truth, as a logarithm
+    // a lower bound of the true ratio of a candidate's time to another one's, as a logarithm
     let least = |candidate: usize, to: usize| {
         let differences = field.differences(candidate, to);
         let enough = differences.len() >= rules.min_rounds.max(1);

@@ -1,14 +1,16 @@
-//! The least difference that means anything on a machine, by how long a program takes.
+//! A machine's noise floor as a function of the program's duration.
 
-/// What programs were found to differ from themselves: points of a duration in nanoseconds and a relative difference.
+/// How much programs were found to differ from themselves: points of a duration in nanoseconds and a relative
+/// difference.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resolution {
-    /// By duration; of equal ones the least resolution first.
+    /// By duration; among equal ones the lowest noise floor first.
     points: Vec<(f64, f64)>,
 }
 
 impl Resolution {
-    /// From points in any order. Left out is what no machine has: durations that are not above zero, negative and endless differences.
+    /// From points in any order. Impossible points are left out: durations that are not above zero, negative and
+    /// infinite differences.
     pub fn new(points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let usable =
             |&(ns, difference): &(f64, f64)| ns.is_finite() && ns > 0.0 && difference.is_finite() && difference >= 0.0;
@@ -17,9 +19,9 @@ impl Resolution {
         Self { points }
     }
 
-    /// What can be told of a program that takes so long: as much as of the longest known one that takes no longer, since
-    /// longer programs are mostly distinguished better. Of one that is shorter than all of them, no more than of the worst of them.
-    /// Zero where nothing is known.
+    /// The noise floor for a program of this duration: that of the longest known program that takes no longer, since
+    /// longer programs usually have a lower one. For a program shorter than all known ones, the highest noise floor.
+    /// Zero if nothing is known.
     pub fn at(&self, ns: f64) -> f64 {
         let below = self.points.iter().rev().find(|(known, _)| *known <= ns);
         let worst = || self.points.iter().map(|(_, difference)| *difference).fold(0.0, f64::max);

@@ -4,26 +4,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::setters::setters;
 
-/// No choice of blocks and stages is known to gain as much as this. A program that does mostly computes something else,
-/// or nothing, or runs where the clock does not look.
+/// No choice of blocks and stages is known to gain as much as this. A program that appears to usually computes
+/// something else, or nothing, or escapes the clock.
 const MAX_SPEED_UP: f64 = 1000.0;
 
-/// What a candidate must show to win, or to be left out.
+/// What a candidate must show to win, or to be dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DecisionRules {
     /// Part of the baseline's time that a winner must save: 0.02 is two per cent.
     pub min_improvement: f64,
-    /// Confidence of every interval, and that the race never drops the candidate that is truly the fastest.
+    /// Confidence of every interval, and the probability that the race never drops the truly fastest candidate.
     pub confidence: f64,
     /// Minimum number of paired rounds for a decision.
     pub min_rounds: usize,
-    /// This machine's noise floor, whatever the samples say: the smallest relative difference that means anything; 0 if
-    /// it is unknown.
+    /// This machine's noise floor, a minimum independent of the samples: the smallest relative difference that means
+    /// anything; 0 if it is unknown.
     pub resolution: f64,
     /// A candidate that takes this many times the leader's time is dropped.
     pub cut_off: f64,
-    /// A speed-up above this is not believed: nothing is decided, and the reason says what was seen.
+    /// A speed-up above this is implausible: nothing is decided, and the reason states it.
     pub max_speed_up: f64,
 }
 

@@ -1,22 +1,22 @@
-//! The baseline at both ends of each round: what the machine did in between.
+//! The baseline at both ends of each round shows whether the machine was disturbed in between.
 
 use super::paired::Round;
 use crate::stats::median;
 
-/// A round may be set aside once this many came before it.
+/// A round may be set aside once this many precede it.
 const MIN_BEFORE: usize = 4;
-/// It is, when the baseline changed by this part from its begin to its end,
+/// It is set aside if the baseline changed by this part from start to end,
 const LEAST: f64 = 0.05;
-/// and by this many times what it usually does.
+/// and by this multiple of its usual change.
 const TIMES: f64 = 5.0;
-/// Rounds at either end of the run whose levels are compared for its drift.
+/// Rounds at either end of the run that are compared for drift.
 const MIN_FOR_DRIFT: usize = 6;
 
-/// Once enough is known, a round in so many has the baseline at its ends.
+/// Once enough is known, one round in this many has the baseline at its ends.
 const EVERY: usize = 4;
 
-/// Whether the next round wants the baseline at both ends: always until it is known what is usual, and then once in a
-/// while, except for as long as the machine changes inside of rounds.
+/// Whether the next round needs the baseline at both ends: always until its usual change is known, then occasionally,
+/// but always while the machine changes within rounds.
 pub fn wants_bracket(rounds: &[Round]) -> bool {
     let swings = || rounds.iter().rev().map(Round::swing);
     let known: Vec<f64> = swings().flatten().map(f64::abs).collect();
@@ -28,14 +28,14 @@ pub fn wants_bracket(rounds: &[Round]) -> bool {
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Disturbance {
-    /// Numbers of the rounds in which something came between: they are not counted, and measured again.
+    /// Numbers of the disturbed rounds: they are not counted, and measured again.
     pub set_aside: Vec<usize>,
     /// The baseline's time in the last third of the rounds over that in the first, less one.
     pub drift: Option<f64>,
 }
 
-/// Finds disturbed rounds. At most a third of the rounds is set aside: where more are disturbed, that is how the machine is,
-/// and the resolution shows it.
+/// Finds disturbed rounds. At most a third of the rounds is set aside: if more are disturbed, that is the machine's
+/// normal state, and the resolution shows it.
 pub fn disturbance(rounds: &[Round]) -> Disturbance {
     let mut set_aside = Vec::new();
     let mut usual: Vec<f64> = Vec::new();

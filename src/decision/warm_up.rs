@@ -1,16 +1,16 @@
-//! When a program's first runs are over.
+//! When a program is warmed up.
 
 /// Runs that must agree.
 const LAST: usize = 3;
-/// Runs that must agree where the program ran before, untimed.
+/// Runs that must agree if the program already ran, untimed.
 const LAST_OF_MORE: usize = 2;
 /// How far the slowest of them may be above the fastest.
 const WITHIN: f64 = 1.2;
-/// After so many runs a program is taken as it is.
+/// After this many runs a program counts as warm.
 const MOST: usize = 6;
 
-/// Whether a program runs as it will continue running: its last runs agree, none of them the fastest by far, or there were
-/// enough of them. One that ran before, as its outputs were taken, has its first run behind it.
+/// Whether a program has reached its steady state: its last runs agree, none of them the fastest by far, or there were
+/// enough of them. If its outputs were taken before, its first run is already over.
 pub fn is_stationary(runs_ns: &[u64], ran_before: bool) -> bool {
     if runs_ns.len() >= MOST {
         return true;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::{CheckResult, OperationCheck, Verdict};
 use crate::printable::printable;
 
-/// How loudly something is told.
+/// The level of an annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Error,
@@ -23,9 +23,9 @@ impl Level {
     }
 }
 
-/// Writes a command for each operation that is not simply as it was: errors for what closes the gate, warnings for what is
-/// stale, notices for the rest. What does harm comes first, since GitHub shows ten of each level a step. `module` is the file that they are
-/// attached to.
+/// Writes a command for each operation that is not simply unchanged: errors for those that fail the gate, warnings for
+/// stale ones, notices for the rest. Errors come first, since GitHub shows ten of each level per step. `module` is the
+/// file that they are attached to.
 ///
 /// # Errors
 /// If `out` cannot be written.
@@ -49,7 +49,7 @@ pub fn write_annotations(
             Some((level, !operation.verdict.is_alarm(), operation))
         })
         .collect();
-    // stable: of one level in the module's order
+    // stable: within a level in the module's order
     told.sort_by_key(|&(level, is_harmless, _)| (level, is_harmless));
     for (level, _, operation) in told {
         let title = format!("{} {}", operation.call, operation.verdict.name());
@@ -92,7 +92,7 @@ fn data(text: &str) -> String {
     joined(lines.collect(), "%0A")
 }
 
-/// A property, which ends at a comma or at two colons besides.
+/// A property, which also ends at a comma or at two colons.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -1,4 +1,4 @@
-//! The walk of a check: look up, measure again, say what became of it.
+//! The steps of a check: look up, measure again, report the verdict.
 
 use crate::cache::{Lookup, StoreError};
 use crate::call::{Call, Direction};
@@ -17,19 +17,20 @@ use super::expected::{Expected, program_of};
 use super::look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
 use super::{CHECK_SCHEMA, CheckResult, OperationCheck, Verdict};
 
-/// Series of rounds, each in a worker process of its own, after which a change that is still in doubt is none.
+/// Number of series of rounds, each in a worker process of its own, after which a still uncertain change counts as
+/// none.
 pub(super) const MOST_SERIES: u32 = 4;
 
 /// How a check is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct CheckOptions {
-    /// Whose entries may stand for this device's.
+    /// Which devices' entries may be used for this device.
     pub match_mode: MatchMode,
-    /// Probability that a check calls any of its configs regressed without being so, at most.
+    /// Maximum probability that a check wrongly calls any of its configs regressed.
     pub false_alarms: f64,
-    /// What is compared besides, as a module's [compiler options](super::check_compiler_options): that probability is divided among
-    /// all.
+    /// Further comparisons, such as a module's [compiler options](super::check_compiler_options): that probability is
+    /// divided among all.
     pub others: usize,
 }
 
@@ -41,14 +42,14 @@ impl Default for CheckOptions {
 
 setters!(CheckOptions { match_mode: MatchMode, false_alarms: f64, others: usize });
 
-/// Checks what is cached for every planned invocation, on the first device of a session; `on_checked` is told of each. What
-/// fails costs one operation.
+/// Checks what is cached for every planned invocation, on the first device of a session; `on_checked` gets each result.
+/// A failure affects one operation.
 ///
-/// The session's ledger is asked and given samples, except for a decision. Of its options `rounds` are those of a series, and
+/// The session's ledger is read and gets samples, but no decision. Of its options `rounds` are those of a series, and
 /// `rules.min_improvement` is the least change that matters.
 ///
 /// # Errors
-/// If the ledger, a cache tier or the scratch folder fails; what was found before stands beside the error.
+/// If the ledger, a cache tier or the scratch folder fails; earlier results are returned with the error.
 pub fn check(
     session: &mut Session<'_>,
     plan: &Plan,
@@ -81,7 +82,7 @@ impl Gate<'_, '_> {
                 Err(error) => return (result, Some(error.into())),
             }
         }
-        // of the whole module, so that its shards together keep to the error
+        // of the whole module, so that its shards together keep the error bound
         result.compared = courses.iter().filter(|(.., expected)| expected.is_some()).count();
         for planned in &plan.elsewhere {
             match self.course(planned, &mut draft(planned)) {
@@ -141,7 +142,7 @@ impl Gate<'_, '_> {
         }
     }
 
-    /// Looks up what is cached; nothing if there is nothing to measure, which the operation then says.
+    /// Looks up the cached entry; `None` if there is nothing to measure, which the operation then says.
     fn course(
         &self,
         planned: &PlannedInvocation,
@@ -181,7 +182,7 @@ impl Gate<'_, '_> {
             operation.reason = format!("it is the baseline's {what}: it has nothing to lose, so nothing was measured");
             return Ok(None);
         }
-        // a missing program is the timer's to judge: some build programs themselves
+        // the timer decides about a missing program: some timers build programs themselves
         if let Err(reason @ NotRunnable::ValuesUnknown(_)) = invocation.runnable() {
             operation.reason = reason.to_string();
             return Ok(None);
@@ -189,7 +190,7 @@ impl Gate<'_, '_> {
         Ok(Some(expected))
     }
 
-    /// Measures until it is clear, in at most [`MOST_SERIES`] series: one that shows no change is enough.
+    /// Measures until the verdict is clear, in at most [`MOST_SERIES`] series: one that shows no change is enough.
     fn measure(
         &mut self,
         (index, of): (usize, usize),
@@ -241,7 +242,7 @@ impl Gate<'_, '_> {
     }
 }
 
-/// Ratios beyond which a config is not what it was.
+/// Ratios beyond which a config has changed.
 pub(super) fn limits(options: &TuneOptions, rounds: &[Round], expected: &Expected, compared: usize) -> Limits {
     let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(0)).collect();
     let known = median(&times).map_or(0.0, |ns| options.resolution.at(ns));
@@ -249,7 +250,7 @@ pub(super) fn limits(options: &TuneOptions, rounds: &[Round], expected: &Expecte
     Limits::new(expected.interval(), margin)
 }
 
-/// Writes what was seen into the operation, and the verdict.
+/// Writes the measurements and the verdict into the operation.
 pub(super) fn fill(
     options: &TuneOptions,
     operation: &mut OperationCheck,
@@ -291,7 +292,7 @@ pub(super) fn fill(
     operation.reason = format!("{is}, {was}: {how}");
 }
 
-/// Whether a failure is the config's own and not of what is around it.
+/// Whether a failure is the config's own and not the environment's.
 pub(super) fn is_its_own(failure: &Failure) -> bool {
     matches!(
         failure.kind,
@@ -304,7 +305,7 @@ pub(super) fn is_its_own(failure: &Failure) -> bool {
     )
 }
 
-/// What is known of an operation before it is looked up.
+/// What is known about an operation before it is looked up.
 fn draft(planned: &PlannedInvocation) -> OperationCheck {
     let invocation = &planned.invocation;
     OperationCheck {
@@ -316,7 +317,7 @@ fn draft(planned: &PlannedInvocation) -> OperationCheck {
     }
 }
 
-/// Nothing is known of it yet.
+/// An operation without a result yet.
 pub(super) fn draft_of(call: Call, direction: Direction) -> OperationCheck {
     OperationCheck {
         call,

@@ -1,4 +1,4 @@
-//! The compiler options of a whole module, measured again beside what they were decided against.
+//! Measures the compiler options of a whole module again beside their baseline.
 
 use std::sync::atomic::AtomicBool;
 
@@ -22,7 +22,7 @@ use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Tally, TuneError, TuneOp
 /// Samples of a check are its own.
 const STAGE: &str = "check of compiler options";
 
-/// A module, and by what its options are found.
+/// A module, and the key of its options.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CheckedModule {
@@ -35,14 +35,14 @@ pub struct CheckedModule {
 }
 
 impl CheckedModule {
-    /// A module with inputs as they are made by default.
+    /// A module with default inputs.
     pub fn new(program: MeasuredProgram, digest: Digest) -> Self {
         Self { program, digest, inputs: InputOptions::default() }
     }
 }
 
 /// Checks the compiler options that are cached for a module, as [`check`](super::check()) does calls; `None` if none are for
-/// this device. `compared` is how many things are compared with these: the odds that are needed follow from it.
+/// this device. `compared` is the number of comparisons with these included: the required e-value follows from it.
 ///
 /// # Errors
 /// If the ledger, a cache tier or the scratch folder fails.
@@ -149,7 +149,7 @@ impl Again<'_> {
         let mut rounds: Vec<Round> = Vec::new();
         for series in 1..=MOST_SERIES {
             if series > 1 {
-                // another process has other luck with memory
+                // another process has another memory layout
                 self.timer.restart(&[]).map_err(CopiesError::Failed)?;
             }
             let raced = race_programs(self.timer, self.ledger, &race, &options, self.cancel, self.events)?;

@@ -12,26 +12,26 @@ use crate::digest::Digest;
 use crate::hlo::{Evidence, FoundLabel, Label, Scan};
 use crate::matching::Matching;
 
-/// A call that a label stands for, and its config.
+/// The call of a label, and its config.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LabelledCall {
-    /// What of the label is known: the operation, and the call key if there is one.
+    /// The known part of the label: the operation, and the call key if there is one.
     #[serde(flatten)]
     pub label: Label,
-    /// How much of the label the module held.
+    /// How much of the label the module kept.
     pub evidence: Evidence,
     /// How often the module has it.
     pub occurrences: u64,
     /// Whether there is a config.
     pub covered: bool,
-    /// What that config was tuned for.
+    /// The device that the config was tuned for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
     /// The config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Config>,
-    /// What to know about it, one line each.
+    /// Caveats, one line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
     /// Why there is none.
@@ -53,14 +53,14 @@ impl Coverage {
         self.calls.iter().filter(|call| call.covered).count()
     }
 
-    /// Whether this part of the calls, or more, have one.
+    /// Whether at least this fraction of the calls has one.
     pub fn has(&self, part: f64) -> bool {
         // rounded up: 90 % of 11 calls are 10
         self.covered() as f64 >= (self.calls.len() as f64 * part - 1e-9).ceil()
     }
 }
 
-/// Why a text names no device of a cache.
+/// Why a text does not identify a device of a cache.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceNameError {
@@ -83,10 +83,10 @@ pub enum DeviceNameError {
     Store(#[from] StoreError),
 }
 
-/// The one device of a cache whose name contains a text; of its software nothing is known.
+/// The one device of a cache whose name contains a text; its software is unknown.
 ///
 /// # Errors
-/// If no device or more than one is called so, or a tier cannot be read.
+/// If no device or several match, or a tier cannot be read.
 pub fn device_named(cache: &TieredCache, text: &str) -> Result<DeviceFingerprint, DeviceNameError> {
     let devices: BTreeSet<DeviceIdentity> = cache.entries()?.into_iter().map(|(key, ..)| key.device).collect();
     let mut named = devices.into_iter().filter(|device| device.to_string().contains(text));
@@ -99,7 +99,7 @@ pub fn device_named(cache: &TieredCache, text: &str) -> Result<DeviceFingerprint
     }
 }
 
-/// What is looked in, and for whom.
+/// The tiers to search, and the device.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct CoverageOf<'a> {
@@ -109,13 +109,13 @@ pub struct CoverageOf<'a> {
     pub device: &'a DeviceFingerprint,
     /// Whether the device is at hand, with its software.
     pub is_here: bool,
-    /// Whose results may stand for the device's.
+    /// Which devices' results may be used.
     pub match_mode: MatchMode,
 }
 
 impl CoverageOf<'_> {
-    /// Looks up every call of a module's labels. A label that lost a part of itself stands for the recordings that it matches;
-    /// without recordings an empty matching does.
+    /// Looks up every call of a module's labels. A truncated label represents the recordings that it matches; without
+    /// recordings, pass an empty matching.
     ///
     /// # Errors
     /// If a tier cannot be read.

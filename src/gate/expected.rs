@@ -1,4 +1,4 @@
-//! What is cached for a call, and what of it can be held against new rounds.
+//! What is cached for a call, and which of its figures can be compared with new rounds.
 
 use crate::cache::{Entry, FlagKind, Hit, Provenance};
 use crate::config::Config;
@@ -13,7 +13,7 @@ use super::CheckedEntry;
 /// An entry that applies to a call.
 pub(super) struct Expected {
     pub(super) entry: CheckedEntry,
-    /// What is not as it was, one line each.
+    /// What has changed, one line each.
     pub(super) stale: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl Expected {
         })
     }
 
-    /// The same, where `others` says what makes the ratio of then another one than that of now, whatever the config does.
+    /// The same; `others` says what makes the old ratio incomparable with the new one.
     pub(super) fn with(hit: Hit<'_>, others: impl FnOnce(&Provenance, &Entry) -> Vec<String>) -> Self {
         let device = hit.key().device.clone();
         let Hit { entry, tier, flags, .. } = hit;
@@ -55,13 +55,13 @@ impl Expected {
         Self { entry: checked, stale }
     }
 
-    /// The interval that the ratio had, where it says something of the ratio now.
+    /// The ratio's old interval, if it is comparable with the ratio now.
     pub(super) fn interval(&self) -> Option<Interval> {
         self.entry.interval
     }
 }
 
-/// What was measured otherwise then.
+/// What was measured differently then.
 pub(super) fn measured_otherwise(then: &Provenance, timer: &dyn Timer, state: &CacheState) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |what: &str, then: &str, now: &str| {
@@ -74,7 +74,7 @@ pub(super) fn measured_otherwise(then: &Provenance, timer: &dyn Timer, state: &C
     compare("clock", source.as_str(), timer.source().as_str());
     compare("metric", metric.as_str(), timer.metric().as_str());
     compare("caches", cache_state.as_str(), state.as_str());
-    // what was stored before there was a choice says nothing of it
+    // entries from before the choice existed do not record it
     if let Some((then, now)) = launch.as_ref().zip(by.launch.as_ref()) {
         compare("launches", then.as_str(), now.as_str());
     }
@@ -84,7 +84,7 @@ pub(super) fn measured_otherwise(then: &Provenance, timer: &dyn Timer, state: &C
     found
 }
 
-/// Which programs were others then.
+/// Which programs have changed since.
 fn other_programs(then: &Provenance, entry: &Entry, invocation: &Invocation) -> Vec<String> {
     let mut found = Vec::new();
     if then.baseline != invocation.baseline {
@@ -101,7 +101,7 @@ fn other_programs(then: &Provenance, entry: &Entry, invocation: &Invocation) -> 
     found
 }
 
-/// The program of a config, as far as it was recorded.
+/// The program of a config, if recorded.
 pub(super) fn program_of(invocation: &Invocation, config: &Config) -> Option<Digest> {
     let candidate = invocation.candidates.iter().find(|candidate| candidate.config == *config)?;
     Some(candidate.program.as_ref()?.semantic_digest)

@@ -1,4 +1,4 @@
-//! The result as JUnit XML: one suite, one case an operation.
+//! The result as JUnit XML: one suite, one case per operation.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::{CheckResult, OperationCheck, Verdict};
 use crate::junit::{Case, Outcome, Suite, write_suites};
 
-/// Writes the whole document. What is missing is skipped where that is allowed, and else an error.
+/// Writes the whole document. A missing entry is skipped if that is allowed, and otherwise an error.
 ///
 /// # Errors
 /// If `out` cannot be written.
@@ -29,7 +29,7 @@ pub fn write_junit(out: &mut dyn Write, result: &CheckResult, allow_missing: boo
 fn case<'a>(operation: &'a OperationCheck, missing: &dyn Fn() -> Outcome) -> Case<'a> {
     let mut text = String::new();
     if let Some(entry) = &operation.entry {
-        // writing to a string does not fail
+        // writing to a string never fails
         let _ = write!(text, "cached: {}", entry.config);
     }
     for line in &operation.stale {

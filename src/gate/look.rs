@@ -1,4 +1,4 @@
-//! Pure: the rounds of a config beside its baseline, and whether its ratio left what it was.
+//! Pure: from the rounds of a config beside its baseline, whether its ratio changed.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use crate::stats::{Interval, median};
 /// Candidates of every round: the baseline, and the config that is checked.
 const BASELINE: usize = 0;
 const CONFIG: usize = 1;
-/// Rounds without which nothing is said.
+/// Minimum number of rounds.
 pub const MIN_ROUNDS: usize = 6;
-/// Worker processes in each of which a change must show.
+/// Number of worker processes that must all show a change.
 const MIN_PROCESSES: usize = 2;
 /// Confidence of the interval that is reported.
 const CONFIDENCE: f64 = 0.95;
 /// The normal quantile of a confidence of 99%, two-sided.
 const QUANTILE_99: f64 = 2.576;
 
-/// Ratios to the baseline beyond which a config is not what it was.
+/// Ratios to the baseline beyond which a config has changed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Above: it is slower.
     pub slower: f64,
-    /// Below: it is faster. None where no earlier ratio is comparable.
+    /// Below: it is faster. `None` if no earlier ratio is comparable.
     pub faster: Option<f64>,
 }
 
 impl Limits {
-    /// From the interval that the ratio had when it was decided, and a [`margin`]. A config that was a winner is slower
-    /// than it was at the latest where it is slower than the baseline; without an interval that is all there is.
+    /// From the ratio's interval at the decision, and a [`margin`]. A former winner counts as slower at the latest when
+    /// it is slower than the baseline, which is the only limit without an interval.
     pub fn new(stored: Option<Interval>, margin: f64) -> Self {
         let usable = stored.filter(|stored| stored.low > 0.0 && stored.low <= stored.high && stored.high.is_finite());
         let high = usable.map_or(1.0, |stored| stored.high.min(1.0));
@@ -38,12 +38,12 @@ impl Limits {
     }
 }
 
-/// How far beyond an interval a ratio must be to have changed, as a logarithm: by the least change that matters, a part
-/// of one, and by more than a program differs from itself.
+/// How far beyond an interval a ratio must be to count as changed, as a logarithm: the smallest change that matters, as
+/// a fraction, and more than a program differs from itself.
 ///
 /// `resolution` is what `selftest` found 99% of the pairs of one program's copies to differ by at most. Two such
-/// differences meet here, then's and now's, and the luckiest of `compared` pairs differs by more than one does: the normal
-/// quantile of 1 - p/m is about the root of z² + 2 ln m, z that of 1 - p.
+/// differences add up here, the old and the new one, and the extreme of `compared` pairs differs by more than a single
+/// one: the normal quantile of 1 - p/m is about the root of z² + 2 ln m, z that of 1 - p.
 pub fn margin(min_change: f64, resolution: f64, compared: usize) -> f64 {
     let luckiest = (1.0 + 2.0 * (compared.max(1) as f64).ln() / (QUANTILE_99 * QUANTILE_99)).sqrt();
     let placement = std::f64::consts::SQRT_2 * resolution.max(0.0).ln_1p() * luckiest;
@@ -54,19 +54,19 @@ pub fn margin(min_change: f64, resolution: f64, compared: usize) -> f64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// It is above what it was.
+    /// It increased.
     Slower,
-    /// It is below what it was.
+    /// It decreased.
     Faster,
 }
 
-/// What the rounds so far say.
+/// The evidence of the rounds so far.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Look {
     /// Rounds that count.
     pub rounds: usize,
-    /// Worker processes that they are of.
+    /// Worker processes that measured them.
     pub processes: usize,
     /// Median of the baseline, nanoseconds.
     pub baseline_ns: f64,
@@ -76,25 +76,25 @@ pub struct Look {
     pub ratio: f64,
     /// Interval of that median.
     pub interval: Interval,
-    /// The change that every process shows by its median, if it is the same in all.
+    /// The change that the medians of all processes show, if it is the same in all.
     pub change: Option<Change>,
-    /// How strongly the rounds speak against "it did not change so": ratios of the odds. Without a change there is
-    /// nothing to speak against.
+    /// The e-value of the rounds against "it did not change this way". Without a change there is no hypothesis to
+    /// reject.
     pub odds: f64,
 }
 
 impl Look {
-    /// Whether the change is significant: by the odds that are needed, and in a second process too, since what one
-    /// process's memory does to a program all of its rounds show.
+    /// Whether the change is significant: by the required e-value, and in a second process too, since all rounds of a
+    /// process share the effect of its memory layout.
     pub fn is_proven(&self, odds_needed: f64) -> bool {
         self.change.is_some() && self.processes >= MIN_PROCESSES && self.odds >= odds_needed
     }
 }
 
-/// Looks at rounds of two candidates, the baseline first. Nothing where fewer than [`MIN_ROUNDS`] count.
+/// Evaluates rounds of two candidates, the baseline first. `None` if fewer than [`MIN_ROUNDS`] count.
 ///
-/// The odds are those of [`slower`], a test martingale: if the config did not change, the probability that they ever
-/// reach x, however often one looks, is at most 1/x.
+/// The e-value is that of [`slower`], a test martingale: if the config did not change, the probability that it ever
+/// reaches x is at most 1/x, at any number of looks.
 pub fn look(rounds: &[Round], limits: &Limits) -> Option<Look> {
     let set_aside = disturbance(rounds).set_aside;
     let usable = |round: &Round| round.sample_ns(BASELINE).is_some() && round.sample_ns(CONFIG).is_some();

@@ -1,4 +1,4 @@
-//! Entries that are too old, of a device, or of software that is gone.
+//! Removes entries that are too old, of a device, or of outdated software.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,15 +10,15 @@ use crate::setters::setters;
 
 const DAY: u64 = 24 * 3600;
 
-/// Which entries go: those of which all that is asked for holds.
+/// Which entries to remove: those that meet all given conditions.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct PruneOptions {
-    /// What was decided longer ago.
+    /// Entries decided longer ago.
     pub older_than: Option<Duration>,
     /// Entries of devices whose name contains this.
     pub of_device: Option<String>,
-    /// What was decided for this device under other software than it has now.
+    /// Entries decided for this device under other software than its present one.
     pub stale_on: Option<DeviceFingerprint>,
 }
 
@@ -28,7 +28,7 @@ setters!(PruneOptions {
     stale_on: Option<DeviceFingerprint>,
 });
 
-/// An entry that goes.
+/// An entry to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {
@@ -38,7 +38,7 @@ pub struct Pruned {
     pub reason: String,
 }
 
-/// The entries that go at a time.
+/// The entries to remove at a given time.
 pub fn to_prune(
     entries: impl IntoIterator<Item = (CacheKey, Arc<Entry>)>,
     options: &PruneOptions,
@@ -52,7 +52,7 @@ pub fn to_prune(
     pruned.collect()
 }
 
-/// Removes entries from a cache folder. Returns how many bytes the sample log gave back.
+/// Removes entries from a cache folder. Returns by how many bytes the sample log shrank.
 ///
 /// # Errors
 /// If a store of the folder fails.
@@ -64,7 +64,7 @@ pub fn prune(ledger: &Ledger, going: &[Pruned]) -> Result<u64, LedgerError> {
 }
 
 impl PruneOptions {
-    /// Why an entry goes; `None` if one of the conditions does not hold, or nobody knows.
+    /// Why an entry is removed; `None` if one of the conditions does not hold or cannot be checked.
     fn why_pruned(&self, now: u64, key: &CacheKey, entry: &Entry) -> Option<String> {
         let mut why = Vec::new();
         let provenance = entry.provenance.as_ref();

@@ -20,15 +20,15 @@ pub const CHECK_SCHEMA: u32 = 1;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Nothing speaks against it.
+    /// No change was found.
     Holds,
     /// Its ratio to the baseline is significantly below what it was: tuning again may find more.
     Faster,
-    /// Nothing speaks against it, but it was decided under other software, by another clock or for other programs.
+    /// No change was found, but it was decided under other software, by another clock or for other programs.
     Stale,
     /// Its ratio to the baseline is significantly above what it was; it still saves the minimum improvement.
     Regressed,
-    /// The same, and it saves the minimum improvement no more.
+    /// The same, and it no longer saves the minimum improvement.
     NotBetter,
     /// It fails where the baseline runs: it does not compile, crashes, hangs or computes something else.
     Broken,
@@ -65,12 +65,12 @@ impl Verdict {
         }
     }
 
-    /// Whether the cached config does harm: what a gate is closed for.
+    /// Whether the cached config does harm, so that the gate fails.
     pub fn is_alarm(self) -> bool {
         matches!(self, Self::Regressed | Self::NotBetter | Self::Broken)
     }
 
-    /// Whether nothing is known of the cached config, or there is none.
+    /// Whether the cached config could not be checked, or there is none.
     pub fn is_unchecked(self) -> bool {
         matches!(self, Self::Missing | Self::Failed)
     }
@@ -86,7 +86,7 @@ pub struct CheckedEntry {
     pub tier: Tier,
     /// The config.
     pub config: Config,
-    /// Median of its time over the baseline's when it was decided, where that is comparable.
+    /// Median of its time over the baseline's when it was decided, if comparable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// Interval of that ratio.
@@ -110,20 +110,20 @@ pub struct OperationCheck {
     pub evidence: Evidence,
     /// Occurrences of those labels in the module.
     pub occurrences: u64,
-    /// Line of the first of them, where the module has lines.
+    /// Line of the first of them, if the module has lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
     /// One line that says why.
     pub reason: String,
     /// What is cached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<CheckedEntry>,
-    /// What is not as it was when the entry was decided, one line each.
+    /// What has changed since the entry was decided, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stale: Vec<String>,
-    /// What to know about the match.
+    /// Caveats of the match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
     /// Median of its time over the baseline's now.
@@ -135,7 +135,7 @@ pub struct OperationCheck {
     /// The ratio above which it has regressed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
-    /// How strongly the rounds speak for the change that they show.
+    /// The e-value of the change that the rounds show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub odds: Option<f64>,
     /// Median of the baseline now, nanoseconds.
@@ -146,7 +146,7 @@ pub struct OperationCheck {
     pub config_ns: Option<f64>,
     /// Rounds that count.
     pub rounds: usize,
-    /// Worker processes that they are of.
+    /// Worker processes that measured them.
     pub processes: usize,
     /// What failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,7 +156,7 @@ pub struct OperationCheck {
     pub spent: Spent,
 }
 
-/// Everything that came of a check.
+/// The whole result of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CheckResult {
@@ -169,18 +169,18 @@ pub struct CheckResult {
     /// How it was measured.
     #[serde(flatten)]
     pub measured_by: MeasuredBy,
-    /// Probability that one of all these operations, or more, is called regressed without being so, at most.
+    /// Maximum probability that any of these operations is wrongly called regressed.
     pub false_alarms: f64,
-    /// Operations among which that probability is divided: all of the module's that are to be measured, whatever the shard.
+    /// Operations among which that probability is divided: all that are measured in the module, in any shard.
     pub compared: usize,
-    /// The odds that a change must have.
+    /// The e-value that a change must reach.
     pub odds_needed: f64,
-    /// One an invocation.
+    /// One per invocation.
     pub operations: Vec<OperationCheck>,
-    /// Labels that led to none.
+    /// Labels that matched none.
     pub missed: Vec<MissedLabel>,
-    /// What was seen in the module, the stores and the timer.
+    /// Notes on the module, the stores and the timer.
     pub notes: Vec<String>,
-    /// Whether the check was ended early.
+    /// Whether the check ended early.
     pub interrupted: bool,
 }

@@ -16,7 +16,7 @@ macro_rules! pages {
     };
 }
 
-/// All but the reference of the command line, which the program makes.
+/// All but the reference of the command line, which the program generates.
 const PAGES: &[Page] = pages![
     "absent-device" "analysis" "benchmarks" "caches" "capi" "candidates" "ci" "collectives" "compare" "compile"
     "configuration" "decisions" "fleet" "fuzzing" "install" "json" "mosaic" "no-labels" "nsys" "options"
@@ -30,14 +30,14 @@ const SUMMARY: &str = include_str!("../../docs/SUMMARY.md");
 /// The topic of the reference of the command line.
 const REFERENCE: &str = "cli";
 
-/// What was asked for is not there.
+/// The requested page or section does not exist.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoPage {
     /// No page has this name.
     #[error("no page is called `{topic}`: did you mean `{nearest}`? `autotune-lowered guide` lists all pages")]
     Topic {
-        /// What was asked for.
+        /// The requested name.
         topic: String,
         /// The page whose name is nearest.
         nearest: &'static str,
@@ -47,7 +47,7 @@ pub enum NoPage {
     Section {
         /// The page.
         topic: &'static str,
-        /// What was asked for.
+        /// The requested name.
         section: String,
         /// The section whose name is nearest.
         nearest: String,
@@ -55,11 +55,11 @@ pub enum NoPage {
 }
 
 impl Page {
-    /// The page of a topic; `None` for the reference of the command line, which is none of them. `fleet`, `fleet.md`
+    /// The page of a topic; `None` for the reference of the command line, which is generated. `fleet`, `fleet.md`
     /// and `docs/fleet.md` are one.
     ///
     /// # Errors
-    /// Where there is no such page.
+    /// If there is no such page.
     pub fn of_topic(topic: &str) -> Result<Option<Self>, NoPage> {
         let name = topic.strip_prefix("docs/").unwrap_or(topic);
         let name = name.strip_suffix(".md").unwrap_or(name);
@@ -73,7 +73,7 @@ impl Page {
         })
     }
 
-    /// The page as text: links name topics, and what only a browser needs is left out.
+    /// The page as text: links name topics, and markup for browsers is left out.
     pub fn to_text(self) -> String {
         plain(self.topic, self.markdown)
     }
@@ -81,7 +81,7 @@ impl Page {
     /// The section of that anchor, to the next heading of its level or above.
     ///
     /// # Errors
-    /// Where the page has no such section.
+    /// If the page has no such section.
     pub fn section(self, section: &str) -> Result<String, NoPage> {
         let text = self.to_text();
         let (mut found, mut headings) = (String::new(), Vec::new());

@@ -1,6 +1,6 @@
-//! Markdown as text that is read without a browser: links name topics, fences lose what is meant for tests.
+//! Markdown as plain text: links name topics, and fences lose the tags for tests.
 
-/// A page's text for whoever reads it without a browser.
+/// A page's text for a terminal.
 pub(super) fn plain(topic: &str, markdown: &str) -> String {
     let mut text = String::with_capacity(markdown.len());
     let mut fenced = false;
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn anchors_are_those_of_the_links() {
-        // as GitHub's own pages have them
+        // as on GitHub's own pages
         assert_eq!(anchor("## Under `vmap`"), "under-vmap");
         assert_eq!(anchor("## The main job: `tune MODULE` (schema 1)"), "the-main-job-tune-module-schema-1");
         assert_eq!(anchor("### Reading a page, twice"), "reading-a-page-twice");

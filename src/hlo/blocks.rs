@@ -1,7 +1,8 @@
-//! The search itself: blocks of a file, in parallel, each with enough of its neighbours to read what its edge cuts.
+//! The search itself: blocks of a file, in parallel, each with enough of its neighbours to read stamps across its
+//! edges.
 //!
 //! A stamp belongs to the block in which it begins, so each is found exactly once whatever the block size. Memory is
-//! one block a thread, whatever the file's size or the length of its lines.
+//! one block per thread, for any file size and line length.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use super::stamp::{self, MAX_STAMP_BYTES};
 use super::tally::{Surroundings, Tally, name_start};
 use super::user_label::UserLabels;
 
-/// Bytes before a stamp in which its name's beginning is looked for.
+/// Bytes before a stamp that are searched for the beginning of its name.
 const LEFT_BYTES: usize = 1 << 12;
 /// Bytes after a block that are read along with it; a stamp that is longer still is read on its own.
 const RIGHT_BYTES: usize = 1 << 11;
@@ -27,7 +28,7 @@ pub(crate) struct Search<'a> {
     pub(crate) block_bytes: usize,
 }
 
-/// A stretch of a file with the part of it that this search owns.
+/// A section of a file with the part of it that this search owns.
 struct Window<'a> {
     bytes: &'a [u8],
     base: u64,
@@ -166,9 +167,9 @@ impl Search<'_> {
         }
     }
 
-    /// A user's expression is matched within strings: stretches between quotes, line ends and control bytes.
+    /// A user's expression is matched within strings: sections between quotes, line ends and control bytes.
     ///
-    /// A stretch belongs to the block in which it begins; one longer than [`MAX_STAMP_BYTES`] is not a name.
+    /// A section belongs to the block in which it begins; one longer than [`MAX_STAMP_BYTES`] is not a name.
     fn user_labels(
         &self,
         user: &UserLabels,
@@ -220,7 +221,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Searches a stream, in order, in constant memory; gives the line of each entry's first occurrence as well.
+    /// Searches a stream, in order, in constant memory; also returns the line of each entry's first occurrence.
     pub(crate) fn run_stream(&self, mut reader: impl Read) -> io::Result<(Tally, Vec<u64>)> {
         let block = self.block_bytes.max(MAX_STAMP_BYTES);
         let mut tally = Tally::default();

@@ -1,4 +1,4 @@
-//! What the names of a module look like, for a diagnosis of labels that are not there.
+//! Statistics of a module's names, for the diagnosis of missing labels.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::escape::Escapes;
 /// Names longer than this lose their beginning when XLA inlines a call.
 pub(crate) const LONG_NAME_BYTES: usize = 1024;
 
-/// Modules up to this size are held in memory whole, for their structure and the digest.
+/// Modules up to this size are held in memory, for their structure and the digest.
 pub(crate) const STRUCTURE_BYTES: u64 = 1 << 28;
 
 const MAX_HINTS: usize = 16;
@@ -37,7 +37,7 @@ impl Census {
         );
     }
 
-    /// Looks at an instruction's name for what is left of a label.
+    /// Looks for remains of a label in an instruction's name.
     pub(crate) fn instruction(&mut self, name: &str) {
         let Some((_, hint)) = name.split_once("ejkernel_ops_") else { return };
         let hint = hint.split('.').next().unwrap_or_default().trim_matches('_');
@@ -48,7 +48,7 @@ impl Census {
     }
 }
 
-/// What the structure of a module tells beside its labels.
+/// What the structure of a module shows besides its labels.
 #[derive(Debug, Default)]
 pub(crate) struct Structure {
     pub(crate) module: Option<String>,
@@ -57,6 +57,6 @@ pub(crate) struct Structure {
     pub(crate) is_optimized: bool,
     pub(crate) census: Census,
     pub(crate) resolved: super::sites::Resolved,
-    /// Why the text seems to be cut short.
+    /// Why the text seems to be truncated.
     pub(crate) cut: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! How a module is compiled where it is used, as `dump` keeps it in the side file: options, flags, devices, arguments.
+//! How a module's program compiles it, from the side file that `dump` writes: options, flags, devices, arguments.
 //!
-//! Every member may be absent: older side files have none, and JAX does not tell all of them in every version.
+//! Every member may be absent: older side files have none, and not every version of JAX reports all of them.
 
 use std::path::Path;
 
@@ -15,19 +15,20 @@ use crate::digest::Digest;
 use crate::open_enum::open_enum;
 use crate::outside_file;
 
-/// Most bytes of a `CompileOptionsProto`; with all debug options it has about 5 KB, with a profile for the compiler more.
+/// Maximum size of a `CompileOptionsProto`; with all debug options it has about 5 KB, with a profile for the compiler
+/// more.
 const MAX_OPTIONS_BYTES: usize = 1 << 24;
-/// Most bytes of a variable of the environment: what Linux lets one have.
+/// Maximum size of an environment variable: Linux's limit.
 const MAX_FLAGS_BYTES: usize = 1 << 17;
-/// Most devices of one program.
+/// Maximum number of devices of one program.
 const MAX_DEVICES: usize = 1 << 20;
-/// Most arguments of one program.
+/// Maximum number of arguments of one program.
 const MAX_ARGUMENTS: usize = 1 << 20;
 /// Longest path of an argument in bytes.
 const MAX_PATH_BYTES: usize = 1 << 12;
 
 open_enum! {
-    /// Which of XLA's partitioners cuts a program of several devices.
+    /// Which of XLA's partitioners divides a multi-device program.
     pub enum Partitioner {
         /// Shardy, by `sdy` attributes.
         Shardy = "shardy",
@@ -42,20 +43,20 @@ open_enum! {
 pub struct Argument {
     /// Its place in the tree of arguments, such as `params/w`, as [`ProgramArgument`](super::ProgramArgument) has it.
     pub path: String,
-    /// Element type and dimensions, whole also where the program is partitioned.
+    /// Element type and global dimensions, also if the program is partitioned.
     pub spec: ArraySpec,
-    /// Whether the caller gives it away: a run may destroy it.
+    /// Whether the caller donates it, so that a run may destroy it.
     #[serde(default)]
     pub donated: bool,
 }
 
-/// How a module is compiled where it is used.
+/// How a module's program compiles it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompiledAs {
-    /// [`semantic_digest`](super::semantic_digest) of the StableHLO text, also where the module is the compiled one.
+    /// [`semantic_digest`](super::semantic_digest) of the StableHLO text, even if the module is the compiled one.
     pub stablehlo_digest: Option<Digest>,
-    /// `CompileOptionsProto` as JAX gives it to the compiler, not decoded.
+    /// `CompileOptionsProto` as JAX passes it to the compiler, not decoded.
     pub compile_options: Option<Vec<u8>>,
     /// `XLA_FLAGS` of the process.
     pub xla_flags: Option<String>,
@@ -63,7 +64,7 @@ pub struct CompiledAs {
     pub libtpu_init_args: Option<String>,
     /// Which partitioner.
     pub partitioner: Option<Partitioner>,
-    /// Partitions of the program: as many devices run it.
+    /// Partitions of the program, each on a device of its own.
     pub num_partitions: Option<u32>,
     /// Ids of the devices, in the partitions' order; empty if they are not reported.
     pub device_assignment: Vec<i64>,
@@ -91,11 +92,12 @@ struct Stored {
     arguments: Option<Vec<Argument>>,
 }
 
-/// How the module in a file is compiled where it is used; `None` if no side file is beside it.
+/// How the program of the module in a file compiles it; `None` without a side file.
 ///
 /// # Errors
 ///
-/// A side file that cannot be read, does not follow its schema, or belongs to another module; a module that cannot be read.
+/// If the side file cannot be read, does not follow its schema, or belongs to another module, or the module cannot be
+/// read.
 pub fn compiled_as(module: &Path) -> Result<Option<CompiledAs>, ScanError> {
     if module.is_dir() {
         return Ok(None);
@@ -153,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// What the side file with these members says of the module beside it.
+    /// What a side file with these members says about its module.
     fn told(members: &Value) -> Result<Option<CompiledAs>, String> {
         let folder = tempfile::tempdir().unwrap();
         let module = folder.path().join("m.mlir");
@@ -173,7 +175,7 @@ mod tests {
         }));
         let found = found.unwrap().unwrap();
         assert_eq!(found.stablehlo_digest, "0f".repeat(32).parse().ok());
-        // replicas and partitions, one each: what every compiler takes
+        // one replica and one partition, which every compiler accepts
         assert_eq!(found.compile_options.unwrap(), [0x1a, 0x04, 0x20, 0x01, 0x28, 0x01]);
         assert_eq!((found.xla_flags.as_deref(), found.libtpu_init_args), (Some("--a=1"), None));
         assert_eq!((found.partitioner, found.num_partitions), (Some(Partitioner::Shardy), Some(2)));

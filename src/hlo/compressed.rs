@@ -1,19 +1,19 @@
-//! gzip and zstd, decoded as a stream, with a bound on what may come out.
+//! gzip and zstd, decoded as a stream, with a bound on the output.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use super::error::{ScanError, ScanErrorKind};
 
-/// Most bytes that a compressed file may expand to.
+/// Maximum decompressed size of a file.
 pub(crate) const MAX_EXPANDED_BYTES: u64 = 1 << 36;
 
-/// Counts what comes out of a decoder and remembers how it failed.
+/// Counts the output of a decoder and remembers how it failed.
 pub(crate) struct Expanded<R> {
     inner: R,
     left: u64,
 }
 
-/// The one message by which a bomb is recognised again after it has gone through `io::Error`.
+/// The message by which a decompression bomb is recognised after passing through `io::Error`.
 #[derive(Debug, thiserror::Error)]
 #[error("expands to more than {MAX_EXPANDED_BYTES} bytes")]
 struct Bomb;
@@ -84,7 +84,7 @@ impl<R: Read> Read for Frames<R> {
     }
 }
 
-/// Bytes of a file that may be compressed with gzip or zstd, plain; at most `most` of them.
+/// Decompressed bytes of a file that may be compressed with gzip or zstd; at most `most` of them.
 ///
 /// # Errors
 ///

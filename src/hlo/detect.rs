@@ -4,10 +4,10 @@ use super::error::ScanErrorKind;
 use super::found::ModuleForm;
 use super::proto;
 
-/// Bytes looked at to tell a form.
+/// Number of bytes examined to detect a form.
 pub(crate) const HEAD_BYTES: usize = 1 << 16;
 
-/// What the first bytes are.
+/// The result of detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     Module(ModuleForm),
@@ -15,7 +15,7 @@ pub(crate) enum Content {
     Zstd,
 }
 
-/// Tells what a file is from its head; an error says what was seen.
+/// Detects a file's form from its first bytes; an error says what was found.
 pub(crate) fn detect(head: &[u8]) -> Result<Content, ScanErrorKind> {
     if head.is_empty() || head.iter().all(u8::is_ascii_whitespace) {
         return Err(if head.len() < HEAD_BYTES {
@@ -54,7 +54,7 @@ fn text_form(head: &[u8]) -> Option<ModuleForm> {
             return Some(ModuleForm::StablehloText);
         }
     }
-    // a fragment: without its header, but with what only these forms write
+    // a fragment: without its header, but with text that only these forms have
     let has = |needle: &[u8]| memchr::memmem::find(head, needle).is_some();
     if has(b"metadata={op_name=\"") {
         Some(ModuleForm::HloText)
@@ -79,7 +79,7 @@ fn describe(head: &[u8]) -> String {
         return (*name).to_owned();
     }
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    // a character that the head cuts is not a sign of binary data
+    // a character truncated at the end is not a sign of binary data
     let is_utf8 = std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
     if is_utf8 && head.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace()) {
         let start: String = String::from_utf8_lossy(line).chars().filter(|c| !c.is_control()).take(40).collect();

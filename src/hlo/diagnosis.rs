@@ -1,4 +1,4 @@
-//! Why labels are missing or weak, and the command that makes a file that carries them.
+//! Why labels are missing or weak, and the command that writes a file with them.
 
 use super::Evidence;
 use super::census::{LONG_NAME_BYTES, STRUCTURE_BYTES, Structure};
@@ -9,12 +9,12 @@ const STABLEHLO_COMMAND: &str = "write StableHLO text with `open(\"module.mlir\"
      (where an older JAX takes no `debug_info`: `lowered.compiler_ir().operation.get_asm(enable_debug_info=True)`)";
 const STAMP_COMMAND: &str =
     "run with `EJKERNEL_OPS_STAMP=hash` set before ejkernel is imported, because its default stamps nothing";
-/// What gives labels to a program that has none of a library's.
+/// How to get labels for a program without a library's.
 const OWN_LABELS: &str = "`@autotune_lowered.tunable` makes your function an operation with a label, `--label-regex` \
                           finds your own names, and `--compiler-options safe` tunes how the whole module is compiled, \
                           which needs no label";
 
-/// What a scan counted beside its labels.
+/// A scan's counts besides its labels.
 pub(crate) struct Counts<'a> {
     pub(crate) form: ModuleForm,
     pub(crate) broken: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Counts<'a> {
     pub(crate) structure: Option<&'a Structure>,
 }
 
-/// All that a reader of these labels must know.
+/// All diagnoses of these labels.
 pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagnosis> {
     let mut all = Vec::new();
     if let Some(cut) = counts.structure.and_then(|structure| structure.cut.as_ref()) {
@@ -103,7 +103,7 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
     all
 }
 
-/// A text that ends too early; what it holds so far was scanned.
+/// A truncated text; its content so far was scanned.
 pub(crate) fn truncated(form: ModuleForm, cut: &str) -> Diagnosis {
     let form = form_name(form);
     Diagnosis {
@@ -123,7 +123,7 @@ fn form_name(form: ModuleForm) -> &'static str {
 }
 
 fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
-    // how to keep the labels that there are, or else to get some
+    // how to keep the existing labels, or to get some
     let remedy = |keep: &str| match counts.is_ejkernel {
         true if keep.is_empty() => format!("{STAMP_COMMAND}; {OWN_LABELS}"),
         true => format!("{STAMP_COMMAND}, and {keep}; {OWN_LABELS}"),

@@ -1,5 +1,5 @@
-//! A folder that XLA dumped, scanned as one: of each module the earliest stage is read, since conversion and optimisation only
-//! lose labels: StableHLO, then before optimisation, then what else there is.
+//! An XLA dump folder, scanned as one: for each module the earliest stage is read, since conversion and optimisation
+//! only lose labels: StableHLO, then before optimisation, then any other.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
         _ => None,
     };
     let count = scans.len();
-    // by code, in the order of the files: who says it, and what the first says
+    // by code, in the order of the files: which files report it, and the first one's text
     let mut said: Vec<(Diagnosis, Vec<String>)> = Vec::new();
     for (name, scan) in scans {
         for label in scan.labels {
@@ -71,7 +71,7 @@ fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
         let of = format!("{} of {}", names.len(), counted(count, "module"));
         let names = listed(names.iter().map(|name| format!("`{name}`")));
         if is_without && has_labels {
-            // others have some: it may well be that nothing here is to be labelled
+            // other modules have labels: this one may have nothing to label
             first.message = format!("{of} hold no label: {names}");
         } else if count > 1 {
             first.message = format!("of {of} ({names}), of the first: {}", first.message);

@@ -1,4 +1,4 @@
-//! The files of a folder that XLA or JAX dumped: which module each is of, and at which stage of its compilation.
+//! The files of an XLA or JAX dump folder: the module of each, and its stage of compilation.
 //!
 //! `--xla_dump_to` writes `module_0001.jit_f.before_optimizations.txt`, `….cpu_after_optimizations.txt`, with more flags
 //! `….0003.simplification.after_….txt`, and much that is not a module. `JAX_DUMP_IR_TO` writes `jax_ir0000_jit_f_compile.mlir`.
@@ -23,7 +23,7 @@ const MAX_COMPRESSION_LAYERS: usize = 2;
 enum Stage {
     Stablehlo,
     Before,
-    /// Its name tells no stage, or one between two passes.
+    /// Its name states no stage, or one between two passes.
     Between,
     After,
 }
@@ -33,7 +33,8 @@ struct DumpFile {
     path: PathBuf,
     /// `jit_f`.
     module: String,
-    /// `module_0001`, or what else its name begins with: unlike the module's name it tells two shapes of one function apart.
+    /// `module_0001`, or another prefix of its name: unlike the module's name it distinguishes two shapes of one
+    /// function.
     number: String,
     stage: Stage,
 }
@@ -41,7 +42,7 @@ struct DumpFile {
 /// The files of a folder.
 pub(super) struct DumpFiles {
     files: Vec<DumpFile>,
-    /// Files in all, those of no module too.
+    /// Number of all files, including those of no module.
     pub(super) count: usize,
 }
 
@@ -50,14 +51,14 @@ pub(super) struct DumpFiles {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpedModules {
-    /// A file of each, by name. One whose name tells no stage may be of any.
+    /// A file of each, by name. One whose name states no stage may be of any.
     pub files: Vec<PathBuf>,
-    /// Modules of which only a later stage is there, each by such a file's name.
+    /// Modules of which only a later stage exists, each by such a file's name.
     pub only_later: Vec<String>,
 }
 
 impl DumpFiles {
-    /// Looks at every file of a folder, and what it begins with.
+    /// Examines every file of a folder and its first bytes.
     pub(super) fn of(folder: &Path) -> Result<Self, ScanErrorKind> {
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(folder).map_err(ScanErrorKind::Unreadable)? {
@@ -112,7 +113,7 @@ impl DumpFiles {
                 by_number.entry(&file.number).or_default().push(file);
             }
             for (number, files) in by_number {
-                // XLA names the stages of its own dumps; of other files they may be what the user has
+                // XLA names the stages of its own dumps; the names of other files are the user's
                 let is_named = number.starts_with("module_");
                 let stage = [Stage::Before, Stage::Between]
                     .into_iter()
@@ -130,7 +131,7 @@ impl DumpFiles {
 }
 
 #[cfg(feature = "tuner")]
-/// The modules of a folder as they are before XLA's passes, which is what options of the compiler act on.
+/// The modules of a folder before XLA's passes, which compiler options affect.
 ///
 /// # Errors
 /// A folder that cannot be read, or that holds no module.
@@ -147,7 +148,7 @@ pub fn earlier_stage(file: &Path) -> Option<PathBuf> {
     let files = DumpFiles::of(folder).ok()?.files.into_iter();
     let mut files: Vec<DumpFile> =
         files.filter(|other| other.module == module && other.stage <= Stage::Before && other.path != file).collect();
-    // of several shapes of one function the number tells which it is
+    // the number distinguishes several shapes of one function
     files.sort_by_key(|other| (other.number != number, other.stage));
     files.into_iter().next().filter(|found| found.number == number || !number.starts_with("module_")).map(|it| it.path)
 }
@@ -173,7 +174,7 @@ fn dump_file(path: &Path) -> Option<DumpFile> {
     let file = outside_file::open(path, u64::MAX).ok()?;
     let form = match form_of(Box::new(file), 0) {
         Ok(form) => Some(form?),
-        // said where it is read
+        // reported where it is read
         Err(_) => None,
     };
     let name = file_name(path);
@@ -187,7 +188,7 @@ fn dump_file(path: &Path) -> Option<DumpFile> {
     Some(DumpFile { path: path.to_owned(), module, number, stage })
 }
 
-/// The form of what a file holds, compressed or not; `None` if it is not a module.
+/// The form of a file's content, compressed or not; `None` if it is not a module.
 fn form_of(mut reader: Box<dyn Read>, layers: usize) -> io::Result<Option<ModuleForm>> {
     let mut head = Vec::new();
     reader.by_ref().take(detect::HEAD_BYTES as u64).read_to_end(&mut head)?;

@@ -24,13 +24,13 @@ pub enum ScanErrorKind {
     /// It cannot be opened or read.
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
-    /// It holds nothing.
+    /// It is empty.
     #[error("is empty; write the module again, for example with `lowered.as_text(debug_info=True)`")]
     Empty,
-    /// It ends in the middle.
+    /// It is truncated.
     #[error("is truncated: {what} at byte {offset}; copy or write the file again")]
     Truncated {
-        /// What was cut.
+        /// What was truncated.
         what: String,
         /// Where, from the start of the file.
         offset: u64,
@@ -48,10 +48,10 @@ pub enum ScanErrorKind {
     Compressed {
         /// `gzip` or `zstd`.
         codec: &'static str,
-        /// What the decoder said.
+        /// The decoder's message.
         source: io::Error,
     },
-    /// It is too large for what would have to be held in memory.
+    /// It is too large to be held in memory.
     #[error("{what} exceeds {limit} bytes; {advice}")]
     TooLarge {
         /// What is too large.
@@ -64,7 +64,7 @@ pub enum ScanErrorKind {
     /// It is a module that cannot be compared by meaning.
     #[error("has no semantic digest: it holds {what}; compare by the digest of its bytes instead")]
     Unsupported {
-        /// What is not understood.
+        /// The part that is not supported.
         what: String,
     },
     /// Its side file cannot be used.

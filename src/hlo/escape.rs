@@ -1,4 +1,4 @@
-//! String escapes of the text forms, undone one byte at a time so that a reader may stop anywhere.
+//! String escapes of the text forms, decoded one byte at a time so that a reader may stop anywhere.
 
 /// How a form escapes bytes inside its quoted strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(crate) enum Escapes {
     Mlir,
 }
 
-/// Gives the bytes of a string that starts at the first byte; ends at the closing quote or a control byte.
+/// Iterates over the bytes of a string that starts at the first byte; ends at the closing quote or a control byte.
 #[derive(Debug, Clone)]
 pub(crate) struct Unescaper<'a> {
     bytes: &'a [u8],
@@ -30,7 +30,7 @@ impl<'a> Unescaper<'a> {
         self.position
     }
 
-    /// Whether the bytes at hand (almost) ended before the string did; an escape may be cut at their end.
+    /// Whether the available bytes (almost) ended before the string did; an escape may be truncated at their end.
     pub(crate) fn is_open(&self) -> bool {
         const LONGEST_ESCAPE: usize = 4;
         !self.closed && self.position + LONGEST_ESCAPE > self.bytes.len()

@@ -1,4 +1,4 @@
-//! What a scan found: the result types, as `scan --format json` prints them.
+//! The result types of a scan, as `scan --format json` prints them.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,20 +18,20 @@ pub enum ModuleForm {
     HloProto,
     /// MLIR bytecode, portable artifacts included.
     StablehloBytecode,
-    /// A folder that XLA dumped.
+    /// An XLA dump folder.
     DumpFolder,
 }
 
-/// One place where a label stands on a call.
+/// One call site of a label.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CallSite {
-    /// Line in the file, from 1, where the form has lines.
+    /// Line in the file, from 1, if the form has lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
     /// Name of the instruction or of the called function.
     pub name: String,
-    /// Whether this call stands under `transpose(…)`.
+    /// Whether this call is under `transpose(…)`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub backward: bool,
     /// Shapes of the values that flow in, constants aside; empty if the form does not show them.
@@ -53,17 +53,17 @@ pub struct FoundLabel {
     /// Operation and call key.
     #[serde(flatten)]
     pub label: Label,
-    /// How much of it the module held.
+    /// How much of it the module kept.
     pub evidence: Evidence,
     /// Label family: `ejkernel-hash`, `ejkernel-json`, `tokamax` or `user`.
     pub family: String,
-    /// How often it stands in the file.
+    /// How often it occurs in the file.
     pub occurrences: u64,
-    /// Line of the first, from 1, where the form has lines.
+    /// Line of the first, from 1, if the form has lines.
     pub line: Option<u64>,
-    /// Whether it stands under `transpose(…)` somewhere: the backward pass runs too.
+    /// Whether it occurs under `transpose(…)`: the backward pass runs too.
     pub backward: bool,
-    /// Whether it stands under `vmap(…)` somewhere, as far as its own names show it.
+    /// Whether it occurs under `vmap(…)`, as far as its own names show it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mapped: bool,
     /// Where it is called, as far as the form shows it; at most [`FoundLabel::MAX_CALL_SITES`].
@@ -75,10 +75,10 @@ pub struct FoundLabel {
 }
 
 impl FoundLabel {
-    /// Call sites kept a label.
+    /// Maximum number of call sites kept per label.
     pub const MAX_CALL_SITES: usize = 256;
 
-    /// A label that a module holds once; it is exact where it has a call key, else by name.
+    /// A label that occurs once; it is exact if it has a call key, else by name.
     pub fn new(label: Label, family: impl Into<String>) -> Self {
         Self {
             evidence: if label.call_key.is_some() { Evidence::Exact } else { Evidence::ByName },
@@ -94,13 +94,13 @@ impl FoundLabel {
     }
 }
 
-/// Something that a reader of the result must know: why labels are missing or weak, and what to do.
+/// A diagnosis: why labels are missing or weak, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Diagnosis {
     /// Stable identifier: `no-labels`, `labels-cut`, `no-metadata`, ….
     pub code: String,
-    /// What was seen in this file and which command makes a file that carries labels.
+    /// What was found in this file and which command writes a file with labels.
     pub message: String,
 }
 
@@ -112,7 +112,7 @@ pub struct Scan {
     pub schema: u32,
     /// The module's form.
     pub form: ModuleForm,
-    /// Name of the module, where the form shows it.
+    /// Name of the module, if the form shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
     /// SHA-256 of the file's bytes as they are on disk.
@@ -123,6 +123,6 @@ pub struct Scan {
     pub partitioned: Option<bool>,
     /// Every distinct label, sorted.
     pub labels: Vec<FoundLabel>,
-    /// What else to know.
+    /// The diagnoses.
     pub diagnosis: Vec<Diagnosis>,
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::wire::{WireCursor, WireError, WireValue};
 
-/// Longest stack followed: a longer one, or one that comes back to itself, ends here.
+/// Maximum depth of a stack: a longer or cyclic one ends here.
 const MAX_DEPTH: usize = 512;
 
 /// One call of a stack.

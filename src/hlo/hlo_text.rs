@@ -51,7 +51,7 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     structure
 }
 
-/// What the first line says about a module that is too large to be read whole.
+/// What the first line says about a module that is too large to be read completely.
 pub(crate) fn read_head(head: &[u8]) -> Structure {
     let mut structure = Structure::default();
     let line = head.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"HloModule ")).unwrap_or_default();
@@ -156,7 +156,7 @@ pub(crate) fn quoted(text: &[u8]) -> &[u8] {
     text
 }
 
-/// `f32[2,128]{1,0}` as an array; `None` for tuples and what else is not an array.
+/// `f32[2,128]{1,0}` as an array; `None` for tuples and other shapes.
 fn array_shape(text: &[u8]) -> Option<ArraySpec> {
     let end = text.iter().position(|&byte| byte == b']')? + 1;
     let text = std::str::from_utf8(text.get(..end)?).ok()?;

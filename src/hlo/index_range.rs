@@ -1,4 +1,4 @@
-//! Which integers a module's arguments may be, where they are indices: the shape of what they point into says it.
+//! The range of a module's integer arguments that are indices, from the shapes that they index into.
 //!
 //! StableHLO text is read line by line, one operation each. An argument that becomes the index of a gather, of a scatter or of a dynamic
 //! slice by way of operations that keep values, or that wrap negative ones, is in the range of the operand's dimension. Arguments are
@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How deep functions are looked into, and how many values are followed in all.
+/// Maximum depth of functions, and maximum number of values followed in total.
 const MAX_CALLS: usize = 8;
 const MAX_VALUES: usize = 1 << 20;
 /// Operations whose results hold the values of their operands, or those plus a constant, as JAX wraps negative indices.
@@ -21,18 +21,18 @@ const KEEPS: [&str; 9] = [
     "stablehlo.add",
     "stablehlo.select",
 ];
-/// Those whose results hold values of their first operand alone: the others say where.
+/// Operations whose results hold values of their first operand only; the others give positions.
 const TAKES: [&str; 2] = ["stablehlo.gather", "stablehlo.dynamic_slice"];
-/// An argument of a loop holds at first what it is set to.
+/// An argument of a loop initially holds the value it is set to.
 const SET_TO: &str = "";
 
 /// One operation, or the head of one with regions.
 struct Operation<'a> {
     name: &'a str,
-    /// Values by number; `None` of those that are not known here.
+    /// Values by number; `None` for unknown ones.
     operands: Vec<Option<usize>>,
     line: &'a str,
-    /// The line that its types stand on: the last one of an operation with regions.
+    /// The line of its types: the last one of an operation with regions.
     types: &'a str,
 }
 
@@ -46,16 +46,16 @@ struct Function<'a> {
     returns: Vec<usize>,
 }
 
-/// Of each argument of `main` how many values it may have as an index, from zero on; `None` of those that are none.
+/// For each argument of `main`, how many values it may have as an index, from zero on; `None` if it is not an index.
 pub(super) fn index_ranges(text: &str) -> Vec<Option<u64>> {
     Ranges { functions: functions(text), known: BTreeMap::new(), left: MAX_VALUES }.of("main", MAX_CALLS).indices
 }
 
-/// Names and numbers of the values that can be seen at a line. Regions beside each other use the same names.
+/// Names and numbers of the values visible at a line. Sibling regions use the same names.
 #[derive(Default)]
 struct Scopes<'a> {
     open: Vec<BTreeMap<&'a str, usize>>,
-    /// Arguments of the loops around, for both of their regions.
+    /// Arguments of the enclosing loops, for both of their regions.
     loops: Vec<BTreeMap<&'a str, usize>>,
     /// Operations whose regions are open, by their place in the function.
     heads: Vec<usize>,
@@ -162,7 +162,7 @@ fn values(text: &str) -> Vec<&str> {
     named.collect()
 }
 
-/// What a function says of its arguments.
+/// What a function reveals about its arguments.
 #[derive(Debug, Clone, Default)]
 struct Known {
     /// How many values each may have as an index.
@@ -171,11 +171,11 @@ struct Known {
     kept: BTreeSet<usize>,
 }
 
-/// What is known of each function, so that each is looked into once.
+/// What is known about each function, so that each is analysed once.
 struct Ranges<'a> {
     functions: BTreeMap<&'a str, Function<'a>>,
     known: BTreeMap<&'a str, Known>,
-    /// Values that may still be looked at.
+    /// The remaining number of values to follow.
     left: usize,
 }
 
@@ -184,7 +184,7 @@ impl<'a> Ranges<'a> {
         if let Some(known) = self.known.get(name) {
             return known.clone();
         }
-        // one that calls itself says nothing more of its arguments: it is taken out meanwhile
+        // a recursive call adds nothing about the arguments: the function is removed in the meantime
         let Some((name, function)) = self.functions.remove_entry(name) else { return Known::default() };
         let mut found = Known { indices: vec![None; function.arguments], kept: BTreeSet::new() };
         let defined: BTreeMap<usize, &Operation<'_>> =
@@ -225,7 +225,7 @@ impl<'a> Ranges<'a> {
             }
             let Some(Operation { name, operands, line, .. }) = defined.get(&value) else { continue };
             match *name {
-                // of a choice the condition is not an index
+                // the condition of a select is not an index
                 "stablehlo.select" => open.extend(operands.iter().skip(1).flatten()),
                 name if name == SET_TO || KEEPS.contains(&name) => open.extend(operands.iter().flatten()),
                 name if TAKES.contains(&name) => open.extend(operands.first().copied().flatten()),
@@ -244,13 +244,13 @@ impl<'a> Ranges<'a> {
         let Operation { name, operands, line, types } = operation;
         let types = || types.rsplit_once(" : (").map(|(_, types)| types).unwrap_or_default();
         let shape = |at: usize| types().split("tensor<").nth(at + 1).and_then(dimensions).unwrap_or_default();
-        // as many places as a slice of so many elements fits in
+        // the number of positions at which a slice of this size fits
         let places = |whole: u64, part: u64| whole.checked_sub(part).map(|left| left + 1);
         let with = |first: usize, counts: Vec<Option<u64>>| {
             let indices = operands.iter().skip(first).zip(counts);
             indices.filter_map(|(operand, count)| Some(((*operand)?, count?))).collect()
         };
-        // of the dimensions that indices point into, the one with the fewest places
+        // of the indexed dimensions, the one with the fewest positions
         let least = |whole: &[u64], sizes: &[u64], mapped: &[u64]| {
             let of = |dimension: &u64| {
                 let at = usize::try_from(*dimension).ok()?;
@@ -303,7 +303,7 @@ fn dimensions(text: &str) -> Option<Vec<u64>> {
     dimensions.iter().map(|dimension| dimension.parse().ok()).collect()
 }
 
-/// The numbers of a list that stands behind some words.
+/// The numbers of a list after some words.
 fn numbers(line: &str, words: &str, end: char) -> Vec<u64> {
     let list = line.split_once(words).and_then(|(_, rest)| rest.split(end).next());
     let numbers: Option<Vec<u64>> = list.map(|list| list.split(", ").filter_map(|one| one.parse().ok()).collect());

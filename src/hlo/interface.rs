@@ -1,4 +1,4 @@
-//! What a program's arguments are called, and which of them it may write over.
+//! The names of a program's arguments, and which of them it may overwrite.
 
 use std::collections::HashMap;
 
@@ -22,12 +22,12 @@ const PARAMETER: u32 = 9;
 pub struct ProgramArgument {
     /// Its place in the tree of arguments, such as `params/w` for JAX's `params['w']`; empty if the module does not say.
     pub path: String,
-    /// Whether the program may write over it.
+    /// Whether the program may overwrite it.
     pub is_donated: bool,
 }
 
-/// The arguments of a module's entry in their order; `None` if the form does not tell them one by one, as bytecode and text
-/// of another shape.
+/// The arguments of a module's entry in their order; `None` if the form does not list them individually, like bytecode
+/// and unusual text.
 pub(super) fn arguments(form: ModuleForm, bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, ScanErrorKind> {
     match form {
         ModuleForm::StablehloText => Ok(std::str::from_utf8(bytes).ok().and_then(of_text)),
@@ -40,7 +40,7 @@ pub(super) fn arguments(form: ModuleForm, bytes: &[u8]) -> Result<Option<Vec<Pro
 fn of_text(text: &str) -> Option<Vec<ProgramArgument>> {
     let start = text.find("func.func public @main(")? + "func.func public @main(".len();
     let (pieces, _) = list(text.get(start..)?)?;
-    // most texts name their arguments in place
+    // most texts name their arguments inline
     let has_aliases = pieces.iter().any(|piece| piece.contains(" loc(#"));
     let aliases = if has_aliases { aliases(text) } else { HashMap::new() };
     let argument = |piece: &str| {
@@ -56,8 +56,8 @@ fn of_text(text: &str) -> Option<Vec<ProgramArgument>> {
     pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(argument).collect()
 }
 
-/// What the results of a module's entry are called, as JAX notes it in the text: `loss` of `result['loss']`; empty if the form or the
-/// text does not tell.
+/// The names of the results of a module's entry, as JAX notes them in the text: `loss` for `result['loss']`; empty if
+/// the form or the text does not have them.
 pub(super) fn results(form: ModuleForm, bytes: &[u8]) -> Vec<String> {
     let text =
         Some(bytes).filter(|_| form == ModuleForm::StablehloText).and_then(|bytes| std::str::from_utf8(bytes).ok());
@@ -81,14 +81,14 @@ fn aliases(text: &str) -> HashMap<&str, &str> {
     let named = text.lines().filter(|line| line.starts_with('#')).filter_map(|line| {
         let (alias, rest) = line.split_once(" = loc(\"")?;
         let name = quoted(rest)?;
-        // a quoted text that a place follows is a file's
+        // a quoted text followed by a position is a file's
         rest.get(name.len()..).filter(|after| after.starts_with("\")") || after.starts_with("\"("))?;
         Some((alias, name))
     });
     named.collect()
 }
 
-/// What stands before the closing quote.
+/// The text before the closing quote.
 fn quoted(text: &str) -> Option<&str> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {
@@ -116,7 +116,7 @@ fn list(text: &str) -> Option<(Vec<&str>, &str)> {
                 pieces.push(text.get(start..at)?);
                 return Some((pieces, text.get(at + 1..)?));
             }
-            // the arrow of a type of functions closes nothing
+            // the arrow of a function type closes nothing
             b'>' if text.as_bytes().get(at.checked_sub(1)?) == Some(&b'-') => {}
             b')' | b'>' | b'}' | b']' => depth = depth.checked_sub(1)?,
             b',' if depth == 0 => {
@@ -146,7 +146,7 @@ fn of_proto(bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, WireError> {
             _ => {}
         }
     }
-    // what is not read as instructions is the compiler's to refuse
+    // anything that is not read as instructions is left to the compiler to refuse
     let Ok(module) = HloModule::read(bytes, "module") else { return Ok(None) };
     let Some(computation) = module.computations.iter().find(|one| one.id == entry) else { return Ok(None) };
     let mut found = Vec::new();
@@ -219,7 +219,7 @@ mod tests {
             let bytes = std::fs::read(folder.join(file)).unwrap();
             let found = arguments(form, &bytes).unwrap().unwrap();
             let found: Vec<(&str, bool)> = found.iter().map(|one| (one.path.as_str(), one.is_donated)).collect();
-            // XLA's own form of the step does not keep what JAX gives away only as it compiles
+            // XLA's own form of the step does not keep donations that JAX makes only when it compiles
             match form {
                 ModuleForm::StablehloText => assert_eq!(found, expected),
                 _ => assert!(found.iter().zip(expected).all(|(found, expected)| found.0 == expected.0), "{found:?}"),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::split_op_id;
 
-/// Names one tunable call as far as the module still does: the operation and the key of its arguments.
+/// Names one tunable call as far as the module kept it: the operation and the key of its arguments.
 ///
 /// `op_id` is `name@vN` where the version is known, the bare `name` where the module lost it; for tokamax it is the
 /// class path. `call_key` is 16 hexadecimal digits for ejkernel and tokamax, free text for a user's own labels, and
@@ -16,7 +16,7 @@ use crate::call::split_op_id;
 pub struct Label {
     /// Operation, `name@vN` or the bare name.
     pub op_id: String,
-    /// Key of the call's arguments, where the module still holds it.
+    /// Key of the call's arguments, if the module kept it.
     pub call_key: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl Label {
         split_op_id(&self.op_id).0
     }
 
-    /// The operation's version, where the module kept it.
+    /// The operation's version, if the module kept it.
     pub fn version(&self) -> Option<u32> {
         split_op_id(&self.op_id).1
     }
@@ -46,14 +46,14 @@ impl fmt::Display for Label {
     }
 }
 
-/// How much of a label the module still held, from strongest to weakest.
+/// How much of a label the module kept, from strongest to weakest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Evidence {
-    /// The whole label was there.
+    /// The whole label.
     Exact,
-    /// The call key was computed again from the arguments that a json stamp carries; the version is lost.
+    /// The call key was recomputed from the arguments in a json stamp; the version is lost.
     Recomputed,
     /// Only the operation's name survived (cut at `@`); version and key must come from the registry.
     ByName,

@@ -1,4 +1,4 @@
-//! The memory that a compiled program takes, from the buffer assignment of its `HloProto`.
+//! The memory of a compiled program, from the buffer assignment of its `HloProto`.
 //!
 //! Field numbers: `BufferAssignmentProto` and what it holds, in `xla/service/hlo.proto` of openxla/xla.
 
@@ -13,25 +13,26 @@ use crate::wire::{WireCursor, WireError, WireValue};
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ProgramMemory {
-    /// All of the following, what is both argument and result once.
+    /// The sum of the following; what is both argument and result counts once.
     pub total_bytes: u64,
-    /// What the program takes.
+    /// Arguments.
     pub argument_bytes: u64,
-    /// What it gives back.
+    /// Results.
     pub output_bytes: u64,
-    /// The part of its results that stands where arguments stood.
+    /// The part of its results that aliases arguments.
     pub alias_bytes: u64,
     /// Constants.
     pub constant_bytes: u64,
-    /// What it needs while it runs.
+    /// Temporary memory.
     pub temporary_bytes: u64,
-    /// What is alive at once where most is, of the buffers that XLA placed by the order of the instructions; 0 if the assignment does not tell.
+    /// The peak of bytes alive at once among the buffers that XLA placed by instruction order; 0 if the assignment has
+    /// no trace.
     pub heap_peak_bytes: u64,
-    /// The buffers that are alive there, the largest first.
+    /// The buffers that are alive at the peak, the largest first.
     pub alive: Vec<AliveBuffer>,
 }
 
-/// A buffer that is alive where most is.
+/// A buffer that is alive at the peak.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct AliveBuffer {
@@ -49,7 +50,7 @@ struct Buffer<'a> {
     name: &'a [u8],
 }
 
-/// The fields of a message that are numbers; the last of each counts.
+/// The numeric fields of a message; the last of each counts.
 fn numbers<const N: usize>(message: &[u8], wanted: [u32; N]) -> Result<[u64; N], WireError> {
     let mut found = [0; N];
     for field in WireCursor::new(message) {
@@ -63,7 +64,7 @@ fn numbers<const N: usize>(message: &[u8], wanted: [u32; N]) -> Result<[u64; N],
 }
 
 impl ProgramMemory {
-    /// Reads what a module's `HloProto` says; `None` if it has no buffer assignment, as before compilation, or a damaged one.
+    /// Reads a module's `HloProto`; `None` if it has no buffer assignment, as before compilation, or a damaged one.
     pub fn of(module: &HloModule<'_>) -> Option<Self> {
         let assignment = module.buffer_assignment?;
         Self::read(assignment, module).ok()
@@ -141,9 +142,9 @@ impl<'a> Buffer<'a> {
     }
 }
 
-/// Replays a `HeapSimulatorTrace`: the most bytes that were alive at once, and the buffers that were then.
+/// Replays a `HeapSimulatorTrace`: the maximum number of bytes alive at once, and the buffers alive then.
 ///
-/// A buffer that shares another's memory takes none of its own; that is free when the last of them is.
+/// A buffer that shares another's memory takes none of its own; the memory is freed with the last of them.
 fn replay(trace: &[u8], buffers: &HashMap<u64, Buffer<'_>>) -> Result<(u64, Vec<u64>), WireError> {
     let mut events = Vec::new();
     for field in WireCursor::new(trace) {
@@ -196,7 +197,7 @@ impl Heap {
             }
             _ => {
                 self.shares.insert(buffer, canonical);
-                // memory of one that is free already comes back
+                // the memory of an already freed buffer is used again
                 let users = self.users.entry(canonical).or_insert(0);
                 if *users == 0 {
                     self.bytes = self.bytes.saturating_add(size(canonical));

@@ -16,8 +16,8 @@ const MAX_LOCATION_DEPTH: usize = 16;
 /// Locations followed for one name: each of a chain of aliases may name the next one many times.
 const MAX_LOCATIONS: usize = 1024;
 const MAX_NAME_BYTES: usize = 1 << 16;
-/// Bytes of names put together from locations, for each byte of the text: real modules need a few, a line of one that
-/// was made for it names thousands.
+/// Bytes of names assembled from locations, per byte of the text: real modules need a few, while a line of a hostile
+/// one names thousands.
 const MAX_NAMES_PER_BYTE: usize = 64;
 
 /// Reads the structure of a whole text.
@@ -25,7 +25,7 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     let mut structure = Structure::default();
     let mut locations: HashMap<&[u8], &[u8]> = HashMap::new();
     for line in text.split(|&byte| byte == b'\n') {
-        // MLIR's printer calls them `#loc12`; a hand may give any name
+        // MLIR's printer calls them `#loc12`; a hand-written text may use any name
         if line.starts_with(b"#")
             && let Some(at) = memchr::memmem::find(line, b" = loc(")
         {
@@ -59,7 +59,7 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     structure
 }
 
-/// What the first lines say about a module that is too large to be read whole.
+/// What the first lines say about a module that is too large to be read completely.
 pub(crate) fn read_head(head: &[u8]) -> Structure {
     let mut structure = Structure::default();
     if let Some(line) = head.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"module ")) {
@@ -145,7 +145,7 @@ struct Reader<'a> {
     function: Option<Function>,
     /// An alias that is used and never defined.
     missing: Option<String>,
-    /// Bytes of names that may still be put together.
+    /// Remaining bytes of names that may be assembled.
     names_left: usize,
 }
 
@@ -272,7 +272,7 @@ impl<'a> Reader<'a> {
             return None;
         }
         self.append_names(body, MAX_LOCATION_DEPTH, &mut left, &mut name);
-        // what was followed counts too: a location may lead to nothing
+        // followed locations count too, because they may lead to nothing
         self.names_left = self.names_left.saturating_sub(name.len() + (MAX_LOCATIONS - left));
         self.sites.scope(&name, Escapes::Mlir, self.user)
     }
@@ -354,7 +354,7 @@ impl Function {
         self.values.insert(name.trim().to_owned(), Value { first, results });
     }
 
-    /// Defines `%name: tensor<…>` of a function or a block. What a block passes in is not an operand of a call site.
+    /// Defines `%name: tensor<…>` of a function or a block. A block's arguments are not operands of a call site.
     fn block_arguments(&mut self, line: &str, is_inner: bool) {
         for piece in line.split('%').skip(1) {
             let name = value_name(piece);
@@ -389,7 +389,7 @@ fn alias(body: &[u8]) -> &[u8] {
     body.get(..end).unwrap_or_default()
 }
 
-/// The body of the location at the end of a line: what stands after `loc(`.
+/// The body of the location at the end of a line: the text after `loc(`.
 fn trailing_location(line: &[u8]) -> Option<&[u8]> {
     let at = memchr::memmem::rfind(line, b" loc(")?;
     // a brace after it is the start of a region: the location belongs to a block's argument

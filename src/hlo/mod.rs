@@ -1,12 +1,12 @@
-//! Bytes of a module, in any form that users have, to the labels in it: which, how often, where, on what evidence.
+//! Scans the bytes of a module in any form for its labels: which, how often, where, on what evidence.
 //!
 //! [`scan_path`] is the one entry for files and dump folders, [`scan_reader`] for streams, [`scan_bytes`] for memory. The
 //! form is recognized by the content. A scan has two parts: a search of raw blocks, in parallel and in constant memory, that
 //! counts labels; and, for modules up to 256 MiB, a reading of the structure, which adds call sites with their operand
-//! shapes, what stands in a backward pass through calls, and whether the module is partitioned.
+//! shapes, calls in a backward pass, and whether the module is partitioned.
 //!
-//! A scan is never silently empty: what is missing or weak is a [`Diagnosis`]. `docs/scanning.md` lists their codes, the
-//! label families and the side file.
+//! A scan is never silently empty: a [`Diagnosis`] reports missing or weak labels. `docs/scanning.md` lists their
+//! codes, the label families and the side file.
 
 mod blocks;
 mod bytecode;

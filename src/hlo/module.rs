@@ -1,6 +1,6 @@
-//! `HloModuleProto` as instructions: what a profile's operations are looked up in.
+//! `HloModuleProto` as instructions, in which a profile's operations are looked up.
 //!
-//! Texts stay where they are in the message. Field numbers: `xla/service/hlo.proto` and `xla/xla_data.proto`.
+//! Texts are borrowed from the message. Field numbers: `xla/service/hlo.proto` and `xla/xla_data.proto`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use super::frames::{Frame, Frames};
 use super::placement::Placement;
 use super::proto::{dtype, module_range};
 
-/// Most shapes looked at within one shape: tuples of tuples end here.
+/// Maximum number of shapes examined within one shape, which bounds nested tuples.
 const MAX_SHAPES: usize = 1 << 16;
 
 /// A module's computations and instructions, borrowed from its bytes.
@@ -28,7 +28,7 @@ pub struct HloModule<'a> {
     pub computations: Vec<HloComputation<'a>>,
     /// Every instruction, computation by computation.
     pub instructions: Vec<HloInstruction<'a>>,
-    /// Where it ran.
+    /// Its device placement.
     pub placement: Placement,
     /// The `BufferAssignmentProto` of an `HloProto` around it.
     pub(super) buffer_assignment: Option<&'a [u8]>,
@@ -49,7 +49,7 @@ pub struct HloComputation<'a> {
     pub id: i64,
     /// The id of the instruction whose value is its result.
     pub root: i64,
-    /// Where its instructions stand in [`HloModule::instructions`].
+    /// The range of its instructions in [`HloModule::instructions`].
     pub instructions: std::ops::Range<usize>,
 }
 
@@ -70,7 +70,7 @@ pub struct HloInstruction<'a> {
     pub called: Vec<i64>,
     /// Bytes of its result, tuples added up; shapes of unknown types count nothing.
     pub bytes: u64,
-    /// Where its computation stands in [`HloModule::computations`].
+    /// The index of its computation in [`HloModule::computations`].
     pub computation: usize,
     /// The whole `HloInstructionProto`.
     pub message: &'a [u8],
@@ -84,7 +84,7 @@ impl<'a> HloModule<'a> {
     ///
     /// # Errors
     ///
-    /// Bytes that are no such message.
+    /// If the bytes are not such a message.
     pub fn read(bytes: &'a [u8], place: &str) -> Result<Self, ScanError> {
         let read = || {
             if bytes.is_empty() {
@@ -111,7 +111,7 @@ impl<'a> HloModule<'a> {
         read().map_err(|kind| kind.at(place))
     }
 
-    /// Name and id of a module whose instructions are not read, for a choice among many.
+    /// Name and id of a module without reading its instructions, to choose among many.
     pub fn identity(bytes: &'a [u8]) -> Option<(Cow<'a, str>, i64)> {
         let (start, end) = module_range(&bytes).ok()?;
         let bytes = bytes.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)?;
@@ -172,12 +172,12 @@ impl<'a> HloModule<'a> {
         self.place_of(name).and_then(|place| self.instructions.get(place))
     }
 
-    /// Where the instruction of this name stands in [`HloModule::instructions`].
+    /// The index of the instruction with this name in [`HloModule::instructions`].
     pub fn place_of(&self, name: &str) -> Option<usize> {
         self.instruction_of_name.get(name).copied()
     }
 
-    /// The instructions of the computations that an instruction calls; not of those that these call in turn.
+    /// The instructions of the computations that an instruction calls; but not of those that these call in turn.
     pub fn called_by<'m>(
         &'m self,
         instruction: &'m HloInstruction<'a>,
@@ -187,7 +187,7 @@ impl<'a> HloModule<'a> {
         ranges.flat_map(|range| self.instructions.get(range).unwrap_or_default())
     }
 
-    /// The instruction that calls the computation in which this one stands; of several the first.
+    /// The instruction that calls the computation of this one; the first if there are several.
     pub fn caller(&self, instruction: &HloInstruction<'a>) -> Option<&HloInstruction<'a>> {
         self.caller_of.get(&instruction.computation).and_then(|&place| self.instructions.get(place))
     }

@@ -1,15 +1,15 @@
-//! On which devices a program was placed.
+//! The devices on which a program was placed.
 
 use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 
-/// Most devices of a program.
+/// Maximum number of devices of a program.
 const MAX_DEVICES: usize = 1 << 16;
 
 /// Device ids by replica and partition, from a `DeviceAssignmentProto`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placement {
-    /// Replicas; one where a program is only partitioned, as JAX's are.
+    /// Replicas; one if a program is only partitioned, like JAX's.
     pub replicas: usize,
     /// Partitions.
     pub partitions: usize,
@@ -19,7 +19,7 @@ pub struct Placement {
 
 impl Placement {
     pub(super) fn decode(assignment: &[u8]) -> Result<Self, WireError> {
-        // one list a partition, of a device for each replica
+        // one list per partition, with a device for each replica
         let mut lists: Vec<Vec<u64>> = Vec::new();
         for field in WireCursor::new(assignment) {
             if let (3, WireValue::Bytes(list)) = field? {

@@ -1,4 +1,4 @@
-//! StableHLO text without what says where it was written: locations and the module's name.
+//! StableHLO text without locations and the module's name.
 
 /// The symbol name at the start of a text, quotes included.
 pub(crate) fn symbol(text: &str) -> &str {
@@ -41,7 +41,7 @@ pub(super) fn without_locations(text: &str) -> String {
                 rest = rest.get(end..).unwrap_or_default();
                 continue;
             }
-            // up to the next byte that may begin something; never inside a character, as all of these are ASCII
+            // up to the next significant byte; never inside a character, since all of these are ASCII
             _ => {
                 rest.bytes().skip(1).position(|b| matches!(b, b'"' | b' ' | b'\n' | b'#')).map_or(rest.len(), |n| n + 1)
             }

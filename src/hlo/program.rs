@@ -1,5 +1,5 @@
-//! A module that is to be compiled: the bytes that a compiler takes, whether it may destroy its arguments, and on how many
-//! devices it runs.
+//! A module to compile: the bytes for the compiler, whether it may destroy its arguments, and on how many devices it
+//! runs.
 
 use super::bytecode::integer_attribute;
 use super::detect::{self, Content, HEAD_BYTES};
@@ -10,53 +10,54 @@ use super::interface::{ProgramArgument, arguments, results};
 use super::proto;
 use crate::wire::{WireCursor, WireError, WireValue};
 
-/// A module in memory, as a compiler takes it.
+/// A module in memory, in a form for the compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Program<'a> {
     /// Its form.
     pub form: ModuleForm,
-    /// The module: of an `HloProto` the `HloModuleProto` inside.
+    /// The module; for an `HloProto`, the `HloModuleProto` inside.
     pub bytes: &'a [u8],
-    /// Whether it may write its outputs over arguments: they must be given again for each run.
+    /// Whether it may overwrite arguments with outputs, so that they must be passed again for each run.
     pub donates: bool,
-    /// Into how many partitions it is to be cut, one for each device that it runs on. An `HloModuleProto` does not tell: 1.
+    /// The number of partitions, one for each device that it runs on. An `HloModuleProto` does not state it: 1.
     pub partitions: u64,
-    /// Whether XLA's passes have run over it: it is scheduled. Options that steer them do nothing any more.
+    /// Whether XLA's passes have run over it: it is scheduled. Options for those passes then have no effect.
     pub is_optimized: bool,
-    /// Whether its shardings are written in Shardy's words: the partitioner before Shardy refuses those.
+    /// Whether its shardings are Shardy's, which the partitioner before Shardy refuses.
     pub is_shardy: bool,
 }
 
-/// What MLIR's printer and its bytecode call an argument that may be overwritten: jax, `jax/_src/interpreters/mlir.py`.
+/// The name in MLIR's text and bytecode of an argument that may be overwritten: jax, `jax/_src/interpreters/mlir.py`.
 const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
 /// The field of `HloModuleProto` that only compiled modules have: `schedule`.
 const SCHEDULE_FIELD: u32 = 7;
-/// What the first line of HLO text says of them.
+/// Markers of these in the first line of HLO text.
 const SCHEDULED: &[u8] = b"is_scheduled=true";
-/// What that line calls the number of partitions.
+/// The name of the number of partitions in that line.
 const HLO_PARTITIONS: &str = "num_partitions";
-/// What a module's attributes call the number of partitions; nothing else has one of this name.
+/// The name of the number of partitions among a module's attributes; nothing else has an attribute of this name.
 const PARTITIONS: &str = "mhlo.num_partitions";
-/// What stands before the attributes of Shardy, also of those that were put away for a portable artifact (`xla.sdy.…`).
+/// The prefix of Shardy's attributes, also of those stored in a portable artifact (`xla.sdy.…`).
 const SHARDY: &str = "sdy.";
 /// The dialect itself, as bytecode names it: strings end with a zero.
 const SHARDY_DIALECT: &str = "\0sdy\0";
-/// Fields of `HloModuleProto` that say so: `input_output_alias` and `buffer_donor` of `xla/service/hlo.proto`.
+/// Fields of `HloModuleProto` for overwritten arguments: `input_output_alias` and `buffer_donor` of
+/// `xla/service/hlo.proto`.
 const DONATING_FIELDS: [u32; 2] = [8, 18];
 
 /// Reads a program; `place` names it in errors.
 ///
 /// # Errors
 ///
-/// Bytes that are not StableHLO and no `HloModuleProto`, or that are damaged.
+/// If the bytes are neither StableHLO nor an `HloModuleProto`, or are damaged.
 pub fn read_program<'a>(bytes: &'a [u8], place: &str) -> Result<Program<'a>, ScanError> {
     read(bytes).map_err(|kind| kind.at(place))
 }
 
-/// How the forms of a module name operations for which XLA measures on the device which algorithm computes them: matrix products,
-/// convolutions, and the calls of vendors' libraries that they become. Text, bytecode (its strings end with a zero byte, and
-/// versions of operations are part of their names), and the field `opcode` of `HloInstructionProto`.
+/// Names, in the forms of a module, of operations whose algorithm XLA chooses by measuring on the device: matrix
+/// products, convolutions, and the calls of vendors' libraries that they become. Text, bytecode (its strings end with a
+/// zero byte, and versions of operations are part of their names), and the field `opcode` of `HloInstructionProto`.
 const MEASURED: [&[u8]; 14] = [
     b"stablehlo.dot",
     b"stablehlo.convolution",
@@ -74,14 +75,14 @@ const MEASURED: [&[u8]; 14] = [
     b"__cudnn$",
 ];
 
-/// Whether XLA would measure on the device how to compute an operation of a module. A kernel that brings its own code does not
-/// count, however it multiplies. In doubt it would.
+/// Whether XLA would measure on the device how to compute an operation of a module. A kernel with its own code does not
+/// count, even if it multiplies. In case of doubt, true.
 pub fn is_measured_by_xla(module: &[u8]) -> bool {
     MEASURED.iter().any(|mark| memchr::memmem::find(module, mark).is_some())
 }
 
 impl Program<'_> {
-    /// Its arguments in their order; `None` if the form does not tell them one by one, as bytecode.
+    /// Its arguments in order; `None` if the form does not list them individually, like bytecode.
     ///
     /// # Errors
     ///
@@ -90,15 +91,15 @@ impl Program<'_> {
         arguments(self.form, self.bytes).map_err(|kind| kind.at(place))
     }
 
-    /// Of each argument how many values it may have as an index into some array, from zero on; `None` of those that are none, and
-    /// nothing at all where the form does not tell, as every one but StableHLO text.
+    /// For each argument, how many values it may have as an index into some array, from zero on; `None` if it is not an
+    /// index. Empty for every form but StableHLO text.
     pub fn index_ranges(&self) -> Vec<Option<u64>> {
         let text = Some(self.bytes).filter(|_| self.form == ModuleForm::StablehloText);
         text.and_then(|bytes| std::str::from_utf8(bytes).ok()).map(index_ranges).unwrap_or_default()
     }
 
-    /// What its results are called, as `loss` or `grads/w`, in their order; empty if the form does not tell, and one is empty
-    /// that has no name.
+    /// The names of its results, such as `loss` or `grads/w`, in order; the list is empty if the form does not have
+    /// them, and a name is empty if a result has none.
     pub fn results(&self) -> Vec<String> {
         results(self.form, self.bytes)
     }
@@ -113,7 +114,7 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
     };
     if form != ModuleForm::HloProto {
         let donates = DONATED.iter().any(|mark| memchr::memmem::find(bytes, mark).is_some());
-        // bytecode that cannot be read is the compiler's to refuse
+        // unreadable bytecode is left to the compiler to refuse
         let partitions = match form {
             ModuleForm::StablehloBytecode => integer_attribute(bytes, PARTITIONS.as_bytes()).ok().flatten(),
             ModuleForm::HloText => number_in_text(hlo_header(bytes), HLO_PARTITIONS),
@@ -134,7 +135,7 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
     Ok(Program { form, bytes, donates, partitions: 1, is_optimized, is_shardy: false })
 }
 
-/// The line of HLO text that begins the module.
+/// The first line of a module's HLO text.
 fn hlo_header(bytes: &[u8]) -> &[u8] {
     let start = memchr::memmem::find(bytes, b"HloModule ").unwrap_or(bytes.len());
     let rest = bytes.get(start..).unwrap_or_default();
@@ -150,7 +151,7 @@ fn number_in_text(bytes: &[u8], name: &str) -> Option<u64> {
     memchr::memmem::find_iter(bytes, name).find_map(number)
 }
 
-/// Whether an `HloModuleProto` writes over its arguments, and whether it is scheduled.
+/// Whether an `HloModuleProto` overwrites its arguments, and whether it is scheduled.
 fn told_by(module: &[u8]) -> Result<(bool, bool), WireError> {
     let (mut donates, mut is_optimized) = (false, false);
     for field in WireCursor::new(module) {

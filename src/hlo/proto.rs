@@ -1,7 +1,7 @@
 //! `HloModuleProto`, alone or inside an `HloProto`, one computation at a time.
 //!
-//! The outer messages are walked by `pread` without reading what they hold; a computation is read whole, within a bound,
-//! and goes through the bounded cursor. Field numbers: `xla/service/hlo.proto` and `xla/xla_data.proto`.
+//! The outer messages are traversed by `pread` without reading their content; a computation is read completely, within
+//! a bound, through the bounded cursor. Field numbers: `xla/service/hlo.proto` and `xla/xla_data.proto`.
 
 use std::io;
 
@@ -15,11 +15,11 @@ use super::user_label::UserLabels;
 use crate::array::{ArraySpec, DType};
 use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 
-/// Largest computation read.
+/// Maximum size of a computation.
 const MAX_COMPUTATION_BYTES: u64 = 1 << 29;
 const MAX_TEXT_BYTES: u64 = 1 << 16;
 
-/// One field of an outer message: its number and, where it is length-delimited, where its bytes lie.
+/// One field of an outer message: its number and, if it is length-delimited, the range of its bytes.
 pub(crate) struct OuterField {
     pub(crate) number: u64,
     pub(crate) wire_type: u64,
@@ -67,7 +67,7 @@ pub(crate) fn outer_field(source: &dyn Source, offset: u64, end: u64) -> Result<
     Ok(OuterField { number, wire_type, start, end: field_end })
 }
 
-/// Where the `HloModuleProto` lies: the whole file, or field 1 of an `HloProto`.
+/// The range of the `HloModuleProto`: the whole file, or field 1 of an `HloProto`.
 ///
 /// Both begin with field 1; a module's is its name, an `HloProto`'s a message, whose first byte is the tag 0x0a.
 pub(crate) fn module_range(source: &dyn Source) -> Result<(u64, u64), ScanErrorKind> {
@@ -82,7 +82,7 @@ pub(crate) fn module_range(source: &dyn Source) -> Result<(u64, u64), ScanErrorK
 pub(crate) fn looks_like_module(head: &[u8]) -> bool {
     let mut fields = WireCursor::new(head);
     let Some(Ok((1, WireValue::Bytes(first)))) = fields.next() else {
-        // the one field of an `HloProto` is longer than what is at hand: look into it
+        // the only field of an `HloProto` is longer than the available bytes: look into it
         return match head.split_first() {
             Some((0x0a, rest)) => {
                 let skip = rest.iter().position(|byte| byte & 0x80 == 0).map_or(rest.len(), |at| at + 1).min(10);
@@ -99,7 +99,7 @@ fn looks_like_inner(head: &[u8]) -> bool {
     let mut fields = WireCursor::new(head);
     let is_text = |bytes: &[u8]| !bytes.is_empty() && bytes.iter().all(|&byte| byte >= 0x20 && byte != 0x7f);
     let name = matches!(fields.next(), Some(Ok((1, WireValue::Bytes(name)))) if is_text(name));
-    // entry_computation_name follows the name in every file that XLA writes; it may be cut off
+    // entry_computation_name follows the name in every file that XLA writes; it may be truncated
     name && match fields.next() {
         None | Some(Err(_)) => head.len() < 64 || head.get(fields.position()..).is_some(),
         Some(Ok((2, WireValue::Bytes(entry)))) => is_text(entry),
@@ -108,7 +108,7 @@ fn looks_like_inner(head: &[u8]) -> bool {
     }
 }
 
-/// What a walk over a module gives.
+/// The result of traversing a module.
 pub(crate) struct Walk {
     pub(crate) tally: Tally,
     pub(crate) structure: Structure,
@@ -141,7 +141,7 @@ pub(crate) fn walk(source: &dyn Source, user: Option<&UserLabels>, with_sites: b
                     let bytes = read(source, &field)?;
                     walk.computation(&bytes, field.start).map_err(|error| malformed(&error, field.start))?;
                 }
-                // a schedule is there only after optimisation
+                // a schedule exists only after optimisation
                 7 => walk.structure.is_optimized = true,
                 _ => {}
             }
@@ -249,7 +249,7 @@ impl Walker<'_> {
     }
 }
 
-/// How far into `outer` the slice `inner` of it begins.
+/// The offset of the slice `inner` in `outer`.
 fn offset_within(outer: &[u8], inner: &[u8]) -> u64 {
     (inner.as_ptr() as usize).saturating_sub(outer.as_ptr() as usize) as u64
 }

@@ -43,7 +43,7 @@ impl Scan {
     /// Version of the schema that `scan --format json` prints.
     pub const SCHEMA: u32 = 1;
 
-    /// A module of which only the labels are known.
+    /// A scan with labels only.
     pub fn new(form: ModuleForm, labels: Vec<FoundLabel>) -> Self {
         Self {
             schema: Self::SCHEMA,
@@ -68,7 +68,7 @@ pub fn scan_path(path: impl AsRef<Path>, options: &ScanOptions) -> Result<Scan, 
     if path.is_dir() {
         return dump::scan(path, |file| scan_path(file, options));
     }
-    // its length is no matter: it is read in blocks
+    // its length does not matter, because it is read in blocks
     let opened = outside_file::open_input(path, u64::MAX).map_err(|error| {
         match error.kind() {
             io::ErrorKind::NotFound => ScanErrorKind::Missing,
@@ -95,7 +95,7 @@ pub fn scan_path(path: impl AsRef<Path>, options: &ScanOptions) -> Result<Scan, 
     Ok(scan)
 }
 
-/// Scans what a reader gives, such as standard input; `place` names it in errors.
+/// Scans the bytes of a reader, such as standard input; `place` names it in errors.
 ///
 /// # Errors
 ///
@@ -114,7 +114,7 @@ pub fn scan_bytes(bytes: &[u8], place: &str, options: &ScanOptions) -> Result<Sc
 }
 
 fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
-    // what the module holds whole it shows better itself: with lines and each call site
+    // complete labels are better described by the module itself: with lines and each call site
     labels.retain(|label| {
         let whole =
             scan.labels.iter_mut().find(|known| known.evidence == Evidence::Exact && known.label == label.label);
@@ -135,7 +135,7 @@ fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
         ),
     });
     for mut label in labels {
-        // what the module shows of the same operation adds where it stands and how often
+        // the module's labels of the same operation add lines and counts
         let weak = scan.labels.iter().position(|known| {
             known.label == label.label
                 || (known.label.call_key.is_none() && known.label.op_name() == label.label.op_name())
@@ -218,7 +218,7 @@ fn search(form: ModuleForm, options: &ScanOptions) -> Search<'_> {
     Search { escapes: escapes(form), user: options.user_labels.as_ref(), block_bytes: BLOCK_BYTES }
 }
 
-/// Scans a module whose form is known; `whole` is all of it, where it is small enough.
+/// Scans a module whose form is known; `whole` is all of it, if it is small enough.
 fn scan_module(
     source: &dyn Source,
     form: ModuleForm,
@@ -246,7 +246,7 @@ fn scan_module(
         _ => Vec::new(),
     };
     let is_whole = structure.is_some();
-    // where there are labels nobody asks
+    // not needed if there are labels
     let is_ejkernel = tally.entries.is_empty()
         && match whole {
             Some(bytes) => is_of_ejkernel(bytes),
@@ -268,7 +268,7 @@ fn scan_module(
     Ok(scan)
 }
 
-/// Names a module of which only the beginning was read for its structure.
+/// Sets the name of a module of which only the beginning was read for its structure.
 fn describe_large(form: ModuleForm, head: &[u8], scan: &mut Scan) {
     let structure = match form {
         ModuleForm::HloText => hlo_text::read_head(head),
@@ -286,7 +286,7 @@ fn read_structure(form: ModuleForm, text: &[u8], user: Option<&UserLabels>) -> S
     }
 }
 
-/// Scans a stream: in memory while it is small, else flat, where the form allows it.
+/// Scans a stream: in memory while it is small, otherwise without structure, if the form allows it.
 fn scan_stream(
     mut reader: Box<dyn Read + '_>,
     content: Option<Content>,
@@ -334,7 +334,7 @@ fn scan_stream(
     Ok(scan)
 }
 
-/// Whether code of ejkernel is part of a module: its files and functions stand in locations, its operations in names.
+/// Whether code of ejkernel is part of a module: locations contain its files and functions, names its operations.
 fn is_of_ejkernel(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, b"ejkernel").is_some()
 }

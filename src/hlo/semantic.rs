@@ -1,4 +1,4 @@
-//! The semantic digest: what a program computes, without where it was written and what its module is called.
+//! The semantic digest: what a program computes, independent of source locations and the module's name.
 //!
 //! Two candidates with the same digest are one program and are measured once; a kernel recorded again from another path
 //! keeps its digest. Digests of different forms of one program are not comparable: the form is part of what is hashed.
@@ -24,7 +24,7 @@ use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 ///
 /// # Errors
 ///
-/// HLO text, and bytes that are not a program.
+/// If it is HLO text, or the bytes are not a program.
 pub fn semantic_digest(bytes: &[u8], place: &str) -> Result<Digest, ScanError> {
     digest(bytes).map_err(|kind| kind.at(place))
 }

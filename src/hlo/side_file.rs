@@ -1,4 +1,4 @@
-//! The side file `<module>.labels.json`: labels that the module itself could not carry, kept beside it.
+//! The side file `<module>.labels.json`: labels that the module itself could not carry.
 //!
 //! ```json
 //! {"schema": 1,
@@ -7,9 +7,8 @@
 //!              "shapes": ["f32[1,256,4,64]"], "occurrences": 2, "backward": false}]}
 //! ```
 //!
-//! `op_id` is required, all else in a label may be left out. The file is used only while its digest is that of the
-//! module; a file of another schema is not ours and is left alone. How the module is compiled stands in it too: see
-//! `compiled_as`.
+//! `op_id` is required, all else in a label may be left out. The file is used only if its digest is that of the module;
+//! a file of another schema is not ours and is ignored. It also says how the module is compiled: see `compiled_as`.
 
 use std::path::{Path, PathBuf};
 
@@ -48,24 +47,24 @@ fn one() -> u64 {
     1
 }
 
-/// Where the side file of a module lies: its whole name followed by `.labels.json`.
+/// The path of a module's side file: its whole name followed by `.labels.json`.
 pub(crate) fn path_for(module: &Path) -> PathBuf {
     let mut name = module.as_os_str().to_owned();
     name.push(".labels.json");
     PathBuf::from(name)
 }
 
-/// What the side file says.
+/// The content of the side file.
 pub(crate) enum Side {
-    /// There is none, or it is another program's.
+    /// There is none, or another program wrote it.
     None,
     /// It belongs to this module.
     Labels(Vec<FoundLabel>),
-    /// It is ours and cannot be used; why.
+    /// It is ours but cannot be used; why.
     Unusable(Diagnosis),
 }
 
-/// Why a side file was not used: a diagnosis code, and what is said after the file's name.
+/// Why a side file was not used: a diagnosis code, and the text after the file's name.
 pub(super) struct Refused {
     code: &'static str,
     why: String,
@@ -82,7 +81,7 @@ impl Refused {
     }
 }
 
-/// Reads the labels in the side file of `module`, whose digest is asked for only if there is one.
+/// Reads the labels in the side file of `module`, whose digest is computed only if there is one.
 pub(crate) fn read(module: &Path, digest: impl FnOnce() -> std::io::Result<Digest>) -> Side {
     match of_module::<SideFile>(module, digest) {
         Ok(None) => Side::None,
@@ -91,14 +90,14 @@ pub(crate) fn read(module: &Path, digest: impl FnOnce() -> std::io::Result<Diges
     }
 }
 
-/// What every side file has.
+/// The members of every side file.
 #[derive(Deserialize)]
 struct Head {
     schema: u32,
     module_digest: Digest,
 }
 
-/// What the side file of `module` says; `None` if there is none, or it is another program's.
+/// The content of the side file of `module`; `None` if there is none, or another program wrote it.
 pub(super) fn of_module<T: DeserializeOwned>(
     module: &Path,
     digest: impl FnOnce() -> std::io::Result<Digest>,

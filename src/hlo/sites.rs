@@ -1,10 +1,10 @@
-//! Call sites: the connected groups of instructions that carry one label, and what flows into each.
+//! Call sites: the connected groups of instructions with one label, and the operands of each.
 //!
 //! A label rarely sits on one instruction. Inlined operations leave it on each of their instructions, an inner `jit` on
 //! the `call` alone. So a call site is a set of instructions of one computation that carry the label and feed each
 //! other; its operands are the values from outside the set, constants aside. Computations called from a labelled
-//! instruction are inside the operation and have no sites of that label. What stands in a computation that is called
-//! from a transposed scope is backward, wherever its own relative names begin.
+//! instruction are inside the operation and have no sites of that label. A computation that is called from a transposed
+//! scope is backward, even if its own relative names do not show it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,28 +20,28 @@ use crate::digest::Digest;
 /// Instruction names that XLA derives from a json stamp run to thousands of characters.
 const MAX_NAME_CHARS: usize = 120;
 
-/// Longest name that is its own key.
+/// Maximum length of a name that is its own key.
 const MAX_KEY_BYTES: usize = 1024;
 
 /// The identity of a label within a scan.
 pub(crate) type LabelId = (Label, Family);
 
-/// One instruction, as far as call sites need it.
+/// The parts of an instruction that call sites need.
 #[derive(Debug, Default)]
 pub(crate) struct Instruction {
     /// Name of the instruction, or of the function that it calls.
     pub(crate) name: String,
-    /// Its result, where that is one array.
+    /// Its result, if that is one array.
     pub(crate) shape: Option<ArraySpec>,
     /// Constants are not operands of a call site.
     pub(crate) is_constant: bool,
     /// Indices of its operands within the computation.
     pub(crate) operands: Vec<usize>,
-    /// The scopes that it stands in, as interned by [`Sites::scope`].
+    /// Its scopes, as interned by [`Sites::scope`].
     pub(crate) scope: Option<usize>,
     /// Computations that it calls.
     pub(crate) called: Vec<usize>,
-    /// Line, where the form has lines.
+    /// Line, if the form has lines.
     pub(crate) line: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Sites {
     computations: HashMap<usize, Computation>,
 }
 
-/// What the graph of a module adds to its labels.
+/// Information from the module's graph that is added to its labels.
 #[derive(Debug, Default)]
 pub(crate) struct Resolved {
     pub(crate) sites: HashMap<LabelId, Vec<CallSite>>,
@@ -80,7 +80,7 @@ pub(crate) struct Resolved {
 impl Sites {
     /// The scope of a name; `None` if it carries no label and no transposition.
     pub(crate) fn scope(&mut self, name: &[u8], escapes: Escapes, user: Option<&UserLabels>) -> Option<usize> {
-        // a long name is known by its digest: thousands of them may differ in their first letters alone
+        // a long name is identified by its digest: thousands of them may differ only in their first letters
         let digest = (name.len() > MAX_KEY_BYTES).then(|| Digest::of(name));
         let key = digest.as_ref().map_or(name, |digest| digest.as_bytes().as_slice());
         if let Some(known) = self.scope_index.get(key) {
@@ -243,7 +243,7 @@ fn site(instructions: &[Instruction], group: &[usize], backward: bool) -> CallSi
             operands.extend(value.shape.clone());
         }
     }
-    // one call is known by what it calls; a group by where it begins
+    // a call is identified by its callee; a group by its first instruction
     let named = members().find(|instruction| !instruction.is_constant).or_else(|| members().next());
     CallSite {
         line: named.and_then(|instruction| instruction.line),

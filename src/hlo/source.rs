@@ -8,7 +8,7 @@ pub(crate) trait Source: Sync {
     /// Number of bytes.
     fn len(&self) -> u64;
 
-    /// Reads at `offset` until `buffer` is full or the bytes end; gives the number read.
+    /// Reads at `offset` until `buffer` is full or the bytes end; returns the number read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// `length` bytes at `offset`, fewer at the end.
@@ -21,7 +21,8 @@ pub(crate) trait Source: Sync {
     }
 }
 
-/// A regular file. Its length is taken once: bytes appended later are not seen, and a file cut meanwhile reads short.
+/// A regular file. Its length is taken once: bytes appended later are not seen, and a file truncated in the meantime
+/// reads short.
 pub(crate) struct FileSource {
     file: File,
     length: u64,

@@ -1,4 +1,4 @@
-//! One stamp: the bytes at a label's prefix to the label, however much of it the form kept.
+//! Parses a stamp: from the bytes at a label's prefix to the label, as far as the form kept it.
 //!
 //! Families and spellings (ejkernel: `ops/execution/executor.py`, `_stamp_hash` and `_stamp_json`; tokamax: the JSON
 //! of a bound operation):
@@ -19,14 +19,14 @@ use super::{Evidence, Label};
 use crate::batch::{VariantLength, variant_length};
 use crate::config::canonical_json;
 
-/// Longest stamp, as the file spells it: a longer one is counted as broken.
+/// Maximum length of a stamp in the file's spelling: a longer one is counted as broken.
 pub(crate) const MAX_STAMP_BYTES: usize = 1 << 16;
 
 const MAX_NAME_BYTES: usize = 512;
 const MAX_DEPTH: usize = 64;
 const KEY_DIGITS: usize = 16;
 
-/// What kind of label it is, by its prefix.
+/// The label's family, by its prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Family {
     Hash,
@@ -55,14 +55,14 @@ pub(crate) struct Stamp {
     pub(crate) arguments: Option<serde_json::Value>,
 }
 
-/// What stands at a prefix.
+/// The stamp at a prefix.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     /// The label; `None` if not even the operation's name is left.
     pub(crate) stamp: Option<Stamp>,
     /// Bytes of the stamp as the file spells it.
     pub(crate) length: usize,
-    /// Whether the bytes at hand ended before the stamp did, so that more bytes might say more.
+    /// Whether the available bytes ended before the stamp did, so that more bytes might complete it.
     pub(crate) open: bool,
 }
 
@@ -90,11 +90,11 @@ pub(crate) fn parse(bytes: &[u8], escapes: Escapes) -> Option<Parsed> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HashExtent {
     name: usize,
-    /// Bytes of the key with its variant; none if it is cut.
+    /// Bytes of the key with its variant; `None` if it is truncated.
     key: usize,
     /// Bytes of the stamp.
     pub(crate) length: usize,
-    /// Whether the bytes at hand ended before the stamp did.
+    /// Whether the available bytes ended before the stamp did.
     pub(crate) open: bool,
 }
 
@@ -119,8 +119,8 @@ pub(crate) fn measure_hash(bytes: &[u8]) -> HashExtent {
     }
 }
 
-/// Bytes of the variant of the key that ends before `rest`, with its `~`, and whether there may be more of it than is
-/// at hand.
+/// Bytes of the variant of the key that ends before `rest`, with its `~`, and whether more of it may follow the
+/// available bytes.
 fn variant_after(rest: &[u8]) -> (usize, bool) {
     match rest.split_first() {
         None => (0, true),
@@ -166,7 +166,7 @@ struct Members<'a> {
     text: Vec<u8>,
 }
 
-/// A byte that may stand outside of strings in what Python's `json` writes: punctuation, numbers, `true`, `false`,
+/// A byte that may occur outside strings in the output of Python's `json`: punctuation, numbers, `true`, `false`,
 /// `null`, `NaN`, `Infinity`.
 fn is_json_byte(byte: u8) -> bool {
     byte.is_ascii_digit() || b"{}[],:-+.eE truefalsnNaIiy".contains(&byte)
@@ -198,13 +198,13 @@ impl<'a> Members<'a> {
         while depth > 0 || in_string {
             match (self.next(), in_string) {
                 (None, _) => return End::Cut,
-                // whatever an escape stands for ends no string
+                // an escaped character never ends a string
                 (Some(b'\\'), true) if self.next().is_none() => return End::Cut,
                 (Some(b'"'), _) => in_string = !in_string,
                 (Some(b'{' | b'['), false) if depth < MAX_DEPTH => depth += 1,
                 (Some(b'}' | b']'), false) => depth = depth.saturating_sub(1),
                 (Some(_), true) => {}
-                // what is not JSON ends here, so that hostile bytes are not read on and on from each prefix
+                // anything that is not JSON ends here, so that hostile bytes are not read to the end from each prefix
                 (Some(byte), false) if !is_json_byte(byte) => return End::Cut,
                 (Some(b'{' | b'['), false) => return End::Cut,
                 _ => {}
@@ -308,8 +308,8 @@ fn finish_json(mut members: Members<'_>, args: Option<Vec<u8>>, kwargs: Option<V
 /// ejkernel's call key: the first 16 hexadecimal digits of the SHA-256 of `{"args_spec":…,"batch_axes":null,
 /// "kwargs_spec":…,"method":null}` as Python's `json.dumps` writes it with sorted keys and no blanks.
 ///
-/// The stamp was written by that same `json.dumps`, so its own spelling of the two values is taken over byte for byte;
-/// no float or escape is spelled again.
+/// The stamp was written by that same `json.dumps`, so its own spelling of the two values is copied verbatim; no float
+/// or escape is reformatted.
 fn call_key(args: &[u8], kwargs: &[u8]) -> String {
     let mut hasher = Sha256::new();
     for part in [&b"{\"args_spec\":"[..], args, b",\"batch_axes\":null,\"kwargs_spec\":", kwargs, b",\"method\":null}"]

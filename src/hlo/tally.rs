@@ -1,4 +1,4 @@
-//! Counts of stamps by their spelling, so that a label seen a million times is parsed once.
+//! Counts of stamps by their spelling, so that a label that occurs a million times is parsed once.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -22,7 +22,7 @@ pub(crate) struct Entry {
     pub(crate) surroundings: Surroundings,
 }
 
-/// What a label stands under, somewhere.
+/// The transformations around a label.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Surroundings {
     /// `transpose(…)`: a backward pass.
@@ -34,7 +34,7 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     const ALL: Self = Self { backward: true, mapped: true };
 
-    /// What stands in a name before a stamp: JAX wraps the scopes of a transformed computation in `transpose(…)` and
+    /// Parses a name before a stamp: JAX wraps the scopes of a transformed computation in `transpose(…)` and
     /// `vmap(…)`.
     ///
     /// `before` is what precedes the stamp; only its own name counts, from the opening quote or the last `;`.
@@ -45,7 +45,7 @@ impl Surroundings {
         Self { backward: TRANSPOSE.find(part).is_some(), mapped: VMAP.find(part).is_some() }
     }
 
-    /// Adds what is seen at another place, which is asked only while it can still matter.
+    /// Adds the surroundings of another occurrence, which are computed only while they can still matter.
     fn add(&mut self, other: impl FnOnce() -> Self) {
         if *self != Self::ALL {
             let other = other();
@@ -55,7 +55,7 @@ impl Surroundings {
     }
 }
 
-/// All stamps of a stretch of a file.
+/// All stamps of a section of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     index: HashMap<Vec<u8>, usize>,
@@ -64,11 +64,11 @@ pub(crate) struct Tally {
     pub(crate) broken: u64,
     /// Stamps beyond [`MAX_DISTINCT`] spellings or [`MAX_SPELLING_BYTES`] of them.
     pub(crate) overflow: u64,
-    /// Entries found of late: most stamps repeat one of a few.
+    /// Recently found entries: most stamps repeat one of a few.
     latest: [usize; LATEST],
     spellings: Vec<Vec<u8>>,
     spelling_bytes: usize,
-    /// JSON spellings seen of late, which are long to measure but quick to compare.
+    /// Recent JSON spellings, which are slow to measure but quick to compare.
     recent: Vec<Vec<u8>>,
 }
 
@@ -92,7 +92,7 @@ impl Tally {
         self.entries.get_mut(index)
     }
 
-    /// Counts one occurrence; `surroundings` are asked only while they can still matter.
+    /// Counts one occurrence; `surroundings` is called only while it can still matter.
     pub(crate) fn count(
         &mut self,
         spelling: &[u8],
@@ -114,10 +114,10 @@ impl Tally {
         self.insert(spelling.to_vec(), Entry { stamp, occurrences: 1, first: offset, surroundings });
     }
 
-    /// Length of the JSON stamp at the start of `bytes`, where it repeats one seen of late.
+    /// Length of the JSON stamp at the start of `bytes`, if it repeats a recent one.
     pub(crate) fn repeated_length(&self, bytes: &[u8]) -> Option<usize> {
         let ends = |length: usize| match bytes.get(length) {
-            // a stamp cut inside its operation's name could continue otherwise here
+            // a stamp truncated inside its operation's name could continue differently here
             Some(&next) => bytes.get(length - 1) == Some(&b'}') || !stamp::is_name_byte(next),
             None => false,
         };
@@ -145,7 +145,7 @@ impl Tally {
         self.entries.push(entry);
     }
 
-    /// Adds the counts of another stretch of the same file.
+    /// Adds the counts of another section of the same file.
     pub(crate) fn merge(&mut self, other: Self) {
         self.broken += other.broken;
         self.overflow += other.overflow;

@@ -7,7 +7,7 @@ use super::stamp::{Family, Stamp};
 use super::tally::{Entry, Surroundings, Tally, stamps_of};
 use super::{Evidence, Label};
 
-/// A regular expression with a group `op` and, where labels carry a key, a group `key`.
+/// A regular expression with a group `op` and, if labels have a key, a group `key`.
 #[derive(Debug, Clone)]
 pub struct UserLabels(Regex);
 
@@ -30,7 +30,7 @@ impl UserLabels {
     ///
     /// A pattern that is not a regular expression, or that has no group `op`.
     pub fn new(pattern: &str) -> Result<Self, UserLabelsError> {
-        // the lines before the last show the expression again
+        // the lines before the last repeat the expression
         let what = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().to_owned();
         let regex = Regex::new(pattern).map_err(|error| UserLabelsError::Syntax(what(error)))?;
         if regex.capture_names().flatten().any(|name| name == "op") {
@@ -57,7 +57,7 @@ impl UserLabels {
         }
     }
 
-    /// Labels in one string, with what each stands under.
+    /// Labels in one string, with the transformations around each.
     pub(crate) fn labels(&self, text: &[u8], escapes: Escapes) -> Vec<Entry> {
         let mut tally = Tally::default();
         self.count(text, escapes, 0, &mut tally);
@@ -65,7 +65,7 @@ impl UserLabels {
     }
 }
 
-/// The labels in an instruction's `op_name`, from the outermost scope inwards, with how much of each is left.
+/// The labels in an instruction's `op_name`, from the outermost scope inwards, with how much of each was kept.
 pub fn labels_in(op_name: &str, user: Option<&UserLabels>) -> Vec<(Label, Evidence)> {
     let name = op_name.as_bytes();
     let found = stamps_of(name, Escapes::Raw).into_iter().filter_map(|(_, parsed)| parsed.stamp);

@@ -1,4 +1,4 @@
-//! Where samples and decisions go: into the sample log first, then into the caches.
+//! The ledger: samples and decisions go into the sample log first, then into the caches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,31 +17,31 @@ use crate::samples::{JobHistory, LogError, Record, Replay, SampleLog};
 use super::error::LedgerError;
 use super::mend::{LOG_FILE, Mended, mend};
 
-/// A snapshot of more entries than this is not written after each decision. By time instead of by size, a
-/// busy disk would decide whether a decision is published when it is reported.
+/// A snapshot of more entries than this is not written after each decision. The limit is a size and not a time, because
+/// otherwise a busy disk would determine whether a decision is already published when it is reported.
 const SMALL: usize = 30_000;
 
 /// A cache folder with its sample log, or the same in memory only.
 ///
-/// Field order matters: the cache closes sled before the lock goes.
+/// Field order matters: the cache closes sled before the lock is released.
 pub struct Ledger {
     cache: TieredCache,
     log: Option<Mutex<SampleLog>>,
-    /// Takes the log's length at the end.
+    /// Gets the log's length at the end.
     log_bytes: Option<Arc<AtomicU64>>,
-    /// The log of a folder that is open for reading only.
+    /// The log of a folder that is open read-only.
     read_log: Option<Replay>,
     notes: Vec<String>,
     root: Option<PathBuf>,
     /// When a large snapshot was published last, and how long that took.
     published: Mutex<Option<(Instant, Duration)>>,
-    /// Whether something was committed or removed since.
+    /// Whether anything was committed or removed since.
     is_behind: AtomicBool,
     _lock: Option<FolderLock>,
 }
 
 impl Ledger {
-    /// A ledger that ends with this process. `lower` are read-only tiers.
+    /// An in-memory ledger. `lower` are read-only tiers.
     pub fn in_memory(lower: Vec<Box<dyn ConfigStore>>) -> Self {
         Self {
             cache: TieredCache::new(lower),
@@ -56,25 +56,24 @@ impl Ledger {
         }
     }
 
-    /// Opens a cache folder, or makes it. `lower` are read-only tiers below sled.
+    /// Opens a cache folder, creating it if necessary. `lower` are read-only tiers below sled.
     ///
-    /// sled is compared with what the sample log states; where they differ, the log is right, unless it is damaged:
-    /// then a sled that was closed cleanly, or else the published snapshot, gives back what the log lost. No decision that
-    /// the log holds is ever given up for a store that lacks it, unless the log itself states that sled's entries are the
-    /// last ones.
+    /// sled is compared with what the sample log states; if they differ, the log is right, unless it is damaged: then a
+    /// sled that was closed cleanly, or else the published snapshot, restores what the log lost. No decision in the log
+    /// is ever given up for a store that lacks it, unless the log itself states that sled's entries are the last ones.
     ///
     /// # Errors
-    /// If another process has the folder, or one of its stores cannot be read or written.
+    /// If another process holds the folder's lock, or one of its stores cannot be read or written.
     pub fn open(root: &Path, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, LedgerError> {
         Self::open_with(root, lower, false)
     }
 
-    /// Opens a cache folder for look-ups. Where another process has it, or it cannot be written, the decisions are read
-    /// from the sample log alone, which needs neither lock nor writing; a note says so. A missing folder is empty. In place of
-    /// a folder a snapshot may be named, which is read.
+    /// Opens a cache folder for look-ups. If another process holds its lock, or it cannot be written, the decisions are
+    /// read from the sample log alone, which needs neither lock nor writing; a note says so. A missing folder is empty.
+    /// The path may also be a snapshot.
     ///
     /// # Errors
-    /// If a file cannot be read that a look-up needs, or is of a later version.
+    /// If a file that a look-up needs cannot be read, or is of a later version.
     pub fn open_for_reading(root: &Path, lower: impl Fn() -> Vec<Box<dyn ConfigStore>>) -> Result<Self, LedgerError> {
         let log_path = root.join(LOG_FILE);
         if !root.exists() {
@@ -118,7 +117,7 @@ impl Ledger {
         })
     }
 
-    /// Makes the sled cache of a folder again from its sample log; the old one is set aside.
+    /// Rebuilds the sled cache of a folder from its sample log; the old one is set aside.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -129,7 +128,7 @@ impl Ledger {
     fn open_with(root: &Path, lower: Vec<Box<dyn ConfigStore>>, rebuild: bool) -> Result<Self, LedgerError> {
         let lock = FolderLock::acquire(root)?;
         let Mended { mut log, sled, mut notes } = mend(root, &lock, rebuild)?;
-        // sled is open, so that no noted length of the log is in force until it is closed
+        // sled is open, so no recorded length of the log is in force until it is closed
         if let Err(error) = log.compact_if_worth() {
             notes.push(format!("the sample log could not be compacted: {error}"));
         }
@@ -145,7 +144,7 @@ impl Ledger {
             notes,
             root,
             published: Mutex::default(),
-            // a run that was killed may have committed what it could not publish any more
+            // a killed run may have committed decisions that it could not publish
             is_behind: AtomicBool::new(true),
             _lock: Some(lock),
         })
@@ -156,22 +155,22 @@ impl Ledger {
         &self.cache
     }
 
-    /// The folder; none in memory.
+    /// The folder; `None` in memory.
     pub fn root(&self) -> Option<&Path> {
         self.root.as_deref()
     }
 
-    /// Whether samples are kept: not in memory, and not where the folder is open for reading only.
+    /// Whether samples are kept: not in memory, and not in a read-only folder.
     pub fn keeps_samples(&self) -> bool {
         self.log.is_some()
     }
 
-    /// What was found wrong at opening and what was done about it, one line each.
+    /// Problems found at opening and how they were repaired, one line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// What the sample log holds of a job.
+    /// A job's records in the sample log.
     ///
     /// # Errors
     /// If the sample log cannot be read.
@@ -184,7 +183,7 @@ impl Ledger {
     }
 
     fn log(&self) -> Option<MutexGuard<'_, SampleLog>> {
-        // a panic elsewhere leaves at worst a half-written frame, which the log itself finds
+        // a panic elsewhere leaves at worst a half-written frame, which the log itself detects
         self.log.as_ref().map(|log| log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -196,9 +195,9 @@ impl Ledger {
     /// Commits an entry: sample log, synced; then the caches.
     ///
     /// # Errors
-    /// If a store cannot be written. What the sample log took stays committed.
+    /// If a store cannot be written. What is in the sample log stays committed.
     pub fn commit(&self, job: Option<Digest>, key: &CacheKey, entry: &Arc<Entry>) -> Result<(), LedgerError> {
-        // held over both: whoever commits a key last does so in the log and in the cache
+        // held over both, so that the last commit of a key is the last in the log and in the cache
         let mut log = self.log();
         if let Some(log) = &mut log {
             log.commit(job, &key.to_text(), &entry.to_text())?;
@@ -223,16 +222,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// Commits the entries that another tool decided, unless what is here was decided later; how many were taken.
+    /// Commits the entries that another tool decided, unless the existing one was decided later; returns how many were
+    /// committed.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit), or where a tier cannot be read.
+    /// As [`commit`](Self::commit), or if a tier cannot be read.
     pub fn import(&self, entries: &[(CacheKey, Arc<Entry>)]) -> Result<usize, LedgerError> {
         let decided_at = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
         self.commit_where(entries, |known, new| decided_at(known) <= decided_at(new))
     }
 
-    /// Commits the entries that are not here as they are; how many there were.
+    /// Commits the entries that differ from the existing ones; returns how many.
     ///
     /// # Errors
     /// As [`import`](Self::import).
@@ -260,17 +260,17 @@ impl Ledger {
         Ok(taken.len())
     }
 
-    /// Publishes this folder's own entries as its snapshot, for all who look configs up; gives its digest, or nothing
-    /// if there is no folder that this process may write.
+    /// Publishes this folder's own entries as its snapshot, for all look-ups; returns its digest, or `None` if there is
+    /// no folder that this process may write.
     ///
     /// # Errors
-    /// If an entry cannot be read or the snapshot not be written; the one before is there still.
+    /// If an entry cannot be read or the snapshot cannot be written; then the old one is intact.
     pub fn publish(&self) -> Result<Option<Digest>, LedgerError> {
         let (Some(root), Some(_)) = (&self.root, &self._lock) else { return Ok(None) };
-        // one at a time, so that the last one written holds the most
+        // one at a time, so that the last one written has the most entries
         let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
-        // before the entries are read: what is committed meanwhile is the next one's
+        // before the entries are read: what is committed in the meantime belongs to the next snapshot
         self.is_behind.store(false, Ordering::Release);
         let entries = self.own_entries();
         let is_large = entries.as_ref().is_ok_and(|entries| entries.len() > SMALL);
@@ -280,34 +280,34 @@ impl Ledger {
         digest.map(Some)
     }
 
-    /// The same after a decision. A large cache is written when that took less than a tenth of the time since, and at the end
-    /// of the run.
+    /// The same after a decision. A large cache is written if the last write took less than a tenth of the time since,
+    /// and at the end of the run.
     pub(crate) fn publish_if_due(&self) -> Result<(), LedgerError> {
         let published = *self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = published.is_none_or(|(at, cost)| at.elapsed() >= cost * 10);
         if is_due && self.is_behind.load(Ordering::Acquire) { self.publish().map(drop) } else { Ok(()) }
     }
 
-    /// Writes the sample log again without superseded jobs, however little that gives back; gives those bytes.
+    /// Rewrites the sample log without superseded jobs, however little that saves; returns the bytes saved.
     ///
     /// # Errors
-    /// If the log cannot be written again; the old one is there still.
+    /// If the log cannot be rewritten; then the old one is intact.
     pub fn compact(&self) -> Result<u64, LedgerError> {
         Ok(self.log().map_or(Ok(0), |mut log| log.compact())?)
     }
 
-    /// What this folder holds, without the tiers that are shipped.
+    /// The entries of this folder, without the shipped tiers.
     ///
     /// # Errors
     /// If a tier cannot be read.
     pub fn own_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, LedgerError> {
-        // a folder's snapshot tier is what others published; without a folder it is all there is
+        // a folder's snapshot tier is what others published; without a folder it is the only one
         let is_own = |tier| tier != Tier::Seed && (tier != Tier::Snapshot || self.root.is_none());
         let entries = self.cache.entries()?.into_iter();
         Ok(entries.filter(|(.., tier)| is_own(*tier)).map(|(key, entry, _)| (key, entry)).collect())
     }
 
-    /// Removes entries, likewise; how many were there.
+    /// Removes entries in the same way; returns how many existed.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).

@@ -1,4 +1,4 @@
-//! What a cache folder takes, by what it is for.
+//! A cache folder's size on disk, by purpose.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ use super::mend::LOG_FILE;
 pub struct FolderBytes {
     /// The sample log.
     pub log: u64,
-    /// The sled database, and how it was left.
+    /// The sled database and its state file.
     pub sled: u64,
     /// The published snapshot.
     pub snapshot: u64,
@@ -27,7 +27,7 @@ pub struct FolderBytes {
 }
 
 impl FolderBytes {
-    /// Of a folder; what cannot be read, or lies behind a link, counts nothing.
+    /// The sizes of a folder; files that cannot be read, and links, are not counted.
     pub fn of(folder: &Path) -> Self {
         let mut taken = Self::default();
         for item in fs::read_dir(folder).into_iter().flatten().flatten() {

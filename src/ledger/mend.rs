@@ -1,4 +1,4 @@
-//! Opening a cache folder: what is wrong with its stores is found, told, and put right from those that are whole.
+//! Opens a cache folder: damage in its stores is detected, reported, and repaired from the intact ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,14 +17,14 @@ pub const LOG_FILE: &str = "samples-v1.log";
 pub(super) struct Mended {
     pub(super) log: SampleLog,
     pub(super) sled: SledStore,
-    /// What was wrong and what was done about it, one line each.
+    /// Problems and how they were repaired, one line each.
     pub(super) notes: Vec<String>,
 }
 
 /// Keys and entries, as text.
 type Texts = Vec<(String, String)>;
 
-/// Opens log and sled of the folder that is locked and makes them agree; with `rebuild` sled is made again in any case.
+/// Opens log and sled of the locked folder and makes them agree; with `rebuild` sled is always rebuilt.
 pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mended, LedgerError> {
     lock.remove_unfinished();
     let path = root.join(LOG_FILE);
@@ -32,21 +32,21 @@ pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mend
     let mut log = SampleLog::open(&path)?;
     let mut notes = Vec::new();
     note_damage(&mut log, &mut notes)?;
-    // a log that was there can give back all that an unclosed sled held; a missing one cannot
+    // an existing log can restore everything that an unclosed sled held; a missing one cannot
     let log_is_whole = log.replay().is_consistent() && !log.replay().is_new;
     let (mut sled, mut condition) = SledStore::open(root, !log_is_whole)?;
     if rebuild && condition == SledCondition::Clean {
         (sled, condition) = sled.replace("it is rebuilt")?;
     }
     let noted = sled.noted_log_bytes().unwrap_or(0);
-    // between two records, a cut leaves no other trace
+    // a truncation between two records leaves no other trace
     let is_cut = condition == SledCondition::Clean && found_bytes < noted;
     if is_cut && !log.replay().is_new {
         let path = log.path().display();
         notes.push(format!("`{path}` was truncated: it has {found_bytes} bytes, {noted} were written"));
     }
     if condition == SledCondition::Clean && sled.content() != log.replay().committed {
-        // sled was closed after the log's last write: what a damaged or lost log misses, sled still holds
+        // sled was closed after the log's last write, so it still holds what a damaged or lost log lacks
         let is_proven = sled.content() == log.replay().stated;
         if is_proven || is_cut || log.replay().may_lack_decisions() {
             let lost_from = is_cut.then_some(found_bytes);
@@ -70,7 +70,7 @@ pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mend
     Ok(Mended { log, sled, notes })
 }
 
-/// What the snapshot holds, if it is whole.
+/// The snapshot's entries, if it is intact.
 fn published(path: &Path, notes: &mut Vec<String>) -> Texts {
     let read = || -> Result<Texts, StoreError> {
         let snapshot = Snapshot::open(path, Mapping::Never)?;
@@ -94,7 +94,7 @@ fn published(path: &Path, notes: &mut Vec<String>) -> Texts {
     }
 }
 
-/// Tells of damage, each once: an old torn line is there forever.
+/// Reports each damage once, because an old torn line stays forever.
 fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), LedgerError> {
     let path = log.path().display().to_string();
     let noted_until = log.replay().noted_until;
@@ -118,9 +118,9 @@ fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), Ledge
     Ok(())
 }
 
-/// Writes into the log what another store holds and the log lost. Where that is `proven` to be what the log once stated, the
-/// log becomes the same; else what only the log holds stays, and so does a decision of it that stands behind all damage. It
-/// may be known where a log that was cut ended.
+/// Writes into the log what another store holds and the log lost. If that store is `proven` to be what the log once
+/// stated, the log becomes equal to it; otherwise entries that only the log holds are kept, and so are its decisions
+/// after all damage. The end of a truncated log may be known.
 fn adopt(texts: &Texts, log: &mut SampleLog, proven: bool, cut_at: Option<u64>) -> Result<u64, LedgerError> {
     let entries = &log.replay().entries;
     let other: BTreeMap<&str, &str> = texts
@@ -135,9 +135,9 @@ fn adopt(texts: &Texts, log: &mut SampleLog, proven: bool, cut_at: Option<u64>) 
     let last_damage = log.replay().damage.iter().map(|damage| damage.offset).chain(cut_at).max();
     let is_lost = |key: &str, value: &str| {
         let Some(told) = told.get(key) else { return true };
-        // the other store missed a later one, where the log tells of what it holds
+        // the other store missed a later one, if the log mentions what it holds
         let is_told = told.iter().any(|(_, said)| said.as_ref().is_some_and(|said| is_same(said, value)));
-        // where nothing is damaged, only the end can be missing
+        // if nothing is damaged, only the end can be missing
         !is_told && told.last().is_none_or(|(at, _)| last_damage.is_none_or(|damage| damage > *at))
     };
     let mut adopted = 0;
@@ -156,7 +156,7 @@ fn adopt(texts: &Texts, log: &mut SampleLog, proven: bool, cut_at: Option<u64>) 
     Ok(adopted)
 }
 
-/// Whether two texts are one entry: another version may write it in other words.
+/// Whether two texts are the same entry, which another version may spell differently.
 fn is_same(a: &str, b: &str) -> bool {
     let entry = |text| serde_json::from_str::<Entry>(text).ok();
     a == b || entry(a).is_some_and(|a| entry(b) == Some(a))

@@ -1,4 +1,4 @@
-//! A cache at a path, of whatever kind: read, and left as it is.
+//! Reads a cache of any kind at a path without changing it.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub enum StoredKind {
     Snapshot,
     /// A sample log.
     SampleLog,
-    /// Entries as JSON, in one object or one a line.
+    /// Entries as JSON, in one object or one per line.
     Json,
     /// The sled database of a cache folder.
     Sled,
@@ -37,11 +37,11 @@ pub enum StoredKind {
 pub struct Stored {
     /// The entries.
     pub cached: Cached,
-    /// What to know, one line each.
+    /// Notes, one line each.
     pub notes: Vec<String>,
 }
 
-/// Why the entries at a path cannot be had.
+/// Why the entries at a path cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoredError {
@@ -57,19 +57,19 @@ pub enum StoredError {
     /// A folder without a cache.
     #[error("`{path}` is not a cache folder: it holds neither `{LOG_FILE}` nor `{SNAPSHOT_FILE}`; check the path", path = .0.display())]
     NoCache(PathBuf),
-    /// A file of no kind that is known.
+    /// A file of an unknown kind.
     #[error("`{path}` is not a cache: neither a snapshot nor a sample log, and its name ends in neither `.json` nor \
              `.jsonl`", path = .0.display())]
     Unknown(PathBuf),
-    /// A log without some of its decisions.
+    /// A log that lost some of its decisions.
     #[error("`{path}` is damaged: {what}; `autotune-lowered cache rebuild --cache {folder}` recovers what is possible", path = path.display(), folder = path.parent().unwrap_or(Path::new(".")).display())]
     Lossy {
         /// The log.
         path: PathBuf,
-        /// Where and how much.
+        /// Where and how many.
         what: String,
     },
-    /// A log with an entry that is none.
+    /// A log with an invalid entry.
     #[error("`{path}` holds an entry that cannot be read: `{key}`", path = path.display())]
     NoEntry {
         /// The log.
@@ -81,11 +81,11 @@ pub enum StoredError {
 
 /// Reads all entries at a path: of a cache folder, a snapshot, a sample log or a JSON file.
 ///
-/// A cache folder is read from its sample log, which needs neither lock nor writing: a process may have it open, and a note says
-/// which. One that has only a snapshot is read from that.
+/// A cache folder is read from its sample log, which needs neither lock nor writing: another process may have it open,
+/// and a note names it. One that has only a snapshot is read from that.
 ///
 /// # Errors
-/// If there is none, or something of it is damaged.
+/// If there is no cache, or part of it is damaged.
 pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
     let mut notes = Vec::new();
     let cached = match kind_of(path)? {
@@ -97,7 +97,7 @@ pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
     Ok(Stored { cached, notes })
 }
 
-/// A folder's sample log; where that holds no decision and never did, the snapshot that was published.
+/// A folder's sample log; if that never held a decision, the published snapshot.
 fn read_folder(folder: &Path, notes: &mut Vec<String>) -> Result<Cached, StoredError> {
     let (log, published) = (folder.join(LOG_FILE), folder.join(SNAPSHOT_FILE));
     if let Some(holder) = FolderLock::holder(folder) {
@@ -138,7 +138,7 @@ pub(crate) fn entries_of(path: &Path, replay: &Replay) -> Result<Vec<(CacheKey, 
     pairs.collect()
 }
 
-/// What is wrong with a sample log, and what is only to be known.
+/// Errors in a sample log, and mere notes on it.
 #[derive(Default)]
 pub(crate) struct LogFindings {
     pub(crate) problems: Vec<String>,

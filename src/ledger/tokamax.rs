@@ -1,4 +1,4 @@
-//! What was tuned here, as Tokamax calls it.
+//! Tokamax's stamps and samples of calls tuned here.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::samples::JobHistory;
 use super::folder::Ledger;
 
 impl Ledger {
-    /// How Tokamax calls what was tuned here, from the registry, with the samples of the job that decided it.
+    /// Tokamax's stamp of a call tuned here, from the registry, with the samples of the job that decided it.
     ///
     /// # Errors
     /// If the entry was not tuned here, no recording keeps Tokamax's stamp of the call, several stamps differ, or the sample
@@ -39,7 +39,7 @@ impl Ledger {
 /// Tokamax's stamp of a call, as its recorder keeps it.
 fn stamp_of(registry: &Registry, key: &CacheKey) -> Result<Value, String> {
     let mut recorded = false;
-    // by one spelling; whether it was recorded for this very device
+    // by the canonical spelling; whether it was recorded for exactly this device
     let mut stamps: BTreeMap<String, (bool, &Value)> = BTreeMap::new();
     let of_call = registry.of_operation(&key.call.op_id);
     let of_call = of_call.filter(|invocation| invocation.call == key.call && invocation.direction == key.direction);
@@ -78,7 +78,7 @@ fn times_of(history: &JobHistory) -> Vec<(Config, Vec<u64>)> {
             samples.clear();
         }
     }
-    // candidates of one program are measured once, for the baseline or the first of them
+    // candidates with the same program are measured once, as the baseline or the first of them
     let mut of_program: BTreeMap<Digest, Vec<u64>> = BTreeMap::new();
     for (candidate, samples) in job.candidates.iter().zip(&samples) {
         if let (Some(digest), false) = (candidate.semantic_digest, samples.is_empty()) {

@@ -1,4 +1,4 @@
-//! Every byte of a cache against its checksums, and its stores against each other; nothing is changed.
+//! Checks every byte of a cache against its checksums, and its stores against each other; changes nothing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,20 +20,20 @@ use crate::signature::{PublicKeys, Signatures};
 use super::mend::LOG_FILE;
 use super::stored::{StoredError, StoredKind, entries_of, kind_of, log_findings};
 
-/// What was found of one file, or of one database.
+/// The findings for one file, or one database.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Verified {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// What it is; none if that is unknown.
+    /// Its kind; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<StoredKind>,
     /// Entries that could be read.
     pub entries: usize,
     /// What is wrong, and where.
     pub problems: Vec<String>,
-    /// What is not wrong, and yet to be known.
+    /// Notes that are not errors.
     pub notes: Vec<String>,
 }
 
@@ -42,8 +42,8 @@ impl Verified {
         Self { path: path.to_owned(), kind, entries: 0, problems: Vec::new(), notes: Vec::new() }
     }
 
-    /// Adds what becomes of the signature beside a snapshot; what else there is bears none, and is not a snapshot that somebody
-    /// vouches for.
+    /// Checks the signature beside a snapshot; other kinds have no signature, and are not a snapshot that a key vouches
+    /// for.
     #[cfg(feature = "shared")]
     pub fn check_signature(&mut self, keys: &PublicKeys) {
         if self.kind != Some(StoredKind::Snapshot) {
@@ -193,7 +193,7 @@ fn verify_sled(root: &Path, state: SledState, log: Option<SetDigest>) -> Verifie
     }
 }
 
-/// sled writes into a folder that it opens: only a copy may be opened here.
+/// sled writes into a folder that it opens, so only a copy may be opened here.
 fn content_of_copy(root: &Path) -> Result<SetDigest, String> {
     let scratch =
         Scratch::new().map_err(|error| format!("a copy cannot be made: {error}{}", scratch_remedy(&error)))?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::hlo::Label;
 use crate::registry::Invocation;
 
-/// Whether a label matched by name alone may stand for many recorded calls: `--by-name`.
+/// Whether a label matched by name alone may match many recorded calls: `--by-name`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
@@ -17,7 +17,7 @@ pub enum ByName {
     /// Use the label if it matches at most eight recorded invocations; otherwise only list them
     #[default]
     Few,
-    /// However many there are
+    /// Use all matching invocations
     All,
 }
 
@@ -30,7 +30,7 @@ pub enum How {
     Exact,
     /// The call key, computed again from the stamp, and the operation's name are equal; the version is the registry's.
     Recomputed,
-    /// The operation's name is equal, nothing else was left of the label.
+    /// The operation's name is equal; nothing else of the label was left.
     ByName {
         /// Recorded calls of that operation that the device may run.
         of: usize,
@@ -50,7 +50,7 @@ impl fmt::Display for How {
     }
 }
 
-/// One label that stands for an invocation.
+/// One label that matches an invocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MatchedLabel {
@@ -62,7 +62,7 @@ pub struct MatchedLabel {
     pub how: How,
 }
 
-/// An invocation to tune, once, and all labels that stand for it.
+/// An invocation to tune, once, and all labels that match it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Matched {
@@ -70,7 +70,7 @@ pub struct Matched {
     pub invocation: Arc<Invocation>,
     /// The labels, in the order of the scan.
     pub labels: Vec<MatchedLabel>,
-    /// What a reader must know: another device's recording, a backward pass that is not exercised, …; each once.
+    /// Caveats: another device's recording, a backward pass that is not exercised, …; each once.
     pub flags: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ pub enum MissReason {
     OtherVersion,
     /// This call was recorded for another device.
     OtherDevice,
-    /// The name alone is left and stands for too many recorded calls.
+    /// Only the name is left and it matches too many recorded calls.
     TooMany,
 }
 

@@ -15,7 +15,7 @@ use crate::hlo::Evidence;
 use crate::hlo::{FoundLabel, Scan};
 use crate::registry::{Invocation, Registry, Target};
 
-/// Recorded calls that a label matched by name alone may stand for without `--by-name all`.
+/// Maximum number of recorded calls that a label matched by name alone may match without `--by-name all`.
 pub const MAX_BY_NAME: usize = 8;
 
 /// Names listed in a message before it says how many more there are.
@@ -27,11 +27,11 @@ struct Choice<'a> {
     flags: Vec<String>,
 }
 
-/// Every label of a module to the recorded invocations that stand for it on a device.
+/// Matches every label of a module with recorded invocations on a device.
 ///
-/// Of several recordings of one call the device's own comes first, then its platform's, then one that `mode`
-/// accepts with a flag; of equals the newest. A label that stands under a transpose takes the recording with the
-/// vector-Jacobian product, any other label the forward one; where only the other is there it is taken and flagged.
+/// Of several recordings of one call the device's own comes first, then its platform's, then one that `mode` accepts
+/// with a flag; among equals the newest. A label under a transpose takes the recording with the vector-Jacobian
+/// product, any other label the forward one; if only the other exists, it is taken and flagged.
 pub fn match_labels(
     scan: &Scan,
     registry: &Registry,
@@ -146,7 +146,7 @@ impl<'a> Rooms<'a> {
         let mut choices = Vec::new();
         let mut refused = None;
         for ((is_other, _, recorded), records) in by_batch {
-            // whose label names its `vmap`s, of the others at most one stands for it
+            // if its label names its `vmap`s, at most one of the others matches it
             if is_other && !names_none && (is_recorded || !choices.is_empty()) {
                 break;
             }
@@ -196,7 +196,7 @@ impl<'a> Rooms<'a> {
         let sites = &found.call_sites;
         let narrow = self.scan.partitioned != Some(true) && shapes::are_shown(sites);
         let fits = |records: &[&Arc<Invocation>]| records.iter().any(|invocation| shapes::fits(invocation, sites));
-        // call sites that fit nothing are those of inner instructions: they say nothing of the call's arguments
+        // call sites that fit nothing belong to inner instructions and say nothing about the call's arguments
         let by_shapes = narrow && accepted.iter().any(|(_, records)| fits(records));
         if by_shapes {
             accepted.retain(|(_, records)| fits(records));

@@ -1,4 +1,4 @@
-//! Whether a recorded call may be the one at a call site, judged by shapes.
+//! Whether a recorded call may be the one at a call site, judging by shapes.
 
 use crate::call::Direction;
 use crate::hlo::CallSite;

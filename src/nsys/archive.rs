@@ -1,4 +1,4 @@
-//! A zip or a folder as names and bytes. Nothing is unpacked to disk, so that a name in a zip leads nowhere.
+//! A zip or a folder as names and bytes. Nothing is unpacked to disk, so names in a zip cannot escape.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
@@ -9,16 +9,16 @@ use zip::ZipArchive;
 use super::error::{NsysError, NsysErrorKind};
 use crate::outside_file;
 
-/// Most bytes of one file, as it is stored and as it is expanded.
+/// Maximum size of one file, compressed and decompressed.
 const MAX_BYTES: u64 = 4 << 30;
-/// Most files that are looked at.
+/// Maximum number of files examined.
 const MAX_FILES: usize = 1 << 20;
-/// Most KiB that the dictionary of an xz stream may need; presets need at most 64 MiB.
+/// Maximum size of an xz stream's dictionary in KiB; presets need at most 64 MiB.
 const MAX_XZ_MEMORY: u32 = 256 << 10;
-/// Folders within folders that are looked into.
+/// Maximum nesting of folders.
 const MAX_DEPTH: usize = 3;
 
-/// Where a capture lies.
+/// The location of a capture.
 pub(super) enum Archive {
     Zip { path: PathBuf, zip: Box<ZipArchive<BufReader<File>>>, names: Vec<String> },
     Folder { path: PathBuf, names: Vec<String> },

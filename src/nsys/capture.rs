@@ -12,16 +12,16 @@ const DEVICE_TRACE: &str = "nvtx_gpu_proj_trace/trace.parquet";
 const THREADS: &str = "thread-metadata.parquet";
 const HOST_TRACE: &str = "report_nvtx_pushpop_trace.parquet";
 const OLD_HOST_TRACE: &str = "report_nvtx_pushpop_trace.csv.xz";
-/// What a program's file in `dump/` is called.
+/// The name of a program's file in `dump/`.
 const LAST_STAGE: &str = "after_optimizations.hlo.pb.xz";
 
-/// What nsys-jax captured of one process.
+/// A capture of one process by nsys-jax.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct NsysCapture {
     /// The zip or folder.
     pub path: PathBuf,
-    /// The name of the zip or folder; of a combined capture with the process's.
+    /// The name of the zip or folder, for a combined capture with the process's.
     pub name: String,
     /// Ranges with the time of the GPU work that they launched; `None` if there is no such trace, or it is damaged and the
     /// other one is not.
@@ -32,12 +32,12 @@ pub struct NsysCapture {
     pub launchers: BTreeMap<(i64, i64), i64>,
     /// `HloProto`s after optimisation, with their names.
     pub modules: Vec<(String, Vec<u8>)>,
-    /// What could not be read and is not needed for the rest, one line each.
+    /// Notes on optional parts that could not be read, one line each.
     pub notes: Vec<String>,
 }
 
 impl NsysCapture {
-    /// Reads a zip or folder of nsys-jax, or one that `nsys-jax-combine` made of several: one capture a process.
+    /// Reads a zip or folder of nsys-jax, or one that `nsys-jax-combine` made of several: one capture per process.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl NsysCapture {
         let device = ranges(DEVICE_TRACE, trace::device_ranges);
         let host = ranges(HOST_TRACE, trace::host_ranges)
             .or_else(|| ranges(OLD_HOST_TRACE, |text| pushpop::host_ranges(&text)));
-        // one trace is of use without the other
+        // one trace is useful without the other
         match (device, host) {
             (Some(Err(error)), None | Some(Err(_))) | (None, Some(Err(error))) => return Err(error),
             (device, host) => {
@@ -106,7 +106,7 @@ impl NsysCapture {
     }
 }
 
-/// The processes of a capture: one without a name, or where the traces are folders each file in them.
+/// The processes of a capture: one without a name, or, if the traces are folders, one for each file in them.
 fn processes(names: &[String]) -> BTreeSet<Option<String>> {
     let mut found = BTreeSet::new();
     for name in names {

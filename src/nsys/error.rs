@@ -24,16 +24,16 @@ pub enum NsysErrorKind {
     /// The zip is damaged.
     #[error("is not a complete zip: {0}; copy the capture again")]
     Zip(String),
-    /// It is larger than is believed.
+    /// It is implausibly large.
     #[error("is larger than {0} bytes, which no capture is; check where it comes from")]
     TooLarge(u64),
-    /// It holds nothing of use.
+    /// It has no usable content.
     #[error(
         "holds neither `nvtx_gpu_proj_trace/trace.parquet` nor `report_nvtx_pushpop_trace.parquet` (or `.csv.xz`); give what \
          nsys-jax wrote"
     )]
     NoCapture,
-    /// A Parquet file is damaged, or compressed in a way that pandas does not by itself.
+    /// A Parquet file is damaged, or compressed in a way that pandas does not use by default.
     #[error("cannot be read as Parquet: {0}; copy the capture again, or write the file with Snappy or no compression")]
     Parquet(String),
     /// An xz file is damaged.

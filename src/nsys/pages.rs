@@ -1,13 +1,13 @@
-//! How large a Parquet file says that its pages are, before anybody believes it: the crate makes room for what a page's
-//! header names, up to 2 GiB, and looks at the data afterwards.
+//! Checks the page sizes that a Parquet file states: the crate allocates what a page's header names, up to 2 GiB,
+//! before it reads the data.
 
-/// The most that a byte of Snappy becomes: a copy of 64 bytes takes at least three.
+/// The maximum expansion of Snappy: a copy of 64 bytes takes at least three.
 const MOST_EXPANDED: u64 = 22;
-/// Structs within structs of a header that are looked into.
+/// Maximum nesting of structs in a header.
 const MAX_DEPTH: u32 = 16;
 
-/// Looks at the headers of a column's pages, which fill these bytes; `None` if one is damaged, or names more than its data
-/// can become.
+/// Checks the headers of a column's pages, which fill these bytes; `None` if one is damaged, or states more than its
+/// data can expand to.
 pub(super) fn check(mut chunk: &[u8]) -> Option<()> {
     while !chunk.is_empty() {
         let mut header = Header { bytes: chunk, sizes: [0; 2] };
@@ -24,7 +24,7 @@ pub(super) fn check(mut chunk: &[u8]) -> Option<()> {
 /// A `PageHeader` in Thrift's compact protocol.
 struct Header<'a> {
     bytes: &'a [u8],
-    /// Of the page's data, uncompressed and compressed: fields 2 and 3.
+    /// Sizes of the page's data, uncompressed and compressed: fields 2 and 3.
     sizes: [u64; 2],
 }
 
@@ -72,7 +72,7 @@ impl Header<'_> {
                     let size = self.sizes.get_mut(usize::try_from(id - 2).ok()?)?;
                     *size = if value & 1 == 0 { value >> 1 } else { return None };
                 }
-                // the value of a bool stands in its head
+                // the value of a bool is in its header
                 (_, _, 1 | 2) => {}
                 (_, _, kind) => self.value(kind, depth)?,
             }

@@ -1,4 +1,4 @@
-//! What the traces hold.
+//! The ranges of the traces.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub struct NsysRange {
     pub id: i64,
     /// The range around it on the same thread.
     pub parent: Option<i64>,
-    /// Its name, of XLA's own without `TSL:`.
+    /// Its name, for XLA's own without `TSL:`.
     pub name: Arc<str>,
     /// Whether XLA emitted it, and not NCCL or a library.
     pub is_xla: bool,

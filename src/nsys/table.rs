@@ -12,15 +12,15 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use super::error::NsysErrorKind;
 use super::pages;
 
-/// Most rows of a table: times, names and ids of so many ranges are some gigabytes.
+/// Maximum number of rows of a table: times, names and ids of this many ranges take some gigabytes.
 const MAX_ROWS: i64 = 1 << 26;
-/// Most rows of a byte: ids and times differ from row to row, so that real tables have many bytes a row, and a few bytes that
-/// stand for millions of equal values are not a capture.
+/// Maximum number of rows per byte: ids and times differ from row to row, so real tables have many bytes per row, and a
+/// few bytes that encode millions of equal values are not a capture.
 const MAX_ROWS_OF_A_BYTE: usize = 16;
-/// Records that are read at a time.
+/// Number of records read at a time.
 const BATCH: usize = 1 << 16;
 
-/// A column's values, one a row.
+/// A column's values, one per row.
 pub(super) enum Column {
     Text(Vec<Option<Arc<str>>>),
     /// Integers; doubles are rounded, since pandas makes doubles of integers with gaps.
@@ -83,7 +83,7 @@ impl Table {
     }
 }
 
-/// The crate is written for files that are whole; what a damaged one leads it into ends here.
+/// The crate assumes intact files; its panics on damaged ones end here.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, NsysErrorKind> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(read) => read.map_err(|error| NsysErrorKind::Parquet(error.to_string())),
@@ -91,7 +91,7 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, NsysE
     }
 }
 
-/// The sizes of a column's pages, before room is made for them.
+/// Checks the sizes of a column's pages before they are allocated.
 fn check(bytes: &Bytes, file: &SerializedFileReader<Bytes>, column: usize) -> Result<(), ParquetError> {
     for group in file.metadata().row_groups() {
         let (start, length) = group.column(column).byte_range();
@@ -155,7 +155,7 @@ fn read(
             _ => return Err(ParquetError::NYI("a column of neither text nor numbers".to_owned())),
         }
     }
-    // nothing is made for rows that only the file's end speaks of
+    // nothing is allocated for rows that only the footer mentions
     if numbers.len().max(words.len()) != rows {
         return Err(ParquetError::General("fewer values than rows".to_owned()));
     }

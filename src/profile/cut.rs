@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::gather::Record;
 
-/// The operation that a program's executions begin with: the first event's; of several that start at once that on the
-/// lowest line. Records are by start, as everywhere here.
+/// The operation that a program's executions begin with: the first event's; among simultaneous ones that on the lowest
+/// line. Records are by start, as everywhere here.
 pub(super) fn first_operation(records: &[Record]) -> Option<u32> {
     let at_once = records.chunk_by(|one, next| one.time.start_ps == next.time.start_ps).next()?;
     at_once.iter().min_by_key(|record| record.place).map(|record| record.operation)
 }
 
-/// The places at which an operation comes: of events that start at once the first one's place.
+/// The positions of an operation: among simultaneous events the first one's.
 pub(super) fn places_of(operation: u32, records: &[Record]) -> Vec<usize> {
     let (mut places, mut at) = (Vec::new(), 0);
     for at_once in records.chunk_by(|one, next| one.time.start_ps == next.time.start_ps) {
@@ -23,7 +23,7 @@ pub(super) fn places_of(operation: u32, records: &[Record]) -> Vec<usize> {
     places
 }
 
-/// Cuts a program's events into its executions: where the operation that came first comes again. If `runs` tells how
+/// Splits a program's events into its executions: where the first operation occurs again. If `runs` tells how
 /// many there are, an operation may come several times in each; they must then hold the same operations.
 pub(super) fn cut(records: &[Record], runs: Option<u64>) -> Vec<&[Record]> {
     let Some(first) = first_operation(records) else { return Vec::new() };
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::profile::interval::Interval;
 
-    /// Letters are operations, one a picosecond; a line each.
+    /// Letters are operations, one per picosecond; a line each.
     fn tracks(lines: &[&str]) -> Vec<Record> {
         let record = |(place, (at, letter)): (usize, (usize, char))| {
             let time = Interval { start_ps: at as i64, end_ps: at as i64 + 1 };
@@ -90,7 +90,8 @@ mod tests {
         assert_eq!(shown(&cut(&tracks(&["abab", "    "]), Some(2))), ["ab", "ab"]);
         // another stream's work goes with what it started in
         assert_eq!(shown(&cut(&tracks(&["aba aba ", "   d   d"]), Some(2))), ["abad", "abad"]);
-        // what starts together with the first operation is of the same run, and the lowest line tells which that is
+        // events that start together with the first operation belong to the same run, and the lowest line decides which
+        // is first
         assert_eq!(shown(&cut(&tracks(&["ba ba", "a  a "]), None)), ["baa", "baa"]);
         assert_eq!(shown(&cut(&tracks(&["a  a ", "ba ba"]), None)), ["ab", "a", "ab", "a"]);
     }

@@ -1,14 +1,14 @@
-//! When the times of a capture were.
+//! The calendar time of a capture.
 
 use super::event::Stat;
 use super::space::XSpace;
 
-/// Times from here on (2001) are of the calendar, times before it of a clock that began later.
+/// Times from here on (2001) are calendar times; earlier ones are of a clock that started later.
 const CALENDAR_NS: i64 = 1_000_000_000_000_000_000;
 
 impl XSpace {
-    /// What the times of its lines count from, in nanoseconds since 1970, if it says so: newer profilers subtract the time at
-    /// which they were started, and keep it beside; older ones keep it too, and subtract nothing.
+    /// The origin of its lines' times, in nanoseconds since 1970, if known: newer profilers subtract their start time
+    /// and record it; older ones record it too, and subtract nothing.
     pub fn epoch_ns(&self) -> Option<i64> {
         if self.base_ns() >= CALENDAR_NS {
             return Some(0);
@@ -16,7 +16,7 @@ impl XSpace {
         self.of_the_task(b"profile_start_time")
     }
 
-    /// When it was taken to its end, in nanoseconds since 1970, if it says so.
+    /// When the capture ended, in nanoseconds since 1970, if known.
     pub fn stop_ns(&self) -> Option<i64> {
         self.of_the_task(b"profile_stop_time")
     }

@@ -31,7 +31,7 @@ pub enum ProfileErrorKind {
     /// It cannot be opened or read.
     #[error("cannot be read: {0}{next}", next = remedy(.0))]
     Unreadable(#[from] io::Error),
-    /// It holds nothing.
+    /// It is empty.
     #[error("is empty; capture the profile again, and stop the trace before the program ends")]
     Empty,
     /// It became shorter while it was read.
@@ -72,18 +72,18 @@ pub enum ProfileErrorKind {
     /// The folder holds no capture.
     #[error("holds no capture; expected `plugins/profile/<run>/<host>.xplane.pb`, as `jax.profiler.trace` writes it")]
     NoCapture,
-    /// The folder holds more folders than are looked into.
+    /// The folder has too many subfolders.
     #[error("has more than {limit} folders in it; give the log folder of a run")]
     TooManyFolders {
-        /// Most folders looked into.
+        /// Maximum number of folders.
         limit: usize,
     },
-    /// No plane has the name that was asked for.
+    /// No plane has the requested name.
     #[error("no plane's name contains `{wanted}`; there are {present}")]
     NoPlane {
-        /// What was asked for.
+        /// The requested name.
         wanted: String,
-        /// The planes that there are.
+        /// The existing planes.
         present: String,
     },
 }

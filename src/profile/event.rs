@@ -32,8 +32,8 @@ impl<'a> Event<'a> {
         Self::decode_with(bytes, |_, _| 0)
     }
 
-    /// Reads an event and shows the bytes of each stat on the way, and what comes after it, of which `stat` tells how much it
-    /// knows: that is stepped over.
+    /// Reads an event and passes the bytes of each stat, and what follows it, to `stat`, which returns how much of that
+    /// to skip.
     #[inline(always)]
     pub(super) fn decode_with(
         bytes: &'a [u8],
@@ -41,7 +41,7 @@ impl<'a> Event<'a> {
     ) -> Result<Self, WireError> {
         let mut event = Self { metadata_id: 0, offset_ps: 0, num_occurrences: None, duration_ps: 0, stats: &[] };
         let mut cursor = WireCursor::new(bytes);
-        // as every writer has it: these three, and then the stats
+        // the order of every writer: these three, and then the stats
         if let Some(id) = cursor.varint_after(1 << 3) {
             event.metadata_id = id as i64;
         }
@@ -89,7 +89,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The metadata id that an event's bytes begin with, as every writer has it, where it is small.
+/// The metadata id at the start of an event's bytes, where every writer puts it, if it is small.
 #[inline]
 pub(super) fn first_id(message: &[u8]) -> Option<u16> {
     match *message {
@@ -154,7 +154,7 @@ pub enum StatValue<'a> {
 }
 
 impl<'a> Stat<'a> {
-    /// Reads a stat. Of several values the last one counts, as in every protobuf reader.
+    /// Reads a stat. If it has several values the last one counts, as in every protobuf reader.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl<'a> Stat<'a> {
 }
 
 impl StatValue<'_> {
-    /// The value where it is an integer of 64 bits; an unsigned one keeps its bits, as profilers write ids either way.
+    /// The value if it is a 64-bit integer; an unsigned one keeps its bits, because profilers write ids either way.
     #[inline]
     pub fn as_integer(&self) -> Option<i64> {
         match *self {
@@ -222,7 +222,7 @@ impl StatValue<'_> {
     }
 }
 
-/// Text of a file: what is not UTF-8 becomes a replacement character.
+/// Text of a file: invalid UTF-8 becomes a replacement character.
 pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }

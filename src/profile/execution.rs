@@ -10,12 +10,12 @@ use super::names::NameId;
 use super::plane_view::Layout;
 use crate::measured_by::Metric;
 
-/// Every module execution of a capture, and what to know of the capture before it is believed.
+/// Every module execution of a capture, and caveats of the capture.
 #[derive(Debug, Clone)]
 pub struct DeviceTime {
     /// By plane, device and start.
     pub executions: Vec<Execution>,
-    /// What could mislead.
+    /// The findings.
     pub findings: Vec<Finding>,
     /// Programs whose first execution is not a measurement.
     pub slow_first: SlowFirst,
@@ -30,7 +30,7 @@ pub const AUTOTUNER: i64 = -1;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlowFirst {
-    /// Any program: nothing tells which.
+    /// Any program, because it is unknown which.
     #[default]
     Any,
     /// Those that were compiled while the capture was taken; the others ran before.
@@ -38,7 +38,7 @@ pub enum SlowFirst {
 }
 
 impl SlowFirst {
-    /// Whether it is so of a program.
+    /// Whether this applies to a program.
     pub fn is_of(&self, module: NameId, program_id: Option<i64>) -> bool {
         match self {
             Self::Any => true,
@@ -74,9 +74,9 @@ pub struct Execution {
     pub end_ps: i64,
     /// Time from the first operation's start to the last one's end; of a module line, the module event's duration.
     pub span_ps: u64,
-    /// Time at which at least one operation was in progress: the union of their intervals, never their sum.
+    /// Time during which at least one operation ran: the union of their intervals, never their sum.
     pub busy_ps: u64,
-    /// The part of it at which one that is not control flow was: a `while` covers the gaps between what its body does.
+    /// The part of it during which an operation other than control flow ran: a `while` covers the gaps in its body.
     pub kernels_busy_ps: u64,
     /// By name's first appearance in the execution.
     #[serde(skip)]
@@ -84,7 +84,7 @@ pub struct Execution {
 }
 
 impl Layout {
-    /// What a decision rests on: the span where thunks of a thread pool wait for each other, busy time on a device.
+    /// The metric for decisions: the span if thunks of a thread pool wait for each other, busy time on a device.
     pub fn metric(self) -> Metric {
         match self {
             Self::HostThunks => Metric::Span,
@@ -94,8 +94,8 @@ impl Layout {
 }
 
 impl Execution {
-    /// Its duration by a metric, picoseconds: a profile knows its span and its busy time, and whatever else is asked for
-    /// is the span.
+    /// Its duration by a metric, picoseconds: a profile has its span and its busy time, and every other metric is the
+    /// span.
     pub fn time_ps(&self, metric: &Metric) -> u64 {
         if *metric == Metric::Busy { self.busy_ps } else { self.span_ps }
     }

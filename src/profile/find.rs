@@ -21,14 +21,15 @@ pub fn executions(space: &XSpace) -> DeviceTime {
     executions_folded(space, &mut |_| {})
 }
 
-/// The same, with each execution shown as soon as its last event was read, in no order and without its [`Execution::order`]:
-/// who takes its operations away keeps no more of them than those of the executions in progress.
+/// The same, with a callback for each execution as soon as its last event was read, in no particular order and without
+/// its [`Execution::order`]: a callback that takes the operations away limits memory to those of the executions in
+/// progress.
 pub fn executions_folded(space: &XSpace, fold: &mut dyn FnMut(&mut Execution)) -> DeviceTime {
     find(space, None, None, fold)
 }
 
-/// The same for a capture of known launches: where a device's events name no run, those of a program are cut into as
-/// many equal executions as it ran. Where they cannot be, the first operation tells, as it does without.
+/// The same for a capture of known launches: if a device's events name no run, those of a program are split into as
+/// many equal executions as it ran. If that is impossible, the first operation marks them, as without known launches.
 pub fn executions_of_runs(space: &XSpace, runs: RunsOf<'_>) -> DeviceTime {
     find(space, None, Some(runs), &mut |_| {})
 }
@@ -67,7 +68,7 @@ fn find(
     let mut executions = Vec::with_capacity(index.executions.len());
     sweep(&index, &runs_of, &times, &mut |number, mut execution| {
         fold(&mut execution);
-        // of several at once the first in the file
+        // among simultaneous ones the first in the file
         execution.order = number as usize;
         executions.push(execution);
     });

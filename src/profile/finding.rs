@@ -1,8 +1,8 @@
-//! What makes a profile less than it seems: each finding is one way in which a number drawn from it could mislead.
+//! Caveats of a profile: each finding is one way in which its numbers could mislead.
 
 use serde::Serialize;
 
-/// Something to know before the profile is believed.
+/// A caveat of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -10,19 +10,19 @@ pub enum Finding {
     /// The profiler lost events.
     #[error("the profiler dropped events: {said}; trace fewer launches at a time")]
     DroppedEvents {
-        /// In the profiler's words, or the stat that says so.
+        /// The profiler's message, or the stat that says so.
         said: String,
     },
     /// The profiler reported something else.
     #[error("the profiler says: {said}")]
     ProfilerSaid {
-        /// In its words.
+        /// Its message.
         said: String,
     },
     /// There is neither a device's plane nor a host plane with thunk events.
     #[error("no plane holds device work; planes: {planes}; trace while the device is in use")]
     NoDevicePlane {
-        /// The planes that there are.
+        /// The existing planes.
         planes: String,
     },
     /// A device's plane holds no module execution.
@@ -102,13 +102,13 @@ pub enum Finding {
         /// Executions found so.
         executions: u64,
     },
-    /// What an importer has to say of a capture that another tool took.
+    /// An importer's warning on another tool's capture.
     #[error("{said}")]
     Imported {
-        /// In its words.
+        /// Its message.
         said: String,
     },
-    /// A function that some profiles have samples of and others not.
+    /// A function of which only some profiles have samples.
     #[error("`jit_autotune_fn_{function}` has no sample in {profiles} of the profiles")]
     FunctionMissing {
         /// The function's id.

@@ -1,4 +1,4 @@
-//! The times of one execution and of its operations, from events that come by start and are not kept.
+//! The times of one execution and of its operations, from a stream of events by start.
 
 use super::gather::Record;
 use super::interval::{Coverage, Interval, OwnTime, Union};
@@ -16,8 +16,8 @@ pub struct Operation {
     pub count: u64,
     /// Sum of their durations.
     pub total_ps: u64,
-    /// The part of it at which no operation that started later was in progress on the same line; of control flow (`while`,
-    /// `conditional`, `call`) also without what other lines did of the same execution.
+    /// The part of it during which no operation that started later ran on the same line; for control flow (`while`,
+    /// `conditional`, `call`) also without the work of other lines in the same execution.
     pub self_ps: u64,
 }
 
@@ -38,7 +38,7 @@ impl Choice<'_> {
     }
 }
 
-/// Where operations and lines have their places in the execution at hand, for a thread.
+/// A thread's table of the indices of operations and lines in the current execution.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     operations: Places,
@@ -68,7 +68,7 @@ impl Places {
         &mut self.list[number]
     }
 
-    /// The place of a number, and whether it is new: then it is the one given.
+    /// The index of a number, and whether it is new: then it is the given one.
     #[inline]
     fn place(&mut self, number: u32, next: usize) -> (usize, bool) {
         let mark = self.mark;
@@ -81,7 +81,7 @@ impl Places {
     }
 }
 
-/// What there is of an execution while its events come.
+/// The state of an execution while its events arrive.
 #[derive(Debug, Default)]
 pub(super) struct Folding {
     operations: Vec<OfOperation>,
@@ -108,7 +108,7 @@ struct OfLine {
     own: OwnTime<(u32, bool)>,
 }
 
-/// What control flow has to give up to other lines: pieces of time that wait until all lines came by.
+/// Control flow's time that may belong to other lines: pieces that are pending until all lines have passed.
 #[derive(Debug, Default)]
 struct Across {
     control: Vec<(u32, Interval)>,
@@ -117,11 +117,11 @@ struct Across {
     until_ps: Option<i64>,
 }
 
-/// Pieces that wait at most.
+/// Maximum number of pending pieces.
 const MAX_PIECES: usize = 4096;
 
 impl Folding {
-    /// Adds events by start, the longest first; none starts before one that was added before.
+    /// Adds events by start, the longest first; none may start before an earlier one.
     pub(super) fn add(&mut self, records: &[Record], choice: Choice<'_>, scratch: &mut Scratch) {
         scratch.operations.begin(self.operations.iter().map(|one| one.operation.name.0));
         scratch.lines.begin(self.lines.iter().map(|line| line.line));
@@ -174,7 +174,7 @@ impl Folding {
         }
     }
 
-    /// Takes from control flow what other lines did, all before a moment that no later event starts before.
+    /// Subtracts other lines' work from control flow, up to a moment before which no later event starts.
     fn settle(&mut self, until_ps: i64) {
         let Self { operations, across, lines, .. } = self;
         let several = lines.len() > 1;
@@ -205,7 +205,7 @@ impl Folding {
     }
 }
 
-/// Self time of an event. Where there are several lines, that of control flow waits until theirs is known.
+/// Self time of an event. With several lines, that of control flow is pending until theirs is known.
 #[inline]
 fn give(
     operations: &mut [OfOperation],
@@ -221,7 +221,7 @@ fn give(
     if let Some(one) = operations.get_mut(place as usize) {
         one.operation.self_ps += piece.length_ps();
     }
-    // what comes after all control flow so far takes nothing from it, and what comes later starts later
+    // an event after all control flow so far takes nothing from it, and later events start later
     if several && across.until_ps.is_some_and(|until| piece.start_ps < until) {
         across.leaves.push(piece);
     }

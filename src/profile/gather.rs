@@ -1,5 +1,5 @@
-//! A chunk of events, read: which module executions its events belong to, and, where that is asked for, the events of
-//! executions as records of 24 bytes.
+//! Reads a chunk of events: which module executions they belong to, and, on request, the events of executions as
+//! records of 24 bytes.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use super::interval::Interval;
 use super::plane_view::{END_MARK, Layout, PlaneView, Role, UNKNOWN, Unusable, interval_after};
 use super::space::{EventChunk, Line};
 
-/// Which execution an event belongs to, where its stats say so.
+/// Which execution an event belongs to, if its stats say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) module: u32,
@@ -21,7 +21,7 @@ pub(super) struct Key {
     pub(super) ordinal: Option<i64>,
 }
 
-/// Where an execution came from.
+/// The origin of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Origin {
     /// Events with this key in their stats.
@@ -35,7 +35,7 @@ pub(super) enum Origin {
 pub(super) struct Record {
     pub(super) time: Interval,
     pub(super) operation: u32,
-    /// Its line. While a chunk is read: the place of its execution in the chunk.
+    /// Its line. While a chunk is read: the index of its execution in the chunk.
     pub(super) place: u32,
 }
 
@@ -50,7 +50,7 @@ impl Record {
     }
 }
 
-/// What was seen and left out.
+/// Counts of what was left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) malformed: u64,
@@ -70,7 +70,7 @@ impl Tally {
     }
 }
 
-/// Which time a chunk is read.
+/// The pass in which a chunk is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pass<'i> {
     /// The first: which executions there are, and on request their events.
@@ -79,7 +79,7 @@ pub(super) enum Pass<'i> {
     Second(&'i MetadataIds),
 }
 
-/// What one thread made of one chunk; a record's `place` is that in `origins`.
+/// One thread's result for one chunk; a record's `place` is the index in `origins`.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
     pub(super) origins: Vec<Origin>,
@@ -99,8 +99,8 @@ pub(super) struct Piece {
     pub(super) ids: MetadataIds,
 }
 
-/// The bytes after the module's stat up to the last of the others, if none of them comes before it and the operation's, which
-/// changes from event to event, is not among them.
+/// The bytes after the module's stat up to the last of the others, if none of them precedes it and the operation's,
+/// which changes from event to event, is not among them.
 fn after_module<'a>(message: &'a [u8], operation: &[u8], stats: [&[u8]; 4]) -> Option<&'a [u8]> {
     let base = message.as_ptr() as usize;
     let place = |stat: &[u8]| {
@@ -123,7 +123,7 @@ fn after_module<'a>(message: &'a [u8], operation: &[u8], stats: [&[u8]; 4]) -> O
     message.get(from..to)
 }
 
-/// Numbers from here on are places in `Piece::written`.
+/// Numbers from here on are indices in `Piece::written`.
 pub(super) const WRITTEN: u32 = 1 << 31;
 
 struct Reader<'v, 'a> {
@@ -141,9 +141,9 @@ struct Reader<'v, 'a> {
 /// The stats that name an execution: the next event of it has the same bytes.
 #[derive(Clone, Copy)]
 struct Keyed<'a> {
-    /// Of module, program, run and device.
+    /// The stats of module, program, run and device.
     stats: [&'a [u8]; 4],
-    /// What follows the module's up to the last of them, where they stand together.
+    /// The bytes after the module's up to the last of them, if they are adjacent.
     after_module: Option<&'a [u8]>,
     key: Option<Key>,
     place: Option<u32>,
@@ -166,7 +166,7 @@ pub(super) fn read<'a>(view: &PlaneView<'a>, line: &Line<'a>, chunk: EventChunk<
         Pass::First { .. } => reader.origins(chunk),
         Pass::Second(ids) => reader.records(chunk, ids),
     }
-    // an execution's events stand together, unless executions overlap on one thread
+    // an execution's events are adjacent, unless executions overlap on one thread
     let records = &mut reader.piece.records;
     if !records.is_sorted_by_key(|record| record.place) {
         records.sort_by_key(|record| record.place);
@@ -198,12 +198,12 @@ impl<'a> Reader<'_, 'a> {
 
     fn records(&mut self, chunk: EventChunk<'a>, ids: &MetadataIds) {
         for message in chunk.messages().filter(|message| ids.contains(first_id(message))) {
-            // what is damaged was counted when the origins were looked for
+            // damage was counted when the origins were searched
             let _ = self.event(message);
         }
     }
 
-    /// Gives the event's offset, and whether it is one of an execution.
+    /// Returns the event's offset, and whether it belongs to an execution.
     #[inline(always)]
     fn event(&mut self, message: &'a [u8]) -> Result<(i64, bool), WireError> {
         match self.view.layout {
@@ -224,7 +224,7 @@ impl<'a> Reader<'_, 'a> {
         None
     }
 
-    /// The place of an execution in the chunk.
+    /// The index of an execution in the chunk.
     fn place(&mut self, origin: Origin) -> u32 {
         match self.last {
             Some((last, place)) if last == origin => place,
@@ -296,7 +296,7 @@ impl<'a> Reader<'_, 'a> {
     fn thunk(&mut self, message: &'a [u8]) -> Result<(i64, bool), WireError> {
         const MODULE: u8 = Role::Module as u8;
         let view = self.view;
-        // the stats that tell, which a writer puts first; the last of each counts
+        // the identifying stats, which a writer puts first; the last of each counts
         let mut telling: [&[u8]; 6] = [&[]; 6];
         let (mut unknown, mut damaged, mut is_last_key) = (0, None, false);
         let last = self.last_key;
@@ -330,7 +330,7 @@ impl<'a> Reader<'_, 'a> {
         }
         self.piece.tally.unknown += unknown;
         let [_, operation, module, program, run, ordinal] = telling;
-        // on a host, what names no operation is the host's own work
+        // on a host, an event without an operation is the host's own work
         if module.is_empty() || (operation.is_empty() && view.layout == Layout::HostThunks) {
             return Ok((event.offset_ps, false));
         }
@@ -350,7 +350,7 @@ impl<'a> Reader<'_, 'a> {
         };
         let name = view.events.get(event.metadata_id);
         self.piece.tally.unknown += u64::from(name.is_none());
-        // a device's kernel is work even where it names no operation
+        // a device's kernel is work even if it names no operation
         if view.layout == Layout::DeviceStreams {
             operation = operation.or(name);
         }

@@ -1,4 +1,4 @@
-//! Small numbers by metadata id: a vector where ids are dense, as every profiler writes them, a map where they are not.
+//! Small numbers by metadata id: a vector if ids are dense, as every profiler writes them, otherwise a map.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ pub(crate) struct IdTable {
 const ABSENT: u32 = u32::MAX;
 
 impl IdTable {
-    /// A table of these pairs; of two with one id the last counts. `u32::MAX` is not a value.
+    /// A table of these pairs; if two have one id the last counts. `u32::MAX` is not a value.
     pub(crate) fn new(pairs: impl Iterator<Item = (i64, u32)> + Clone) -> Self {
         // a hostile id must not make the vector large
         let limit = 4 * pairs.clone().count() + 1024;

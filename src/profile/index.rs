@@ -1,5 +1,5 @@
-//! The first pass over the events: which module executions there are, in which chunks their events lie, and in which order
-//! to read those so that the second pass meets the events of all lines by time.
+//! The first pass over the events: which module executions there are, which chunks contain their events, and in which
+//! order to read those so that the second pass meets the events of all lines by time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -31,21 +31,21 @@ impl<'v, 'a> Chunk<'v, 'a> {
     }
 }
 
-/// An execution that was found. Where events name no run, it is all executions of a program on a device.
+/// An execution that was found. If events name no run, it is all executions of a program on a device.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) view_number: usize,
     pub(super) origin: Origin,
-    /// Place of the last chunk that holds events of it; `None` for a window without any.
+    /// Index of the last chunk with events of it; `None` for a window without any.
     pub(super) last_chunk: Option<usize>,
 }
 
-/// What the first pass found.
+/// The result of the first pass.
 #[derive(Debug)]
 pub(super) struct Index<'v, 'a> {
     pub(super) views: &'v [PlaneView<'a>],
-    /// By start. The chunks of a line in which a later event starts before an earlier one come first of all, so that its
-    /// events are all at hand when the first of them is needed.
+    /// By start. The chunks of a line in which a later event starts before an earlier one come first of all, so that
+    /// all its events are available when the first of them is needed.
     pub(super) chunks: Vec<Chunk<'v, 'a>>,
     pub(super) executions: Vec<Found>,
     /// Tallies by plane view.
@@ -58,7 +58,7 @@ pub(super) struct Index<'v, 'a> {
     places: HashMap<(usize, Origin), u32>,
     /// By view, the metadata of events of executions.
     ids: Vec<MetadataIds>,
-    /// By chunk, the records that were kept so that it need not be read again.
+    /// By chunk, the stored records, so that it need not be read again.
     held: Mutex<Vec<Option<Grouped>>>,
 }
 
@@ -79,7 +79,7 @@ impl Grouped {
     }
 }
 
-/// Chunks that are read before what was found in them is brought together, for each thread.
+/// Number of chunks read per thread before their results are merged.
 const BATCH: usize = 8;
 
 impl<'v, 'a> Index<'v, 'a> {
@@ -170,7 +170,7 @@ impl<'v, 'a> Index<'v, 'a> {
         let executions: Box<[u32]> =
             piece.origins.iter().map(|origin| self.execution(at.0, renamed(*origin, &written))).collect();
         let fits = lines.may_hold >= piece.count && !piece.records.is_empty();
-        // the first that does not fit ends it
+        // ends with the first that does not fit
         lines.may_hold = if fits { lines.may_hold - piece.count } else { 0 };
         lines.held.push(fits.then(|| grouped(piece.records, &chunk, &written, |place| executions.get(place).copied())));
         lines.executions.push(executions);
@@ -238,7 +238,7 @@ impl<'v, 'a> Index<'v, 'a> {
         }))
     }
 
-    /// Of an execution: who ran what.
+    /// The identity of an execution: the device and the program.
     pub(super) fn whose(&self, found: &Found) -> Option<Whose<'v, 'a>> {
         let view = self.views.get(found.view_number)?;
         Some(match found.origin {
@@ -275,9 +275,9 @@ pub(super) struct Whose<'v, 'a> {
     pub(super) program: Option<i64>,
     pub(super) run: Option<i64>,
     pub(super) device: Option<i64>,
-    /// When, where that does not follow from its events.
+    /// Its time, if that does not follow from its events.
     pub(super) window: Option<Interval>,
-    /// Where events name no run, so that it may be several executions: what they name.
+    /// If events name no run, so that it may be several executions: what they name.
     pub(super) several: Option<Key>,
 }
 
@@ -293,7 +293,7 @@ fn grouped(
     let mut at = 0;
     for run in records.chunk_by_mut(|one, next| one.place == next.place) {
         at += run.len();
-        // each was found in the first pass; a number that none has is passed over
+        // each was found in the first pass; an unknown number is skipped
         let execution = run.first().and_then(|record| execution(record.place as usize)).unwrap_or(u32::MAX);
         ends.push((execution, at));
         for record in run {
@@ -304,10 +304,10 @@ fn grouped(
     Grouped { records, ends }
 }
 
-/// What is known of lines while chunks are added.
+/// What is known about lines while chunks are added.
 #[derive(Default)]
 struct Lines {
-    /// Records that may still be kept.
+    /// Remaining capacity for records.
     may_hold: usize,
     /// By chunk.
     held: Vec<Option<Grouped>>,

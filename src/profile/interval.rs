@@ -1,6 +1,6 @@
 //! Arithmetic of time intervals, in picoseconds: unions, and the time that belongs to each event itself.
 
-/// A half-open stretch of time.
+/// A half-open interval of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Interval {
     /// First picosecond.
@@ -16,7 +16,7 @@ impl Interval {
     }
 }
 
-/// Makes a list of intervals sorted and disjoint without changing what it covers; empty ones go.
+/// Makes a list of intervals sorted and disjoint without changing what it covers; empty ones are removed.
 pub fn merge(intervals: &mut Vec<Interval>) {
     if !intervals.is_sorted() {
         // lists of several lines are sorted runs, which a stable sort merges
@@ -78,10 +78,10 @@ impl Coverage {
     }
 }
 
-/// The union of intervals that come by start.
+/// The union of intervals that arrive by start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Union {
-    /// What a later interval can still make longer.
+    /// The last interval, which a later one can still extend.
     last: Option<Interval>,
     before_ps: u64,
 }
@@ -99,21 +99,21 @@ impl Union {
         }
     }
 
-    /// What all of them cover.
+    /// The time that all of them cover.
     pub fn length_ps(&self) -> u64 {
         self.before_ps + self.last.map_or(0, |last| last.length_ps())
     }
 
-    /// What they cover before a moment that is no earlier than any start.
+    /// The time that they cover before a moment that is no earlier than any start.
     pub fn length_before_ps(&self, moment_ps: i64) -> u64 {
         let until = |last: Interval| Interval { end_ps: last.end_ps.min(moment_ps), ..last };
         self.before_ps + self.last.map_or(0, |last| until(last).length_ps())
     }
 }
 
-/// Splits the time that events of one line cover among them, as they come: each moment belongs to the event in progress that
-/// started last, of two that start together to the later one. Of nested events that is each one's duration without its
-/// children.
+/// Divides the time that events of one line cover among them, as they arrive: each moment belongs to the running event
+/// that started last, of two that start together to the later one. Of nested events that is each one's duration without
+/// its children.
 ///
 /// Events come by start, and those that start together with the longest first. `give(event, piece)` is called for pieces
 /// that are disjoint and together are the events' union. Only the events that hold one another are kept.
@@ -135,7 +135,7 @@ impl<T: Copy> OwnTime<T> {
     pub fn add(&mut self, event: T, time: Interval, give: impl FnMut(T, Interval)) {
         self.advance(time.start_ps, give);
         if time.start_ps < time.end_ps {
-            // who ends before it has no time left
+            // an event that ends before it has no time left
             while self.open.pop_if(|(_, end_ps)| *end_ps <= time.end_ps).is_some() {}
             self.open.push((event, time.end_ps));
         }

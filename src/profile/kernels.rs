@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::execution::{DeviceTime, Execution};
 use super::find::is_control_flow;
 
-/// What the executions of one program on one device took.
+/// The times of one program's executions on one device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measurement {
@@ -21,11 +21,11 @@ pub struct Measurement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Iteration {
-    /// Sum of the kernels' durations: without gaps, and counted twice where two ran at once.
+    /// Sum of the kernels' durations: without gaps, and counted twice if two ran at once.
     pub kernels_ps: u64,
     /// From the first start to the last end.
     pub span_ps: u64,
-    /// The part of the span at which a kernel was in progress.
+    /// The part of the span during which a kernel ran.
     pub busy_ps: u64,
 }
 
@@ -59,14 +59,15 @@ pub struct KernelsDiffer {
 }
 
 impl Iteration {
-    /// The gaps: time inside the span at which no kernel was in progress.
+    /// The gaps: time inside the span during which no kernel ran.
     pub fn gaps_ps(&self) -> u64 {
         self.span_ps.saturating_sub(self.busy_ps)
     }
 }
 
 impl Measurement {
-    /// Adds up the executions of one program. Control flow (`while`, `conditional`, `call`) launches kernels and is none.
+    /// Adds up the executions of one program. Control flow (`while`, `conditional`, `call`) launches kernels but is not
+    /// one.
     ///
     /// # Errors
     /// If an execution ran other kernels than the first one, or one of them more or less often.
@@ -119,7 +120,7 @@ impl Measurement {
                 found => return differ(&kernel.name, kernel.count, found),
             }
         }
-        // every kernel of the first one is there as often: another name is one too many
+        // every kernel of the first one occurs as often: another name is one too many
         let known = |name: &str| self.kernels.iter().any(|kernel| kernel.name == name);
         match counts.iter().find(|(name, _)| counts.len() > self.kernels.len() && !known(name)) {
             Some((name, &found)) => differ(name, 0, found),

@@ -1,12 +1,13 @@
 //! Profiles: the bytes of an XSpace to planes, events, and the device time of each module execution.
 //!
-//! An XSpace (openxla/xla, `xla/tsl/profiler/protobuf/xplane.proto`) holds planes, one a device or host; a plane holds
-//! lines, one a thread, stream or view; a line holds events. [`XSpace`] decodes the metadata and indexes the lines;
-//! events and stats are read in place, without an allocation. Times are whole picoseconds.
+//! An XSpace (openxla/xla, `xla/tsl/profiler/protobuf/xplane.proto`) holds planes, one per device or host; a plane
+//! holds lines, one per thread, stream or view; a line holds events. [`XSpace`] decodes the metadata and indexes the
+//! lines; events and stats are read in place, without an allocation. Times are whole picoseconds.
 //!
 //! [`executions`] finds the module executions with span, busy time and the operations' self time; a [`Measurement`] adds up
 //! the kernels of those of one program. [`Profiler`] is
-//! ejkernel's profiler as `ejkernel/profiler.py` has it, and one with a sample for each execution. [`Finding`] lists what makes a profile less than it seems.
+//! ejkernel's profiler as in `ejkernel/profiler.py`, and one with a sample for each execution. [`Finding`] lists a
+//! profile's caveats.
 
 mod cut;
 mod epoch;

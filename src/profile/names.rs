@@ -6,7 +6,7 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameId(pub(crate) u32);
 
-/// Numbers names in the order in which they come.
+/// Numbers names in order of appearance.
 #[derive(Debug, Default)]
 pub(super) struct Names<'a> {
     numbers: HashMap<&'a [u8], u32>,

@@ -1,4 +1,4 @@
-//! The events of each execution as they come, for what needs more than sums.
+//! A stream of each execution's events, for analyses that need more than sums.
 
 use super::find::{texts, views};
 use super::gather::Record;
@@ -37,27 +37,27 @@ pub struct OperationEvent<'a> {
     pub time: Interval,
 }
 
-/// What becomes of the events of an execution. Several are in progress at once, on several threads.
+/// A fold of the events of an execution. Several are in progress at once, on several threads.
 pub trait EventFold: Sync {
     /// An execution in progress.
     type Open: Send;
-    /// One that is over.
+    /// A completed one.
     type Done: Send;
 
     /// Begins an execution.
     fn open(&self, of: &ExecutionOf<'_>) -> Self::Open;
-    /// Takes its next event. They come by start, and of those that start together the shortest first.
+    /// Takes its next event. They arrive by start, and of those that start together the shortest first.
     fn add(&self, open: &mut Self::Open, event: OperationEvent<'_>);
     /// Ends it.
     fn close(&self, open: Self::Open) -> Self::Done;
 }
 
-/// Takes what became of an execution, after the place of its space and its number, by first appearance in the file, which
-/// executions have in common whose events name no run.
+/// Takes the result of an execution, with the index of its space and its number by first appearance in the file, which
+/// executions share if their events name no run.
 pub type TakeDone<'t, D> = dyn FnMut(usize, u32, &ExecutionOf<'_>, D) + 't;
 
-/// Folds the events of each execution, and gives them in the order in which they end. Several spaces are read side by side, by the
-/// time that their clocks tell, each with a fold of its own.
+/// Folds the events of each execution, and passes on the results in the order in which executions end. Several spaces
+/// are read side by side, by their clocks' time, each with a fold of its own.
 pub fn fold_events<F: EventFold>(spaces: &[(&XSpace, &F)], give: &mut TakeDone<'_, F::Done>) {
     let mut names: Vec<Names<'_>> = spaces.iter().map(|_| Names::default()).collect();
     let views: Vec<_> = spaces.iter().zip(&mut names).map(|((space, _), names)| views(space, names)).collect();

@@ -12,7 +12,7 @@ use super::space::{Line, Plane};
 /// Start, name, device and time in picoseconds.
 type Sample = (i64, String, Option<i64>, u64);
 
-/// The samples of a plane's executions, and where they are wanted those of its other events.
+/// The samples of a plane's executions, and on request those of its other events.
 pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime, with_others: bool) -> Timings {
     let mut all: Vec<Sample> = Vec::new();
     let of_plane = time.executions.iter().filter(|execution| execution.plane == plane.number());
@@ -119,7 +119,7 @@ fn other_events(
     let mut close = |open: &mut Vec<Open>| {
         if let Some(event) = open.pop() {
             give(&event);
-            // an event that was closed by one that overlaps it lies within its parent all the same
+            // an event that was closed by an overlapping one still lies within its parent
             if let Some(parent) = open.last_mut() {
                 parent.take(&event);
             }

@@ -1,4 +1,4 @@
-//! How a plane tells executions: the roles of its stats, the numbers of its names, the windows of its modules.
+//! How a plane identifies executions: the roles of its stats, the numbers of its names, the windows of its modules.
 
 use crate::wire::WireError;
 
@@ -8,7 +8,7 @@ use super::interval::Interval;
 use super::names::Names;
 use super::space::{Line, MAX_PS, Plane};
 
-/// What a stat says of its event.
+/// The role of a stat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Role {
@@ -45,7 +45,7 @@ impl Role {
     }
 }
 
-/// How a plane tells which execution an event belongs to.
+/// How a plane identifies an event's execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -70,7 +70,7 @@ pub(super) struct Window {
     pub(super) run: Option<i64>,
 }
 
-/// A plane with what is needed to read its events fast.
+/// A plane with the tables for reading its events fast.
 #[derive(Debug)]
 pub(super) struct PlaneView<'a> {
     pub(super) plane: Plane<'a>,
@@ -83,18 +83,18 @@ pub(super) struct PlaneView<'a> {
     pub(super) references: IdTable,
     /// Number of each event's name; [`END_MARK`] for an event that only marks the end of another.
     pub(super) events: IdTable,
-    /// Which device the plane is of, where its name says so.
+    /// The plane's device, if its name states it.
     pub(super) ordinal: Option<i64>,
     /// Sorted by start; empty unless the layout is [`Layout::ModuleLines`].
     pub(super) windows: Vec<Window>,
-    /// Events of the modules line that could not be used: cannot be decoded, last less than zero, out of range.
+    /// Events of the modules line that could not be used: cannot be decoded, negative duration, out of range.
     pub(super) unusable: [u64; 3],
 }
 
-/// Stands for the role of a stat without metadata.
+/// The role of a stat without metadata.
 pub(super) const UNKNOWN: u8 = u8::MAX;
 
-/// Stands for the name of an event that is not work.
+/// The name of an event that is not work.
 pub(super) const END_MARK: u32 = u32::MAX - 1;
 
 impl<'a> PlaneView<'a> {
@@ -172,10 +172,10 @@ impl<'a> PlaneView<'a> {
         }
     }
 
-    /// The role of a stat, as a number; [`UNKNOWN`] where it has no metadata.
+    /// The role of a stat, as a number; [`UNKNOWN`] if it has no metadata.
     #[inline(always)]
     pub(super) fn role(&self, stat: &[u8]) -> Result<u8, WireError> {
-        // as every writer has it: field 1 first, and an id of one byte
+        // the encoding of every writer: field 1 first, and an id of one byte
         if let [0x08, id @ 0..0x80, rest @ ..] = stat
             && rest.first() != Some(&0x08)
         {
@@ -234,7 +234,7 @@ pub(crate) fn module_name(name: &[u8]) -> (&[u8], Option<i64>) {
     split.unwrap_or((name, None))
 }
 
-/// The instruction's name: the one to show, or what stands before ` = ` of its text.
+/// The instruction's name: the display name, or the text before ` = `.
 fn instruction_name<'a>(name: &'a [u8], display: &'a [u8]) -> &'a [u8] {
     if !display.is_empty() {
         return display;

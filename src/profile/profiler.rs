@@ -1,10 +1,10 @@
 //! ejkernel's `Profiler`: seconds by event name, and their statistics by function id.
 //!
 //! [`Semantics::Seed`] does what ejkernel 0.0.80 does (`ejkernel/profiler.py`, `Profiler.get_events_from_plane`), with
-//! everything that makes its numbers unfit to decide by: of a repeated name the last event alone counts, events are
-//! compared by their offsets even where their lines begin at different times, children are sought in every line of the
-//! plane, and after `max_events` nothing more is read. [`Semantics::PerExecution`] takes each module execution as one sample
-//! and says what it leaves out.
+//! everything that makes its numbers unfit for decisions: for a repeated name only the last event counts, events are
+//! compared by their offsets even where their lines begin at different times, children are searched in every line of
+//! the plane, and after `max_events` nothing more is read. [`Semantics::PerExecution`] takes each module execution as
+//! one sample and says what it leaves out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use regex::bytes::Regex;
 use super::finding::Finding;
 use super::space::{Plane, XSpace};
 
-/// What a profile is read for; the defaults are ejkernel's.
+/// What to read from a profile; the defaults are ejkernel's.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Profiler {
@@ -23,21 +23,21 @@ pub struct Profiler {
     pub event_filter_regex: Option<Regex>,
     /// Shorter samples are left out.
     pub min_duration_ns: f64,
-    /// Most samples taken of a plane; of events, in the seed's semantics. The mode with a sample for each execution takes all where this is left
-    /// at ejkernel's default.
+    /// Maximum number of samples per plane; of events, in the seed's semantics. The mode with a sample for each
+    /// execution takes all if this is left at ejkernel's default.
     pub max_events_per_profile: Option<usize>,
-    /// Whose meaning the numbers have.
+    /// The semantics of the numbers.
     pub semantics: Semantics,
 }
 
-/// Whose meaning the numbers have.
+/// The semantics of the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Semantics {
-    /// ejkernel's, faults included.
+    /// ejkernel's, errors included.
     Seed,
-    /// Every execution a sample.
+    /// Every execution is a sample.
     #[serde(rename = "mended")]
     PerExecution,
 }
@@ -55,11 +55,12 @@ impl Default for Profiler {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Timings {
-    /// Seconds of each sample by `name(program_id-scope_range_id)`, in time's order; in the seed's semantics one of each.
+    /// Seconds of each sample by `name(program_id-scope_range_id)`, in order of time; in the seed's semantics one of
+    /// each.
     pub samples: BTreeMap<String, Vec<f64>>,
     /// The same, with the devices apart; the seed knows no devices.
     pub by_device: BTreeMap<(String, Option<i64>), Vec<f64>>,
-    /// What was left out.
+    /// Counts of what was left out.
     pub dropped: Dropped,
 }
 
@@ -96,14 +97,14 @@ impl Profiler {
         }
     }
 
-    /// The planes whose names contain this, whatever the case.
+    /// The planes whose names contain this, in any case.
     pub fn find_device_planes<'a>(space: &'a XSpace, device: &str) -> Vec<Plane<'a>> {
         let wanted = device.to_lowercase();
         space.planes().filter(|plane| plane.name().to_lowercase().contains(&wanted)).collect()
     }
 
     pub(super) fn min_duration_ps(&self) -> i64 {
-        // a cast saturates, and cuts as Python's `int` does
+        // a cast saturates, and truncates as Python's `int` does
         (self.min_duration_ns * 1000.0) as i64
     }
 }
@@ -116,7 +117,7 @@ pub struct FunctionTime {
     pub mean: f64,
     /// Their standard deviation, as of a whole population.
     pub std: f64,
-    /// Samples kept: of more than two, the lowest and the highest go.
+    /// Samples kept: if there are more than two, the lowest and the highest are removed.
     pub n: usize,
 }
 
@@ -149,7 +150,7 @@ fn function_time(mut samples: Vec<f64>) -> FunctionTime {
     FunctionTime { mean, std: (squares.sum::<f64>() / n).sqrt(), n: kept.len() }
 }
 
-/// What the samples themselves show to be wrong: functions of which some profile has no sample.
+/// Findings from the samples: functions of which some profile has no sample.
 pub fn missing_functions(profiles: &[Timings]) -> Vec<Finding> {
     let all: Vec<BTreeSet<u64>> =
         profiles.iter().map(|timings| functions(timings).map(|(id, _)| id).collect()).collect();

@@ -1,4 +1,4 @@
-//! The runs of a log folder, whatever is nested in it.
+//! The runs of a log folder, at any depth.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -7,29 +7,29 @@ use std::time::SystemTime;
 use super::error::{ProfileError, ProfileErrorKind};
 use super::source::{captures_in, host_of};
 
-/// Folders in folders that are looked into.
+/// Maximum nesting of folders.
 const MAX_DEPTH: usize = 12;
 
-/// Most folders looked into: a log folder does not have more.
+/// Maximum number of folders examined, more than in any log folder.
 const MAX_FOLDERS: usize = 100_000;
 
-/// What was captured together: a folder of captures.
+/// A run: a folder of captures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CaptureRun {
     /// Its folder below the log folder, without `plugins/profile`; `.` for the log folder itself.
     pub name: String,
-    /// One capture a host, by name.
+    /// One capture per host, by name.
     pub files: Vec<CaptureFile>,
 }
 
-/// A capture that was not read yet.
+/// A capture that is not read yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CaptureFile {
     /// The host, by the file's name: `<host>.xplane.pb`.
     pub host: String,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Its size, compressed or not.
     pub bytes: u64,
@@ -37,9 +37,9 @@ pub struct CaptureFile {
     pub written_at: Option<SystemTime>,
 }
 
-/// The runs below a log folder, the one written last at the end; of two written at once the later one in the alphabet.
-/// Names do not tell: those of a `StepProfiler` begin with the step. Links to folders are not followed; hidden folders, and
-/// those that cannot be read, are left out.
+/// The runs below a log folder, the newest last; of two written at once the alphabetically later one. Names do not
+/// determine the order: those of a `StepProfiler` begin with the step. Links to folders are not followed; hidden
+/// folders, and those that cannot be read, are left out.
 ///
 /// # Errors
 /// If the folder cannot be read, or holds no capture.
@@ -60,7 +60,7 @@ pub fn capture_runs(folder: &Path) -> Result<Vec<CaptureRun>, ProfileError> {
         }
         if depth < MAX_DEPTH {
             let items = fs::read_dir(&inside).into_iter().flatten().flatten();
-            // a capture that is in progress is in a hidden folder
+            // a capture in progress is in a hidden folder
             let folders = items.filter(|item| {
                 let is_hidden = item.file_name().as_encoded_bytes().starts_with(b".");
                 !is_hidden && item.file_type().is_ok_and(|kind| kind.is_dir())

@@ -1,6 +1,6 @@
 //! The seed's semantics of [`Profiler`], in `n log n`.
 //!
-//! Its answer for a name is that of the name's last event by start, so the children of that event alone are looked for.
+//! Its answer for a name is that of the name's last event by start, so only the children of that event are searched.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -35,7 +35,7 @@ pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>) -> Timings {
         }
         if let Some(slot) = last.get_mut(place) {
             overwritten += u64::from(slot.is_some());
-            // of equal starts the later one in the file, as a stable sort has it
+            // among equal starts the later one in the file, as in a stable sort
             if slot.is_none_or(|known| event.time.start_ps >= known.time.start_ps) {
                 *slot = Some(event);
             }
@@ -56,7 +56,7 @@ pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>) -> Timings {
     Timings { samples, dropped, ..Timings::default() }
 }
 
-/// Gives each event that the seed keeps, in the order of the file, with its name.
+/// Iterates over the events that the seed keeps, in file order, with their names.
 fn each_kept<'a>(
     profiler: &Profiler,
     plane: Plane<'a>,
@@ -92,8 +92,8 @@ fn each_kept<'a>(
     dropped.beyond_cap = all - read;
 }
 
-/// Every event that matches and lies where some name's last event is, by start. Others are no one's children: the rest of
-/// a large capture is not kept.
+/// Every event that matches and lies where some name's last event is, by start. Others have no parent, so the rest of a
+/// large capture is not kept.
 struct Children {
     sorted: Vec<Kept>,
 }
@@ -156,7 +156,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// As Python's `str` has it, where zero and nothing are `None`.
+    /// As Python's `str`, with `None` for zero and missing values.
     fn python(self, plane: Plane<'_>) -> String {
         match self {
             Raw(5, id, _) if id != 0 => text(plane.stat_name(id as i64).unwrap_or_default()).into_owned(),
@@ -203,7 +203,7 @@ fn python_bytes(bytes: &[u8]) -> String {
             b'\r' => text += "\\r",
             0x20..0x7f if char::from(byte) == quote => text.extend(['\\', quote]),
             0x20..0x7f => text.push(char::from(byte)),
-            // writing to a string does not fail
+            // writing to a string never fails
             _ => _ = write!(text, "\\x{byte:02x}"),
         }
     }

@@ -1,8 +1,8 @@
-//! From a path to captures: a file, gzip of one, a log folder as TensorBoard has it, or a stream.
+//! Reads captures from a path: a file, gzip of one, a log folder of TensorBoard, or a stream.
 //!
 //! A file is read into memory and not mapped: a profiler may truncate or rewrite it at any time, and touching a mapped
-//! page that is gone ends the process with SIGBUS, which no check beforehand can prevent. Reading costs one copy, made by
-//! all threads at once, and the file's size in memory.
+//! page that no longer exists ends the process with SIGBUS, which no check beforehand can prevent. Reading costs one
+//! copy, made by all threads at once, and the file's size in memory.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use super::error::{ProfileError, ProfileErrorKind};
 use super::space::XSpace;
 use crate::outside_file::{self, Input};
 
-/// Most bytes of one XSpace. Protobuf libraries write no message beyond 2 GiB.
+/// Maximum size of one XSpace. Protobuf libraries write no message beyond 2 GiB.
 pub const MAX_SPACE_BYTES: u64 = 4 << 30;
 
 const READ_BYTES: usize = 4 << 20;
@@ -25,11 +25,11 @@ const READ_BYTES: usize = 4 << 20;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct XSpaceCapture {
-    /// Where it was read.
+    /// Its path.
     pub path: PathBuf,
     /// The host, by the file's name: `<host>.xplane.pb`.
     pub host: String,
-    /// What it holds.
+    /// Its content.
     pub space: XSpace,
 }
 
@@ -56,7 +56,7 @@ impl XSpace {
 }
 
 /// Reads the captures at a path: one for a file; for a log folder every host's of the newest run. A folder of
-/// `.xplane.pb` files is taken as one run.
+/// `.xplane.pb` files is one run.
 ///
 /// # Errors
 ///
@@ -89,7 +89,7 @@ pub(super) fn host_of(file: &Path) -> String {
     name.strip_suffix(".xplane.pb").unwrap_or(name).to_owned()
 }
 
-/// The captures of the newest run: runs are named by their time, and of two names the later one in the alphabet is newer.
+/// The captures of the newest run: runs are named by their time, and the alphabetically later name is newer.
 fn newest_run(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let own = captures_in(folder)?;
     if !own.is_empty() {
@@ -142,10 +142,10 @@ fn read_file(path: &Path) -> Result<Bytes, ProfileErrorKind> {
     Ok(Bytes::from_owner(bytes))
 }
 
-/// Reads as many bytes as a file had when it was looked at, all threads together.
+/// Reads as many bytes as a file had when it was checked, on all threads.
 fn read_length(file: &File, length: u64) -> Result<memmap2::MmapMut, ProfileErrorKind> {
     let mut bytes = memmap2::MmapMut::map_anon(usize::try_from(length).unwrap_or(usize::MAX))?;
-    // without large pages a quarter of the time goes into page faults; where the kernel has none, it stays as it is
+    // without large pages a quarter of the time goes into page faults; a kernel without them ignores this
     let _ = bytes.advise(memmap2::Advice::HugePage);
     bytes.par_chunks_mut(READ_BYTES).enumerate().try_for_each(|(number, part)| {
         file.read_exact_at(part, (number * READ_BYTES) as u64).map_err(|error| match error.kind() {
@@ -163,7 +163,7 @@ fn read_stream(reader: impl Read, limit: u64) -> Result<Vec<u8>, ProfileErrorKin
     if bytes.len() as u64 > limit { Err(ProfileErrorKind::TooLarge { limit }) } else { Ok(bytes) }
 }
 
-// no message starts so: it would be a field of a wire type that does not exist
+// no message starts this way: it would be a field of a non-existent wire type
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 fn plain(bytes: Vec<u8>) -> Result<Bytes, ProfileErrorKind> {

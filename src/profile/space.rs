@@ -1,4 +1,4 @@
-//! An XSpace in memory: metadata decoded, lines indexed, events left where they are.
+//! An XSpace in memory: metadata decoded, lines indexed, events read in place.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -15,10 +15,10 @@ use super::event::{Event, Stat, StatValue, first_id, text};
 use super::id_table::IdTable;
 use super::xplane;
 
-/// Bytes of a line that one thread takes at a time.
+/// Bytes of a line per unit of work for a thread.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Most bytes that a compressed string may expand to.
+/// Maximum decompressed size of a string.
 const MAX_TEXT_BYTES: u64 = 16 << 20;
 
 /// A capture of one host: planes, their lines, and the lines' events.
@@ -32,19 +32,19 @@ pub struct XSpace {
     pub(super) held_events: usize,
 }
 
-/// Events of executions that an analysis holds rather than reads twice: 24 MiB.
+/// Number of executions' events that an analysis holds instead of reading them twice: 24 MiB.
 const HELD_EVENTS: usize = 1 << 20;
 
 #[derive(Debug)]
 struct PlaneIndex {
     metadata: xplane::XPlane,
-    /// Names of stats, and where each id's stands.
+    /// Names of stats, and the index of each id's.
     stat_names: Vec<Bytes>,
     stat_places: IdTable,
     lines: Vec<LineIndex>,
 }
 
-/// Where a line's parts are; ranges count from the start of the XSpace.
+/// The ranges of a line's parts, from the start of the XSpace.
 #[derive(Debug, Default)]
 struct LineIndex {
     id: i64,
@@ -106,8 +106,8 @@ impl XSpace {
         Ok(Self { bytes, planes, errors, warnings, base_ns, held_events: HELD_EVENTS })
     }
 
-    /// How many events of executions an analysis may hold, at 24 bytes each; 1,048,576 by default. What goes beyond is read
-    /// twice, which finds the same and takes longer.
+    /// How many events of executions an analysis may hold, at 24 bytes each; 1,048,576 by default. Further events are
+    /// read twice, with the same result, which takes longer.
     pub fn hold_events(&mut self, events: usize) {
         self.held_events = events;
     }
@@ -127,7 +127,7 @@ impl XSpace {
         &self.errors
     }
 
-    /// What the profiler itself warned of.
+    /// The profiler's own warnings.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -207,7 +207,7 @@ impl<'a> Plane<'a> {
         self.index.metadata.stats.iter().map(Stat::of)
     }
 
-    /// What events with this metadata id share.
+    /// The metadata that events with this id share.
     pub fn event_metadata(&self, id: i64) -> Option<EventMetadata<'a>> {
         self.index.metadata.event_metadata.get(&id).map(|metadata| EventMetadata { id, metadata })
     }
@@ -217,7 +217,7 @@ impl<'a> Plane<'a> {
         self.index.metadata.event_metadata.iter().map(|(&id, metadata)| EventMetadata { id, metadata })
     }
 
-    /// The name of a stat, as the file has it.
+    /// The name of a stat, as in the file.
     #[inline]
     pub fn stat_name(&self, id: i64) -> Option<&'a [u8]> {
         self.index.stat_names.get(self.index.stat_places.get(id)? as usize).map(|name| &**name)
@@ -230,7 +230,7 @@ impl<'a> Plane<'a> {
 
     /// The text of a stat that holds text, whether written out, by reference or compressed (gzip, zlib or zstd).
     ///
-    /// A reference is followed once: the name that it leads to is text, whatever that may look like.
+    /// A reference is followed once: the name that it leads to is plain text.
     pub fn stat_text(&self, value: StatValue<'a>) -> Option<Cow<'a, str>> {
         match value {
             StatValue::Str(bytes) => Some(text(bytes)),
@@ -259,7 +259,7 @@ fn expand(bytes: &[u8]) -> Option<Vec<u8>> {
     read.then_some(expanded)
 }
 
-/// What several events share.
+/// The metadata that several events share.
 #[derive(Debug, Clone, Copy)]
 pub struct EventMetadata<'a> {
     id: i64,
@@ -272,12 +272,12 @@ impl<'a> EventMetadata<'a> {
         self.id
     }
 
-    /// Name of the events, as the file has it.
+    /// Name of the events, as in the file.
     pub fn name(&self) -> &'a [u8] {
         &self.metadata.name
     }
 
-    /// Name to show; empty if it is the name itself.
+    /// Display name; empty if it is the name itself.
     pub fn display_name(&self) -> &'a [u8] {
         &self.metadata.display_name
     }
@@ -312,7 +312,7 @@ impl<'a> Line<'a> {
         text(self.space.bytes.get(self.index.name.clone()).unwrap_or_default())
     }
 
-    /// The name to show; empty if it is the name itself.
+    /// The display name; empty if it is the name itself.
     pub fn display_name(&self) -> Cow<'a, str> {
         text(self.space.bytes.get(self.index.display_name.clone()).unwrap_or_default())
     }
@@ -333,7 +333,7 @@ impl<'a> Line<'a> {
         self.base_ps()?.checked_add(event.offset_ps).filter(|ps| ps.unsigned_abs() <= MAX_PS)
     }
 
-    /// The events, in file order, each decoded when it is its turn.
+    /// The events, in file order, decoded lazily.
     pub fn events(&self) -> impl Iterator<Item = Result<Event<'a>, WireError>> + use<'a> {
         self.chunks().flat_map(|chunk| chunk.events())
     }
@@ -361,7 +361,7 @@ impl<'a> EventChunk<'a> {
         self.messages().map(Event::decode)
     }
 
-    /// The events whose metadata id is wanted, in file order. Others are not decoded.
+    /// The events with a wanted metadata id, in file order. Others are not decoded.
     pub(crate) fn events_of(
         &self,
         is_wanted: impl Fn(i64) -> bool,
@@ -373,7 +373,7 @@ impl<'a> EventChunk<'a> {
         messages.map(Event::decode)
     }
 
-    /// The events' bytes, in file order. The line's index has been over every field, so that none is damaged.
+    /// The events' bytes, in file order. The line's index has checked every field, so none is damaged.
     #[inline]
     pub(super) fn messages(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut cursor = WireCursor::new(self.bytes);

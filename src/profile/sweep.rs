@@ -1,5 +1,5 @@
-//! The second pass over the events: each execution's come by start, whatever line they are on, and are folded as they
-//! come. Held are the events of the chunks in progress, never those of a whole execution.
+//! The second pass over the events: each execution's events arrive by start, from all lines, and are folded as they
+//! arrive. Only the events of the current chunks are held, never those of a whole execution.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,36 +9,36 @@ use super::cut::{cut, first_operation, places_of};
 use super::gather::{Key, Record};
 use super::index::{Chunk, Grouped, Index, Whose};
 
-/// What becomes of the events of an execution.
+/// A fold of the events of an execution.
 pub(super) trait Fold: Sync {
     /// An execution in progress.
     type Open: Send;
-    /// One that is over.
+    /// A completed one.
     type Done: Send;
-    /// What a thread keeps from one execution to the next.
+    /// A thread's state that is reused for the next execution.
     type Scratch: Default;
 
     fn open(&self, whose: &Whose<'_, '_>) -> Self::Open;
 
-    /// Takes events, by start and the longest first. None that comes later starts before one of them.
+    /// Takes events, by start and the longest first. No later event starts before one of them.
     fn add(&self, open: &mut Self::Open, records: &[Record], scratch: &mut Self::Scratch);
 
     fn close(&self, open: Self::Open, whose: &Whose<'_, '_>) -> Self::Done;
 }
 
-/// How often the program of these events ran, where that is known.
+/// How often the program of these events ran, if known.
 pub(super) type RunsOfKey<'r> = &'r (dyn Fn(Key) -> Option<u64> + Sync);
 
 /// An execution in progress.
 struct Open<O> {
-    /// Events that others may still come before.
+    /// Events that others may still precede.
     pending: Vec<Record>,
     state: Option<O>,
-    /// Of events that name no run: the operation that each execution begins with.
+    /// For events that name no run: the operation that each execution begins with.
     begins_with: Option<u32>,
 }
 
-/// Events that are read at once, for each thread; a thread's first chunk is read whatever it holds.
+/// Number of events read at once per thread; a thread's first chunk is read at any size.
 const EVENTS_PER_THREAD: usize = 1 << 13;
 
 /// The executions of an index, as far as they were read.
@@ -47,11 +47,11 @@ pub(super) struct Sweep<'s, 'v, 'a, F: Fold> {
     runs_of: RunsOfKey<'s>,
     fold: &'s F,
     under_way: HashMap<u32, Open<F::Open>>,
-    /// The chunk that is read next.
+    /// The next chunk to read.
     next: usize,
 }
 
-/// Gives each execution to `give` when its last event was read, with its number in the index.
+/// Passes each execution to `give` when its last event was read, with its number in the index.
 pub(super) fn sweep<F: Fold>(
     index: &Index<'_, '_>,
     runs_of: RunsOfKey<'_>,
@@ -63,7 +63,7 @@ pub(super) fn sweep<F: Fold>(
 }
 
 impl<'s, 'v, 'a, F: Fold> Sweep<'s, 'v, 'a, F> {
-    /// Gives the executions without events, and stands before the first event.
+    /// Passes on the executions without events, and starts before the first event.
     pub(super) fn new(
         index: &'s Index<'v, 'a>,
         runs_of: RunsOfKey<'s>,
@@ -78,7 +78,7 @@ impl<'s, 'v, 'a, F: Fold> Sweep<'s, 'v, 'a, F> {
         Self { index, runs_of, fold, under_way: HashMap::new(), next: 0 }
     }
 
-    /// When the first event starts that was not read; `None` if all were.
+    /// The start of the first unread event; `None` if all were read.
     pub(super) fn next_ps(&self) -> Option<i64> {
         self.index.chunks.get(self.next).map(|chunk: &Chunk<'_, '_>| chunk.from_ps)
     }
@@ -137,8 +137,8 @@ struct Step<'s, 'i, 'v, 'a, F: Fold> {
 }
 
 impl<F: Fold> Step<'_, '_, '_, '_, F> {
-    /// Takes events of an execution. Those that start at `until_ps` or later wait, since others may come before them; where there
-    /// is no such time, these were the last.
+    /// Takes events of an execution. Those that start at `until_ps` or later stay pending, since others may precede
+    /// them; without such a time, these were the last.
     fn take(&mut self, mut open: Open<F::Open>, read: &[&[Record]], until_ps: Option<i64>) -> Option<Open<F::Open>> {
         let runs = self.whose.several.and_then(self.runs_of);
         let waits = runs.is_some() && until_ps.is_some();
@@ -150,7 +150,7 @@ impl<F: Fold> Step<'_, '_, '_, '_, F> {
                 together.reserve_exact(read.iter().map(|more| more.len()).sum());
                 read.iter().for_each(|more| together.extend_from_slice(more));
                 if waits {
-                    // if the number of runs reports it, it takes all of them to see how
+                    // with a known number of runs, all events are needed to split them
                     open.pending = together;
                     return Some(open);
                 }
@@ -182,7 +182,7 @@ impl<F: Fold> Step<'_, '_, '_, '_, F> {
         None
     }
 
-    /// A new execution begins where the operation that came first comes again.
+    /// A new execution begins where the first operation occurs again.
     fn cut_as_they_come(&mut self, open: &mut Open<F::Open>, mut records: &[Record]) {
         if open.begins_with.is_none() {
             open.begins_with = first_operation(records);

@@ -7,7 +7,7 @@ use super::seed;
 use super::space::Plane;
 
 impl Profiler {
-    /// The samples of one plane of a profile, whose executions were found before.
+    /// The samples of one plane of a profile, given its executions.
     pub fn timings(&self, plane: Plane<'_>, time: &DeviceTime) -> Timings {
         match self.semantics {
             Semantics::Seed => seed::timings(self, plane),
@@ -15,7 +15,7 @@ impl Profiler {
         }
     }
 
-    /// The samples of a plane whose executions alone count, and no event beside them.
+    /// The samples of a plane of which only executions count, and no other events.
     pub fn timings_of_executions(&self, plane: Plane<'_>, time: &DeviceTime) -> Timings {
         per_execution::timings(self, plane, time, false)
     }

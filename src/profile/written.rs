@@ -1,4 +1,4 @@
-//! A plane that is written: names once, each line's events by their starts.
+//! Writes a plane: names once, each line's events by their starts.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -6,18 +6,18 @@ use std::ops::Range;
 
 use crate::wire::Message;
 
-/// What a stat says.
+/// A stat's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum WrittenStat<'a> {
     /// A number.
     Int(i64),
-    /// Text, which is kept once however often it comes.
+    /// Text, which is stored once.
     Text(&'a str),
 }
 
-/// One plane in the making. A message's bytes may follow those of another of its kind, so that what it becomes is a capture of its
-/// own and, behind the bytes of another capture, one more plane of that.
+/// A plane under construction. Protobuf messages can be concatenated, so its bytes are a capture of their own and,
+/// appended to another capture, one more plane of that.
 #[derive(Debug, Default)]
 pub struct PlaneWriter {
     name: String,
@@ -107,27 +107,27 @@ impl PlaneWriter {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// Adds a line whose events count from `timestamp_ns`, and gives its place. One that gets no event is not written.
+    /// Adds a line whose events count from `timestamp_ns`, and returns its index. A line without events is not written.
     pub fn line(&mut self, name: &str, timestamp_ns: i64) -> usize {
         self.lines.push(WrittenLine { name: name.to_owned(), timestamp_ns, events: Vec::new() });
         self.lines.len() - 1
     }
 
-    /// Adds an event to a line, from and until so many nanoseconds after the line's own time. Of two that begin and end together the
-    /// one that was added first holds the other.
+    /// Adds an event to a line, from and until a number of nanoseconds after the line's own time. Of two that begin and
+    /// end together, the one added first contains the other.
     pub fn event(&mut self, line: usize, name: &str, times_ns: (i64, i64), stats: &[(&str, WrittenStat<'_>)]) {
         let place = self.open(line);
         self.close((line, place), name, times_ns, stats);
     }
 
-    /// Adds an event of which nothing is known yet, and gives its place in the line: until it is closed nothing is written of it.
+    /// Adds an open event, and returns its index in the line: it is not written until it is closed.
     pub fn open(&mut self, line: usize) -> usize {
         let Some(line) = self.lines.get_mut(line) else { return usize::MAX };
         line.events.push(WrittenEvent::default());
         line.events.len() - 1
     }
 
-    /// Says what the event at a line and place is.
+    /// Sets the event at a line and index.
     pub fn close(
         &mut self,
         (line, place): (usize, usize),
@@ -173,12 +173,12 @@ impl PlaneWriter {
         });
     }
 
-    /// The bytes of an XSpace that holds this plane and nothing else, its lines as they came.
+    /// The bytes of an XSpace with only this plane, its lines in order of addition.
     pub fn to_space(&self) -> Vec<u8> {
         self.to_space_by(|_| ())
     }
 
-    /// The same with the lines in the order of what `key` makes of their names.
+    /// The same with the lines sorted by `key` of their names.
     pub fn to_space_by<K: Ord>(&self, key: impl Fn(&str) -> K) -> Vec<u8> {
         let mut plane = Message::default();
         plane.bytes(field::PLANE_NAME, self.name.as_bytes());
@@ -189,7 +189,7 @@ impl PlaneWriter {
             if events.is_empty() {
                 continue;
             }
-            // of what begins together the longest first: the others are inside it
+            // of simultaneous ones the longest first, since the others are inside it
             events.sort_by_key(|event| (event.offset_ps, Reverse(event.duration_ps)));
             plane.message(field::PLANE_LINES, |written| {
                 written.number(field::LINE_ID, id).bytes(field::LINE_NAME, line.name.as_bytes());
@@ -231,7 +231,7 @@ mod tests {
             (10, 40),
             &[("text", WrittenStat::Text("same")), ("more", WrittenStat::Text("same"))],
         );
-        // it holds what begins and ends with it, though it is closed later
+        // it contains events that begin and end with it, even though it is closed later
         let line = written.line("second", 0);
         let outer = written.open(line);
         written.event(line, "inner", (1, 2), &[]);

@@ -1,4 +1,4 @@
-//! The proven set as entries, which a snapshot takes.
+//! The proven set as entries for a snapshot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::cache::{CacheKey, Entry};
 /// One entry for each call of the proven set, none if nothing is proven. Of `known` entries, the one with the call's key and
 /// config is taken with its provenance.
 ///
-/// A look-up that knows nothing of a call under a `vmap` takes the config of another variant of that call. So a call that is not
-/// proven, and has a proven variant, is held to its baseline by an entry of its own.
+/// A look-up without an entry for a call under a `vmap` takes the config of another variant of that call. So an
+/// unproven call with a proven variant gets an entry with its baseline.
 pub fn proven_entries(result: &ProveResult, known: &[(CacheKey, Arc<Entry>)]) -> Vec<(CacheKey, Arc<Entry>)> {
     let known: BTreeMap<&CacheKey, &Arc<Entry>> = known.iter().map(|(key, entry)| (key, entry)).collect();
     let proven = || result.calls.iter().filter(|call| call.is_proven).map(|call| &call.call.call);

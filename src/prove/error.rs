@@ -42,7 +42,7 @@ pub enum ProveError {
 }
 
 impl ProveError {
-    /// Whether another input would mend it, and no other device or worker.
+    /// Whether the input is at fault, and not the device or the worker.
     pub fn is_of_input(&self) -> bool {
         match self {
             Self::Unreadable { .. } | Self::Damaged { .. } => true,

@@ -1,4 +1,4 @@
-//! The folder that `dump(…, variants=…)` writes: `prove.json` and one file a program, named by its digest.
+//! The folder that `dump(…, variants=…)` writes: `prove.json` and one file per program, named by its digest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,13 +17,14 @@ use crate::measure::{CompiledWith, MAX_PROGRAM_BYTES, MeasuredProgram};
 use crate::outside_file::{self, Folder};
 use crate::printable::printable;
 
-/// The file that makes a folder such a one, and the format that it names.
+/// The file that identifies such a folder, and the format that it states.
 const MANIFEST: &str = "prove.json";
 const FORMAT: &str = "autotune-lowered-prove-v1";
-/// Most calls, and largest manifest that is read: twice as many variants name as many calls each, in five bytes.
+/// Maximum number of calls, and maximum size of a manifest: twice as many variants name as many calls each, in five
+/// bytes.
 const MAX_CALLS: usize = 1024;
 const MAX_MANIFEST_BYTES: u64 = 32 << 20;
-/// What stands in place of the manifest's own digest while that is computed.
+/// Placeholder of the manifest's own digest while it is computed.
 const NO_DIGEST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// A tuned call of the step.
@@ -39,7 +40,7 @@ pub struct StepCall {
     pub baseline: Config,
     /// The config that tuning found.
     pub tuned: Config,
-    /// Its part of the step's time in a profile, where one was given.
+    /// Its share of the step's time in a profile, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
     /// The baseline's time over the tuned config's, measured alone; above one is faster.
@@ -73,10 +74,10 @@ struct Variant {
 pub struct StepVariants {
     path: PathBuf,
     folder: Folder,
-    /// The calls that some variant has tuned, and those that `without=` put back in all.
+    /// The calls that some variant has tuned, and those that `without=` reverted in all.
     pub calls: Vec<StepCall>,
     variants: Vec<Variant>,
-    /// What JAX tells the compiler of the step.
+    /// The compile options that JAX passes for the step.
     compiled_with: Option<CompiledWith>,
     /// The variants with no call tuned, and with all.
     pub(super) baseline: usize,
@@ -85,7 +86,7 @@ pub struct StepVariants {
 }
 
 impl StepVariants {
-    /// Reads the manifest of a folder, and sees that every program is what it says.
+    /// Reads the manifest of a folder, and checks every program against it.
     ///
     /// # Errors
     /// If a file cannot be read, is a link or is outside of the folder, or the manifest or a program is damaged.
@@ -114,7 +115,7 @@ impl StepVariants {
         check_calls(&calls).map_err(&wrong)?;
         let (baseline, whole, tree) = placed(&variants, calls.len()).map_err(&wrong)?;
         let found = Self { path: path.to_owned(), folder, calls, variants, compiled_with, baseline, whole, tree };
-        // what is damaged is known before a device is started
+        // damage is found before a device is started
         let files: BTreeMap<Digest, &Variant> =
             found.variants.iter().map(|variant| (variant.sha256, variant)).collect();
         files.values().try_for_each(|variant| found.bytes(variant).map(drop))?;
@@ -131,10 +132,10 @@ impl StepVariants {
         self.variants.get(variant).map_or(&[], |variant| &variant.tuned)
     }
 
-    /// A variant as it is raced.
+    /// A variant as a contestant.
     ///
     /// # Errors
-    /// If its program cannot be read or is none.
+    /// If its program cannot be read or is not a program.
     pub(super) fn contestant(&self, variant: usize, name: String) -> Result<Contestant, ProveError> {
         let Some(variant) = self.variants.get(variant) else {
             let reason = format!("has no variant {variant}");
@@ -184,7 +185,7 @@ fn check_calls(calls: &[StepCall]) -> Result<(), String> {
     Ok(())
 }
 
-/// The variant with no call tuned, that with all, and the tree of what the others put back.
+/// The variant with no call tuned, the one with all, and the tree of the sets that the others revert.
 fn placed(variants: &[Variant], calls: usize) -> Result<(usize, usize, Tree), String> {
     if variants.len() > 2 * calls {
         return Err(format!("has {} variants, expected at most {}", variants.len(), 2 * calls));

@@ -1,4 +1,4 @@
-//! What the races of a step's variants found.
+//! The result of the races of a step's variants.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::measure::MadeInput;
 use crate::measured_by::MeasuredBy;
 use crate::stats::Interval;
 
-/// The gain of a step, and the part of each call in it.
+/// The gain of a step, and the contribution of each call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ProveResult {
@@ -31,41 +31,41 @@ pub struct ProveResult {
     pub baseline_ns: Option<f64>,
     /// The calls, in the manifest's order.
     pub calls: Vec<CallEffect>,
-    /// The sets whose part is known, in the order in which they were raced.
+    /// The sets whose contribution is known, in the order in which they were raced.
     pub sets: Vec<SetEffect>,
     /// The set that is proven; `None` if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proven: Option<ProvenSet>,
-    /// The calls, by number, to put back where several lose and no variant leaves out these alone.
+    /// The calls, by number, to revert if several lose and no variant leaves out exactly these.
     pub dump_without: Vec<usize>,
-    /// Rounds measured now, of all races.
+    /// Rounds measured in this run, in all races.
     pub rounds_measured: u32,
     /// Rounds that the sample log held.
     pub rounds_kept: u32,
-    /// What is to be known besides.
+    /// Notes.
     pub notes: Vec<String>,
 }
 
-/// A call, and its part in the step.
+/// A call, and its contribution to the step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CallEffect {
     /// The call as it was dumped.
     #[serde(flatten)]
     pub call: StepCall,
-    /// Its part: the step without it over the step with all tuned.
+    /// Its contribution: the step without it over the step with all tuned.
     pub in_step: Effect,
     /// Whether it belongs to the proven set.
     pub is_proven: bool,
 }
 
-/// A set of calls, and its part in the step.
+/// A set of calls, and its contribution to the step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SetEffect {
     /// The calls, by number.
     pub calls: Vec<usize>,
-    /// Its part: the step without it over the step with all tuned.
+    /// Its contribution: the step without it over the step with all tuned.
     pub in_step: Effect,
 }
 
@@ -79,7 +79,7 @@ pub struct ProvenSet {
     pub in_step: Effect,
 }
 
-/// What a set of tuned configs does to the step's time.
+/// The effect of a set of tuned configs on the step's time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Effect {
@@ -88,10 +88,10 @@ pub struct Effect {
     /// The step's time without it over that with it; above one is faster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_up: Option<f64>,
-    /// Interval of that; those of all races hold together.
+    /// Its interval; those of all races hold simultaneously.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
-    /// The largest relative difference that noise alone made in its race.
+    /// The largest relative difference due to noise alone in its race.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<f64>,
     /// Rounds that count.
@@ -112,11 +112,11 @@ pub enum Standing {
     Loses,
     /// It differs, but the same program twice may differ as much.
     WithinNoise,
-    /// It was not raced by itself, or not long enough to tell.
+    /// It was not raced by itself, or not long enough.
     NotSeparated,
     /// The step is the same program with and without it.
     NoEffect,
-    /// It was put back to its baseline in every variant.
+    /// It was reverted to its baseline in every variant.
     PutBack,
     /// The step without it, or with it, fails or gives other outputs.
     Failed,
@@ -138,18 +138,18 @@ impl Standing {
 }
 
 impl Effect {
-    /// What is known without a race.
+    /// An effect known without a race.
     pub(super) fn unmeasured(standing: Standing) -> Self {
         Self { standing, speed_up: None, interval: None, noise: None, rounds: 0, failure: None }
     }
 
-    /// Of the first contestant's absence: the other one is the step without something.
+    /// The effect of the first contestant's absence: the other one is the step without something.
     pub(super) fn of_removal(row: &ContestantResult, race: &CompareResult) -> Self {
         let times = row.ratio.zip(row.interval);
         Self::of(row, race, [Standing::Loses, Standing::Gains], times)
     }
 
-    /// Of the other contestant, which is the first with something more tuned.
+    /// The effect of the other contestant, which is the first with something more tuned.
     pub(super) fn of_addition(row: &ContestantResult, race: &CompareResult) -> Self {
         let inverse = |(ratio, interval)| (1.0 / ratio, inverse(interval));
         let times = row.ratio.zip(row.interval).map(inverse);
@@ -179,8 +179,8 @@ impl Effect {
         }
     }
 
-    /// What follows for the step without a set that loses, from all tuned over the baselines and the set's own part: both are
-    /// proven, and their intervals hold together.
+    /// The effect of the step without a losing set, derived from all tuned over the baselines and the set's own
+    /// contribution: both are proven, and their intervals hold simultaneously.
     pub(super) fn without(&self, part: &Self) -> Option<Self> {
         let (whole, lost) = (self.interval?, part.interval?);
         let interval = Interval {

@@ -1,4 +1,4 @@
-//! The races: all tuned against the baselines, then sets of calls, halved, and at last what is to be proven.
+//! The races: all tuned against the baselines, then sets of calls, halved, and finally the set to prove.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -13,18 +13,18 @@ use crate::ledger::Ledger;
 use crate::timer::Timer;
 use crate::timer::events::Events;
 
-/// Sets that one race takes at most: their programs are all loaded at once.
+/// Maximum number of sets in one race: their programs are all loaded at once.
 const SETS_AT_ONCE: usize = 8;
-/// The part of the time that is left which one race may take.
+/// The fraction of the remaining time that one race may take.
 const PART_OF_BUDGET: u32 = 3;
-/// The part of all the time that the last race has in any case.
+/// The fraction of the total time reserved for the last race.
 const LAST_PART_OF_BUDGET: u32 = 10;
 
-/// Races a step's variants: the gain of all tuned configs over the baselines, and the part of each call, by halving. `options`
-/// are those of each race; its budget is for all of them.
+/// Races a step's variants: the gain of all tuned configs over the baselines, and the contribution of each call, by
+/// halving. `options` are those of each race; its budget is for all of them.
 ///
-/// A set that is distinguished from nothing is divided before one that is not, which may still hold calls whose parts cancel out.
-/// All intervals hold together: each comparison that could be made has an equal part of the error.
+/// A set with a significant effect is divided before one without, which may still hold calls whose contributions cancel
+/// out. All intervals hold simultaneously: each possible comparison gets an equal part of the error.
 ///
 /// # Errors
 /// As [`compare`], and where a program cannot be read.
@@ -38,7 +38,7 @@ pub fn prove(
     events: &Events,
 ) -> Result<ProveResult, ProveError> {
     let until = options.budget.map(|budget| Instant::now() + budget);
-    // the gain, each set, and what is proven at last
+    // the gain, each set, and the final proof
     let comparisons = step.tree.nodes.len() + 2;
     let mut races = Races { timer, ledger, step, options, scratch, cancel, events, until, comparisons, last: None };
     let whole = races.race("prove-step", step.baseline, &[step.whole])?;
@@ -70,7 +70,7 @@ pub fn prove(
     Ok(result)
 }
 
-/// The calls, with what is known before sets are raced: the part of a call that is alone is the whole gain.
+/// The calls, with what is known before sets are raced: the contribution of a single call is the whole gain.
 fn calls(step: &StepVariants, whole: &Effect) -> Vec<CallEffect> {
     let tuned = step.tuned(step.whole);
     let of = |(number, call): (usize, &StepCall)| {
@@ -97,7 +97,7 @@ struct Races<'a> {
     until: Option<Instant>,
     /// How many comparisons share the error.
     comparisons: usize,
-    /// Where the last race is in progress, the smallest time that it has.
+    /// During the last race, its minimum time.
     last: Option<Duration>,
 }
 
@@ -113,7 +113,7 @@ impl Races<'_> {
         for &other in others {
             contestants.push(self.contestant(other)?);
         }
-        // `compare` shares it out among the others and the copy
+        // `compare` divides it among the others and the copy
         let error = (1.0 - self.options.rules.confidence) * others.len() as f64 / self.comparisons as f64;
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()) / PART_OF_BUDGET);
         let options = CompareOptions { stage: stage.to_owned(), ..self.options.clone() }
@@ -132,10 +132,10 @@ impl Races<'_> {
         self.step.contestant(variant, name)
     }
 
-    /// Races sets against all tuned, from the outer ones to single calls, as long as there is time.
+    /// Races sets against all tuned, from the outermost to single calls, while time is left.
     fn divide(&mut self, result: &mut ProveResult) -> Result<(), ProveError> {
         let step = self.step;
-        // what is told first; then what could hide parts that cancel out
+        // significant ones first; then those that could hide contributions that cancel out
         let (mut told, mut hiding) = (step.tree.outer.clone(), Vec::new());
         loop {
             if told.is_empty() {
@@ -172,14 +172,14 @@ impl Races<'_> {
         }
     }
 
-    /// Takes the fastest variant that is proven faster than the whole, or else the whole, and proves it against the baselines.
+    /// Takes the fastest variant proven faster than all tuned, or else all tuned, and proves it against the baselines.
     fn decide(&mut self, result: &mut ProveResult) -> Result<(), ProveError> {
         let step = self.step;
         let losers: Vec<usize> = result.losers();
         let lost = |set: &&SetEffect| set.in_step.standing == Standing::Loses;
         let speed_up = |set: &SetEffect| set.in_step.speed_up.unwrap_or(1.0);
         let all_lost = || result.sets.iter().filter(lost);
-        // without the calls that lose, where there is such a variant; its other parts are nearer to one
+        // without the losing calls, if there is such a variant; its other contributions are closer to one
         let exact = all_lost().find(|set| set.calls == losers);
         let worst = exact.or_else(|| all_lost().min_by(|a, b| speed_up(a).total_cmp(&speed_up(b)))).cloned();
         let Some(worst) = worst else {
@@ -194,14 +194,14 @@ impl Races<'_> {
         let node = step.tree.nodes.iter().find(|node| node.calls == worst.calls);
         let Some(variant) = node.map(|node| node.variant) else { return Ok(()) };
         self.last = self.options.budget.map(|budget| budget / LAST_PART_OF_BUDGET);
-        // rounds of its own, since those before chose it
+        // rounds of its own, because the earlier ones selected it
         let race = self.race("prove-set", step.baseline, &[variant])?;
         result.take_note_of(&race);
         let row = race.contestants.get(1).ok_or(CompareError::TooFew(1))?;
         let own = Effect::of_addition(row, &race);
         let proven = match own.standing {
             Standing::Gains => Some(own),
-            // too few rounds; it follows from those of the races before
+            // too few rounds; it follows from the earlier races
             Standing::NotSeparated => result.step.without(&worst.in_step),
             _ => None,
         };
@@ -213,7 +213,7 @@ impl Races<'_> {
 }
 
 impl ProveResult {
-    /// Sums a race up.
+    /// Summarises a race.
     fn take_note_of(&mut self, race: &CompareResult) {
         self.jobs.push(race.job);
         self.rounds_measured = self.rounds_measured.saturating_add(race.rounds_measured);
@@ -225,7 +225,7 @@ impl ProveResult {
         }
     }
 
-    /// Takes the part of a set, and of the call where it is one.
+    /// Records the contribution of a set, and of the call if it is a single one.
     fn take(&mut self, node: &Node, effect: Effect) {
         if let [call] = node.calls[..]
             && let Some(call) = self.calls.get_mut(call)

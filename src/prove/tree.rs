@@ -1,13 +1,13 @@
-//! The sets of calls that variants put back, as a tree: each set lies whole in its parent.
+//! The sets of calls that variants revert, as a tree: each set is contained in its parent.
 
-/// A set of calls that one variant puts back to their baselines.
+/// A set of calls that one variant reverts to their baselines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     /// The calls, by number, in rising order.
     pub(super) calls: Vec<usize>,
     /// The variant without them.
     pub(super) variant: usize,
-    /// The largest sets inside it, by their place in the tree.
+    /// The largest sets inside it, by their index in the tree.
     pub(super) inner: Vec<usize>,
 }
 
@@ -19,7 +19,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Builds the tree of sets of `calls` calls, each with its variant; `None` if two sets overlap in part, or are equal.
+    /// Builds the tree of sets of `calls` calls, each with its variant; `None` if two sets overlap partially, or are
+    /// equal.
     pub(super) fn of(mut sets: Vec<(Vec<usize>, usize)>, calls: usize) -> Option<Self> {
         sets.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         let mut tree = Self::default();

@@ -67,14 +67,15 @@ fn forward() -> Direction {
 }
 
 impl Registry {
-    /// Adds the invocation that a JSON file describes; gives the path of its record.
+    /// Adds the invocation that a JSON file describes; returns the path of its record.
     ///
     /// The file has the fields of an [`Invocation`]; a candidate names its program as `program_file`, an argument
     /// with recorded values as `array_file`, both relative to the description. `direction`, `recorded_at` and
     /// `recorder` may be left out. See `docs/registry.md`.
     ///
     /// # Errors
-    /// If the description or a file that it names is not good, with the place; nothing refers to what was stored then.
+    /// If the description or a file that it names is invalid, with the place; then nothing refers to what was already
+    /// stored.
     pub fn add_described(&mut self, file: &Path) -> Result<PathBuf, RegistryError> {
         let wrong = |message: String| RegistryError::Description { path: file.to_owned(), message };
         let bytes = outside_file::bytes(file, MAX_DESCRIPTION_BYTES)

@@ -1,4 +1,4 @@
-//! What an invocation must be to be stored, and what it must be to be run.
+//! The conditions for storing an invocation, and those for running it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -21,7 +21,7 @@ pub enum InvalidInvocation {
     /// The baseline is not among the candidates.
     #[error("the baseline `{0}` is not among the candidates")]
     Baseline(String),
-    /// A config stands twice.
+    /// A config is listed twice.
     #[error("the config `{0}` occurs twice among the candidates")]
     Duplicate(String),
     /// An argument is larger than any device's memory.
@@ -39,7 +39,7 @@ pub enum InvalidInvocation {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotRunnable {
-    /// Values that steer control flow are not known.
+    /// Values that determine control flow are unknown.
     #[error("values-unknown: the values of `{}` steer control flow and were not known when it was recorded; record it from an eager call", .0.join("`, `"))]
     ValuesUnknown(Vec<String>),
     /// The baseline, with which everything is compared, has no program.
@@ -61,7 +61,7 @@ pub struct ProgramGroup {
 fn has_axes(argument: &Argument, batch: &[BatchAxis]) -> Result<(), String> {
     let whole = argument.spec.dims.as_slice();
     let Err((size, place)) = axes_in(&argument.name, whole, batch) else { return Ok(()) };
-    // all parts of a mesh's devices: one for each leads, and no `vmap` made it
+    // a leading axis with one part per device of a mesh, not made by a `vmap`
     if whole.split_first().is_some_and(|(_, part)| axes_in(&argument.name, part, batch).is_ok()) {
         return Ok(());
     }
@@ -69,7 +69,7 @@ fn has_axes(argument: &Argument, batch: &[BatchAxis]) -> Result<(), String> {
     Err(format!("the argument `{name}`, {spec}, has no axis of {size} at {place}"))
 }
 
-/// Whether dimensions have an argument's axes; the size and place of the first that they lack.
+/// Checks that dimensions have an argument's axes; returns the size and place of the first missing one.
 fn axes_in(name: &str, dimensions: &[u64], batch: &[BatchAxis]) -> Result<(), (u64, usize)> {
     let mut dimensions = dimensions.to_vec();
     for axis in batch {
@@ -84,7 +84,7 @@ fn axes_in(name: &str, dimensions: &[u64], batch: &[BatchAxis]) -> Result<(), (u
 }
 
 impl Invocation {
-    /// The digest of what the invocation is of: target, operation, call key and direction. Its derivation is
+    /// The digest of the invocation's identity: target, operation, call key and direction. Its derivation is
     /// part of the folder's format, see [`crate::registry`].
     pub fn key(&self) -> Digest {
         let mut hasher = FieldHasher::new("invocation-key");
@@ -96,11 +96,11 @@ impl Invocation {
         hasher.field(self.direction.to_string().as_bytes()).finish()
     }
 
-    /// Whether the record holds together.
+    /// Checks that the record is consistent.
     ///
     /// # Errors
-    /// The first thing that does not: no operation or call key, an array that is too large or whose file lies elsewhere, axes
-    /// that the key or the arguments do not have, a config that stands twice, or a baseline that is not a candidate.
+    /// The first inconsistency: no operation or call key, an array that is too large or whose file lies elsewhere, axes
+    /// that the key or the arguments do not have, a config that is listed twice, or a baseline that is not a candidate.
     pub fn check(&self) -> Result<(), InvalidInvocation> {
         if self.call.op_id.is_empty() {
             return Err(InvalidInvocation::NoOperation);

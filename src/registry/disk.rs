@@ -1,4 +1,4 @@
-//! Files that are whole and have the digest of their names, or are not there.
+//! Files that are complete and have the digest of their names, or do not exist.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     whole_file::write_private(path, |file| file.write_all(bytes))
 }
 
-/// Makes a folder and its parents, each new one synced into its parent.
+/// Creates a folder and its parents, each new one synced into its parent.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());

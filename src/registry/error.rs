@@ -1,4 +1,4 @@
-//! What can be wrong with a registry: as a whole, and with one file in it.
+//! Errors of a registry as a whole, and of one file in it.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use super::{InvalidInvocation, SCHEMA};
 use crate::array::FillError;
 use crate::digest::Digest;
 
-/// A registry that cannot be used at all, or a file in it that was asked for and is not good.
+/// A registry that cannot be used at all, or a requested file in it that is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
     /// The folder is not a registry.
     #[error("`{0}` is not a registry: it has no `registry.json`; record one, or make it with `registry add`")]
     Missing(PathBuf),
-    /// `registry.json` is not what it must be.
+    /// `registry.json` is invalid.
     #[error("`{path}`: {message}")]
     Header {
         /// The file.
@@ -32,7 +32,7 @@ pub enum RegistryError {
         /// Its schema.
         schema: u64,
     },
-    /// The system refused.
+    /// The system reported an error.
     #[error("`{path}`: {source}")]
     Io {
         /// The file.
@@ -45,7 +45,7 @@ pub enum RegistryError {
     Digest {
         /// The file.
         path: PathBuf,
-        /// Digest of the bytes that are there.
+        /// Digest of the actual bytes.
         found: Digest,
     },
     /// An array's file has another size than its argument.
@@ -53,14 +53,14 @@ pub enum RegistryError {
     ArraySize {
         /// The file.
         path: PathBuf,
-        /// Bytes that are there.
+        /// Its actual number of bytes.
         found: u64,
         /// The argument.
         name: String,
-        /// Bytes that it takes.
+        /// The expected number of bytes.
         expected: u64,
     },
-    /// An invocation that does not hold together.
+    /// An inconsistent invocation.
     #[error(transparent)]
     Invalid(#[from] InvalidInvocation),
     /// An argument that cannot be filled.
@@ -71,7 +71,7 @@ pub enum RegistryError {
         /// Why.
         source: FillError,
     },
-    /// The description given to `registry add` is not good.
+    /// The description given to `registry add` is invalid.
     #[error("`{path}`: {message}")]
     Description {
         /// The file.
@@ -96,11 +96,11 @@ pub enum ProblemKind {
     Schema,
     /// It is not a record.
     Content,
-    /// A record names it and it is not there.
+    /// A record names it and it does not exist.
     Missing,
 }
 
-/// A file that was left out, and why. The rest of the registry works.
+/// A file that was skipped, and why. The rest of the registry works.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 #[error("`{path}`: {message}")]
 #[non_exhaustive]

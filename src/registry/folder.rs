@@ -1,4 +1,4 @@
-//! The registry's folder: what is read when it is opened, what is written into it.
+//! The registry's folder: opening, reading and writing it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -32,10 +32,10 @@ impl Registry {
         Self::read(RegistryWriter::open(root)?)
     }
 
-    /// Opens a registry, making an empty one if there is none.
+    /// Opens a registry, creating an empty one if there is none.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and where the folder cannot be written.
+    /// Those of [`open`](Self::open), and if the folder cannot be written.
     pub fn create_or_open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
         Self::read(RegistryWriter::create_or_open(root)?)
     }
@@ -50,7 +50,7 @@ impl Registry {
     /// Reads every record again, as another recorder may have written more.
     ///
     /// # Errors
-    /// If the folder `invocations` is there and cannot be listed.
+    /// If the folder `invocations` exists and cannot be listed.
     pub fn reload(&mut self) -> Result<(), RegistryError> {
         let (paths, mut problems) = self.record_paths()?;
         let read: Vec<_> = paths.par_iter().map(|path| (path, record::read(path))).collect();
@@ -84,7 +84,7 @@ impl Registry {
         self.writer.root()
     }
 
-    /// What stores programs, arrays and records in this folder.
+    /// The writer of programs, arrays and records in this folder.
     pub fn writer(&self) -> &RegistryWriter {
         &self.writer
     }
@@ -94,7 +94,7 @@ impl Registry {
         &self.invocations
     }
 
-    /// Records that were left out.
+    /// Records that were skipped.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -114,7 +114,7 @@ impl Registry {
         self.writer.program_path(program)
     }
 
-    /// A program's path, the digest of its bytes checked just now.
+    /// A program's path, after checking the digest of its bytes.
     ///
     /// # Errors
     /// If the file cannot be read or its bytes are not those recorded.
@@ -122,8 +122,8 @@ impl Registry {
         self.writer.checked_program_path(program)
     }
 
-    /// Into how many partitions a program is cut, one for each device that it runs on; one where it cannot be read or does not
-    /// tell. The digest of its bytes is not checked.
+    /// The number of a program's partitions, one for each device that it runs on; one if it cannot be read or does not
+    /// state it. The digest of its bytes is not checked.
     pub fn partitions(&self, program: &Program) -> u64 {
         let bytes = outside_file::bytes(&self.program_path(program), MAX_PROGRAM_BYTES).unwrap_or_default();
         read_program(&bytes, "program").map_or(1, |program| program.partitions)
@@ -156,7 +156,7 @@ impl Registry {
     /// [Stores](RegistryWriter::store) an invocation and reads the registry again.
     ///
     /// # Errors
-    /// Those of [`store`](RegistryWriter::store), and where the registry cannot be read again.
+    /// Those of [`store`](RegistryWriter::store), and if the registry cannot be read again.
     pub fn add(&mut self, invocation: &Invocation) -> Result<PathBuf, RegistryError> {
         let path = self.writer.store(invocation)?;
         self.reload()?;

@@ -33,7 +33,7 @@ pub struct Listed {
     pub call: Call,
     /// What the programs compute.
     pub direction: Direction,
-    /// What it was lowered for, in words.
+    /// The target, in words.
     pub target: String,
     /// Argument specs, `f32[2,128]`.
     pub arguments: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Listed {
     pub programs: usize,
     /// The baseline config, in brief.
     pub baseline: String,
-    /// Why it is not run, where it is not.
+    /// Why it is not run, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_runnable: Option<String>,
     /// When, seconds since 1970.
@@ -61,7 +61,7 @@ impl Registry {
         self.invocations().iter().filter(named)
     }
 
-    /// Why a call that was recorded for the device cannot be tuned from its records alone, where it cannot.
+    /// Why a call that was recorded for the device cannot be tuned from its records alone, if so.
     pub fn not_runnable(
         &self,
         mode: MatchMode,

@@ -10,11 +10,11 @@ use crate::call::Call;
 use crate::config::Config;
 use crate::digest::Digest;
 
-/// What two records of one call disagree on.
+/// The differences between two records of one call.
 ///
 /// The newer record (by `recorded_at`, then by content digest) gives the invocation. A candidate that only the older
-/// one has joins it, unless the two disagree: then the older one was made from another kernel, and what only it
-/// has is left out. Programs that differ in their bytes alone, as recordings from two folders do, agree.
+/// one has is added, unless the two disagree: then the older one was made from another kernel, and its additional
+/// candidates are left out. Programs that differ only in their bytes, as recordings from two folders do, agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Change {

@@ -1,4 +1,4 @@
-//! What a recorder writes down of one call.
+//! The recording of one call.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ pub const SCHEMA: u32 = 1;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Target {
-    /// One device that was there.
+    /// One device that was present.
     Device(DeviceIdentity),
-    /// A platform whose devices were not there: every device of it matches.
+    /// A platform whose devices were absent: every device of it matches.
     Platform(String),
 }
 
@@ -36,7 +36,7 @@ pub struct Argument {
     pub spec: ArraySpec,
     /// How its values are made.
     pub fill: Fill,
-    /// Whether the programs take ownership of it: it is given again before every run.
+    /// Whether the programs take ownership of it, so that it must be restored before every run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub donated: bool,
 }
@@ -106,7 +106,7 @@ impl Program {
 
 setters!(Program { custom_calls: Vec<String> });
 
-/// One config of an operation, with its program where it could be lowered.
+/// One config of an operation, with its program if it could be lowered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Candidate {
@@ -145,7 +145,7 @@ pub struct Invocation {
     pub direction: Direction,
     /// Array arguments, in the programs' order.
     pub arguments: Vec<Argument>,
-    /// The rest of the call's arguments, for the reader.
+    /// The rest of the call's arguments, for people.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub static_arguments: BTreeMap<String, serde_json::Value>,
     /// The config in use without tuning; always one of the candidates.

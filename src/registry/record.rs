@@ -1,4 +1,4 @@
-//! One record: its name, its bytes, and whether the two fit.
+//! One record: its name, its bytes, and whether the two match.
 
 use std::path::{Path, PathBuf};
 
@@ -71,7 +71,7 @@ pub(super) fn read(path: &Path) -> Result<Record, (ProblemKind, String)> {
         let message = "its bytes do not have the digest in its name: incomplete or changed; record it again".to_owned();
         return Err((ProblemKind::Digest, message));
     }
-    // the schema first: a newer record need not have today's fields
+    // the schema first, because a newer record need not have today's fields
     let head: Head = serde_json::from_slice(&bytes).map_err(|error| (ProblemKind::Content, error.to_string()))?;
     if head.schema != u64::from(SCHEMA) {
         let message =

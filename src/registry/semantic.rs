@@ -1,4 +1,4 @@
-//! What a program computes, apart from where it was written down.
+//! A program's identity, independent of source locations.
 
 use super::ProgramFormat;
 use crate::digest::Digest;
@@ -6,7 +6,7 @@ use crate::hlo;
 
 /// The digest that is equal for equal programs recorded in different places: [`crate::hlo::semantic_digest`].
 ///
-/// Bytes that it cannot read are their own digest: equal bytes are surely one program, others are taken to differ.
+/// Unparseable bytes are digested as they are: equal bytes are the same program, others are assumed to differ.
 pub fn semantic_digest(format: ProgramFormat, bytes: &[u8]) -> Digest {
     hlo::semantic_digest(bytes, format.extension()).unwrap_or_else(|_| Digest::of(bytes))
 }

@@ -1,4 +1,4 @@
-//! Every byte of a registry read and checked: `registry verify`.
+//! Reads and checks every byte of a registry: `registry verify`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use super::{Change, MAX_PROGRAM_BYTES, Problem, ProblemKind, Registry, RegistryE
 use crate::array::{Fill, MAX_ARRAY_BYTES};
 use crate::digest::Digest;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct VerifyReport {
@@ -26,14 +26,14 @@ pub struct VerifyReport {
     pub arrays: usize,
     /// Calls whose records disagree.
     pub changes: Vec<Change>,
-    /// Files that are not good.
+    /// Invalid files.
     pub problems: Vec<Problem>,
-    /// Stored files that no invocation names: they may be removed.
+    /// Stored files that no invocation names; they may be removed.
     pub unused: Vec<PathBuf>,
 }
 
 impl VerifyReport {
-    /// Whether every file is good.
+    /// Whether every file is valid.
     pub fn is_good(&self) -> bool {
         self.problems.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Stores programs, arrays and records; what stands in the registry is not read for it.
+//! Stores programs, arrays and records without reading the rest of the registry.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ struct Header {
     schema: u64,
 }
 
-/// Writes into a registry's folder. Any number of them write one folder at once: no two write one name with other bytes.
+/// Writes into a registry's folder. Any number of writers can share a folder, because equal names imply equal bytes.
 #[derive(Debug, Clone)]
 pub struct RegistryWriter {
     root: PathBuf,
 }
 
 impl RegistryWriter {
-    /// A writer of a registry that is there.
+    /// A writer of an existing registry.
     ///
     /// # Errors
     /// If the folder is not a registry or a newer version's.
@@ -36,10 +36,10 @@ impl RegistryWriter {
         Ok(Self { root })
     }
 
-    /// A writer of a registry, which is made if there is none.
+    /// A writer of a registry, which is created if there is none.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and where the folder cannot be written.
+    /// Those of [`open`](Self::open), and if the folder cannot be written.
     pub fn create_or_open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
         let root = root.into();
         let header = root.join("registry.json");
@@ -63,7 +63,7 @@ impl RegistryWriter {
         self.root.join("programs").join(shelf).join(format!("{digest}.{}", program.format.extension()))
     }
 
-    /// A program's path, the digest of its bytes checked just now.
+    /// A program's path, after checking the digest of its bytes.
     ///
     /// # Errors
     /// If the file cannot be read or its bytes are not those recorded.
@@ -72,7 +72,7 @@ impl RegistryWriter {
         check_file(&path, MAX_PROGRAM_BYTES, program.digest).map(|()| path)
     }
 
-    /// Stores a program's bytes. A file that is there with the right bytes is left alone, one with other bytes replaced.
+    /// Stores a program's bytes. An existing file with the right bytes is left alone; one with other bytes is replaced.
     ///
     /// # Errors
     /// If the folder of programs cannot be written.
@@ -88,8 +88,8 @@ impl RegistryWriter {
         Ok(program)
     }
 
-    /// Stores an array's bytes and gives the fill that reads them. They are values of a user's run, so the file is for its
-    /// owner alone (mode 0600).
+    /// Stores an array's bytes and returns the fill that reads them. They are values of a user's run, so the file is
+    /// for its owner alone (mode 0600).
     ///
     /// # Errors
     /// If the folder of arrays cannot be written.
@@ -100,10 +100,10 @@ impl RegistryWriter {
         Ok(Fill::File { path, digest })
     }
 
-    /// Stores an invocation whose programs and arrays are stored already; gives the path of its record.
+    /// Stores an invocation whose programs and arrays are already stored; returns the path of its record.
     ///
     /// # Errors
-    /// If the invocation does not hold together, a program or array of it is not in the store, or it cannot be written.
+    /// If the invocation is inconsistent, a program or array of it is not in the store, or it cannot be written.
     pub fn store(&self, invocation: &Invocation) -> Result<PathBuf, RegistryError> {
         invocation.check()?;
         for program in invocation.candidates.iter().filter_map(|candidate| candidate.program.as_ref()) {
@@ -122,7 +122,7 @@ impl RegistryWriter {
     }
 }
 
-/// Writes a file unless it is there with the right bytes.
+/// Writes a file unless it exists with the right bytes.
 fn put(
     path: PathBuf,
     bytes: &[u8],

@@ -1,4 +1,4 @@
-//! Where a remote cache is.
+//! The address of a remote cache.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::RemoteError;
 use crate::digest::Digest;
 use crate::printable::printable;
 
-/// A remote cache's URL. What it prints holds neither user nor password nor query.
+/// A remote cache's URL. Printed, it has neither user nor password nor query.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     pub(super) place: Place,
@@ -15,7 +15,7 @@ pub struct Address {
     full: String,
 }
 
-/// Which store, and where in it.
+/// The store, and the path in it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Folder(PathBuf),
@@ -23,7 +23,7 @@ pub(super) enum Place {
     Web { url: String, user: Option<(String, String)>, encrypted: bool },
 }
 
-/// Whose buckets.
+/// The provider of the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BucketKind {
     S3,
@@ -58,7 +58,7 @@ impl Address {
     /// The address of a URL.
     ///
     /// # Errors
-    /// If it is none, or of a kind that is not known.
+    /// If it is not a URL, or of an unknown kind.
     pub fn parse(text: &str) -> Result<Self, RemoteError> {
         let shown = redacted(text);
         let wrong = |what: String| Err(RemoteError::Address { url: shown.clone(), what });
@@ -106,14 +106,14 @@ impl Address {
         Ok(Self { place, shown, full: text.trim_end_matches('/').to_owned() })
     }
 
-    /// The name of this machine's folder for it: what tells URLs apart goes in by digest only.
+    /// The name of this machine's folder for it: a URL's distinguishing parts are included only as a digest.
     pub fn to_folder_name(&self) -> String {
         let slug: String =
             self.shown.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(60).collect();
         format!("{slug}-{}", Digest::of(self.full.as_bytes()).to_short())
     }
 
-    /// Whether others on the way could change what is loaded: plain HTTP to another machine.
+    /// Whether others on the network could change what is loaded: plain HTTP to another machine.
     pub fn is_plain(&self) -> bool {
         let Place::Web { url, encrypted: false, .. } = &self.place else { return false };
         let host = url.split_once("://").map_or("", |(_, rest)| rest).split(['/', '?']).next().unwrap_or_default();

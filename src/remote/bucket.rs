@@ -1,24 +1,24 @@
-//! The contract of a store: objects by name, one of them changed by compare-and-swap.
+//! The interface of a store: objects by name, one of them changed by compare-and-swap.
 
 use std::fmt;
 use std::io::Write;
 use std::path::Path;
 
-/// A state of an object, as its store tells it from others.
+/// A version of an object, as its store identifies it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) e_tag: Option<String>,
     pub(super) version: Option<String>,
 }
 
-/// What a store says instead of what was asked for.
+/// Why a store did not do what was requested.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// No, and it will be no again.
+    /// Denied; retrying will not help.
     Refused(String),
-    /// Nothing that can be used.
+    /// No usable answer.
     Away(String),
-    /// An object that cannot be what was published.
+    /// An object that cannot be the published one.
     Damaged(String),
 }
 
@@ -27,20 +27,20 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     /// Writes an object of at most `limit` bytes to `out`; `None` if there is none.
     fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, Trouble>;
 
-    /// Stores a file as an object that is named by its content.
+    /// Stores a file as an object named by its content.
     fn put(&self, name: &str, file: &Path) -> Result<(), Trouble>;
 
     /// Whether there is an object of this name.
     fn has(&self, name: &str) -> Result<bool, Trouble>;
 
-    /// Removes an object, if it is there.
+    /// Removes an object, if it exists.
     fn remove(&self, name: &str) -> Result<(), Trouble>;
 
-    /// Stores an object where its version is still the expected one, `None` for no object; `false` if it is not.
+    /// Stores an object if its version is still the expected one, `None` for no object; `false` if it is not.
     fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble>;
 }
 
-/// That an object is larger than any that was published.
+/// The error for an object larger than any that is published.
 pub(super) fn too_large(size: u64, limit: u64) -> Trouble {
     Trouble::Damaged(format!("it has {size} bytes, at most {limit} are read"))
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a remote cache.
+//! Errors of a remote cache.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,17 +34,17 @@ pub enum RemoteError {
         /// The URL.
         url: String,
     },
-    /// The store knows who asks, or does not, and says no.
+    /// The store denied access.
     #[error("`{url}` refuses `{name}`: {reason}; give credentials in the environment (docs/remote.md)")]
     Refused {
         /// The URL.
         url: String,
         /// The object.
         name: String,
-        /// The store's word.
+        /// The store's message.
         reason: String,
     },
-    /// The store does not answer, or not sensibly.
+    /// The store does not answer, or its answer is unusable.
     #[error("cannot reach `{name}` of `{url}`: {reason}; check the address, or try again later")]
     Away {
         /// The URL.
@@ -54,7 +54,7 @@ pub enum RemoteError {
         /// What happened.
         reason: String,
     },
-    /// An object is not what was published.
+    /// An object is not the published one.
     #[error(
         "`{name}` of `{url}` cannot be trusted: {what}; publish again with `autotune-lowered cache push --replace`"
     )]
@@ -87,15 +87,15 @@ pub enum RemoteError {
         /// Its schema.
         schema: u64,
     },
-    /// Others published all the time.
+    /// Other publishers always came first.
     #[error("`{url}` was changed by others under each of {attempts} attempts; push again")]
     Busy {
         /// The URL.
         url: String,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
     },
-    /// A place that can only be read.
+    /// A read-only location.
     #[error(
         "`{url}` can only be read; publish to the bucket or folder behind it (`s3://`, `gs://`, `az://`, `file://`)"
     )]
@@ -112,7 +112,7 @@ pub enum RemoteError {
         /// The URL.
         url: String,
     },
-    /// Not what was pinned.
+    /// Another digest than the pinned one.
     #[error(
         "the snapshot published at `{url}` is not the pinned one: it is {found}, {pin} is pinned (`--pin`, \
          AUTOTUNE_LOWERED_PIN)"
@@ -122,7 +122,7 @@ pub enum RemoteError {
         url: String,
         /// The digest of what is in force.
         found: Digest,
-        /// The digest that is wanted.
+        /// The pinned digest.
         pin: Digest,
     },
     /// Older than what was loaded before.
@@ -135,11 +135,11 @@ pub enum RemoteError {
         url: String,
         /// This machine's copy.
         copy: PathBuf,
-        /// The generation that it shows.
+        /// The generation that the URL shows.
         shown: u64,
         /// The generation that was loaded.
         seen: u64,
-        /// What is wrong with what it shows.
+        /// What is wrong with it.
         what: &'static str,
     },
     /// A signature is missing or wrong.
@@ -152,7 +152,7 @@ pub enum RemoteError {
     #[cfg(feature = "tuner")]
     #[error("{0}")]
     Ledger(#[from] crate::ledger::LedgerError),
-    /// What was decided here is not where others find it.
+    /// This machine's decisions could not be published.
     #[error(
         "not published: {source}; what was decided is kept here, `autotune-lowered cache push {url} --cache {url}` \
          publishes it"
@@ -181,7 +181,7 @@ impl RemoteError {
         move |source| Self::Io { action, path, source }
     }
 
-    /// Whether what was loaded before may stand in: the store is not there, and has not said no.
+    /// Whether the local copy may be used instead: the store is unreachable, and has not denied access.
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Away { .. })
     }

@@ -1,4 +1,4 @@
-//! `file://`: a folder that machines share.
+//! `file://`: a shared folder.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::outside_file;
 use crate::whole_file::write_whole;
 
-/// How long others may hold the folder's lock; each holds it for one small file.
+/// How long to wait for the folder's lock; each holder writes one small file.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Folder {
         Self { root: root.to_owned() }
     }
 
-    /// Where an object lies; nothing leads out of the folder.
+    /// The path of an object; it never leaves the folder.
     fn path(&self, name: &str) -> Result<PathBuf, Trouble> {
         let path = self.root.join(name);
         if let Some(folder) = path.parent().filter(|folder| *folder != self.root)

@@ -1,11 +1,12 @@
-//! Snapshots of lost races: stored under their digest by a publisher who then was not the first to replace the manifest.
+//! Snapshots of lost races: stored under their digest by a publisher that was then not the first to replace the
+//! manifest.
 //!
-//! A publisher removes only what it put there itself, and only where no manifest ever named it: nothing lay under that
-//! name before, and the very next generation, which won, names another one. Nor can it be named from then on. A merge is
-//! never less than what it began with: if anybody's merge on top of the winner's entries gave this snapshot, so would
-//! this publisher's own next one, which then keeps it. That leaves `--replace` with exactly these entries: so every
-//! publisher looks after its manifest is in force whether its snapshot is there, and whoever removed one looks whether it
-//! was named meanwhile; either puts it back.
+//! A publisher removes only what it stored itself, and only if no manifest ever named it: nothing existed under that
+//! name before, and the very next generation, which won, names another one. Nor can it be named later. A merge never
+//! has less than what it started from: if any merge on top of the winner's entries gave this snapshot, so would this
+//! publisher's own next one, which then keeps it. That leaves `--replace` with exactly these entries. So every
+//! publisher checks, once its manifest is in force, that its snapshot exists, and one that removed a snapshot checks
+//! whether it was named in the meantime; either restores it.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ use super::manifest::MANIFEST;
 use super::{Manifest, Remote};
 use crate::signature::signature_path;
 
-/// What this publisher put there and nobody named.
+/// A snapshot that this publisher stored and no manifest names.
 #[derive(Debug, Default)]
 pub(super) struct Lost(Vec<LostSnapshot>);
 
@@ -22,20 +23,21 @@ struct LostSnapshot {
     name: String,
     /// The generation that it was to follow.
     after: u64,
-    /// Whether the next one was seen, and names another snapshot.
+    /// Whether the next generation was seen and names another snapshot.
     was_never_named: bool,
-    /// Where it is on this machine; goes with this.
+    /// Its local file, removed with this.
     scratch: tempfile::TempDir,
     file: PathBuf,
 }
 
 impl Lost {
-    /// Remembers one that was not there before and whose manifest came too late.
+    /// Remembers one that did not exist before and whose manifest came too late.
     pub(super) fn add(&mut self, name: String, after: u64, (scratch, file): (tempfile::TempDir, PathBuf)) {
         self.0.push(LostSnapshot { name, after, was_never_named: false, scratch, file });
     }
 
-    /// Takes note of the manifest that is in force: of those that it does not follow at once, nobody knows who named them.
+    /// Notes the manifest in force: for snapshots that it does not directly follow, it is unknown whether a manifest
+    /// named them.
     pub(super) fn see(&mut self, manifest: Option<&Manifest>) {
         self.0.retain_mut(|lost| {
             let Some(manifest) = manifest else { return false };
@@ -46,7 +48,7 @@ impl Lost {
 }
 
 impl Remote {
-    /// Removes what nobody named. What cannot be removed stays, and costs its bytes alone.
+    /// Removes snapshots that no manifest named. One that cannot be removed only costs its bytes.
     pub(super) fn remove_lost(&self, mut lost: Lost) {
         if lost.0.is_empty() {
             return;
@@ -70,7 +72,7 @@ impl Remote {
         }
     }
 
-    /// Puts a snapshot that is in force where it belongs, if somebody took it for the one of a lost race.
+    /// Restores the snapshot in force, if another publisher removed it as that of a lost race.
     pub(super) fn keep_there(&self, name: &str, file: &std::path::Path) {
         if matches!(self.bucket.has(name), Ok(false)) {
             self.put_back(name, file);

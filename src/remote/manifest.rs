@@ -1,4 +1,4 @@
-//! Which snapshot is in force.
+//! The manifest: which snapshot is in force.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +15,11 @@ pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 16;
 pub(super) const MAX_SNAPSHOT_BYTES: u64 = 4 << 30;
 const SCHEMA: u64 = 1;
 
-/// What `manifest-v1.json` says.
+/// The content of `manifest-v1.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     schema: u64,
-    /// How often was published here.
+    /// Number of publications at this URL.
     pub generation: u64,
     /// The snapshot in force, by its digest.
     pub digest: Digest,
@@ -39,8 +39,8 @@ struct Versioned {
 }
 
 impl Manifest {
-    /// What follows on what is there and on what was seen here: later than both, also where a store was started again or a
-    /// clock is behind.
+    /// The next manifest: later than the existing one and than any seen here, even if a store was reset or a clock is
+    /// behind.
     pub(super) fn after(
         previous: Option<&Self>,
         seen: Option<&Statement>,
@@ -63,7 +63,7 @@ impl Manifest {
     }
 
     pub(super) fn from_bytes(bytes: &[u8], url: &str) -> Result<Self, RemoteError> {
-        // what is wrong may be told in the store's own characters
+        // the message may contain the store's own characters
         let wrong = |what: String| {
             let what = printable(&what);
             RemoteError::Damaged { url: url.to_owned(), name: MANIFEST.to_owned(), what }
@@ -78,13 +78,13 @@ impl Manifest {
             return Err(wrong(what));
         }
         if manifest.generation == 0 {
-            // the number of signed files that were published nowhere
+            // the generation of signed files that are published nowhere
             return Err(wrong("its generation is 0, the first one is 1".to_owned()));
         }
         Ok(manifest)
     }
 
-    /// What a signature of it says.
+    /// The statement that its signature covers.
     pub(super) fn to_statement(&self) -> Statement {
         Statement { digest: self.digest, generation: self.generation, time: self.published_at }
     }
@@ -95,7 +95,7 @@ impl Manifest {
         bytes
     }
 
-    /// The name of its snapshot at the URL: by the digest alone, whatever else the manifest says.
+    /// The name of its snapshot at the URL, which depends only on the digest.
     pub(super) fn snapshot_name(&self) -> String {
         snapshot_name(self.digest)
     }

@@ -19,17 +19,17 @@
 //!
 //! # Publishing
 //!
-//! Read the manifest with its version (an ETag, a generation), fetch its snapshot, merge it with what is to be
-//! published, and put the merged snapshot under its digest. Then write the manifest on condition that its version is
-//! unchanged. If it has changed, somebody else published: start again. So no publication is lost, and a reader sees
-//! either the old state or the new one, complete. The process that put a snapshot removes it if it lost such a race,
-//! unless a manifest may have named it.
+//! Read the manifest with its version (an ETag, a generation), fetch its snapshot, merge it with the new entries, and
+//! store the merged snapshot under its digest. Then write the manifest on condition that its version is unchanged. If
+//! it has changed, another process published: start again. So no publication is lost, and a reader sees either the old
+//! state or the new one, complete. The process that stored a snapshot removes it if it lost such a race, unless a
+//! manifest may have named it.
 //!
 //! # Loading
 //!
-//! The manifest is read; a snapshot whose digest is here already is not fetched. A fetched one is trusted if size,
+//! The manifest is read; a snapshot that is already here is not fetched. A fetched one is trusted if size,
 //! digest, every record and, with keys, a signature of digest, generation and time are right. The last one loaded stays
-//! here, for when the network is down, and so does its signature, which says what is older.
+//! here, for when the network is down, and so does its signature, which shows what is older.
 
 mod address;
 mod bucket;

@@ -26,26 +26,26 @@ use super::error::RemoteError;
 use crate::outside_file;
 use crate::printable::printable;
 
-/// How long a connection may take to be made, and a server to say nothing.
+/// Time limits for connecting, and for a silent server.
 const CONNECT_TIMEOUT: &str = "5 seconds";
 const READ_TIMEOUT: &str = "10 seconds";
-/// How long an object may take whatever its size, and the slowest line that large ones are fetched over.
+/// Minimum time limit for an object of any size, and the slowest accepted rate for large ones.
 const SMALL_OBJECT: Duration = Duration::from_secs(20);
 const SLOWEST_BYTES_PER_SECOND: u64 = 64 << 10;
-/// Objects that are larger are sent in parts of this size: each is repeated alone where it fails.
+/// Larger objects are sent in parts of this size, each of which is retried separately.
 const PART_BYTES: usize = 8 << 20;
 const PARTS_AT_ONCE: usize = 4;
-/// Characters of a store's answer that go into an error.
+/// Maximum number of characters of a store's answer in an error.
 const MAX_REASON_CHARS: usize = 300;
-/// An object that is never there with the state that is asked for.
+/// An object that never has the requested version.
 const PROBE: &str = "conditional-v1";
 
-/// One store behind `object_store`, with a runtime of its own: the rest of this program waits.
+/// A store through `object_store`, with a runtime of its own; the rest of the program blocks on it.
 pub(super) struct Objects {
     store: Arc<dyn ObjectStore>,
     runtime: Runtime,
     prefix: String,
-    /// Whether stores of this kind exist that take conditions for granted.
+    /// Whether some stores of this kind ignore conditions.
     asks_for_conditions: bool,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Objects {
 impl Objects {
     pub(super) fn open(address: &Address) -> Result<Self, RemoteError> {
         let wrong = |what: String| RemoteError::Address { url: address.to_string(), what };
-        // an error says that another part of this program has chosen one already
+        // an error means that another part of this program has already chosen one
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -100,9 +100,9 @@ impl Objects {
         }
     }
 
-    /// Refuses a store that writes whatever the condition: it would lose what others publish.
+    /// Rejects a store that ignores write conditions, because it would lose what others publish.
     async fn check_conditions(&self) -> Result<(), Trouble> {
-        // no object has this state, so a store that looks at it cannot write
+        // no object has this version, so a store that checks it cannot write
         let nothing = UpdateVersion { e_tag: Some("\"00000000000000000000000000000000\"".to_owned()), version: None };
         let text = "Not written by a store that honours If-Match.\n";
         if self.put_if(PROBE, PutMode::Update(nothing), text.as_bytes()).await? {
@@ -131,7 +131,7 @@ impl Bucket for Objects {
             let mut left = limit;
             while let Some(part) = stream.next().await {
                 let part = part.map_err(|error| trouble(&error))?;
-                // what was announced need not be what comes
+                // the announced size need not be the actual one
                 left = left.checked_sub(part.len() as u64).ok_or_else(|| too_large(limit + 1, limit))?;
                 out.write_all(&part).map_err(|error| Trouble::Away(error.to_string()))?;
             }
@@ -202,7 +202,7 @@ impl Bucket for Objects {
 }
 
 fn open_bucket(kind: BucketKind, name: &str) -> Result<Arc<dyn ObjectStore>, Error> {
-    // no limit on a whole request: how long that may take follows from its size
+    // no limit on a whole request, because its time depends on its size
     let client = [
         (ClientConfigKey::ConnectTimeout, CONNECT_TIMEOUT),
         (ClientConfigKey::ReadTimeout, READ_TIMEOUT),
@@ -244,7 +244,7 @@ fn open_web(url: &str, user: Option<&(String, String)>, encrypted: bool) -> Resu
         .with_config(ClientConfigKey::ReadTimeout, READ_TIMEOUT)
         .with_config(ClientConfigKey::UserAgent, USER_AGENT);
     if let Some((user, password)) = user {
-        // the header that a client makes of user and password; nothing is asked here
+        // the header that a client makes from user and password; no request is made here
         let request = reqwest::Client::new().get("http://localhost/").basic_auth(user, Some(password)).build();
         let header = request.ok().and_then(|request| request.headers().get("authorization").cloned());
         let mut value: HeaderValue = header.ok_or("its user and password cannot be sent")?;
@@ -257,7 +257,7 @@ fn open_web(url: &str, user: Option<&(String, String)>, encrypted: bool) -> Resu
     Ok(Arc::new(store.map_err(|error| reason_of(&error))?))
 }
 
-/// A store that is away is to be known soon; one that is busy gets some more tries.
+/// An unreachable store must be detected soon; a busy one gets some more attempts.
 fn retry() -> RetryConfig {
     RetryConfig {
         max_retries: 3,
@@ -280,7 +280,7 @@ fn trouble(error: &Error) -> Trouble {
     }
 }
 
-/// The innermost cause, which tells most and holds no URL; what looks like one is cut all the same.
+/// The innermost cause, which is the most informative and has no URL; anything like a URL is removed anyway.
 fn reason_of(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! Loading: the snapshot in force, from here where it is here already.
+//! Loading: the snapshot in force, from the local copy if that is current.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,24 +13,24 @@ use crate::cache::{Snapshot, StoreErrorKind};
 use crate::mapped_file::Mapping;
 use crate::signature::{MAX_SIGNATURE_BYTES, PublicKeys, SignatureError, Signatures, signature_path};
 
-/// What was loaded.
+/// The loaded snapshot.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Pulled {
     /// The snapshot, from this machine's copy.
     pub snapshot: Snapshot,
-    /// What the store says of it; none while the store is away.
+    /// Its manifest; `None` if the store is unreachable.
     pub manifest: Option<Manifest>,
-    /// Whether it was fetched, and not here already.
+    /// Whether it was fetched; otherwise it was already here.
     pub fetched: bool,
-    /// The key that signed it, where keys were given.
+    /// The key that signed it, if keys were given.
     pub signed_by: Option<String>,
-    /// Why the copy stands in, and how long ago it was the one in force: the store is away.
+    /// If the store is unreachable: why the copy is used, and when it was last known to be current.
     pub stale: Option<(String, Duration)>,
 }
 
 impl Pulled {
-    /// One line for the user where the copy stands in for the store.
+    /// One line for the user if the copy is used instead of the store.
     pub fn note(&self) -> Option<String> {
         let (reason, age) = self.stale.as_ref()?;
         Some(format!("{reason}; the copy of {} ago is used", in_words(*age)))
@@ -40,12 +40,12 @@ impl Pulled {
 impl Remote {
     /// Loads the snapshot in force into the file `copy`, unless it is that one already.
     ///
-    /// Where the store cannot be reached and `copy` is there, it stands in and [`Pulled::stale`] says so. A store that says
-    /// no, has nothing, or gives something that cannot be believed is an error, whatever the copy. So is one that shows an
-    /// older generation than was loaded into `copy` before.
+    /// If the store cannot be reached and `copy` exists, the copy is used and [`Pulled::stale`] says so. A store that
+    /// denies access, has nothing, or returns something untrusted is an error, regardless of the copy. So is one with
+    /// an older generation than was loaded into `copy` before.
     ///
     /// # Errors
-    /// Those, and where `copy` cannot be written.
+    /// Those, and if `copy` cannot be written.
     pub fn pull(&self, copy: &Path, trust: Trust<'_>) -> Result<Pulled, RemoteError> {
         self.refuse_plain(trust.keys)?;
         let away = match self.pull_now(copy, trust) {
@@ -55,7 +55,7 @@ impl Remote {
             Err(error) => return Err(error),
         };
         let Ok(modified) = fs::metadata(copy).and_then(|metadata| metadata.modified()) else { return Err(away) };
-        // a clock that was set back makes it no older than nothing
+        // if the clock was set back, the age is zero
         let age = SystemTime::now().duration_since(modified).unwrap_or_default();
         let Ok(snapshot) = Snapshot::open(copy, Mapping::Never) else { return Err(away) };
         self.refuse_other(snapshot.digest(), trust)?;
@@ -70,7 +70,7 @@ impl Remote {
         Ok(Pulled { snapshot, manifest: None, fetched: false, signed_by, stale: Some((away.to_string(), age)) })
     }
 
-    /// Plain text over a network is believed where signatures are checked.
+    /// Plain HTTP over a network is accepted if signatures are checked.
     pub(super) fn refuse_plain(&self, keys: Option<&PublicKeys>) -> Result<(), RemoteError> {
         match keys {
             None if self.address.is_plain() => Err(RemoteError::Plain { url: self.address.to_string() }),
@@ -78,7 +78,7 @@ impl Remote {
         }
     }
 
-    /// What is in force; `None` if nothing was published.
+    /// The manifest in force; `None` if nothing was published.
     pub(super) fn pull_now(&self, copy: &Path, trust: Trust<'_>) -> Result<Option<(Pulled, Version)>, RemoteError> {
         let keys = trust.keys;
         let mut missing = None;
@@ -92,19 +92,19 @@ impl Remote {
                 return Err(RemoteError::Damaged { url: self.address.to_string(), name, what });
             }
             let known = Snapshot::open(copy, Mapping::Never).ok().filter(|known| {
-                // a signature vouches for bytes, so they are all looked at
+                // a signature covers the bytes, so all of them are checked
                 known.digest() == manifest.digest && (keys.is_none() || known.verify().is_ok())
             });
             if let Some(snapshot) = known {
                 let signed_by = self.signature_for(&manifest, copy, keys, false)?;
-                // from now on it is so old as its last comparison with the store
+                // its age counts from its last comparison with the store
                 let _ = File::options().append(true).open(copy).and_then(|file| file.set_modified(SystemTime::now()));
                 let pulled = Pulled { snapshot, manifest: Some(manifest), fetched: false, signed_by, stale: None };
                 return Ok(Some((pulled, version)));
             }
             match self.fetch(&manifest, copy, keys)? {
                 Some(pulled) => return Ok(Some((pulled, version))),
-                // another one may have been published, and this one removed, since the manifest was read
+                // since the manifest was read, another one may have been published and this one removed
                 None => missing = Some(manifest.digest),
             }
         }
@@ -126,7 +126,7 @@ impl Remote {
         let folder = copy.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let io = |error| RemoteError::io("write the copy", copy)(error);
         fs::create_dir_all(folder).map_err(io)?;
-        // the umask applies: a snapshot is there to be read by others
+        // the umask applies, because others should be able to read a snapshot
         let everyone = fs::Permissions::from_mode(0o666);
         let mut temporary =
             tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder).map_err(io)?;
@@ -168,7 +168,7 @@ impl Remote {
         Ok(Some(Pulled { snapshot, manifest: Some(manifest.clone()), fetched: true, signed_by, stale: None }))
     }
 
-    /// Checks the signature where keys are given, and keeps it beside the copy for whoever checks it there.
+    /// Checks the signature if keys are given, and stores it beside the copy for later checks.
     fn signature_for(
         &self,
         manifest: &Manifest,
@@ -194,16 +194,16 @@ impl Remote {
                 let signed_by = signatures.check_told(&told, keys, &file)?;
                 (signatures, Some(signed_by))
             }
-            // kept for whoever checks it here
+            // stored for later checks
             None => (found.unwrap_or_default(), None),
         };
-        // those of other generations would say here that they were loaded
+        // those of other generations would wrongly show that they were loaded
         let signatures = signatures.of_statement(&told);
         if !signatures.is_empty() {
             signatures.write_beside(copy)?;
             return Ok(signed_by);
         }
-        // the one that is there is of what was there before
+        // the existing one belongs to the previous copy
         let beside = signature_path(copy);
         match fs::remove_file(&beside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -214,7 +214,7 @@ impl Remote {
     }
 }
 
-/// Counts what goes by, and keeps the error of a failed write apart from those of the store.
+/// Counts the bytes, and distinguishes the error of a failed write from those of the store.
 struct Counted<W> {
     inner: W,
     bytes: u64,

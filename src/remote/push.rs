@@ -1,4 +1,4 @@
-//! Publishing: merge with what is there, and swap the manifest.
+//! Publishing: merge with the published entries, and swap the manifest.
 
 use std::fs;
 use std::path::Path;
@@ -45,22 +45,22 @@ impl<'a> Pushing<'a> {
 
 setters!(Pushing<'a> { signer: Option<&'a Signer>, keys: Option<&'a PublicKeys>, replace: bool });
 
-/// What is published now.
+/// The result of publishing.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Published {
     /// The manifest.
     pub manifest: Manifest,
-    /// Whether it said all that before.
+    /// Whether nothing changed.
     pub was_there: bool,
 }
 
 impl Remote {
-    /// Publishes entries, merged with those that are there. `copy` is this machine's copy, as [`pull`](Self::pull) makes it;
-    /// it is the published snapshot afterwards.
+    /// Publishes entries, merged with the published ones. `copy` is this machine's copy, as [`pull`](Self::pull) makes
+    /// it; afterwards it is the published snapshot.
     ///
     /// # Errors
-    /// If the store cannot be read or written, or what is there cannot be believed.
+    /// If the store cannot be read or written, or its content is not trusted.
     pub fn push(&self, copy: &Path, pushing: Pushing<'_>) -> Result<Published, RemoteError> {
         if self.address.is_read_only() {
             return Err(RemoteError::ReadOnly { url: self.address.to_string() });
@@ -73,7 +73,7 @@ impl Remote {
                 self.remove_lost(lost);
                 return Ok(published);
             }
-            // what is replaced must be what was looked at
+            // the replaced version must be the one that was read
             if pushing.replace {
                 self.remove_lost(lost);
                 return Err(RemoteError::Busy { url: self.address.to_string(), attempts: 1 });
@@ -85,7 +85,7 @@ impl Remote {
         Err(RemoteError::Busy { url: self.address.to_string(), attempts: ATTEMPTS })
     }
 
-    /// One attempt; `None` if somebody else was faster.
+    /// One attempt; `None` if another publisher was faster.
     fn try_push(
         &self,
         copy: &Path,
@@ -127,7 +127,7 @@ impl Remote {
             }
         }
         let name = snapshot_name(snapshot.digest());
-        // if that is unknown, it is nobody's to remove
+        // if that is unknown, it must not be removed
         let is_new = known.is_none() && matches!(self.bucket.has(&name), Ok(false));
         if known.is_none() {
             self.bucket.put(&name, &file).map_err(self.trouble(&name))?;
@@ -140,7 +140,7 @@ impl Remote {
         });
         let signature = pushing.signer.map(|signer| signer.sign(manifest.to_statement())).transpose()?;
         if let Some(signature) = &signature {
-            // beside the file too, for whoever has to put both back
+            // beside the file too, in case both must be restored
             Signatures::from(signature.clone()).write_beside(&file)?;
             self.add_signature(&format!("{name}.sig"), signature)?;
         }
@@ -156,7 +156,7 @@ impl Remote {
             return Ok(None);
         }
         self.keep_there(&name, &file);
-        // published is published: a copy that cannot be kept is fetched again
+        // it is published: a copy that cannot be stored is fetched again
         let beside = signature_path(copy);
         let _ = match &signature {
             Some(signature) => Signatures::from(signature.clone()).write_beside(copy).is_ok(),
@@ -166,12 +166,12 @@ impl Remote {
         Ok(Some(Published { manifest, was_there }))
     }
 
-    /// Puts a signature beside those that others made of this snapshot, also where they do so at the same time.
+    /// Adds a signature to those of other signers of this snapshot, also if they do so at the same time.
     fn add_signature(&self, name: &str, signature: &Signature) -> Result<(), RemoteError> {
         let file = format!("{name} of {}", self.address);
         for _ in 0..ATTEMPTS {
             let (there, version) = self.read_small(name, MAX_SIGNATURE_BYTES)?.unzip();
-            // what is not a signature, or one of version 1, gives way: nobody would believe it
+            // an invalid signature, or one of version 1, is replaced, because it would not be accepted
             let there = there.and_then(|bytes| Signatures::from_bytes(&bytes, &file).ok());
             let mut signatures = there.unwrap_or_default();
             if !signatures.add(signature.clone(), &file)? {

@@ -1,4 +1,5 @@
-//! A cache at a URL as a run has it: what is published below what this machine decides, which is published in turn.
+//! A cache at a URL during a run: the published snapshot is a tier below this machine's decisions, which are published
+//! in turn.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,18 +16,18 @@ use crate::signature::{PublicKeys, Signer};
 /// This machine's copy of a URL's snapshot, in the folder that it has for the URL.
 pub const COPY_FILE: &str = "pulled-v1.snapshot";
 
-/// What is to be known of what was loaded, one line each.
+/// Notes on what was loaded, one line each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct News {
     /// What the user should know.
     pub warnings: Vec<String>,
-    /// What was done.
+    /// The result.
     pub details: Vec<String>,
 }
 
 impl Pulled {
-    /// What is to be known of it.
+    /// Notes on it.
     pub fn news(&self) -> News {
         let mut details = Vec::new();
         if let Some(manifest) = &self.manifest {
@@ -39,15 +40,15 @@ impl Pulled {
     }
 }
 
-/// Who vouches for what a URL shows, and who signs what is published there.
+/// Which keys must have signed a URL's content, and which key signs what is published there.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct SharedOptions {
-    /// Keys of which one must have signed it.
+    /// Keys, one of which must have signed it.
     pub keys: Option<PublicKeys>,
-    /// The digest that it must have.
+    /// The required digest.
     pub pin: Option<Digest>,
-    /// Signs what this machine publishes; its own signatures are believed where no keys are given.
+    /// Signs what this machine publishes; its own signatures are accepted if no keys are given.
     pub signer: Option<Signer>,
 }
 
@@ -61,10 +62,11 @@ pub struct SharedRun {
     options: SharedOptions,
 }
 
-/// The tiers that look-ups have of a URL: what is published, if anything, above `seeds`. `folder` is this machine's for the URL.
+/// The tiers for look-ups in a URL: the published snapshot, if any, above `seeds`. `folder` is this machine's for the
+/// URL.
 ///
 /// # Errors
-/// If what is published cannot be loaded or is not to be believed.
+/// If the published snapshot cannot be loaded or is not trusted.
 pub fn open_for_reading(
     address: Address,
     folder: &Path,
@@ -77,10 +79,11 @@ pub fn open_for_reading(
 }
 
 impl SharedRun {
-    /// Opens this machine's folder for a URL above what is published there. While the store is away the run does without it.
+    /// Opens this machine's folder for a URL above the published snapshot. If the store is unreachable, the run
+    /// continues without it.
     ///
     /// # Errors
-    /// If the URL can only be read, what is published is not to be believed, or the folder cannot be opened.
+    /// If the URL is read-only, the published snapshot is not trusted, or the folder cannot be opened.
     pub fn open(
         address: Address,
         folder: &Path,
@@ -95,7 +98,7 @@ impl SharedRun {
         let keys = run.options.keys.as_ref().or(own.as_ref());
         let trust = Trust { keys, pin: run.options.pin, allow_rollback: false };
         let (published, news) = match load(&run.remote, &run.copy, trust) {
-            // what is tuned is kept here and published when the store is back
+            // results are stored here and published when the store is reachable again
             Err(error) if error.is_away() => {
                 let warnings = vec![format!("{error}; tuning without it")];
                 (None, News { warnings, ..News::default() })
@@ -116,10 +119,10 @@ impl SharedRun {
         self.remote.address()
     }
 
-    /// Publishes what this machine has decided; `None` if there is nothing that is not published.
+    /// Publishes this machine's decisions; `None` if all are already published.
     ///
     /// # Errors
-    /// If the folder cannot be read or the URL cannot be written; what was decided is kept in the folder.
+    /// If the folder cannot be read or the URL cannot be written; the decisions stay in the folder.
     pub fn publish(&self, ledger: &Ledger) -> Result<Option<Manifest>, RemoteError> {
         let entries = ledger.own_entries()?;
         if entries.is_empty() {
@@ -136,7 +139,7 @@ impl SharedRun {
     }
 }
 
-/// Loads what a URL has in force, if anything.
+/// Loads a URL's snapshot in force, if any.
 fn load(remote: &Remote, copy: &Path, trust: Trust<'_>) -> Result<(Option<Snapshot>, News), RemoteError> {
     match remote.pull(copy, trust) {
         Ok(pulled) => {
@@ -155,7 +158,7 @@ fn above(published: Option<Snapshot>, seeds: Vec<Box<dyn ConfigStore>>) -> Vec<B
     published.into_iter().chain(seeds).collect()
 }
 
-/// Takes over what others decided better for calls that this folder has too: its own tiers hide the published one.
+/// Imports others' better decisions for calls that this folder has too, because its own tiers hide the published one.
 fn adopt(ledger: &Ledger, published: &SnapshotStore) -> Result<(), RemoteError> {
     for (key, own) in ledger.own_entries()? {
         let Some(theirs) = published.get(key.parts())?.filter(|theirs| *theirs != own) else { continue };

@@ -1,11 +1,11 @@
-//! A cache that machines share, and what its store answers.
+//! A shared cache and the errors of its store.
 
 use super::address::{Address, Place};
 use super::bucket::{Bucket, Trouble, Version};
 use super::error::RemoteError;
 use super::folder::Folder;
 
-/// An open remote cache. It waits for its answers on a runtime of its own, so it is not for threads that run async tasks.
+/// An open remote cache. It blocks on a runtime of its own, so it must not be used in threads that run async tasks.
 #[derive(Debug)]
 pub struct Remote {
     pub(super) address: Address,
@@ -13,10 +13,10 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Makes ready to talk with the store of an address; nothing is asked of it yet.
+    /// Prepares access to the store of an address; makes no request yet.
     ///
     /// # Errors
-    /// If this program was built without that kind of store, or the environment says nonsense of it.
+    /// If this program was built without that kind of store, or its environment variables are invalid.
     pub fn open(address: Address) -> Result<Self, RemoteError> {
         let bucket = open(&address)?;
         Ok(Self { address, bucket })
@@ -27,7 +27,7 @@ impl Remote {
         &self.address
     }
 
-    /// An answer of the store as an error of this cache.
+    /// A store's error as an error of this cache.
     pub(super) fn trouble(&self, name: &str) -> impl FnOnce(Trouble) -> RemoteError {
         let (url, name) = (self.address.to_string(), name.to_owned());
         move |trouble| match trouble {

@@ -1,4 +1,4 @@
-//! What must be true of a snapshot before it is believed, beside its digest.
+//! Conditions for trusting a snapshot, besides its digest.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::digest::Digest;
 use crate::setters::setters;
 use crate::signature::{PublicKeys, Signatures, Statement};
 
-/// What is asked of what a URL shows.
+/// Requirements for the content of a URL.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Trust<'a> {
@@ -21,13 +21,13 @@ pub struct Trust<'a> {
 
 setters!(Trust<'a> { keys: Option<&'a PublicKeys>, pin: Option<Digest>, allow_rollback: bool });
 
-/// The latest generation that was loaded into a copy: what is signed beside it, whichever snapshot lies there now.
+/// The latest generation that was loaded into a copy, from the signatures beside it, whichever snapshot is there now.
 pub(super) fn seen(copy: &Path, keys: Option<&PublicKeys>) -> Option<Statement> {
     Signatures::read_beside(copy).ok()?.latest(keys)
 }
 
 impl Remote {
-    /// Refuses what is not pinned.
+    /// Rejects a digest other than the pinned one.
     pub(super) fn refuse_other(&self, found: Digest, trust: Trust<'_>) -> Result<(), RemoteError> {
         match trust.pin {
             Some(pin) if pin != found => Err(RemoteError::Pinned { url: self.address.to_string(), found, pin }),
@@ -35,7 +35,7 @@ impl Remote {
         }
     }
 
-    /// Refuses what is older than what was loaded into this copy.
+    /// Rejects a generation older than the one loaded into this copy.
     pub(super) fn refuse_rollback(
         &self,
         manifest: &Manifest,

@@ -14,17 +14,17 @@ use crate::printable::printable_json;
 use super::grid::{cells, dash};
 use super::{Document, Grid, format_bytes, format_ns, format_ratio, name_of};
 
-/// The entries of a cache, and what its folder takes.
+/// The entries of a cache, and the size of its folder.
 #[non_exhaustive]
 pub struct CacheEntries {
     /// The entries, and where each is from.
     pub entries: Vec<(CacheKey, Arc<Entry>, Tier)>,
-    /// What the folder takes, if there is one.
+    /// The folder's size on disk, if there is one.
     pub folder_bytes: Option<FolderBytes>,
 }
 
 impl CacheEntries {
-    /// Entries, with what the folder that holds them takes.
+    /// Entries, with the size of their folder.
     pub fn new(entries: Vec<(CacheKey, Arc<Entry>, Tier)>, folder_bytes: Option<FolderBytes>) -> Self {
         Self { entries, folder_bytes }
     }
@@ -63,7 +63,7 @@ fn row(key: &CacheKey, entry: &Entry, tier: Tier) -> Value {
     row
 }
 
-/// What a folder takes, and of that each kind of file that there is.
+/// A folder's size on disk, in total and by kind of file.
 pub fn bytes_by_kind(taken: &FolderBytes) -> String {
     let kinds = taken.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0);
     let kinds: Vec<String> = kinds.map(|(kind, bytes)| format!("{kind} {}", format_bytes(bytes))).collect();

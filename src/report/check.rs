@@ -1,4 +1,4 @@
-//! A regression check, and what is said at its end.
+//! A regression check, and its last lines.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ impl Document for &CheckResult {
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        // the verdict first: no line begins with a name, which a CI service could take for a command
+        // the verdict first: no line begins with a name, which a CI service could mistake for a command
         let mut grid = Grid::new(&["verdict", "operation", ">baseline", ">cached", ">was", ">ratio", "interval"]);
         for operation in &self.operations {
             let number = |ratio: Option<f64>| dash(ratio, |ratio| format!("{ratio:.3}"));

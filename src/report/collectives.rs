@@ -1,4 +1,4 @@
-//! How fast devices talk to each other, what hides it, and who waits.
+//! Bandwidth, overlap and straggler waits of communication between devices.
 
 use std::io::{self, Write};
 

@@ -24,7 +24,7 @@ pub struct ComparedPrograms<'a> {
 }
 
 impl<'a> ComparedPrograms<'a> {
-    /// A comparison, and what its timers are called.
+    /// A comparison and the names of its timers.
     pub fn new(result: &'a CompareResult, timers: &'a [String]) -> Self {
         Self { tool: TOOL, timers, result }
     }
@@ -93,7 +93,7 @@ impl Document for ComparedPrograms<'_> {
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        // the verdict first: no line begins with a name, which a CI service could take for a command
+        // the verdict first: no line begins with a name, which a CI service could mistake for a command
         let mut grid = Grid::new(&["verdict", "contestant", ">time", ">ratio", "interval", "outputs"]);
         for (place, contestant) in self.result.contestants.iter().enumerate() {
             self.row(&mut grid, place, contestant);

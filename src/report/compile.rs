@@ -11,7 +11,7 @@ use super::document::versioned;
 use super::grid::{cells, dash};
 use super::{Document, Grid, format_ns, format_part, write_line, write_notes};
 
-/// Phases below this part of the time are folded in the table.
+/// Phases below this share of the time are summarised in the table.
 const FOLDED: f64 = 0.001;
 /// Compilations listed in the table.
 const LISTED: usize = 10;
@@ -20,7 +20,7 @@ const LISTED: usize = 10;
 #[derive(Serialize)]
 #[non_exhaustive]
 pub struct CompileProfiles {
-    /// One a process.
+    /// One per process.
     pub profiles: Vec<CompileProfile>,
 }
 
@@ -43,7 +43,7 @@ pub struct CompileProfile {
 }
 
 impl CompileProfile {
-    /// What the process of a host compiled.
+    /// The compilations of a host's process.
     pub fn new(host: impl Into<String>, report: CompileReport) -> Self {
         Self { host: host.into(), report }
     }

@@ -20,12 +20,12 @@ pub struct CoverageResult<'a> {
     pub device: &'a DeviceIdentity,
     /// The calls.
     pub coverage: &'a Coverage,
-    /// The part of them that must have one.
+    /// The fraction of them that must have one.
     pub required: f64,
 }
 
 impl<'a> CoverageResult<'a> {
-    /// A module's coverage on a device, of which the part `required` is asked for.
+    /// A module's coverage on a device, with the `required` fraction.
     pub fn new(device: &'a DeviceIdentity, coverage: &'a Coverage, required: f64) -> Self {
         Self { device, coverage, required }
     }

@@ -1,10 +1,10 @@
-//! What a command prints: a table for people, JSON for programs.
+//! The output of a command: a table for people, JSON for programs.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// A result that can be printed both ways.
+/// A result that can be printed in both formats.
 pub trait Document: Sized {
     /// For programs; `docs/json.md` has the schemas.
     fn into_json(self) -> impl Serialize;
@@ -13,7 +13,7 @@ pub trait Document: Sized {
     fn write_table(self, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// A result whose lists are cut: at so many rows, or as each of the two ways of printing has it.
+/// A result with truncated lists: at a number of rows, or at each format's default.
 pub struct Top<T> {
     /// The whole result.
     pub of: T,
@@ -32,7 +32,7 @@ pub(super) fn versioned<T: Serialize>(of: T) -> impl Serialize {
     Versioned { schema: 1, of }
 }
 
-/// Says how many rows of a list are not shown.
+/// A note on how many rows of a list are not shown.
 pub(super) fn write_more(out: &mut dyn Write, shown: usize, of: usize, what: &str) -> io::Result<()> {
     if of > shown { writeln!(out, "and {} more{what}", of - shown) } else { Ok(()) }
 }

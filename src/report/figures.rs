@@ -2,7 +2,7 @@
 
 use crate::search::Expected;
 
-/// Nanoseconds as a reader wants them: `812 ns`, `31.2 µs`, `4.05 ms`, `1.20 s`.
+/// Nanoseconds for people: `812 ns`, `31.2 µs`, `4.05 ms`, `1.20 s`.
 pub fn format_ns(ns: f64) -> String {
     let (value, unit) = match ns {
         _ if !ns.is_finite() => return "—".to_owned(),
@@ -14,7 +14,7 @@ pub fn format_ns(ns: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// The same with its sign; `plus` stands before what is not below zero.
+/// The same with its sign; `plus` precedes values that are not below zero.
 pub(super) fn signed_ns(ns: f64, plus: &str) -> String {
     format!("{}{}", if ns < 0.0 { "−" } else { plus }, format_ns(ns.abs()))
 }
@@ -24,12 +24,12 @@ pub fn format_ratio(ratio: f64) -> String {
     if ratio.is_finite() { format!("{ratio:.2}×") } else { "—".to_owned() }
 }
 
-/// What is expected of a time over the baseline's: `expected 1.80×, 1.40–2.30`.
+/// A predicted ratio to the baseline's time: `expected 1.80×, 1.40–2.30`.
 pub(super) fn expected_text(Expected { ratio, low, high }: Expected) -> String {
     format!("expected {}, {low:.2}–{high:.2}", format_ratio(ratio))
 }
 
-/// A part of one as per cent: `1.3 %`.
+/// A fraction as per cent: `1.3 %`.
 pub fn format_part(part: f64) -> String {
     if part.is_finite() { format!("{} %", three_digits(part * 100.0)) } else { "—".to_owned() }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use inferno::flamegraph::color::PaletteMap;
 use inferno::flamegraph::{Options, TextTruncateDirection, from_lines};
 
-/// Time at which nothing ran is grey; every other frame is coloured by its name.
+/// Idle time is grey; every other frame is coloured by its name.
 fn palette(time_ns: &BTreeMap<Vec<String>, f64>) -> io::Result<PaletteMap> {
     let mut palette = String::new();
     for frame in time_ns.keys().filter_map(|stack| stack.first()).filter(|frame| frame.starts_with("[idle")) {
@@ -15,8 +15,8 @@ fn palette(time_ns: &BTreeMap<Vec<String>, f64>) -> io::Result<PaletteMap> {
     PaletteMap::from_reader(&mut palette.as_bytes())
 }
 
-/// Draws stacks by their nanoseconds, outermost frame at the bottom. A name that is too long for its frame loses its end, or its
-/// beginning where that says less. The same stacks give the same bytes.
+/// Draws stacks by their nanoseconds, outermost frame at the bottom. A name that is too long for its frame loses its
+/// end, or its beginning if that is less informative. The same stacks give the same bytes.
 pub fn write_flame_graph(
     out: &mut dyn Write,
     title: &str,
@@ -29,8 +29,8 @@ pub fn write_flame_graph(
     draw(out, (title, subtitle), lines, &mut palette(time_ns)?, keeps_ends)
 }
 
-/// The same of the second of two profiles: what takes more time there than in the first is red, what takes less is blue. Stacks that only the
-/// first has are not drawn.
+/// The same for the second of two profiles: frames that take more time than in the first are red, those that take less
+/// are blue. Stacks that only the first has are not drawn.
 pub(super) fn write_difference_graph(
     out: &mut dyn Write,
     title: &str,
@@ -72,11 +72,11 @@ fn draw(
     from_lines(&mut options, lines.iter().map(String::as_str), out).map_err(io::Error::other)
 }
 
-/// A frame's name without what would end it, or no XML document may hold.
+/// A frame's name without separators and characters that XML forbids.
 fn one_frame(name: &str) -> String {
     let is_unfit = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
     let name: String = name.chars().map(|c| if is_unfit(c) { ' ' } else { c }).collect();
-    // `;` parts frames, and a number behind a blank would be taken for a second count
+    // `;` separates frames, and a number after a blank would be read as a second count
     let name = name.replace(';', ",").trim().to_owned();
     match name.rsplit_once(' ') {
         Some((before, last)) if last.starts_with(|c: char| c.is_ascii_digit()) => format!("{before}\u{a0}{last}"),

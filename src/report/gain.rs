@@ -1,11 +1,11 @@
-//! What a run is worth, as far as its own samples say.
+//! The gain of a run, estimated from its own samples.
 
 use crate::tune::AutotuningResult;
 
 /// The time of one call of each operation, before and after.
 ///
-/// An operation without a decision counts as it is, one without a time not at all. How often a step calls an operation is not
-/// known here: a label in a loop stands once in the module.
+/// An operation without a decision counts as unchanged, one without a time not at all. How often a step calls an
+/// operation is unknown here: a label in a loop appears once in the module.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Gain {
     /// Operations that are counted.
@@ -16,9 +16,9 @@ pub struct Gain {
     pub baseline_ns: f64,
     /// Sum of the best ones'.
     pub best_ns: f64,
-    /// The same where every speed-up is at the high end of its interval.
+    /// The same if every speed-up is at the high end of its interval.
     pub least_ns: f64,
-    /// And at the low end.
+    /// The same for the low end.
     pub most_ns: f64,
 }
 
@@ -36,7 +36,7 @@ impl Gain {
             let changed = operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config);
             match (operation.speed_up, operation.speed_up_interval) {
                 (Some(speed_up), Some(interval)) if changed && speed_up > 0.0 && interval.low > 0.0 => {
-                    // by the paired ratio, which is what was decided by, and not by the medians
+                    // by the paired ratio, which determined the decision, and not by the medians
                     gain.best_ns += baseline_ns / speed_up;
                     gain.least_ns += baseline_ns / interval.high;
                     gain.most_ns += baseline_ns / interval.low;
@@ -51,7 +51,7 @@ impl Gain {
         gain
     }
 
-    /// How many times as fast all of them are together; `None` if nothing is known.
+    /// The speed-up of all of them together; `None` if nothing is known.
     pub fn speed_up(&self) -> Option<f64> {
         (self.counted > 0 && self.best_ns > 0.0).then(|| self.baseline_ns / self.best_ns)
     }

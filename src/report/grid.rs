@@ -1,4 +1,4 @@
-//! Columns that line up; a row may be followed by lines of its own.
+//! Aligned columns; a row may be followed by lines of its own.
 
 use std::io::{self, Write};
 
@@ -27,7 +27,7 @@ impl Grid {
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        // what a file says may hold anything; a table holds one line a row
+        // text from a file may contain anything; a table has one line per row
         self.rows.push(Row::Cells(cells.into_iter().map(|cell| printable(&cell)).collect()));
     }
 
@@ -74,13 +74,13 @@ impl Grid {
     }
 }
 
-/// Cells of whatever can be said in words.
+/// Cells of displayable values.
 macro_rules! cells {
     ($($cell:expr),+ $(,)?) => { [$($cell.to_string()),+] };
 }
 pub(super) use cells;
 
-/// A cell of what may be unknown.
+/// A cell of a value that may be unknown.
 pub(super) fn dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "—".to_owned(), text)
 }

@@ -12,7 +12,7 @@ pub fn write_json<T: Serialize>(out: &mut dyn Write, value: &T) -> io::Result<()
     writeln!(out, "{}", printable_json(&serde_json::to_string_pretty(value)?))
 }
 
-/// Writes one line of text, whatever is in the values that it holds.
+/// Writes one line of text, with whatever its values contain made printable.
 pub fn write_line(out: &mut dyn Write, line: fmt::Arguments<'_>) -> io::Result<()> {
     writeln!(out, "{}", printable(&line.to_string()))
 }
@@ -27,7 +27,7 @@ pub(super) fn write_notes(out: &mut dyn Write, notes: &[String]) -> io::Result<(
     write_lines(out, notes.iter().map(|note| format!("note: {note}")))
 }
 
-/// A heading, parted from what is above it.
+/// A heading, separated by a blank line.
 pub(super) fn heading(out: &mut dyn Write, text: &str) -> io::Result<()> {
     writeln!(out, "\n{text}")
 }

@@ -1,4 +1,4 @@
-//! What one program's kernels take.
+//! The times of one program's kernels.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -57,13 +57,13 @@ struct KernelRow {
     share: f64,
 }
 
-/// Exact as long as it is below 2^53 ps, two and a half hours.
+/// Exact below 2^53 ps, two and a half hours.
 fn ns(ps: u64) -> f64 {
     ps as f64 / 1e3
 }
 
 impl<'a> MeasuredDocument<'a> {
-    /// Of the program at a path, with the time of each kernel where that is asked for.
+    /// For the program at a path, with the time of each kernel if requested.
     pub fn new(
         path: &Path,
         (mode, per_kernel): (MeasureMode, bool),
@@ -78,7 +78,7 @@ impl<'a> MeasuredDocument<'a> {
             MeasureMode::Kernels => iteration.kernels_ps,
             MeasureMode::Span => iteration.span_ps,
         };
-        // what no kernel was part of is not a time of the program
+        // a time without kernels is not a time of the program
         let times: Vec<f64> = iterations.iter().filter(|_| has_kernels).map(|iteration| ns(time(iteration))).collect();
         let all: u64 = iterations.iter().map(|iteration| iteration.kernels_ps).sum();
         let rows = kernels.iter().map(|kernel| {
@@ -184,7 +184,7 @@ impl Document for MeasuredDocument<'_> {
     }
 }
 
-/// Inputs that a line holds; the JSON has them all.
+/// Maximum number of inputs in a line; the JSON has them all.
 const INPUTS_SHOWN: usize = 8;
 
 fn inputs(inputs: &[MadeInput]) -> String {

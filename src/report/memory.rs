@@ -1,4 +1,4 @@
-//! The memory of programs, and what is alive where most is.
+//! The memory of programs, and what is alive at its peak.
 
 use std::io::{self, Write};
 
@@ -11,10 +11,10 @@ use super::grid::cells;
 use super::lines::heading;
 use super::naming::{program, short};
 
-/// Buffers that are named.
+/// Maximum number of buffers listed.
 const NAMED: usize = 5;
 
-/// Writes the memory of the modules whose HLO tells it, the one with the most time first.
+/// Writes the memory of the modules whose HLO includes it, the one with the most time first.
 pub(super) fn write_memory(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
     let known: Vec<_> = summary.modules.iter().filter_map(|module| Some((module, module.memory.as_ref()?))).collect();
     if known.is_empty() {

@@ -1,6 +1,6 @@
-//! Results to a writer, as a table, as JSON or as a page to look at. Reads results only, so a stored run can be drawn again.
+//! Results to a writer, as a table, as JSON or as a page. Reads results only, so a stored run can be drawn again.
 //!
-//! Every function that writes fails with what its writer says, and with nothing else.
+//! Every writing function returns only its writer's errors.
 
 // as said above for all of them
 #![allow(clippy::missing_errors_doc)]

@@ -12,7 +12,7 @@ use super::{Document, Grid};
 #[derive(Serialize)]
 #[non_exhaustive]
 pub struct MosaicSizes {
-    /// Whose events one trace holds.
+    /// The scope of one trace.
     pub scope: &'static str,
     /// Traces of the launch.
     pub traces: u64,
@@ -24,7 +24,7 @@ pub struct MosaicSizes {
     pub buffer_words: u64,
     /// The same in bytes.
     pub buffer_bytes: u64,
-    /// Bytes of shared memory a block.
+    /// Bytes of shared memory per block.
     pub shared_bytes: u64,
 }
 

@@ -5,7 +5,7 @@ use crate::analysis::OperationSummary;
 /// Longest name in the table.
 const MAX_NAME: usize = 72;
 
-/// A name that may be long: its ends say most.
+/// A name that may be long: its ends are the most informative.
 pub(super) fn short(name: &str) -> String {
     let length = name.chars().count();
     if length <= MAX_NAME {
@@ -20,7 +20,7 @@ pub(super) fn program(module: &str, id: Option<i64>) -> String {
     id.map_or_else(|| module.to_owned(), |id| format!("{module}({id})"))
 }
 
-/// The operation; with its module where there are several.
+/// The operation, with its module if there are several.
 pub(super) fn named(operation: &OperationSummary, several: bool) -> String {
     let OperationSummary { operation, module, program_id, .. } = operation;
     short(&if several { format!("{operation} of {}", program(module, *program_id)) } else { operation.clone() })

@@ -1,4 +1,4 @@
-//! Options of compilers: each with its values, what it may change, and who says so.
+//! Options of compilers: each with its values, what it may change, and its source.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ impl<'a> CompilerOptions<'a> {
     }
 }
 
-/// The least class that tries an option; what acts on a process, or is in no class, is not tried.
+/// The smallest class that tries an option; options of a process, or in no class, are not tried.
 fn tried_by(option: &CompilerOption) -> Option<&'static str> {
     let classes = [OptionClass::Safe, OptionClass::Passes, OptionClass::FastMath];
     let class = classes.into_iter().find(|class| class.includes(option.kind));
@@ -53,7 +53,7 @@ impl Document for CompilerOptions<'_> {
         json!({"schema": 1, "platforms": platforms})
     }
 
-    /// An option a row; long lists of values are cut.
+    /// One option per row; long lists of values are truncated.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         let mut grid = Grid::new(&["platform", "option", "values", "kind", "tried by", "does", "source"]);
         for space in self.spaces {

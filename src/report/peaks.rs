@@ -1,4 +1,4 @@
-//! What a device attains, as it was measured.
+//! The measured attainable peaks of a device.
 
 use std::io::{self, Write};
 
@@ -12,13 +12,13 @@ use super::figures::format_per_second;
 use super::grid::cells;
 use super::{Document, Grid, write_line};
 
-/// The peaks of a device and what each rests on.
+/// The peaks of a device and the source of each.
 pub struct PeaksOfDevice<'a> {
     /// The device.
     pub device: &'a DeviceIdentity,
-    /// What timed the programs.
+    /// The timer of the programs.
     pub timer: &'a str,
-    /// What was measured.
+    /// The measured peaks.
     pub measured: &'a MeasuredPeaks,
 }
 

@@ -1,4 +1,4 @@
-//! What became faster between two profiles.
+//! What changed between two profiles.
 
 use std::io::{self, Write};
 
@@ -56,7 +56,7 @@ pub(super) fn columns(of_operations: bool) -> Vec<&'static str> {
     [first, &[">A", ">B", ">launches", ">change", "interval", ">p", "verdict"]].concat()
 }
 
-/// What is to be said of a module or an operation.
+/// Notes on a module or an operation.
 pub(super) fn cells_of(row: &DiffRow) -> Vec<String> {
     let time = |sample: Option<DiffSample>| dash(sample, |sample| format_ns(sample.mean_ns));
     let launches = |sample: Option<DiffSample>| sample.map_or(0, |sample| sample.launches);

@@ -1,4 +1,4 @@
-//! What tuned calls gain in their step.
+//! How much tuned calls speed up their step.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::document::versioned;
 use super::grid::{cells, dash};
 use super::{Document, Grid, format_ns, format_part, format_ratio, write_line, write_notes};
 
-/// The parts of a step's calls, and the snapshot that was written.
+/// The contributions of a step's calls, and the snapshot that was written.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ProvenStep<'a> {
@@ -33,7 +33,7 @@ struct Snapshot<'a> {
 }
 
 impl<'a> ProvenStep<'a> {
-    /// What was found, and the snapshot of the proven set with its digest, where one was written.
+    /// The result, and the snapshot of the proven set with its digest, if one was written.
     pub fn new(result: &'a ProveResult, snapshot: Option<(&'a Path, Digest)>) -> Self {
         Self { tool: TOOL, result, snapshot: snapshot.map(|(path, digest)| Snapshot { path, digest }) }
     }
@@ -83,7 +83,7 @@ impl Document for ProvenStep<'_> {
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        // the verdict first: no line begins with a name, which a CI service could take for a command
+        // the verdict first: no line begins with a name, which a CI service could mistake for a command
         let mut grid = Grid::new(&["in the step", "call", ">share", ">alone", ">part", "interval", "tuned"]);
         for effect in &self.result.calls {
             let call = &effect.call;

@@ -1,4 +1,4 @@
-//! What went from a cache folder, or would.
+//! What was removed from a cache folder, or would be.
 
 use std::io::{self, Write};
 
@@ -12,21 +12,21 @@ use crate::timer::pjrt::BoundExecutables;
 use super::grid::cells;
 use super::{Document, Grid, format_bytes};
 
-/// Entries and kept executables that went from a cache folder.
+/// Entries and executables removed from a cache folder.
 #[non_exhaustive]
 pub struct PruneResult<'a> {
     /// The entries.
     pub removed: &'a [Pruned],
     /// The executables.
     pub executables: &'a BoundExecutables,
-    /// Whether only they were asked about.
+    /// Whether only executables were requested.
     pub executables_alone: bool,
-    /// Whether nothing went and all of it would.
+    /// Whether this is a dry run, which removes nothing.
     pub dry_run: bool,
 }
 
 impl<'a> PruneResult<'a> {
-    /// What went.
+    /// What was removed.
     pub fn new(removed: &'a [Pruned], executables: &'a BoundExecutables) -> Self {
         Self { removed, executables, executables_alone: false, dry_run: false }
     }

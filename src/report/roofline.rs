@@ -1,4 +1,4 @@
-//! What operations and calls do in their time, and what part of the device's roof that is.
+//! The work of operations and calls per time, and their share of the device's roof.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ use super::naming::{named, short};
 /// Headings of [`work_cells`].
 pub(super) const WORK_COLUMNS: [&str; 5] = [">FLOP/s", ">bytes/s", ">FLOP/byte", ">of roof", "bound"];
 
-/// What was done in a second, how much for each byte, and what part of the roof that is.
+/// Work per second, work per byte, and the share of the roof.
 pub(super) fn work_cells(work: Option<&Work>) -> [String; 5] {
     let rate = |per_second: fn(&Work) -> f64| dash(work, |work| format_per_second(per_second(work)));
     let roof = work.and_then(|work| work.roof);
@@ -28,7 +28,7 @@ pub(super) fn work_cells(work: Option<&Work>) -> [String; 5] {
     ]
 }
 
-/// The operations that lose most time below the roof; without peaks those that take most.
+/// The operations that lose the most time below the roof; without peaks those that take the most time.
 pub(super) fn worst(summary: &Summary) -> Vec<&OperationSummary> {
     let lost_ns = |operation: &OperationSummary| {
         let work = operation.work.as_ref();
@@ -47,10 +47,10 @@ pub(super) fn peaks_line(summary: &Summary) -> String {
     }
 }
 
-/// Sources that a line names; of more, the first alone.
+/// Maximum number of sources in a line; of more, only the first is named.
 const MAX_SOURCES: usize = 3;
 
-/// What a roof is of.
+/// The owner of a roof.
 pub(super) fn roof_line(peaks: &Peaks) -> String {
     let f32 = |per_second: Option<f64>| dash(per_second, format_per_second);
     let [matrix, vector] = [peaks.matrix_per_second(None), peaks.vector_per_second(None)].map(f32);
@@ -67,7 +67,7 @@ pub(super) fn roof_line(peaks: &Peaks) -> String {
     )
 }
 
-/// How good a call's best config is, or its baseline where none is decided: what it does in its time, and its part of the roof.
+/// The rates of a call's best config, or of its baseline if undecided, and its share of the roof.
 pub(super) fn goodness(operation: &OperationResult) -> Option<String> {
     let time = operation.best.as_ref().unwrap_or(&operation.baseline);
     let work = time.work.as_ref()?;
@@ -80,7 +80,8 @@ pub(super) fn goodness(operation: &OperationResult) -> Option<String> {
     Some(format!("{} of the roof{before}, bound by {}: {rates}", format_part(roof.share), roof.bound.name()))
 }
 
-/// The temporary memory of a call's best config beside its baseline's, where they differ; else of the baseline, where it has any.
+/// The temporary memory of a call's best config beside its baseline's, if they differ; otherwise of the baseline, if it
+/// has any.
 pub(super) fn temporary_memory(operation: &OperationResult) -> Option<String> {
     let before = operation.baseline.temporary_bytes;
     let best = operation.best.as_ref().filter(|best| best.config != operation.baseline.config);
@@ -95,7 +96,7 @@ pub(super) fn temporary_memory(operation: &OperationResult) -> Option<String> {
     }
 }
 
-/// Writes the roofline of the operations, where anything is known of one.
+/// Writes the roofline of the operations, if the work of any is known.
 pub(super) fn write_roofline(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
     let worst = worst(summary);
     if worst.is_empty() {

@@ -1,4 +1,4 @@
-//! `--trace-run`: what a run did and when, from its events, as a trace that Perfetto and Chrome open.
+//! `--trace-run`: the events of a run as a trace for Perfetto and Chrome.
 //!
 //! A slice goes to the row of its track; its fields become arguments. A dropped candidate becomes an instant slice.
 
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::profile::{PlaneWriter, WrittenStat, XSpace};
 use crate::timer::events::{Event, Kind, Sink, Slice, TUNER};
 
-/// The most slices of operations and phases that are kept, and of what is finer.
+/// Maximum number of slices of operations and phases, and of finer ones.
 const MAX_COARSE: u64 = 100_000;
 const MAX_FINE: u64 = 150_000;
 
@@ -38,7 +38,7 @@ struct Row {
 #[derive(Debug)]
 struct Open {
     start_ns: i64,
-    /// Its place in the line; none if it is left out.
+    /// Its index in the line; `None` if it is left out.
     place: Option<usize>,
     fields: Vec<(&'static str, Field)>,
 }
@@ -58,12 +58,12 @@ impl Default for RunTrace {
 }
 
 impl RunTrace {
-    /// How many slices were left out because so many were there.
+    /// How many slices were left out because there were too many.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Writes what has ended until now.
+    /// Writes the slices that have ended so far.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -81,7 +81,7 @@ impl RunTrace {
         rows.entry(track.to_owned()).or_insert_with(|| Row { line: plane.line(track, start_ns), open: Vec::new() })
     }
 
-    /// A place in a line, if there is one left for a slice of this kind.
+    /// A place in a line, if one is left for a slice of this kind.
     fn place(&mut self, line: usize, is_fine: bool) -> Option<usize> {
         let (kept, most) = if is_fine { (&mut self.fine, MAX_FINE) } else { (&mut self.coarse, MAX_COARSE) };
         if *kept >= most {
@@ -109,7 +109,7 @@ impl Sink for RunTrace {
         let at_ns = i64::try_from(event.at_ns.saturating_sub(first_ns)).unwrap_or(i64::MAX);
         let line = self.row(event.track).line;
         match event.kind {
-            // its phases tell as much
+            // its phases show the same
             Kind::Begin(Slice::Job(_)) | Kind::End(Slice::Job(_)) => {}
             Kind::Begin(slice) => {
                 let place = self.place(line, is_fine(slice));
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::timer::events::Events;
 
-    /// A run that goes on forever fills its own memory no more than so far, and its operations are still told then.
+    /// An endless run uses bounded memory, and its operations are still recorded.
     #[test]
     fn so_many_slices_are_kept_and_the_rest_is_counted() {
         let trace = Arc::new(Mutex::new(RunTrace::default()));

@@ -1,4 +1,4 @@
-//! What programs that ran against themselves say about a machine.
+//! The results of A/A calibration.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,23 +14,23 @@ use crate::timer::Timer;
 use super::grid::cells;
 use super::{Document, Grid, format_ns, format_part};
 
-/// What a run of programs against themselves found.
+/// The result of an A/A calibration.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SelftestResult {
     /// Version of the schema.
     pub schema: u32,
-    /// Program and version that measured.
+    /// Program and version that measured it.
     pub tool: String,
     /// Where it ran.
     pub device: DeviceIdentity,
-    /// What timed it.
+    /// The timer.
     pub timer: String,
     /// Its clock.
     pub source: Source,
-    /// What of an execution is its duration.
+    /// The metric: which part of an execution is its duration.
     pub metric: Metric,
-    /// What every run found in the caches.
+    /// The state of the caches before every run.
     pub cache_state: CacheState,
     /// How often each program was loaded.
     pub copies: usize,
@@ -42,9 +42,9 @@ pub struct SelftestResult {
     pub failed: Vec<Failed>,
     /// The file that the figures are kept in.
     pub kept_in: Option<PathBuf>,
-    /// What is to be known besides.
+    /// Notes.
     pub notes: Vec<String>,
-    /// Whether it was ended before all programs had run.
+    /// Whether it ended before all programs had run.
     pub interrupted: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct Failed {
 }
 
 impl SelftestResult {
-    /// Of what nothing has run yet.
+    /// A calibration before any program has run.
     pub fn new(timer: &dyn Timer, options: &SelftestOptions) -> Self {
         let Setting { device, measured_by } = Setting::of(timer, &options.cache_state);
         Self {
@@ -80,7 +80,7 @@ impl SelftestResult {
         }
     }
 
-    /// The last lines: what was run, and what the tuner makes of it.
+    /// The last lines: what was run, and how the tuner uses it.
     pub fn lines(&self) -> Vec<String> {
         let Self { device, timer, metric, copies, rounds, .. } = self;
         let Some(file) = self.kept_in.as_deref().map(Path::display) else { return Vec::new() };

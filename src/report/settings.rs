@@ -15,7 +15,7 @@ use super::{Document, Grid, write_line};
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SettingsInForce {
-    /// The configuration file, where one is used.
+    /// The configuration file, if one is used.
     pub file: Option<FileInForce>,
     /// One for each key.
     pub settings: Vec<SettingInForce>,
@@ -29,11 +29,11 @@ pub struct FileInForce {
     pub path: PathBuf,
     /// SHA-256 of its bytes.
     pub digest: Digest,
-    /// Whether the user named it, and did not just have it lie there.
+    /// Whether the user named it; otherwise it was found.
     pub named: bool,
     /// Whether it may run code and decide trust: it was named, or accepted.
     pub trusted: bool,
-    /// Why what was accepted of it does not count.
+    /// Why its acceptance is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
 }
@@ -48,7 +48,7 @@ pub struct SettingInForce {
     pub value: Vec<String>,
     /// `default`, a variable's name, or the file with the line.
     pub from: String,
-    /// What the file has for it and commands refuse, since the file was not accepted.
+    /// The file's value that commands ignore because the file was not accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
 }

@@ -14,9 +14,9 @@ use super::naming::{named, program, short};
 use super::roofline::{WORK_COLUMNS, work_cells, write_roofline};
 use super::{Document, Grid, Top, format_ns, format_part, write_lines, write_notes};
 
-/// Modules below this part of the time are folded in the table.
+/// Modules below this share of the time are summarised in the table.
 const FOLDED: f64 = 0.01;
-/// Operations of less than this part of the time are not worth a line about their spread.
+/// Operations below this share of the time get no line about their spread.
 const WORTH_A_LINE: f64 = 0.001;
 
 impl Document for Top<Summary> {
@@ -68,7 +68,7 @@ pub(super) fn mean_std(time: MeanStd) -> [String; 2] {
     [format_ns(time.mean), std]
 }
 
-/// A time, and what part of another it is.
+/// A time and its share of another.
 pub(super) fn part(of: f64, all: f64) -> String {
     if all > 0.0 { format!("{} ({})", format_ns(of), format_part(of / all)) } else { format_ns(of) }
 }

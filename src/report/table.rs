@@ -18,7 +18,7 @@ use super::roofline::{goodness, roof_line, temporary_memory};
 use super::time::time_line;
 use super::{Document, Grid, format_ns, format_part, format_ratio, write_line};
 
-/// A drift from which on it is worth a line.
+/// Minimum drift that is reported.
 const WORTH_A_LINE: f64 = 0.05;
 
 impl Document for &AutotuningResult {
@@ -28,7 +28,7 @@ impl Document for &AutotuningResult {
 
     /// Operations × (baseline, best, speed-up, interval, evidence, status), with the winning config below each.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        // the shares of a step stand only where a profile of one was given
+        // shares of a step are shown only if a profile was given
         let with_share = self.step.is_some();
         let share = |share: String| with_share.then_some(share);
         let headings = ["operation", ">share", ">baseline", ">best", ">speed-up", "interval", "evidence", "status"];
@@ -68,7 +68,7 @@ impl Document for &AutotuningResult {
     }
 }
 
-/// What is gained in all, in one line.
+/// The total gain, in one line.
 fn step_line(step: &ProfiledStep) -> String {
     format!(
         "expected: {} less time in the step of `{}` ({} to {} by the intervals); {} of its {} is decided here, {} is labelled",
@@ -82,7 +82,7 @@ fn step_line(step: &ProfiledStep) -> String {
     )
 }
 
-/// What failed, each reason once, and none that the operation's own has told.
+/// The failures, each reason once, without that of the operation itself.
 fn failures(operation: &OperationResult) -> impl Iterator<Item = String> {
     let mut by_reason: Vec<(&Failure, &CandidateResult, usize)> = Vec::new();
     for candidate in &operation.candidates {
@@ -101,7 +101,7 @@ fn failures(operation: &OperationResult) -> impl Iterator<Item = String> {
     )
 }
 
-/// How many configs were left, and of which of them most is expected.
+/// How many configs were skipped, and the most promising of them.
 fn not_compiled(operation: &OperationResult) -> Option<String> {
     let left = || operation.candidates.iter().filter_map(|candidate| Some((candidate, candidate.expected()?)));
     let (likeliest, expected) = left().min_by(|(_, a), (_, b)| a.low.total_cmp(&b.low))?;

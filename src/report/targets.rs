@@ -87,7 +87,7 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
     write_notes(out, &target.notes)
 }
 
-/// What compiling would take.
+/// The cost of compiling.
 fn forecast_line(forecast: &Forecast) -> String {
     let Forecast { to_compile, kept, jobs, seconds, bytes, .. } = forecast;
     let programs = counted(*to_compile, "program");
@@ -100,7 +100,7 @@ fn forecast_line(forecast: &Forecast) -> String {
     format!("{programs} to compile, {kept} kept: {cost}")
 }
 
-/// A row of so many programs; of what they take, that of the one that takes the most, and of kernels likewise.
+/// A row for several programs, with the maximum of their memory and of their kernels' figures.
 fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, (knows_kernels, knows_cycles): (bool, bool)) {
     let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
     let compiled = count(|outcome| matches!(outcome, Outcome::Compiled { .. }));

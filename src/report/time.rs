@@ -1,4 +1,4 @@
-//! Where the time of a run went, in one line.
+//! The time breakdown of a run, in one line.
 
 use crate::tune::Spent;
 
@@ -6,11 +6,11 @@ use super::format_ns;
 
 /// A part of the work.
 pub(super) struct Part {
-    /// What was done.
+    /// Its name.
     pub(super) what: &'static str,
     /// Its wall time.
     pub(super) ns: u64,
-    /// What else is known of it: ` (15.0 s of processor time)`, or nothing.
+    /// Additional text: ` (15.0 s of processor time)`, or empty.
     pub(super) beside: String,
 }
 
@@ -30,8 +30,8 @@ pub(super) fn parts(spent: &Spent) -> [Part; 7] {
     ]
 }
 
-/// `12.3 s: compiling 8.10 s (15.0 s of processor time), measuring 2.90 s (1.20 s in the programs), …`, the largest part
-/// first and what is below a hundredth left out; `None` if nothing was done.
+/// `12.3 s: compiling 8.10 s (15.0 s of processor time), measuring 2.90 s (1.20 s in the programs), …`, the largest
+/// part first, without those below one per cent; `None` if nothing was done.
 pub(super) fn time_line(of: impl IntoIterator<Item = Spent>) -> Option<String> {
     let mut spent = Spent::default();
     of.into_iter().for_each(|part| spent += part);

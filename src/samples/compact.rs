@@ -24,7 +24,7 @@ use crate::digest::Digest;
 use crate::mapped_file::is_local;
 use crate::whole_file::write_whole;
 
-/// Below this a log is left as it is: it is read in no time, and old rounds may yet be of use.
+/// A log below this size is left alone: it is read quickly, and old rounds may still be useful.
 const WORTH_BYTES: u64 = 8 << 20;
 
 impl Replay {
@@ -33,7 +33,8 @@ impl Replay {
         // a merge may bring an earlier decision back into force
         let named = self.entries.values().filter_map(|value| job_of(value));
         let in_force: HashSet<Digest> = self.deciders.values().map(|(job, _)| *job).chain(named).collect();
-        // what is in force of a call on a device: under which software it was measured, and since where in the log
+        // the decision in force for a call on a device: the software under which it was measured, and its position in
+        // the log
         let mut by_call: HashMap<Digest, (Digest, u64)> = HashMap::new();
         for (decider, at) in self.deciders.values() {
             let Some((call, environment)) = self.jobs.get(decider).and_then(|job| job.measures) else { continue };
@@ -54,7 +55,7 @@ impl Replay {
         self.jobs.keys().filter(|job| is_superseded(job)).copied().collect()
     }
 
-    /// Bytes that compaction would give back.
+    /// Bytes that compaction would save.
     fn superseded_bytes(&self) -> u64 {
         let superseded = self.superseded();
         let of_job = |(job, known): (&Digest, &super::log::JobFrames)| {
@@ -65,7 +66,7 @@ impl Replay {
     }
 }
 
-/// The job that an entry says it comes from.
+/// The job that an entry names as its source.
 fn job_of(entry: &str) -> Option<Digest> {
     #[derive(Deserialize)]
     struct Entry {
@@ -79,7 +80,7 @@ fn job_of(entry: &str) -> Option<Digest> {
 }
 
 impl SampleLog {
-    /// Compacts the log where that gives back half of it, and not little.
+    /// Compacts the log if that saves half of it, and more than a little.
     ///
     /// # Errors
     /// As [`compact`](Self::compact).
@@ -91,14 +92,14 @@ impl SampleLog {
         if bytes >= WORTH_BYTES && bytes >= self.end / 2 { self.compact() } else { Ok(0) }
     }
 
-    /// Writes the log again without what was superseded; gives the bytes that this gave back. The new one takes the old one's
-    /// place by a rename, so that a process killed meanwhile leaves either, whole. The caller holds the folder's lock.
+    /// Rewrites the log without superseded records; returns the bytes saved. The new one replaces the old one by a
+    /// rename, so that a killed process leaves one of them complete. The caller holds the folder's lock.
     ///
-    /// A log on a network file system stays as it is, since another machine may have it open; so does one of another user,
-    /// who could not append to what this one makes, and one whose damage was not told yet.
+    /// A log on a network file system is not rewritten, since another machine may have it open; neither is one of
+    /// another user, who could not append to the new file, nor one whose damage was not reported yet.
     ///
     /// # Errors
-    /// If the new log cannot be written; the old one is in force then.
+    /// If the new log cannot be written; then the old one stays in force.
     pub fn compact(&mut self) -> Result<u64, LogError> {
         let is_told = self.replay.damage.iter().all(|damage| damage.offset < self.replay.noted_until);
         let is_own = self.file.metadata().is_ok_and(|metadata| metadata.uid() == geteuid().as_raw());
@@ -113,7 +114,7 @@ impl SampleLog {
             Ok(())
         });
         let write_error = |source| LogError::Write { path: self.path.clone(), source };
-        // also where the folder could not be synced after the rename: then the new file has the name
+        // also if the folder could not be synced after the rename: then the new file has the name
         if let Some((file, (replay, end))) = made
             && is_at(&self.path, &file.metadata().map_err(write_error)?)
         {
@@ -123,7 +124,8 @@ impl SampleLog {
         Ok(before.saturating_sub(self.end))
     }
 
-    /// Writes what stays into a file that is to be appended to, and reads it again: it must say what this log says.
+    /// Writes the remaining records into a file opened for appending, and reads it again: it must have the same content
+    /// as this log.
     fn rewrite(&self, file: &mut File) -> io::Result<(Replay, u64)> {
         file.set_permissions(self.file.metadata()?.permissions())?;
         let superseded = self.replay.superseded();
@@ -131,7 +133,7 @@ impl SampleLog {
         let kept: HashSet<u64> = stays.flat_map(|(_, job)| job.frames.iter().map(|(offset, _)| *offset)).collect();
         let mut out = Copied { out: BufWriter::new(&*file), bytes: 0, damage_until: 0, failure: None };
         (&self.file).seek(SeekFrom::Start(0))?;
-        // where the last frame ended: what lies between it and the next one is damage
+        // where the last frame ended: bytes between it and the next one are damage
         let mut behind = 0;
         let reader = BufReader::with_capacity(1 << 20, &self.file);
         let (end, _) = frame::read_frames(reader, |offset, json| {
@@ -170,11 +172,11 @@ impl SampleLog {
     }
 }
 
-/// What is written of the new log, and the first failure.
+/// The state of writing the new log, and the first failure.
 struct Copied<W: Write> {
     out: W,
     bytes: u64,
-    /// Where the last line ends that stands for damage.
+    /// Where the last line that marks damage ends.
     damage_until: u64,
     failure: Option<io::Error>,
 }
@@ -255,7 +257,7 @@ mod tests {
         log.history(Digest::of(name.as_bytes())).unwrap().rounds.iter().map(|round| round.round).collect()
     }
 
-    /// A log of everything that stays or goes, by what `compact` says of itself.
+    /// A log with every kind of record that is kept or removed, as the module's documentation says.
     fn filled(path: &Path) -> SampleLog {
         let mut log = SampleLog::open(path).unwrap();
         let decide = |log: &mut SampleLog, name: &str, key: &str, value: &str| {
@@ -272,7 +274,7 @@ mod tests {
         }
         log.append(&round("new", 4)).unwrap();
         decide(&mut log, "new", "a", "v2");
-        // old software again, after that decision: somebody continues there
+        // old software again, after that decision: work continues there
         log.append(&job("back", "a", "1", false)).unwrap();
         log.append(&round("back", 5)).unwrap();
         // one that was forced, one that an import replaced, one whose entry was removed
@@ -379,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Whoever reads without the lock continues reading the log that it opened.
+    /// A reader without the lock continues to read the log that it opened.
     #[test]
     fn a_reader_keeps_the_log_that_it_has() {
         let folder = tempfile::tempdir().unwrap();
@@ -412,7 +414,7 @@ mod tests {
             };
             log.append(&Record::Round(round)).unwrap();
         }
-        // the folder is gone, and with it the log's name
+        // the folder was deleted, and with it the log's name
         std::fs::rename(folder.path().join("logs"), folder.path().join("moved")).unwrap();
         std::fs::write(folder.path().join("logs"), "a file").unwrap();
         assert!(log.compact_if_worth().is_err());

@@ -1,4 +1,4 @@
-//! What can go wrong with a sample log.
+//! Errors of a sample log.
 
 use std::io;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub enum LogError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The file was removed, or another one put in its place, while it was open: what is written to it is lost.
+    /// The file was removed or replaced while it was open: what is written to it is lost.
     #[error("the sample log `{path}` was removed during the run; what was measured is lost, run it again", path = path.display())]
     Removed {
         /// The file.

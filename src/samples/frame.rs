@@ -32,12 +32,12 @@ pub(super) fn encode(json: impl AsRef<[u8]>) -> Vec<u8> {
     frame
 }
 
-/// How many bytes a frame of so many of JSON has, with its line feed.
+/// The size of a frame with this many bytes of JSON, including its line feed.
 pub(super) fn encoded_bytes(json_bytes: usize) -> u64 {
     (HEADER_BYTES + json_bytes + 1) as u64
 }
 
-/// The JSON of the frame that starts the bytes, and the bytes behind that JSON; `None` if none starts there.
+/// The JSON of the frame at the start of the bytes, and the bytes after that JSON; `None` if none starts there.
 pub(super) fn decode(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let header = bytes.get(..HEADER_BYTES)?;
     let (magic, numbers) = header.split_at_checked(MAGIC.len())?;
@@ -62,14 +62,14 @@ fn parse_hex(digits: &[u8]) -> Option<u32> {
     })
 }
 
-/// Whether a file begins with the first bytes of a frame, however few there are.
+/// Whether a file begins with the first bytes of a frame, even if there are only a few.
 pub(super) fn starts_like_a_frame(file: &File) -> io::Result<bool> {
     let mut start = [0_u8; MAGIC.len()];
     let read = file.read_at(&mut start, 0)?;
     Ok(start.get(..read) == MAGIC.get(..read))
 }
 
-/// Calls `frame(offset, json)` for each whole frame of a log and collects what lies between.
+/// Calls `frame(offset, json)` for each complete frame of a log and collects what is between them.
 pub(super) fn read_frames(
     mut reader: impl BufRead,
     mut frame: impl FnMut(u64, &[u8]),
@@ -93,7 +93,7 @@ pub(super) fn read_frames(
                 break;
             };
             frame(at, json);
-            // a damaged line feed joins two lines: the length still tells where the first ends
+            // a damaged line feed joins two lines: the length still shows where the first ends
             match behind.split_first() {
                 Some((b'\n', after)) => rest = after,
                 Some((_, after)) => {
@@ -108,7 +108,7 @@ pub(super) fn read_frames(
     }
 }
 
-/// Damaged lines that touch are one damage: a file of nothing but line feeds must not fill the memory.
+/// Adjacent damaged lines count as one: a file of nothing but line feeds must not fill the memory.
 fn add_damage(damage: &mut Vec<Damage>, next: Damage) {
     match damage.last_mut() {
         Some(last) if last.offset + last.bytes == next.offset => {

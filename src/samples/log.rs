@@ -15,7 +15,7 @@ use crate::digest::{Digest, FieldHasher, SetDigest};
 use crate::measured_by::TOOL;
 use crate::outside_file;
 
-/// What reading a whole log gave. Rounds stay on disk; only where they stand is kept.
+/// The result of reading a whole log. Rounds stay on disk; only their positions are kept.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Replay {
@@ -25,48 +25,48 @@ pub struct Replay {
     pub committed: SetDigest,
     /// Count and digest as the last decision or removal states them.
     pub stated: SetDigest,
-    /// Where that decision or removal stands; none if the log holds neither.
+    /// The position of that decision or removal; `None` if the log holds neither.
     pub stated_at: Option<u64>,
     /// Whether there was no log, or an empty one.
     pub is_new: bool,
-    /// Damage before this place was told of at an earlier opening.
+    /// Damage before this position was reported at an earlier opening.
     pub noted_until: u64,
     /// Bytes that are not a frame.
     pub damage: Vec<Damage>,
-    /// Frames that are whole but hold no record known here.
+    /// Complete frames with an unknown record.
     pub unknown: u64,
     pub(super) jobs: HashMap<Digest, JobFrames>,
     /// For each key the job that decided it last, and where.
     pub(super) deciders: HashMap<String, (Digest, u64)>,
     /// Every job that decided something.
     pub(super) decided: HashSet<Digest>,
-    /// The file that was read, where nothing is written to it: another one may take its name.
+    /// The file that was read, if it is not written to: another one may replace its name.
     file: Option<File>,
 }
 
-/// Where the records of one job stand that count: none from before it was started afresh.
+/// The positions of a job's records that count: none from before it was restarted.
 #[derive(Debug, Default)]
 pub(super) struct JobFrames {
     /// Offset and length of each.
     pub(super) frames: Vec<(u64, u32)>,
-    /// Digests of what it tunes on which device, and of that device's software; none if the log lost that record.
+    /// Digests of what it tunes on which device, and of that device's software; `None` if the log lost that record.
     pub(super) measures: Option<(Digest, Digest)>,
     /// Bytes of its records that no longer count.
     pub(super) outdated_bytes: u64,
 }
 
-/// Where the log tells of a key, and the value that it has from there on.
+/// The position of a key's decision, and its value from there on.
 pub type Told = (u64, Option<String>);
 
-/// Everything that the log holds of one job.
+/// Everything in the log about one job.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct JobHistory {
-    /// What was measured.
+    /// The job.
     pub job: Option<JobRecord>,
     /// Its rounds, oldest first.
     pub rounds: Vec<RoundRecord>,
-    /// Candidates that are out.
+    /// Dropped candidates.
     pub failures: Vec<FailureRecord>,
 }
 
@@ -76,7 +76,7 @@ pub struct SampleLog {
     pub(super) path: PathBuf,
     pub(super) file: File,
     pub(super) end: u64,
-    // set after a failed write: what it left must not run into the next frame
+    // set after a failed write, whose remains must not run into the next frame
     pub(super) needs_line_feed: bool,
     pub(super) replay: Replay,
 }
@@ -102,7 +102,7 @@ pub(super) struct Envelope<'a> {
 }
 
 impl Envelope<'_> {
-    /// Whether the record belongs to a job, and counts for nothing else.
+    /// Whether the record belongs to a job and matters only to it.
     pub(super) fn is_of_a_job(&self) -> bool {
         matches!(self.record.as_str(), "job" | "round" | "failed") && self.job.is_some()
     }
@@ -128,11 +128,12 @@ impl SampleLog {
     /// Opens a log, or starts one, and replays it.
     ///
     /// # Errors
-    /// If the file cannot be read or written, or is not a sample log or a later version's. A damaged record is none: the replay tells of it.
+    /// If the file cannot be read or written, is not a sample log, or is a later version's. A damaged record is not an
+    /// error: the replay reports it.
     pub fn open(path: &Path) -> Result<Self, LogError> {
         let read_error = |source| LogError::Read { path: path.to_owned(), source };
         let write_error = |source| LogError::Write { path: path.to_owned(), source };
-        // what is appended here must not go through a link to a file elsewhere
+        // must not append through a link to a file elsewhere
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
         let file = outside_file::open_own_with(&mut options, path).map_err(write_error)?;
@@ -164,7 +165,7 @@ impl SampleLog {
         }
     }
 
-    /// Reads a log that the user named: links that lead to it are followed.
+    /// Reads a log that the user named; links are followed.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -174,7 +175,7 @@ impl SampleLog {
         Ok(replay(path, &file)?.0)
     }
 
-    /// What the log held when it was opened, with what was appended since.
+    /// The log's content at opening, with what was appended since.
     pub fn replay(&self) -> &Replay {
         &self.replay
     }
@@ -184,15 +185,15 @@ impl SampleLog {
         self.end
     }
 
-    /// Where the log is.
+    /// The log's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends a round, a job or a failure by one write. It survives this process, not yet a power cut.
+    /// Appends a round, a job or a failure by one write. It survives the process, but not yet a power loss.
     ///
     /// # Errors
-    /// If it cannot be written; a reader passes over what was written of it.
+    /// If it cannot be written; a reader skips its incomplete bytes.
     pub fn append(&mut self, record: &Record) -> Result<(), LogError> {
         let json = serde_json::to_string(record)
             .map_err(|error| LogError::Write { path: self.path.clone(), source: error.into() })?;
@@ -211,21 +212,21 @@ impl SampleLog {
         }
         self.needs_line_feed = false;
         self.end += bytes.len() as u64;
-        // what is in the file counts from now on, whether or not the disk has it yet
+        // the file's content counts from now on, even before it is on disk
         let envelope = serde_json::from_str(&json)
             .map_err(|error| LogError::Write { path: self.path.clone(), source: error.into() })?;
         self.replay.take(envelope, self.end - length, json.len());
         Ok(())
     }
 
-    /// Puts everything appended so far on the disk.
+    /// Syncs everything appended so far to the disk.
     ///
     /// # Errors
-    /// If the disk does not take it, for want of space for instance.
+    /// If the disk rejects it, for example because it is full.
     pub fn sync(&self) -> Result<(), LogError> {
         let file = self.file.sync_data().and_then(|()| self.file.metadata());
         let file = file.map_err(|source| LogError::Write { path: self.path.clone(), source })?;
-        // a file without a name takes bytes as willingly as one with
+        // an unlinked file accepts writes like any other
         if is_at(&self.path, &file) { Ok(()) } else { Err(LogError::Removed { path: self.path.clone() }) }
     }
 
@@ -268,7 +269,7 @@ impl SampleLog {
         Ok(removed)
     }
 
-    /// Appends many removals and syncs them together; keys without an entry are passed over.
+    /// Appends many removals and syncs them together; keys without an entry are skipped.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -287,7 +288,7 @@ impl SampleLog {
         Ok(true)
     }
 
-    /// Every decision of these keys that the log holds, each with its place, oldest first; a removal has no value.
+    /// Every decision of these keys in the log, each with its position, oldest first; a removal has no value.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -310,7 +311,7 @@ impl SampleLog {
         Ok(told)
     }
 
-    /// Reads what the log holds of one job.
+    /// Reads one job's records.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -320,12 +321,12 @@ impl SampleLog {
 }
 
 impl Replay {
-    /// Reads what a log, which this is the reading of, holds of one job.
+    /// Reads one job's records from the log of this replay.
     ///
     /// # Errors
     /// If the log cannot be read.
     pub fn history_of(&self, path: &Path, job: Digest) -> Result<JobHistory, LogError> {
-        // a log that was missing has nothing to be read
+        // a missing log has nothing to read
         self.file.as_ref().map_or_else(|| Ok(JobHistory::default()), |file| self.history(path, file, job))
     }
 
@@ -372,7 +373,7 @@ pub(super) fn replay(path: &Path, file: &File) -> Result<(Replay, u64), LogError
     if let Some(found) = newer {
         return Err(LogError::NewerSchema { path: path.to_owned(), found, known: SCHEMA });
     }
-    // a first write that was cut leaves the start of a frame: that is ours; anything else without a frame is not
+    // an interrupted first write leaves the start of a frame, which is ours; any other file without a frame is not
     if frames == 0 && end > 0 && !frame::starts_like_a_frame(file).map_err(read_error)? {
         return Err(LogError::Foreign { path: path.to_owned() });
     }
@@ -382,13 +383,13 @@ pub(super) fn replay(path: &Path, file: &File) -> Result<(Replay, u64), LogError
 }
 
 impl Replay {
-    /// Whether the entries counted are those that the log states: no decision before the last one was lost.
+    /// Whether the counted entries match those that the log states, so that no decision before the last one was lost.
     pub fn is_consistent(&self) -> bool {
         self.stated == self.committed
     }
 
-    /// Whether the log may have lost a decision: it holds none, misses one that a later one counts, or is damaged behind
-    /// the last. Damage before it, such as the end of a run that was killed once, proves nothing of the kind.
+    /// Whether the log may have lost a decision: it holds none, lacks one that a later one counts, or is damaged after
+    /// the last. Damage before it, such as that of a killed run, does not count.
     pub fn may_lack_decisions(&self) -> bool {
         let behind_last = |damage: &Damage| self.stated_at.is_none_or(|at| damage.offset > at);
         !self.is_consistent() || self.stated_at.is_none() || self.damage.iter().any(behind_last)

@@ -1,4 +1,4 @@
-//! What the log holds.
+//! The records of the log.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +23,10 @@ pub enum Record {
     Log {
         /// Version of the records that follow.
         schema: u32,
-        /// Program and version that made the file.
+        /// Program and version that created the file.
         tool: String,
     },
-    /// A job is about to be measured: what its rounds refer to.
+    /// A job is about to be measured; its rounds refer to this.
     Job(Box<JobRecord>),
     /// One interleaved round.
     Round(RoundRecord),
@@ -34,7 +34,7 @@ pub enum Record {
     Failed(FailureRecord),
     /// The best config of a call was decided; written and synced before any cache.
     Decision {
-        /// The job that decided it; none for an imported entry.
+        /// The job that decided it; `None` for an imported entry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<Digest>,
         /// The cache's key, as text.
@@ -44,9 +44,9 @@ pub enum Record {
         /// All entries in force after this one.
         committed: SetDigest,
     },
-    /// Damage before this place was told to the user.
+    /// Damage before this position was reported to the user.
     Noted {
-        /// Byte of the log.
+        /// Byte offset in the log.
         until: u64,
     },
     /// An entry was removed.
@@ -78,7 +78,7 @@ pub struct JobRecord {
     pub baseline: usize,
     /// The candidates, named by their index.
     pub candidates: Vec<CandidateRecord>,
-    /// Whether what the log holds of this job up to here no longer counts (`--force`).
+    /// Whether this job's earlier records no longer count (`--force`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fresh: bool,
 }
@@ -125,27 +125,27 @@ pub struct RoundRecord {
     pub source: Source,
     /// Samples in the order in which they were taken.
     pub samples: Vec<CandidateSamples>,
-    /// What was told of programs that were made ready since the round before.
+    /// What is known about programs prepared since the previous round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramFigures>,
 }
 
-/// What is known of a candidate's program besides its times.
+/// What is known about a candidate's program besides its times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProgramFigures {
     /// Index of the candidate.
     pub candidate: usize,
-    /// Bytes of a run that are neither arguments nor results, at their most.
+    /// Peak temporary bytes of a run (neither arguments nor results).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_bytes: Option<u64>,
-    /// What a run does.
+    /// The work of a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Cost>,
 }
 
 impl ProgramFigures {
-    /// What is known of a candidate's program.
+    /// What is known about a candidate's program.
     pub fn new(candidate: usize, temporary_bytes: Option<u64>, work: Option<Cost>) -> Self {
         Self { candidate, temporary_bytes, work }
     }

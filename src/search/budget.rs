@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::setters::setters;
 
-/// What may be spent; the lesser of the two where both are given.
+/// What may be spent; the smaller of the two if both are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Budget {
     /// Evaluations.
     pub evaluations: Option<usize>,
-    /// Time of all that a driver does for them.
+    /// Time of everything that a driver does for them.
     pub time: Option<Duration>,
 }
 
@@ -23,7 +23,7 @@ pub enum NoBudget {
     /// Nothing at all may be spent.
     #[error("the budget is empty; give at least one evaluation and a time above zero")]
     Nothing,
-    /// The time is over before the first evaluation is.
+    /// The time ends before the first evaluation does.
     #[error("the budget of {time:?} is less than one evaluation takes ({cost:?}); give more time")]
     LessThanOne {
         /// The time that may be spent.
@@ -34,7 +34,7 @@ pub enum NoBudget {
 }
 
 impl Budget {
-    /// Whether anything can be done with it, where one evaluation is known to cost `cost`.
+    /// Whether the budget suffices for anything, if one evaluation costs `cost`.
     ///
     /// # Errors
     /// If nothing may be spent, or less time than one evaluation takes.
@@ -48,8 +48,8 @@ impl Budget {
         }
     }
 
-    /// Evaluations that are left after so many and so much time, an evaluation taken to cost the mean of those so far.
-    /// 0: the search is to end. `None`: no bound that is known, since none was given or nothing was evaluated yet.
+    /// Evaluations left after those done and the time spent; each is assumed to cost the mean so far. 0: the search
+    /// must end. `None`: no known bound, since none was given or nothing was evaluated yet.
     pub fn left(&self, evaluations: usize, spent: Duration) -> Option<usize> {
         let by_count = self.evaluations.map(|budget| budget.saturating_sub(evaluations));
         let by_time = self.time.and_then(|time| match time.saturating_sub(spent) {

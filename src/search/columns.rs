@@ -8,10 +8,10 @@ use super::space::{MAX_DEPTH, MAX_PARAMETERS, MAX_POINTS, MAX_VALUES, NoSpace, P
 use crate::config::Config;
 
 impl Space {
-    /// The space of these configs, numbered as they come; what their parameters are is read off them.
+    /// The space of these configs, numbered in their order; their parameters are derived from them.
     ///
     /// # Errors
-    /// Without any config, with one that stands twice, or with more than [`MAX_POINTS`].
+    /// If there is no config, one is listed twice, or there are more than [`MAX_POINTS`].
     pub fn new(configs: impl IntoIterator<Item = Config>) -> Result<Self, NoSpace> {
         let mut columns = Columns::default();
         for config in configs {
@@ -21,7 +21,7 @@ impl Space {
     }
 }
 
-/// Configs as they are read, column by column.
+/// Configs read so far, column by column.
 #[derive(Default)]
 pub(super) struct Columns {
     paths: HashMap<Vec<String>, usize>,

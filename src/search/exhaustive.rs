@@ -17,7 +17,7 @@ impl Exhaustive {
         new
     }
 
-    /// Goes on to the next point of which nothing is known.
+    /// Advances to the next point without an outcome.
     fn skip(&mut self) {
         while self.history.left() > 0 && self.history.is_seen(self.next) {
             self.next += 1;

@@ -1,11 +1,11 @@
-//! What is known of configs besides their parameters, as numbers that a model sees.
+//! What is known about configs besides their parameters, as features of the model.
 
-/// What the figures of a config weigh together, where they count.
+/// Total weight of a config's figures, if they count.
 pub(super) const FIGURES: f32 = 1.0;
-/// Where a figure is not known it is in the middle.
+/// An unknown figure is in the middle.
 pub(super) const UNKNOWN: f32 = 0.5;
 
-/// For each figure the place of every point between the least and the greatest; `None` if that tells no two points apart.
+/// For each figure the position of every point between the smallest and the largest; `None` if all are the same.
 pub(super) fn columns(of_points: &[Vec<Option<f64>>]) -> Option<Vec<Vec<f32>>> {
     let width = of_points.iter().map(Vec::len).max().unwrap_or(0);
     let column = |at: usize| {

@@ -12,7 +12,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Nothing is told; what is refused is as good as seen.
+    /// Without outcomes; refused points count as seen.
     pub(super) fn new(plan: &Plan<'_>) -> Self {
         let count = plan.space.count();
         let mut seen = vec![false; count];
@@ -25,7 +25,7 @@ impl History {
         Self { told: Vec::new(), seen, left, best: None }
     }
 
-    /// Notes an outcome; whether the point is one of the space and new.
+    /// Records an outcome; returns whether the point is in the space and new.
     pub(super) fn tell(&mut self, point: usize, outcome: Outcome) -> bool {
         let Some(seen) = self.seen.get_mut(point) else { return false };
         self.told.push((point, outcome));
@@ -47,7 +47,7 @@ impl History {
         self.seen.get(point).copied().unwrap_or(true)
     }
 
-    /// Points that nothing was told of.
+    /// Points without an outcome.
     pub(super) fn left(&self) -> usize {
         self.left
     }

@@ -4,10 +4,10 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The one that suits the size of the space and the budget.
+    /// Chosen by the size of the space and the budget.
     #[default]
     Auto,
-    /// A Gaussian process says where the next best is to be expected.
+    /// Bayesian optimisation with a Gaussian process.
     Model,
     /// A random order.
     Random,

@@ -1,4 +1,4 @@
-//! The space of a candidate file: all of its configs, or some of them at random where there are too many.
+//! The space of a candidate file: all of its configs, or a random sample if there are too many.
 
 use std::collections::HashSet;
 
@@ -8,11 +8,11 @@ use super::space::{MAX_POINTS, NoSpace, Space};
 use crate::candidates::{CandidateSpace, Descent};
 use crate::config::Config;
 
-/// Choices that a walk through all configs looks at, at most; and those of the descents in its place.
+/// Maximum number of choices visited by a walk through all configs, or by the descents that replace it.
 pub const MAX_STEPS: u64 = 1 << 21;
-/// Choices after which a walk that will not end within [`MAX_STEPS`] at its pace is given up.
+/// Choices after which a walk is abandoned if at its pace it will not end within [`MAX_STEPS`].
 const EARLY: u64 = 1 << 16;
-/// How much faster than so far the rest of a walk may be.
+/// How much faster the rest of a walk may be than what came before.
 const FASTER: f64 = 4.0;
 /// Configs of a sample.
 pub const SAMPLE: usize = 1 << 14;
@@ -24,8 +24,9 @@ const PROBES: usize = 4;
 impl Space {
     /// The space of a candidate file: its constraints are walked, its product is not built.
     ///
-    /// Where the walk comes to more than [`MAX_POINTS`] configs or [`MAX_STEPS`] choices, or will by its pace, the space is a sample
-    /// ([`Space::is_sample`]): the listed configs, the baseline, and up to [`SAMPLE`] at random, the same for the same seed.
+    /// If the walk reaches more than [`MAX_POINTS`] configs or [`MAX_STEPS`] choices, or would at its pace, the space
+    /// is a sample ([`Space::is_sample`]): the listed configs, the baseline, and up to [`SAMPLE`] at random, the same
+    /// for the same seed.
     ///
     /// # Errors
     /// As [`Space::new`], and where a constraint cannot be evaluated, or neither the walk nor the descents find a config.
@@ -60,7 +61,7 @@ impl Space {
         if none {
             return columns.into_space();
         }
-        // with other given values it may be none
+        // with other given values it may not be one
         if candidates.contains(candidates.baseline())? {
             take(candidates.baseline().clone())?;
         }
@@ -81,8 +82,8 @@ impl Space {
         }
     }
 
-    /// The same space with the configs that differ from some of its points in one value, where it is a sample of
-    /// these candidates. Points keep their numbers, so that a strategy of the new space can be told what was told before.
+    /// The same space plus the configs that differ from some of its points in one value, if it is a sample of these
+    /// candidates. Points keep their numbers, so that a strategy of the new space can be told what was told before.
     ///
     /// # Errors
     /// As [`Space::of_candidates`].
@@ -104,7 +105,7 @@ impl Space {
     }
 }
 
-/// All configs; `None` if there are too many or the walk gave up.
+/// All configs; `None` if there are too many or the walk was abandoned.
 fn walked(candidates: &CandidateSpace) -> Result<Option<Space>, NoSpace> {
     let mut columns = Columns::default();
     let mut walk = candidates.configs();

@@ -1,16 +1,17 @@
-//! What neighbours know, as points of this space.
+//! Neighbours' best configs, as points of this space.
 
 use super::history::History;
 use super::strategy::{MAX_PRIORS, Outcome, Plan, SearchStrategy};
 
-/// Most priors asked by a strategy that has no other use for them: more would spend the budget on what may not hold here.
+/// Maximum number of priors asked by a strategy that has no other use for them: more would spend the budget on what may
+/// not hold here.
 const MOST: usize = 8;
-/// Distances that are computed for priors that are not in this space, at most.
+/// Maximum number of distances computed for priors that are not in this space.
 const MAX_DISTANCES: usize = 1 << 24;
 
-/// The points that the priors stand for, in their order, each once.
+/// The points that the priors map to, in their order, each once.
 ///
-/// A prior that is not a config of this space stands for the nearest one. Of more than [`MAX_PRIORS`] the first are taken.
+/// A prior that is not a config of this space maps to the nearest one. Of more than [`MAX_PRIORS`] the first are taken.
 pub(super) fn points(plan: &Plan<'_>) -> Vec<usize> {
     let mut searched = (MAX_DISTANCES / plan.space.count()).max(MOST);
     let mut points: Vec<usize> = Vec::new();
@@ -28,7 +29,7 @@ pub(super) fn points(plan: &Plan<'_>) -> Vec<usize> {
 
 /// Another strategy after the best configs of neighbours.
 ///
-/// The strategy behind is told what became of them as of its own questions.
+/// The inner strategy is told their outcomes like those of its own questions.
 pub(super) struct Primed<'a> {
     first: Vec<usize>,
     history: History,

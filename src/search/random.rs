@@ -20,7 +20,7 @@ impl Random {
         new
     }
 
-    /// Goes on to the next point of which nothing is known.
+    /// Advances to the next point without an outcome.
     fn skip(&mut self) {
         while self.at().is_some_and(|point| self.history.is_seen(point)) {
             self.next += 1;

@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 use crate::candidates::SpaceError;
 use crate::config::Config;
 
-/// Most configs a space may hold.
+/// Maximum number of configs of a space.
 pub const MAX_POINTS: usize = 1 << 20;
-/// Most parameters, and values of one of them.
+/// Maximum number of parameters, and of values of one of them.
 pub(super) const MAX_PARAMETERS: usize = 128;
 pub(super) const MAX_VALUES: usize = 1 << 15;
-/// Deepest nesting of a config.
+/// Maximum nesting depth of a config.
 pub(super) const MAX_DEPTH: usize = 16;
 
-/// Why there is nothing that could be searched.
+/// Why a space cannot be searched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoSpace {
@@ -25,7 +25,7 @@ pub enum NoSpace {
     /// More listed configs than a search keeps.
     #[error("more than {MAX_POINTS} configs are listed; list fewer, or describe them by parameters")]
     TooLarge,
-    /// Neither a config nor the proof that there is none.
+    /// Neither a config nor a proof that there is none was found.
     #[error("no config was found in {0} steps through the values; narrow the values or loosen the constraints")]
     NoneFound(u64),
     /// More parameters, values or nesting than a search keeps.
@@ -36,12 +36,12 @@ pub enum NoSpace {
     /// The same config twice.
     #[error("the config `{0}` occurs twice; remove one")]
     Twice(String),
-    /// The space itself is not good.
+    /// The space itself is invalid.
     #[error(transparent)]
     Candidates(#[from] SpaceError),
 }
 
-/// One parameter: where it stands in a config, and the values that it takes.
+/// One parameter: its path in a config, and the values that it takes.
 #[derive(Debug, Clone)]
 pub struct Parameter {
     pub(super) path: Vec<String>,
@@ -56,18 +56,19 @@ impl Parameter {
         self.path.join(".")
     }
 
-    /// Its values: numbers in ascending order, others as they first stood. `None` is a config without the parameter.
+    /// Its values: numbers in ascending order, others in order of first appearance. `None` is a config without the
+    /// parameter.
     pub fn values(&self) -> &[Option<Value>] {
         &self.values
     }
 
-    /// Whether its values are numbers, so that there is a distance between them.
+    /// Whether its values are numbers and therefore have distances.
     pub fn is_ordered(&self) -> bool {
         self.ordered
     }
 }
 
-/// Configs by number, each a place on the grid of all parameters' values.
+/// Configs by number, each a point on the grid of all parameters' values.
 ///
 /// Only configs that exist are held, never the product of the values.
 #[derive(Debug, Clone)]
@@ -83,7 +84,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Whether these are configs at random of a space that is too large to hold.
+    /// Whether these are a random sample of a space that is too large to hold.
     pub fn is_sample(&self) -> bool {
         self.sampled
     }
@@ -131,9 +132,9 @@ impl Space {
         self.at(&levels?).filter(|&point| self.config(point) == *config)
     }
 
-    /// The point nearest to a config that may be of another space: the one itself, or the first of those with the least
-    /// sum of distances over the parameters, each at most 1; a value that is not of this space counts 1, unless
-    /// its parameter is ordered and it lies between two values.
+    /// The point nearest to a config that may be from another space: the config itself, or the first of those with the
+    /// smallest sum of distances over the parameters, each at most 1; a value outside this space counts 1, unless its
+    /// parameter is ordered and it lies between two values.
     pub fn nearest(&self, config: &Config) -> Option<usize> {
         if let Some(point) = self.find(config) {
             return Some(point);
@@ -163,7 +164,7 @@ impl Space {
         distances.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(point, _)| point)
     }
 
-    /// The points that differ from one in a single parameter: by one step where `steps`, else by any value.
+    /// The points that differ from one in a single parameter: by one step if `steps`, otherwise by any value.
     pub fn neighbours(&self, point: usize, steps: bool) -> Vec<usize> {
         let mut levels = self.levels(point).to_vec();
         let mut found = Vec::new();
@@ -215,7 +216,7 @@ fn insert(fields: &mut Map<String, Value>, path: &[String], value: Value) {
     }
 }
 
-/// Where a value lies among a parameter's levels, between two of them for a number that is none of them.
+/// The position of a value among a parameter's levels; a number that is not a level lies between two of them.
 fn place_between(parameter: &Parameter, value: Option<&Value>) -> Option<f64> {
     if let Some(level) = parameter.values.iter().position(|known| known.as_ref() == value) {
         return Some(level as f64);

@@ -7,10 +7,10 @@ use super::priors::Primed;
 use super::random::Random;
 use super::strategy::{Plan, SearchStrategy};
 
-/// Up to so many configs there is nothing for a model to learn from.
+/// Up to this many configs there is nothing for a model to learn from.
 const FEW: usize = 16;
 
-/// Starts a strategy. Whatever it is, the best of the plan's priors are asked first.
+/// Starts a strategy. Every strategy asks for the best of the plan's priors first.
 pub fn start<'a>(kind: Kind, plan: &Plan<'a>) -> Box<dyn SearchStrategy + 'a> {
     let own: Box<dyn SearchStrategy + 'a> = match kind {
         Kind::Auto => return start(choose(plan), plan),
@@ -22,8 +22,8 @@ pub fn start<'a>(kind: Kind, plan: &Plan<'a>) -> Box<dyn SearchStrategy + 'a> {
     if plan.priors.is_empty() || kind == Kind::Model { own } else { Box::new(Primed::new(plan, own)) }
 }
 
-/// Every config in its order where the budget covers the space or there are few; else the model, which suits any smaller
-/// budget: its first questions are few, and each later one is the best that it knows.
+/// Every config in its order if the budget covers the space or there are few; otherwise the model, which suits any
+/// smaller budget: its initial questions are few, and each later one is the most promising.
 fn choose(plan: &Plan<'_>) -> Kind {
     let count = plan.space.count();
     if count <= FEW || plan.budget.is_some_and(|budget| budget >= count) { Kind::Exhaustive } else { Kind::Model }

@@ -1,4 +1,4 @@
-//! What a search strategy is: it is asked for a config and told what became of it.
+//! The interface of a search strategy: it is asked for a config and told the outcome.
 
 use crate::config::Config;
 use crate::setters::setters;
@@ -10,7 +10,7 @@ use super::space::Space;
 pub enum Outcome {
     /// It took this long, in any unit that is the same for all; finite and above zero.
     Time(f64),
-    /// It did not run, or gave no time that could be one.
+    /// It did not run, or gave no valid time.
     Failed,
 }
 
@@ -21,7 +21,7 @@ impl Outcome {
     }
 }
 
-/// Most priors that a strategy takes; of more the first are taken.
+/// Maximum number of priors that a strategy takes; further ones are ignored.
 pub const MAX_PRIORS: usize = 256;
 
 /// What a strategy is started with.
@@ -32,20 +32,21 @@ pub struct Plan<'a> {
     pub space: &'a Space,
     /// The same seed and the same outcomes give the same questions.
     pub seed: u64,
-    /// How many evaluations there will be at most; `None` if that is not known.
+    /// Maximum number of evaluations; `None` if unknown.
     pub budget: Option<usize>,
     /// The best configs of neighbours, the nearest neighbour's first: of the same operation with other shapes, or on
-    /// another device. One need not be of the space; at most [`MAX_PRIORS`] are taken.
+    /// another device. They may lie outside the space; at most [`MAX_PRIORS`] are taken.
     pub priors: &'a [Config],
-    /// Points that need not be asked for, since it is known that they do not run; no strategy asks for one.
+    /// Points that are known not to run; no strategy asks for one.
     pub refused: &'a [usize],
-    /// What is known of each point besides its parameters, as what a compiler said of it: the same figures in the same order, in any
-    /// unit. Points without any, and those beyond the last, are in the middle. The outcomes decide whether they count.
+    /// What is known about each point besides its parameters, such as a compiler's figures: the same figures in the
+    /// same order, in any unit. Points without figures, and those beyond the last, are in the middle. The outcomes
+    /// decide whether they count.
     pub figures: &'a [Vec<Option<f64>>],
 }
 
 impl<'a> Plan<'a> {
-    /// A search of a space, without a bound, of which nothing is known.
+    /// A search of a space without a bound or prior knowledge.
     pub fn new(space: &'a Space, seed: u64) -> Self {
         Self { space, seed, budget: None, priors: &[], refused: &[], figures: &[] }
     }
@@ -60,12 +61,12 @@ setters!(Plan<'a> {
 
 /// A way to choose which config to measure next.
 ///
-/// What it asks follows from its plan and from what it was told, in that order, and from nothing else: a strategy that
-/// was interrupted continues where it was when a new one of the same plan is told the same history.
+/// Its questions depend only on its plan and on the outcomes in their order: after an interruption, a new strategy of
+/// the same plan continues where the old one was when it is told the same history.
 pub trait SearchStrategy {
     /// The point to measure next; the same until something is told. `None` when there is nothing left to ask.
     fn ask(&mut self) -> Option<usize>;
 
-    /// The outcome of a point, whoever asked for it.
+    /// The outcome of a point, whether this strategy asked for it or not.
     fn tell(&mut self, point: usize, outcome: Outcome);
 }

@@ -1,4 +1,4 @@
-//! What rounds of equal programs say of a machine. Pure.
+//! The noise figures of a machine from rounds of equal programs. Pure.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,14 @@ use crate::stats::{median, median_absolute_deviation};
 
 /// Share of the pairs of copies that differ by no more than the resolution.
 const SHARE: f64 = 0.99;
-/// The resolution is the next one of so many parts above what was found, so that the pair it comes from is below it.
+/// The resolution is rounded up to the next multiple of one over this, so that the pair that determines it is below it.
 const STEPS: f64 = 1e4;
 /// From a median of absolute deviations to a standard deviation.
 const TO_DEVIATION: f64 = 1.482_6;
 /// Variance of the median of n values over that of their mean, for many normal ones: π/2.
 const MEDIAN_VARIANCE: f64 = std::f64::consts::FRAC_PI_2;
 
-/// How often a copy would be called better than another one of the same program.
+/// How often a copy would be called better than another copy of the same program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FalseWins {
@@ -36,17 +36,17 @@ pub struct Figures {
     pub copies: u32,
     /// Rounds that count.
     pub rounds: u32,
-    /// Rounds that something came between.
+    /// Disturbed rounds.
     pub rounds_set_aside: u32,
     /// Median of all samples, nanoseconds.
     pub median_ns: f64,
     /// The smallest difference that can be detected: 99% of the pairs of copies differ by no more.
     pub resolution: f64,
-    /// What the rounds of a pair claim to tell, from how they scatter: the median over the pairs.
+    /// The resolution that a pair's rounds claim by their scatter: the median over the pairs.
     pub claimed: f64,
     /// Standard deviation of a copy's time between rounds.
     pub between_rounds: f64,
-    /// Standard deviation of what stays between copies however many rounds there are.
+    /// Standard deviation of the differences between copies that remain after any number of rounds.
     pub between_copies: f64,
     /// How often one is called better.
     pub false_wins: FalseWins,
@@ -80,7 +80,7 @@ impl Figures {
     }
 }
 
-/// How much one copy's time is above another's, for all but one of a hundred pairs at most.
+/// How much one copy's time exceeds another's, for all but at most one per cent of the pairs.
 fn resolution(rounds: &[&Round], copies: usize) -> Option<f64> {
     let pairs = (0..copies).flat_map(|one| (0..one).map(move |other| (one, other)));
     let differences: Option<Vec<f64>> =
@@ -96,8 +96,8 @@ fn resolution(rounds: &[&Round], copies: usize) -> Option<f64> {
     Some(((found * STEPS + 1e-6).floor() + 1.0) / STEPS)
 }
 
-/// Standard deviations between rounds and between copies. Each sample is taken relative to its round's middle; what is
-/// left of a copy's level after what its rounds alone would scatter it by is the copy's own.
+/// Standard deviations between rounds and between copies. Each sample is taken relative to its round's median; the
+/// variance of the copies' levels beyond what their rounds explain is the variance between copies.
 fn spreads(rounds: &[&Round], copies: usize) -> Option<(f64, f64)> {
     let mut relative: Vec<Vec<f64>> = vec![Vec::with_capacity(rounds.len()); copies];
     for round in rounds {
@@ -112,7 +112,7 @@ fn spreads(rounds: &[&Round], copies: usize) -> Option<(f64, f64)> {
     let residuals: Vec<f64> =
         relative.iter().zip(&levels).flat_map(|(own, level)| own.iter().map(move |value| value - level)).collect();
     let count = copies as f64;
-    // the middle follows each sample by its share
+    // the median follows each sample by its share
     let between_rounds = median_absolute_deviation(&residuals)? * TO_DEVIATION * (count / (count - 1.0)).sqrt();
     let mean = levels.iter().sum::<f64>() / count;
     let of_levels = levels.iter().map(|level| (level - mean).powi(2)).sum::<f64>() / (count - 1.0);
@@ -120,7 +120,7 @@ fn spreads(rounds: &[&Round], copies: usize) -> Option<(f64, f64)> {
     Some((between_rounds, (of_levels - of_rounds).max(0.0).sqrt()))
 }
 
-/// The rounds of two copies, as if there were no others; the first one is the baseline.
+/// The rounds of two copies alone; the first one is the baseline.
 fn pair(rounds: &[Round], baseline: usize, other: usize) -> Vec<Round> {
     let of_two =
         |round: &Round| Round { samples_ns: vec![round.sample_ns(baseline), round.sample_ns(other)], ..round.clone() };

@@ -1,4 +1,4 @@
-//! What is run against itself: a program of the user's, or small ones of our own.
+//! The calibrated programs: the user's, or small built-in ones.
 
 use std::path::Path;
 
@@ -46,15 +46,15 @@ const REDUCTION: &str = "module @reduction {
 }
 ";
 
-/// A program and what is known of it.
+/// A program and what is known about it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SelftestProgram {
-    /// The file as the user named it, or our own name.
+    /// The file as the user named it, or the built-in name.
     pub name: String,
     /// The program.
     pub program: MeasuredProgram,
-    /// What it takes, where that is known without a compiler.
+    /// Its parameters, if known without a compiler.
     pub parameters: Option<Vec<ArraySpec>>,
 }
 

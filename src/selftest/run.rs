@@ -14,7 +14,7 @@ use crate::timer::Timer;
 use crate::timer::events::{Events, Kind, Slice};
 use crate::tune::{CopiesError, TuneOptions, measure_copies};
 
-/// How much is measured.
+/// The amount of measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SelftestOptions {
@@ -22,12 +22,12 @@ pub struct SelftestOptions {
     pub copies: usize,
     /// Rounds that count, at least six.
     pub rounds: u32,
-    /// What every run finds in the caches.
+    /// The state of the caches before every run.
     pub cache_state: CacheState,
 }
 
 impl SelftestOptions {
-    /// So many copies in so many rounds, with caches in a state.
+    /// A number of copies and rounds, with a state of the caches.
     pub const fn new(copies: usize, rounds: u32, cache_state: CacheState) -> Self {
         Self { copies, rounds, cache_state }
     }
@@ -43,7 +43,7 @@ pub enum SelftestError {
     /// The copies, or the worker that runs them.
     #[error(transparent)]
     Copies(#[from] CopiesError),
-    /// One copy failed where the others ran.
+    /// One copy failed although the others ran.
     #[error("a copy of the program failed where others ran: {0}")]
     Copy(Failure),
     /// The samples are not times.
@@ -51,7 +51,7 @@ pub enum SelftestError {
     NoTimes,
 }
 
-/// Measures one program against itself. `index` and `of` say which program it is of how many, for who follows the run.
+/// Measures one program against itself. `index` and `of` number the program, for progress.
 ///
 /// # Errors
 /// If the program, its inputs, the worker or a copy fails, or too few rounds hold usable times.

@@ -24,12 +24,12 @@ pub const SELFTEST_FILE: &str = "selftest-v1.json";
 const SCHEMA: u32 = 1;
 /// Largest file that is read.
 const MAX_BYTES: u64 = 4 << 20;
-/// Most settings that are kept; the one that was measured longest ago goes.
+/// Maximum number of settings kept; the one measured longest ago is removed.
 const MAX_SETTINGS: usize = 64;
-/// Most programs of one setting, likewise.
+/// Maximum number of programs of one setting, likewise.
 const MAX_POINTS: usize = 32;
 
-/// What figures belong to: those of another device, other software, another timer, metric or state of the caches say nothing here.
+/// The key of figures: those of another device, software, timer, metric or state of the caches do not apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Setting {
@@ -59,13 +59,13 @@ pub struct Point {
     pub measured_at: u64,
     /// Program and version that measured it.
     pub tool: String,
-    /// What was found.
+    /// The figures.
     #[serde(flatten)]
     pub figures: Figures,
 }
 
 impl Point {
-    /// Figures that were found now.
+    /// Figures measured now.
     pub fn new(program: impl Into<String>, digest: Digest, figures: Figures) -> Self {
         let measured_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let tool = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION")).to_owned();
@@ -98,20 +98,20 @@ pub struct Stored {
     entries: Vec<OfSetting>,
 }
 
-/// What is known of what programs differ from themselves.
+/// The known noise floor.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Known {
     /// The noise floor, by the duration of programs.
     pub resolution: Resolution,
-    /// Why there is nothing, where the figures cannot be used.
+    /// Why there is nothing, if the figures cannot be used.
     pub damage: Option<String>,
-    /// Whether there are figures of other settings alone.
+    /// Whether there are only figures of other settings.
     pub is_of_others: bool,
 }
 
 impl Stored {
-    /// Reads a folder's figures. What cannot be used is as good as absent, and the note says why.
+    /// Reads a folder's figures. Unusable ones count as absent, and the note says why.
     pub fn read(folder: &Path) -> (Self, Option<String>) {
         let path = folder.join(SELFTEST_FILE);
         match read(&path) {
@@ -135,13 +135,13 @@ impl Stored {
         self.entries.iter().find(|entry| entry.setting == *setting).map_or(&[], |entry| &entry.points)
     }
 
-    /// What they say together.
+    /// The noise floor that they give together.
     pub fn resolution(&self, setting: &Setting) -> Resolution {
         let points = self.points(setting).iter();
         Resolution::new(points.map(|point| (point.figures.median_ns, point.figures.resolution)))
     }
 
-    /// What a folder's figures say of a timer's device and what is around it.
+    /// The noise floor by a folder's figures for a timer's device and environment.
     pub fn known(folder: &Path, timer: &dyn Timer, cache_state: &CacheState) -> Known {
         let (stored, damage) = Self::read(folder);
         let resolution = stored.resolution(&Setting::of(timer, cache_state));
@@ -149,13 +149,13 @@ impl Stored {
         Known { resolution, damage, is_of_others }
     }
 
-    /// Adds figures; those of the same program under the same setting go.
+    /// Adds figures; they replace those of the same program under the same setting.
     pub fn add(&mut self, setting: &Setting, new: Vec<Point>) {
         let place = self.entries.iter().position(|entry| entry.setting == *setting);
         let mut points = place.map(|place| self.entries.swap_remove(place).points).unwrap_or_default();
         points.retain(|old| new.iter().all(|point| point.digest != old.digest));
         points.extend(new);
-        // stable: of those of one second the ones added last stay
+        // stable: within a second, those added last are kept
         points.sort_by_key(|point| point.measured_at);
         points.drain(..points.len().saturating_sub(MAX_POINTS));
         self.entries.sort_by_key(OfSetting::measured_at);
@@ -163,7 +163,7 @@ impl Stored {
         self.entries.push(OfSetting { setting: setting.clone(), points });
     }
 
-    /// Writes the figures of the folder that is locked; what was there before is whole until then.
+    /// Writes the figures of the locked folder atomically.
     ///
     /// # Errors
     /// If the file cannot be written.

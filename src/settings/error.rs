@@ -1,4 +1,4 @@
-//! What can be wrong with the file.
+//! Errors of the settings file.
 
 use std::io;
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub enum SettingsError {
         /// What the system says.
         source: io::Error,
     },
-    /// A place in it is wrong. The text is one line, then the place as a picture: the source line and a caret below it.
+    /// A place in it is wrong. The text is one line, then an excerpt: the source line and a caret below it.
     #[error("{}:{line}:{column}: {message}\n{picture}", printable(&.path.display().to_string()))]
     At {
         /// The file.
@@ -51,7 +51,7 @@ pub enum SettingsError {
     },
 }
 
-/// The most characters of a line that are shown before the caret, and after it.
+/// Maximum number of characters of a line shown before the caret, and after it.
 const SHOWN: usize = 60;
 
 impl SettingsError {
@@ -94,7 +94,7 @@ mod tests {
     fn an_error_shows_its_place() {
         let expected = "/p/autotune.toml:2:1: wrong\n   |\n 2 | timre = 1\n   | ^^^^^";
         assert_eq!(picture("x = 1\ntimre = 1\n", 6..11), expected);
-        // columns count characters, and what steers a terminal takes the room of its escape
+        // columns count characters, and a control character takes the width of its escape
         let expected = "/p/autotune.toml:1:4: wrong\n   |\n 1 | é\\u{7} b\n   |        ^";
         assert_eq!(picture("é\u{7} b", 4..5), expected);
     }

@@ -17,12 +17,12 @@ use super::{Kind, Setting, SettingsError};
 /// The name under which a file is found.
 pub const FILE_NAME: &str = "autotune.toml";
 
-/// The largest file that is read: some thousand times what every key takes.
+/// Maximum size of the file: about a thousand times what all keys need.
 const MAX_FILE_BYTES: u64 = 1 << 18;
 
 /// The nearest `autotune.toml` in a folder and those above it.
 pub fn find(from: &Path) -> Option<PathBuf> {
-    // whatever stands there, also a broken link: it is told, not passed over
+    // anything of this name, also a broken link, which is reported and not skipped
     from.ancestors().map(|folder| folder.join(FILE_NAME)).find(|path| path.symlink_metadata().is_ok())
 }
 
@@ -38,7 +38,7 @@ pub struct FileValue {
     span: Range<usize>,
 }
 
-/// A file's values. What is known of the file is of the one time that it was read, so that a change meanwhile changes nothing.
+/// A file's values. The file is read once, so that a concurrent change has no effect.
 #[derive(Debug)]
 pub struct SettingsFile {
     path: PathBuf,
@@ -47,7 +47,7 @@ pub struct SettingsFile {
     values: Vec<FileValue>,
 }
 
-/// What was found.
+/// The result of a search for the file.
 #[derive(Debug)]
 pub enum Found {
     /// A file of this user, or of root.
@@ -56,7 +56,7 @@ pub enum Found {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// Its user's number.
+        /// Its owner's user id.
         owner: u32,
     },
 }
@@ -72,23 +72,24 @@ impl SettingsFile {
         Self::parse(path, text)
     }
 
-    /// Reads a file that was found. Its folder is taken without links, so that it has one path however it was reached.
+    /// Reads a file that was found. Links in its folder's path are resolved, so that it has one path however it was
+    /// reached.
     ///
     /// # Errors
-    /// As [`named`](Self::named), and where it is a link.
+    /// As [`named`](Self::named), and if it is a link.
     pub fn found(path: &Path) -> Result<Found, SettingsError> {
         let (path, text, owner) = read_own(path)?;
-        // root could change this program, too
+        // root could change this program as well
         if owner != this_user() && owner != 0 {
             return Ok(Found::Foreign { path, owner });
         }
         Ok(Found::Own(Self::parse(path, text)?))
     }
 
-    /// Reads a file that is to be accepted: it must be this user's own, and no link.
+    /// Reads a file to accept: it must be this user's own, and no link.
     ///
     /// # Errors
-    /// As [`found`](Self::found), and where it is another user's.
+    /// As [`found`](Self::found), and if it is another user's.
     pub fn to_trust(path: &Path) -> Result<Self, SettingsError> {
         let (path, text, owner) = read_own(path)?;
         if owner != this_user() {
@@ -148,7 +149,7 @@ fn read_own(path: &Path) -> Result<(PathBuf, String, u32), SettingsError> {
 fn values(path: &Path, text: &str, folder: &Path) -> Result<Vec<FileValue>, SettingsError> {
     let wrong = |span: Range<usize>, message: &str| SettingsError::at(path, text, span, message);
     let table = DeTable::parse(text).map_err(|error| {
-        // some messages of the parser are of several lines
+        // some messages of the parser have several lines
         let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
         wrong(error.span().unwrap_or(0..0), &message)
     })?;
@@ -172,7 +173,7 @@ fn values(path: &Path, text: &str, folder: &Path) -> Result<Vec<FileValue>, Sett
     Ok(values)
 }
 
-/// A name as a message shows it: it may be as long as the file.
+/// A name shortened for a message: it may be as long as the file.
 fn shortened(name: &str) -> String {
     let mut shown: String = name.chars().take(60).collect();
     if shown.len() < name.len() {
@@ -183,7 +184,7 @@ fn shortened(name: &str) -> String {
 
 type Wrong = (Range<usize>, String);
 
-/// A value's words, where it has the form that its key asks for.
+/// A value as arguments, if it has the form that its key requires.
 fn words(setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
     let expected = match setting.kind {
         Kind::Number => "a number",
@@ -196,7 +197,7 @@ fn words(setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>,
         (value.span(), format!("`{}` takes {expected}, and this is of the type {found}", setting.key))
     };
     let word = |value: &Spanned<DeValue<'_>>| match (setting.kind, value.get_ref()) {
-        // the command line has decimal numbers alone, and no `0x10`
+        // the command line accepts only decimal numbers, not `0x10`
         (Kind::Number, DeValue::Integer(number)) if number.to_string().parse::<f64>().is_ok() => Ok(number.to_string()),
         (Kind::Number, DeValue::Float(number)) => Ok(number.to_string()),
         (Kind::Flag, DeValue::Boolean(flag)) => Ok(flag.to_string()),
@@ -297,7 +298,7 @@ mod tests {
             "timer = '''".to_owned(),
             "\r\r\n = \n".to_owned(),
         ];
-        // every text that is cut, and each byte of it another one
+        // every truncated text, and every byte of it changed
         for at in (0..sound.len()).filter(|at| sound.is_char_boundary(*at)) {
             texts.push(sound[..at].to_owned());
             for other in ["\0", "\"", "[", "=", "\n", "\\", "\u{202e}", "é"] {

@@ -2,9 +2,8 @@
 //!
 //! The file is TOML. Each key is named after the flag of the command line whose value it sets; [`SETTINGS`] lists them. A relative path
 //! is relative to the file's folder. The file is one that the user named, or the nearest `autotune.toml` in the working folder
-//! and those above it. A file that was merely found cannot set anything that runs code or decides whose results are
-//! trusted, until its user has accepted it: [`Trusted`] keeps the digest of the accepted content.
-//! `docs/configuration.md` is the user's page.
+//! and those above it. A file that was merely found cannot set anything that runs code or decides trust until its user
+//! has accepted it: [`Trusted`] keeps the digest of the accepted content. `docs/configuration.md` is the user's page.
 
 mod error;
 mod file;

@@ -27,7 +27,7 @@ pub enum Kind {
 pub enum Danger {
     /// A command, a library or an executable is run.
     RunsCode,
-    /// It says whose results are believed, or signs in the user's name.
+    /// It decides whose results are trusted, or signs in the user's name.
     DecidesTrust,
 }
 
@@ -48,7 +48,7 @@ pub struct Setting {
     pub key: &'static str,
     /// The form of its value.
     pub kind: Kind,
-    /// The environment variable that sets the same, and goes before the file.
+    /// The environment variable that sets the same, and overrides the file.
     pub variable: Option<&'static str>,
 }
 
@@ -60,7 +60,8 @@ const fn with_variable(key: &'static str, kind: Kind, variable: &'static str) ->
     Setting { key, kind, variable: Some(variable) }
 }
 
-/// Every key, in the order in which they are listed. Those flags are left out that mean something else in each command, such as `--rounds`.
+/// Every key, in the order in which they are listed. Flags whose meaning differs between commands, such as `--rounds`,
+/// are left out.
 pub const SETTINGS: &[Setting] = &[
     with_variable("registry", Kind::Path, "AUTOTUNE_LOWERED_REGISTRY"),
     setting("match", Kind::Text),
@@ -97,7 +98,7 @@ impl Setting {
         SETTINGS.iter().find(|setting| setting.key == key)
     }
 
-    /// The key that somebody meant who wrote another one.
+    /// The key that was probably meant by an unknown one.
     pub(super) fn nearest(key: &str) -> Option<&'static str> {
         let likeness = |setting: &Setting| strsim::jaro_winkler(&key.to_lowercase().replace('_', "-"), setting.key);
         let best = SETTINGS.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
@@ -105,7 +106,7 @@ impl Setting {
     }
 
     /// Why a value of it needs consent. A cache folder holds executables, which commands that measure load (`measures`);
-    /// a cache at a URL holds entries alone.
+    /// a cache at a URL holds only entries.
     pub fn danger(&self, value: &OsStr, measures: bool) -> Option<Danger> {
         let text = value.to_string_lossy();
         match self.key {
@@ -117,7 +118,7 @@ impl Setting {
         }
     }
 
-    /// A value as it stands in a file of this folder, with the path that it names made absolute.
+    /// A value of a file in this folder, with its path made absolute.
     pub(super) fn resolved(&self, text: &str, folder: &Path) -> OsString {
         let inside = |before: &str, path: &str| {
             let mut whole = OsString::from(before);
@@ -171,7 +172,7 @@ mod tests {
         ] {
             assert_eq!(danger(key, value), None, "{key} = {value}");
         }
-        // what only reads a cache folder loads no executable of it
+        // commands that only read a cache folder load no executable from it
         assert_eq!(Setting::named("cache").unwrap().danger(OsStr::new("/p/cache"), false), None);
     }
 

@@ -1,4 +1,4 @@
-//! What the user has accepted: one record a file, named by the digest of the file's path.
+//! What the user has accepted: one record per file, named by the digest of the file's path.
 //!
 //! A record is one line, as `sha256sum` writes and checks it: the digest of the file's bytes, two blanks, its path. It has
 //! mode 0600. A file that was changed, moved or copied has no record; accepting it again replaces the one of its path.
@@ -15,7 +15,7 @@ use crate::whole_file::write_private;
 use super::file::this_user;
 use super::{SettingsError, SettingsFile};
 
-/// The largest record that is read: the longest path, and more.
+/// Maximum size of a record: more than the longest path.
 const MAX_RECORD_BYTES: u64 = 1 << 14;
 
 /// A user's folder of records.
@@ -25,7 +25,7 @@ pub struct Trusted {
 }
 
 impl Trusted {
-    /// The records in a folder, which need not be there.
+    /// The records in a folder, which need not exist.
     pub fn in_folder(folder: PathBuf) -> Self {
         Self { folder }
     }
@@ -33,7 +33,7 @@ impl Trusted {
     /// Whether a file is as it was accepted.
     ///
     /// # Errors
-    /// In words, why there is a record that counts for nothing.
+    /// In words, why a record is ignored.
     pub fn has(&self, file: &SettingsFile) -> Result<bool, String> {
         let path = self.record(file);
         let read = || -> io::Result<_> {
@@ -91,7 +91,7 @@ mod tests {
         };
         fs::write(&path, "timer = \"command:a\"\n").unwrap();
         let read = SettingsFile::to_trust(&path).unwrap();
-        // between the look and the consent
+        // between the check and the acceptance
         fs::write(&path, "timer = \"command:b\"\n").unwrap();
         trusted.accept(&read).unwrap();
         assert_eq!(trusted.has(&now()), Ok(false));

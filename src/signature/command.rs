@@ -1,4 +1,4 @@
-//! Asking a command of the user's: bytes to its stdin, a short answer from its stdout.
+//! Runs a command of the user: bytes to its stdin, a short answer from its stdout.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-/// How long a command may take: a person may have to touch a token.
+/// Time limit of a command: a person may have to touch a token.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Most that it may answer.
+/// Maximum size of its answer.
 const MAX_ANSWER: usize = 4096;
-/// Most that is kept of what it says on stderr: the end.
+/// Maximum size of the end of its stderr that is kept.
 const MAX_TALK: usize = 4096;
-/// What a pipe holds: so much may be left in it when its writer has ended.
+/// The capacity of a pipe: this much may be left in it when its writer has ended.
 const PIPE: usize = 64 << 10;
 
-/// A running command. It ends with this, and so does what it started.
+/// A running command. Dropping this ends it and the processes that it started.
 struct Running {
     child: Child,
-    /// None once its leader was waited for: the number may mean another group from then on.
+    /// `None` once its leader was waited for, because the number may then be reused.
     group: Option<Pid>,
 }
 
@@ -41,7 +41,7 @@ impl Drop for Running {
     }
 }
 
-/// What the command prints when it reads these bytes, or in words why that is nothing to use.
+/// The command's output for these bytes, or in words why it is unusable.
 pub(super) fn answer_of(command: &OsStr, message: &[u8]) -> Result<Vec<u8>, String> {
     ask(command, message, PATIENCE).map_err(|error| error.to_string())
 }
@@ -58,7 +58,7 @@ fn ask(command: &OsStr, message: &[u8], patience: Duration) -> io::Result<Vec<u8
     let (Some(mut stdin), Some(mut stdout), Some(mut stderr)) = pipes else {
         return Err(io::Error::other("it has no pipes"));
     };
-    // a pipe holds more than this, so that nothing waits; who does not read it is found out by what he signed
+    // a pipe holds more than this, so that nothing blocks; a command that does not read it is detected by its signature
     let _ = stdin.write_all(message);
     drop(stdin);
     let ended = pidfd_open(group, PidfdFlags::empty())?;
@@ -84,7 +84,7 @@ fn ask(command: &OsStr, message: &[u8], patience: Duration) -> io::Result<Vec<u8
             }
             waiting.first().is_some_and(|process| !process.revents().is_empty())
         };
-        // once it has ended, all that it wrote is there
+        // once it has ended, all its output is available
         answers &= take(&mut stdout, &mut answer)?;
         talks &= take(&mut stderr, &mut talk)?;
         if answer.len() > MAX_ANSWER {
@@ -102,7 +102,7 @@ fn ask(command: &OsStr, message: &[u8], patience: Duration) -> io::Result<Vec<u8
     Err(io::Error::other(format!("it ended with {status}{said}")))
 }
 
-/// Takes some of what is there; `false` if no more will come.
+/// Reads some of the available bytes; `false` at the end.
 fn take(from: &mut impl Read, to: &mut Vec<u8>) -> io::Result<bool> {
     let mut part = [0; 1024];
     for _ in 0..2 * PIPE / part.len() {
@@ -131,23 +131,23 @@ mod tests {
         let long = Duration::from_secs(60);
         assert_eq!(told("cat", long).unwrap(), "message");
         assert_eq!(told("echo talk >&2; tr a-z A-Z", long).unwrap(), "MESSAGE");
-        // it need not read what it gets
+        // it need not read its input
         assert_eq!(told("echo other", long).unwrap(), "other\n");
         let failed = told("echo why >&2; echo >&2; exit 3", long).unwrap_err();
         assert!(failed.contains("exit status: 3") && failed.ends_with("said `why`"), "{failed}");
         assert!(told("kill -9 $$", long).unwrap_err().contains("signal: 9"));
         assert!(told("exec yes", long).unwrap_err().contains("more than 4096"));
-        // what is said on stderr may be any length, and its end is what is told
+        // stderr may be of any length; only its end is reported
         let talked = told("yes | head -n 100000 >&2; echo end >&2; exit 1", long).unwrap_err();
         assert!(talked.ends_with("said `end`"), "{talked}");
         let silent = told("sleep 1000 & echo early; wait", Duration::from_millis(200)).unwrap_err();
         assert!(silent.contains("no answer within 200ms"), "{silent}");
-        // what it leaves behind does not keep its answer, and ends with it
+        // processes that it leaves behind do not delay its answer, and end with it
         assert_eq!(told("sleep 1000 & echo $!", long).map(|pid| is_alive(pid.trim())), Ok(false));
     }
 
     fn is_alive(pid: &str) -> bool {
-        // the signal was sent; the kernel may still be at it
+        // the signal was sent; the kernel may still be processing it
         (0..1000).all(|_| {
             std::thread::sleep(Duration::from_millis(10));
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

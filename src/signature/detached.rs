@@ -7,12 +7,12 @@ use super::{PrivateKey, PublicKeys, SignatureError, Statement};
 use crate::digest::Digest;
 
 const WORD: &str = "autotune-lowered-signature-v2";
-/// What version 1 began with. It vouched for a digest alone, so that whatever was ever signed could be shown again.
+/// The prefix of version 1, which signed only a digest, so that anything ever signed could be replayed.
 const OLD_WORD: &str = "autotune-lowered-signature-v1";
 /// Longest line: word, key, digest, two numbers of 20 digits, signature, five blanks and the line feed.
 pub(super) const MAX_LINE_BYTES: usize = WORD.len() + 64 + 64 + 2 * 20 + 128 + 5 + 1;
 
-/// Who signed what.
+/// A signature of a statement by a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     pub(super) key: [u8; 32],
@@ -27,7 +27,7 @@ impl Signature {
         Self { key: key.0.verifying_key().to_bytes(), statement, signature }
     }
 
-    /// Bytes that somebody else gives for a signature of this statement; `None` unless one of the keys made them.
+    /// A signature of this statement from elsewhere; `None` unless one of the keys made it.
     pub(super) fn of_bytes(statement: Statement, signature: [u8; 64], keys: &PublicKeys) -> Option<Self> {
         let mut possible = keys.keys.iter().map(|key| Self { key: key.to_bytes(), statement, signature });
         possible.find(|signature| signature.is_by(keys))
@@ -38,7 +38,7 @@ impl Signature {
         format!("{WORD} {} {digest} {generation} {time} {}\n", hex(&self.key), hex(&self.signature))
     }
 
-    /// Reads a line without its line feed; `file` is what it is to vouch for, for the error.
+    /// Reads a line without its line feed; `file` is the signed file, for the error.
     pub(super) fn of_line(line: &str, file: &str) -> Result<Self, SignatureError> {
         let parse = || {
             let words: Vec<&str> = line.split(' ').collect();
@@ -56,14 +56,14 @@ impl Signature {
         })
     }
 
-    /// Whether one of the keys made it, whatever it says.
+    /// Whether one of the keys made it, regardless of the statement.
     pub(super) fn is_by(&self, keys: &PublicKeys) -> bool {
         let message = self.statement.to_message();
         let mut named = keys.keys.iter().filter(|key| key.as_bytes() == &self.key);
         named.any(|key| key.verify_strict(&message, &Ed25519::from_bytes(&self.signature)).is_ok())
     }
 
-    /// Checks that one of the keys signed this digest and, where it is of a URL, as what is told there.
+    /// Checks that one of the keys signed this digest and, for a URL, its generation and time.
     pub(super) fn check(
         &self,
         digest: Digest,
@@ -87,7 +87,7 @@ impl Signature {
     }
 }
 
-/// A number in its one spelling.
+/// A number in canonical spelling.
 fn number(text: &str) -> Option<u64> {
     let number = text.parse::<u64>().ok()?;
     (number.to_string() == text).then_some(number)

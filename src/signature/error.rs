@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::remedy::remedy;
 
-/// What is wrong with a key or a signature.
+/// An error of a key or a signature.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
@@ -24,7 +24,7 @@ pub enum SignatureError {
     NotAKey {
         /// The file.
         path: PathBuf,
-        /// What it was to hold.
+        /// The expected kind of key.
         what: &'static str,
     },
     /// A private key that others can read.
@@ -38,16 +38,16 @@ pub enum SignatureError {
     /// Bytes that are not a signature.
     #[error("the signature of `{file}` is not in this format; sign it again with `autotune-lowered cache sign`")]
     NotASignature {
-        /// What was to be signed.
+        /// The file that should be signed.
         file: String,
     },
     /// No signature.
     #[error("`{file}` is not signed; sign it with `autotune-lowered cache sign`, or omit `--verify-key`")]
     Missing {
-        /// What was to be signed.
+        /// The file that should be signed.
         file: String,
     },
-    /// Signed until now.
+    /// The highest signed generation was reached.
     #[error(
         "what is published at `{file}` is signed; name the key with `--sign-key`, because nobody who checks \
          signatures would load it otherwise"
@@ -56,16 +56,16 @@ pub enum SignatureError {
         /// Where it is published.
         file: String,
     },
-    /// A signature that vouches for a digest alone.
+    /// A signature of version 1, which covers only a digest.
     #[error(
         "the signature of `{file}` is of version 1, which does not cover the generation; sign it again with \
          `autotune-lowered cache sign`, or publish it again with `autotune-lowered cache push --replace --sign-key`"
     )]
     OldVersion {
-        /// What was to be signed.
+        /// The file that should be signed.
         file: String,
     },
-    /// As many as there may be.
+    /// The maximum number of signatures exists.
     #[error("`{file}` already has the maximum of {most} signatures; sign it with fewer keys")]
     Full {
         /// What is signed.
@@ -81,20 +81,20 @@ pub enum SignatureError {
         /// What is wrong.
         what: String,
     },
-    /// Signed, by nobody who is trusted.
+    /// Signed, but by no trusted key.
     #[error("`{file}` is signed by {key}, which is not among the keys of `{keys}`", keys = keys.display())]
     UnknownKey {
         /// What is signed.
         file: String,
         /// The public key, in hexadecimal digits.
         key: String,
-        /// The file of those who are trusted.
+        /// The file of the trusted keys.
         keys: PathBuf,
     },
     /// The signature of another file.
     #[error("the signature of `{file}` belongs to another snapshot, {digest}")]
     OtherFile {
-        /// What was to be signed.
+        /// The file that should be signed.
         file: String,
         /// What is signed.
         digest: String,
@@ -111,21 +111,21 @@ pub enum SignatureError {
         signed: u64,
         /// When it was signed.
         signed_at: u64,
-        /// The generation that it is shown as.
+        /// The generation that the URL shows.
         told: u64,
-        /// Since when.
+        /// The time that the URL shows.
         told_at: u64,
     },
     /// A signature that the key did not make.
     #[error("the signature of `{file}` was not made by the key that it names: it is forged or damaged")]
     Forged {
-        /// What was to be signed.
+        /// The file that should be signed.
         file: String,
     },
 }
 
 impl SignatureError {
-    /// How near a signature came to the one that was wanted: of several wrong ones the nearest tells most.
+    /// How close a signature is to the required one: among several wrong ones, the closest is the most informative.
     pub(super) fn nearness(&self) -> u8 {
         match self {
             Self::UnknownKey { .. } => 1,

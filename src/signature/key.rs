@@ -16,7 +16,7 @@ const PUBLIC: &str = "autotune-lowered-public-key-v1";
 /// Largest key file that is read: some hundred public keys.
 const MAX_KEY_FILE_BYTES: u64 = 1 << 16;
 
-/// What signs. Its bytes are never printed.
+/// A private key. Its bytes are never printed.
 pub struct PrivateKey(pub(super) SigningKey);
 
 impl fmt::Debug for PrivateKey {
@@ -26,11 +26,11 @@ impl fmt::Debug for PrivateKey {
 }
 
 impl PrivateKey {
-    /// Makes a key from the system's random numbers, and writes it as `path`, which only its owner may read, and its
-    /// public part as `path.pub`. Gives the latter's path.
+    /// Creates a key from the system's random numbers, and writes it as `path`, which only its owner may read, and its
+    /// public part as `path.pub`. Returns the latter's path.
     ///
     /// # Errors
-    /// If one of the files is there already, or cannot be written.
+    /// If one of the files already exists, or cannot be written.
     pub fn generate(path: &Path) -> Result<(Self, PathBuf), SignatureError> {
         let mut seed = [0_u8; 32];
         let mut filled = 0;
@@ -78,7 +78,7 @@ impl PrivateKey {
     }
 }
 
-/// Who is trusted: any of the keys of a file.
+/// Trusted keys: any of the keys of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKeys {
     pub(super) path: PathBuf,
@@ -124,10 +124,10 @@ pub(super) fn read_plain(path: &Path, limit: u64) -> io::Result<(Vec<u8>, u32)> 
     Ok((outside_file::read(file, limit)?, mode))
 }
 
-/// Writes a file that is not there yet, whole.
+/// Writes a file that does not exist yet, atomically.
 fn write_new(path: &Path, mode: u32, text: &str) -> Result<(), SignatureError> {
     let write = || -> io::Result<()> {
-        // not by a temporary file and a rename: a key that is there must never be replaced
+        // not by a temporary file and a rename, because an existing key must never be replaced
         let mut file = File::options().write(true).create_new(true).mode(mode).open(path)?;
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).inspect_err(|_| {
             let _ = fs::remove_file(path);
@@ -140,7 +140,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Exactly so many bytes in lower-case hexadecimal digits: one spelling, so that nothing can hide in another one.
+/// Exactly this many bytes in lower-case hexadecimal digits, so that there is only one spelling.
 pub(super) fn bytes_of<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

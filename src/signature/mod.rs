@@ -1,7 +1,7 @@
-//! Detached ed25519 signatures of snapshots: who vouches for a file that others load.
+//! Detached ed25519 signatures of snapshots.
 //!
-//! All three files are lines of text. Hexadecimal digits are lower case, words are parted by one blank, a line feed ends
-//! each line, and nothing follows the last.
+//! All three files are lines of text. Hexadecimal digits are lower case, words are separated by one blank, a line feed
+//! ends each line, and nothing follows the last.
 //!
 //! | file | bytes | line |
 //! | --- | --- | --- |
@@ -18,8 +18,8 @@
 //!
 //! What is signed is the text `autotune-lowered snapshot v2`, a zero byte, the 32 bytes of the snapshot's digest, which covers
 //! every byte of the file but its checksums, and generation and time as eight bytes each, the highest first. Verification
-//! is the strict one: a signature has one form, and keys of small order are refused. Version 1 signed the digest alone, so
-//! that anything ever signed could be shown again; it is refused.
+//! is the strict one: a signature has one form, and keys of small order are refused. Version 1 signed only the digest,
+//! so that anything ever signed could be replayed; it is refused.
 
 mod command;
 mod detached;

@@ -1,4 +1,4 @@
-//! The signatures of one file, beside each other.
+//! The signatures of one file.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use super::{PublicKeys, Signature, SignatureError, Statement};
 use crate::digest::Digest;
 use crate::whole_file::write_whole;
 
-/// The most signatures of one file.
+/// Maximum number of signatures of one file.
 pub const MAX_SIGNATURES: usize = 16;
 /// Length of the longest signature file.
 pub const MAX_SIGNATURE_BYTES: u64 = (MAX_SIGNATURES * MAX_LINE_BYTES) as u64;
 
-/// Who signed a file: any accepted one of them will do.
+/// The signatures of a file: any accepted one will do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signatures(Vec<Signature>);
 
-/// Where the signatures of a file lie: its name with `.sig` behind it.
+/// The path of a file's signatures: its name with `.sig` appended.
 pub fn signature_path(file: &Path) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(".sig");
@@ -37,7 +37,7 @@ impl Signatures {
         self.0.iter().map(Signature::to_line).collect()
     }
 
-    /// Reads the bytes of such a file; `file` is what they are to vouch for, for the error.
+    /// Reads the bytes of such a file; `file` is the signed file, for the error.
     ///
     /// # Errors
     /// If they are anything but lines of the format, or too many of them.
@@ -49,7 +49,7 @@ impl Signatures {
         if signatures.len() > MAX_SIGNATURES { Err(wrong()) } else { Ok(Self(signatures)) }
     }
 
-    /// Writes them beside the file that they vouch for, whole.
+    /// Writes them beside the signed file, atomically.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -59,7 +59,7 @@ impl Signatures {
         written.map_err(io_error("write the signature", &path))
     }
 
-    /// Reads the signatures that are beside a file.
+    /// Reads the signatures beside a file.
     ///
     /// # Errors
     /// If there are none, or they are not of the format.
@@ -73,8 +73,8 @@ impl Signatures {
         }
     }
 
-    /// Puts a signature beside those of the same digest; `false` if it is there already. Where there are too many, one of
-    /// the lowest generation gives way to a later one.
+    /// Adds a signature to those of the same digest; `false` if it already exists. If there are too many, one of the
+    /// lowest generation is replaced by a later one.
     ///
     /// # Errors
     /// If there are too many, and none is of a lower generation.
@@ -94,7 +94,7 @@ impl Signatures {
         Ok(true)
     }
 
-    /// Puts the signature of a file in the place of an earlier one by the same key.
+    /// Replaces an earlier signature of a file by the same key.
     ///
     /// # Errors
     /// Those of [`add`](Self::add).
@@ -104,7 +104,7 @@ impl Signatures {
         self.add(signature, file).map(drop)
     }
 
-    /// Those that say exactly this.
+    /// Those of exactly this statement.
     pub fn of_statement(&self, statement: &Statement) -> Self {
         Self(self.0.iter().filter(|signature| signature.statement == *statement).cloned().collect())
     }
@@ -114,25 +114,25 @@ impl Signatures {
         self.0.is_empty()
     }
 
-    /// The latest generation that is vouched for: by one of the keys, or by anybody where none are given.
+    /// The latest signed generation: by one of the keys, or by any key if none are given.
     pub fn latest(&self, keys: Option<&PublicKeys>) -> Option<Statement> {
         let published = self.0.iter().filter(|signature| signature.statement.generation > 0);
         let believed = published.filter(|signature| keys.is_none_or(|keys| signature.is_by(keys)));
         believed.map(|signature| signature.statement).max_by_key(|statement| (statement.generation, statement.time))
     }
 
-    /// Checks that one of the keys signed this digest, and gives the key in hexadecimal digits.
+    /// Checks that one of the keys signed this digest, and returns the key in hexadecimal digits.
     ///
     /// # Errors
-    /// If other keys signed, another digest is signed, or the signature does not hold.
+    /// If other keys signed, another digest is signed, or the signature is invalid.
     pub fn check(&self, digest: Digest, keys: &PublicKeys, file: &str) -> Result<String, SignatureError> {
         self.check_each(digest, None, keys, file)
     }
 
-    /// Checks that one of the keys signed what a URL tells of its snapshot: digest, generation and time.
+    /// Checks that one of the keys signed a URL's statement about its snapshot: digest, generation and time.
     ///
     /// # Errors
-    /// Those of [`check`](Self::check), and where another generation or time was signed.
+    /// Those of [`check`](Self::check), and if another generation or time was signed.
     pub fn check_told(&self, told: &Statement, keys: &PublicKeys, file: &str) -> Result<String, SignatureError> {
         self.check_each(told.digest, Some(told), keys, file)
     }

@@ -1,4 +1,4 @@
-//! Who signs: a private key of this machine, or a key service behind a command.
+//! Signers: a private key of this machine, or a key service behind a command.
 
 use std::ffi::OsString;
 
@@ -9,13 +9,13 @@ use super::command::answer_of;
 use super::key::bytes_of;
 use super::{PrivateKey, PublicKeys, Signature, SignatureError, Statement};
 
-/// What signs.
+/// A signer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Signer {
-    /// A key that lies here.
+    /// A local key.
     Key(PrivateKey),
-    /// A command of the user's, and the public keys one of which it must sign with.
+    /// A command of the user, and the public keys, one of which it must use.
     Command(OsString, PublicKeys),
 }
 
@@ -23,7 +23,7 @@ impl Signer {
     /// Signs a statement.
     ///
     /// # Errors
-    /// If the command fails, or gives what none of its keys signed.
+    /// If the command fails, or its answer is not a signature by any of its keys.
     pub fn sign(&self, statement: Statement) -> Result<Signature, SignatureError> {
         let (command, keys) = match self {
             Self::Key(key) => return Ok(Signature::sign(statement, key)),
@@ -38,7 +38,7 @@ impl Signer {
             .ok_or_else(|| wrong(format!("no key of `{}` made what it printed", keys.path.display())))
     }
 
-    /// Whose signatures those who sign this way believe.
+    /// The keys whose signatures this signer trusts.
     pub fn to_public_keys(&self) -> PublicKeys {
         match self {
             Self::Key(key) => key.to_public_keys(),

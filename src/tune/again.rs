@@ -1,4 +1,5 @@
-//! One config beside the baseline, measured again whatever is known of it: what a check of a cached config asks for.
+//! One config beside the baseline, measured again regardless of what is known about it, for the check of a cached
+//! config.
 
 use crate::config::Config;
 use crate::decision::Round;
@@ -15,11 +16,11 @@ use super::spent::{Tally, spent};
 use super::tuner::{Autotuner, Extent};
 use super::{Spent, TuneOptions};
 
-/// Candidates of the job: the baseline, and what is measured beside it.
+/// Candidates of the job: the baseline, and the config measured beside it.
 const BASELINE: usize = 0;
 const CONFIG: usize = 1;
 
-/// What was measured of one config beside the baseline.
+/// The measurements of one config beside the baseline.
 pub struct Again {
     invocation: Invocation,
     workplace: Workplace,
@@ -35,7 +36,7 @@ impl Again {
         self.rounds.to_decision(2, BASELINE)
     }
 
-    /// What the config does wrong; none as long as it runs.
+    /// The config's failure; `None` while it runs.
     pub fn failure(&self) -> Option<&Failure> {
         self.rounds.failures.get(&CONFIG)
     }

@@ -11,13 +11,13 @@ use super::measure::{Ended, Measuring};
 pub(crate) const BASELINE_FAILED: &str = "the baseline failed, so nothing can be compared with it: ";
 
 impl<'a> Measuring<'a> {
-    /// The slice of what is done with a candidate from here on.
+    /// Opens the slice of the work on a candidate.
     pub(super) fn slice_of(&self, candidate: usize) -> Open<'a> {
         let config = self.job.candidates.get(candidate).map(|candidate| &candidate.config);
         self.events.open(Slice::Candidate { number: candidate, config })
     }
 
-    /// A round failed and nobody knows whose launch it was: each candidate is run alone.
+    /// A round failed and the failing candidate is unknown: each candidate runs alone.
     pub(super) fn find_culprit(&mut self, failure: Failure) -> Result<(), Ended> {
         if self.breaks(&failure) {
             self.restart(failure.clone())?;
@@ -29,7 +29,8 @@ impl<'a> Measuring<'a> {
             let _slice = self.slice_of(candidate);
             self.try_twice(candidate, |timer| timer.measure(candidate, 1))?;
         }
-        // a round that fails although each candidate runs is given one more try, as a candidate is: two in a row are no accident
+        // a round that fails although each candidate runs is tried once more, as a candidate is: two failures in a row
+        // are no accident
         if self.rounds.failures.len() == failed_before && std::mem::replace(&mut self.round_forgiven, true) {
             return Err(Ended::Failed(failure));
         }
@@ -76,27 +77,27 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    /// Whether the worker is of no use after this. On a CPU a program that says that it failed leaves its process as it was.
+    /// Whether the worker is unusable after this. On a CPU, a program that reports an error leaves its process intact.
     pub(super) fn breaks(&self, failure: &Failure) -> bool {
         let is_told = failure.kind == FailureKind::Execute && self.timer.device().identity.platform == "cpu";
         failure.needs_restart() && !is_told
     }
 
     /// Whether a candidate may be tried once more. The baseline always may: another candidate may have broken the
-    /// worker that it then died in.
+    /// worker in which it died.
     fn forgive(&mut self, candidate: usize) -> bool {
         self.forgiven.insert(candidate) || candidate == self.identity.baseline
     }
 
     pub(super) fn blamed(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
         let broken = self.breaks(&failure).then(|| failure.clone());
-        // in the log before the restart: where that fails too, the next run must not try this candidate again
+        // logged before the restart: if the restart fails too, the next run must not try this candidate again
         let failed = self.fail(candidate, failure);
         let restarted = broken.map_or(Ok(()), |reason| self.restart(reason));
         failed.and(restarted)
     }
 
-    /// One run, to see that the fresh worker is sound. A death in it is forgiven once, as a candidate's is.
+    /// One run, to check the fresh worker. Its death is forgiven once, as a candidate's is.
     fn run_baseline(&mut self) -> Result<(), Ended> {
         let baseline = self.identity.baseline;
         let slice = self.slice_of(baseline);
@@ -115,7 +116,7 @@ impl<'a> Measuring<'a> {
         })
     }
 
-    /// Another worker, without the candidates that are out or run the code of another one.
+    /// Starts another worker, without the candidates that were dropped or that share another one's code.
     pub(super) fn restart(&mut self, reason: Failure) -> Result<(), Ended> {
         let _restarting = self.events.open(Slice::Restart(&reason));
         let without: Vec<usize> = self.rounds.failures.keys().chain(self.rounds.same.keys()).copied().collect();
@@ -124,7 +125,7 @@ impl<'a> Measuring<'a> {
 
     pub(super) fn fail(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
         if failure.kind == FailureKind::Device && candidate == self.identity.baseline {
-            // trouble around the programs, not in them: it is not kept, the next run may do better
+            // the environment failed, not a program: it is not stored, because the next run may succeed
             return Err(Ended::Failed(failure));
         }
         let config = self.config(candidate);

@@ -26,27 +26,27 @@ pub enum CandidateStatus {
     Failed,
     /// It has too few samples.
     NotMeasured,
-    /// It was left: others let expect too little of it.
+    /// It was skipped: the other candidates' times predict too little gain.
     NotCompiled,
 }
 
-/// The same with what belongs to it.
+/// The same with its data.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum CandidateOutcome {
     /// It was measured.
     Measured(CandidateTimes),
-    /// Its program is another candidate's, whose times these are, if it has any.
+    /// Its program is another candidate's, whose times these are, if there are any.
     SameProgram(Option<CandidateTimes>),
     /// It was dropped.
     Failed(Failure),
     /// It has too few samples.
     NotMeasured,
-    /// It was left; this is what is expected of its time over the baseline's.
+    /// It was skipped; this is the predicted ratio of its time to the baseline's.
     NotCompiled(Expected),
 }
 
-/// What the rounds of a candidate say.
+/// The statistics of a candidate's rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct CandidateTimes {
@@ -72,7 +72,7 @@ pub struct PairedSample {
     pub ns: f64,
     /// The baseline's, nanoseconds.
     pub baseline_ns: f64,
-    /// Whether the round counts; one that something came between does not.
+    /// Whether the round counts; a disturbed one does not.
     pub is_counted: bool,
 }
 
@@ -89,16 +89,16 @@ impl PairedSample {
 pub struct OutputDifference {
     /// Its number among the outputs.
     pub output: usize,
-    /// What it is called, such as `grads/w`; empty if that is not known.
+    /// Its name, such as `grads/w`; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Its elements.
     pub elements: u64,
-    /// Those that are beyond the tolerance; of special values, those of another class.
+    /// Elements beyond the tolerance; for special values, those of another class.
     pub differing: u64,
     /// The largest absolute difference of two finite elements.
     pub max_absolute: f64,
-    /// The same over the root mean square of the baseline's finite elements; absent if that is zero, and of integers.
+    /// The same over the root mean square of the baseline's finite elements; absent if that is zero, and for integers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_rms: Option<f64>,
 }
@@ -112,18 +112,18 @@ impl fmt::Display for OutputDifference {
 }
 
 impl OutputDifference {
-    /// Elements that are of another class, and are not numbers that could be subtracted.
+    /// Elements of another class, which cannot be subtracted.
     pub(crate) fn of_class(output: usize, name: String, spec: &ArraySpec, differing: u64) -> Self {
         let elements = spec.elements().unwrap_or_default();
         Self { output, name, elements, differing, max_absolute: 0.0, of_rms: None }
     }
 }
 
-/// What a candidate that may compute with less care makes of values that it need not honour.
+/// What a candidate under unsafe options makes of special values that it need not honour.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SpecialValues {
-    /// What was put among the inputs.
+    /// The values that were put among the inputs.
     pub values: Special,
     /// The outputs that hold elements of another class than the baseline's: NaN, an infinity by its sign, a denormal, another number.
     pub outputs: Vec<OutputDifference>,
@@ -132,7 +132,7 @@ pub struct SpecialValues {
     pub failure: Option<Failure>,
 }
 
-/// What is known of one candidate.
+/// What is known about one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Row", into = "Row")]
 #[non_exhaustive]
@@ -143,17 +143,17 @@ pub struct CandidateResult {
     pub outcome: CandidateOutcome,
     /// Whether it is within the resolution of the best.
     pub tied_with_best: bool,
-    /// Why it was measured no further, if so.
+    /// Why the race dropped it, if it did.
     pub dropped: Option<DropReason>,
-    /// What it was judged by, for whoever draws it; none of one that failed or shares another's program.
+    /// The samples that it was judged by, for plots; empty if it failed or shares another's program.
     pub samples: Vec<PairedSample>,
-    /// Bytes of a run that are neither arguments nor results, at their most, where they are known.
+    /// Peak temporary bytes of a run (neither arguments nor results), if known.
     pub temporary_bytes: Option<u64>,
-    /// What a run of its program does, where that is known; not in JSON, where the baseline and the best have it.
+    /// The work of one run of its program, if known; not in JSON, where the baseline and the best have it.
     pub work: Option<Cost>,
-    /// The outputs that are not the baseline's bit for bit, where they were compared in this run.
+    /// The outputs that are not bitwise equal to the baseline's, if they were compared in this run.
     pub differences: Vec<OutputDifference>,
-    /// What it makes of NaN, infinities and denormals, where that was tried.
+    /// What it makes of NaN, infinities and denormals, if that was tried.
     pub special_values: Vec<SpecialValues>,
 }
 
@@ -178,7 +178,7 @@ impl CandidateResult {
         }
     }
 
-    /// What is expected of its time over the baseline's, where it was left.
+    /// The predicted ratio of its time to the baseline's, if it was skipped.
     pub fn expected(&self) -> Option<Expected> {
         match self.outcome {
             CandidateOutcome::NotCompiled(expected) => Some(expected),

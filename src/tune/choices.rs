@@ -11,22 +11,22 @@ use crate::search::{NoSpace, Space};
 use super::PlannedInvocation;
 use super::job::own_programs;
 
-/// Whose neighbours a sample grows by.
+/// Number of best configs whose neighbours are added when a sample grows.
 const GROWN_FROM: usize = 4;
-/// Outcomes after which it does.
+/// Number of outcomes after which it grows.
 const GROWS_EVERY: usize = 32;
 
 /// Recorded configs with programs of their own and those of the space, as points.
 pub(super) struct Choices {
     pub(super) space: Space,
     pub(super) is_sample: bool,
-    /// What a sample is one of.
+    /// The candidates that a sample is drawn from.
     candidates: Option<Arc<CandidateSpace>>,
 }
 
 impl Choices {
-    /// The recorded configs, which come first where the space lacks them, and those of the space. A config whose program
-    /// nobody has is none of them, except for the baseline.
+    /// The recorded configs, which come first if the space lacks them, and those of the space. Configs without a
+    /// program are left out, except for the baseline.
     pub(super) fn new(planned: &PlannedInvocation, builds_programs: bool, seed: u64) -> Result<Self, NoSpace> {
         let invocation = &planned.invocation;
         // a worker may build programs by the recipe of a call without building those of any config
@@ -42,7 +42,7 @@ impl Choices {
         let space = Space::of_candidates(candidates, seed)?;
         let is_sample = space.is_sample();
         let missing: Vec<Config> = recorded.filter(|config| space.find(config).is_none()).collect();
-        // a config that is another one's program would be tried twice
+        // a config that shares another one's program would be tried twice
         let doubles = doubles(invocation);
         let space = if missing.is_empty() && doubles.is_empty() {
             space
@@ -58,7 +58,7 @@ impl Choices {
         (0..self.space.count()).map(|point| self.space.config(point))
     }
 
-    /// Whether a sample is to [grow](Self::grow) after so many outcomes.
+    /// Whether a sample is to [grow](Self::grow) after this many outcomes.
     pub(super) fn grows_after(&self, outcomes: usize) -> bool {
         self.candidates.is_some() && outcomes > 0 && outcomes.is_multiple_of(GROWS_EVERY)
     }
@@ -67,7 +67,7 @@ impl Choices {
     pub(super) fn grow(&mut self, best: &[usize]) {
         let Some(candidates) = &self.candidates else { return };
         let best = best.get(..GROWN_FROM.min(best.len())).unwrap_or_default();
-        // one that cannot grow is as good as before
+        // one that cannot grow stays as it is
         if let Ok(space) = self.space.with_neighbours(candidates, best) {
             self.space = space;
         }
@@ -81,7 +81,7 @@ fn doubles(invocation: &Invocation) -> BTreeSet<Config> {
     all.filter(|(index, _)| !own.contains(index)).map(|(_, candidate)| candidate.config.clone()).collect()
 }
 
-/// The same call with these candidates alone, as recorded where they are.
+/// The same call with these candidates alone, as recorded if they are.
 pub(super) fn only(invocation: &Invocation, configs: impl IntoIterator<Item = Config>) -> Invocation {
     let candidate = |config: Config| {
         let recorded = invocation.candidates.iter().find(|candidate| candidate.config == config);
@@ -90,7 +90,7 @@ pub(super) fn only(invocation: &Invocation, configs: impl IntoIterator<Item = Co
     Invocation { candidates: configs.into_iter().map(candidate).collect(), ..without_candidates(invocation) }
 }
 
-/// A clone without the part of it that may be large.
+/// A clone without the part that may be large.
 fn without_candidates(invocation: &Invocation) -> Invocation {
     Invocation {
         target: invocation.target.clone(),

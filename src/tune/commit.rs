@@ -65,7 +65,7 @@ pub(super) fn entry_of(
     })
 }
 
-/// Writes what a verdict says of the measuring into a result.
+/// Writes what a verdict says about the measurement into a result.
 pub(super) fn fill_from_judgement(result: &mut OperationResult, judgement: &Judgement) {
     let Standing { disturbance, rounds, resolution, .. } = &judgement.standing;
     result.rounds_set_aside = u32::try_from(disturbance.set_aside.len()).unwrap_or(u32::MAX);
@@ -99,7 +99,7 @@ pub(super) fn status_of(outcome: Outcome) -> Status {
     }
 }
 
-/// One row a candidate: those of a job, of which some share another's program.
+/// One row per candidate of a job; some share another's program.
 pub(super) fn candidate_results(
     configs: &[Config],
     same_as: &[Option<usize>],
@@ -108,7 +108,7 @@ pub(super) fn candidate_results(
     rounds: &JobRounds,
     left: &[(usize, Expected)],
 ) -> Vec<CandidateResult> {
-    // what is expected over the best, over the baseline
+    // predicted relative to the best, converted to the baseline
     let ratios = judgement.candidates.iter().flatten().map(|verdict| verdict.ratio);
     let best = ratios.min_by(f64::total_cmp).unwrap_or(1.0);
     let expected = |candidate: usize| {

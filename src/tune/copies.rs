@@ -16,7 +16,7 @@ use super::rounds::JobRounds;
 use super::{TuneError, TuneOptions};
 use crate::ledger::{Ledger, LedgerError};
 
-/// No candidate is dropped and nothing settles the race. The cut-off is finite, because it becomes a time.
+/// No candidate is dropped and nothing decides the race. The cut-off is finite, because it becomes a time.
 pub(crate) const ALL_ROUNDS: DecisionRules = DecisionRules {
     min_improvement: 0.0,
     confidence: 1.0,
@@ -26,13 +26,13 @@ pub(crate) const ALL_ROUNDS: DecisionRules = DecisionRules {
     max_speed_up: f64::INFINITY,
 };
 
-/// What was measured of the copies.
+/// The measurements of the copies.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Copies {
     /// The rounds, with the first copy as their baseline.
     pub rounds: Vec<Round>,
-    /// Copies that are out, and why.
+    /// Copies that were dropped, and why.
     pub failures: BTreeMap<usize, Failure>,
 }
 

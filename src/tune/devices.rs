@@ -12,7 +12,7 @@ use super::run::{Step, note_unpublished};
 use super::tuner::{Autotuner, Tuned};
 use super::{AutotuningResult, PlannedInvocation, Status, TuneError};
 
-/// What is to be done and what is in progress.
+/// What remains to be done and what is in progress.
 struct Work {
     waiting: VecDeque<usize>,
     under_way: usize,
@@ -20,7 +20,7 @@ struct Work {
     devices: usize,
     steps: Vec<Option<Step>>,
     is_stopped: bool,
-    /// Operations of which a call is in progress, where their calls follow each other.
+    /// Operations with a call in progress, if their calls run one after another.
     busy: Option<BTreeSet<Tuned>>,
 }
 
@@ -29,10 +29,11 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Tunes planned invocations, each on the next device that is free, and adds what comes of them to a result. The tuners'
+/// Tunes planned invocations, each on the next device that is free, and adds their results to a result. The tuners'
 /// devices must have one identity, since a result is for all of that identity, and they share one ledger.
 ///
-/// On one device the calls of an operation follow each other, since each starts from what the one before it told.
+/// On one device the calls of an operation run one after another, since each starts from the outcomes of the previous
+/// one.
 ///
 /// The result has the plan's order, whichever device came first. A device that is lost leaves its invocation to the others;
 /// an error of the ledger lets all finish what they have started.

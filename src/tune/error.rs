@@ -1,4 +1,4 @@
-//! What ends a whole run; what costs only one operation is a [`Status`](super::Status).
+//! Errors that end a whole run; a failure of only one operation is a [`Status`](super::Status).
 
 use crate::ledger::LedgerError;
 use crate::remedy::scratch_remedy;

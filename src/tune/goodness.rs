@@ -1,14 +1,14 @@
-//! How good is good: what a call does in the times of its baseline and of its best config, and what part of the device's roof that is.
+//! A call's work in the times of its baseline and of its best config, and its share of the device's roof.
 
 use super::{CandidateResult, ConfigTime, OperationResult};
 use crate::analysis::Work;
 use crate::candidates::Peaks;
 use crate::hlo::Cost;
 
-/// Writes what is known of the programs of a call's baseline and best config into its result.
+/// Writes what is known about the programs of a call's baseline and best config into its result.
 ///
-/// Both times are held against the same work, that of the program which has least to do: a config is not the better for what it
-/// computes or moves in vain, and the two shares of the roof differ by the speed-up.
+/// Both times are compared with the same work, that of the program that does less: a config earns no credit for wasted
+/// work, and the two shares of the roof differ by the speed-up.
 pub(super) fn fill_work(operation: &mut OperationResult, peaks: Option<&Peaks>) {
     let OperationResult { baseline, best, candidates, .. } = operation;
     let of = |time: &ConfigTime| candidates.iter().find(|candidate| candidate.config == time.config);
@@ -28,7 +28,8 @@ pub(super) fn fill_work(operation: &mut OperationResult, peaks: Option<&Peaks>) 
     }
 }
 
-/// Whether one program has less to do than another: by the least time on the device, or where nothing is known of it by its bytes.
+/// Whether one program does less work than another: by the least time on the device, or by bytes if the device is
+/// unknown.
 fn has_less(one: &Cost, other: &Cost, peaks: Option<&Peaks>) -> bool {
     let least = |cost: &Cost| {
         let roof = Work::of(cost, 1, 1.0, peaks).roof;
@@ -77,7 +78,7 @@ mod tests {
         assert_eq!((baseline.flops_per_second(), best.flops_per_second()), (25.0, 50.0));
         let [baseline, best] = [baseline, best].map(|work| work.roof.unwrap());
         assert_eq!((baseline.share, best.share, best.bound), (0.25, 0.5, Bound::Compute));
-        // of a kernel that declares nothing the other one tells what there is to do
+        // if a kernel declares no cost, the other program's work is used
         let [_, best] = shares([work(0.0, 500.0, 0.0), work(0.0, 1.0, 1.0)], Some(&peaks)).map(Option::unwrap);
         assert_eq!(best.roof.map(|roof| (roof.share, roof.bound)), Some((0.5, Bound::Memory)));
         // without peaks there are rates

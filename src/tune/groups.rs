@@ -1,4 +1,4 @@
-//! Programs of several partitions: how many devices a plan needs at once, and which of those that there are.
+//! Programs of several partitions: how many devices a plan needs at once, and which of the available ones.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::counted::counted;
 use crate::registry::Registry;
 use crate::timer::Timer;
 
-/// The call of a plan that needs the most devices at once, and how many: as many as a program of it has partitions.
+/// The call of a plan that needs the most devices at once, and how many: one per partition of its program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Widest {
@@ -18,7 +18,7 @@ pub struct Widest {
     pub partitions: u64,
 }
 
-/// A program for more devices than there are.
+/// A program for more devices than are available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{call}` has a program of {partitions} partitions, and {} here: use `compile --target` for programs that run \
          on several hosts{}", are(*.devices), way(*.is_cpu, *.partitions))]
@@ -30,7 +30,7 @@ pub struct SeveralHosts {
     pub partitions: u64,
     /// How many devices there are.
     pub devices: usize,
-    /// Whether they are a CPU's.
+    /// Whether they are CPU devices.
     pub is_cpu: bool,
 }
 
@@ -42,7 +42,7 @@ fn way(is_cpu: bool, count: u64) -> String {
     if is_cpu { format!("; `--client-option cpu_device_count={count}` makes as many of a CPU") } else { String::new() }
 }
 
-/// A list of devices that does not fall into groups for a program.
+/// A list of devices that cannot be divided into groups for a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{call}` has a program of {partitions} partitions, which needs {partitions} consecutive devices, and {} in \
          the list cannot be divided into such groups: list a multiple of {partitions}, such as `0-{}`",
@@ -78,7 +78,7 @@ impl Plan {
 }
 
 impl Widest {
-    /// Compares it with the devices that a timer has, if the timer knows.
+    /// Compares it with the number of the timer's devices, if the timer knows it.
     ///
     /// # Errors
     /// If there are fewer: such a program runs over several hosts.
@@ -93,11 +93,11 @@ impl Widest {
         }
     }
 
-    /// The first device of each group of those that are listed: a group has as many as there are partitions, and they follow
-    /// each other. A program of one partition runs on a group's first.
+    /// The first device of each group of the listed ones: a group has one device per partition, with consecutive
+    /// numbers. A program of one partition runs on a group's first.
     ///
     /// # Errors
-    /// If the list does not fall into such groups.
+    /// If the list cannot be divided into such groups.
     pub fn groups(&self, devices: &[usize]) -> Result<Vec<usize>, NoGroups> {
         let size = usize::try_from(self.partitions).unwrap_or(usize::MAX).max(1);
         let first_of = |group: &[usize]| {

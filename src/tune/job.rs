@@ -20,7 +20,7 @@ const MEASURING_VERSION: &str = "job-v2";
 /// What a job is, before any file of it is written.
 #[derive(Debug, Clone)]
 pub(super) struct JobIdentity {
-    /// Digest of everything that makes samples comparable.
+    /// Digest of everything that must be equal for samples to be comparable.
     pub(super) digest: Digest,
     /// Where the decision will be cached.
     pub(super) key: CacheKey,
@@ -33,7 +33,8 @@ pub(super) struct JobIdentity {
 }
 
 impl JobIdentity {
-    /// The identity of an invocation that is measured on a device so; fails with a reason where the baseline is not a candidate.
+    /// The identity of an invocation measured this way on a device; fails with a reason if the baseline is not a
+    /// candidate.
     pub(super) fn new(invocation: &Invocation, device: &DeviceFingerprint, by: &MeasuredBy) -> Result<Self, String> {
         let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
         let baseline = baseline.ok_or("the recorded baseline is not among the candidates; record it again")?;
@@ -52,11 +53,11 @@ impl JobIdentity {
             let program = candidate.program.as_ref().map(|program| program.semantic_digest);
             hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
         }
-        // nothing for warm ones, so that samples from before there was a choice stay good
+        // nothing for warm ones, so that samples from older versions stay valid
         if !by.cache_state.is_warm() {
             hasher.field(by.cache_state.as_str().as_bytes());
         }
-        // nothing for free ones either
+        // nothing for unlocked clocks either
         if let Some(clocks) = by.set_clocks() {
             hasher.field(b"clocks").field(&clocks.sm_mhz.to_le_bytes()).field(&clocks.memory_mhz.to_le_bytes());
         }
@@ -79,7 +80,7 @@ impl JobIdentity {
     }
 }
 
-/// The candidates of an invocation with programs of their own, whoever builds those that are not recorded.
+/// The candidates of an invocation with programs of their own, recorded or built by the worker.
 pub(super) fn own_programs(invocation: &Invocation) -> Vec<usize> {
     let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
     let same_as = shared_programs(invocation, baseline.unwrap_or(0));
@@ -91,7 +92,8 @@ fn shared_programs(invocation: &Invocation, baseline: usize) -> Vec<Option<usize
     same_programs(&digests.collect::<Vec<_>>(), baseline)
 }
 
-/// For each program the earlier one that is the same. The baseline stands for its program; among the others the first does.
+/// For each program the earlier one that is the same. The baseline represents its program; among the others the first
+/// does.
 pub(super) fn same_programs(digests: &[Option<Digest>], baseline: usize) -> Vec<Option<usize>> {
     let mut first: HashMap<Digest, usize> = HashMap::new();
     if let Some(digest) = digests.get(baseline).copied().flatten() {
@@ -112,7 +114,7 @@ fn environment_text(device: &DeviceFingerprint) -> String {
 pub(super) struct Materialized {
     /// The job.
     pub(super) job: Job,
-    /// Candidates whose programs are not what was recorded. Not for the sample log: the registry can be mended.
+    /// Candidates whose programs are not what was recorded. Not for the sample log: the registry can be repaired.
     pub(super) unusable: Vec<(usize, Failure)>,
 }
 
@@ -158,7 +160,7 @@ pub(super) fn materialize(
             candidate.program.as_ref().map(check).transpose()
         })
         .collect();
-    // the same program stored in other bytes stands in for a file that is damaged
+    // the same program stored in other bytes replaces a damaged file
     let stand_in = |program: &Program| {
         let good = checked.iter().filter_map(|file| file.as_ref().ok()?.as_ref());
         good.into_iter().find(|file| file.program.semantic_digest == program.semantic_digest).cloned()

@@ -1,4 +1,4 @@
-//! Measuring one job: compile, compare outputs, warm up, then interleaved rounds until the race is settled.
+//! Measuring one job: compile, compare outputs, warm up, then interleaved rounds until the race is decided.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -25,19 +25,19 @@ use super::waves::Waves;
 use super::{TuneError, TuneOptions};
 use crate::ledger::Ledger;
 
-/// Time that a race may take in any case, of the programs' own.
+/// Program time that a race may always take.
 const LEAST_TIME: Duration = Duration::from_millis(150);
-/// Else it may take this part of the time that compiling its programs took: who waits for the one hardly notices the other.
+/// Otherwise it may take this part of the compile time of its programs, next to which it is hardly noticed.
 const OF_COMPILING: f64 = 0.15;
-/// How many times that time where a winner is in sight but in doubt, and how many times the least: to keep a baseline that is
-/// slower costs every run that comes.
+/// Factors of that time and of the minimum if a winner is likely but not yet significant: keeping a slower baseline
+/// costs every later run.
 const IN_DOUBT: u32 = 4;
 const IN_DOUBT_LEAST: u32 = 20;
-/// How many times the usual rounds there may be, where a race that is not settled has time left.
+/// Maximum multiple of the usual rounds, if an undecided race has time left.
 const MOST_ROUNDS: usize = 20;
-/// How many there may be where the time is all that ends it.
+/// Maximum number of rounds if only the time ends the race.
 const MOST_COMPARED: usize = 100_000;
-/// Rounds that say whether the next one has the baseline at its ends.
+/// Number of recent rounds that decide whether the next one has the baseline at its ends.
 const RECENT: usize = 32;
 
 /// Why measuring ended before its last round.
@@ -57,7 +57,7 @@ impl<E: Into<TuneError>> From<E> for Ended {
     }
 }
 
-/// A failure inside a round, and whose launch it was where that is known.
+/// A failure inside a round, and the candidate that was launched, if known.
 pub(super) struct Fault {
     candidate: Option<usize>,
     pub(super) failure: Failure,
@@ -85,33 +85,33 @@ pub(super) struct Measuring<'a> {
     pub(super) forgiven: BTreeSet<usize>,
     /// Whether the round before failed without a culprit.
     pub(super) round_forgiven: bool,
-    /// Whether there are as many rounds as asked for and no more, whatever is settled.
+    /// Whether exactly the requested number of rounds is measured, decided or not.
     pub(super) is_exact: bool,
-    /// Whether nothing is decided where the baseline's outputs are not finite throughout.
+    /// Whether nothing is decided if the baseline's outputs are not all finite.
     pub(super) needs_finite: bool,
-    /// Where each candidate is to be told from the baseline, and not only the best one found: by which rules.
+    /// The rules, if each candidate must be distinguished from the baseline instead of only finding the best.
     pub(super) compares: Option<Compares>,
     /// Whether candidates that compile to one executable are one candidate.
     pub(super) joins_executables: bool,
-    /// Which candidates are compiled when; all at once if there is none.
+    /// The waves in which candidates are compiled; all at once if `None`.
     pub(super) waves: Option<&'a mut Waves>,
     /// Its place among the calls that are tuned side by side on this device.
     pub(super) seat: Option<&'a mut Seat>,
-    /// Calls that compiled at the same time the last time, this one included.
+    /// Calls that compiled at the same time in the last wave, this one included.
     pub(super) beside: usize,
-    /// Programs that were to be compiled so far.
+    /// Programs submitted for compilation so far.
     pub(super) tried: usize,
     /// The first epoch of this run in the log, and of the timer.
     pub(super) epochs: (u32, u32),
-    /// Time in rounds so far, and what of that programs ran.
+    /// Time in rounds so far, and the part of it in which programs ran.
     pub(super) in_rounds: Duration,
     pub(super) running: Duration,
-    /// Time that compiling took so far.
+    /// Compile time so far.
     pub(super) compiling: Duration,
 }
 
 impl Measuring<'_> {
-    /// Measures until the race is settled or the budget spent. Returns the rounds measured here.
+    /// Measures until the race is decided or the budget spent. Returns the rounds measured here.
     pub(super) fn run(&mut self) -> Result<u32, Ended> {
         self.timer.follow(self.events);
         let _job = self.events.try_open(Slice::Job(self.job)).map_err(Ended::Failed)?;
@@ -139,17 +139,17 @@ impl Measuring<'_> {
                 if self.waves.is_none() {
                     return Ok(measured);
                 }
-                // what the race found out may bring in one that was left
+                // the race's outcomes may bring back a skipped candidate
                 raced = true;
                 continue;
             }
             raced = false;
-            // what is compared while the next one compiles need not be compared after it
+            // comparing outputs while the next one compiles saves doing it afterwards
             let compared = reference.as_ref().filter(|_| self.timer.compiles_beside_outputs());
             self.compile(&mut wave, compared)?;
             let is_compared = compared.is_some();
             if reference.is_none() {
-                // the baseline's time comes first: it bounds how long one waits for the others
+                // the baseline's time comes first, because it bounds how long to wait for the others
                 self.in_phase(Phase::WarmUp, |this| this.warm_up_baseline(&mut warm))?;
             }
             if !is_compared {
@@ -169,8 +169,8 @@ impl Measuring<'_> {
         }
     }
 
-    /// Gets a wave ready, beside the other calls' waves. Each candidate's outputs are compared with these while the next ones
-    /// compile.
+    /// Prepares a wave, beside the other calls' waves. Each candidate's outputs are compared with these while the next
+    /// ones compile.
     fn compile(&mut self, wave: &mut [usize], reference: Option<&Expected>) -> Result<(), Ended> {
         self.seat.iter_mut().for_each(|seat| seat.work());
         let begin = Instant::now();
@@ -186,12 +186,12 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// Whether the time for the rounds is used up, so much of it since `begin`.
+    /// Whether the time for the rounds, counted from `begin`, is used up.
     fn is_late(&self, begin: Instant) -> bool {
         self.options.budget.is_some_and(|budget| self.in_rounds + begin.elapsed() >= budget)
     }
 
-    /// Candidates to compile and look at next, which compete from now on; none if the rest is left.
+    /// Candidates to compile and measure next, which compete from now on; none if the rest is skipped.
     fn next_wave(&mut self) -> Vec<usize> {
         let is_late = self.is_late(Instant::now());
         let Some(waves) = self.waves.as_mut().filter(|_| !is_late) else { return Vec::new() };
@@ -226,7 +226,7 @@ impl Measuring<'_> {
         let is_short = self.is_exact || self.timer.measures_rounds();
         let usual = self.options.usual_rounds();
         let most = match self.options.budget {
-            // who asks for each ratio and says how long that may take wants to know it as well as that time can tell
+            // a comparison with a time budget uses all of it, to make each ratio as precise as possible
             Some(_) if self.compares.is_some() && !self.is_exact => MOST_COMPARED,
             _ if is_short => usual as usize,
             _ => usual as usize * MOST_ROUNDS,
@@ -245,7 +245,8 @@ impl Measuring<'_> {
             // in it
             let takes_turns = self.options.rounds.is_none() && !is_short && self.compares.is_none();
             let active = if takes_turns { standing.next.clone() } else { standing.contenders.clone() };
-            // where no other config can run here, the baseline is measured for its time; a search learns nothing from that
+            // if no other config can run here, the baseline is still measured for its time; a search learns nothing
+            // from that
             let possible = count_possible(self.identity, self.rounds);
             let lone = active.len() < 2 && (possible > 1 || (self.is_exact && self.identity.distinct().len() > 1));
             let is_settled = standing.settled.is_some() && !self.is_exact;
@@ -259,7 +260,7 @@ impl Measuring<'_> {
         }
     }
 
-    /// Whether a race that is not settled was given its time; so much of it went to looks at new candidates.
+    /// Whether an undecided race had its time, of which part went to first rounds of new candidates.
     fn is_enough(&self, standing: &Standing, most: usize, sampling: &[Sampling], looked: Duration) -> bool {
         let (rounds, least) = match self.options.rounds {
             Some(rounds) => (standing.rounds, rounds as usize),
@@ -278,14 +279,14 @@ impl Measuring<'_> {
         let asked = self.options.rounds.map_or(Duration::ZERO, of_asked);
         let time = LEAST_TIME.max(self.compiling.mul_f64(OF_COMPILING)).max(asked);
         let time = match standing.is_in_doubt {
-            // the looks were no proof
+            // the first rounds prove nothing
             true => looked + time.saturating_mul(IN_DOUBT).max(LEAST_TIME * IN_DOUBT_LEAST),
             false => time,
         };
         rounds >= least.min(most) && (rounds >= most || self.running >= time)
     }
 
-    /// Measures a round and notes it in the log. Returns whether nothing failed in it.
+    /// Measures a round and writes it to the log. Returns whether nothing failed in it.
     fn add_round(&mut self, active: &[usize], sampling: &[Sampling]) -> Result<bool, Ended> {
         let (base_epoch, first_epoch) = self.epochs;
         let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
@@ -316,7 +317,7 @@ impl Measuring<'_> {
         Ok(is_whole)
     }
 
-    /// Where the race stands after all rounds, those of earlier runs included.
+    /// The state of the race after all rounds, including those of earlier runs.
     fn standing(&self) -> Standing {
         let rounds = self.rounds.to_decision(self.job.candidates.len(), self.identity.baseline);
         let rules = self.options.rules_for(&rounds, self.identity.baseline);
@@ -331,7 +332,7 @@ impl Measuring<'_> {
         standing
     }
 
-    /// Candidates that are neither out nor another one's program, the baseline included.
+    /// Candidates that were not dropped and have a program of their own, the baseline included.
     pub(super) fn active(&self) -> Vec<usize> {
         self.standing().contenders
     }
@@ -341,12 +342,13 @@ impl Measuring<'_> {
     }
 
     fn prepare_all(&mut self, order: &mut [usize], reference: Option<&Expected>) -> Result<(), Ended> {
-        // the baseline first: without it nothing can be decided; then long programs, so that no core waits for a late one
+        // the baseline first: without it nothing can be decided; then long programs, so that no core waits for one
+        // started late
         order.sort_by_cached_key(|&candidate| {
             (candidate != self.identity.baseline, Reverse(self.program_bytes(candidate)))
         });
         if let Err(failure) = self.timer.expect(order) {
-            // nobody knows which of them broke it: from here on they are loaded one by one
+            // it is unknown which of them broke it: from here on they are loaded one by one
             self.restart(failure)?;
         }
         let before = self.tried;
@@ -359,7 +361,7 @@ impl Measuring<'_> {
             if let Err(failure) = &outcome
                 && self.breaks(failure)
             {
-                // a compiler that dies is seen twice before the candidate is blamed
+                // a compiler must die twice before the candidate is blamed
                 self.restart(failure.clone())?;
                 outcome = self.prepare(candidate);
             }
@@ -375,9 +377,9 @@ impl Measuring<'_> {
                     self.events.tell(Kind::Prepared { cost: &cost, is_baseline, done, of });
                     self.rounds.tell(ProgramFigures::new(candidate, cost.temporary_bytes, cost.work));
                 }
-                // one candidate's missing handler is every candidate's: the worker is the wrong one
+                // a handler missing for one candidate is missing for all: it is the wrong worker
                 Err(failure) if failure.kind == FailureKind::CustomCall => return Err(Ended::Failed(failure)),
-                // no device, no room for files: nothing has run yet that could be to blame
+                // no device, or no space for files: no candidate has run that could be to blame
                 Err(failure) if failure.kind == FailureKind::Device => return Err(Ended::Failed(failure)),
                 Err(failure) => self.blamed(candidate, self.identity.not_lowered.explain(candidate, failure))?,
             }
@@ -389,7 +391,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// How long a candidate's program is, which says roughly how long it compiles; 0 if the worker builds it.
+    /// Length of a candidate's program, a proxy for its compile time; 0 if the worker builds it.
     fn program_bytes(&self, candidate: usize) -> u64 {
         let program = self.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
         program.and_then(|program| program.path.metadata().ok()).map_or(0, |metadata| metadata.len())
@@ -402,7 +404,7 @@ impl Measuring<'_> {
         prepared
     }
 
-    /// Measures each candidate once, in an order of its own for every round, where it is time between two samples of the baseline.
+    /// Measures each candidate once, in a new random order every round, between two samples of the baseline if due.
     fn one_round(
         &mut self,
         active: &[usize],
@@ -420,7 +422,7 @@ impl Measuring<'_> {
         let launches: Vec<(usize, Sampling)> =
             order.iter().map(|&candidate| (candidate, sampling.get(candidate).copied().unwrap_or(ONE_RUN))).collect();
         if self.timer.measures_rounds() {
-            // the times of a profile are not differences of two looks at a clock
+            // a profile's times are not differences of two clock readings
             let launches: Vec<_> =
                 launches.into_iter().map(|(candidate, sampling)| (candidate, sampling.runs)).collect();
             return self.whole_round(&launches);
@@ -462,11 +464,11 @@ impl Measuring<'_> {
     }
 }
 
-/// Fisher and Yates's shuffle by a generator that is the same on every machine and release.
+/// Fisher–Yates shuffle by a generator that is the same on every machine and in every release.
 fn shuffle(order: &mut [usize], seed: u64, round: u32) {
     let mut random = ChaCha8Rng::seed_from_u64(seed ^ (u64::from(round) << 32 | 0x726f_756e));
     for last in (1..order.len()).rev() {
-        // the bias of a remainder over 2^64 is far below what an order can matter
+        // the bias of a remainder over 2^64 is far too small to matter for an order
         let chosen = (random.next_u64() % (last as u64 + 1)) as usize;
         order.swap(last, chosen);
     }

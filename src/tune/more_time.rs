@@ -1,4 +1,4 @@
-//! What more rounds would say about a race that was given no more time.
+//! Advice on how many more rounds would decide a race that ran out of time.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use crate::decision::{DecisionRules, Judgement};
 
 use super::rounds::JobRounds;
 
-/// More rounds than this are not advised.
+/// The maximum number of rounds that is suggested.
 const MOST: f64 = 100_000.0;
 
-/// What it would take to tell the configs of a tie set apart by the minimum improvement.
+/// The cost of distinguishing the configs of a tie set by the minimum improvement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MoreTime {
     /// Rounds in all.
     pub rounds: u32,
-    /// Time for those that are missing, as long as the last one each, nanoseconds.
+    /// Time for the missing ones, each as long as the last round, nanoseconds.
     pub time_ns: u64,
-    /// The relative difference that they would tell: 0.01 is one per cent.
+    /// The relative difference that they would detect: 0.01 is one per cent.
     pub resolution: f64,
 }
 
 impl MoreTime {
-    /// What is missing, where a race that is not settled left a tie set. The scatter of a median over n rounds falls with √n.
+    /// The missing rounds, if an undecided race left a tie set. The scatter of a median over n rounds falls with √n.
     pub(super) fn of(judgement: &Judgement, rounds: &JobRounds, rules: &DecisionRules) -> Option<Self> {
         let standing = &judgement.standing;
         let wanted = rules.min_improvement.max(rules.resolution);

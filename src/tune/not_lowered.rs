@@ -1,4 +1,4 @@
-//! Candidates that the recorder could not lower, and what follows where they fail.
+//! Candidates that the recorder could not lower, and the consequences if they fail.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl NotLowered {
         Self { was_here: matches!(invocation.target, Target::Device(_)), reasons: reasons.collect() }
     }
 
-    /// A failure for want of a program, with the reason that the record gives.
+    /// A failure because there is no program, with the recorded reason.
     pub(super) fn explain(&self, candidate: usize, failure: Failure) -> Failure {
         match (&failure.kind, self.reasons.get(&candidate)) {
             (FailureKind::NoProgram, Some(reason)) => {
@@ -34,7 +34,7 @@ impl NotLowered {
         }
     }
 
-    /// Whether a failed candidate cannot be on this device: it was not lowered for it, and either that was tried on the
+    /// Whether a failed candidate cannot exist on this device: it was not lowered, and either that was tried on the
     /// device itself, or a worker on it could not build its program either.
     pub(super) fn is_proven(&self, candidate: usize, failure: &Failure) -> bool {
         let is_no_failure = match failure.kind {

@@ -13,9 +13,9 @@ use crate::stats::median;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TuneOptions {
-    /// Interleaved rounds of one invocation, if a number is requested. A settled race ends earlier. A race that is not
-    /// settled continues for as long as so many runs of every candidate would take, because dropped candidates left
-    /// time. Without a number, the time is in proportion to the compile time.
+    /// Interleaved rounds of one invocation, if a number is requested. A decided race ends earlier. An undecided race
+    /// continues for as long as that many runs of every candidate would take, because dropped candidates left time.
+    /// Without a number, the time is proportional to the compile time.
     pub rounds: Option<u32>,
     /// Time for the rounds of one invocation, if there is a limit.
     pub budget: Option<Duration>,
@@ -46,7 +46,7 @@ pub struct TuneOptions {
     pub wave: usize,
     /// How to search if there are too many configs to race them all.
     pub search: SearchOptions,
-    /// The most that the device does, which results are held against; the public figures of its kind where not told.
+    /// The device's peaks, for the roofline of the results; by default the published figures of its kind.
     pub peaks: Option<Peaks>,
 }
 
@@ -74,7 +74,7 @@ setters!(TuneOptions {
 pub struct SearchOptions {
     /// Which strategy picks the next config.
     pub kind: Kind,
-    /// How many configs are tried, and for how long. At least one is tried.
+    /// How many configs are tried, and for how long; at least one.
     pub budget: Budget,
     /// Rounds in which each tried config runs beside the baseline.
     pub rounds: u32,
@@ -106,7 +106,7 @@ impl Default for TuneOptions {
             cache_state: CacheState::Warm,
             one_job_a_call: false,
             thorough: false,
-            // two a core, so that fewer wait for the longest of them
+            // two per core, so that fewer cores wait for the longest compilation
             wave: std::thread::available_parallelism().map_or(4, |cores| (2 * cores.get()).clamp(4, 16)),
             search: SearchOptions::default(),
             peaks: None,
@@ -114,16 +114,16 @@ impl Default for TuneOptions {
     }
 }
 
-/// Rounds if nobody requests a number of them and one is needed: under a profiler, and in a series of a check.
+/// Rounds if no number is requested but one is needed: under a profiler, and in a series of a check.
 const ROUNDS: u32 = 20;
 
 impl TuneOptions {
-    /// The rounds that are asked for, or the usual number of them.
+    /// The requested number of rounds, or the usual one.
     pub(crate) fn usual_rounds(&self) -> u32 {
         self.rounds.unwrap_or(ROUNDS)
     }
 
-    /// The rules for one invocation, with the resolution that is known of programs of its baseline's duration.
+    /// The rules for one invocation, with the noise floor known for programs of its baseline's duration.
     pub(super) fn rules_for(&self, rounds: &[Round], baseline: usize) -> DecisionRules {
         let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(baseline)).collect();
         let known = median(&times).map_or(0.0, |ns| self.resolution.at(ns));

@@ -1,4 +1,4 @@
-//! One config beside the baseline: what a search is told of it, measured only where the sample log does not say.
+//! One config beside the baseline: its outcome for a search, measured only if the sample log lacks it.
 
 use crate::decision::{DecisionRules, Round, Standing, paired_ratios, race};
 use crate::failure::{Failure, FailureKind};
@@ -14,17 +14,17 @@ use super::measure::Ended;
 use super::rounds::JobRounds;
 use super::tuner::{Autotuner, Extent};
 
-/// What a config of a job of two did.
+/// The outcome of a config in a job of two.
 pub(super) struct Tried {
     pub(super) outcome: Outcome,
     /// Whether it was measured for that.
     pub(super) is_new: bool,
-    /// Why, where it failed.
+    /// Why it failed, if it did.
     pub(super) failure: Option<Failure>,
 }
 
 impl Autotuner<'_> {
-    /// Tries the second candidate of an invocation of two, whose first is the baseline.
+    /// Tries the second candidate of an invocation with two candidates, the first being the baseline.
     pub(super) fn try_pair(
         &mut self,
         events: &Events,
@@ -38,8 +38,8 @@ impl Autotuner<'_> {
             return Ok(Tried { outcome: Outcome::Time(1.0), is_new: false, failure: None });
         }
         let wanted = self.options.search.rounds.max(1);
-        // a race drops what is slower; here each config has as many rounds as any other, except for those that take a multiple of
-        // the baseline's time
+        // unlike in a race, each config gets the same number of rounds, except for those that take a multiple of the
+        // baseline's time
         let rules = DecisionRules { confidence: 1.0, ..self.options.rules };
         let options = TuneOptions { rounds: Some(wanted), budget: None, rules, ..self.options.clone() };
         let history = if self.options.force { Default::default() } else { self.ledger.history(identity.digest)? };
@@ -58,7 +58,7 @@ impl Autotuner<'_> {
     }
 }
 
-/// What the first rounds say of the one of two that is not the baseline; an error where the baseline is at fault.
+/// What the first rounds say about the candidate beside the baseline; an error if the baseline is at fault.
 fn told(rounds: &JobRounds, identity: &JobIdentity, rules: &DecisionRules, first: usize) -> Result<Tried, Failure> {
     let (baseline, config) = (identity.baseline, 1 - identity.baseline.min(1));
     if let Some(failure) = rounds.failures.get(&baseline) {

@@ -1,4 +1,4 @@
-//! The plan: a module's labels met with what was recorded, and the part of it that is to be tuned here.
+//! The plan: a module's labels matched with the recordings, and the part of them to tune here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::setters::setters;
 use super::step::order_by_share;
 use super::{MissedLabel, PlannedInvocation, Shard, StepProfile};
 
-/// Which calls of a module are tuned, and from whose recordings.
+/// Which calls of a module are tuned, and from which recordings.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct PlanOptions {
-    /// Whose recordings may stand for this device's.
+    /// Which devices' recordings may be used for this device.
     pub match_mode: MatchMode,
-    /// Whether a label that only kept its operation's name may stand for many calls.
+    /// Whether a label that only kept its operation's name may match many calls.
     pub by_name: ByName,
     /// Only these operations (`op@vN`) and calls (`op@vN:key`); all of them if there is none.
     pub only: Vec<String>,
@@ -42,7 +42,7 @@ setters!(PlanOptions {
     spaces: Spaces,
 });
 
-/// What is to be tuned, in that order, and what cannot be.
+/// What will be tuned, in that order, and what cannot be.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Plan {
@@ -50,24 +50,24 @@ pub struct Plan {
     pub invocations: Vec<PlannedInvocation>,
     /// The module's other calls, which are of other shards.
     pub elsewhere: Vec<PlannedInvocation>,
-    /// Labels of this shard that led to no invocation.
+    /// Labels of this shard that matched no invocation.
     pub missed: Vec<MissedLabel>,
-    /// What was seen in the module and in the registry, one line each.
+    /// Notes on the module and the registry, one line each.
     pub notes: Vec<String>,
-    /// The part of the module's calls that this is, if not all of them.
+    /// The shard of the module's calls, if not all of them.
     pub shard: Option<Shard>,
-    /// The step whose profile gave the order.
+    /// The step whose profile determined the order.
     pub(super) step: Option<StepProfile>,
-    /// What was seen in that profile.
+    /// Notes on that profile.
     pub(super) of_step: Vec<String>,
 }
 
-/// Names that no call of the module has.
+/// Requested names that no call of the module has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no operation to tune has the name {}; `--dry-run` lists them", .only.join(", "))]
 #[non_exhaustive]
 pub struct NoSuchCall {
-    /// The names that were asked for.
+    /// The requested names.
     pub only: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ pub fn plan(
 ) -> Result<Plan, NoSuchCall> {
     let matching = match_labels(scan, registry, device, options.match_mode, options.by_name);
     let mut invocations = planned(scan, &matching);
-    // by the shares of all calls, whatever was asked for
+    // by the shares of all calls, not only the requested ones
     let mut of_step = Vec::new();
     if let Some(step) = &options.step {
         of_step = order_by_share(&mut invocations, &step.labels);
@@ -111,12 +111,12 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Calls that are tuned side by side on one device, and what the inputs of each may take then.
+/// Calls that are tuned side by side on one device, and the maximum size of each one's inputs.
 const MOST_SIDE_BY_SIDE: usize = 4;
 const MOST_INPUT_BYTES: u64 = 1 << 28;
 
 impl Plan {
-    /// The part of it that is a shard's.
+    /// The part of it that belongs to a shard.
     #[must_use]
     pub fn of_shard(self, shard: Shard) -> Self {
         let is_mine = |planned: &PlannedInvocation| {
@@ -139,7 +139,7 @@ impl Plan {
         if largest > MOST_INPUT_BYTES { 1 } else { operations.len().clamp(1, MOST_SIDE_BY_SIDE) }
     }
 
-    /// Whether the module has no call that was asked for; a shard of it may be empty all the same.
+    /// Whether the module has none of the requested calls; a shard may be empty even if it has.
     pub fn matched_nothing(&self) -> bool {
         self.invocations.is_empty() && self.elsewhere.is_empty()
     }

@@ -11,29 +11,29 @@ use crate::registry::{Candidate, Invocation};
 use super::job::own_programs;
 use super::tuner::Tuned;
 
-/// One invocation to tune and how it came here.
+/// One invocation to tune and how it was matched.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PlannedInvocation {
     /// What was recorded.
     pub invocation: Arc<Invocation>,
-    /// The module's labels that it stands for.
+    /// The module's labels that matched it.
     pub labels: Vec<FoundLabel>,
     /// How they were matched, one phrase.
     pub how: String,
-    /// What to know about the match, such as another device's recording.
+    /// Caveats of the match, such as another device's recording.
     pub flags: Vec<String>,
-    /// The space that is to be searched besides, where it is too large to race all its configs.
+    /// The space to search in addition, if it is too large to race all its configs.
     pub space: Option<Arc<CandidateSpace>>,
-    /// Its part of a step's time, where a profile of one was given.
+    /// Its share of a step's time, if a profile was given.
     pub share: Option<f64>,
 }
 
-/// Configs of one call that are all raced; where there are more, a search finds those that are.
+/// Maximum number of configs of one call that are all raced; if there are more, a search picks those to race.
 pub const MAX_RACED: usize = 64;
 
 impl PlannedInvocation {
-    /// What was recorded, whatever module it is in.
+    /// A recorded invocation, independent of a module.
     pub fn new(invocation: Arc<Invocation>) -> Self {
         Self { invocation, labels: Vec::new(), how: String::new(), flags: Vec::new(), space: None, share: None }
     }
@@ -43,13 +43,13 @@ impl PlannedInvocation {
         (self.invocation.call.op_id.clone(), self.invocation.direction)
     }
 
-    /// Bytes of its arguments; as many as can be where a number of them does not fit.
+    /// Bytes of its arguments; saturated if the number does not fit.
     pub(super) fn input_bytes(&self) -> u64 {
         let bytes = self.invocation.arguments.iter().map(|argument| argument.spec.host_bytes().unwrap_or(u64::MAX));
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// What can be raced where nothing can be searched: all that is recorded, and of the space as many configs as there is room.
+    /// What is raced if nothing can be searched: everything recorded, and as many configs of the space as fit.
     pub(super) fn without_search(&self) -> Invocation {
         let mut invocation = self.invocation.as_ref().clone();
         let room = MAX_RACED.saturating_sub(own_programs(&invocation).len());
@@ -61,8 +61,8 @@ impl PlannedInvocation {
     }
 
     /// Adds the configs of a search space behind the recorded ones, without programs: for a timer that
-    /// [builds them](crate::timer::Timer::builds_programs). Configs that are recorded are not added again. A space with which
-    /// there are more than [`MAX_RACED`] is kept, to be searched.
+    /// [builds them](crate::timer::Timer::builds_programs). Configs that are recorded are not added again. If there
+    /// would be more than [`MAX_RACED`], the space is kept, to be searched.
     pub fn extend_from(&mut self, space: &CandidateSpace) {
         let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();
         let room = MAX_RACED.saturating_sub(own_programs(&self.invocation).len());

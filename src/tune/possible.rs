@@ -1,4 +1,4 @@
-//! Which configs can run on this device at all. One that cannot is not a failure: there is nothing to mend or to try again.
+//! Which configs can run on this device at all. One that cannot is not a failure: there is nothing to fix or to retry.
 
 use crate::counted::counted;
 use crate::failure::Failure;
@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use super::job::JobIdentity;
 use super::rounds::JobRounds;
 
-/// Candidates with programs of their own that cannot run here, the baseline never one of them.
+/// Candidates with programs of their own that cannot run here, never including the baseline.
 fn impossible<'a>(identity: &'a JobIdentity, rounds: &'a JobRounds) -> impl Iterator<Item = usize> + 'a {
     let others = identity.distinct().into_iter().filter(|&candidate| candidate != identity.baseline);
     others.filter(|candidate| {
@@ -14,12 +14,12 @@ fn impossible<'a>(identity: &'a JobIdentity, rounds: &'a JobRounds) -> impl Iter
     })
 }
 
-/// How many programs can run here, as far as it is known; what failed otherwise is one of them.
+/// How many programs can run here, as far as known; those that failed for other reasons are included.
 pub(super) fn count_possible(identity: &JobIdentity, rounds: &JobRounds) -> usize {
     identity.distinct().len() - impossible(identity, rounds).count()
 }
 
-/// Why there was nothing to compare the baseline with, where there was not.
+/// Why there was nothing to compare the baseline with, if so.
 pub(super) fn why_alone(identity: &JobIdentity, rounds: &JobRounds) -> Option<String> {
     if count_possible(identity, rounds) > 1 {
         return None;

@@ -1,4 +1,4 @@
-//! Whole programs raced as candidates are: what is compared need not be a recorded call.
+//! Races whole programs like candidates, without a recorded call.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -30,26 +30,27 @@ const VERSION: &str = "program-race-v1";
 pub struct ProgramRace {
     /// The programs, their inputs, and how each is compiled.
     pub job: Job,
-    /// Digest of what the inputs hold.
+    /// Digest of the inputs' contents.
     pub inputs: Digest,
-    /// Which of several races of the same programs it is: samples of one are never taken for those of another.
+    /// Identifies one of several races of the same programs, whose samples are never mixed.
     pub stage: String,
     /// Whether candidates that compile to one executable are one candidate.
     pub joins_executables: bool,
-    /// Whether as many rounds are measured as asked for, whatever is settled before.
+    /// Whether the requested number of rounds is measured even if the race is decided earlier.
     pub is_exact: bool,
-    /// What is asked.
+    /// The question that the race answers.
     pub asks: Asks,
 }
 
-/// What a race is to find out.
+/// The question that a race answers.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub enum Asks {
-    /// Which candidate is the best one: one that is significantly slower is measured no further.
+    /// Which candidate is the best: significantly slower ones are dropped.
     #[default]
     TheBest,
-    /// The ratio of each to the baseline: all are in every round, until each is distinguished from the baseline or the time is over.
+    /// The ratio of each to the baseline: all are in every round, until each is distinguished from the baseline or the
+    /// time runs out.
     EachRatio {
         /// The candidate that is the baseline's own program once more, if there is one.
         copy: Option<usize>,
@@ -59,12 +60,12 @@ pub enum Asks {
 }
 
 impl ProgramRace {
-    /// A race that ends when it is settled, in which each candidate is measured.
+    /// A race that ends when it is decided and measures every candidate.
     pub fn new(job: Job, inputs: Digest, stage: impl Into<String>) -> Self {
         Self { job, inputs, stage: stage.into(), joins_executables: false, is_exact: false, asks: Asks::TheBest }
     }
 
-    /// What makes its samples comparable with those of another run.
+    /// Digest of everything that must be equal for samples of two runs to be comparable.
     pub fn digest(&self, timer: &dyn Timer, by: &MeasuredBy) -> Digest {
         let device = timer.device();
         let mut hasher = FieldHasher::new(VERSION);
@@ -85,7 +86,7 @@ impl ProgramRace {
     }
 }
 
-/// What tells a candidate's program from others': also how it is compiled.
+/// The identity of a candidate's program, including how it is compiled.
 fn semantic_digest(program: &Digest, build: &Build) -> Digest {
     if *build == Build::default() {
         return *program;
@@ -108,27 +109,27 @@ pub struct Raced {
     pub rounds: Vec<Round>,
     /// The verdict by the rules of the options.
     pub judgement: Judgement,
-    /// One row a candidate.
+    /// One row per candidate.
     pub rows: Vec<CandidateResult>,
-    /// Candidates that are out, and why.
+    /// Candidates that were dropped, and why.
     pub failures: BTreeMap<usize, Failure>,
-    /// Candidates whose executable is an earlier one's, and which were not measured for it.
+    /// Candidates that were not measured because their executable is an earlier one's.
     pub same_executable: BTreeMap<usize, usize>,
     /// What each candidate compiled to, if the timer knows.
     pub executables: BTreeMap<usize, Digest>,
     /// The largest absolute difference of each candidate's outputs from the baseline's, of those within the tolerance.
     pub errors: BTreeMap<usize, f64>,
-    /// The outputs of each candidate that are not the baseline's bit for bit, of candidates that were compared in this run.
+    /// The outputs that are not bitwise equal to the baseline's, for each candidate compared in this run.
     pub differences: BTreeMap<usize, Vec<OutputDifference>>,
     /// Rounds measured in this run.
     pub rounds_measured: u32,
     /// Rounds that the log held before.
     pub rounds_kept: u32,
-    /// What was seen of the baseline's outputs.
+    /// Notes on the baseline's outputs.
     pub notes: Vec<String>,
 }
 
-/// Races programs, after what the log holds of the same race.
+/// Races programs, continuing from the rounds of the same race in the log.
 ///
 /// # Errors
 /// If the baseline or the worker fails, the user ends it, or the log cannot be written.
@@ -175,7 +176,7 @@ pub fn race_programs(
         Asks::TheBest => None,
         Asks::EachRatio { copy, rules } => Some(Compares { copy, rules }),
     };
-    // nobody leaves a race that is to tell each ratio
+    // no candidate is dropped if each ratio is wanted
     let measured_by_rules = match compares {
         Some(_) => TuneOptions { rules: ALL_ROUNDS, resolution: Default::default(), ..options.clone() },
         None => options.clone(),
@@ -193,7 +194,7 @@ pub fn race_programs(
         rounds: &mut rounds,
         forgiven: Default::default(),
         round_forgiven: false,
-        // values that are not finite take their time as others do; which is best is not asked of such
+        // non-finite values take the same time as others; only the question for the best requires finite ones
         needs_finite: compares.is_none(),
         is_exact: race.is_exact,
         compares,

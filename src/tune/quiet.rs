@@ -1,4 +1,4 @@
-//! Calls that are tuned side by side on one device: what is measured has the machine to itself.
+//! Calls that are tuned side by side on one device: the call that measures has the machine to itself.
 //!
 //! Each call has a [`Seat`]. All of them compile at the same time, which keeps the cores busy at the end of a wave too.
 //! When all have compiled, they measure one at a time and then compile again, so the two phases rarely alternate.
@@ -22,9 +22,9 @@ struct State {
     /// Seats that want to measure.
     waiting: usize,
     is_measuring: bool,
-    /// Seats that worked since somebody measured last.
+    /// Seats that worked since the last measurement.
     worked: usize,
-    /// The same at the time when somebody began to measure.
+    /// The same when the current measurement began.
     worked_together: usize,
 }
 
@@ -35,7 +35,7 @@ enum Doing {
     Measure,
 }
 
-/// One call's place among those of a device.
+/// One call's seat among those of a device.
 #[derive(Debug)]
 pub(super) struct Seat {
     quiet: Arc<Shared>,
@@ -43,8 +43,8 @@ pub(super) struct Seat {
 }
 
 impl Quiet {
-    /// A place for one more call at a time. It [works](Seat::work) from the start, so that nobody measures before all of those who
-    /// begin together have compiled; take all places before any is used.
+    /// A seat for one more call. It [works](Seat::work) from the start, so that none measures before all
+    /// that begin together have compiled; take all seats before any is used.
     pub(super) fn seat(&self) -> Seat {
         let mut state = self.0.lock();
         state.seats += 1;
@@ -65,7 +65,7 @@ impl Shared {
 }
 
 impl Seat {
-    /// Waits until nobody measures or wants to. From here on the call may take the cores, to compile and to decide.
+    /// Waits until no call measures or wants to. Then the call may use the cores, to compile and to decide.
     pub(super) fn work(&mut self) {
         if self.doing == Doing::Work {
             return;
@@ -80,8 +80,8 @@ impl Seat {
         self.doing = Doing::Work;
     }
 
-    /// Waits until nobody works or measures. From here on the call has the machine to itself. Says how many worked at the same
-    /// time before.
+    /// Waits until no call works or measures. Then the call has the machine to itself. Returns how many worked at the
+    /// same time before.
     pub(super) fn measure(&mut self) -> usize {
         if self.doing == Doing::Measure {
             return self.quiet.lock().worked_together;
@@ -106,7 +106,7 @@ impl Seat {
         self.quiet.lock().seats
     }
 
-    /// Takes no cores from here on, until it works or measures again.
+    /// Uses no cores until it works or measures again.
     pub(super) fn rest(&mut self) {
         let mut state = self.quiet.lock();
         match std::mem::replace(&mut self.doing, Doing::Nothing) {
@@ -158,7 +158,7 @@ mod tests {
         });
         let turns = turns.into_inner().unwrap();
         assert_eq!(turns.len(), 1600, "nobody waits for ever");
-        // once somebody measures all who worked do, before anyone works again
+        // once one call measures, all that worked do so before any works again
         let mut worked = std::collections::BTreeSet::new();
         for (what, call) in turns {
             match what {

@@ -29,21 +29,21 @@ pub const RESULT_SCHEMA: u32 = 1;
 pub enum Status {
     /// A config beats the baseline.
     Tuned,
-    /// Nothing beats the baseline; that is known now and cached.
+    /// Nothing beats the baseline; this is now known and cached.
     BaselineKept,
     /// Already known: nothing was measured.
     Cached,
-    /// Values that steer control flow are not known: it was not run.
+    /// Values that determine control flow are unknown: it was not run.
     ValuesUnknown,
-    /// A config is unbelievably fast: nothing is decided.
+    /// A config is implausibly fast: nothing is decided.
     NotBelieved,
     /// It could not be decided.
     Failed,
-    /// The run was ended before it was decided; its samples are kept.
+    /// The run ended before it was decided; its samples are kept.
     Interrupted,
     /// It would be tuned (`--dry-run`).
     Planned,
-    /// The time of the run was used up before.
+    /// The run's time was used up before it started.
     NotBegun,
 }
 
@@ -77,16 +77,16 @@ pub struct ConfigTime {
     pub config: Config,
     /// Median of its samples, nanoseconds.
     pub median_ns: Option<f64>,
-    /// Bytes of a run that are neither arguments nor results, at their most, where they are known.
+    /// Peak temporary bytes of a run (neither arguments nor results), if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_bytes: Option<u64>,
-    /// What a call does at least, in that time, where it is known.
+    /// The minimum work of a call, done in that time, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
 }
 
 impl ConfigTime {
-    /// A config of whose program nothing else is known.
+    /// A config without further information about its program.
     pub(crate) fn new(config: Config, median_ns: Option<f64>) -> Self {
         Self { config, median_ns, temporary_bytes: None, work: None }
     }
@@ -104,7 +104,7 @@ pub struct OperationResult {
     pub batch: Vec<BatchAxis>,
     /// What was tuned.
     pub direction: Direction,
-    /// Weakest evidence among the labels that led here.
+    /// Weakest evidence among the matching labels.
     pub evidence: Evidence,
     /// Occurrences of those labels in the module.
     pub occurrences: u64,
@@ -113,7 +113,7 @@ pub struct OperationResult {
     /// Caveats.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
-    /// Its part of the profiled step's time, if a profile was given.
+    /// Its share of the profiled step's time, if a profile was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
     /// How it ended.
@@ -157,13 +157,13 @@ pub struct OperationResult {
     /// The noise floor of the rounds, the smallest relative difference that they can detect: 0.01 is one per cent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<f64>,
-    /// How many more rounds would separate the configs of the tie set, if more time can.
+    /// How many more rounds would separate the configs of the tie set, if that is possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_time: Option<MoreTime>,
     /// How much slower the baseline was in the last rounds than in the first: 0.1 is ten per cent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<f64>,
-    /// The cost of compiling its programs, for a run that only plans.
+    /// The cost of compiling its programs, if the run only plans.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Forecast>,
     /// Where the time went in this run.
@@ -172,7 +172,7 @@ pub struct OperationResult {
 }
 
 impl OperationResult {
-    /// An operation of which nothing is known yet: no label, nothing measured.
+    /// An operation without labels or measurements yet.
     pub(crate) fn undecided(call: Call, direction: Direction, baseline: Config) -> OperationResult {
         OperationResult {
             call,
@@ -213,7 +213,7 @@ pub struct MissedLabel {
     /// Operation and call key as the module has them.
     #[serde(flatten)]
     pub label: Label,
-    /// How much of the label the module held.
+    /// How much of the label the module kept.
     pub evidence: Evidence,
     /// Why nothing matches it.
     pub reason: String,
@@ -225,21 +225,22 @@ pub struct MissedLabel {
 pub struct ProfiledStep {
     /// The profile.
     pub profile: String,
-    /// Time of all its module executions that count, nanoseconds: what the shares are parts of.
+    /// Time of all its module executions that count, nanoseconds; the shares are parts of it.
     pub modules_ns: f64,
     /// Share of all labels in it.
     pub labelled: f64,
     /// Share of the calls that are decided.
     pub decided: f64,
-    /// Part of the step's time that the best configs save: Σ share · (1 − best ÷ baseline). What is not decided saves nothing.
+    /// Part of the step's time that the best configs save: Σ share · (1 − best ÷ baseline). Undecided calls save
+    /// nothing.
     pub expected_gain: f64,
-    /// The same with every ratio at the end of its interval that saves least.
+    /// The same if every ratio is at the end of its interval that saves least.
     pub expected_gain_low: f64,
-    /// And at the one that saves most.
+    /// The same for the end that saves most.
     pub expected_gain_high: f64,
 }
 
-/// The result of a run; enters a cache as an overlay.
+/// The result of a run; a cache can take it as an overlay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AutotuningResult {
@@ -247,15 +248,15 @@ pub struct AutotuningResult {
     pub schema: u32,
     /// Program and version.
     pub tool: String,
-    /// The device that was tuned for.
+    /// The device it was tuned for.
     pub device: DeviceFingerprint,
-    /// The most that it does, where that is known: what the roofs of calls are of.
+    /// The device's peaks, if known, for the calls' rooflines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peaks: Option<Peaks>,
     /// How it was measured.
     #[serde(flatten)]
     pub measured_by: MeasuredBy,
-    /// One per invocation.
+    /// The operations, one per invocation.
     pub operations: Vec<OperationResult>,
     /// Labels that matched none.
     #[serde(default)]
@@ -268,7 +269,7 @@ pub struct AutotuningResult {
     pub notes: Vec<String>,
     /// Whether the run was ended early.
     pub interrupted: bool,
-    /// The entries that were decided or found, as a cache keeps them.
+    /// The entries that were decided or found, as a cache stores them.
     #[serde(skip)]
     pub entries: Vec<(CacheKey, Arc<Entry>)>,
 }

@@ -1,4 +1,4 @@
-//! The rounds of one job: what the log held, what this run adds, as `decision` wants them.
+//! The rounds of one job, from the log and from this run, in the form that `decision` takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,16 @@ use crate::stats::median;
 use super::OutputDifference;
 use super::job::JobIdentity;
 
-/// Samples without which nothing is said of their first runs.
+/// Minimum number of samples for a statement about first runs.
 const MIN_TO_SHORTEN: usize = 8;
 
 /// Rounds and failures of one job, over all runs.
 #[derive(Debug, Default)]
 pub(super) struct JobRounds {
     rounds: Vec<RoundRecord>,
-    /// Candidates that are out.
+    /// Dropped candidates.
     pub(super) failures: BTreeMap<usize, Failure>,
-    /// What is to be known of the baseline's outputs, as they were compared here.
+    /// Notes on the baseline's outputs, from the comparison in this run.
     pub(super) notes: Vec<String>,
     /// Candidates that are not compiled, or not yet.
     left: BTreeSet<usize>,
@@ -30,16 +30,16 @@ pub(super) struct JobRounds {
     pub(super) differences: BTreeMap<usize, Vec<OutputDifference>>,
     /// Candidates whose executable is another one's.
     pub(super) same: BTreeMap<usize, usize>,
-    /// What is known of each candidate's program besides its times.
+    /// What is known about each candidate's program besides its times.
     figures: BTreeMap<usize, ProgramFigures>,
-    /// Whose figures the log does not hold yet.
+    /// Candidates whose figures are not in the log yet.
     untold: BTreeSet<usize>,
 }
 
 impl JobRounds {
     /// What the log holds. Rounds that were cut short by a failure stay: their pairs are as good as any.
     ///
-    /// Older versions blamed a program for one compile worker that somebody killed. That is not believed, unless all rounds
+    /// Older versions blamed a program for a single killed compile worker. Such a failure is ignored, unless all rounds
     /// were measured without it: then it has none that could be compared.
     pub(super) fn from_history(history: JobHistory) -> Self {
         let rounds = history.rounds;
@@ -54,7 +54,7 @@ impl JobRounds {
         Self { rounds, failures, figures, ..Self::default() }
     }
 
-    /// Notes what is known of a program that was made ready.
+    /// Records what is known about a prepared program.
     pub(super) fn tell(&mut self, figures: ProgramFigures) {
         let candidate = figures.candidate;
         let is_known = self.figures.get(&candidate) == Some(&figures);
@@ -64,18 +64,18 @@ impl JobRounds {
         }
     }
 
-    /// What the log is to hold with the next round.
+    /// Records to write to the log with the next round.
     pub(super) fn take_untold(&mut self) -> Vec<ProgramFigures> {
         let untold = std::mem::take(&mut self.untold);
         untold.iter().filter_map(|candidate| self.figures.get(candidate).cloned()).collect()
     }
 
-    /// What is known of a candidate's program besides its times.
+    /// What is known about a candidate's program besides its times.
     pub(super) fn figures(&self, candidate: usize) -> Option<&ProgramFigures> {
         self.figures.get(&candidate)
     }
 
-    /// Of each candidate the bytes of a run that are neither arguments nor results, where they are known.
+    /// Each candidate's temporary bytes of a run (neither arguments nor results), if known.
     pub(super) fn temporary_bytes(&self, candidates: usize) -> Vec<Option<u64>> {
         (0..candidates).map(|candidate| self.figures.get(&candidate)?.temporary_bytes).collect()
     }
@@ -100,7 +100,7 @@ impl JobRounds {
         self.rounds.iter().map(|round| round.epoch.saturating_add(1)).max().unwrap_or(0)
     }
 
-    /// Candidates with programs of their own that did not fail and are not left.
+    /// Candidates with programs of their own that did not fail and are not skipped.
     pub(super) fn competing(&self, identity: &JobIdentity) -> Vec<usize> {
         let is_out = |candidate: &usize| {
             [self.failures.contains_key(candidate), self.left.contains(candidate), self.same.contains_key(candidate)]
@@ -109,7 +109,7 @@ impl JobRounds {
         identity.distinct().into_iter().filter(|candidate| !is_out(candidate)).collect()
     }
 
-    /// Of several candidates that compiled to the same the first one that was compiled competes.
+    /// Among candidates that compiled to the same executable, the first one compiled competes.
     pub(super) fn join(&mut self, candidate: usize, executable: Digest) {
         let is_same = |&(&other, own): &(&usize, &Digest)| {
             other != candidate && *own == executable && !self.same.contains_key(&other)
@@ -119,7 +119,7 @@ impl JobRounds {
         }
     }
 
-    /// Leaves every candidate that no round holds, except for the baseline, until it is [admitted](Self::admit).
+    /// Skips every candidate without a round, except for the baseline, until it is [admitted](Self::admit).
     pub(super) fn leave_unseen(&mut self, identity: &JobIdentity) {
         let seen: BTreeSet<usize> =
             self.rounds.iter().flat_map(|round| &round.samples).map(|sample| sample.candidate).collect();
@@ -160,8 +160,8 @@ impl JobRounds {
         Some(samples.fold(0, |sum: u64, ns| sum.saturating_add(*ns)))
     }
 
-    /// Whether the first of so many runs, which finds the caches as another program left them, is no slower than the others by
-    /// more than this part.
+    /// Whether the first of this many runs, which finds the caches as another program left them, is at most this part
+    /// slower than the others.
     pub(super) fn is_first_run_as_good(&self, runs: u32, within: f64) -> bool {
         let samples = self.rounds.iter().flat_map(|round| &round.samples);
         let excess = samples.filter(|sample| sample.ns.len() == runs as usize).filter_map(|sample| {
@@ -173,8 +173,8 @@ impl JobRounds {
         excess.len() >= MIN_TO_SHORTEN && median(&excess).is_some_and(|excess| excess <= within)
     }
 
-    /// One sample a candidate and round: the fastest of its runs, since what comes between only ever adds time. Candidates
-    /// that are out have none. The baseline at both ends of a round is its sentinel.
+    /// One sample per candidate and round: the fastest of its runs, since disturbances only ever add time. Dropped
+    /// candidates have none. The baseline at both ends of a round is its sentinel.
     pub(super) fn to_decision(&self, candidates: usize, baseline: usize) -> Vec<Round> {
         self.last_to_decision(self.rounds.len(), candidates, baseline)
     }
@@ -199,7 +199,7 @@ impl JobRounds {
                     *slot = fastest(sample);
                 }
             }
-            // of the baseline's three samples the middle one: all others are compared with it
+            // the median of the baseline's three samples, because all others are compared with it
             if let (Some([begin, end]), Some(Some(own))) = (sentinel_ns, samples_ns.get_mut(baseline)) {
                 *own = own.clamp(begin.min(end), begin.max(end));
             }
@@ -209,8 +209,8 @@ impl JobRounds {
     }
 }
 
-/// Whether a failure is that of one compile worker that a signal from outside ended, by the words of older versions: the
-/// present ones write none down before the second.
+/// Whether a failure is that of a single compile worker ended by a signal from outside, by the message of older
+/// versions; this version records it only after the second.
 fn is_one_kill(Failure { kind, message }: &Failure) -> bool {
     let killed = ["the worker died of SIGKILL", "the worker died of SIGTERM", "the worker's supervisor was killed"];
     let message = message.strip_prefix("crash: ").filter(|_| *kind == FailureKind::Compile);
@@ -249,7 +249,7 @@ mod tests {
             (decided[2].samples_ns.as_slice(), decided[2].sentinel_ns),
             (&[Some(6.0), Some(9.0)][..], Some([6.0, 8.0]))
         );
-        // a round that was cut short has no end
+        // an interrupted round has no end
         rounds.push(round(3, vec![sample(0, &[6]), sample(0, &[7]), sample(1, &[9])]));
         let decided = rounds.to_decision(2, 0);
         assert_eq!((decided[3].samples_ns.as_slice(), decided[3].sentinel_ns), (&[Some(7.0), Some(9.0)][..], None));

@@ -53,8 +53,8 @@ impl Default for Step {
 }
 
 impl Autotuner<'_> {
-    /// Tunes every planned invocation. What fails costs one operation; an error stops the run and stands beside what was
-    /// decided, and committed, before it.
+    /// Tunes every planned invocation. A failure affects one operation; an error stops the run and is returned with
+    /// what was decided, and committed, before it.
     pub(super) fn run(&mut self, plan: &[PlannedInvocation]) -> (AutotuningResult, Option<TuneError>) {
         let mut result = self.nothing_yet(plan);
         let mut stopped_by = None;
@@ -69,7 +69,7 @@ impl Autotuner<'_> {
         (result, stopped_by)
     }
 
-    /// One planned invocation, whatever comes of it.
+    /// The result of one planned invocation, failures included.
     pub(super) fn step(&mut self, index: usize, plan: &[PlannedInvocation], is_stopped: bool) -> Step {
         let mut published = Ok(());
         let (mut entry, mut error) = (None, None);
@@ -145,7 +145,7 @@ impl Autotuner<'_> {
         result
     }
 
-    /// What compiling all of a call's programs here would take.
+    /// The cost of compiling all of a call's programs here.
     fn forecast(&self, invocation: &Invocation) -> Option<Forecast> {
         let program = |candidate: usize| {
             let program = invocation.candidates.get(candidate)?.program.as_ref()?;
@@ -156,12 +156,12 @@ impl Autotuner<'_> {
         if programs.is_empty() { None } else { self.timer.forecast(&programs) }
     }
 
-    /// The most that the device does, where that is known.
+    /// The device's peaks, if known.
     fn peaks(&self) -> Option<Peaks> {
         self.options.peaks.clone().or_else(|| Peaks::of_kind(&self.timer.device().identity.device_kind))
     }
 
-    /// A result without operations; its notes say where programs were recorded under another compiler.
+    /// A result without operations; its notes say if programs were recorded under another compiler.
     pub(super) fn nothing_yet(&self, plan: &[PlannedInvocation]) -> AutotuningResult {
         AutotuningResult {
             schema: RESULT_SCHEMA,
@@ -180,7 +180,7 @@ impl Autotuner<'_> {
 
     fn tune(&mut self, events: &Events, race: &Race, result: &mut OperationResult) -> Result<Decided, TuneError> {
         let invocation = &*race.invocation;
-        // a missing program is the timer's to judge: some build programs themselves
+        // the timer decides about a missing program: some timers build programs themselves
         if let Err(reason @ NotRunnable::ValuesUnknown(_)) = invocation.runnable() {
             result.status = Status::ValuesUnknown;
             result.reason = reason.to_string();
@@ -196,7 +196,7 @@ impl Autotuner<'_> {
         let operation: Tuned = (invocation.call.op_id.clone(), invocation.direction);
         let before = self.lock_surfaces().remove(&operation);
         let surface = before.unwrap_or_else(|| Surface::new(self.options.seed));
-        // what a search found is compiled already
+        // configs found by a search are already compiled
         let is_whole = race.search.is_some() || self.timer.has_one_job_a_call();
         let waves = match is_whole {
             true => Err(surface),
@@ -216,7 +216,7 @@ impl Autotuner<'_> {
         decided
     }
 
-    /// What the cores of a GPU can hold.
+    /// The occupancy limits of a GPU's multiprocessors.
     pub(super) fn core_limits(&self) -> Option<CoreLimits> {
         CoreLimits::of(self.timer.device().identity.hardware.get("compute_capability")?)
     }
@@ -238,17 +238,17 @@ impl Autotuner<'_> {
         let wanted = rounds.competing(&identity);
         if let Some(waves) = &mut waves {
             rounds.leave_unseen(&identity);
-            // the whole cache is read for it: only where there is a first wave
+            // this reads the whole cache, so only for a first wave
             if rounds.is_empty() {
                 waves.know(&self.priors(&identity.key)?);
             }
         }
         result.rounds_kept = rounds.count();
-        // a shipped entry is a look-up's last resort; who tunes wants to see it measured here
+        // a shipped entry is a look-up's last resort; tuning measures it here
         let own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Seed);
         let cached = cached.map(|(entry, _)| entry);
         let same_job = |entry: &Entry| own && entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
-        // whoever asks for all wants what was left
+        // `--thorough` also measures what was skipped
         let is_whole = |entry: &Entry| {
             !self.options.thorough || entry.provenance.as_ref().is_none_or(|provenance| provenance.left == 0)
         };
@@ -256,7 +256,7 @@ impl Autotuner<'_> {
             && !self.options.force
             && let Some(entry) = cached.as_ref().filter(|entry| same_job(entry) && is_whole(entry))
         {
-            // decided elsewhere, or its samples are gone: the entry is all there is
+            // decided elsewhere, or its samples are gone: only the entry is left
             return Ok(Some(known_before(result, identity.key, entry)));
         }
         let of_other_timer = |entry: &&Arc<Entry>| {
@@ -275,7 +275,7 @@ impl Autotuner<'_> {
         let enough = |rounds: &JobRounds| count_possible(&identity, rounds).min(2);
         let comparable = wanted.len() >= enough(&rounds) && wanted.contains(&identity.baseline);
         let standing = self.judge(&identity, &rounds, None).standing;
-        // a race that a budget ended early continues where there is more time
+        // a race that a budget ended early continues if there is more time
         let left_enough = |entry: &Entry| {
             let chance = entry.provenance.as_ref().and_then(|provenance| provenance.chance_left);
             chance.is_none_or(|chance| waves.as_ref().is_none_or(|waves| waves.is_enough(chance)))
@@ -283,10 +283,10 @@ impl Autotuner<'_> {
         let is_decided =
             !self.options.force && cached.as_ref().is_some_and(|entry| same_job(entry) && left_enough(entry));
         let leaves = is_decided || waves.as_mut().is_none_or(|waves| waves.outlook(&rounds, &identity).next.is_empty());
-        // what was decided once is measured further where more rounds are asked for
+        // a decided call is measured further if more rounds are requested
         let is_short = match self.options.rounds {
             Some(rounds) => standing.rounds < rounds as usize,
-            // of one that is new here nothing is known
+            // nothing is known about a new one
             None => !is_decided || standing.rounds == 0,
         };
         let wants_more = (standing.settled.is_none() && is_short) || !leaves;
@@ -338,7 +338,7 @@ impl Autotuner<'_> {
             result.reason = format!("{done} rounds in the budget of {budget:?}, {needed} are needed: allow more time");
         }
         if judgement.outcome == Outcome::BaselineKept && !is_decided && !outlook.next.is_empty() {
-            // what was not compiled may be faster
+            // a config that was not compiled may be faster
             let (left, all) = (outlook.left.len(), counted(identity.same_as.len(), "config"));
             result.reason = format!("{left} of {all} were not compiled when the time was used up: allow more time");
             return Ok(None);
@@ -349,7 +349,7 @@ impl Autotuner<'_> {
             return Ok(None);
         }
         if judgement.outcome == Outcome::BaselineKept
-            // what a search found was raced, and it chose from more
+            // the race was among the search's picks from a larger space
             && let Some(reason) = match &race.search {
                 Some(_) => race.all_failed.clone(),
                 None => why_alone(&identity, &rounds),
@@ -390,14 +390,14 @@ impl Autotuner<'_> {
         let candidates = identity.same_as.len();
         let (decided, competing) = (rounds.to_decision(candidates, identity.baseline), rounds.competing(identity));
         let rules = self.options.rules_for(&decided, identity.baseline);
-        // what is kept to be decided from again says nothing of memory
+        // stored samples have no memory figures
         let is_kept = self.options.one_job_a_call;
         let temporary_bytes = if is_kept { Vec::new() } else { rounds.temporary_bytes(candidates) };
         judge(&decided, candidates, &competing, identity.baseline, incumbent, &temporary_bytes, &rules)
     }
 }
 
-/// What is known of an operation before anything is measured.
+/// What is known about an operation before anything is measured.
 pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
     let invocation = &planned.invocation;
     OperationResult {
@@ -422,8 +422,8 @@ fn rows(
     candidate_results(&configs, &identity.same_as, identity.baseline, judgement, rounds, left)
 }
 
-/// Says that the recorder's JAX brings another compiler than the one that programs are timed with. On a CPU alone, where JAX
-/// compiles by itself: elsewhere it takes a plugin too, whose name says nothing of its version.
+/// A note if the recorder's JAX has another compiler than the one that programs are timed with. Only on a CPU, where
+/// JAX compiles by itself: elsewhere it uses a plugin too, whose name does not tell its version.
 fn other_compiler(plan: &[PlannedInvocation], device: &DeviceFingerprint) -> Option<String> {
     let here = device.environment.compiler().filter(|_| device.identity.platform == "cpu")?;
     let recorded = plan.iter().filter_map(|planned| planned.invocation.recorded_on.as_ref()?.environment.compiler());
@@ -449,7 +449,7 @@ pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> Strin
     }
 }
 
-/// What was seen, why it is not a win, and what to do about it.
+/// What was observed, why it is not a win, and what to do about it.
 fn not_believed(result: &OperationResult) -> String {
     let measured =
         result.candidates.iter().filter_map(|row| row.times().map(|times| (times.ratio, times.median_ns, row)));
@@ -463,7 +463,7 @@ fn not_believed(result: &OperationResult) -> String {
     )
 }
 
-/// What compiling for all calls takes, and the device with it: most of a run is that, and measuring is in proportion to it.
+/// The compile cost of all calls, with the device time: compiling dominates a run, and measuring is proportional to it.
 fn forecast_note(operations: &[OperationResult]) -> Option<String> {
     let forecasts: Vec<&Forecast> = operations.iter().filter_map(|operation| operation.forecast.as_ref()).collect();
     let first = forecasts.first()?;
@@ -484,7 +484,7 @@ fn forecast_note(operations: &[OperationResult]) -> Option<String> {
     Some(format!("{} to compile at most, {kept} kept: {cost}", counted(to_compile, "program")))
 }
 
-/// A snapshot that could not be written costs readers the newest entries until the next one, and this run nothing.
+/// If a snapshot cannot be written, readers lack the newest entries until the next one; this run is not affected.
 pub(super) fn note_unpublished(published: Result<(), LedgerError>, notes: &mut Vec<String>) {
     let Err(error) = published else { return };
     let note = format!("the snapshot was not published: {error}");

@@ -14,7 +14,7 @@ pub(super) const ONE_RUN: Sampling = Sampling { runs: 1, batch: 1, run_ns: 0 };
 /// The results of the candidates' first runs.
 #[derive(Debug, Default)]
 pub(super) struct WarmUp {
-    /// Of each candidate the fastest, nanoseconds.
+    /// Each candidate's fastest run, nanoseconds.
     pub(super) fastest: Vec<Option<u64>>,
     /// The fastest of all.
     pub(super) best: Option<u64>,

@@ -22,7 +22,7 @@ pub enum SearchEnd {
     Failed,
 }
 
-/// How the configs that were raced were found among more than could be.
+/// How the raced configs were picked from a larger space.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Searched {
@@ -43,17 +43,17 @@ pub struct Searched {
     /// How many of them failed of each kind; a config without a usable time is of kind `no-time`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<FailureKind, usize>,
-    /// Configs that a compiler had refused where the device was not: none of them was asked for.
+    /// Configs that a compiler had refused without the device; none of them was asked for.
     #[serde(default, skip_serializing_if = "is_none")]
     pub refused: usize,
-    /// The least ratio to the baseline that was seen.
+    /// The smallest ratio to the baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_ratio: Option<f64>,
     /// Why it ended.
     pub ended: SearchEnd,
 }
 
-// serde hands over a reference to the field
+// serde passes a reference to the field
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_none(count: &usize) -> bool {
     *count == 0

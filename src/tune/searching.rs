@@ -1,8 +1,8 @@
-//! What is raced of an invocation: all of its configs, or where there are too many those that a search finds.
+//! Which configs of an invocation are raced: all of them, or those that a search picks if there are too many.
 //!
 //! A strategy of [`crate::search`] asks for a config; it is measured as a job of its own, beside the baseline
-//! ([`super::pair`]), and the strategy is told the ratio. All of that is in the sample log under the job of two: whoever asks
-//! again, a run that was killed or another strategy, is told what the log holds. The best are raced as ever.
+//! ([`super::pair`]), and the strategy is told the ratio. All of that is in the sample log under the job of two, where
+//! a resumed run or another strategy finds it. The best are raced as usual.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,20 +25,20 @@ use super::pair::Tried;
 use super::tuner::{Autotuner, Decided, known_before, timed_otherwise};
 use super::{MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
 
-/// What is to be done for an invocation.
+/// What to do for an invocation.
 pub(super) enum Course {
     /// Its candidates are raced.
     Race(Race),
-    /// It is over: known from before, or ended, as the result says.
+    /// Nothing remains: it was already known or was ended, as the result says.
     Over(Decided),
 }
 
-/// Candidates to race, and how they came to be these.
+/// Candidates to race, and how they were picked.
 pub(super) struct Race {
     pub(super) invocation: Arc<Invocation>,
     /// Digest of the search that found them.
     pub(super) search: Option<String>,
-    /// Why nothing but the baseline is left, where all that was tried failed.
+    /// Why only the baseline is left, if everything that was tried failed.
     pub(super) all_failed: Option<String>,
 }
 
@@ -48,15 +48,15 @@ impl Race {
     }
 }
 
-/// What a search has come to so far.
+/// The state of a search.
 struct Search {
-    /// What the strategy was told, in that order.
+    /// The outcomes in the order in which the strategy was told.
     told: Vec<(usize, Outcome)>,
     first_failure: Option<String>,
     searched: Searched,
 }
 
-/// What is known of points before anything is measured.
+/// What is known about points before anything is measured.
 #[derive(Default)]
 struct OfCompiler {
     refused: Vec<usize>,
@@ -64,7 +64,7 @@ struct OfCompiler {
 }
 
 impl Autotuner<'_> {
-    /// Says what is to be raced, and searches for it where that is not all there is.
+    /// Determines what to race, by a search if there are too many configs.
     pub(super) fn course(
         &mut self,
         events: &Events,
@@ -128,7 +128,7 @@ impl Autotuner<'_> {
         }
     }
 
-    /// The configs to choose from: without the space where that cannot be searched.
+    /// The configs to choose from, without the space if it cannot be searched.
     fn choices(&self, planned: &PlannedInvocation, flags: &mut Vec<String>) -> Result<Choices, NoSpace> {
         let builds_programs = self.timer.builds_programs();
         Choices::new(planned, builds_programs, self.options.seed).or_else(|error| {
@@ -138,7 +138,7 @@ impl Autotuner<'_> {
         })
     }
 
-    /// Searches, and says what came of it.
+    /// Runs the search and returns its outcome.
     fn search(
         &mut self,
         events: &Events,
@@ -177,7 +177,7 @@ impl Autotuner<'_> {
         course
     }
 
-    /// The race that the same search led to; its samples may be judged by other rules now.
+    /// The race of an earlier identical search; its samples may be judged by other rules now.
     fn searched_before(
         &self,
         invocation: &Invocation,
@@ -195,7 +195,7 @@ impl Autotuner<'_> {
         Ok(Course::Race(Race { invocation: Arc::new(raced), search: Some(digest), all_failed: None }))
     }
 
-    /// What makes two searches the same: what makes samples comparable, the configs, and how they are searched.
+    /// The identity of a search: the job's digest without candidates, the configs, and how they are searched.
     fn search_digest(&self, identity: &JobIdentity, planned: &PlannedInvocation) -> String {
         let options = &self.options.search;
         let mut hasher = FieldHasher::new("search-v1");
@@ -232,7 +232,7 @@ impl Autotuner<'_> {
             best_ratio: None,
             ended: SearchEnd::Budget,
         };
-        // that the baseline takes its own time need not be measured
+        // the baseline's ratio to itself need not be measured
         let told = choices.space.find(&invocation.baseline).map(|point| (point, Outcome::Time(1.0)));
         Search { told: told.into_iter().collect(), first_failure: None, searched }
     }
@@ -257,7 +257,7 @@ impl Autotuner<'_> {
                 seed: self.options.seed,
                 budget: options.budget.evaluations,
                 priors: &priors,
-                // points keep their numbers, and what is added was not compiled
+                // points keep their numbers, and the added ones were not compiled
                 refused: &refused,
                 figures: &figures,
             };
@@ -299,7 +299,7 @@ impl Autotuner<'_> {
         }
     }
 
-    /// What a compiler said of the recorded programs where the device was not.
+    /// A compiler's figures for the recorded programs, obtained without the device.
     fn of_compiler(&self, invocation: &Invocation, choices: &Choices) -> OfCompiler {
         let limits = self.core_limits();
         let mut known = OfCompiler::default();
@@ -324,8 +324,8 @@ impl Autotuner<'_> {
         known
     }
 
-    /// What is cached of the same operation, whatever the call, the device and the direction: the nearest first, and
-    /// the entries themselves before what is tied with them.
+    /// Cached configs of the same operation for any call, device and direction: the nearest first, and the entries
+    /// themselves before their ties.
     pub(super) fn priors(&self, key: &CacheKey) -> Result<Vec<Config>, TuneError> {
         let mut entries = self.ledger.cache().entries()?;
         entries.retain(|(other, ..)| other.call.op_id == key.call.op_id);
@@ -359,8 +359,8 @@ impl Search {
         }
     }
 
-    /// How many evaluations there will be yet, where that is known. What the log held costs next to nothing, and says nothing of
-    /// what measuring costs.
+    /// How many evaluations remain, if known. Those from the log cost next to nothing and say nothing about the cost of
+    /// measuring.
     fn left(&self, budget: &Budget, spent: Duration) -> Option<usize> {
         let Searched { evaluations, reused, .. } = &self.searched;
         let by_count = budget.evaluations.map(|budget| budget.saturating_sub(*evaluations));

@@ -1,4 +1,4 @@
-//! The walk: a plan, a device and a cache folder in; the best configs, committed, out.
+//! The session: takes a plan, a device and a cache folder, and commits the best configs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,11 @@ use super::quiet::Quiet;
 use super::tuner::{Autotuner, Surfaces};
 use super::{Again, AutotuningResult, CopiesError, Plan, TuneError, TuneOptions};
 
-/// For whoever ends no run from outside.
+/// The stop flag of runs that nothing ends from outside.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// What plans are run with: a registry's programs, the timers of one or several devices, a ledger, and options.
+/// The resources that plans are run with: a registry's programs, the timers of one or several devices, a ledger, and
+/// options.
 pub struct Session<'a> {
     registry: &'a Registry,
     ledger: &'a Ledger,
@@ -29,26 +30,26 @@ pub struct Session<'a> {
     cancel: &'a AtomicBool,
 }
 
-/// A device's timer, and where it is told what happens there.
+/// A device's timer and its event sink.
 struct Device<'a> {
     timer: &'a mut dyn Timer,
     events: Events,
 }
 
-/// A run that an error stopped, with what was decided, and committed, before it.
+/// A run stopped by an error, with what was decided, and committed, before it.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 #[non_exhaustive]
 pub struct Stopped<R> {
-    /// The result of the run so far; what was not started says so.
+    /// The result of the run so far; calls that were not started say so.
     pub so_far: Box<R>,
-    /// What stopped it.
+    /// The error that stopped it.
     #[source]
     pub error: Box<TuneError>,
 }
 
 impl<R> Stopped<R> {
-    /// The result, or what there is of it beside the error that stopped its run.
+    /// The result, or the partial result with the error that stopped the run.
     pub(crate) fn unless_ended(so_far: R, stopped_by: Option<TuneError>) -> Result<R, Self> {
         match stopped_by {
             None => Ok(so_far),
@@ -84,14 +85,14 @@ impl<'a> Session<'a> {
         Self { cancel, ..self }
     }
 
-    /// The same, with what happens on the first device told here.
+    /// The same with an event sink for the first device.
     #[must_use]
     pub fn events(mut self, events: Events) -> Self {
         self.first.events = events;
         self
     }
 
-    /// The same with one more device, and what happens there told here. All devices must have one identity, since a result is
+    /// The same with one more device and its event sink. All devices must have one identity, since a result is
     /// for all of that identity.
     #[must_use]
     pub fn device(mut self, timer: &'a mut dyn Timer, events: Events) -> Self {
@@ -99,9 +100,9 @@ impl<'a> Session<'a> {
         self
     }
 
-    /// The same with one more timer of the first device ([`Timer::beside`]), and what happens there told here: calls of different
-    /// operations are tuned side by side, so that their programs compile together. Nothing is measured meanwhile, and one call
-    /// is measured at a time.
+    /// The same with one more timer of the first device ([`Timer::beside`]), and its event sink: calls of different
+    /// operations are tuned side by side, so that their programs compile together. Nothing is measured meanwhile, and
+    /// one call is measured at a time.
     #[must_use]
     pub fn beside(self, timer: &'a mut dyn Timer, events: Events) -> Self {
         Self { is_one_device: true, ..self.device(timer, events) }
@@ -122,7 +123,7 @@ impl<'a> Session<'a> {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    /// Where it is told what happens on the first device.
+    /// The event sink of the first device.
     pub(crate) fn first_events(&self) -> &Events {
         &self.first.events
     }
@@ -134,10 +135,10 @@ impl<'a> Session<'a> {
         self.with_plan(result, plan, of_timer)
     }
 
-    /// Tunes everything that is planned, each invocation on the next device that is free. What fails costs one operation.
+    /// Tunes everything that is planned, each invocation on the next free device. A failure affects one operation.
     ///
     /// # Errors
-    /// If the ledger or the scratch folder fails; what was decided before stands beside the error.
+    /// If the ledger or the scratch folder fails; what was decided before is returned with the error.
     pub fn run(&mut self, plan: &Plan) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
         let mut of_timer = self.first.timer.notes().to_vec();
         let (result, stopped_by) = if self.others.is_empty() {
@@ -151,7 +152,7 @@ impl<'a> Session<'a> {
         Stopped::unless_ended(self.with_plan(result, plan, of_timer), stopped_by)
     }
 
-    /// Gets everything ready to measure a config of an invocation beside its baseline, on the first device.
+    /// Prepares to measure a config of an invocation beside its baseline, on the first device.
     ///
     /// The samples go to the log under a job of their own: a check decides nothing, so neither a tuner nor a search takes
     /// them for its own.
@@ -162,8 +163,8 @@ impl<'a> Session<'a> {
         self.first_tuner().again(invocation, config)
     }
 
-    /// Measures a series of rounds, as many as the options ask for. Each series after the first has a worker process of
-    /// its own, whose luck with memory is another one.
+    /// Measures a series of rounds, as many as the options request. Each series after the first has a worker process of
+    /// its own, with a different memory layout.
     ///
     /// # Errors
     /// If the baseline or the worker fails, the user ends it, or the ledger fails.

@@ -7,8 +7,8 @@ use crate::digest::FieldHasher;
 
 /// Part `index` of `of`, counted from zero.
 ///
-/// Which part a call belongs to is a hash of its operation and call key, so that it stays there whatever else the module
-/// holds, in whatever order; every call belongs to exactly one.
+/// Which part a call belongs to is a hash of its operation and call key, so that it does not depend on the rest of the
+/// module or its order; every call belongs to exactly one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     index: u32,
@@ -25,7 +25,7 @@ pub enum ParseShardError {
     /// There is no such part.
     #[error("there is no part {index} of {of}: parts are numbered {}", numbered(*.of))]
     Range {
-        /// The part that was asked for.
+        /// The requested part.
         index: u32,
         /// How many there are.
         of: u32,
@@ -62,7 +62,7 @@ impl FromStr for Shard {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (index, of) = text.split_once('/').ok_or(ParseShardError::Form)?;
-        // digits alone: `+1` and blanks are slips of whoever wrote the script
+        // digits only: `+1` and blanks are mistakes in a script
         let number = |text: &str| {
             let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse::<u32>().ok().filter(|_| is_number).ok_or(ParseShardError::Form)

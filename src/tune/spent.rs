@@ -28,13 +28,14 @@ pub struct Spent {
     pub measuring_ns: u64,
     /// Workers started again after failures.
     pub waiting_ns: u64,
-    /// Processor time of the compilations, over all cores: a part of no other.
+    /// CPU time of the compilations, over all cores; not included in another part.
     pub compile_cpu_ns: u64,
-    /// How long compiling the baselines took here, each by itself: a part of no other, since several are compiled at once.
+    /// Sum of the compile times of the baselines in this run; not included in another part, since several are compiled
+    /// at once.
     pub compile_baselines_ns: u64,
-    /// The same of the other candidates; nothing if all of them were kept, or compiled elsewhere.
+    /// The same of the other candidates; zero if all of them were stored, or compiled elsewhere.
     pub compile_candidates_ns: u64,
-    /// The sum of all samples of the rounds: what of `measuring_ns` the programs themselves took.
+    /// The sum of all samples of the rounds: the part of `measuring_ns` in which programs ran.
     pub running_ns: u64,
 }
 
@@ -79,7 +80,7 @@ impl AddAssign for Spent {
 #[derive(Debug)]
 struct Part {
     start_ns: u64,
-    /// Time of the parts inside of it, which count for themselves.
+    /// Time of nested parts, which are counted separately.
     inner_ns: u64,
     is_search: bool,
 }
@@ -89,11 +90,11 @@ struct Part {
 pub(crate) struct Tally {
     pub(super) spent: Spent,
     open: Vec<Part>,
-    /// What the last wave's compilation was booked with.
+    /// What the last wave's compilation was accounted with.
     last_compile_ns: u64,
 }
 
-/// Where the time of a slice is booked.
+/// The part that a slice's time is accounted to.
 fn booked<'s>(spent: &'s mut Spent, slice: &Slice<'_>) -> Option<&'s mut u64> {
     Some(match slice {
         Slice::Phase(Phase::MakeInputs | Phase::LoadInputs) => &mut spent.inputs_ns,
@@ -110,7 +111,7 @@ fn booked<'s>(spent: &'s mut Spent, slice: &Slice<'_>) -> Option<&'s mut u64> {
 impl Sink for Tally {
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         let Self { spent, open, last_compile_ns } = self;
-        // all that is done in a search is the search's
+        // everything done in a search is accounted to the search
         let in_search = open.last().is_some_and(|part| part.is_search);
         match event.kind {
             Kind::End(slice) if !in_search || matches!(slice, Slice::Search { .. }) => {
@@ -141,7 +142,7 @@ impl Sink for Tally {
                 };
                 *of = of.saturating_add(cost.compile_ns);
             }
-            // each call has its part of the time, so that the parts of all add up to the whole
+            // each call is accounted its share of the time, so that the shares add up to the whole
             Kind::CompiledBeside { calls } => {
                 let own = *last_compile_ns / (calls.max(1) as u64);
                 spent.compile_ns = spent.compile_ns.saturating_sub(last_compile_ns.saturating_sub(own));
@@ -162,7 +163,7 @@ impl Tally {
     }
 }
 
-/// What was added up until now.
+/// The totals so far.
 pub(crate) fn spent(tally: &Mutex<Tally>) -> Spent {
     tally.lock().unwrap_or_else(PoisonError::into_inner).spent
 }
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
     use crate::failure::FailureKind;
 
-    /// A restart is taken out of the phase that it came in, and a search takes all that is in it.
+    /// A restart is subtracted from its phase, and a search includes everything in it.
     #[test]
     fn parts_do_not_overlap() {
         let clock = std::sync::atomic::AtomicU64::new(0);
@@ -197,7 +198,7 @@ mod tests {
         {
             let _compile = events.open(Slice::Phase(Phase::Compile));
         }
-        // five calls were at it in that second
+        // five calls worked in that second
         events.tell(Kind::CompiledBeside { calls: 5 });
         let second = 1_000_000_000;
         let expected = Spent {

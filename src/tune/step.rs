@@ -1,4 +1,4 @@
-//! The step that a profile shows: the share of each call in it, the order that follows, and what tuning gains in all.
+//! The step that a profile shows: the share of each call in it, the resulting order, and the total gain of tuning.
 
 use crate::analysis::{LabelShare, ModuleSummary, Summary};
 use crate::batch::own_key;
@@ -6,22 +6,22 @@ use crate::registry::Invocation;
 
 use super::{AutotuningResult, OperationResult, PlannedInvocation, ProfiledStep};
 
-/// Where the time of a step goes that is to become faster.
+/// Where the time of the step to optimise goes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepProfile {
     /// The profile, as the user named it.
     place: String,
     /// Time of all its module executions that count, nanoseconds.
     modules_ns: f64,
-    /// Each module's name, and its part of that time.
+    /// Each module's name and its share of that time.
     modules: Vec<(String, f64)>,
-    /// Source lines and the part of the time that their operations take, that with the most first.
+    /// Source lines and their operations' share of the time, the largest first.
     sources: Vec<(String, f64)>,
     pub(super) labels: Vec<LabelShare>,
     pub(super) notes: Vec<String>,
 }
 
-/// Whether what is left of a profile's label may be of this call.
+/// Whether a truncated label of a profile may belong to this call.
 fn may_be(label: &LabelShare, invocation: &Invocation) -> bool {
     let label = &label.label;
     // a label may know nothing of a `vmap` around the call
@@ -35,9 +35,9 @@ fn may_be(label: &LabelShare, invocation: &Invocation) -> bool {
     label.op_name() == invocation.call.op_name() && same_key
 }
 
-/// Gives each planned call its share of a profile's time, and puts those with the most first. A label that is cut in the
-/// profile may be of several calls: its share is divided equally among them, and that is flagged. Gives one line for what
-/// the profile and the plan do not have in common.
+/// Gives each planned call its share of a profile's time, and puts those with the most first. A label that is truncated
+/// in the profile may match several calls: its share is divided equally among them, and that is flagged. Returns one
+/// line on what the profile and the plan do not have in common.
 pub(super) fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShare]) -> Vec<String> {
     let mut strangers = Vec::new();
     for planned in &mut *plan {
@@ -77,13 +77,13 @@ pub(super) fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShar
         }
         some => notes.push(format!("{some} of {} planned calls are not in the profile: they come last", plan.len())),
     }
-    // stable: what has the same share stays in the module's order
+    // stable: calls with equal shares stay in the module's order
     plan.sort_by(|one, other| other.share.unwrap_or(0.0).total_cmp(&one.share.unwrap_or(0.0)));
     notes
 }
 
 impl StepProfile {
-    /// What was read of a step's profile at a place; `None` if no module ran in it.
+    /// What was read from a step's profile at a path; `None` if no module ran in it.
     pub fn of(place: String, summary: &Summary) -> Option<Self> {
         let findings = summary.findings.iter().map(ToString::to_string);
         let modules_ns: f64 = summary.modules.iter().map(|module| module.total_ns).sum();
@@ -107,14 +107,14 @@ impl StepProfile {
         told.map(|(name, share)| (name.as_str(), *share))
     }
 
-    /// The part of the time of all modules that those of a name take: `jit_f` of the profile's `jit_f(7)`.
+    /// The share of all modules' time taken by those of a name: `jit_f` of the profile's `jit_f(7)`.
     pub fn share_of_module(&self, name: &str) -> f64 {
         let is_it =
             |module: &str| module.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('('));
         self.modules.iter().filter(|(module, _)| is_it(module)).map(|(_, part)| part).fold(0.0, |sum, part| sum + part)
     }
 
-    /// What the operations of a result gain of it.
+    /// What a result's operations save of the step.
     pub(super) fn gain(&self, result: &AutotuningResult) -> ProfiledStep {
         let sum = |of: &dyn Fn(&OperationResult) -> f64| {
             result.operations.iter().filter_map(|one| Some(one.share? * of(one))).fold(0.0, |sum, part| sum + part)
@@ -131,7 +131,7 @@ impl StepProfile {
     }
 }
 
-/// Part of the baseline's time that the best config saves; none if that is the baseline or not known.
+/// Share of the baseline's time that the best config saves; `None` if the best is the baseline or unknown.
 fn saved(operation: &OperationResult, speed_up: impl Fn(&OperationResult) -> Option<f64>) -> f64 {
     let replaces = operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config);
     let speed_up = speed_up(operation).filter(|one| one.is_finite() && *one > 0.0);

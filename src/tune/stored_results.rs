@@ -1,4 +1,5 @@
-//! What a cache folder's decisions rest on, read from its sample log: results as a run gives them, without a device.
+//! The samples behind a cache folder's decisions, read from its sample log: results as a run returns them, without a
+//! device.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::rounds::JobRounds;
 use super::{AutotuningResult, OperationResult, RESULT_SCHEMA, Status};
 
 /// The decisions in force in a cache folder, one result a device, timer, clock and metric, in the order of their keys. Needs neither
-/// lock nor writing; what is damaged in the log stands in the notes.
+/// lock nor writing; damage in the log is reported in the notes.
 ///
 /// Times, ratios, intervals and ties are those of the decisions. Labels are not kept, so there are no occurrences.
 ///
@@ -56,7 +57,7 @@ pub fn stored_results(folder: &Path) -> Result<Vec<AutotuningResult>, StoredErro
     Ok(results)
 }
 
-/// The result that an entry belongs to, as yet without operations.
+/// The result that an entry belongs to, initially without operations.
 fn result_for(key: &CacheKey, entry: &Entry, notes: &[String]) -> AutotuningResult {
     let from = entry.provenance.as_ref();
     let measured_by = from.map_or_else(
@@ -107,7 +108,7 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     let judgement = judge(&decided, configs.len(), &competing, job.baseline, None, &[], &DecisionRules::default());
     operation.candidates = candidate_results(&configs, &same_as, job.baseline, &judgement, &rounds, &[]);
     for candidate in &mut operation.candidates {
-        // ties depend on what the machine could tell then, which the entry knows
+        // ties depend on the noise floor at that time, which the entry has
         candidate.tied_with_best = operation.tie_set.contains(&candidate.config);
     }
     operation.rounds_kept = rounds.count();

@@ -1,4 +1,4 @@
-//! One device that tunes: its timer, where samples go, and what both make of an invocation.
+//! A tuner on one device: its timer, the ledger, and the tuning of an invocation.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -28,7 +28,7 @@ use super::{OperationResult, Status, TuneError, TuneOptions};
 pub(super) struct Autotuner<'a> {
     /// Where programs and arrays are.
     pub(super) registry: &'a Registry,
-    /// What times candidates.
+    /// The timer.
     pub(super) timer: &'a mut dyn Timer,
     /// Where samples and decisions go.
     pub(super) ledger: &'a Ledger,
@@ -36,25 +36,25 @@ pub(super) struct Autotuner<'a> {
     pub(super) options: &'a TuneOptions,
     /// Set from outside to end the run after the call in flight.
     pub(super) cancel: &'a AtomicBool,
-    /// Where it tells what happens.
+    /// The event sink.
     pub(super) events: Events,
-    /// For each operation what its calls told so far; of all calls that are tuned side by side on one device.
+    /// For each operation the outcomes of its calls so far; shared by all calls tuned side by side on one device.
     pub(super) surfaces: Surfaces,
-    /// Its place among the calls that are tuned side by side on one device.
+    /// Its seat among the calls that are tuned side by side on one device.
     pub(super) seat: Option<Seat>,
 }
 
 /// An operation, whose calls have a surface in common.
 pub(super) type Tuned = (String, Direction);
 
-/// For each operation what its calls told so far.
+/// For each operation the outcomes of its calls so far.
 pub(super) type Surfaces = Arc<Mutex<BTreeMap<Tuned, Surface>>>;
 
 /// How much of a job is measured.
 pub(super) enum Extent<'w> {
-    /// Until the race is settled; all candidates at once, or in waves.
+    /// Until the race is decided; all candidates at once, or in waves.
     Race(Option<&'w mut Waves>),
-    /// As many rounds as asked for.
+    /// The requested number of rounds.
     Exact,
 }
 
@@ -62,7 +62,7 @@ pub(super) enum Extent<'w> {
 pub(super) type Decided = Option<(CacheKey, Arc<Entry>)>;
 
 impl Autotuner<'_> {
-    /// The same in a folder that is there, with other options.
+    /// The same in an existing folder, with other options.
     pub(super) fn measure_at(
         &mut self,
         events: &Events,
@@ -117,12 +117,13 @@ impl Autotuner<'_> {
         self.surfaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What an invocation is to this timer.
+    /// An invocation's identity under this timer.
     pub(super) fn identity(&self, invocation: &Invocation) -> Result<JobIdentity, String> {
         JobIdentity::new(invocation, self.timer.device(), &self.timer.measured_by(&self.options.cache_state))
     }
 
-    /// What it was to another timer that measured an entry; `None` if this one did, or where caches were in another state.
+    /// Its identity under another timer that measured an entry; `None` if this one did, or if caches were in another
+    /// state.
     pub(super) fn identity_of_other_timer(&self, invocation: &Invocation, entry: &Entry) -> Option<JobIdentity> {
         let from = entry.provenance.as_ref()?;
         let by = &from.measured_by;
@@ -166,7 +167,7 @@ pub(super) fn known_before(result: &mut OperationResult, key: CacheKey, entry: &
     (key, Arc::clone(entry))
 }
 
-/// Says that an entry was decided by another timer.
+/// Notes that an entry was decided by another timer.
 pub(super) fn timed_otherwise(entry: &Entry, timer: &str) -> Option<String> {
     let from = entry.provenance.as_ref()?;
     let compiler =

@@ -10,16 +10,16 @@ use super::sampling::{ONE_RUN, Sampling, WarmUp};
 
 /// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
 const RUNS: u32 = 3;
-/// Runs of a candidate before the first round, where one profile holds them all.
+/// Runs of a candidate before the first round, if one profile holds them all.
 const PROFILED_WARM_UP: u32 = 3;
-/// A program that ran for so long is warm.
+/// A program that ran this long is warm.
 const WARM_NS: u64 = 1_000_000_000;
 
-/// A sample is this many times what the clock can tell, at least.
+/// Minimum length of a sample, as a multiple of the clock's resolution.
 const CLOCK_PARTS: u64 = 100;
-/// The most runs of one batch: a clock so coarse is none.
+/// Maximum number of runs in one batch; a coarser clock is unusable.
 const MAX_BATCH: u64 = 200;
-/// A run that takes this many times the best one's, and a second, is not awaited.
+/// A run that takes this many times the best one's time, plus a second, is not awaited.
 const FAR_SLOWER: u64 = 50;
 const LEAST_AWAITED: Duration = Duration::from_secs(1);
 
@@ -28,7 +28,7 @@ fn longest_run(best_ns: u64) -> Duration {
 }
 
 impl Measuring<'_> {
-    /// The baseline's time, its first runs left behind.
+    /// The baseline's time after its warm-up.
     pub(super) fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), Ended> {
         let times = self.warm(self.identity.baseline, None)?;
         warm.note(self.identity.baseline, &times);
@@ -36,7 +36,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// Runs every other candidate of a wave that is still in it until its first runs are over.
+    /// Warms up every other remaining candidate of a wave.
     pub(super) fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), Ended> {
         let is_warm = self.timer.measures_rounds() && self.warm_up_together(wave, warm)?;
         if !is_warm {
@@ -65,28 +65,28 @@ impl Measuring<'_> {
         Ok(false)
     }
 
-    /// Of a wave those that compete, without the baseline, which is warm.
+    /// The competing candidates of a wave, without the baseline, which is warm.
     fn cold(&self, wave: &[usize]) -> Vec<usize> {
         let active = self.active();
         let is_cold = |candidate: &usize| *candidate != self.identity.baseline && active.contains(candidate);
         wave.iter().copied().filter(is_cold).collect()
     }
 
-    /// How each candidate is sampled, where so much can be distinguished: what is lost in the noise is not worth three runs. Who
-    /// asks for rounds, or checks what was decided, wants it known as well as can be.
+    /// How each candidate is sampled, given the noise floor: differences below it are not worth three runs. With
+    /// `--rounds`, and in a check, precision comes first.
     pub(super) fn samplings(&self, warm: &WarmUp, resolution: f64) -> Vec<Sampling> {
         let as_good = self.options.rules.min_improvement.max(resolution) / 4.0;
         let may_shorten = !self.is_exact && self.options.rounds.is_none();
         let most = if may_shorten && self.rounds.is_first_run_as_good(RUNS, as_good) { 1 } else { RUNS };
         let sampling = |(candidate, own): (usize, &Option<u64>)| {
-            // the machine may have been slower in the one's warm-up than in the other's
+            // the machine may have been slower during one warm-up than during the other
             let own = own.map(|own| self.rounds.fastest_run(candidate).map_or(own, |seen| seen.min(own)));
             self.sampling(own, warm.best, candidate == self.identity.baseline, most)
         };
         warm.fastest.iter().enumerate().map(sampling).collect()
     }
 
-    /// The first runs of one candidate; one far slower than the best so far is as warm as it need be.
+    /// The first runs of one candidate; one far slower than the best so far needs no further warm-up.
     fn warm(&mut self, candidate: usize, best: Option<u64>) -> Result<Vec<u64>, Ended> {
         let whole = self.timer.measures_rounds();
         let count = if whole { PROFILED_WARM_UP } else { 1 };
@@ -108,7 +108,8 @@ impl Measuring<'_> {
         Ok(times)
     }
 
-    /// At most so many runs of those that can win, the same number for all: the fastest of more runs is faster.
+    /// At most this many runs of those that can win, the same number for all, because the minimum of more runs is
+    /// lower.
     fn sampling(&self, own: Option<u64>, best: Option<u64>, is_baseline: bool, most: u32) -> Sampling {
         let (Some(own), Some(best)) = (own, best) else { return ONE_RUN };
         // every run with cold caches costs a flush, and a batch would warm them
@@ -120,7 +121,7 @@ impl Measuring<'_> {
         let run_ns = if is_slower(cut_off.powi(3)) { 0 } else { own };
         let runs = match () {
             () if is_slower(cut_off) => 1,
-            // what a profile costs does not grow with the runs in it
+            // a profile's cost does not grow with the runs in it
             () if self.timer.measures_rounds() && !is_cold => {
                 let runs = self.options.sample_ns.div_ceil(best);
                 runs.clamp(u64::from(RUNS), u64::from(self.options.max_runs.max(RUNS))) as u32

@@ -1,4 +1,4 @@
-//! Compiling in waves: which candidates of a job are compiled next, and which are left.
+//! Compiling in waves: which candidates of a job are compiled next, and which are skipped.
 
 use crate::candidates::CoreLimits;
 use crate::config::Config;
@@ -11,28 +11,28 @@ use super::TuneOptions;
 use super::job::JobIdentity;
 use super::rounds::JobRounds;
 
-/// So few programs are compiled at once: what could be left is not worth a second wave.
+/// Up to this many programs are compiled at once: skipping some is not worth a second wave.
 const FEW: usize = 8;
 
-/// Programs of a wave of one call at least, where several calls compile at the same time.
+/// Minimum number of programs in a wave of one call, if several calls compile at the same time.
 const LEAST_WAVE: usize = 4;
 
 /// The waves of one job.
 pub(super) struct Waves {
     surface: Surface,
     space: Space,
-    /// For each point of the surface's space the candidate.
+    /// The candidate of each point of the surface's space.
     candidates: Vec<usize>,
     /// Points that are known to be good elsewhere.
     known: Vec<usize>,
     rules: WaveRules,
     usual_rounds: usize,
-    /// Programs of a wave where no other call compiles.
+    /// Programs of a wave if no other call compiles.
     whole_wave: usize,
 }
 
 impl Waves {
-    /// The waves of a job on its operation's surface; the surface alone where all of it is compiled at once.
+    /// The waves of a job on its operation's surface; only the surface if everything is compiled at once.
     pub(super) fn begin(
         mut surface: Surface,
         invocation: &Invocation,
@@ -60,25 +60,25 @@ impl Waves {
         })
     }
 
-    /// Lets what a compiler said of the candidates be part of what their times are expected by.
+    /// Adds a compiler's figures for the candidates to the surface's features.
     pub(super) fn said(&mut self, limits: Option<&CoreLimits>, said: impl Fn(usize) -> Option<Said>) {
         let figures = |&candidate: &usize| said(candidate).map(|said| said.figures(limits)).unwrap_or_default();
         self.surface.add_figures(&self.candidates.iter().map(figures).collect::<Vec<_>>());
     }
 
-    /// Lets what is good elsewhere, the best first, be part of the first wave.
+    /// Adds configs that are good elsewhere, the best first, to the first wave.
     pub(super) fn know(&mut self, configs: &[Config]) {
         self.known = configs.iter().filter_map(|config| self.space.nearest(config)).collect();
     }
 
-    /// Takes smaller waves where so many calls compile at the same time: together they keep the cores busy.
+    /// Makes waves smaller if several calls compile at the same time: together they keep the cores busy.
     pub(super) fn share(&mut self, calls: usize) {
         let wave = self.whole_wave.div_ceil(calls.max(1)).max(LEAST_WAVE.min(self.whole_wave));
         let WaveRules { first, wave, .. } = WaveRules::new(wave);
         self.rules = self.rules.first(first).wave(wave);
     }
 
-    /// Whether so little is to be expected of what was left that it is not a reason to measure again.
+    /// Whether the skipped candidates promise too little to be a reason to measure again.
     pub(super) fn is_enough(&self, chance_left: f64) -> bool {
         chance_left <= self.rules.chance
     }
@@ -88,7 +88,7 @@ impl Waves {
         self.surface
     }
 
-    /// What is known of the candidates that are left, after so much was measured.
+    /// Predictions for the remaining candidates after these measurements.
     pub(super) fn outlook(&mut self, rounds: &JobRounds, identity: &JobIdentity) -> Outlook {
         let decided = rounds.to_decision(identity.same_as.len(), identity.baseline);
         let looks = first_looks(&decided, identity.same_as.len(), identity.baseline, self.usual_rounds);
@@ -96,10 +96,10 @@ impl Waves {
         let is_told = |candidate: usize| !rounds.is_empty() && !rounds.is_left(candidate);
         let told = self.candidates.iter().enumerate().filter(|(_, candidate)| is_told(**candidate));
         for (point, &candidate) in told {
-            // what was compiled and has no time is as good as one that failed
+            // a compiled candidate without a time counts as failed
             let look = looks.candidates.get(candidate).copied().flatten();
             let look = look.filter(|_| !rounds.failures.contains_key(&candidate)).map(|look| {
-                // a look may have met another process's turn, and what comes between only ever adds time
+                // another process may have disturbed a first round, and disturbances only ever add time
                 let undisturbed = rounds.fastest_ratio(candidate, identity.baseline).map_or(f64::INFINITY, f64::ln);
                 (look.difference.min(undisturbed), look.deviation)
             });

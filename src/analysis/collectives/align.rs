@@ -1,4 +1,4 @@
-//! Clocks of devices and hosts, compared by collectives that all of them end together.
+//! Aligns clocks of devices and hosts by collectives that all of them end together.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::instance::Instance;
 use super::model::{Collectives, Communication, Device};
 use super::sample::Sample;
 
-/// Whose clock is moved.
+/// Which clocks are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
@@ -23,7 +23,7 @@ pub enum Clocks {
 }
 
 impl Clocks {
-    /// Whose are moved where nobody says it: several hosts have a clock each.
+    /// The default: with several hosts, each host's clock.
     pub fn usual(found: &Collectives<'_>) -> Self {
         if found.hosts() > 1 { Self::Host } else { Self::Recorded }
     }
@@ -33,24 +33,24 @@ impl Clocks {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Alignment {
-    /// What was moved.
+    /// Which clocks were aligned.
     pub clocks: Clocks,
-    /// Collectives over all devices, from which the skews come; none if there is no such collective.
+    /// Number of collectives over all devices, from which the skews are computed.
     pub collectives: u64,
     /// Those whose ends the medians are taken over: all of them, as long as they fit into 2 MiB, else an even sample.
     pub sampled: u64,
     /// By device, in the order of the devices: the median of its end less the mean end of all, in picoseconds.
     pub skews_ps: Vec<i64>,
-    /// What was taken off each device's times, in picoseconds.
+    /// What was subtracted from each device's times, in picoseconds.
     pub corrections_ps: Vec<i64>,
 }
 
-/// Numbers that are held for medians, at most: 2 MiB.
+/// Maximum number of values held for medians: 2 MiB.
 const MOST_HELD: usize = 1 << 18;
-/// Instances that medians are taken over at least, where there are as many, however many devices there are.
+/// Minimum number of instances for medians, if there are as many, for any number of devices.
 const LEAST_SAMPLED: usize = 4096;
 
-/// The ends of devices in the collectives in which all of them take part together, as they come.
+/// The ends of devices in the collectives in which all of them take part, as they arrive.
 pub(super) struct Skews {
     devices: usize,
     sample: Sample,
@@ -63,12 +63,12 @@ impl Skews {
         Self { devices, sample: Sample::new(devices, (MOST_HELD / devices.max(1)).max(LEAST_SAMPLED)), used: 0 }
     }
 
-    /// Takes an instance of an operation that says this.
+    /// Adds an instance of an operation with this instruction.
     pub(super) fn add(&mut self, communication: &Communication, instance: &Instance<'_>) {
         let count = self.devices;
         let is_each_once = instance.parts.iter().zip(0..).all(|(part, device)| part.device == device);
         let spans = communication.group_size == Some(count as u64) && instance.parts.len() == count && is_each_once;
-        // of a kind that no device can end before all have come
+        // of a kind that no device can end before all have started
         if count < 2 || !spans || !communication.kind.is_common() {
             return;
         }
@@ -78,7 +78,7 @@ impl Skews {
         self.used += 1;
     }
 
-    /// Medians of what came (nsys-jax, `align_profiler_data_timestamps`), and what is taken off for them.
+    /// Medians of the skews (nsys-jax, `align_profiler_data_timestamps`), and the resulting corrections.
     pub(super) fn alignment(&self, collectives: &Collectives<'_>, clocks: Clocks) -> Alignment {
         let mut hosts: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
         let mut skews_ps = Vec::new();
@@ -100,8 +100,8 @@ impl Skews {
 }
 
 impl Alignment {
-    /// Last end less first start less the shortest duration: what was lost to stragglers. `None` for a single device, and
-    /// where clocks cannot be compared.
+    /// Last end minus first start minus the shortest duration: the time lost to stragglers. `None` for a single device,
+    /// and if clocks cannot be compared.
     pub(super) fn wait_ps(&self, collectives: &Collectives<'_>, instance: &Instance<'_>) -> Option<u64> {
         let first = instance.parts.first().filter(|_| instance.parts.len() > 1)?;
         if !instance.parts.iter().all(|part| self.compares(collectives, first.device, part.device)) {
@@ -131,7 +131,7 @@ impl Alignment {
     }
 }
 
-/// The middle one; of an even number the mean of the two, rounded down.
+/// The median; for an even number the mean of the two middle ones, rounded down.
 fn median(list: &mut [i64]) -> Option<i64> {
     list.sort_unstable();
     let middle = list.len() / 2;

@@ -1,4 +1,4 @@
-//! The second time through the executions: the parts of each launch are brought together and given away.
+//! The second pass over the executions: assembles the parts of each launch and passes them on.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,10 +6,10 @@ use super::gatherer::{About, Launch, Plan};
 use super::hiding::Timed;
 use super::model::Part;
 
-/// Holds the parts of launches until all their devices have come, and those of the program's launches before.
+/// Holds the parts of launches until all their devices, and the program's earlier launches, are complete.
 pub(super) struct Assembly<'p> {
     plan: &'p Plan,
-    /// How many executions have come of a profile's place that several share.
+    /// How many executions have arrived for an index of a profile that several share.
     come: HashMap<(usize, u32), usize>,
     programs: HashMap<u32, Waiting>,
 }
@@ -17,7 +17,7 @@ pub(super) struct Assembly<'p> {
 /// Launches of a program that are in progress.
 #[derive(Default)]
 struct Waiting {
-    /// The first that was not given away.
+    /// The first that was not passed on.
     next: u32,
     launches: BTreeMap<u32, (u32, Vec<Part>)>,
 }
@@ -27,7 +27,7 @@ impl<'p> Assembly<'p> {
         Self { plan, come: HashMap::new(), programs: HashMap::new() }
     }
 
-    /// Adds an execution, which comes as it did for the plan, with its collectives by start.
+    /// Adds an execution, in the same order as for the plan, with its collectives by start.
     pub(super) fn add(
         &mut self,
         launch: &Launch<'_>,
@@ -66,7 +66,7 @@ impl<'p> Assembly<'p> {
 impl Waiting {
     fn give(&mut self, awaited: &[u32], give: &mut dyn FnMut(Vec<Part>)) {
         while let Some(&count) = awaited.get(self.next as usize) {
-            // of some all executions were left out
+            // for some, all executions were left out
             if count > 0 {
                 match self.launches.first_entry() {
                     Some(first) if *first.key() == self.next && first.get().0 >= count => give(first.remove().1),

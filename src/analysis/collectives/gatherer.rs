@@ -1,4 +1,5 @@
-//! The first time through the executions: which programs, devices and operations there are, and which executions are one launch.
+//! The first pass over the executions: which programs, devices and operations there are, and which executions belong to
+//! one launch.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,11 +17,11 @@ pub(super) struct Launch<'a> {
     /// Shared by the devices of a launch.
     pub(super) run_id: Option<i64>,
     pub(super) start_ps: i64,
-    /// Its place among the executions of its profile, in the profile's order; several that follow each other may share one.
+    /// Its index among the executions of its profile, in the profile's order; consecutive ones may share one.
     pub(super) place: u32,
 }
 
-/// Name of an operation, and what is known of it, by its number.
+/// Name of an operation, and what is known about it, by its number.
 pub(super) type About<'a> = &'a dyn Fn(u32) -> Option<(&'a str, &'a Communication)>;
 
 /// A program as one profile names it.
@@ -38,11 +39,11 @@ struct Seen {
 struct Found {
     program: usize,
     operation: Operation,
-    /// The first execution that it came in, and its place there.
+    /// The first execution that it occurred in, and its index there.
     first: ((u32, u32), usize),
 }
 
-/// Takes executions and gives a [`Plan`].
+/// Takes executions and returns a [`Plan`].
 #[derive(Default)]
 pub(super) struct Gatherer {
     programs: Vec<Program>,
@@ -56,9 +57,9 @@ pub(super) struct Gatherer {
 /// Where an execution belongs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placed {
-    /// Its program; programs of several profiles that are one have one number.
+    /// Its program; the same program in several profiles has one number.
     pub(super) program: u32,
-    /// Its launch among those of the program, of which there are as many as executions at most.
+    /// Its launch among those of the program, at most as many as executions.
     pub(super) launch: u32,
     pub(super) device: u32,
     /// Whether it is left out.
@@ -68,9 +69,9 @@ pub(super) struct Placed {
 /// Where all of them belong.
 #[derive(Debug, Default)]
 pub(super) struct Placements {
-    /// By profile and place there, the first that comes; `None` for what does not.
+    /// By profile and index there, the first that arrives; `None` if there is none.
     first: Vec<Vec<Option<Placed>>>,
-    /// Those after it, where several share a place, in the order in which they come.
+    /// Those after it, if several share an index, in the order in which they arrive.
     later: HashMap<(usize, u32), Vec<Placed>>,
 }
 
@@ -85,7 +86,7 @@ impl Placements {
         }
     }
 
-    /// Of the next one that comes of a place; `come` tells how many have come of those places that several share.
+    /// The placement of the next one to arrive for an index; `come` counts the arrivals for shared indices.
     pub(super) fn next(&self, at: (usize, u32), come: &mut HashMap<(usize, u32), usize>) -> Option<Placed> {
         let first = *self.first.get(at.0)?.get(at.1 as usize)?;
         let Some(later) = self.later.get(&at) else { return first };
@@ -95,7 +96,7 @@ impl Placements {
     }
 }
 
-/// What the executions are of.
+/// The programs, devices and operations of the executions.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) devices: Vec<Device>,
@@ -103,7 +104,7 @@ pub(super) struct Plan {
     /// Places in `operations`, by program and name.
     pub(super) places: HashMap<u32, HashMap<String, u32>>,
     pub(super) executions: Placements,
-    /// By program and launch, how many devices are to come.
+    /// By program and launch, how many devices are expected.
     pub(super) awaited: Vec<Vec<u32>>,
     pub(super) left_out: u64,
     pub(super) notes: Vec<String>,
@@ -200,7 +201,7 @@ impl Gatherer {
         self.seen.get(number as usize)
     }
 
-    /// Hosts and devices in order, whatever the profile's was; gives the new places.
+    /// Sorts hosts and devices, independent of the profile's order; returns the new indices.
     fn order_devices(&mut self) -> Vec<u32> {
         let mut order: Vec<usize> = (0..self.devices.len()).collect();
         order.sort_by_key(|&place| self.devices.get(place));
@@ -214,8 +215,8 @@ impl Gatherer {
         places
     }
 
-    /// The operations in the profiles' order, whatever the order in which executions came to their end, and where they stand. One
-    /// that several profiles have is the first one's.
+    /// The operations in the profiles' order, independent of the order in which executions ended, and their indices.
+    /// One that several profiles have belongs to the first.
     fn operations_of(&mut self, merged: &[usize]) -> (Vec<Operation>, HashMap<u32, HashMap<String, u32>>) {
         let mut found = std::mem::take(&mut self.operations);
         found.sort_by_key(|found| found.first);
@@ -231,8 +232,8 @@ impl Gatherer {
         (operations, places)
     }
 
-    /// Programs of several profiles that are one: of the same name, and by their ids the same among those of that name.
-    /// Gives each program the first that is the same.
+    /// Identifies the same programs in several profiles: those with the same name, and the same position by id among
+    /// those of that name. Returns the first equal program for each.
     fn merged_programs(&self) -> Vec<usize> {
         let mut ranks: BTreeMap<(usize, &str), BTreeMap<Option<i64>, usize>> = BTreeMap::new();
         for (number, (capture, module, id)) in self.programs.iter().enumerate() {
@@ -250,7 +251,8 @@ impl Gatherer {
         merged
     }
 
-    /// Numbers by run id, by first start: where every launch has one, and profiles of several processes share them.
+    /// Numbers by run id, in order of first start, if every launch has one and profiles of several processes share
+    /// them.
     fn runs(&self, launches: &[u32]) -> Option<HashMap<i64, u32>> {
         // first start, a profile, and whether there is another
         let mut firsts: BTreeMap<i64, (i64, usize, bool)> = BTreeMap::new();

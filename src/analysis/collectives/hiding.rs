@@ -1,4 +1,4 @@
-//! What computation hides of the collectives of one execution, from events that come by start and are not kept.
+//! How much of an execution's collectives computation hides, from a stream of events by start.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -15,7 +15,7 @@ pub(super) struct Timed {
     pub(super) overlaps_ps: u64,
 }
 
-/// What an event is here.
+/// The role of an event here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
     /// The collective with this number.
@@ -25,10 +25,10 @@ pub(super) enum Doing {
     Other,
 }
 
-/// The collectives of one execution and what computes beside them. Events come by start.
+/// The collectives of one execution and concurrent computation. Events arrive by start.
 #[derive(Debug, Default)]
 pub(super) struct Hiding {
-    /// Of those in progress what computation had been done at their start.
+    /// For those in progress, the computation done before their start.
     timed: Vec<Timed>,
     /// Ends of those in progress, with their places.
     ends: BinaryHeap<Reverse<(i64, usize)>>,
@@ -95,7 +95,7 @@ impl Overlaps {
         }
     }
 
-    /// Moments come in their order, and none is before a start.
+    /// Moments arrive in order, and none is before a start.
     fn before(&mut self, moment_ps: i64) -> u64 {
         while let Some(&Reverse((end_ps, start_ps))) = self.open.peek().filter(|Reverse((end, _))| *end <= moment_ps) {
             self.open.pop();
@@ -103,13 +103,13 @@ impl Overlaps {
             self.over_ps = self.over_ps.wrapping_add(Interval { start_ps, end_ps }.length_ps());
         }
         let open = i128::from(moment_ps) * self.open.len() as i128 - self.starts_ps;
-        // only differences count, and those fit
+        // only differences matter, and those fit
         self.over_ps.wrapping_add(open as u64)
     }
 }
 
-/// Brings together the halves of what is asynchronous, as TPUs have it: from the start of `x-start` to the end of its `x-done`.
-/// What comes after a first half waits for the second one.
+/// Joins the halves of asynchronous operations, as on TPUs: from the start of `x-start` to the end of its `x-done`.
+/// Events after a first half wait for the second.
 #[derive(Debug, Default)]
 pub(super) struct Halves {
     waiting: VecDeque<Waiting>,
@@ -163,7 +163,7 @@ impl Halves {
         }
     }
 
-    /// What found no second half ends by itself.
+    /// A first half without a second ends by itself.
     pub(super) fn finish(&mut self, hiding: &mut Hiding) {
         self.waiting.drain(..).for_each(|event| hiding.add(event.doing, event.time));
     }

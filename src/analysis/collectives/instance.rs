@@ -1,4 +1,4 @@
-//! The parts of one collective on its devices, brought together.
+//! Joins the parts of one collective on its devices.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ pub(super) struct Instance<'p> {
     pub(super) parts: &'p [Part],
 }
 
-/// Parts that are the same collective: of one operation, execution and occurrence, and where the groups are known of one group.
+/// Parts of the same collective: same operation, execution and occurrence, and the same group if groups are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) operation: u32,
@@ -21,7 +21,7 @@ pub(super) struct Key {
     pub(super) group: Option<u32>,
 }
 
-/// Gives each instance. Those of an operation come in the order of its executions, whatever the profile's order.
+/// Passes on each instance, those of an operation in the order of its executions, independent of the profile's order.
 pub(super) fn each_instance(collectives: &Collectives<'_>, give: &mut dyn FnMut(&Instance<'_>)) {
     // searched once for each operation on each device
     let mut groups: HashMap<(u32, u32), Option<u32>> = HashMap::new();
@@ -52,7 +52,7 @@ pub(super) fn each_instance(collectives: &Collectives<'_>, give: &mut dyn FnMut(
 }
 
 impl Instance<'_> {
-    /// The shortest of its devices' durations: the last to come waited for nobody.
+    /// The shortest of its devices' durations: the last to arrive did not wait.
     pub(super) fn fastest_ps(&self) -> u64 {
         self.parts.iter().map(Part::duration_ps).min().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! What an instruction is to the analysis: communication, computation, or neither.
+//! The role of an instruction: communication, computation, or neither.
 
 use crate::hlo::{HloInstruction, HloModule};
 use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
@@ -8,20 +8,20 @@ use super::model::Communication;
 
 /// `Layout::kHostMemorySpace` of XLA.
 const HOST_MEMORY: u64 = 5;
-/// Computations within computations that are looked into for what a fusion or an `async-start` wraps.
+/// Maximum nesting of computations that is searched for what a fusion or an `async-start` wraps.
 const MAX_DEPTH: usize = 4;
-/// Most devices of a program: what a damaged group list claims beyond is not made.
+/// Maximum number of devices of a program, a bound for damaged group lists.
 const MAX_DEVICES: u64 = 1 << 16;
 
-/// What the time of an instruction is.
+/// The role of an instruction's time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
     /// A collective, or a transfer between host and device.
     Communication(Communication),
-    /// Waiting for what began before (`all-gather-done`, `async-done`, …).
+    /// Waiting for an earlier start (`all-gather-done`, `async-done`, …).
     Wait,
-    /// `while`, `conditional`, `call`: what they launch has times of its own.
+    /// `while`, `conditional`, `call`: the operations that they launch have times of their own.
     Control,
     /// Anything else.
     Compute,
@@ -36,7 +36,7 @@ impl Role {
         Self::of_opcode(&instruction.opcode)
     }
 
-    /// The role that an operation's name tells where its program is not known: `all-reduce-start.3`.
+    /// The role by an operation's name if its program is unknown: `all-reduce-start.3`.
     pub fn of_name(name: &str) -> Self {
         let opcode = name.split('.').next().unwrap_or_default();
         match Kind::of_opcode(opcode) {
@@ -61,7 +61,7 @@ impl Role {
 
 fn communication(module: &HloModule<'_>, instruction: &HloInstruction<'_>, depth: usize) -> Option<Communication> {
     match &*instruction.opcode {
-        // what a wrapper holds is its own
+        // a wrapper's role is that of its content
         "async-start" | "fusion" if depth > 0 => {
             module.called_by(instruction).find_map(|called| communication(module, called, depth - 1))
         }
@@ -77,7 +77,7 @@ fn collective(module: &HloModule<'_>, instruction: &HloInstruction<'_>, kind: Ki
     let placed = if counts_both { placement.devices.as_slice() } else { &[] };
     let groups = Groups::read(instruction.message).unwrap_or(Groups::Unknown);
     let (group_size, logical) = match groups {
-        // a pair sends and receives, whatever the pairs are
+        // each pair sends and receives
         _ if kind == Kind::CollectivePermute => (Some(2), Vec::new()),
         Groups::All => (u64::try_from(placed.len()).ok().filter(|&count| count > 0), Vec::new()),
         Groups::Sized(size) => (Some(size), Vec::new()),
@@ -100,7 +100,7 @@ fn collective(module: &HloModule<'_>, instruction: &HloInstruction<'_>, kind: Ki
     Communication { kind, group_size, message_bytes, groups: groups.unwrap_or_default() }
 }
 
-/// A slice read from, or written into, an array on the other side: how memory is offloaded to the host.
+/// A slice read from, or written into, an array on the other side, by which memory is offloaded to the host.
 fn transfer(module: &HloModule<'_>, instruction: &HloInstruction<'_>) -> Option<Communication> {
     let mut operands = module.operands_of(instruction);
     let whole = operands.next()?;
@@ -127,15 +127,15 @@ fn value_of(message: &[u8], wanted: u32) -> Option<WireValue<'_>> {
         .find_map(|field| field.ok().filter(|(number, _)| *number == wanted).map(|(_, value)| value))
 }
 
-/// Who takes part, as `HloInstructionProto` has it.
+/// The participants, as in `HloInstructionProto`.
 enum Groups {
     /// No group is named: all take part.
     All,
-    /// Groups of this size; which devices is not worked out.
+    /// Groups of this size; their devices are not determined.
     Sized(u64),
     /// Each group's members.
     Listed(Vec<Vec<u64>>),
-    /// Written in a way that is not known.
+    /// In an unknown form.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! Kinds of collective, and what turns bytes and time into bandwidth.
+//! Kinds of collective, and their bandwidth factors.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use serde::Serialize;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Kind {
-    /// Each device gets what all have.
+    /// Each device gets the data of all.
     AllGather,
-    /// Each device gets the reduction of what all have.
+    /// Each device gets the reduction over all.
     AllReduce,
-    /// Each device gives a part to each other one.
+    /// Each device sends a part to every other one.
     AllToAll,
     /// One device's data go to the others.
     CollectiveBroadcast,
@@ -41,7 +41,7 @@ impl Kind {
         })
     }
 
-    /// The name that HLO has for it.
+    /// Its name in HLO.
     pub fn name(self) -> &'static str {
         match self {
             Self::AllGather => "all-gather",
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// Whether no device can be through before all have started: what clocks can be compared by.
+    /// Whether no device can finish before all have started, so that clocks can be compared by it.
     pub fn is_common(self) -> bool {
         matches!(self, Self::AllGather | Self::AllReduce | Self::AllToAll | Self::ReduceScatter)
     }

@@ -11,7 +11,7 @@ use super::instance::{Instance, each_instance};
 use super::kind::Kind;
 use super::model::{Collectives, Operation};
 
-/// What the collectives of a profile come to.
+/// The results for a profile's collectives.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CollectiveMetrics {
@@ -27,7 +27,7 @@ pub struct CollectiveMetrics {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SizeRow {
-    /// What they do.
+    /// Their kind.
     pub kind: Kind,
     /// Devices in a group.
     pub group_size: Option<u64>,
@@ -48,7 +48,7 @@ pub struct OperationRow {
     pub program_id: Option<i64>,
     /// The instruction's name.
     pub name: String,
-    /// What it does.
+    /// Its kind.
     pub kind: Kind,
     /// Devices in a group.
     pub group_size: Option<u64>,
@@ -69,9 +69,9 @@ pub struct Figures {
     pub total_ns: f64,
     /// Mean over instances of the shortest duration among the devices, in nanoseconds.
     pub fastest_ns: f64,
-    /// GB/s by the fastest device of each instance, for the algorithm.
+    /// Algorithm bandwidth by the fastest device of each instance, GB/s.
     pub algorithm_gb_per_s: Option<Bandwidth>,
-    /// The same for the wires.
+    /// Bus bandwidth, likewise.
     pub bus_gb_per_s: Option<Bandwidth>,
     /// Part of the total that computation of the same device covers.
     pub hidden: f64,
@@ -107,7 +107,7 @@ pub struct Wait {
     pub of_fastest: f64,
 }
 
-/// Measures collectives; `clocks` says whose are aligned before waits are taken.
+/// Measures collectives; `clocks` says which clocks are aligned before computing waits.
 pub fn collective_metrics(collectives: &Collectives<'_>, clocks: Clocks) -> CollectiveMetrics {
     let mut skews = Skews::new(collectives);
     let mut by_operation: BTreeMap<u32, Sums> = BTreeMap::new();
@@ -116,7 +116,7 @@ pub fn collective_metrics(collectives: &Collectives<'_>, clocks: Clocks) -> Coll
         let wait = alignment.wait_ps(collectives, instance);
         by_operation.entry(instance.key.operation).or_default().add(instance, operation, wait);
     };
-    // waits that skews are taken off from have to wait for these
+    // aligned waits need the skews first
     let recorded = (clocks == Clocks::Recorded).then(Alignment::none);
     each_instance(collectives, &mut |instance| {
         if let Some(operation) = of(instance) {
@@ -240,7 +240,7 @@ impl Sums {
     }
 }
 
-/// Mean, deviation and ends as values come, without keeping them.
+/// Mean, deviation and extremes of a stream of values.
 #[derive(Default)]
 struct Spread {
     moments: Moments,

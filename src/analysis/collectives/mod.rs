@@ -1,4 +1,4 @@
-//! Collectives: bandwidth, what computation hides, and what is lost to stragglers, whatever the profile.
+//! Collectives: bandwidth, overlap with computation, and time lost to stragglers, for any profile.
 //!
 //! The formulas are nsys-jax's (NVIDIA/JAX-Toolbox, `nsys_jax/analysis.py`); `docs/collectives.md` has them and says where we differ.
 

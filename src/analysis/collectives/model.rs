@@ -1,18 +1,18 @@
-//! Collectives as any profile has them: which instruction, on which device, when, and how much of it was hidden.
+//! Collectives in any profile: which instruction, on which device, when, and how much of it was hidden.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::kind::Kind;
 
-/// What an instruction says of its collective.
+/// What an instruction says about its collective.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Communication {
     /// What it does.
     pub kind: Kind,
     /// Devices that take part together; `None` if the module does not say.
     pub group_size: Option<u64>,
-    /// Bytes of its operands, of a reduce-scatter divided by the group's size; `None` if the module does not say.
+    /// Bytes of its operands, for a reduce-scatter divided by the group's size; `None` if the module does not say.
     pub message_bytes: Option<u64>,
     /// The device ids of each group, as the program was placed; empty if they are not known.
     pub groups: Vec<Vec<i64>>,
@@ -21,9 +21,9 @@ pub struct Communication {
 /// A device of the profiles.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Device {
-    /// The host, or the file where it has no name.
+    /// The host, or the file if it has no name.
     pub host: String,
-    /// Its number, in all hosts together where the profile says so, else in its host.
+    /// Its number, global if the profile has it, otherwise within its host.
     pub ordinal: i64,
 }
 
@@ -79,24 +79,24 @@ pub struct Collectives<'c> {
     pub parts: Parts<'c>,
     /// Executions that were left out as warm-up.
     pub left_out: u64,
-    /// What to know before the numbers are believed, in words.
+    /// Caveats on the numbers, in words.
     pub notes: Vec<String>,
 }
 
 impl Collectives<'_> {
-    /// How many hosts the devices are of.
+    /// The number of hosts.
     pub fn hosts(&self) -> usize {
         self.devices.iter().map(|device| &device.host).collect::<BTreeSet<_>>().len()
     }
 }
 
-/// Profiles that are read again whenever parts are wanted, so that these need not be held.
+/// Profiles that are read again for each pass, so that their parts need not be held.
 pub(super) trait ReadParts {
-    /// Gives the parts of each launch together, those of a program in the order of its launches.
+    /// Passes on the parts of each launch together, those of a program in the order of its launches.
     fn each_launch(&self, give: &mut dyn FnMut(Vec<Part>));
 }
 
-/// Parts of collectives: held, or read from profiles each time that they are gone through.
+/// Parts of collectives: held, or read from profiles for each pass.
 #[derive(Default)]
 pub struct Parts<'c>(Source<'c>);
 
@@ -116,7 +116,7 @@ impl<'c> Parts<'c> {
         Self(Source::Read(Box::new(reader)))
     }
 
-    /// Gives parts, all those of a launch at once.
+    /// Passes on parts, all those of a launch at once.
     pub(super) fn each_launch(&self, give: &mut dyn FnMut(Vec<Part>)) {
         match &self.0 {
             Source::Held(parts) => give(parts.clone()),

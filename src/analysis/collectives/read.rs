@@ -13,9 +13,9 @@ use super::hiding::{Doing, Halves, Hiding, Timed};
 use super::instruction::Role;
 use super::model::{Collectives, Communication, Device, Part, Parts, ReadParts};
 
-/// The collectives of captures, one a host or process. The first execution of each program on a device is left out, unless
-/// `with_warm_up`, or nothing but first executions is there; of captures of nsys-jax only where one of them holds the program's
-/// compilation, as nsys-jax does. The captures are read again whenever the parts are gone through.
+/// The collectives of captures, one per host or process. The first execution of each program on a device is left out,
+/// unless `with_warm_up`, or if there are only first executions; for captures of nsys-jax only if one of them has the
+/// program's compilation, as nsys-jax does. The captures are read again for each pass.
 pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_up: bool) -> Collectives<'c> {
     let programs: Vec<Programs<'c>> = captures.iter().map(|capture| Programs::new(capture.timeline(), files)).collect();
     let mut gatherer = Gatherer::default();
@@ -53,7 +53,7 @@ pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_u
     }
 }
 
-/// Captures, and what their executions are of.
+/// Captures and their plan.
 struct Reader<'c> {
     captures: &'c [Capture],
     programs: Vec<Programs<'c>>,
@@ -122,7 +122,7 @@ struct Executions<'p, 'c> {
 /// A module's name and the program's id.
 type ProgramName = (String, Option<i64>);
 
-/// A program, and what its operations are, as far as they came.
+/// A program and its operations seen so far.
 struct Program<'p, 'c> {
     module: Option<&'p HloModule<'c>>,
     operations: Mutex<HashMap<u32, Arc<Known>>>,
@@ -145,7 +145,7 @@ struct Open<'p, 'c> {
     halves: Option<Halves>,
 }
 
-/// An execution that is over.
+/// A completed execution.
 struct Ended<'p, 'c> {
     program: Arc<Program<'p, 'c>>,
     start_ps: Option<i64>,

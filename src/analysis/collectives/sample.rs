@@ -1,8 +1,8 @@
-//! An even sample of instances that is the same in whatever order they come: all of them, as long as they fit.
+//! A uniform sample of instances that does not depend on their order: all of them, as long as they fit.
 
 use super::instance::Key;
 
-/// What is kept of each instance that is in the sample: as many numbers as there are devices.
+/// The values of each sampled instance: one per device.
 #[derive(Debug)]
 pub(super) struct Sample {
     width: usize,
@@ -14,7 +14,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// A sample of at most so many instances with so many numbers each.
+    /// A sample with a maximum number of instances and a number of values each.
     pub(super) fn new(width: usize, most: usize) -> Self {
         Self { width, most: most.max(1), zeros: 0, hashes: Vec::new(), values: Vec::new() }
     }
@@ -26,7 +26,7 @@ impl Sample {
         }
         self.hashes.push(hash);
         self.values.extend(values);
-        // equal instances have equal hashes, which no number of zeros parts
+        // equal instances have equal hashes, which no number of zeros separates
         while self.hashes.len() > self.most && self.zeros < u64::BITS {
             self.zeros += 1;
             self.thin();

@@ -1,4 +1,4 @@
-//! How waits for stragglers are distributed, for who wants more than their sums.
+//! The distribution of waits for stragglers.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,10 @@ pub const STEPS: f64 = 5.0;
 pub struct Waits {
     /// By kind, group size and message size, of instances that took any time.
     pub sizes: BTreeMap<(Kind, Option<u64>, u64), SizeWaits>,
-    /// How many instances of a kind wait so long: by the whole number of fifths of a power of ten of a nanosecond; none for no wait.
+    /// Histogram of a kind's waits: by the integer number of fifths of a power of ten of a nanosecond; `None` for no
+    /// wait.
     pub kinds: BTreeMap<Kind, BTreeMap<Option<i32>, u64>>,
-    /// The shortest wait that is one, and the longest, in picoseconds.
+    /// The shortest non-zero wait, and the longest, in picoseconds.
     pub ends_ps: Option<(u64, u64)>,
 }
 

@@ -1,16 +1,17 @@
-//! Ranges on threads as a forest: compilations, what they hold, and the workers' ranges hung where they were launched.
+//! Ranges on threads as a forest: compilations, their contents, and the workers' ranges attached where they were
+//! launched.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::phase::is_compilation;
 
-/// A stretch of time on a thread that a compiler gave a name.
+/// A named time range of a compiler's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileRange {
     /// Its name, such as `XlaEmitLlvmIr:#module=jit_f#` or `CpuCompiler::RunBackend`.
     pub name: Arc<str>,
-    /// The module, where the profile says it beside the name.
+    /// The module, if the profile states it beside the name.
     pub module: Option<Arc<str>>,
     /// The thread.
     pub thread: u64,
@@ -34,7 +35,7 @@ pub(super) struct Node<'r> {
     pub(super) range: &'r CompileRange,
     /// Ranges in it on its own thread, by start.
     pub(super) children: Vec<usize>,
-    /// Ranges that nothing surrounds on their own thread, of other threads, while it was the innermost on its own.
+    /// Outermost ranges of other threads, launched while it was the innermost on its own.
     pub(super) workers: Vec<usize>,
     parent: Option<usize>,
 }
@@ -62,7 +63,7 @@ impl<'r> Forest<'r> {
         let mut nodes: Vec<Node<'r>> = Vec::with_capacity(ranges.len());
         for range in order.iter().filter_map(|&number| ranges.get(number)) {
             let place = nodes.len();
-            // what does not surround it is not a parent, whatever the file says; so there are no circles
+            // a range that does not surround it is not a parent, even if the file says so; this excludes cycles
             let parent = range.parent.and_then(|parent| place_of.get(parent).copied()).filter(|&parent| {
                 nodes.get(parent).is_some_and(|node| {
                     node.range.thread == range.thread
@@ -97,8 +98,8 @@ impl<'r> Forest<'r> {
         }
     }
 
-    /// Hangs the outermost ranges of other threads into the compilation in progress: into the deepest range of its thread
-    /// that was open from before their start to after their end.
+    /// Attaches the outermost ranges of other threads to the compilation in progress: into the deepest range of its
+    /// thread that was open from before their start to after their end.
     fn hang_workers(&mut self) {
         let tops: Vec<usize> = (0..self.nodes.len())
             .filter(|place| self.nodes.get(*place).is_some_and(|node| node.parent.is_none()))
@@ -115,7 +116,7 @@ impl<'r> Forest<'r> {
             let holds = |root: &&usize| self.end(**root) >= worker.end_ps && self.thread(**root) != Some(worker.thread);
             let mut holding = open.iter().filter(holds);
             let Some(&first) = holding.next() else { continue };
-            // the one that began last; nothing in the profile says which of several it was
+            // the one that began last, because the profile does not say which of several it was
             let last = holding.next_back();
             self.ambiguous += u64::from(last.is_some());
             hung.push((self.innermost(last.copied().unwrap_or(first), worker), top));

@@ -1,4 +1,4 @@
-//! Where compilation spends its time, with the work of threads beside each other counted once.
+//! Where compilation spends its time, without counting parallel threads twice.
 //!
 //! The accounting is nsys-jax's (NVIDIA/JAX-Toolbox, `nsys_jax/analysis.py`, `generate_compilation_statistics`); `docs/compile.md`
 //! has it and says where we differ.

@@ -1,4 +1,4 @@
-//! Compilation as nsys-jax captures it: NVTX ranges of the host.
+//! Compilation in captures of nsys-jax: NVTX ranges of the host.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::nsys::NsysRange;
 
 use super::forest::CompileRange;
 
-/// Ranges that are not XLA's and lie around one: what is deeper is a circle.
+/// Maximum number of enclosing ranges that are not XLA's: anything deeper is a cycle.
 const MAX_DEPTH: usize = 64;
 
 /// XLA's ranges. What libraries emit within them is left out, so that its time is that of the range around it.

@@ -1,17 +1,17 @@
-//! What a range's name says: which phase it is, of which module.
+//! Parses a range's name into its phase and module.
 
 use std::borrow::Cow;
 
-/// Phases that several names are folded into.
+/// Phases that combine several names.
 pub(super) const XLA_PASSES: &str = "XlaPass";
 const HLO_PASSES: &str = "HLO passes";
 const MLIR_PASSES: &str = "MLIR passes";
 
-/// What XLA's autotuner compiles and measures: of its parts only the whole counts.
+/// XLA's autotuner, whose parts count only as a whole.
 pub(super) const AUTOTUNER_COMPILATION: &str = "XlaAutotunerCompilation";
 pub(super) const AUTOTUNER_MEASUREMENT: &str = "XlaAutotunerMeasurement";
 
-/// What stands before the attributes of `Name:#key=value,key=value#`.
+/// The part before the attributes of `Name:#key=value,key=value#`.
 pub(super) fn stem(name: &str) -> &str {
     name.split_once(":#").map_or(name, |(stem, _)| stem)
 }
@@ -33,8 +33,8 @@ fn pipeline(name: &str) -> Option<&str> {
     name.strip_suffix(')')?.rsplit_once(" (").map(|(pipeline, _)| pipeline)
 }
 
-/// The phase of a range. Names of modules and operations go; passes are folded, unless `by_pass`. `around` is the phase and name of
-/// the range around it.
+/// The phase of a range. Names of modules and operations are removed; passes are combined, unless `by_pass`. `around`
+/// is the phase and name of the range around it.
 pub(super) fn phase<'n>(name: &'n str, around: Option<(&str, &str)>, by_pass: bool) -> Cow<'n, str> {
     let stem = stem(name);
     if matches!(stem, "XlaPass" | "XlaPassPipeline") {
@@ -50,7 +50,7 @@ pub(super) fn phase<'n>(name: &'n str, around: Option<(&str, &str)>, by_pass: bo
     match around {
         _ if pipeline(name).is_some() => Cow::Borrowed(HLO_PASSES),
         _ if (stem.ends_with("Pass") || stem.starts_with("mlir::")) && !is_qualified => Cow::Borrowed(MLIR_PASSES),
-        // what a pass does is the pass
+        // ranges within a pass belong to it
         Some((HLO_PASSES, _)) if !is_qualified => Cow::Borrowed(HLO_PASSES),
         Some((MLIR_PASSES, _) | (_, "FusionCompiler::Compile")) if !is_qualified => Cow::Borrowed(MLIR_PASSES),
         _ => Cow::Borrowed(stem),

@@ -1,4 +1,4 @@
-//! The ranges of compilation in a capture, whatever took it.
+//! The ranges of compilation in a capture of either kind.
 
 use crate::analysis::Capture;
 
@@ -7,7 +7,7 @@ use super::forest::CompileRange;
 use super::nsys::nsys_compile_ranges;
 use super::space::space_compile_ranges;
 
-/// What a host compiled; `None` if the capture holds no trace of the host.
+/// A host's compilations; `None` if the capture has no trace of the host.
 pub fn compile_ranges(capture: &Capture) -> Option<Vec<CompileRange>> {
     match capture {
         Capture::XSpace(capture) => Some(space_compile_ranges(&capture.space)),

@@ -10,16 +10,16 @@ use crate::setters::setters;
 use super::forest::{CompileRange, Forest};
 use super::phase::{AUTOTUNER_COMPILATION, AUTOTUNER_MEASUREMENT, attribute, phase, stem};
 
-/// What the first compilation does itself, apart from its phases: libraries are loaded then.
+/// The first compilation's own time outside its phases, in which libraries are loaded.
 const FIRST: &str = "first compilation itself (library loading)";
 
 /// How compilation is reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompileOptions {
-    /// Each pass for itself.
+    /// Each pass separately.
     pub by_pass: bool,
-    /// What the autotuner compiles by phase, not as one.
+    /// The autotuner's compilations by phase, not as one.
     pub autotuner_detail: bool,
 }
 
@@ -37,13 +37,13 @@ pub struct CompileReport {
     pub parallel_ns: f64,
     /// The same as the sum over the worker threads' ranges.
     pub worker_ns: f64,
-    /// What the first compilation did itself; part of the phases.
+    /// The first compilation's own time; part of the phases.
     pub library_loading_ns: f64,
     /// Phases, the longest first.
     pub phases: Vec<PhaseTime>,
     /// Compilations, by start.
     pub compilations: Vec<Compilation>,
-    /// What to know before the numbers are believed, one line each.
+    /// Caveats on the numbers, one line each.
     pub notes: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub struct CompileReport {
 pub struct PhaseTime {
     /// Its name.
     pub phase: String,
-    /// Time in it and not in a phase within it; of worker threads their share of the time in which they ran.
+    /// Time in it and not in a nested phase; for worker threads their share of the time in which they ran.
     pub exclusive_ns: f64,
     /// The part of the total.
     pub share: f64,
@@ -77,8 +77,8 @@ pub struct Compilation {
     pub workers: usize,
 }
 
-/// Adds compilation up: each range's time without what lies within it, and in place of worker threads' times the time in which they ran,
-/// divided among their ranges as their own times are.
+/// Adds up compilation: each range's self time, and instead of worker threads' times the time in which they ran,
+/// divided among their ranges in proportion to their self times.
 pub fn compile_report(ranges: &[CompileRange], options: CompileOptions) -> CompileReport {
     let forest = Forest::new(ranges);
     let mut adder = Adder { forest: &forest, options, phases: BTreeMap::new(), report: CompileReport::default() };
@@ -114,7 +114,7 @@ struct Adder<'f, 'r> {
     report: CompileReport,
 }
 
-/// A range to be looked at, with the phase and the name of the one around it.
+/// A range to visit, with the phase and the name of its parent.
 type Open<'r> = (usize, Option<(String, &'r str)>);
 
 impl<'r> Adder<'_, 'r> {
@@ -189,8 +189,8 @@ impl<'r> Adder<'_, 'r> {
         self.forest.nodes.get(place).map(|node| node.range.thread)
     }
 
-    /// Stretches in which workers ran, each from the first one's start to the last one's end and between what the launcher's own
-    /// thread does: the time of each without the launcher's, and its workers.
+    /// Intervals in which workers ran, each from the first one's start to the last one's end, between ranges of the
+    /// launcher's own thread: the time of each without the launcher's, and its workers.
     fn stretches(&self, workers: &[usize], children: &[Interval]) -> Vec<(u64, Vec<usize>)> {
         let mut by_gap: BTreeMap<usize, (Interval, Vec<usize>)> = BTreeMap::new();
         for (worker, time) in workers.iter().filter_map(|&worker| Some((worker, self.time(worker)?))) {

@@ -1,4 +1,4 @@
-//! Compilation as XLA's own profiler has it: the host's events.
+//! Compilation in captures of XLA's own profiler: the host's events.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use super::dump::{Dump, Record, Timeline};
 
-/// Steps of the clock that are not news: about what the order of two instructions makes.
+/// Backward steps of the clock that are too small to report, as between two instructions.
 const SMALL_STEP: i64 = 10;
 
-/// What a cycle is.
+/// The length of a cycle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Clock {
-    /// The SMs ran at so many megahertz.
+    /// The SMs ran at this many megahertz.
     Megahertz(f64),
-    /// Not known: a cycle is drawn as a nanosecond.
+    /// Unknown: a cycle is drawn as a nanosecond.
     Unknown,
 }
 
@@ -29,7 +29,7 @@ impl Clock {
     }
 }
 
-/// What was drawn, and what was not.
+/// Counts of what was drawn and what was left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drawn {
@@ -37,7 +37,7 @@ pub struct Drawn {
     pub traces: u64,
     /// Traces without.
     pub empty: u64,
-    /// Traces left out, since the clock went back to before their first event.
+    /// Traces left out because the clock went back to before their first event.
     pub dropped: u64,
     /// Events, two of a range.
     pub events: u64,
@@ -54,7 +54,7 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// What a reader of the trace should know, a line each.
+    /// Notes for the reader of the trace, one line each.
     pub fn notes(&self, clock: Clock) -> Vec<String> {
         let mut notes = Vec::new();
         if clock == Clock::Unknown && self.events > 0 {

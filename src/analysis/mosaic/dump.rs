@@ -1,7 +1,7 @@
 //! From a dump's words to times that can be compared.
 //!
-//! Differences of times are taken in 32 bits and read as signed, so that a counter that passes zero on the way is nothing
-//! special; only two events more than 2³¹ cycles apart, more than a second, would be misread.
+//! Differences of times are taken in 32 bits and read as signed, so that a wrapping counter needs no special case; only
+//! two events more than 2³¹ cycles apart, more than a second, would be misread.
 
 use super::error::MosaicError;
 use super::npy::Words;
@@ -23,7 +23,7 @@ pub struct Dump<'w> {
     /// Words of each header's count that are not events.
     counted: u64,
     overhead: i64,
-    /// What the starts count from, so that none is below zero.
+    /// The origin of the starts, so that none is negative.
     first_start: u32,
     base_ns: i64,
 }
@@ -38,7 +38,7 @@ pub struct Record {
     pub begins: bool,
     /// Cycles after the trace's first record, without the cost of recording.
     pub cycles: i64,
-    /// Where the clock went back: the time that it showed. The record is set one cycle after the one before it.
+    /// If the clock went back: the time that it showed. The record is set one cycle after the one before it.
     pub went_back_to: Option<i64>,
 }
 
@@ -48,7 +48,7 @@ pub struct Record {
 pub enum Timeline {
     /// In the order in which they were made.
     Records(Vec<Record>),
-    /// The clock went back to before the first record: nothing can be said of the rest.
+    /// The clock went back to before the first record, so the rest is unusable.
     BeforeItsStart,
 }
 
@@ -90,7 +90,7 @@ impl<'w> Dump<'w> {
         Ok(dump)
     }
 
-    /// The space check: JAX's own for either way of counting.
+    /// JAX's own space check, for either way of counting.
     fn check(&self, trace: u64) -> Result<(), MosaicError> {
         let used = u64::from(self.word(trace, 2));
         if used % 2 != self.counted % 2 || used < self.counted {
@@ -133,7 +133,7 @@ impl<'w> Dump<'w> {
         self.per_block
     }
 
-    /// Whose events one trace holds.
+    /// The scope of one trace.
     pub fn scope(&self) -> Scope {
         self.scope
     }

@@ -60,7 +60,7 @@ pub enum MosaicError {
     /// Fewer words than a header and one event take.
     #[error("{entries} words per trace are too few: a header takes 3, and each event 2")]
     TooSmall {
-        /// Words a trace.
+        /// Words per trace.
         entries: u64,
     },
     /// The kernel wrote more events than there was room for.
@@ -72,7 +72,7 @@ pub enum MosaicError {
         trace: u64,
         /// Words used, header included.
         used: u64,
-        /// Words that there are.
+        /// Words available.
         entries: u64,
     },
     /// Some traces count words as one version of JAX does, some as another; none of them does that.

@@ -8,15 +8,15 @@ use super::error::MosaicError;
 use super::spec::read_bounded;
 use crate::printable::printable;
 
-/// Most bytes of a dump.
+/// Maximum size of a dump.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// Most bytes of the description before the data; NumPy itself refuses more than 10000.
+/// Maximum size of the header before the data; NumPy itself refuses more than 10000 bytes.
 const MAX_HEADER_BYTES: usize = 10_000;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// The 32-bit words of an array, in C order, whatever its shape.
+/// The 32-bit words of an array of any shape, in C order.
 #[derive(Debug)]
 pub struct Words {
     bytes: Vec<u8>,

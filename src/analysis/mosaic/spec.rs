@@ -1,4 +1,4 @@
-//! How large a buffer is, as `ProfilerSpec` counts it, and what the numbers of names mean.
+//! The size of a buffer, as `ProfilerSpec` counts it, and the table of names.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::outside_file;
 /// Words of a trace's header.
 pub(super) const HEADER: u64 = 3;
 
-/// Most traces of a buffer.
+/// Maximum number of traces in a buffer.
 const MAX_TRACES: u64 = 1 << 32;
 
 const MAX_NAMES_BYTES: u64 = 64 << 20;
 
-/// Whose events one trace holds.
+/// The scope of one trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[non_exhaustive]
@@ -50,29 +50,29 @@ impl Scope {
 pub struct Extent(pub [u32; 3]);
 
 impl Extent {
-    /// The product; with three numbers of 32 bits it may leave 64.
+    /// The product, which may overflow 64 bits.
     fn product(self) -> Option<u64> {
         self.0.iter().try_fold(1_u64, |product, size| product.checked_mul(u64::from(*size)))
     }
 }
 
-/// What JAX's `ProfilerSpec` is given.
+/// The parameters of JAX's `ProfilerSpec`.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ProfilerSpec {
     /// Words a trace, header included.
     pub entries: u64,
-    /// Whose events one trace holds.
+    /// The scope of one trace.
     pub scope: Scope,
 }
 
 impl ProfilerSpec {
-    /// A spec of so many words a trace.
+    /// A spec with this many words per trace.
     pub fn new(entries: u64, scope: Scope) -> Self {
         Self { entries, scope }
     }
 
-    /// The entries that hold so many ranges (`record` blocks) of each trace: a beginning and an end of two words each.
+    /// The entries for this many ranges (`record` blocks) per trace: a beginning and an end of two words each.
     pub fn entries_for(ranges: u64) -> u64 {
         ranges.saturating_mul(4).saturating_add(HEADER)
     }
@@ -109,7 +109,7 @@ impl ProfilerSpec {
     /// Words of the buffer in global memory.
     ///
     /// # Errors
-    /// As of [`ProfilerSpec::traces`].
+    /// As [`ProfilerSpec::traces`].
     pub fn buffer_words(&self, grid: Extent, block: Extent) -> Result<u64, MosaicError> {
         let words = self.traces(grid, block)?.checked_mul(self.entries);
         words.ok_or(MosaicError::TooMany { limit: MAX_TRACES })
@@ -118,7 +118,7 @@ impl ProfilerSpec {
     /// Bytes that each block takes of its shared memory.
     ///
     /// # Errors
-    /// As of [`ProfilerSpec::traces_per_block`].
+    /// As [`ProfilerSpec::traces_per_block`].
     pub fn shared_bytes(&self, block: Extent) -> Result<u64, MosaicError> {
         let bytes = self.traces_per_block(block)?.checked_mul(self.entries).and_then(|words| words.checked_mul(4));
         bytes.ok_or(MosaicError::TooMany { limit: MAX_TRACES })

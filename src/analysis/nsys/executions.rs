@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::nsys::{NsysCapture, NsysRange};
 
-/// Ranges around a range that are looked at: what is deeper is a circle.
+/// Maximum number of enclosing ranges: anything deeper is a cycle.
 const MAX_DEPTH: usize = 64;
 
 /// An execution of a module, with the innermost thunks in it.
 pub(super) struct Execution<'r> {
     pub(super) module: &'r str,
-    /// `None` of what XLA's autotuner ran.
+    /// `None` for runs of XLA's autotuner.
     pub(super) program_id: Option<i64>,
     pub(super) range: &'r NsysRange,
     pub(super) thunks: Vec<&'r NsysRange>,
 }
 
-/// Thunks by the innermost module around them. Thunks hold thunks, of which the innermost are the work. Gives also how many
-/// have no module around.
+/// Thunks by the innermost module around them. Thunks may be nested; the innermost are the work. Also returns how many
+/// have no module around them.
 pub(super) fn executions(ranges: &[NsysRange]) -> (Vec<Execution<'_>>, u64) {
     let by_id: HashMap<i64, &NsysRange> = ranges.iter().map(|range| (range.id, range)).collect();
     let is = |range: &NsysRange, what: &str| range.is_xla && range.name.starts_with(what);
@@ -56,8 +56,8 @@ pub(super) fn executions(ranges: &[NsysRange]) -> (Vec<Execution<'_>>, u64) {
     (found.into_values().collect(), loose)
 }
 
-/// What stands behind a key in `XlaModule:#hlo_module=f,program_id=3#`. The last one counts, since a name before it may hold
-/// anything.
+/// The value of a key in `XlaModule:#hlo_module=f,program_id=3#`. The last occurrence counts, since a preceding name
+/// may contain anything.
 pub(super) fn attribute<'n>(name: &'n str, key: &str) -> Option<&'n str> {
     let (_, rest) = name.rsplit_once(key)?;
     rest.split([',', '#']).next()
@@ -84,7 +84,7 @@ type Threads = BTreeSet<(i64, i64)>;
 /// Devices by the threads that drive them.
 pub(super) struct Devices<'c> {
     capture: &'c NsysCapture,
-    /// Of each program the threads that launched it, where no launcher has a name: they stand for devices in this order.
+    /// For each program, the threads that launched it, if no launcher has a name: they represent devices in this order.
     threads: BTreeMap<(&'c str, Option<i64>), Threads>,
     before: i64,
 }
@@ -108,7 +108,7 @@ impl<'c> Devices<'c> {
     pub(super) fn ordinal(&self, execution: &Execution<'_>) -> i64 {
         let (pid, tid) = thread(execution);
         let launchers = &self.capture.launchers;
-        // a module of one device runs on the main thread, which has no launcher's name: it is the first device's
+        // a single-device module runs on the main thread, which has no launcher's name: it belongs to the first device
         let of_process = || launchers.iter().filter(|((of, _), _)| *of == pid).map(|(_, device)| *device);
         let named = launchers.get(&(pid, tid)).copied().or_else(|| of_process().min());
         named.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! From what nsys-jax captured to executions, and to planes on which they are drawn.
+//! Converts captures of nsys-jax to executions, and to planes on which they are drawn.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,11 +20,11 @@ use super::profile::{NsysProfile, Ran};
 /// Times this far from the rest are damage: 13 days.
 const MAX_NS: u64 = 1 << 50;
 
-/// Brings captures of nsys-jax, the processes of one program, into the form that analyses take.
+/// Converts captures of nsys-jax, the processes of one program, into the form that analyses take.
 ///
-/// An execution is a module's range, an operation's run a thunk's. Communication's self time is what no computation of its
-/// execution hides, which nsys-jax calls its duration. First executions are left out of programs whose compilation one of the captures
-/// holds, as nsys-jax does. `files` tell the programs that a capture has none of.
+/// An execution is a module's range, an operation's run a thunk's. Communication's self time is the part that no
+/// computation of its execution hides, which nsys-jax calls its duration. First executions are left out for programs
+/// whose compilation is in one of the captures, as in nsys-jax. `files` supply programs that a capture lacks.
 ///
 /// # Errors
 /// If the planes that were drawn cannot be read back.
@@ -142,7 +142,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// What lies far from the median is damage, and no beginning.
+    /// Times far from the median are damage, not the beginning.
     fn new<'r>(ranges: impl Iterator<Item = &'r NsysRange>) -> Self {
         let mut starts: Vec<i64> = ranges.map(|range| range.start_ns).collect();
         let middle = starts.len() / 2;
@@ -200,7 +200,7 @@ impl<'r> DevicePlane<'r> {
         }
         let program_id = execution.program_id.unwrap_or(AUTOTUNER);
         let run = self.runs.entry((execution.module, program_id)).or_default();
-        // launches of a program come in one order on all devices
+        // launches of a program have the same order on all devices
         let run_id = program_id.wrapping_shl(32) | i64::from(*run);
         *run += 1;
         let name = if program_id == AUTOTUNER { "autotuner".to_owned() } else { program_id.to_string() };

@@ -1,4 +1,5 @@
-//! Captures of nsys-jax as every analysis reads them: [`nsys_captures`] finds the executions among the ranges, and draws them.
+//! Captures of nsys-jax in the form that every analysis reads: [`nsys_captures`] finds the executions among the ranges,
+//! and draws them.
 
 mod executions;
 mod import;

@@ -1,4 +1,4 @@
-//! A process as nsys-jax captured it: what ran, and the same drawn as planes.
+//! A process captured by nsys-jax: its executions, also drawn as planes.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::profile::{
 };
 use crate::stats::Moments;
 
-/// What nsys-jax captured of one process.
+/// A capture of one process by nsys-jax.
 #[derive(Debug)]
 pub struct NsysProfile {
     pub(in crate::analysis) path: PathBuf,
@@ -24,16 +24,16 @@ pub struct NsysProfile {
     pub(in crate::analysis) host_ranges: Option<Vec<NsysRange>>,
     /// The executions, by plane and start.
     pub(super) time: DeviceTime,
-    /// What else is known of each of them.
+    /// Further data on each of them.
     pub(super) ran: Vec<Ran>,
 }
 
-/// What ran in an execution.
+/// The operations of an execution.
 #[derive(Debug, Default)]
 pub(super) struct Ran {
     /// Operation and time of each thunk, by start, and of those that start together the shortest first.
     pub(super) thunks: Vec<(NameId, Interval)>,
-    /// Of each operation, in their order, the time of its runs in nanoseconds.
+    /// For each operation, in order, the times of its runs in nanoseconds.
     pub(super) runs: Vec<Moments>,
 }
 
@@ -78,7 +78,7 @@ impl NsysProfile {
         }
     }
 
-    /// Copies the executions one by one, so that what `fold` takes from one is not held for all of them.
+    /// Copies the executions one by one, so that the data that `fold` takes from each is not held for all of them.
     fn executions_with<'c>(&'c self, fold: &mut dyn FnMut(&mut Execution, &'c Ran)) -> DeviceTime {
         let DeviceTime { executions, findings, slow_first, names } = &self.time;
         let folded = executions.iter().zip(&self.ran).map(|(execution, ran)| {
@@ -94,8 +94,8 @@ impl NsysProfile {
         }
     }
 
-    /// Folds the thunks of each execution, those that start first before the others, and gives what became of it with its number
-    /// in this order. Times are of the capture's own clock.
+    /// Folds the thunks of each execution, in order of start, and passes on the result with its number in this order.
+    /// Times are in the capture's own clock.
     pub(in crate::analysis) fn fold_events<F: EventFold>(
         &self,
         fold: &F,
@@ -110,7 +110,7 @@ impl NsysProfile {
                 layout: execution.layout,
                 module: self.time.name(execution.module),
                 program_id: execution.program_id,
-                // the launches were counted on each device: no id of theirs tells which belong together
+                // launches were counted on each device, because no id tells which belong together
                 run_id: None,
             };
             let mut open = fold.open(&of);

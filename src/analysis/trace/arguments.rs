@@ -4,12 +4,12 @@ use crate::profile::Event;
 
 use super::plane_names::{Argument, PlaneNames, Value};
 
-/// Most arguments of a slice, and most bytes of their texts together.
+/// Maximum number of arguments of a slice, and maximum size of their texts together.
 const MAX_ARGUMENTS: usize = 64;
 const MAX_BYTES: usize = 4096;
 
-/// The arguments of an event: its own stats, then those that its metadata adds. Of two with one name the first counts;
-/// gives whether some were left out.
+/// The arguments of an event: its own stats, then those that its metadata adds. If two have the same name, the first
+/// counts; also returns whether some were left out.
 pub(super) fn collect<'a>(
     names: &PlaneNames<'a>,
     place: u32,

@@ -5,7 +5,7 @@
 use super::plane_names::{Argument, PlaneNames, Value};
 use super::sink::{Sink, Track};
 
-/// Beyond this a reader that has only doubles takes another integer.
+/// Beyond this, a reader that has only doubles reads a different integer.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// Writes events as JSON.

@@ -1,4 +1,4 @@
-//! The walk over captures: planes, lines, events, in file order.
+//! Traverses captures: planes, lines, events, in file order.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -17,32 +17,31 @@ use super::perfetto::Perfetto;
 use super::plane_names::{Argument, PlaneNames, cut};
 use super::sink::{Sink, Track};
 
-/// Events that are put in order together where a line's events are not written by start.
+/// Number of events sorted together if a line's events are not in order of start.
 const BATCH: usize = 1 << 18;
 
-/// Bytes that are handed on at a time.
+/// Bytes passed on at a time.
 const PART_BYTES: usize = 1 << 20;
 
-/// Times from here on (2001) are of the calendar, times before it of a clock that began later.
+/// Times from here on (2001) are calendar times; earlier ones are of a clock that started later.
 const EPOCH_NS: u64 = 1_000_000_000_000_000_000;
 
 /// Times beyond this are damage: 26 days.
 const MAX_PS: i64 = 1 << 61;
 
-/// What a trace is written as.
+/// The format of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[non_exhaustive]
 pub enum TraceFormat {
     /// Perfetto's protobuf, for <https://ui.perfetto.dev> and the trace processor.
     Perfetto,
-    /// Chrome's JSON; compressed where the file's name ends in `.gz`.
+    /// Chrome's JSON; compressed if the file's name ends in `.gz`.
     Chrome,
 }
 
 impl TraceFormat {
-    /// What a file of this name holds: Perfetto's where it ends in `.pftrace` or `.perfetto-trace`, Chrome's where it ends in
-    /// `.json` or `.json.gz`.
+    /// The format by file name: Perfetto's for `.pftrace` and `.perfetto-trace`, Chrome's for `.json` and `.json.gz`.
     pub fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy();
         let ends = |endings: [&str; 2]| endings.iter().any(|ending| name.ends_with(ending));
@@ -70,7 +69,7 @@ impl TraceOptions {
     }
 }
 
-/// What was written, and what was not.
+/// Counts of what was written and what was left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traced {
@@ -88,18 +87,18 @@ pub struct Traced {
     pub cut_stats: u64,
     /// Events left out: they cannot be decoded.
     pub malformed: u64,
-    /// Events left out: they last less than zero.
+    /// Events left out: they have a negative duration.
     pub negative: u64,
     /// Events left out: they begin before the capture's first line, or are 26 days or more from it.
     pub out_of_range: u64,
-    /// Events left out: they stand for several occurrences and have no time.
+    /// Events left out: they represent several occurrences and have no time.
     pub aggregated: u64,
     /// Events left out: more than a thousand tracks of their line are taken.
     pub crowded: u64,
 }
 
 impl Traced {
-    /// What a reader of the trace should know, a line each.
+    /// Notes for the reader of the trace, one line each.
     pub fn notes(&self) -> Vec<String> {
         let notes = [
             (self.extra_tracks, "extra tracks for events that overlap others of their line without nesting"),
@@ -126,10 +125,10 @@ pub fn write_trace(captures: &[Capture], options: TraceOptions, out: &mut dyn Wr
     }
 }
 
-/// Writes captures as one trace into a file; what had its name before is replaced.
+/// Writes captures as one trace into a file, replacing an existing one.
 ///
 /// # Errors
-/// If the file cannot be written; what was there before is there still.
+/// If the file cannot be written; then the old one is intact.
 pub fn write_trace_file(captures: &[Capture], options: TraceOptions, path: &Path) -> Result<Traced, TraceFileError> {
     let is_gzip = options.format == TraceFormat::Chrome && path.extension().is_some_and(|extension| extension == "gz");
     write_file(path, is_gzip, |out| write_trace(captures, options, out))
@@ -163,7 +162,7 @@ fn write<S: Sink>(captures: &[Capture], options: TraceOptions, out: &mut dyn Wri
 }
 
 /// When the first capture with events begins, in nanoseconds of their clock, and how much later each one's
-/// [`XSpace::base_ns`](crate::profile::XSpace::base_ns) is, in picoseconds; `None` of what lies 26 days or more from it.
+/// [`XSpace::base_ns`](crate::profile::XSpace::base_ns) is, in picoseconds; `None` for one 26 days or more from it.
 pub(crate) fn alignment(captures: &[Capture]) -> (i128, Vec<Option<i64>>) {
     let zeros = zeros(captures);
     let begins = |(capture, zero): (&Capture, &i128)| zero + i128::from(capture.timeline().base_ns());
@@ -173,7 +172,8 @@ pub(crate) fn alignment(captures: &[Capture]) -> (i128, Vec<Option<i64>>) {
     (base_ns, captures.iter().zip(&zeros).map(late).collect())
 }
 
-/// What each capture's times count from, in nanoseconds. Where one of several captures does not say, they are aligned as they are.
+/// The origin of each capture's times, in nanoseconds. If one of several captures does not state it, all are aligned as
+/// they are.
 fn zeros(captures: &[Capture]) -> Vec<i128> {
     let all: Option<Vec<i128>> = captures.iter().map(|capture| capture.timeline().epoch_ns().map(i128::from)).collect();
     all.unwrap_or_else(|| vec![0; captures.len()])
@@ -200,7 +200,7 @@ impl<S: Sink> Export<'_, S> {
         self.last_id
     }
 
-    /// Writes what there is, if it is more than so many bytes.
+    /// Writes the pending bytes, if they exceed a number.
     fn hand_on(&mut self, least: usize) -> io::Result<()> {
         let written = self.sink.written();
         if written.len() > least {

@@ -1,4 +1,4 @@
-//! Files that are whole or not there: written under another name by a thread of their own, compressed where that is asked.
+//! Files that are written atomically: under a temporary name, on a thread of their own, compressed if requested.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -12,10 +12,10 @@ use flate2::write::GzEncoder;
 use crate::remedy::remedy;
 use crate::whole_file::write_whole;
 
-/// Parts that wait for the disk or the compressor.
+/// Number of parts queued for the disk or the compressor.
 const WAITING_PARTS: usize = 4;
 
-/// Bytes that are handed to the other thread at a time, unless more come together.
+/// Bytes passed to the other thread at a time, unless more arrive together.
 const PART_BYTES: usize = 64 << 10;
 
 /// A trace that could not be written.
@@ -30,11 +30,11 @@ pub struct TraceFileError {
     pub source: io::Error,
 }
 
-/// Writes a file with what `write` gives it, then gives it its name; what had the name before is replaced, and missing
-/// folders are made. With `is_gzip` it is compressed.
+/// Writes the output of `write` to a temporary file, then renames it, replacing an existing file; missing folders are
+/// created. With `is_gzip` it is compressed.
 ///
 /// # Errors
-/// If the file cannot be written, or `write` fails; what was there before is there still.
+/// If the file cannot be written, or `write` fails; then the old one is intact.
 pub fn write_file<T>(
     path: &Path,
     is_gzip: bool,
@@ -47,7 +47,7 @@ fn written<T>(path: &Path, is_gzip: bool, write: impl FnOnce(&mut dyn Write) -> 
     write_whole(path, |file| beside(file, is_gzip, write))
 }
 
-/// What `write` gives goes to the file on a thread of its own.
+/// The output of `write` goes to the file on a thread of its own.
 fn beside<T>(file: &mut File, is_gzip: bool, write: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> io::Result<T> {
     let (parts, waiting) = sync_channel::<Vec<u8>>(WAITING_PARTS);
     thread::scope(|scope| {
@@ -62,7 +62,7 @@ fn beside<T>(file: &mut File, is_gzip: bool, write: impl FnOnce(&mut dyn Write) 
         });
         let mut out = BufWriter::with_capacity(PART_BYTES, Parts { parts });
         let result = write(&mut out).and_then(|result| out.flush().map(|()| result));
-        // what an error left behind is not worth writing, and the other thread waits for the end
+        // after an error the rest is not written, but the other thread waits for the end
         drop(out.into_parts());
         // an error of the disk explains one of `write`
         store.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread ended")))?;
@@ -70,14 +70,14 @@ fn beside<T>(file: &mut File, is_gzip: bool, write: impl FnOnce(&mut dyn Write) 
     })
 }
 
-/// Hands what is written to the other thread.
+/// Passes the output to the other thread.
 struct Parts {
     parts: SyncSender<Vec<u8>>,
 }
 
 impl Write for Parts {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // the other thread is gone only where it met an error, which is the one to show
+        // the other thread ends early only after an error, which is the one to report
         self.parts.send(bytes.to_vec()).map_err(|_| io::ErrorKind::BrokenPipe)?;
         Ok(bytes.len())
     }

@@ -1,9 +1,10 @@
-//! Tracks on which slices nest: each event goes to the first lane of its line where it is inside, or after, what is there.
+//! Tracks on which slices nest: each event goes to the first lane of its line where it is nested in, or after, the
+//! events there.
 
 /// Viewers drop what is deeper: Perfetto's trace processor at 512.
 const MAX_DEPTH: usize = 512;
 
-/// Most lanes of one line; a line with more events in progress at once is damage rather than work.
+/// Maximum number of lanes of one line; more concurrent events indicate damage.
 const MAX_LANES: usize = 1024;
 
 /// The lanes of one line.
@@ -21,7 +22,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Ends what ends before a moment, or at it.
+    /// Ends the slices that end at or before a moment.
     fn end_until(&mut self, time_ps: i64, mut ended: impl FnMut(i64)) {
         while let Some(&end_ps) = self.open.last()
             && end_ps <= time_ps
@@ -90,7 +91,7 @@ mod tests {
         let nested = [(0, 100), (0, 40), (10, 40), (40, 60), (40, 40), (100, 120)];
         assert_eq!(placed(&nested).0, [0; 6]);
         assert_eq!(placed(&[(0, 10), (5, 15), (12, 20), (15, 16), (16, 30)]).0, [0, 1, 0, 0, 1]);
-        // what comes too late in the file begins a lane of its own
+        // an event out of order begins a lane of its own
         assert_eq!(placed(&[(50, 60), (0, 100), (60, 70)]).0, [0, 1, 0]);
     }
 

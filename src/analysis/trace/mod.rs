@@ -1,10 +1,10 @@
-//! Captures drawn as timelines that other programs open: Perfetto's protobuf, and Chrome's JSON.
+//! Captures as timelines for other programs: Perfetto's protobuf, and Chrome's JSON.
 //!
 //! A plane becomes a process, a line a thread, an event a slice. Lines are read one after the other and each event is
 //! written when it is read, so that what is held besides the capture is a line's open events and the names.
 //!
-//! Slices of one track must nest. Where events of a line overlap without one holding the other, the later one goes to an
-//! extra track of the line ([`Traced::extra_tracks`]).
+//! Slices of one track must nest. If events of a line overlap without nesting, the later one goes to an extra track of
+//! the line ([`Traced::extra_tracks`]).
 
 mod arguments;
 mod chrome;

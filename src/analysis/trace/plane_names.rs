@@ -1,10 +1,10 @@
-//! What the events and stats of a plane are called, by small numbers.
+//! The names of a plane's events and stats, by index.
 
 use std::borrow::Cow;
 
 use crate::profile::{EventMetadata, IdTable, Plane, Stat, StatValue, text};
 
-/// Names and texts are cut here: a short event must not become a long slice by repetition.
+/// Maximum length of names and texts: a short event must not become a long slice by repetition.
 pub(super) const MAX_TEXT_BYTES: usize = 1024;
 
 /// Stands for events without metadata.
@@ -24,7 +24,7 @@ pub(super) enum Value<'a> {
     Double(f64),
     Uint(u64),
     Int(i64),
-    /// Text that stands among the plane's stat names.
+    /// Text from the plane's stat names.
     Name(u32),
     Text(Cow<'a, str>),
 }
@@ -35,7 +35,7 @@ pub(super) struct PlaneNames<'a> {
     plane: Plane<'a>,
     places: IdTable,
     metadata: Vec<EventMetadata<'a>>,
-    /// By place; the last one stands for all events without metadata.
+    /// By index; the last one is for all events without metadata.
     names: Vec<Cow<'a, str>>,
     stat_places: IdTable,
     stat_names: Vec<Cow<'a, str>>,

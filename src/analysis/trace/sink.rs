@@ -1,4 +1,4 @@
-//! What a format of traces is told.
+//! The interface of a trace format.
 
 use super::plane_names::{Argument, PlaneNames};
 
@@ -11,12 +11,12 @@ pub(super) struct Track {
     pub(super) is_extra: bool,
 }
 
-/// A format: what is told to it becomes bytes in `written`.
+/// A format: its calls append bytes to `written`.
 ///
-/// Times are nanoseconds, rounded down at both ends, so that what nests in picoseconds nests here too; a duration may be one
-/// nanosecond off.
+/// Times are nanoseconds, rounded down at both ends, so that slices that nest in picoseconds nest here too; a duration
+/// may be one nanosecond off.
 pub(super) trait Sink: Default {
-    /// Begins a trace; `real_ns` is when, in nanoseconds since 1970, where that is known.
+    /// Begins a trace; `real_ns` is its time in nanoseconds since 1970, if known.
     fn start(&mut self, real_ns: Option<u64>);
     fn plane(&mut self, process: u32, name: &str, names: &PlaneNames<'_>);
     fn line(&mut self, process: u32, track: Track, name: &str);

@@ -1,8 +1,9 @@
-//! ejkernel's persistent caches: one JSON file an operation, `device_kind|platform_version|op@vN|call_key` to config.
+//! ejkernel's persistent caches: one JSON file per operation, `device_kind|platform_version|op@vN|call_key` to config.
 //!
-//! ejkernel reads a file once, at import, and believes it: an unknown field is a `TypeError` in the middle of a model, a
-//! missing one an `AttributeError`. So a config is compared with the fields that its operation has, of the version of
-//! ejkernel that `ejkernel.json` was made from (`python -m autotune_lowered.ejkernel_fields`), or of the one that runs,, before a file is written.
+//! ejkernel reads a file once, at import, without checking it: an unknown field is a `TypeError` in the middle of a
+//! model, a missing one an `AttributeError`. So a config is compared with the fields that its operation has, of the
+//! version of ejkernel that `ejkernel.json` was made from (`python -m autotune_lowered.ejkernel_fields`), or of the
+//! installed one, before a file is written.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,11 +27,11 @@ use crate::whole_file::write_whole;
 
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Where an imported key keeps what ejkernel calls a platform version: part of the identity, so that what the file
-/// does not say is never taken for this device's own.
+/// Where an imported key keeps what ejkernel calls a platform version: part of the identity, so that an entry of
+/// unknown hardware is never taken for this device's own.
 const PLATFORM_VERSION: &str = "ejkernel_platform_version";
 
-/// What an export wrote.
+/// The result of an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EjkernelExport {
@@ -40,11 +41,11 @@ pub struct EjkernelExport {
     pub written: usize,
     /// Operations that ejkernel does not have, or not in this version, each with the reason.
     pub left_out: BTreeMap<String, String>,
-    /// Calls that were measured under `vmap`, of which ejkernel's keys know nothing: what was taken for each.
+    /// Calls that were measured under `vmap`, which ejkernel's keys do not express: the chosen variant of each.
     pub other_batch: Vec<String>,
 }
 
-/// What an import read.
+/// The result of an import.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EjkernelImport {
@@ -102,15 +103,15 @@ impl EjkernelFields {
     }
 }
 
-/// Writes entries into the persistent cache files of a folder; what else the files hold stays.
+/// Writes entries into the persistent cache files of a folder; other content of the files is kept.
 ///
-/// `fingerprint` is ejkernel's name of the device, `device_kind|platform_version`, where it is known; else it is made from
-/// the entry's own device. `fields` are those of the ejkernel that will read the files, where it is another than the one that
-/// this program knows. Nothing is written unless every entry of an operation that ejkernel has can be.
+/// `fingerprint` is ejkernel's name of the device, `device_kind|platform_version`, if known; otherwise it is made from
+/// the entry's own device. `fields` are those of the ejkernel that will read the files, if its version differs from the
+/// one that this program knows. Nothing is written unless every entry of an operation that ejkernel has can be.
 ///
 /// # Errors
-/// If a config holds what ejkernel would trip on, two devices have one name, a file there is no cache, or it cannot be
-/// written.
+/// If a config holds something that ejkernel rejects, two devices have one name, a file there is no cache, or it cannot
+/// be written.
 pub fn export_ejkernel(
     folder: &Path,
     entries: &[(CacheKey, Arc<Entry>)],
@@ -150,8 +151,8 @@ pub fn export_ejkernel(
         let name = format!("{device}|{}|{}", key.call.op_id, own_key(&key.call.call_key));
         let file = files.entry(folder.join(&operation.file)).or_default();
         match file.get(&name) {
-            // one call has one config there: of the unmapped call, else of the largest `vmap`; of these the one whose
-            // backward pass was measured too
+            // ejkernel has one config per call: that of the unmapped call, else of the largest `vmap`; among these the
+            // one whose backward pass was measured too
             Some((other, _)) if other.device == key.device => {
                 let rank = |key: &CacheKey| (preference(&key.call.call_key), Reverse(key.direction));
                 if rank(key) < rank(other) {
@@ -210,8 +211,8 @@ pub fn export_ejkernel(
 
 /// Reads the persistent cache files of a folder, or one of them.
 ///
-/// The device is what ejkernel knows of it: its kind and the platform's version. Such an entry never applies by itself to a
-/// device whose hardware is known, only under a wider match mode.
+/// The device has only what ejkernel knows: its kind and the platform's version. Such an entry never applies by itself
+/// to a device whose hardware is known, only under a wider match mode.
 ///
 /// # Errors
 /// If a file cannot be read or is not a cache.
@@ -237,7 +238,7 @@ pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
                     entries.push((key, Arc::new(entry)));
                 }
                 (None, _) => left_out.push(format!("`{}`: `{}` is not a key", path.display(), name.escape_debug())),
-                // what ejkernel writes for a call that was recorded under `jit`, and takes for a miss itself
+                // what ejkernel writes for a call that was recorded under `jit`, and treats as a miss itself
                 (Some(key), Value::Null) => {
                     left_out.push(format!("`{}`: `{}` has no config", path.display(), key.call));
                 }
@@ -264,10 +265,10 @@ fn fingerprint_of(key: &CacheKey, entry: &Entry) -> String {
     }
     let version = entry.provenance.as_ref().map(|from| from.environment.platform_version.as_str()).unwrap_or_default();
     if device.platform == "cpu" {
-        // JAX's own CPU client, whatever plugin measured
+        // JAX's own CPU client, regardless of the plugin that measured
         return "cpu|cpu".to_owned();
     }
-    // JAX puts a line before what a plugin says of itself
+    // JAX prepends a line to a plugin's version
     let prefix = "PJRT C API\n";
     let version = version.strip_prefix(prefix).unwrap_or(version);
     format!("{}|{prefix}{version}", device.device_kind)
@@ -294,7 +295,7 @@ fn parse_key(name: &str) -> Option<CacheKey> {
     })
 }
 
-/// The config as ejkernel is to find it.
+/// The config in ejkernel's form.
 fn checked(config: &Config, operation: &Operation) -> Result<Value, String> {
     let mut fields = config.as_map().clone();
     known(&fields, &operation.fields, "")?;
@@ -304,7 +305,7 @@ fn checked(config: &Config, operation: &Operation) -> Result<Value, String> {
         }
         match &field.default {
             None => return Err(format!("it lacks the field `{name}`, which has no default")),
-            // a typed config fills its own defaults in; without a type what is not written is not there
+            // a typed config fills in its own defaults; without a type, missing fields stay missing
             Some(default) if !operation.typed => drop(fields.insert(name.clone(), default.clone())),
             Some(_) => {}
         }

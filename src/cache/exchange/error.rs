@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::device::DeviceIdentity;
 use crate::remedy::remedy;
 
-/// Why entries cannot be handed over.
+/// Why entries cannot be exchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExchangeError {
@@ -21,7 +21,7 @@ pub enum ExchangeError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A file is not what its name says.
+    /// A file's content does not match its name.
     #[error("`{path}` is not a cache of {peer}: {what}; remove or repair it", path = path.display())]
     Foreign {
         /// The tool.
@@ -47,7 +47,7 @@ pub enum ExchangeError {
         /// What is wrong, and where.
         what: String,
     },
-    /// Entries of which a process can have one.
+    /// Several entries of which a process can have only one.
     #[error(
         "{count} entries have different compiler options, and a process has one `{variable}`: choose one with `--key` or `--for`"
     )]
@@ -66,7 +66,7 @@ pub enum ExchangeError {
         /// The program's digest.
         digest: String,
     },
-    /// A config that the peer cannot take.
+    /// A config that the peer cannot represent.
     #[error("`{call}` cannot be written for {peer}: {what}")]
     Refused {
         /// The call.
@@ -90,7 +90,7 @@ pub enum ExchangeError {
         /// The tool's name of both.
         fingerprint: String,
     },
-    /// One file for several devices, where it has room for one.
+    /// One file for several devices, although it can hold only one.
     #[error("`{path}` can hold configs of one device kind, the cache has some of {kinds}; choose one with `--for`, or name a folder", path = path.display())]
     SeveralKinds {
         /// The file.

@@ -1,4 +1,5 @@
-//! Compiler options of a whole program as a variable of the environment, for what is not started through our package.
+//! Compiler options of a whole program as a variable of the environment, for programs that are not started through our
+//! package.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,13 +16,13 @@ pub const COMPILER_OPTIONS: &str = "compiler_options@v1";
 /// The platform whose compiler reads a variable of its own.
 const TPU: &str = "tpu";
 
-/// A variable of the environment that a compiler reads its flags from as the process starts.
+/// An environment variable from which a compiler reads its flags at process start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlagVariable {
-    /// `XLA_FLAGS`: of every platform but TPUs, whose flags it does not know.
+    /// `XLA_FLAGS`: for every platform but TPUs, whose flags it does not know.
     XlaFlags,
-    /// `LIBTPU_INIT_ARGS`: of TPUs.
+    /// `LIBTPU_INIT_ARGS`: for TPUs.
     LibtpuInitArgs,
 }
 
@@ -35,12 +36,12 @@ impl FlagVariable {
     }
 }
 
-/// The flags that these entries' compiler options are, in their names' order: `--a=1 --b=true`; entries of other operations and of
-/// platforms that do not read the variable are left out. `None` if none is left.
+/// These entries' compiler options as flags, in their names' order: `--a=1 --b=true`; entries of other operations and
+/// of platforms that do not read the variable are left out. `None` if none is left.
 ///
 /// # Errors
 ///
-/// Entries with different options, since a process has one value; an option that is not a flag.
+/// If entries have different options, since a process has one value, or an option is not a flag.
 pub fn export_flags(
     entries: &[(CacheKey, Arc<Entry>)],
     variable: FlagVariable,
@@ -56,12 +57,13 @@ pub fn export_flags(
     Ok(distinct.pop_first())
 }
 
-/// The compiler options of these entries as one JSON object: each program's digest to its options, in the digests' order, for what
-/// compiles programs one by one without our package. Entries of other operations are left out. `None` if none is left.
+/// The compiler options of these entries as one JSON object: each program's digest to its options, in the digests'
+/// order, for programs that compile one by one without our package. Entries of other operations are left out. `None` if
+/// none is left.
 ///
 /// # Errors
 ///
-/// Entries of one program with different options, as those of two devices.
+/// If entries of one program have different options, such as those of two devices.
 pub fn export_options(entries: &[(CacheKey, Arc<Entry>)]) -> Result<Option<Value>, ExchangeError> {
     let mut by_digest: BTreeMap<&str, &Config> = BTreeMap::new();
     for (key, entry) in entries.iter().filter(|(key, _)| key.call.op_id == COMPILER_OPTIONS) {
@@ -85,7 +87,7 @@ fn flags(key: &CacheKey, entry: &Entry, variable: FlagVariable) -> Result<String
 ///
 /// # Errors
 ///
-/// An option that is not a flag; in words.
+/// If an option is not a flag, in words.
 pub fn flags_of(config: &Config) -> Result<String, String> {
     let refused = |name: &str, why: &str| format!("`{}` {why}", name.escape_debug());
     let flag = |(name, value): (&String, &Value)| {
@@ -99,7 +101,7 @@ pub fn flags_of(config: &Config) -> Result<String, String> {
             Value::String(text) => text.clone(),
             _ => return Err(refused(name, "is neither a string nor a number")),
         };
-        // the variable is cut at blanks, and quotes mean something in it
+        // the variable is split at blanks, and quotes are special in it
         if text.chars().any(|char| char.is_whitespace() || char.is_control() || matches!(char, '"' | '\'' | '\\')) {
             return Err(refused(name, "has a value with blanks or quotes"));
         }

@@ -1,11 +1,12 @@
-//! Entries as JSON: one object with all of them, or one a line, to be reviewed and merged like any text.
+//! Entries as JSON: one object with all of them, or one per line, to be reviewed and merged like any text.
 //!
-//! `{"schema":1,"entries":[…]}`, or in a `.jsonl` file an entry a line: `device`, `op_id`, `call_key` and `config` are
-//! needed; `direction` is `forward` by default; `provenance` may be left out. Written in the keys' order, so that equal
-//! caches are equal files.
+//! `{"schema":1,"entries":[…]}`, or in a `.jsonl` file one entry per line: `device`, `op_id`, `call_key` and `config`
+//! are needed; `direction` is `forward` by default; `provenance` may be left out. Written in the keys' order, so that
+//! equal caches are equal files.
 //!
-//! A `device` is an identity as `device` prints it, or for people `PLATFORM:KIND`, such as `cuda:NVIDIA H200`: a device of which
-//! only that is known. It is then no machine's own, unless that machine has no hardware part either: `--match kind` lets it apply.
+//! A `device` is an identity as `device` prints it, or for people `PLATFORM:KIND`, such as `cuda:NVIDIA H200`: a device
+//! of which only that is known. It then belongs to no machine, unless that machine has no hardware part either:
+//! `--match kind` lets it apply.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,25 +67,25 @@ fn device<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeviceIdentity, 
     else {
         return Err(wrong("write `PLATFORM:KIND`, such as `cuda:NVIDIA H200`"));
     };
-    // what `cache ls` prints of a device with its hardware would become a kind that no device has
+    // the name that `cache ls` prints for a device with its hardware would become a kind that no device has
     if kind.ends_with(')') && kind.contains('=') {
         return Err(wrong("give its hardware as an object, as `cache ls --format json` prints it"));
     }
     Ok(DeviceIdentity { platform: platform.to_owned(), device_kind: kind.to_owned(), hardware: BTreeMap::new() })
 }
 
-/// How a file holds entries.
+/// The layout of entries in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JsonForm {
     /// All in one object.
     Object,
-    /// One a line.
+    /// One per line.
     Lines,
 }
 
 impl JsonForm {
-    /// Lines where the name ends in `.jsonl`, else one object.
+    /// Lines if the name ends in `.jsonl`, else one object.
     pub fn of(path: &Path) -> Self {
         if path.extension().is_some_and(|extension| extension == "jsonl") { Self::Lines } else { Self::Object }
     }
@@ -93,7 +94,7 @@ impl JsonForm {
 /// Writes entries to a file, in the form that its name says.
 ///
 /// # Errors
-/// If the file cannot be written; what was there before is there still.
+/// If the file cannot be written; then its old content is intact.
 pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), ExchangeError> {
     export_json_as(JsonForm::of(path), path, entries)
 }
@@ -101,7 +102,7 @@ pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<()
 /// Writes entries to a file.
 ///
 /// # Errors
-/// If the file cannot be written; what was there before is there still.
+/// If the file cannot be written; then its old content is intact.
 pub fn export_json_as(form: JsonForm, path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), ExchangeError> {
     let mut sorted: Vec<&(CacheKey, Arc<Entry>)> = entries.iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
@@ -137,7 +138,7 @@ pub fn export_json_as(form: JsonForm, path: &Path, entries: &[(CacheKey, Arc<Ent
 /// Reads what [`export_json`] wrote, or what `cache ls --format json` prints.
 ///
 /// # Errors
-/// If the file cannot be read, or an entry is none, with its number.
+/// If the file cannot be read, or an entry is invalid, with its number.
 pub fn import_json(path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeError> {
     import_json_as(JsonForm::of(path), path)
 }
@@ -145,7 +146,7 @@ pub fn import_json(path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeE
 /// Reads a file of this form.
 ///
 /// # Errors
-/// If the file cannot be read, or an entry is none, with its number.
+/// If the file cannot be read, or an entry is invalid, with its number.
 pub fn import_json_as(form: JsonForm, path: &Path) -> Result<Vec<(CacheKey, Arc<Entry>)>, ExchangeError> {
     let wrong = |what: String| ExchangeError::NotEntries { path: path.to_owned(), what };
     let io = |source| ExchangeError::Io { action: "read", path: path.to_owned(), source };

@@ -38,7 +38,7 @@ pub(super) fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// One spelling of equal JSON; `None` if it is none.
+/// The canonical spelling of JSON; `None` if it is not JSON.
 pub(super) fn canonical(json: &str) -> Option<String> {
     serde_json::from_str::<Value>(json).ok().map(|value| canonical_json(&value))
 }
@@ -53,7 +53,7 @@ pub(super) fn indented(json: &str) -> String {
     respaced(json, Some(2))
 }
 
-/// Writes valid JSON with other blanks; everything else stays as it is spelled.
+/// Writes valid JSON with different whitespace; everything else keeps its spelling.
 fn respaced(json: &str, indent: Option<usize>) -> String {
     let mut out = String::with_capacity(json.len());
     let mut depth = 0_usize;

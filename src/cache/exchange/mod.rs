@@ -1,4 +1,4 @@
-//! Other tools' caches: entries out to files that they obey, and in from files that they wrote.
+//! Other tools' caches: exports entries to files that they read, and imports files that they wrote.
 
 mod ejkernel;
 mod error;

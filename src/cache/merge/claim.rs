@@ -13,22 +13,22 @@ use crate::digest::Digest;
 use crate::measured_by::{CacheState, Clocks, Launch, MeasuredBy, Metric, Source};
 use crate::stats::Interval;
 
-/// How many decisions of a call an entry holds, the one in force among them.
+/// How many decisions of a call an entry holds, including the one in force.
 pub const MAX_DECISIONS: usize = 4;
 
-/// An entry whose members are the texts that they are.
+/// An entry with its members as text.
 type RawEntry<'a> = EntryOf<&'a RawValue, &'a RawValue, &'a RawValue>;
 
-/// A config and what is known of it.
+/// A config and its provenance.
 #[derive(Debug)]
 struct Claim<'a> {
     config: &'a RawValue,
-    /// As it is spelled, and read; none if nothing was measured.
+    /// As text, and parsed; `None` if nothing was measured.
     decision: Option<(&'a RawValue, Provenance)>,
     peer: Option<&'a RawValue>,
 }
 
-/// What the rows of one call make, whose texts are not all the same.
+/// The merge of one call's rows, whose texts are not all the same.
 pub(super) fn settle<'a>(rows: &[Row<'a>], texts: &[Cow<'_, str>]) -> Result<Row<'a>, StoreError> {
     let mut claims = Vec::new();
     let mut last = rows.first();
@@ -45,7 +45,7 @@ pub(super) fn settle<'a>(rows: &[Row<'a>], texts: &[Cow<'_, str>]) -> Result<Row
     }
 }
 
-/// The rows that have a say, each text once: a decision that stands alone has none if there are enough later ones.
+/// The rows that matter, each text once: a single decision does not if there are enough later ones.
 fn latest<'t, 'r, 'a>(rows: &'r [Row<'a>], texts: &'t [Cow<'_, str>]) -> Vec<(&'t str, &'r Row<'a>)> {
     let mut distinct: Vec<(&str, &Row<'_>)> = texts.iter().map(|text| &**text).zip(rows).collect();
     distinct.sort_by(|a, b| a.0.cmp(b.0));
@@ -61,7 +61,7 @@ fn latest<'t, 'r, 'a>(rows: &'r [Row<'a>], texts: &'t [Cow<'_, str>]) -> Vec<(&'
     distinct
 }
 
-/// Adds all that the text of an entry claims; `None` if it is not an entry's.
+/// Adds all decisions in an entry's text; `None` if it is not an entry's.
 fn add_claims<'a>(text: &'a str, claims: &mut Vec<Claim<'a>>) -> Option<()> {
     let RawEntry { config, provenance, peer, superseded } = serde_json::from_str(text).ok()?;
     claims.push(Claim::new(config, provenance, peer)?);
@@ -71,7 +71,7 @@ fn add_claims<'a>(text: &'a str, claims: &mut Vec<Claim<'a>>) -> Option<()> {
     Some(())
 }
 
-/// The entry that all claims together make; `None` for no claims.
+/// The entry merged from all claims; `None` without claims.
 fn choose(mut claims: Vec<Claim<'_>>) -> Option<Settled> {
     let decided = claims.iter().any(|claim| claim.decision.is_some());
     claims.retain(|claim| claim.decision.is_some() == decided);
@@ -100,7 +100,7 @@ fn choose(mut claims: Vec<Claim<'_>>) -> Option<Settled> {
     })
 }
 
-/// Which of the decisions is in force; the latest stands first.
+/// Which of the decisions is in force; the latest comes first.
 fn best(claims: &[Claim<'_>]) -> Option<usize> {
     let decisions = claims.iter().filter_map(|claim| claim.decision.as_ref()).map(|(_, provenance)| provenance);
     let mut left: Vec<(usize, &Provenance)> = decisions.enumerate().collect();
@@ -128,7 +128,7 @@ fn clock(provenance: &Provenance) -> u8 {
     }
 }
 
-/// What a decision answers: others say nothing of it.
+/// The question that a decision answers; decisions with other questions are not comparable.
 type Question<'a> = (&'a Config, Option<Digest>, &'a Metric, &'a CacheState, Option<&'a Launch>, Option<Clocks>);
 
 fn question(one: &Provenance) -> Question<'_> {

@@ -1,4 +1,4 @@
-//! The caches side by side, and what they make together.
+//! Several caches and their merge.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::cache::row::{Row, Rows};
 use crate::cache::snapshot::write_rows;
 use crate::digest::Digest;
 
-/// What several caches make together; entries that agree are still where they were read.
+/// The merge of several caches; entries that agree stay where they were read.
 #[derive(Debug)]
 pub struct Merged<'a> {
     rows: Rows<'a>,
@@ -38,7 +38,7 @@ pub fn merge(caches: &[Cached]) -> Result<Merged<'_>, StoreError> {
     Ok(Merged { rows: Rows { rows, operations, devices }, settled })
 }
 
-/// What the rows of one call make, and whether they differ.
+/// The merge of one call's rows, and whether they differ.
 fn settle_rows<'a>(rows: &[Row<'a>]) -> Result<(Row<'a>, bool), StoreError> {
     if let [first, others @ ..] = rows
         && others.iter().all(|other| other.has_text_of(first))
@@ -60,15 +60,15 @@ impl Merged<'_> {
         self.len() == 0
     }
 
-    /// Of how many calls the caches held different entries.
+    /// For how many calls the caches held different entries.
     pub fn settled(&self) -> usize {
         self.settled
     }
 
-    /// Publishes what they make as a snapshot and gives its digest.
+    /// Publishes the merge as a snapshot and returns its digest.
     ///
     /// # Errors
-    /// If the file cannot be written; what was there before is there still.
+    /// If the file cannot be written; then its old content is intact.
     pub fn write_snapshot(&self, path: &Path) -> Result<Digest, StoreError> {
         write_rows(path, &self.rows)
     }

@@ -4,8 +4,8 @@
 //! All *decisions* in a call's entries count, including superseded ones. The [`MAX_DECISIONS`] latest are kept, by
 //! `decided_at`, then by their text. One of these is chosen, by the first of these rules that distinguishes two:
 //!
-//! 1. One of the *environment* (platform version, driver, plugin digest, XLA flags) of the latest decision. What was measured
-//!    under other software is not evidence for today's, however many rounds it took.
+//! 1. One of the *environment* (platform version, driver, plugin digest, XLA flags) of the latest decision.
+//!    Measurements under other software are not evidence for today's, however many rounds they took.
 //! 2. The better clock: `device-profile`, then `host-wall`, then any other.
 //! 3. One of the same question (baseline with its program, metric, cache state) as the latest of the rest, because
 //!    ratios to different baselines cannot be compared.

@@ -1,4 +1,4 @@
-//! The fixed parts of a snapshot: header, table of sections, where each number stands, and its bounds.
+//! The fixed parts of a snapshot: header, table of sections, the position of each number, and its bounds.
 
 use sha2::{Digest as _, Sha256};
 use twox_hash::XxHash3_64;
@@ -10,26 +10,26 @@ pub(super) const MAGIC: [u8; 8] = *b"\x89ATLSNP\n";
 pub(super) const VERSION: u32 = 5;
 pub(super) const HEADER_BYTES: usize = 64;
 const SECTION_BYTES: usize = 64;
-/// Sections begin and end at multiples of it.
+/// Sections begin and end at multiples of this.
 pub(super) const ALIGNMENT: u64 = 64;
-/// Most sections of a file.
+/// Maximum number of sections of a file.
 pub(super) const MAX_SECTIONS: usize = 64;
 pub(super) const BLOCK_BYTES: usize = 64;
 pub(super) const BLOCK_SLOTS: usize = (BLOCK_BYTES - 8) / 8;
-/// What comes before the text of a call, a config and a record.
+/// Sizes of the headers of a call, a config and a record.
 pub(super) const CALL_HEAD_BYTES: usize = 24;
 pub(super) const CONFIG_HEAD_BYTES: usize = 8;
 pub(super) const RECORD_HEAD_BYTES: usize = 16;
-/// All three begin at multiples of it, so that four bytes say where.
+/// All three begin at multiples of this, so that four bytes give the position.
 pub(super) const UNIT_BYTES: usize = 8;
-/// Longest file; where it cannot be mapped it is read into memory.
+/// Maximum size of a file; if it cannot be mapped it is read into memory.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 34;
-/// Longest record; what a tuner writes has some hundred bytes.
+/// Maximum size of a record; a tuner's have some hundred bytes.
 pub(super) const MAX_RECORD_BYTES: u64 = 1 << 26;
-/// Longest list of devices and operations, as JSON.
+/// Maximum size of the list of devices and operations, as JSON.
 pub(super) const MAX_NAMES_BYTES: u64 = 1 << 26;
 
-/// What a section holds.
+/// The kind of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Devices and operations.
@@ -42,14 +42,14 @@ pub(super) enum Kind {
     Calls = 4,
     /// The index.
     Blocks = 5,
-    /// What each block of the index begins with.
+    /// The fences: the beginning of each block of the index.
     Fences = 6,
 }
 
-/// Each kind that is known, in the order of the file.
+/// Every known kind, in the order of the file.
 pub(super) const KNOWN: [Kind; 6] =
     [Kind::Names, Kind::Records, Kind::Configs, Kind::Calls, Kind::Blocks, Kind::Fences];
-/// The flag of a section that nobody may skip.
+/// The flag of a section that readers must not skip.
 const REQUIRED: u32 = 1;
 
 /// One line of the table.
@@ -59,7 +59,7 @@ pub(super) struct Section {
     flags: u32,
     pub(super) offset: u64,
     pub(super) length: u64,
-    /// How many things are in it.
+    /// Number of items in it.
     pub(super) count: u64,
     /// SHA-256 of its bytes.
     pub(super) digest: [u8; 32],
@@ -103,11 +103,12 @@ impl Section {
 pub(super) struct Header {
     file_length: u64,
     pub(super) sections: Vec<Section>,
-    /// What names the content: SHA-256 of header and table, with checksum and digest as zero; the table has each section's own.
+    /// The content's digest: SHA-256 of header and table, with checksum and digest as zero; the table has each
+    /// section's own.
     pub(super) digest: [u8; 32],
 }
 
-/// How many bytes header and table have together.
+/// Total size of header and table.
 pub(super) const fn header_bytes(sections: usize) -> usize {
     HEADER_BYTES + sections * SECTION_BYTES
 }
@@ -143,12 +144,12 @@ impl Header {
         bytes
     }
 
-    /// The section of a kind; of a header that was read there is exactly one of each.
+    /// The section of a kind; a header that was read has exactly one of each.
     pub(super) fn section(&self, kind: Kind) -> Section {
         self.sections.iter().find(|section| section.is(kind)).copied().unwrap_or_default()
     }
 
-    /// The header of a file that begins like this and has so many bytes, or what is wrong with it.
+    /// Parses the header of a file with this beginning and size, or says what is wrong with it.
     pub(super) fn read(start: &[u8], file_bytes: u64) -> Result<Self, HeaderError> {
         let wrong = |what: &str| HeaderError::Damaged(what.to_owned());
         if start.first_chunk() != Some(&MAGIC) {
@@ -158,7 +159,7 @@ impl Header {
             _ if start.len() < HEADER_BYTES => return Err(wrong("it ends inside its header")),
             VERSION => {}
             0 => return Err(wrong("its version was never written")),
-            // a look-up takes an earlier program's file for one that is not published yet: a flipped bit must not look like it
+            // a look-up treats an earlier program's file as not published: a flipped bit must not look like one
             version if version < VERSION && Self::read(&as_own_version(start), file_bytes).is_ok() => {
                 return Err(wrong("its version was never written"));
             }
@@ -172,7 +173,7 @@ impl Header {
         let Some(head) = start.get(..header_bytes(count)) else { return Err(wrong("it ends inside its header")) };
         let table = head.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(SECTION_BYTES).map(Section::read);
         let header = Self::new(u64_at(head, 16), table.collect());
-        // the same bytes again: checks checksum and digest, and that what is to be zero is
+        // encodes it again: this checks checksum, digest and the bytes that must be zero
         if header.to_bytes() != *head {
             return Err(wrong("its header is not what was written"));
         }
@@ -212,7 +213,7 @@ impl Header {
     }
 }
 
-/// The header of another version as if it were of this one: only where its version alone was changed is it right then.
+/// The header of another version read as this one: it is valid only if nothing but the version was changed.
 fn as_own_version(start: &[u8]) -> Vec<u8> {
     let mut own = start.get(..header_bytes(MAX_SECTIONS)).unwrap_or(start).to_vec();
     if let Some(version) = own.get_mut(8..12) {
@@ -221,7 +222,7 @@ fn as_own_version(start: &[u8]) -> Vec<u8> {
     own
 }
 
-/// Whether things of a size are in a section behind its checksum.
+/// Whether a number of items of a size fit in a section after its checksum.
 fn fits(section: Section, size: u64) -> bool {
     let bytes = section.count.checked_mul(size).and_then(|bytes| bytes.checked_add(4));
     bytes.is_some_and(|bytes| bytes <= section.length)
@@ -234,18 +235,19 @@ pub(super) enum HeaderError {
     Foreign,
     /// It was written by an earlier program.
     Old(u32),
-    /// It was written by a later program: what it has.
+    /// It was written by a later program, whose feature this is.
     Newer(String),
-    /// It is not what was written.
+    /// It is damaged.
     Damaged(String),
 }
 
-/// The checksum of everything that is checked as it is touched: the lower half of XXH3-64, which costs a look-up less than a CRC.
+/// The checksum of everything that is checked on access: the lower half of XXH3-64, which costs a look-up less than a
+/// CRC.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
     XxHash3_64::oneshot(bytes) as u32
 }
 
-/// What follows a checksum, if that is right.
+/// The bytes after a checksum, if it is right.
 pub(super) fn sealed(bytes: &[u8]) -> Option<&[u8]> {
     let (sum, rest) = bytes.split_first_chunk()?;
     (checksum(rest) == u32::from_le_bytes(*sum)).then_some(rest)
@@ -266,7 +268,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Where what a number names begins in its section.
+/// The byte offset in a section of a place.
 pub(super) fn place_of(units: u32) -> usize {
     units as usize * UNIT_BYTES
 }

@@ -37,14 +37,14 @@ pub struct Snapshot {
     fences: Section,
 }
 
-/// What records name by its place.
+/// What records refer to by index.
 #[derive(Debug, Deserialize)]
 struct Names {
     devices: Vec<DeviceIdentity>,
     operations: Vec<String>,
 }
 
-/// One entry's key and config, where they lie.
+/// One entry's key and config, in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotRecord<'a> {
@@ -52,25 +52,25 @@ pub struct SnapshotRecord<'a> {
     pub key: KeyRef<'a>,
     /// The config as canonical JSON.
     pub config: &'a str,
-    /// Where the rest of the entry begins among the records; nobody looked at it yet.
+    /// Where the rest of the entry begins among the records; not checked yet.
     record: usize,
 }
 
-/// One key, where it lies.
+/// One key, in place.
 #[derive(Debug, Clone, Copy)]
 struct Called<'a> {
     key: KeyRef<'a>,
     config: usize,
     record: usize,
-    /// All of it, with the zeros at its end.
+    /// Its size, with the zeros at its end.
     bytes: usize,
 }
 
 impl Snapshot {
-    /// What every snapshot begins with.
+    /// The magic bytes of every snapshot.
     pub const MAGIC: [u8; 8] = MAGIC;
 
-    /// Opens a snapshot and checks header, names and fences; the rest is checked where it is touched.
+    /// Opens a snapshot and checks header, names and fences; the rest is checked on access.
     ///
     /// # Errors
     /// If it cannot be read, is not a snapshot, is of another version, or is damaged.
@@ -86,7 +86,7 @@ impl Snapshot {
         };
         let open_error = || StoreError::io("open the snapshot", path);
         if mapping == Mapping::Never {
-            // a large file that is not a snapshot is not read into memory for that
+            // avoids reading a large file that is not a snapshot into memory
             let most = header_bytes(MAX_SECTIONS);
             let (start, file_bytes) = MappedFile::start(path, most, MAX_FILE_BYTES).map_err(open_error())?;
             header_of(&start, file_bytes)?;
@@ -104,17 +104,17 @@ impl Snapshot {
         Ok(Self { path: path.to_owned(), bytes, header, names, records, configs, calls, blocks, fences })
     }
 
-    /// The snapshot that stands at the path now; `None` if it is this one still, or where it was taken away.
+    /// The snapshot that is at the path now; `None` if it is still this one, or was removed.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and where the file that this snapshot maps was cut: by then a look-up in it may end the
-    /// process. Nothing can make mapped bytes stay; replace snapshots by a rename ([`Mapping::WhereLocal`]). Otherwise this
-    /// snapshot stays what it is.
+    /// As [`open`](Self::open), and if the file that this snapshot maps was truncated: then a look-up in it may end the
+    /// process. Nothing can prevent that for mapped bytes; replace snapshots by a rename ([`Mapping::WhereLocal`]).
+    /// After any other error this snapshot stays valid.
     pub fn refreshed(&self) -> Result<Option<Self>, StoreError> {
         let mapping = if self.is_mapped() { Mapping::WhereLocal } else { Mapping::Never };
         // a pipe must not make the open wait
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        // the mapped header may be gone: a file that was copied over is cut first
+        // the mapped header may be gone: copying over a file truncates it first
         let own = self.header.to_bytes();
         let mut start = [0; HEADER_BYTES];
         match File::options().read(true).custom_flags(flags).open(&self.path) {
@@ -135,7 +135,7 @@ impl Snapshot {
         &self.path
     }
 
-    /// What names the content: SHA-256 of header and table, which hold each section's, as the file states it.
+    /// The content's digest: SHA-256 of header and table, which hold each section's, as the file states it.
     pub fn digest(&self) -> Digest {
         Digest::from_bytes(self.header.digest)
     }
@@ -150,25 +150,25 @@ impl Snapshot {
         self.len() == 0
     }
 
-    /// Whether the file is mapped, and not read into memory.
+    /// Whether the file is mapped instead of read into memory.
     pub fn is_mapped(&self) -> bool {
         self.bytes.is_mapped()
     }
 
-    /// The devices that entries are for, sorted.
+    /// The devices of the entries, sorted.
     pub fn devices(&self) -> &[DeviceIdentity] {
         &self.names.devices
     }
 
-    /// A device's place in [`devices`](Self::devices), which [`get`](Self::get) takes.
+    /// A device's index in [`devices`](Self::devices), which [`get`](Self::get) takes.
     pub fn device(&self, identity: &DeviceIdentity) -> Option<u32> {
         self.names.devices.binary_search(identity).ok().map(|place| place as u32)
     }
 
-    /// The config of exactly this key, where it lies: nothing is allocated.
+    /// The config of exactly this key, in place, without an allocation.
     ///
     /// # Errors
-    /// If what is on the way is damaged.
+    /// If anything on the way is damaged.
     pub fn get(
         &self,
         device: u32,
@@ -191,7 +191,7 @@ impl Snapshot {
     /// Every entry of a call, mapped by `vmap` or not, in the keys' order.
     ///
     /// # Errors
-    /// If what is on the way is damaged.
+    /// If anything on the way is damaged.
     pub fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<SnapshotRecord<'_>>, StoreError> {
         let mut found = Vec::new();
         self.of_hash(hash_of_call(op_id, call_key), |called| {
@@ -231,18 +231,17 @@ impl Snapshot {
         self.row(record)?.to_entry()
     }
 
-    /// A record as what caches are merged and compared by, all of it checked.
+    /// A record as a row for merging and comparing, fully checked.
     pub(in crate::cache) fn row<'a>(&'a self, record: &SnapshotRecord<'a>) -> Result<Row<'a>, StoreError> {
         let (rest, decided, _) =
             self.rest(record.record).ok_or_else(|| self.not_written("the record", self.records, record.record))?;
         Ok(Row::of_text(record.key, EntryText { config: record.config, rest }, decided, &self.path))
     }
 
-    /// Checks every byte: the digests, each block, call, config and record, and that each is named and lies where it is
-    /// named.
+    /// Checks every byte: the digests, each block, call, config and record, and that each is referenced where it is.
     ///
     /// # Errors
-    /// If something is not what was written.
+    /// If anything is damaged.
     pub fn verify(&self) -> Result<(), StoreError> {
         let mut named: Vec<usize> = Vec::new();
         let mut last = None;
@@ -281,7 +280,7 @@ impl Snapshot {
         if named != calls || configs.len() as u64 != self.configs.count {
             return Err(self.damaged("its index does not name its calls".to_owned()));
         }
-        // each section's digest is in the table, and that under the file's, which was checked when it was opened
+        // each section's digest is in the table, which the file's digest covers, checked when it was opened
         let is_whole =
             |section: &Section| <[u8; 32]>::from(Sha256::digest(part(&self.bytes, *section))) == section.digest;
         if !self.header.sections.iter().all(is_whole) {
@@ -294,7 +293,7 @@ impl Snapshot {
         StoreError::snapshot(&self.path, what)
     }
 
-    /// That what begins at a place of a section is not what was written.
+    /// The error for damage at a place of a section.
     fn not_written(&self, what: &str, section: Section, at: usize) -> StoreError {
         self.damaged(format!("{what} at byte {} is not what was written", section.offset.saturating_add(at as u64)))
     }
@@ -305,8 +304,8 @@ impl Snapshot {
         (u64::from(block) < self.fences.count).then(|| u32_at(&self.bytes, at))
     }
 
-    /// The first fence that is not below a hash. Hashes are spread evenly, so that the place of one is nearly known; from there the
-    /// steps double until it lies between two of them, wherever it is.
+    /// The first fence that is not below a hash. Hashes are spread evenly, so that the position of one is nearly known;
+    /// from there the steps double until it is between two of them.
     fn first_fence_from(&self, hash: u32) -> u32 {
         let count = self.fences.count as u32;
         let is_below = |at: u32| self.fence(at).is_some_and(|fence| fence < hash);
@@ -336,7 +335,7 @@ impl Snapshot {
         low
     }
 
-    /// Gives each key whose call may have a hash to a closure as long as that asks for more.
+    /// Passes each key whose call may have a hash to a closure while that asks for more.
     fn of_hash<'a>(&'a self, hash: u64, mut each: impl FnMut(Called<'a>) -> bool) -> Result<(), StoreError> {
         let wanted = (hash >> 32) as u32;
         // the first block whose last slot may have the hash: the one before the first fence that is not below it
@@ -368,7 +367,7 @@ impl Snapshot {
         }
     }
 
-    /// The key at a place among the calls.
+    /// The key at a place in the calls section.
     fn called(&self, at: usize) -> Result<Called<'_>, StoreError> {
         self.parse_call(at).ok_or_else(|| self.not_written("the call", self.calls, at))
     }

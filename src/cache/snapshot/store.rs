@@ -10,8 +10,8 @@ use crate::cache::key::{CacheKey, KeyRef};
 use crate::cache::store::{ConfigStore, Tier};
 use crate::mapped_file::Mapping;
 
-/// Name of the snapshot in a cache folder. It names the place where readers look, in every version of the file: the file itself
-/// says which version it has, so that a program of another version can say what to do, and finds none that nobody writes any more.
+/// Name of the snapshot in a cache folder. Readers look under this name in every version of the format: the file states
+/// its version, so that a program of another version can say what to do, and never finds an orphaned file.
 pub const SNAPSHOT_FILE: &str = "best-v1.snapshot";
 
 /// The tier of a snapshot; never written.
@@ -26,11 +26,11 @@ impl SnapshotStore {
         Self { snapshot }
     }
 
-    /// The tier of the snapshot at a path. If there is none yet, or one of an earlier format, of which a warning says what to do,
-    /// it is empty, and shows the first one when it is [refreshed](ConfigStore::refreshed).
+    /// The tier of the snapshot at a path. If there is none yet, or one of an earlier format, for which a warning says
+    /// what to do, it is empty until it is [refreshed](ConfigStore::refreshed).
     ///
     /// # Errors
-    /// As [`Snapshot::open`], but for a file that is not there or of an earlier format.
+    /// As [`Snapshot::open`], except for a file that does not exist or has an earlier format.
     pub fn at(path: &Path, mapping: Mapping) -> Result<Box<dyn ConfigStore>, StoreError> {
         let unpublished = || Box::new(Unpublished { path: path.to_owned(), mapping });
         match Snapshot::open(path, mapping) {
@@ -82,7 +82,7 @@ impl ConfigStore for SnapshotStore {
     }
 }
 
-/// The tier of a snapshot that nobody published yet.
+/// The tier of a snapshot that is not published yet.
 struct Unpublished {
     path: PathBuf,
     mapping: Mapping,
@@ -108,7 +108,7 @@ impl ConfigStore for Unpublished {
     fn refreshed(&self) -> Result<Option<Box<dyn ConfigStore>>, StoreError> {
         match Snapshot::open(&self.path, self.mapping) {
             Ok(snapshot) => Ok(Some(Box::new(SnapshotStore::new(snapshot)))),
-            // said when it was opened
+            // reported when it was opened
             Err(error) if error.is_not_found() || error.kind() == StoreErrorKind::OldSnapshot => Ok(None),
             Err(error) => Err(error),
         }

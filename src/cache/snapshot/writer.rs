@@ -23,15 +23,16 @@ use crate::device::DeviceIdentity;
 use crate::digest::Digest;
 use crate::whole_file::write_whole;
 
-/// Publishes entries as the snapshot `path` and gives its digest. Of entries with one key the last one counts.
+/// Publishes entries as the snapshot `path` and returns its digest. Among entries with the same key the last one
+/// counts.
 ///
 /// # Errors
-/// If the file cannot be written, or an entry is larger than a snapshot can hold; what was there before is there still.
+/// If the file cannot be written, or an entry is larger than a snapshot can hold; then the old file is intact.
 pub fn write_snapshot(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<Digest, StoreError> {
     write_rows(path, &Rows::of_entries(entries))
 }
 
-/// The same of rows, each key once and in the keys' order.
+/// The same for rows, each key once and in the keys' order.
 pub(in crate::cache) fn write_rows(path: &Path, rows: &Rows<'_>) -> Result<Digest, StoreError> {
     let write = |file: &mut File| {
         let header = write_sections(file, rows)?;
@@ -42,7 +43,7 @@ pub(in crate::cache) fn write_rows(path: &Path, rows: &Rows<'_>) -> Result<Diges
     write_whole(path, write).map_err(StoreError::io("write the snapshot", path))
 }
 
-/// What records name by its place.
+/// What records refer to by index.
 #[derive(Serialize)]
 struct Names<'a> {
     devices: &'a [&'a DeviceIdentity],
@@ -53,7 +54,7 @@ struct Names<'a> {
 struct Sections<W> {
     out: W,
     hasher: Sha256,
-    /// Where the present one began, and how far it is.
+    /// Where the current one began, and how far it is.
     begin: u64,
     offset: u64,
     done: Vec<Section>,
@@ -120,12 +121,12 @@ fn sealed_section(content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Rows whose records are made at a time, by one thread and by all: few enough that they are still in the processor's cache when
-/// they are written.
+/// Number of rows whose records are encoded at a time, per thread and in total: few enough that they are still in the
+/// CPU cache when they are written.
 const SOME: usize = 1 << 9;
 const MANY: usize = 64 * SOME;
 
-/// What leads to the records.
+/// The sections that lead to the records.
 #[derive(Default)]
 struct Index {
     slots: Vec<u64>,
@@ -138,10 +139,9 @@ struct Index {
 #[derive(Default)]
 struct Configs {
     bytes: Vec<u8>,
-    /// Of each its hash, and where it begins.
+    /// The hash and the start of each.
     places: Vec<(u64, u32)>,
-    /// The number of each by its hash; of two that have one hash the first is here, and the others are kept as often as
-    /// they come.
+    /// The number of each by its hash; if two share a hash, the first is here, and the others are stored each time.
     numbers: HashMap<u64, u32>,
 }
 
@@ -152,14 +152,14 @@ impl Configs {
         self.numbers.clear();
     }
 
-    /// The text of one.
+    /// The text of a config.
     fn text(&self, (_, place): (u64, u32)) -> &[u8] {
         let config = self.bytes.get(place_of(place)..).unwrap_or_default();
         let length = u32_at(config, 4) as usize;
         config.get(CONFIG_HEAD_BYTES..CONFIG_HEAD_BYTES + length).unwrap_or_default()
     }
 
-    /// The number of a config of this hash, which is added where it is new.
+    /// The number of a config with this hash, which is added if it is new.
     fn number(&mut self, hash: u64, config: &[u8]) -> io::Result<u32> {
         if let Some(number) = self.numbers.get(&hash)
             && self.places.get(*number as usize).is_some_and(|known| self.text(*known) == config)
@@ -178,7 +178,7 @@ impl Configs {
     }
 }
 
-/// Records that lie together, with their configs and their calls, which do not know yet where both will be.
+/// A batch of records with their configs and calls, whose final positions are not known yet.
 #[derive(Default)]
 struct Records {
     bytes: Vec<u8>,
@@ -187,28 +187,28 @@ struct Records {
     places: Vec<Place>,
 }
 
-/// Of one entry.
+/// The parts of one entry.
 struct Place {
     call_hash: u64,
-    /// The number of its config, and where its record and its call begin and the call's text ends, among those that
-    /// were made together.
+    /// The number of its config, and where in the batch its record and its call begin and the call's text ends.
     config: u32,
     record: usize,
     call: usize,
     call_end: usize,
 }
 
-/// Writes all records and gives what leads to them; while some are digested and written the next ones are made.
+/// Writes all records and returns the sections that lead to them; while a batch is digested and written, the next one
+/// is encoded.
 fn write_records<W: Write + Send>(
     sections: &mut Sections<W>,
     rows: &[Row<'_>],
     names: &Names<'_>,
 ) -> io::Result<Index> {
     let mut index = Index { slots: Vec::with_capacity(rows.len()), ..Index::default() };
-    // made again in the same memory each time: fresh pages cost more than what is written into them
+    // reuses the same memory each time, because fresh pages cost more than writing to them
     let mut made: Vec<Records> = Vec::new();
     let mut next: Vec<Records> = Vec::new();
-    // one turn more, which only writes
+    // one more turn, which only writes
     for turn in 0..=rows.len().div_ceil(MANY) {
         let rows = rows.get(turn * MANY..).unwrap_or_default();
         let rows = rows.get(..MANY.min(rows.len())).unwrap_or_default();
@@ -310,7 +310,7 @@ fn block(slots: &[u64]) -> [u8; BLOCK_BYTES] {
     block
 }
 
-/// Where something begins, in the units that numbers of places have.
+/// An offset in the units of places.
 fn place_in_units(at: usize) -> io::Result<u32> {
     bounded(at / UNIT_BYTES, u64::from(u32::MAX))
 }

@@ -1,4 +1,4 @@
-//! `profile collectives`: how fast devices talk to each other, what hides it, and who waits.
+//! `profile collectives`: bandwidth, overlap and straggler waits of communication between devices.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(crate) struct CollectivesArgs {
     pub format: FormatArg,
 }
 
-/// Prints collectives; none at all is exit code 3.
+/// Prints collectives; exit code 3 if there are none.
 pub(super) fn collectives(args: &CollectivesArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let files = HloFiles::open(&args.counted.hlo).map_err(Fault::input)?;
     let captures = args.captures.read(&files)?;

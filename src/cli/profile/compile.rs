@@ -27,7 +27,7 @@ pub(crate) struct CompileArgs {
     pub format: FormatArg,
 }
 
-/// Prints phases and compilations; none at all is exit code 3.
+/// Prints phases and compilations; exit code 3 if there are none.
 pub(super) fn compile(args: &CompileArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let options = CompileOptions { by_pass: args.by_pass, autotuner_detail: args.autotuner_detail };
     let mut profiles = Vec::new();

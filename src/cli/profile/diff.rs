@@ -30,7 +30,7 @@ pub(crate) struct ProfileDiffArgs {
     pub format: FormatArg,
 }
 
-/// Prints differences; nothing that ran in both is exit code 3.
+/// Prints differences; exit code 3 if nothing ran in both.
 pub(super) fn diff(args: &ProfileDiffArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let open = |file: &PathBuf| Capture::read(std::slice::from_ref(file), &HloFiles::default());
     let diff = profile_diff(&open(&args.before)?, &open(&args.after)?, args.with_warm_up);

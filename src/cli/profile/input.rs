@@ -1,4 +1,4 @@
-//! What a profile is: XSpaces, or captures of nsys-jax.
+//! The inputs of a profile: XSpaces, or captures of nsys-jax.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ impl CaptureArgs {
     }
 }
 
-/// Where the time of the step goes that is to become faster.
+/// Where the time of the step to optimise goes.
 pub(in crate::cli) fn read_step(
     profile: &Path,
     hlo: &[PathBuf],

@@ -42,7 +42,7 @@ pub(in crate::cli) struct ExtractArgs {
     stats: bool,
 }
 
-/// The runs of a log folder, which a capture of nsys-jax is not.
+/// The runs of a log folder; a capture of nsys-jax is not one.
 fn runs_of(folder: &Path) -> Result<Vec<CaptureRun>, Fault> {
     if Capture::is_of_nsys(folder) {
         let what = "is a capture of nsys-jax, not a log folder; `profile trace` and `profile view` read it";
@@ -51,7 +51,7 @@ fn runs_of(folder: &Path) -> Result<Vec<CaptureRun>, Fault> {
     capture_runs(folder).map_err(Fault::input)
 }
 
-/// Prints the runs, the one written last at the end.
+/// Prints the runs, the newest last.
 pub(super) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let runs = runs_of(&args.folder)?;
     args.format.write(out, runs.as_slice())?;
@@ -80,7 +80,7 @@ pub(super) fn extract(args: &ExtractArgs, out: &mut dyn Write) -> Result<u8, Fau
             format!("an XSpace holds one host: choose one with --host, or write a trace of all ({})", hosts(&files));
         return Err(Fault::new(exit::USAGE, message));
     };
-    // read whole and looked at first: what comes out is a capture, decompressed or not
+    // read completely and checked first: the output is a capture, decompressed or not
     let space = open(file)?;
     write_file(&args.out, name.ends_with(".gz"), |file| file.write_all(space.as_bytes()))?;
     writeln!(out, "{}", args.out.display())?;
@@ -95,7 +95,7 @@ fn hosts(files: &[&CaptureFile]) -> String {
     files.iter().map(|file| format!("`{}`", file.host)).collect::<Vec<_>>().join(", ")
 }
 
-/// The captures that were asked for: of one run, of all hosts or one.
+/// The requested captures: of one run, of all hosts or one.
 fn chosen<'r>(args: &ExtractArgs, runs: &'r [CaptureRun]) -> Result<Vec<&'r CaptureFile>, Fault> {
     let folder = args.folder.display();
     let run = match &args.run {

@@ -1,4 +1,4 @@
-//! `profile`: what a capture says.
+//! `profile`: analyses of a capture.
 
 mod collectives;
 mod compile;

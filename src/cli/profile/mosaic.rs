@@ -76,7 +76,7 @@ fn megahertz(text: &str) -> Result<f64, String> {
     number(text, 1.0..=100_000.0, "megahertz, such as 1755")
 }
 
-/// Draws a dump; without any event that is exit code 3.
+/// Draws a dump; exit code 3 if it has no event.
 pub(super) fn mosaic(args: &MosaicArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let names = read_names(&args.names).map_err(Fault::input)?;
     let words = read_npy(&args.dump).map_err(Fault::input)?;

@@ -35,7 +35,7 @@ pub(crate) struct SummaryArgs {
     pub format: FormatArg,
 }
 
-/// What counts, and where the HLO is that a capture lacks.
+/// What is counted, and where to find HLO that a capture lacks.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CountedArgs {
     /// HloProto or HloModuleProto of what ran, or a folder that XLA dumped them to, if the capture holds none; may be
@@ -47,7 +47,7 @@ pub(crate) struct CountedArgs {
     pub with_warm_up: bool,
 }
 
-/// What counts where all modules are added up.
+/// What is counted when all modules are added up.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ModulesArgs {
     #[command(flatten)]

@@ -32,14 +32,14 @@ pub(crate) struct TimingsArgs {
     /// Maximum number of samples per plane, or `none` [default: none; with --seed-semantics 10000 events]
     #[arg(long, value_name = "N", value_parser = cap)]
     pub max_events: Option<Cap>,
-    /// Compute what ejkernel's profiler would, with its faults; never use it to decide
+    /// Compute what ejkernel's profiler would, with its errors; never decide by it
     #[arg(long)]
     pub seed_semantics: bool,
     #[command(flatten)]
     pub format: FormatArg,
 }
 
-/// At most so many, or no bound.
+/// A maximum, or no bound.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cap(pub Option<usize>);
 
@@ -67,7 +67,7 @@ fn profiler(args: &TimingsArgs) -> Result<Profiler, Fault> {
     Ok(profiler)
 }
 
-/// Prints seconds by name; no sample at all is exit code 3.
+/// Prints seconds by name; exit code 3 if there is no sample.
 pub(super) fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let found = ProfileTimings::of(&args.captures.files, &profiler(args)?, args.plane.as_deref())?;
     let is_empty = found.timings.is_empty();

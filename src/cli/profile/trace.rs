@@ -38,13 +38,13 @@ pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     write(&captures, &args.out, TraceOptions { format, with_stats: args.stats }, out)
 }
 
-/// The fault of a name that tells no format.
+/// The fault of a name that determines no format.
 pub(in crate::cli) fn untold(path: &Path, or: &str) -> Fault {
     let message = "the name does not give the format: end it in .pftrace, .json or .json.gz";
     Fault::new(exit::USAGE, format!("`{}`: {message}{or}", path.display()))
 }
 
-/// Writes captures as one trace; without any event that is exit code 3.
+/// Writes captures as one trace; exit code 3 if they have no event.
 pub(super) fn write(
     captures: &[Capture],
     path: &Path,

@@ -128,7 +128,7 @@ pub(super) fn outline(bytes: &[u8]) -> Result<(u64, Sections<'_>)> {
     Ok((version, sections))
 }
 
-/// Why a file is cut short, where it is: a section that ends beyond it, or none with operations.
+/// Why a file is truncated, if it is: a section ends beyond it, or none has operations.
 pub(crate) fn find_cut(bytes: &[u8]) -> Option<ScanErrorKind> {
     match outline(bytes) {
         Err(cut @ ScanErrorKind::Truncated { .. }) => Some(cut),
@@ -136,7 +136,7 @@ pub(crate) fn find_cut(bytes: &[u8]) -> Option<ScanErrorKind> {
             let what = "no section with operations".to_owned();
             Some(ScanErrorKind::Truncated { what, offset: bytes.len() as u64 })
         }
-        // newer versions are searched all the same
+        // newer versions are searched as well
         _ => None,
     }
 }

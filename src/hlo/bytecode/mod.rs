@@ -1,8 +1,8 @@
-//! MLIR bytecode of a portable artifact, as far as its semantic digest and its number of partitions need it.
+//! MLIR bytecode of a portable artifact, as far as needed for its semantic digest and its number of partitions.
 //!
 //! Attributes and types are numbered in one table that locations share, and sorted by how often they are used, so a
-//! program recorded at another place differs in nearly every byte. The digest therefore resolves each reference to the
-//! content that it stands for and walks the operations without their locations, names of the module and orders of uses.
+//! program recorded at another place differs in nearly every byte. The digest therefore resolves each reference to its
+//! content and traverses the operations without their locations, names of the module and orders of uses.
 //!
 //! Layout: MLIR's "Bytecode Format" page (mlir.llvm.org/docs/BytecodeFormat), versions 0 to 6; codes of builtin
 //! attributes: `mlir/IR/BuiltinDialectBytecode.td`; of VHLO's: `stablehlo/dialect/VhloBytecode.cpp`.

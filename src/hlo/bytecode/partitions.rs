@@ -10,9 +10,9 @@ mod code {
     pub(super) const INTEGER: u64 = 8;
 }
 
-/// The integer that some dictionary has under this name; only the module's has `mhlo.num_partitions`.
+/// The integer under this name in any dictionary; only the module's has `mhlo.num_partitions`.
 pub(crate) fn integer_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<u64>> {
-    // most modules have no such name, and need no reading
+    // most modules have no such name, and need not be read
     if memchr::memmem::find(bytes, name).is_none() {
         return Ok(None);
     }
@@ -44,7 +44,7 @@ pub(crate) fn integer_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<u64>
     Ok(None)
 }
 
-/// What follows the code of a builtin attribute, where it is this one.
+/// The data after the code of a builtin attribute, if it is this one.
 fn fields<'a>(attribute: &Encoded<'a>, code: u64) -> Result<Option<Reader<'a>>> {
     if attribute.dialect != b"builtin" || !attribute.is_custom {
         return Ok(None);

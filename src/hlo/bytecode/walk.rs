@@ -1,4 +1,4 @@
-//! The walk over the operations, each reference resolved to the content that it stands for.
+//! Traverses the operations, resolving each reference to its content.
 
 use super::container::{
     Encoded, Reader, Result, outline, read_dialects, read_properties, read_strings, read_table, section, unsupported,
@@ -289,7 +289,7 @@ impl<'a> Module<'a> {
     }
 }
 
-/// The order in which uses of values are listed in memory computes nothing.
+/// The order in which uses of values are listed in memory has no effect on the computation.
 fn skip_use_orders(reader: &mut Reader<'_>, values: u64) -> Result<()> {
     let count = if values > 1 { reader.varint()? } else { 1 };
     for _ in 0..count {

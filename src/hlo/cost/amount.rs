@@ -1,13 +1,13 @@
-//! What an instruction does: counts that can be added up.
+//! The work of an instruction, as counts that can be added up.
 
 use serde::{Deserialize, Serialize};
 
 use crate::array::DType;
 
-/// Most units and types: there are two of the one and some thirty of the other.
+/// Maximum number of pairs of unit and type: there are two units and some thirty types.
 const MAX_KINDS: usize = 128;
 
-/// Which units of a device do the arithmetic.
+/// The units of a device that do the arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -31,7 +31,7 @@ pub struct Flops {
     pub count: f64,
 }
 
-/// What an instruction, or everything in a computation, does when it runs once.
+/// The work of one run of an instruction, or of everything in a computation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Cost {
@@ -43,7 +43,8 @@ pub struct Cost {
     pub transcendentals: f64,
     /// Bytes read and written.
     pub bytes: f64,
-    /// How many instructions in it cost an unknown amount, which is not in the other counts: custom calls that declare none.
+    /// How many instructions in it have an unknown cost, which the other counts exclude: custom calls that declare
+    /// none.
     #[serde(default)]
     pub unknown: f64,
     /// Cycles that the compiler estimates for it; XLA's for TPUs writes them to operations of its own, and to no Pallas kernel.
@@ -56,12 +57,12 @@ fn is_zero(count: &f64) -> bool {
 }
 
 impl Cost {
-    /// Of an instruction of which nothing is known.
+    /// The work of an unknown instruction.
     pub(super) fn unknown() -> Self {
         Self { unknown: 1.0, ..Self::default() }
     }
 
-    /// Of an instruction that only moves bytes.
+    /// The work of an instruction that only moves bytes.
     pub(super) fn of_bytes(bytes: f64) -> Self {
         Self { bytes, ..Self::default() }
     }
@@ -72,7 +73,7 @@ impl Cost {
         self.flops.iter().fold(0.0, |sum, flops| sum + flops.count)
     }
 
-    /// Whether its counts are finite and not below zero: who reads them from elsewhere may be told anything.
+    /// Whether its counts are finite and not negative, since counts from outside may be anything.
     pub fn is_plausible(&self) -> bool {
         let flops = self.flops.iter().map(|flops| flops.count);
         let mut counts = flops.chain([self.transcendentals, self.bytes, self.unknown, self.estimated_cycles]);
@@ -96,7 +97,7 @@ impl Cost {
         }
     }
 
-    /// Adds another one, so many times.
+    /// Adds another amount several times.
     pub fn add(&mut self, other: &Self, times: f64) {
         self.add_arithmetic(other, times);
         self.bytes += other.bytes * times;
@@ -112,7 +113,7 @@ impl Cost {
         self.unknown += other.unknown * times;
     }
 
-    /// The larger of each count: what one of two branches does at most.
+    /// The larger of each count: an upper bound for one of two branches.
     pub(super) fn join_branch(&mut self, other: Self) {
         if other.total_flops() > self.total_flops() {
             self.flops = other.flops;

@@ -7,10 +7,10 @@ use super::graph::Graph;
 use super::rules::{cost_of, cost_of_loop};
 use crate::hlo::module::HloModule;
 
-/// What each instruction of a module costs when it runs once.
+/// The cost of one run of each instruction of a module.
 ///
-/// What control flow calls costs what the body costs: of a `while` one iteration, of a `conditional` the most expensive
-/// branch, as XLA counts them.
+/// Control flow costs as much as its body: a `while` one iteration, a `conditional` its most expensive branch, as XLA
+/// counts them.
 #[derive(Debug, Clone, Default)]
 pub struct Costs {
     instructions: Vec<Cost>,
@@ -49,20 +49,21 @@ impl Costs {
         costs
     }
 
-    /// The cost of the instruction that stands here in [`HloModule::instructions`].
+    /// The cost of the instruction at this index of [`HloModule::instructions`].
     pub fn instruction(&self, place: usize) -> Option<&Cost> {
         self.instructions.get(place)
     }
 
-    /// What the whole module costs, as XLA's analysis of a module adds it up.
+    /// The cost of the whole module, as XLA's analysis adds it up.
     pub fn entry(&self) -> Option<&Cost> {
         self.computations.get(self.entry?)
     }
 }
 
 impl Cost {
-    /// What one run of an optimized program does, an `HloModuleProto` or an `HloProto`: as [`Costs::entry`], but every loop as often
-    /// as XLA notes that it runs. A loop of which it does not costs an unknown amount. `None` where the bytes are no module.
+    /// The work of one run of an optimized program, an `HloModuleProto` or an `HloProto`: like [`Costs::entry`], but
+    /// every loop counts by its trip count as recorded by XLA. A loop without one has an unknown cost. `None` if the
+    /// bytes are not a module.
     pub fn of_run(program: &[u8]) -> Option<Self> {
         let module = HloModule::read(program, "").ok()?;
         Costs::count(&module, true).entry().cloned().filter(Self::is_plausible)

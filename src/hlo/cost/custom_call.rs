@@ -1,5 +1,5 @@
-//! What instructions' configurations tell: custom calls what they cost, matrix products of libraries their dimensions, loops how
-//! often they run, operations of a TPU how many cycles its compiler expects.
+//! Reads instructions' configurations: the cost of custom calls, the dimensions of library matrix products, trip counts of
+//! loops, and the cycles that a TPU's compiler expects.
 
 use serde::Deserialize;
 
@@ -10,7 +10,7 @@ use super::graph::{Graph, Node};
 const TARGET: u32 = 28;
 const BACKEND_CONFIG: u32 = 43;
 
-/// Largest configuration that is read: Mosaic's holds a whole kernel.
+/// Maximum size of a configuration: Mosaic's holds a whole kernel.
 const MAX_CONFIG_BYTES: usize = 64 << 20;
 
 /// `jax/_src/tpu_custom_call.py`, `CostEstimate`: what `pl.CostEstimate` became.
@@ -78,7 +78,7 @@ struct TripCount {
     n: Number,
 }
 
-/// How often a loop runs, if XLA notes that.
+/// A loop's trip count, if XLA recorded it.
 pub(super) fn trips(node: &Node<'_>) -> Option<f64> {
     let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
     let config: LoopConfig = serde_json::from_slice(config).ok()?;
@@ -96,7 +96,7 @@ pub(super) fn estimated_cycles(node: &Node<'_>) -> Option<f64> {
     std::str::from_utf8(value.get(..digits)?).ok()?.parse::<u64>().ok().map(|cycles| cycles as f64)
 }
 
-/// What a custom call costs; `None` if nothing says so.
+/// The cost of a custom call; `None` if unknown.
 pub(super) fn custom_call(graph: &Graph<'_>, node: &Node<'_>, inputs: f64) -> Option<Cost> {
     let target = node.bytes_of(TARGET).next()?;
     let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
@@ -108,7 +108,7 @@ pub(super) fn custom_call(graph: &Graph<'_>, node: &Node<'_>, inputs: f64) -> Op
             width *= lhs.dim(dimension.value()?) as f64;
         }
         let flops = 2.0 * result.elements() * width;
-        // what else the tuple holds is room for the library to work in
+        // the rest of the tuple is scratch space of the library
         let bytes = inputs + result.bytes();
         return Some(Cost::of_bytes(bytes).with_flops(FlopUnit::Matrix, lhs.dtype(), flops));
     }

@@ -1,15 +1,15 @@
-//! The bytes of a fusion: what crosses its border, and of that only what is looked at inside.
+//! The bytes of a fusion: its inputs, as far as they are used inside, and its outputs.
 
 use std::collections::BTreeMap;
 
 use super::graph::{Body, Graph, Node};
 
-/// Fused constants of no more elements are part of the code.
+/// Fused constants of up to this many elements are part of the code.
 const IMMEDIATE_ELEMENTS: f64 = 1.0;
-/// Most places within one tuple parameter that are looked for.
+/// Maximum number of elements of one tuple parameter that are tracked.
 const MAX_LEAVES: usize = 1 << 12;
 
-/// By computation and number, the bytes that are read of each parameter.
+/// By computation and number, the bytes read from each parameter.
 #[derive(Default)]
 pub(super) struct Reads(Vec<BTreeMap<u64, f64>>);
 
@@ -26,7 +26,7 @@ impl Reads {
         if !node.shape.is_tuple() {
             return self.of_value(graph, place);
         }
-        // of a tuple what is taken out of it
+        // for a tuple, the elements taken out of it
         let (mut open, mut bytes, mut seen) = (vec![place], 0.0, 0);
         while let Some(place) = open.pop() {
             let Some(node) = graph.node(place) else { continue };
@@ -41,7 +41,7 @@ impl Reads {
         bytes
     }
 
-    /// Bytes that those who take a value inside a fusion read of it: `FusionParameterReadBytes`.
+    /// Bytes that the users of a value inside a fusion read from it: `FusionParameterReadBytes`.
     fn of_value(&self, graph: &Graph<'_>, place: usize) -> f64 {
         let Some(node) = graph.node(place) else { return 0.0 };
         let (mut bytes, mut is_read) = (0.0, false);
@@ -58,7 +58,7 @@ impl Reads {
         bytes
     }
 
-    /// What is read of the `number`th operand of a fusion inside a fusion.
+    /// Bytes read from the `number`th operand of a fusion inside a fusion.
     fn through_fusion(&self, graph: &Graph<'_>, fusion: &Node<'_>, number: u64) -> f64 {
         let Some(body) = graph.called(fusion, 0) else { return 0.0 };
         let root = body.root.and_then(|root| graph.node(root));
@@ -79,7 +79,7 @@ impl Reads {
     }
 }
 
-/// What one user reads of a value: slices read a part, and all others share one read of the whole.
+/// Bytes that one user reads from a value: slices read a part, and all others share one full read.
 fn by_user(value: &Node<'_>, user: &Node<'_>, is_read: &mut bool) -> f64 {
     let is_first = user.operands.first() == Some(&value.place);
     match user.opcode {
@@ -92,7 +92,7 @@ fn by_user(value: &Node<'_>, user: &Node<'_>, is_read: &mut bool) -> f64 {
     }
 }
 
-/// Bytes that a fusion reads and writes; `None` if its body is not there.
+/// Bytes that a fusion reads and writes; `None` if its body is missing.
 pub(super) fn fusion_bytes(graph: &Graph<'_>, fusion: &Node<'_>, reads: &Reads) -> Option<f64> {
     let callee = *fusion.called.first()?;
     let body = graph.bodies.get(callee)?;
@@ -118,7 +118,7 @@ fn written(graph: &Graph<'_>, fusion: &Node<'_>, body: &Body) -> Option<f64> {
     Some(bytes)
 }
 
-/// An update in place writes the update alone.
+/// An update in place writes only the update.
 fn output_bytes(graph: &Graph<'_>, root: &Node<'_>, whole: f64) -> f64 {
     let update = graph.operand(root, 1).filter(|_| root.opcode == "dynamic-update-slice");
     update.map_or(whole, |update| update.shape.bytes())

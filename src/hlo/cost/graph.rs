@@ -1,4 +1,4 @@
-//! A module's instructions with their shapes, operands and users at hand.
+//! A module's instructions with their shapes, operands and users.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,15 +8,15 @@ use crate::wire::{WireCursor, WireError, WireValue};
 
 /// An instruction.
 pub(super) struct Node<'m> {
-    /// Where it stands itself.
+    /// Its own index.
     pub(super) place: usize,
     pub(super) opcode: &'m str,
     pub(super) shape: Shape,
-    /// Where its operands stand in [`Graph::nodes`].
+    /// The indices of its operands in [`Graph::nodes`].
     pub(super) operands: Vec<usize>,
-    /// Where those stand that take its value, each once.
+    /// The indices of its users, each once.
     pub(super) users: Vec<usize>,
-    /// Where the computations stand that it calls.
+    /// The indices of the computations that it calls.
     pub(super) called: Vec<usize>,
     /// Of a `get-tuple-element`.
     pub(super) tuple_index: u64,
@@ -27,14 +27,14 @@ pub(super) struct Node<'m> {
 /// A computation.
 #[derive(Default)]
 pub(super) struct Body {
-    /// Where its instructions stand.
+    /// The range of its instructions.
     pub(super) nodes: std::ops::Range<usize>,
     pub(super) root: Option<usize>,
     /// By number.
     pub(super) parameters: BTreeMap<u64, usize>,
 }
 
-/// A module; an instruction that cannot be read, or whose operands are not there, is `None`.
+/// A module; an instruction that cannot be read, or whose operands are missing, is `None`.
 pub(super) struct Graph<'m> {
     pub(super) nodes: Vec<Option<Node<'m>>>,
     pub(super) bodies: Vec<Body>,
@@ -96,7 +96,7 @@ impl<'m> Graph<'m> {
 }
 
 impl<'m> Node<'m> {
-    /// Reads an instruction, and its number where it is a parameter.
+    /// Reads an instruction, and its number if it is a parameter.
     fn read(
         instruction: &'m HloInstruction<'_>,
         place: usize,
@@ -131,7 +131,7 @@ impl<'m> Node<'m> {
         fields.filter_map(move |(field, value)| (field == number).then(|| value.as_bytes()).flatten())
     }
 
-    /// The number of a field; 0 if it is not there.
+    /// The number of a field; 0 if it is missing.
     pub(super) fn number_of(&self, number: u32) -> u64 {
         let fields = WireCursor::new(self.message).map_while(Result::ok);
         let mut values = fields.filter_map(|(field, value)| (field == number).then(|| value.as_varint()).flatten());

@@ -1,4 +1,4 @@
-//! What one instruction costs, by its opcode.
+//! The cost of one instruction, by its opcode.
 
 use super::amount::{Cost, FlopUnit};
 use super::custom_call::{custom_call, trips};
@@ -124,7 +124,7 @@ pub(super) fn cost_of(graph: &Graph<'_>, place: usize, of_computations: &[Cost],
         "custom-call" => custom_call(graph, node, inputs)?,
         opcode if is_transcendental(opcode) => Cost { transcendentals: elements, ..moved },
         opcode if is_elementwise(opcode) => {
-            // comparisons compute on what they compare
+            // a comparison's arithmetic has its operands' type
             let own = node.shape.dtype().filter(|dtype| *dtype != crate::array::DType::Pred);
             let dtype = own.or_else(|| operand(0)?.dtype());
             moved.with_flops(FlopUnit::Vector, dtype, elements)
@@ -133,8 +133,8 @@ pub(super) fn cost_of(graph: &Graph<'_>, place: usize, of_computations: &[Cost],
     })
 }
 
-/// The cost of all iterations of a `while`, whose condition is evaluated once more than its body; `None` where XLA does not note
-/// how many there are.
+/// The cost of all iterations of a `while`, whose condition is evaluated once more than its body; `None` if XLA did not
+/// record the trip count.
 pub(super) fn cost_of_loop(node: &Node<'_>, of_computations: &[Cost]) -> Option<Cost> {
     let trips = trips(node)?;
     let called = |number: usize| of_computations.get(*node.called.get(number)?);
@@ -218,8 +218,8 @@ fn contracted(dot: &[u8], lhs: &Shape) -> Option<f64> {
     Some(dimensions.iter().map(|&dimension| lhs.dim(dimension) as f64).product())
 }
 
-/// Every row of the left side meets the one matrix of its group. Where groups divide what is summed up, the result has a matrix
-/// for each group, and all of them together sum up each element once.
+/// Every row of the left side is multiplied by the matrix of its group. If groups divide the contracted dimension, the
+/// result has a matrix for each group, and together they sum up each element once.
 fn ragged_dot_flops(node: &Node<'_>, lhs: &Shape) -> Option<f64> {
     let ragged = node.bytes_of(RAGGED_DOT_DIMENSIONS).next()?;
     let dot = crate::wire::WireCursor::new(ragged)

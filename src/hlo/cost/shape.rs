@@ -1,12 +1,12 @@
-//! Shapes, as far as their elements and bytes go.
+//! The elements and bytes of shapes.
 
 use crate::array::DType;
 use crate::hlo::proto::dtype;
 use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 
-/// Tuples in tuples in tuples end here.
+/// Maximum nesting of tuples.
 const MAX_DEPTH: usize = 16;
-/// Bytes of a pointer, of which a tuple is a table.
+/// Bytes of a pointer; a tuple is a table of pointers.
 const POINTER_BYTES: f64 = 8.0;
 
 /// `PrimitiveType` numbers without elements: `xla/xla_data.proto`.
@@ -71,7 +71,7 @@ impl Shape {
         self.dtype().is_some()
     }
 
-    /// Elements of an array; what is none counts as a scalar, as in XLA.
+    /// Elements of an array; other shapes count as a scalar, as in XLA.
     pub(super) fn elements(&self) -> f64 {
         self.dims.iter().map(|&dim| dim as f64).product()
     }
@@ -81,12 +81,12 @@ impl Shape {
         usize::try_from(at).ok().and_then(|at| self.dims.get(at)).copied().unwrap_or(1)
     }
 
-    /// Bytes of what an instruction writes: of a tuple all that is in it.
+    /// Bytes that an instruction writes: for a tuple, everything in it.
     pub(super) fn written_bytes(&self) -> f64 {
         self.leaves().iter().fold(0.0, |sum, leaf| sum + leaf.bytes())
     }
 
-    /// Bytes of an operand: of a tuple its table of pointers.
+    /// Bytes of an operand: for a tuple, its table of pointers.
     pub(super) fn bytes(&self) -> f64 {
         match (self.element, self.dtype()) {
             (TUPLE, _) => self.tuple.len() as f64 * POINTER_BYTES,
@@ -110,7 +110,7 @@ impl Shape {
         leaves
     }
 
-    /// Its first array, where it is a tuple.
+    /// Its first array, if it is a tuple.
     pub(super) fn first(&self) -> &Self {
         self.tuple.first().filter(|_| self.is_tuple()).unwrap_or(self)
     }

@@ -1,10 +1,10 @@
-//! Windows: of convolutions and of what slides over an array.
+//! Windows of convolutions and of window reductions.
 
 use super::graph::{Graph, Node, numbers};
 use super::shape::Shape;
 use crate::wire::{WireCursor, WireError, WireValue};
 
-/// Most positions of one dimension that are looked at one by one.
+/// Maximum number of positions in one dimension that are checked individually.
 const MAX_POSITIONS: u64 = 1 << 24;
 
 /// Field numbers of `HloInstructionProto`.
@@ -54,7 +54,7 @@ pub(super) fn elements(window: &[Dimension]) -> f64 {
 }
 
 /// How often the function of a `reduce-window` is applied: for each element of the output once less than its window has elements.
-/// XLA counts a window that sums a whole dimension up, at each of its places, as one reduction and a broadcast.
+/// XLA counts a window that sums up a whole dimension, at each of its places, as one reduction and a broadcast.
 pub(super) fn reductions(window: &[Dimension], shape: &Shape) -> f64 {
     let elements_out = shape.first().elements();
     let reduced = window.iter().filter(|one| one.size != 1).count();
@@ -75,7 +75,7 @@ pub(super) fn reductions(window: &[Dimension], shape: &Shape) -> f64 {
     }
 }
 
-/// Multiply-adds of a convolution, without those on padding; `None` if it is none, or too large to count.
+/// Multiply-adds of a convolution, without those on padding; `None` if it is not one, or too large to count.
 pub(super) fn convolution_multiply_adds(graph: &Graph<'_>, node: &Node<'_>) -> Option<f64> {
     let (input, kernel) = (graph.operand(node, 0)?, graph.operand(node, 1)?);
     let dimensions = node.bytes_of(CONVOLUTION_DIMENSIONS).next()?;
@@ -98,7 +98,7 @@ pub(super) fn convolution_multiply_adds(graph: &Graph<'_>, node: &Node<'_>) -> O
     Some(multiply_adds)
 }
 
-/// Pairs of a place in the kernel and one in the output that meet an element of the input.
+/// Pairs of a position in the kernel and one in the output that use an element of the input.
 fn valid_positions(window: Dimension, input: u64, kernel: u64, output: u64) -> Option<u64> {
     if kernel > MAX_POSITIONS {
         return None;

@@ -2,16 +2,16 @@
 
 use std::io::{self, Write};
 
-/// An axis is drawn over this many units of a picture whose width the reader's window gives.
+/// Units of an axis in a picture whose width depends on the window.
 pub(super) const WIDTH: f64 = 1000.0;
 /// A ratio beyond this, or below its inverse, is drawn at the edge.
 const FARTHEST: f64 = 64.0;
-/// The least that an axis spans: what machines do by themselves is not to fill it.
+/// Minimum span of an axis, so that noise does not fill it.
 const LEAST_SPAN: f64 = 1.1;
-/// The most ticks.
+/// Maximum number of ticks.
 const TICKS: usize = 6;
 
-/// Where a ratio stands.
+/// The position of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis {
     low: f64,
@@ -31,7 +31,7 @@ impl Axis {
         Self { low: low / missing / margin, high: high * missing * margin }
     }
 
-    /// Units from the left edge; what is beyond stands at the edge.
+    /// Units from the left edge; ratios outside the range are at the edge.
     pub(super) fn place(&self, ratio: f64) -> f64 {
         let part = (ratio / self.low).ln() / (self.high / self.low).ln();
         if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) * WIDTH }
@@ -42,7 +42,7 @@ impl Axis {
         (self.low..=self.high).contains(&ratio)
     }
 
-    /// Round ratios to name, 1 among them.
+    /// Round ratios for ticks, including 1.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let inside = |tick: &f64| self.holds(*tick);
         let even = [0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5].into_iter().map(|step: f64| {
@@ -60,7 +60,7 @@ impl Axis {
         all.find(|ticks| (2..=TICKS).contains(&ticks.len())).unwrap_or_else(|| vec![1.0])
     }
 
-    /// The axis with its numbers. Percentages, so that the letters keep their shape at any width.
+    /// The axis with its numbers, in percentages, so that letters keep their shape at any width.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         write!(out, r#"<svg class="axis" aria-hidden="true">"#)?;
         for tick in self.ticks() {

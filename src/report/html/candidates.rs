@@ -1,4 +1,4 @@
-//! The candidates of one operation: a row each, with its strip.
+//! The candidates of one operation, one per row, each with its strip.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use super::axis::Axis;
 use super::escape::Text;
 use super::strip::Strip;
 
-/// What a candidate is to its operation.
+/// A candidate's role in its operation.
 #[derive(Clone, Copy, PartialEq)]
 struct Standing {
     is_best: bool,
@@ -178,7 +178,7 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: S
     }
 }
 
-/// Which candidate's program it shares, as far as the figures show.
+/// Which candidate's program it shares, judging by the figures.
 fn twin_of(operation: &OperationResult, candidate: &CandidateResult) -> String {
     let is_twin =
         |other: &&CandidateResult| other.status() == CandidateStatus::Measured && other.times() == candidate.times();

@@ -1,4 +1,4 @@
-//! A figure that a reader came for, and what to read beside it.
+//! A key figure and its explanation.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! The device, the software around it, and what is to be known of the run.
+//! The device, its software, and the notes of the run.
 
 use std::io::{self, Write};
 

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 /// Text for an element or a quoted attribute.
 ///
-/// Control characters become blanks. Marks that turn the direction of what follows are spelled out, so that a name looks like
-/// what it is.
+/// Control characters become blanks. Bidirectional control characters are spelled out, so that a name cannot disguise
+/// itself.
 pub(in crate::report) struct Text<'a>(pub(in crate::report) &'a str);
 
 impl fmt::Display for Text<'_> {
@@ -23,7 +23,7 @@ impl fmt::Display for Text<'_> {
                 '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                     write!(f, "[U+{:04X}]", u32::from(c))?;
                 }
-                // no XML document may hold the last two
+                // XML forbids the last two
                 c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => f.write_char(' ')?,
                 c => f.write_char(c)?,
             }
@@ -32,15 +32,15 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// JSON for the inside of a `script` element: what could end the element or begin a comment only ever stands in strings, and is
-/// written there by its number.
+/// JSON for the inside of a `script` element: characters that could end the element or begin a comment only occur in
+/// strings, and are escaped there.
 pub(in crate::report) fn script_json<T: Serialize>(value: &T) -> io::Result<String> {
     let json = serde_json::to_string(value)?;
     let mut safe = String::with_capacity(json.len());
     for c in json.chars() {
         match c {
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                // writing to a string does not fail
+                // writing to a string never fails
                 let _ = write!(safe, "\\u{:04x}", u32::from(c));
             }
             c => safe.push(c),

@@ -1,4 +1,4 @@
-//! The head of a page, with the policy that lets its one style and its one script in and nothing else.
+//! The head of a page, with the policy that allows only its one style and its one script.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::escape::Text;
 use crate::digest::Digest;
 
-/// Writes all before the body. `images` is what the policy says of images, `icon` a link to one; both may be empty.
+/// Writes all before the body. `images` is the policy for images, `icon` a link to one; both may be empty.
 pub(in crate::report) fn write_head(
     out: &mut dyn Write,
     (what, subject): (&str, &str),

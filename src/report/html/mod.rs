@@ -1,8 +1,8 @@
-//! A run as one page: HTML with its style, its script and its data inside, which needs no network and nothing beside it.
+//! A run as one self-contained HTML page with its style, script and data, which makes no network requests.
 //!
-//! All that is to be seen is drawn here, as text, tables and SVG; the script only sorts and filters. Names and messages come from
-//! files that anyone may have written: they enter as text ([`escape`]), and a content security policy names the
-//! digests of the one style and the one script that the page may use. The same results make the same bytes.
+//! Everything visible is drawn here, as text, tables and SVG; the script only sorts and filters. Names and messages
+//! come from files that anyone may have written: they enter as text ([`escape`]), and a content security policy names
+//! the digests of the one style and the one script that the page may use. The same results make the same bytes.
 
 mod axis;
 mod candidates;

@@ -1,4 +1,4 @@
-//! One operation: the verdict, why, the candidates, and where its time went.
+//! One operation: the verdict, its reason, the candidates, and the time breakdown.
 
 use std::io::{self, Write};
 
@@ -101,7 +101,7 @@ fn write_changes(baseline: &ConfigTime, best: &ConfigTime, out: &mut dyn Write) 
     writeln!(out, "</ul>")
 }
 
-/// How it came to that, one fact each.
+/// How it was decided, one fact each.
 fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
     let mut facts: Vec<String> = Vec::new();
     if operation.occurrences > 0 {

@@ -1,4 +1,4 @@
-//! The table of operations, which sorts and filters.
+//! The table of operations, which can be sorted and filtered.
 
 use std::io::{self, Write};
 
@@ -10,9 +10,9 @@ use crate::tune::{AutotuningResult, OperationResult, Status};
 use super::axis::Axis;
 use super::escape::Text;
 
-/// The column that only a run with a profile of a step has.
+/// The column for runs with a profile of a step.
 const SHARE: &str = "Of the step";
-/// The column of runs on a device whose peaks are known.
+/// The column for runs on a device with known peaks.
 const ROOF: &str = "Of the roof";
 /// A column: its name and how its values are ordered.
 const COLUMNS: [(&str, &str); 9] = [
@@ -27,9 +27,9 @@ const COLUMNS: [(&str, &str); 9] = [
     ("Evidence", "text"),
 ];
 
-/// The cell of what has no part of a roof.
+/// The cell of an operation without a roof share.
 const NO_ROOF: &str = "<td role=\"cell\" class=\"number\" data-name=\"roof\">—</td>";
-/// The cell of what has no share.
+/// The cell of an operation without a share.
 const NO_SHARE: &str = "<td role=\"cell\" class=\"number\" data-name=\"share\">—</td>";
 
 /// The columns that not every run has.
@@ -39,13 +39,13 @@ struct With {
     roof: bool,
 }
 
-/// What part of the roof a call reaches with its best config, or with its baseline where none is decided.
+/// The share of the roof that a call reaches with its best config, or with its baseline if undecided.
 fn roof_of(operation: &OperationResult) -> Option<f64> {
     let time = operation.best.as_ref().unwrap_or(&operation.baseline);
     Some(time.work.as_ref()?.roof?.share)
 }
 
-/// `op@vN:key`, with what it is of.
+/// `op@vN:key`, with its module.
 pub(super) fn name_of(operation: &OperationResult) -> String {
     let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
     format!("{}{direction}", operation.call)

@@ -20,13 +20,13 @@ use super::spent::write_spent;
 const STYLE: &str = include_str!("report.css");
 const SCRIPT: &str = include_str!("report.js");
 
-/// What a page shows.
+/// The content of a page.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct HtmlReport<'a> {
     /// What was tuned: a module's name, or a cache folder's.
     pub subject: &'a str,
-    /// One a device and timer.
+    /// One per device and timer.
     pub results: &'a [AutotuningResult],
 }
 
@@ -37,8 +37,8 @@ impl<'a> HtmlReport<'a> {
     }
 }
 
-/// What programs find in the page, in the element `data`: each result as `--format json` prints it, and the samples of each of its
-/// operations' candidates.
+/// The machine-readable data of the page, in the element `data`: each result as `--format json` prints it, and the
+/// samples of each candidate.
 #[derive(Serialize)]
 struct Data<'a> {
     subject: &'a str,
@@ -78,7 +78,7 @@ fn operations<'a>(report: &HtmlReport<'a>) -> impl Iterator<Item = &'a Operation
     report.results.iter().flat_map(|result| &result.operations)
 }
 
-/// The title and the few figures that a reader came for.
+/// The title and the key figures.
 fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<header>\n<p class=\"kind\">Tuning report</p>\n<h1>{}</h1>", Text(report.subject))?;
     for result in report.results.iter().filter(|result| result.measured_by.source == Source::Replay) {
@@ -123,7 +123,7 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
         card("Expected gain of the step", &format_part(step.expected_gain), &beside)?;
     }
     let gain = Gain::of(report.results);
-    // what two devices save does not add up
+    // the savings of two devices do not add up
     if let Some(speed_up) = gain.speed_up().filter(|_| report.results.len() == 1) {
         let (low, high) = (gain.baseline_ns / gain.most_ns, gain.baseline_ns / gain.least_ns);
         let between =
@@ -164,7 +164,7 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
     writeln!(out, "</header>")
 }
 
-/// The filter, which the script brings to life; without it all is shown and there is nothing to press.
+/// The filter, which the script enables; without the script everything is shown and the filter is hidden.
 fn write_controls(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut statuses: Vec<&str> = operations(report).map(|operation| operation.status.name()).collect();
     if report.results.iter().any(|result| !result.missed.is_empty()) {

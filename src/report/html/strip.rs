@@ -1,4 +1,4 @@
-//! One candidate's samples as a strip: a dot a round, the box of the middle half, the interval and the median.
+//! One candidate's samples as a strip: a dot per round, the box of the middle half, the interval and the median.
 
 use std::io::{self, Write};
 
@@ -11,10 +11,10 @@ use super::axis::Axis;
 /// Height of a strip in its own units, which are the page's pixels.
 const HEIGHT: u32 = 34;
 
-/// What is drawn of one candidate: ratios in the order of their rounds.
+/// The ratios of one candidate in the order of their rounds.
 pub(super) struct Strip {
     dots: Vec<(f64, bool)>,
-    /// The box, where there are enough dots for one.
+    /// The box, if there are enough dots.
     middle_half: Option<(f64, f64)>,
     interval: Option<(f64, f64)>,
     median: Option<f64>,
@@ -31,7 +31,7 @@ impl Strip {
         Self { interval, median: times.map(|times| times.ratio), ..Self::of(ratios, kind) }
     }
 
-    /// The baseline's own times over their median: what the machine did from round to round, which pairs cancel.
+    /// The baseline's own times over their median: the machine's drift, which cancels in pairs.
     pub(super) fn of_baseline(samples: &[PairedSample]) -> Self {
         let counted: Vec<f64> = samples.iter().filter(|sample| sample.is_counted).map(|sample| sample.ns).collect();
         let level = median(&counted).unwrap_or(f64::NAN);
@@ -46,15 +46,15 @@ impl Strip {
         Self { dots, middle_half, interval: None, median: None, kind }
     }
 
-    /// What an axis must show of it.
+    /// The range that an axis must show.
     pub(super) fn extent(&self) -> impl Iterator<Item = f64> {
         let counted: Vec<f64> = self.dots.iter().filter(|(_, counted)| *counted).map(|(ratio, _)| *ratio).collect();
-        // one sample that something came upon does not flatten all others
+        // a single disturbed sample must not flatten all others
         let ends = [quantile(&counted, 0.05), quantile(&counted, 0.95), self.median];
         ends.into_iter().flatten()
     }
 
-    /// Samples that the axis does not hold.
+    /// Samples outside the axis.
     pub(super) fn beyond(&self, axis: &Axis) -> usize {
         self.dots.iter().filter(|(ratio, _)| !axis.holds(*ratio)).count()
     }
@@ -86,8 +86,8 @@ impl Strip {
         write!(out, "</svg>")
     }
 
-    /// Dots from top to bottom in the order of the rounds. A line of no length with round ends is a dot that keeps its shape however
-    /// wide the strip becomes.
+    /// Dots from top to bottom in the order of the rounds. A line of zero length with round ends is a dot that keeps
+    /// its shape at any width.
     fn write_dots(
         &self,
         axis: &Axis,

@@ -1,11 +1,11 @@
 //! A logarithmic axis whose ends are 1, 2 or 5 times a power of ten.
 
-/// The most ticks with a label.
+/// Maximum number of labelled ticks.
 const MOST_TICKS: i32 = 9;
-/// The part of the axis before its low end that holds zeros, where there are any.
+/// The fraction of the axis before its low end that holds zeros, if there are any.
 const ZERO_PART: f64 = 0.08;
 
-/// Places of values on a logarithmic axis; zero, which has none, gets a strip before it.
+/// Positions of values on a logarithmic axis; zero, which has none, gets a strip before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis {
     /// Ends as numbers of steps: 3 k, 3 k + 1 and 3 k + 2 are 1, 2 and 5 times the k-th power of ten.
@@ -14,12 +14,12 @@ pub(super) struct Axis {
     has_zero: bool,
 }
 
-/// A tick: how far along it stands, its first digit and its power of ten. `None` stands for zero.
+/// A tick: its position, first digit and power of ten. `None` is zero.
 pub(super) type Tick = (f64, Option<(u8, i32)>);
 
 impl Axis {
-    /// An axis that holds these values; `None` if there is nothing to hold. Of zeros alone it has the given powers of ten as
-    /// its ends.
+    /// An axis that contains these values; `None` if there are none. If all are zero, its ends are the given powers of
+    /// ten.
     pub(super) fn of(values: impl IntoIterator<Item = f64>, unless: (i32, i32)) -> Option<Self> {
         let (mut least, mut most, mut has_zero) = (f64::INFINITY, 0.0_f64, false);
         for value in values.into_iter().filter(|value| value.is_finite() && *value >= 0.0) {
@@ -33,15 +33,15 @@ impl Axis {
             return has_zero.then_some(Self { low: unless.0 * 3, high: unless.1 * 3, has_zero });
         }
         let near = |value: f64| (value.log10() * 3.0).round() as i32;
-        // a rounded logarithm is at most a step off
+        // a rounded logarithm is off by at most one step
         let low = (-2..=1).rev().map(|off| near(least) + off).find(|&step| value(step) <= least).unwrap_or(near(least));
         let high = (-1..=2).map(|off| near(most) + off).find(|&step| value(step) >= most).unwrap_or(near(most));
-        // a single value stands in the middle
+        // a single value is in the middle
         let (low, high) = if high - low < 2 { (low - 1, high + 1) } else { (low, high) };
         Some(Self { low, high, has_zero })
     }
 
-    /// How far along a value stands, from 0 to 1.
+    /// The position of a value, from 0 to 1.
     pub(super) fn along(&self, of: f64) -> f64 {
         if of <= 0.0 {
             return if self.has_zero { ZERO_PART / 2.0 } else { 0.0 };
@@ -51,7 +51,7 @@ impl Axis {
         first + (1.0 - first) * ((of.log10() - low) / (high - low)).clamp(0.0, 1.0)
     }
 
-    /// Where the values above zero begin.
+    /// Where positive values begin.
     pub(super) fn first(&self) -> f64 {
         self.along(value(self.low))
     }
@@ -61,7 +61,7 @@ impl Axis {
         (value(self.low), value(self.high))
     }
 
-    /// What to name.
+    /// The ticks.
     pub(super) fn ticks(&self) -> Vec<Tick> {
         let decades = (self.high - self.low) / 3 + 1;
         let each = if self.high - self.low < MOST_TICKS { 1 } else { 3 * (decades.max(1) as u32).div_ceil(8) as i32 };
@@ -88,7 +88,7 @@ pub(super) fn number((digit, power): (u8, i32)) -> String {
     }
 }
 
-/// A number of so many units, the larger ones a thousand times the one before; the first one's place is that of one.
+/// A number with a unit prefix in steps of a thousand; the first unit is that of one.
 fn in_units((digit, power): (u8, i32), units: &[&str], one: i32) -> String {
     let last = i32::try_from(units.len()).unwrap_or(1) - 1;
     let place = (power.div_euclid(3) + one).clamp(0, last);
@@ -101,7 +101,7 @@ pub(super) fn bytes(value: (u8, i32)) -> String {
     in_units(value, &["B", "kB", "MB", "GB", "TB", "PB", "EB"], 0)
 }
 
-/// A count in a second as a tick's label.
+/// A rate per second as a tick's label.
 pub(super) fn rate(value: (u8, i32)) -> String {
     in_units(value, &["", "k", "M", "G", "T", "P", "E"], 0).trim_end().to_owned()
 }
@@ -111,7 +111,7 @@ pub(super) fn time(ns: (u8, i32)) -> String {
     in_units(ns, &["ps", "ns", "µs", "ms", "s"], 1)
 }
 
-/// A part of one as a tick's label.
+/// A fraction as a tick's label.
 pub(super) fn part((digit, power): (u8, i32)) -> String {
     format!("{} %", number((digit, power + 2)))
 }

@@ -1,4 +1,4 @@
-//! Collectives as one picture: bandwidth, waits and skews, each a panel where there is something to draw.
+//! Collectives as one picture: bandwidth, waits and skews, each a panel if there is something to draw.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};

@@ -21,7 +21,7 @@ pub(super) fn style(kind: Kind) -> Style {
     STYLES.get(place).copied().unwrap_or_default()
 }
 
-/// What is marked: a value, and a line from the lowest to the highest instance.
+/// A mark: a value, and a line from the lowest to the highest instance.
 pub(super) struct Mark {
     pub(super) kind: Kind,
     pub(super) x: f64,

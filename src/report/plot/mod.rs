@@ -1,4 +1,4 @@
-//! Plots as SVG that need nothing else: no script, no font, no network. The same results make the same bytes.
+//! Self-contained SVG plots: no script, no font, no network. The same results give the same bytes.
 //!
 //! Names come from files that anyone may have written; they enter as text. What is drawn is bounded by distinct operations and
 //! sizes, not by events.

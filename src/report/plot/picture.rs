@@ -1,4 +1,4 @@
-//! The paper of a plot: its head, frames, grids and legends.
+//! The canvas of a plot: its title, frames, grids and legends.
 
 use std::fmt::{self, Write as _};
 
@@ -12,7 +12,7 @@ pub(super) struct Picture {
     width: f64,
 }
 
-/// Where a panel's axes lie.
+/// The position of a panel's axes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Frame {
     pub(super) left: f64,
@@ -22,7 +22,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The place of what is so far along the horizontal axis.
+    /// The coordinate of a position on the horizontal axis.
     pub(super) fn x(&self, along: f64) -> f64 {
         self.left + (self.right - self.left) * along
     }
@@ -33,10 +33,10 @@ impl Frame {
     }
 }
 
-/// How things of one sort are marked, by their class and their shape: distinguished without the colour too.
+/// How things of one kind are marked, by class and shape, so that they can be distinguished without colour.
 pub(super) type Style = (&'static str, &'static str);
 
-/// Marks, from the one to take first.
+/// Marks, in order of use.
 pub(super) const STYLES: [Style; 8] = [
     ("k0", "M-5-5h10v10h-10z"),
     ("k1", "M0-6L6 5H-6z"),
@@ -94,7 +94,7 @@ impl Picture {
         self.svg.into_bytes()
     }
 
-    /// What the marks mean, in rows from `top` on; gives where the last one ends.
+    /// The legend, in rows from `top` on; returns where the last one ends.
     pub(super) fn legend<'a>(&mut self, entries: impl IntoIterator<Item = (Style, &'a str)>, top: f64) -> f64 {
         let (mut x, mut y) = (24.0, top);
         for ((class, mark), name) in entries {
@@ -163,7 +163,7 @@ impl Picture {
     }
 }
 
-/// About how wide a text is: no font is at hand, and nothing depends on it but where lines are broken.
+/// The approximate width of a text: no font is available, and only line breaks depend on it.
 fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * 7.4
 }

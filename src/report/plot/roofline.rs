@@ -1,4 +1,4 @@
-//! The roofline of a profile: its operations by FLOPs a byte and FLOPs a second, below the lines that the device's peaks draw.
+//! The roofline of a profile: its operations by FLOP/byte and FLOP/s, below the lines of the device's peaks.
 //!
 //! For a page, whose style it takes: <https://doi.org/10.1145/1498765.1498785> is the model.
 
@@ -17,9 +17,9 @@ use super::picture::Frame;
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 440.0;
 const FRAME: Frame = Frame { left: 76.0, top: 24.0, right: 690.0, bottom: 384.0 };
-/// The most operations that are drawn.
+/// Maximum number of operations drawn.
 const MOST: usize = 200;
-/// Radius of what takes no time, and what the operation with the most time has more.
+/// Radius of an operation that takes no time, and the extra radius of the one with the most time.
 const RADIUS: (f64, f64) = (3.5, 14.0);
 
 /// An operation on the plot.
@@ -33,7 +33,7 @@ impl Point<'_> {
         self.work.flops / self.work.bytes
     }
 
-    /// What is said of it where it has the focus or the pointer.
+    /// Its description when it has the focus or the pointer.
     fn label(&self) -> String {
         let Self { operation, work } = self;
         let roof = work.roof.map_or_else(String::new, |roof| {
@@ -51,7 +51,7 @@ impl Point<'_> {
     }
 }
 
-/// Writes the figure; nothing where no operation computes.
+/// Writes the figure; nothing if no operation computes.
 pub(in crate::report) fn write_roofline_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     let known =
         summary.operations.iter().filter_map(|operation| Some(Point { operation, work: operation.work.as_ref()? }));
@@ -150,11 +150,11 @@ struct ComputeRoof {
     is_vector: bool,
 }
 
-/// The lines of the units that compute, types of one rate together, the highest first.
+/// The lines of the compute units, types with the same rate together, the highest first.
 fn roofs(peaks: &Peaks) -> Vec<ComputeRoof> {
     let mut roofs: Vec<ComputeRoof> = Vec::new();
     for (figures, is_vector) in [(&peaks.matrix, false), (&peaks.vector, true)] {
-        // rates are compared as they are written
+        // rates are compared as printed
         let mut by_rate: BTreeMap<u64, (f64, Vec<String>)> = BTreeMap::new();
         for (dtype, per_second) in figures {
             by_rate.entry(per_second.to_bits()).or_insert((*per_second, Vec::new())).1.push(dtype.to_string());
@@ -170,7 +170,7 @@ fn roofs(peaks: &Peaks) -> Vec<ComputeRoof> {
     roofs
 }
 
-/// The memory's line up to the highest of the others, and these from where they meet it.
+/// The memory's line up to the highest of the others, and these from where they intersect it.
 fn write_roofs(
     out: &mut dyn Write,
     peaks: &Peaks,
@@ -198,7 +198,7 @@ fn write_roofs(
         let (x0, y) = place(roof.per_second / bandwidth, roof.per_second);
         let (x1, _) = place(x_high, roof.per_second);
         let class = if roof.is_vector { " class=\"vector\"" } else { "" };
-        // the highest comes first; none is written over another
+        // the highest comes first, so that none overlaps another
         let text = (y + 4.0).max(last_text + 14.0);
         let (name, rate) = (Text(&roof.name), format_per_second(roof.per_second));
         writeln!(

@@ -1,4 +1,4 @@
-//! How late each device ends what all devices end together.
+//! How late each device ends collectives that all devices end together.
 
 use crate::analysis::collectives::{Clocks, CollectiveMetrics, Collectives};
 use crate::report::figures::signed_ns;
@@ -6,10 +6,10 @@ use crate::report::html::escape::Text;
 
 use super::picture::{Frame, Picture};
 
-/// The most devices that are named below the axis.
+/// Maximum number of devices named below the axis.
 const MOST_NAMES: usize = 16;
 
-/// A time without what a round number does not need: `−20 µs`.
+/// A round time without trailing zeros: `−20 µs`.
 fn label(ns: f64) -> String {
     let text = signed_ns(ns, "");
     match text.split_once(' ') {
@@ -21,7 +21,7 @@ fn label(ns: f64) -> String {
     }
 }
 
-/// A round step, of which at most five reach this far.
+/// A round step; at most five of them reach this far.
 fn step_to(farthest: f64) -> f64 {
     let power = 10_f64.powf((farthest.max(1e-3) / 5.0).log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| step * 5.0 >= farthest).unwrap_or(farthest)

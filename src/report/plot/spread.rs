@@ -15,13 +15,13 @@ const WIDTH: f64 = 1080.0;
 /// Width of the names beside the plot.
 const BESIDE: f64 = 250.0;
 const HEIGHT: f64 = 640.0;
-/// The most operations that are drawn: those with the most time.
+/// Maximum number of operations drawn: those with the most time.
 const MOST: usize = 5000;
 /// Opcodes with a mark of their own; the others share one.
 const OPCODES: usize = 6;
-/// The most operations with their name beside them.
+/// Maximum number of operations with their name beside them.
 const NAMES: usize = 8;
-/// The most characters of a name.
+/// Maximum number of characters of a name.
 const LONGEST: usize = 28;
 /// Height of a line of names.
 const LINE: f64 = 18.0;
@@ -65,7 +65,7 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
     picture.columns(&frame, &across, time);
     picture.lines(&frame, &up, part);
     picture.frame(&frame, "", what, "deviation over mean");
-    // many small marks tell more than many large ones
+    // many marks are easier to read if they are small
     let (size, opacity) = if points.len() > 200 { (0.65, 0.6) } else { (1.0, 0.85) };
     for point in &points {
         let (class, mark) = style(&point.operation.opcode);
@@ -153,7 +153,7 @@ fn write_names(picture: &mut Picture, points: &[Point<'_>], frame: &Frame, acros
     let mut left = named.len() as f64;
     let mut free = frame.top + LINE / 2.0;
     for (x, y, point) in named {
-        // as high as its mark, where that leaves room for the ones above and below
+        // at the height of its mark, if that leaves room for those above and below
         let at = y.min(frame.bottom - LINE * left).max(free);
         (free, left) = (at + LINE, left - 1.0);
         let (edge, name) = (frame.right, cut(&point.operation.operation));

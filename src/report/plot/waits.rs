@@ -35,7 +35,7 @@ pub(super) fn panel(picture: &mut Picture, frame: &Frame, marks: &[Mark]) {
     draw(picture, frame, (&across, &up), marks);
 }
 
-/// How many instances of each kind wait so long: a row for each kind, its bars as parts of its highest one.
+/// Histogram of waits: a row for each kind, its bars relative to its highest one.
 pub(super) fn distribution(picture: &mut Picture, frame: &Frame, waits: &Waits) {
     let kinds = &waits.kinds;
     let ends = waits.ends_ps.into_iter().flat_map(|(least, most)| [least, most]).map(|ps| ps as f64 / 1e3);

@@ -7,15 +7,15 @@ use crate::search::draw::Draw;
 use crate::search::figures::{self, FIGURES, UNKNOWN};
 use crate::search::space::{Parameter, Space};
 
-/// Inverse squared length of a parameter before anything is known of it: its whole range.
+/// Initial inverse squared length of a parameter: its whole range.
 const WEIGHT: f32 = 1.0;
-/// Weight of a parameter's alignment to that of the parameter.
+/// Weight of a parameter's alignment relative to that of the parameter.
 const ALIGNMENT: f32 = 0.5;
-/// Weight of two values of an ordered parameter being different at all, to that of the parameter. With few outcomes
-/// it only blurs the trend.
+/// Weight of two values of an ordered parameter being different at all, relative to that of the parameter. With few
+/// outcomes it only blurs the trend.
 const DIFFERENCE: f32 = 0.05;
 
-/// One number of a point: a parameter's value seen in one way.
+/// One feature of a point: one view of a parameter's value.
 #[derive(Debug, Clone)]
 struct Feature {
     parameter: usize,
@@ -23,8 +23,9 @@ struct Feature {
     table: Vec<f32>,
 }
 
-/// What the model sees of each parameter that varies: the place of its value among the others, on a scale of logarithms
-/// where all are above zero, since from 16 to 32 is as far for hardware as from 128 to 256; for whole numbers also the power of two that divides it, since hardware cares whether 96 is a multiple of 32; and, weighed later, whether it is the same.
+/// The features of each parameter that varies: the position of its value among the others, on a logarithmic scale if
+/// all are above zero, since for hardware 16 to 32 is as far as 128 to 256; for integers also the power of two that
+/// divides it, since hardware cares whether 96 is a multiple of 32; and, weighted later, whether it is the same.
 #[derive(Debug, Clone)]
 pub(in crate::search) struct Features {
     features: Vec<Feature>,
@@ -32,7 +33,7 @@ pub(in crate::search) struct Features {
     ordered: Vec<bool>,
     weights: Vec<f32>,
     early: Vec<bool>,
-    /// Numbers of another kind, which stand behind the others: column by column those of the points.
+    /// Figures, which come after the other features: column by column those of the points.
     figures: Vec<Vec<f32>>,
 }
 
@@ -61,7 +62,7 @@ impl Features {
         new
     }
 
-    /// The same with what is known of each point besides its parameters.
+    /// The same with what is known about each point besides its parameters.
     pub(super) fn with_figures(mut self, of_points: &[Vec<Option<f64>>]) -> Self {
         self.figures = figures::columns(of_points).unwrap_or_default();
         let count = self.figures.len();
@@ -71,12 +72,12 @@ impl Features {
         self
     }
 
-    /// Whether anything is known of points besides their parameters.
+    /// Whether anything is known about points besides their parameters.
     pub(super) fn has_figures(&self) -> bool {
         !self.figures.is_empty()
     }
 
-    /// Weights under which the parameters alone count.
+    /// Weights with which only the parameters count.
     pub(super) fn of_parameters(&self) -> Vec<f32> {
         let parameters = self.features.len();
         self.weights.iter().enumerate().map(|(at, &weight)| if at < parameters { weight } else { 0.0 }).collect()
@@ -135,17 +136,17 @@ impl Features {
     }
 }
 
-/// The place of each value between the least and the greatest one's logarithms; `None` if values have none.
+/// The position of each value's logarithm between the smallest and the largest; `None` if a value has no logarithm.
 fn logarithms(parameter: &Parameter) -> Option<Vec<f32>> {
     let logarithm = |value: &Option<Value>| value.as_ref().and_then(Value::as_f64).filter(|&n| n > 0.0).map(f64::ln);
     let numbers: Option<Vec<f64>> = parameter.values().iter().map(logarithm).collect();
     let numbers = numbers.filter(|numbers| parameter.is_ordered() && numbers.len() > 2)?;
     let (low, high) = (numbers.first()?, numbers.last()?);
-    // integers beyond 2^53 may be the same as numbers
+    // integers beyond 2^53 may be equal as floats
     (high > low).then(|| numbers.iter().map(|number| ((number - low) / (high - low)) as f32).collect())
 }
 
-/// The power of two in each value, where it says something that the values' order does not.
+/// The power of two in each value, if it adds information to the values' order.
 fn alignment(parameter: &Parameter) -> Option<Vec<f32>> {
     let whole = |value: &Option<Value>| value.as_ref().and_then(Value::as_u64).filter(|&value| value > 0);
     let powers: Option<Vec<u32>> = parameter.values().iter().map(|v| whole(v).map(u64::trailing_zeros)).collect();

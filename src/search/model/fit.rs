@@ -1,25 +1,25 @@
-//! Which shape of the covariance the outcomes speak for.
+//! Fits the covariance's hyperparameters to the outcomes.
 
 use super::process::{Factor, Shape};
 
 /// Variance of the noise, over that of the function, before anything is known: recorded medians scatter little.
 const NOISE: f32 = 1e-4;
 const LEAST_NOISE: f32 = 1e-5;
-/// Deviation of a weight's logarithm, and of the noise's, from where they start.
+/// Prior deviation of the logarithms of a weight and of the noise from their initial values.
 const WEIGHT_DEVIATION: f64 = 3.0;
 const NOISE_DEVIATION: f64 = 1.5;
-/// Outcomes that a fit looks at, at most.
+/// Maximum number of outcomes in a fit.
 const LOOKED_AT: usize = 128;
-/// Passes over all parameters while outcomes are few, and when a shape has long been found.
+/// Passes over all parameters while outcomes are few, and once a shape has been found.
 const PASSES: (usize, usize) = (3, 1);
 const FEW: usize = 48;
-/// Below so many outcomes any shape will do.
+/// Below this many outcomes any shape will do.
 const LEAST: usize = 4;
 
 /// Outcomes from which on all features have a weight.
 pub(super) const ALL_FEATURES: usize = 64;
 
-/// The shape before any fit: features that are not of the first have no weight.
+/// The shape before any fit: only the first features have weight.
 pub(super) fn first(weights: &[f32], early: impl Iterator<Item = bool>) -> Shape {
     let weights = weights.iter().zip(early).map(|(&weight, early)| if early { weight } else { 0.0 });
     Shape { weights: weights.collect(), noise: NOISE }
@@ -31,8 +31,8 @@ pub(super) fn widened(shape: &Shape, base: &[f32]) -> Shape {
     Shape { weights: weights.collect(), noise: shape.noise }
 }
 
-/// The shape with the greatest posterior that doubling and halving one number after another leads to from `from`, and that
-/// posterior's logarithm; of too few outcomes none is known.
+/// The shape with the greatest posterior found from `from` by doubling and halving one number after another, and the
+/// logarithm of that posterior; with too few outcomes `from` itself.
 pub(super) fn fitted(
     from: &Shape,
     base: &[f32],
@@ -71,7 +71,7 @@ pub(super) fn fitted(
     (shape, Some(reached))
 }
 
-/// Squared distance of the numbers' logarithms from where they start, in deviations.
+/// Squared distance of the numbers' logarithms from their initial values, in deviations.
 fn surprise(shape: &Shape, base: &[f32]) -> f64 {
     let squared = |number: f32, start: f32, deviation: f64| ((f64::from(number / start)).ln() / deviation).powi(2);
     let weights = shape.weights.iter().zip(base).filter(|(weight, _)| **weight > 0.0);

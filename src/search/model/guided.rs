@@ -1,4 +1,4 @@
-//! Asks for the config of which the model expects most.
+//! Asks for the config with the largest expected improvement.
 
 use std::collections::HashSet;
 
@@ -15,33 +15,34 @@ use crate::search::priors;
 use crate::search::space::Space;
 use crate::search::strategy::{Outcome, Plan, SearchStrategy};
 
-/// Configs asked before there is a model, and how many at random they are chosen from: enough to hold one near the middle.
+/// Configs asked before there is a model, and how many random ones they are chosen from: enough to include one near the
+/// middle.
 const DESIGN: usize = 3;
 const DESIGN_FROM: usize = 4096;
-/// Outcomes that a model is built from, at most: the best half, the others at random.
+/// Maximum number of outcomes in a model: the best half, the others at random.
 const MOST_OUTCOMES: usize = 192;
-/// The neighbours' best configs asked before there is a model: what misleads costs one question.
+/// The neighbours' best configs asked before there is a model: a misleading one costs one question.
 const FIRST_PRIORS: usize = 1;
-/// Configs that are looked at for the next question.
+/// Configs considered for the next question.
 const MOST_LOOKED_AT: usize = 2048;
-/// Of how many of the best outcomes the neighbours are looked at in a space that is larger.
+/// In a larger space, the number of best outcomes whose neighbours are considered.
 const BEST: usize = 16;
-/// Figures count where they make the outcomes so much more probable, as a logarithm, than parameters alone and than the figures of other
-/// configs, shuffled so often.
+/// Figures count if they raise the outcomes' log-likelihood by this much over parameters alone and over figures of
+/// other configs, shuffled this many times.
 const FIGURES_GAIN: f64 = 2.0;
 const SHUFFLED: usize = 4;
-/// The model is built again when outcomes have grown by this part, and after so many at most.
+/// The model is rebuilt when the outcomes have grown by this part, and at the latest after this many.
 const GROWTH: f64 = 1.25;
 const LONGEST: usize = 64;
 
-/// Streams of chance: one for each use and number of outcomes.
+/// Random streams: one for each use and number of outcomes.
 const DESIGN_STREAM: u64 = 1 << 60;
 const OUTCOMES_STREAM: u64 = 2 << 60;
 const POOL_STREAM: u64 = 3 << 60;
 const CHANCE_STREAM: u64 = 4 << 60;
 const FIGURES_STREAM: u64 = 7 << 60;
 
-/// The model-guided strategy. All it does is done when something is told, so that a history leads to one state.
+/// The model-guided strategy. It does all its work when it is told an outcome, so that a history determines its state.
 #[derive(Debug, Clone)]
 pub(in crate::search) struct Guided<'a> {
     space: &'a Space,
@@ -52,10 +53,10 @@ pub(in crate::search) struct Guided<'a> {
     design: Vec<usize>,
     /// The shape by the parameters alone.
     shape: Shape,
-    /// Where there are figures the shape by them too, and behind it those where each config has the figures of another one.
+    /// If there are figures: the shape with them, followed by those where each config has the figures of another one.
     figured: Vec<Shape>,
     model: Option<Model>,
-    /// Outcomes at which the model is built again.
+    /// Number of outcomes at which the model is rebuilt.
     next_model: usize,
     next: Option<usize>,
 }
@@ -66,7 +67,7 @@ struct Model {
     factor: Factor,
     points: Vec<usize>,
     pool: Pool,
-    /// How far the neighbours are believed, and what they let expect of each point.
+    /// How far the neighbours are trusted, and what they predict for each point.
     trust: f64,
     expected: Vec<f64>,
 }
@@ -123,7 +124,7 @@ impl<'a> Guided<'a> {
             };
             let best = (0..sample.len()).map(|at| (worth(at), at)).max_by(|a, b| a.0.total_cmp(&b.0));
             match best {
-                // a space of few configs: nothing is apart from those chosen
+                // in a space of few configs, none is distant from those chosen
                 Some((worth, _)) if !chosen.is_empty() && worth <= 0.0 => break,
                 Some((_, at)) => chosen.push(at),
                 None => break,
@@ -132,7 +133,7 @@ impl<'a> Guided<'a> {
         chosen.into_iter().filter_map(|at| sample.get(at).copied()).collect()
     }
 
-    /// Builds the model from what was told; leaves none while nothing ran.
+    /// Builds the model from the outcomes; there is none while nothing ran.
     fn build(&mut self) {
         let told = self.history.told();
         self.model = None;
@@ -167,10 +168,10 @@ impl<'a> Guided<'a> {
         self.model = Some(Model { target, factor, points, pool, trust, expected });
     }
 
-    /// Fits the shapes to outcomes, and says which of them the model has.
+    /// Fits the shapes to the outcomes and returns the one for the model.
     ///
-    /// Figures that have nothing to do with the times make outcomes more probable too, if only by keeping configs apart. So they count
-    /// where they do more than the same figures of other configs.
+    /// Even unrelated figures make outcomes more probable, if only by keeping configs apart. So they count only if they
+    /// do better than the same figures assigned to other configs.
     fn fit(&mut self, rows: &[Vec<f32>], values: &[f64]) -> Shape {
         let is_wide = rows.len() >= fit::ALL_FEATURES;
         let ordered = self.features.ordered();
@@ -192,7 +193,7 @@ impl<'a> Guided<'a> {
         if count { own.clone() } else { self.shape.clone() }
     }
 
-    /// What the neighbours let expect of points; 0 without any.
+    /// What the neighbours predict for points; 0 without any.
     fn expected_at(&mut self, points: &[usize]) -> Vec<f64> {
         match &mut self.neighbour {
             Some(neighbour) => neighbour.at(self.space, &self.features, points),
@@ -213,7 +214,7 @@ impl<'a> Guided<'a> {
             .take(MOST_LOOKED_AT / 2)
             .collect();
         let mut draw = Draw::new(self.seed, POOL_STREAM | self.history.told().len() as u64);
-        // where few are left of many, chance alone would continue for long
+        // if few are left of many, random draws would take long to find them
         for _ in 0..16 * MOST_LOOKED_AT {
             if points.len() == MOST_LOOKED_AT {
                 break;

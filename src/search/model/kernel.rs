@@ -1,4 +1,4 @@
-//! How alike two configs are: a rational quadratic covariance with a weight for each parameter.
+//! The covariance of two configs: rational quadratic, with a weight for each parameter.
 
 /// Covariance for a weighted squared distance: 1 at 0. Arithmetic alone, so that every machine gives the same.
 ///

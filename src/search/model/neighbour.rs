@@ -1,4 +1,4 @@
-//! What neighbours' priors let one expect of a point before anything was told of it.
+//! What neighbours' priors predict for a point before it has an outcome.
 
 use std::collections::HashMap;
 
@@ -6,15 +6,15 @@ use super::features::Features;
 use super::process::{Factor, Shape};
 use crate::search::space::Space;
 
-/// Variance of the noise: what holds there need not hold here to the last per cent.
+/// Variance of the noise: a neighbour's result need not hold here to the last per cent.
 const NOISE: f32 = 0.05;
-/// The trust before anything was told, in deviations of the outcomes, and as how many outcomes it counts.
+/// The initial trust, in deviations of the outcomes, and how many outcomes it counts as.
 const TRUST: f64 = 1.0;
 const TRUST_COUNTS: f64 = 2.0;
-/// Most points whose expectation is kept.
+/// Maximum number of points whose prediction is kept.
 const KEPT: usize = 1 << 16;
 
-/// A surface over the space: −1 where the neighbours' best configs lie, 0 if nothing is known.
+/// A surface over the space: −1 at the neighbours' best configs, 0 where nothing is known.
 #[derive(Debug, Clone)]
 pub(super) struct Neighbour {
     factor: Factor,
@@ -33,7 +33,7 @@ impl Neighbour {
         (!points.is_empty()).then(|| Self { factor, weights, kept: HashMap::new() })
     }
 
-    /// What is expected of each point.
+    /// The prediction for each point.
     pub(super) fn at(&mut self, space: &Space, features: &Features, points: &[usize]) -> Vec<f64> {
         let new: Vec<usize> = points.iter().copied().filter(|point| !self.kept.contains_key(point)).collect();
         if self.kept.len() + new.len() > KEPT {
@@ -46,8 +46,8 @@ impl Neighbour {
     }
 }
 
-/// How far the surface is to be believed: the slope of the outcomes over it, none below zero, drawn to [`TRUST`] while few were
-/// told. Priors that mislead lose their slope with the first outcomes.
+/// How far the surface is trusted: the slope of the outcomes over it, at least zero, shrunk towards [`TRUST`] while
+/// outcomes are few. Priors that mislead lose their slope with the first outcomes.
 pub(super) fn trust(expected: &[f64], values: &[f64]) -> f64 {
     let count = expected.len().max(1) as f64;
     let mean = |numbers: &[f64]| numbers.iter().sum::<f64>() / count;

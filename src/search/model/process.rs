@@ -6,7 +6,7 @@
 
 use super::kernel::{Coordinates, covariance, dot};
 
-/// What the covariance is shaped by.
+/// The hyperparameters of the covariance.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Shape {
     /// For each parameter the inverse squared length.
@@ -37,7 +37,7 @@ impl Factor {
         self.lower.get(start..=start + at).unwrap_or_default()
     }
 
-    /// Adds an observation; its row of the factor is the last then.
+    /// Adds an observation; its row of the factor becomes the last.
     pub(super) fn add(&mut self, point: &[f32], value: f64) {
         let count = self.solved.len();
         let mut row: Vec<f64> = Vec::with_capacity(count + 1);
@@ -93,7 +93,7 @@ impl Factor {
         -0.5 * count * (sum / count.max(1.0)).max(1e-12).ln() - self.logarithm
     }
 
-    /// The function's variance that the observations speak for.
+    /// The maximum-likelihood variance of the function.
     pub(super) fn variance(&self) -> f64 {
         let sum = dot(&self.solved, &self.solved);
         (sum / self.solved.len().max(1) as f64).max(1e-12)
@@ -126,7 +126,7 @@ impl Pool {
         }
     }
 
-    /// Takes in the factor's last observation.
+    /// Adds the factor's last observation.
     pub(super) fn extend(&mut self, factor: &Factor) {
         let Some(at) = factor.solved.len().checked_sub(1) else { return };
         let seen = factor.seen.row(at);

@@ -3,12 +3,12 @@
 use crate::search::strategy::Outcome;
 use crate::stats;
 
-/// Times above this quantile of those told, and a part of the way further, count as one: how slow a slow config is
-/// must not bend the model where it matters.
+/// Times above this quantile, plus a margin, are clipped: how slow a slow config is must not distort the model where it
+/// matters.
 const SLOW: f64 = 0.75;
 const BEYOND: f64 = 0.5;
 
-/// Logarithms of times, cut off above and standardised. A config that failed counts as one at the cut.
+/// Logarithms of times, clipped above and standardised. A failed config counts as one at the clip.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target {
     ceiling: f64,
@@ -17,7 +17,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The cut that these outcomes ask for; `None` while nothing ran.
+    /// The clip for these outcomes; `None` while nothing ran.
     pub(super) fn cut(told: &[(usize, Outcome)]) -> Option<Self> {
         let logarithms: Vec<f64> = told
             .iter()

@@ -1,4 +1,4 @@
-//! Numbers at random that the posterior is drawn with.
+//! Random numbers for draws from the posterior.
 
 use crate::search::draw::Draw;
 
@@ -18,7 +18,7 @@ impl Normals {
         Self { draw, kept: None }
     }
 
-    /// A number between zero and one, neither of them.
+    /// A number strictly between zero and one.
     pub(super) fn uniform(&mut self) -> f64 {
         (self.draw.below(PARTS) as f64 + 0.5) / PARTS as f64
     }
@@ -34,12 +34,12 @@ impl Normals {
         radius * angle.cos()
     }
 
-    /// So many of them.
+    /// This many of them.
     pub(super) fn take(&mut self, count: usize) -> Vec<f64> {
         (0..count).map(|_| self.next()).collect()
     }
 
-    /// A number of the χ² distribution: the sum of so many squares.
+    /// A number of the χ² distribution: with this many degrees of freedom.
     pub(super) fn chi_squared(&mut self, degrees: usize) -> f64 {
         (0..degrees).map(|_| self.next().powi(2)).sum()
     }

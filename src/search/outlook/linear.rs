@@ -1,4 +1,4 @@
-//! Cholesky factors of small matrices, and what is solved by them.
+//! Cholesky factors of small matrices, and their solutions.
 
 use crate::search::model::dot;
 
@@ -7,8 +7,8 @@ use crate::search::model::dot;
 pub(super) struct Lower(Vec<f64>);
 
 impl Lower {
-    /// The factor of a symmetric matrix that is given by its lower triangle. A pivot that rounding brings to zero or below is
-    /// kept a little above.
+    /// The factor of a symmetric matrix, given by its lower triangle. A pivot that rounding makes zero or negative is
+    /// kept slightly positive.
     pub(super) fn factor(size: usize, entry: impl Fn(usize, usize) -> f64) -> Self {
         let mut lower: Vec<f64> = Vec::with_capacity(size * (size + 1) / 2);
         for row in 0..size {

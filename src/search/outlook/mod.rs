@@ -1,12 +1,13 @@
-//! What may be expected of configs that were not compiled, from those that were: which to compile next, and when the rest can
-//! be left.
+//! Predicts the configs that were not compiled from those that were: which to compile next, and when the rest can be
+//! skipped.
 //!
-//! The logarithms of the times are a Gaussian process over the configs' [features](super::model), with a part that each config
-//! has for itself. How smooth the process is, how large each config's own part, and how much two calls of an operation have in
-//! common is not chosen but averaged over: shapes are drawn from a prior and weighed by how well they foretell the outcomes
-//! (Rasmussen and Williams, Gaussian Processes for Machine Learning, section 5.2). The scale is integrated out, which makes the
-//! process a Student-t one (Shah, Wilson and Ghahramani, Student-t processes as alternatives to Gaussian processes, 2014).
-//! Joint draws of all configs that are left say how probable it is that any of them is better.
+//! The logarithms of the times are a Gaussian process over the configs' [features](super::model), with an independent
+//! part for each config. How smooth the process is, how large each config's own part, and how much two calls of an
+//! operation have in common is not chosen but averaged over: shapes are drawn from a prior and weighted by how well
+//! they predict the outcomes (Rasmussen and Williams, Gaussian Processes for Machine Learning, section 5.2). The scale
+//! is integrated out, which makes the process a Student-t one (Shah, Wilson and Ghahramani, Student-t processes as
+//! alternatives to Gaussian processes, 2014). Joint draws of all remaining configs give the probability that any of
+//! them is better.
 
 mod draws;
 mod linear;

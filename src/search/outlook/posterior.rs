@@ -1,4 +1,4 @@
-//! What the outcomes say of the configs that are left: joint draws over all shapes.
+//! What the outcomes say about the remaining configs: joint draws over all shapes.
 
 use rayon::prelude::*;
 
@@ -8,12 +8,11 @@ use super::shape::Shape;
 use crate::search::draw::Draw;
 use crate::search::model::{Coordinates, covariance, dot};
 
-/// Joint draws of the configs that are left.
+/// Joint draws of the remaining configs.
 pub(super) const DRAWS: usize = 2000;
-/// Variance of each call's mean, over that of the process: nothing is known of it.
+/// Variance of each call's mean, over that of the process: an uninformative prior.
 const OF_MEAN: f64 = 4.0;
-/// What the process's standard deviation is taken for before any outcome, as a logarithm of time, and as how many outcomes that
-/// counts.
+/// Prior standard deviation of the process, as a logarithm of time, and how many outcomes it counts as.
 const SCALE: f64 = 0.5;
 const SCALE_COUNTS: usize = 3;
 
@@ -33,12 +32,12 @@ pub(super) struct Seen {
     pub(super) deviation: f64,
 }
 
-/// What one shape makes of the outcomes.
+/// The fit of one shape to the outcomes.
 struct OfShape {
     log_weight: f64,
     mean: Vec<f64>,
     factor: Lower,
-    /// Sum of squares that the scale is drawn by.
+    /// Sum of squares from which the scale is drawn.
     squares: f64,
 }
 
@@ -56,7 +55,7 @@ pub(super) fn joint(
     let all: f64 = weights.iter().sum();
     let mut normals = Normals::new(Draw::new(seed, stream));
     let degrees = SCALE_COUNTS + seen.len();
-    // systematic resampling: as many draws of each shape as its weight says, to the next whole number
+    // systematic resampling: the draws of each shape are proportional to its weight, rounded to an integer
     let (mut reached, mut taken) = (normals.uniform(), 0);
     let mut draws = Vec::with_capacity(DRAWS);
     for (one, weight) in of_shapes.iter().zip(weights) {

@@ -1,13 +1,13 @@
-//! How smooth the times are over the configs, drawn from what is known before any outcome.
+//! How smooth the times are over the configs, drawn from the prior.
 
 use super::draws::Normals;
 use crate::search::draw::Draw;
 
 /// How many shapes are averaged over.
 pub(super) const SHAPES: usize = 64;
-/// Deviation of the logarithm of each weight, and of the own part's, from their usual value.
+/// Deviation of the logarithms of each weight and of the independent part from their usual values.
 const DEVIATION: f64 = 1.5;
-/// The usual variance that a config has for itself, over that of the process.
+/// The usual variance of a config's independent part, over that of the process.
 const OWN: f64 = 0.06;
 
 /// One way in which times may depend on configs.
@@ -15,7 +15,7 @@ const OWN: f64 = 0.06;
 pub(super) struct Shape {
     /// For each feature the inverse squared length.
     pub(super) weights: Vec<f32>,
-    /// Variance that each config has for itself, over that of the process.
+    /// Variance of each config's independent part, over that of the process.
     pub(super) own: f64,
     /// Correlation of the same config in two calls.
     pub(super) common: f64,

@@ -12,30 +12,32 @@ use crate::search::space::Space;
 use crate::setters::setters;
 use crate::stats::quantiles;
 
-/// Values further than this above the best count as this far: how slow a slow config is must not bend the surface.
+/// Values further than this above the best are clipped: how slow a slow config is must not distort the surface.
 const CEILING: f64 = 1.4;
-/// A config that failed counts as one at that ceiling with this standard deviation: it says little of its neighbours' times.
+/// A failed config counts as one at that ceiling with this standard deviation: it says little about its neighbours'
+/// times.
 const FAILED: f64 = 0.7;
-/// Calls before the one at hand that it learns from, and how many outcomes of each, the fastest half and others.
+/// Number of earlier calls that it learns from, and how many outcomes of each, the fastest half and others.
 const CALLS_BEFORE: usize = 2;
 const OUTCOMES_BEFORE: usize = 32;
-/// Something better is left at most so many times as often as the draws say, on parts of recorded spaces (`benches/search`).
+/// Calibration on recorded spaces (`benches/search`): something better is missed at most this many times as often as
+/// the draws say.
 const SURPRISES: f64 = 5.0 / 3.0;
-/// What lies between these shares of the draws is what is expected of a config.
+/// The expected range of a config lies between these quantiles of the draws.
 const EXPECTED: [f64; 3] = [0.05, 0.5, 0.95];
 
 const SHAPES_STREAM: u64 = 5 << 60;
 const DRAWS_STREAM: u64 = 6 << 60;
 
-/// When configs may be left.
+/// When configs may be skipped.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct WaveRules {
     /// Part of the best config's time that a better one must save to matter.
     pub least_gain: f64,
-    /// The least difference that can be distinguished: a config that is better by less than that does not matter either.
+    /// The noise floor: a config that is better by less does not matter either.
     pub noise_floor: f64,
-    /// All that is left together may be better with this probability.
+    /// The skipped configs together may be better with this probability.
     pub chance: f64,
     /// Configs of the first wave, the baseline included.
     pub first: usize,
@@ -46,14 +48,14 @@ pub struct WaveRules {
 setters!(WaveRules { least_gain: f64, noise_floor: f64, chance: f64, first: usize, wave: usize });
 
 impl WaveRules {
-    /// Waves of so many configs, the first half as large again; what is left may gain 2% with a probability of 5%.
+    /// Waves of this many configs, the first half as large again; what is skipped may gain 2% with a probability of 5%.
     pub fn new(wave: usize) -> Self {
         let wave = wave.max(1);
         Self { least_gain: 0.02, noise_floor: 0.0, chance: 0.05, first: wave + wave / 2, wave }
     }
 }
 
-/// What is expected of a config's time over another one's: by [`Surface::outlook`] over that of the best that was told.
+/// The expected ratio of a config's time to another one's; [`Surface::outlook`] takes the best measured one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Expected {
@@ -71,19 +73,19 @@ pub struct Expected {
 pub struct Outlook {
     /// Probability that any of them is better than the best by the least gain and by more than the noise floor.
     pub chance: f64,
-    /// Each with what is expected of it.
+    /// Each with its expected ratio.
     pub left: Vec<(usize, Expected)>,
-    /// Which to compile and look at next, the likeliest first; none if all can be left.
+    /// Which to compile and look at next, the likeliest first; none if all can be skipped.
     pub next: Vec<usize>,
 }
 
-/// Times of one operation's configs, as far as they were told. The same outcomes give the same answers.
+/// The measured times of one operation's configs. The same outcomes give the same answers.
 #[derive(Debug, Clone)]
 pub struct Surface {
     seed: u64,
-    /// The calls before and, last, the one at hand.
+    /// The earlier calls and, last, the current one.
     calls: Vec<Call>,
-    /// What the rows of all calls mean.
+    /// The meaning of the rows of all calls.
     parameters: Vec<(String, bool)>,
     /// For each feature the usual weight.
     usual: Vec<f32>,
@@ -100,18 +102,18 @@ struct Call {
 }
 
 impl Surface {
-    /// A surface of which nothing is known.
+    /// A surface without outcomes.
     pub fn new(seed: u64) -> Self {
         Self { seed, calls: Vec::new(), parameters: Vec::new(), usual: Vec::new(), figures: 0 }
     }
 
-    /// Begins another call, whose configs and baseline these are. Calls before it are its neighbours where they have the same
-    /// parameters; each parameter's value counts by its place between the least and the greatest of its own call.
+    /// Begins another call with these configs and this baseline. Earlier calls are its neighbours if they have the same
+    /// parameters; each parameter's value counts by its position between the smallest and the largest of its own call.
     pub fn begin(&mut self, space: &Space, baseline: usize) {
         let features = Features::of(space);
         let varying = space.varying().iter().filter_map(|&at| space.parameters().get(at));
         let mut parameters: Vec<(String, bool)> = varying.map(|one| (one.name(), one.is_ordered())).collect();
-        // a parameter may be seen in one way more in one call than in another
+        // a parameter may have one more feature in one call than in another
         parameters.extend(features.ordered().iter().map(|&ordered| (String::new(), ordered)));
         if parameters != self.parameters {
             self.calls.clear();
@@ -125,8 +127,9 @@ impl Surface {
         self.calls.push(Call { rows: features.rows(space, &points), baseline, told: BTreeMap::new() });
     }
 
-    /// Says what is known of each config of the call at hand besides its parameters, as what a compiler said of it: for each point the
-    /// same figures in the same order, in any unit. They are further features, and the outcomes decide whether they count.
+    /// Sets what is known about each config of the current call besides its parameters, such as a compiler's figures:
+    /// for each point the same figures in the same order, in any unit. They are further features, and the outcomes
+    /// decide whether they count.
     pub fn add_figures(&mut self, of_points: &[Vec<Option<f64>>]) {
         let Some(call) = self.calls.last_mut().filter(|call| call.rows.count() == of_points.len()) else { return };
         if let Some(columns) = figures::columns(of_points) {
@@ -136,17 +139,19 @@ impl Surface {
         }
     }
 
-    /// Says what a config of the call at hand was measured at: the logarithm of its time, in any unit, and the standard
-    /// deviation of that; `None` if it failed. What was said of it before is forgotten.
+    /// Sets the measurement of a config of the current call: the logarithm of its time, in any unit, and its standard
+    /// deviation; `None` if it failed. It replaces an earlier one.
     pub fn tell(&mut self, point: usize, outcome: Option<(f64, f64)>) {
         if let Some(call) = self.calls.last_mut().filter(|call| point < call.rows.count()) {
             call.told.insert(point, outcome.filter(|(value, deviation)| value.is_finite() && deviation.is_finite()));
         }
     }
 
-    /// What is known of the rest of the call at hand. Configs that are known to be good elsewhere belong to the first wave.
+    /// Predictions for the rest of the current call. Configs that are known to be good elsewhere belong to the first
+    /// wave.
     ///
-    /// While nothing is faster than the baseline by the least gain, nothing is left: a config that helps may be alone.
+    /// While nothing is faster than the baseline by the least gain, nothing is skipped: a single config may be the only
+    /// one that helps.
     pub fn outlook(&self, known: &[usize], rules: &WaveRules) -> Outlook {
         let Some(call) = self.calls.last() else { return Outlook::default() };
         let left: Vec<usize> = (0..call.rows.count()).filter(|point| !call.told.contains_key(point)).collect();
@@ -174,7 +179,8 @@ impl Surface {
         Outlook { chance, left, next }
     }
 
-    /// The baseline, what is known to be good, and what the calls before let expect most of, or what lies far apart.
+    /// The baseline, what is known to be good, and the most promising configs by the earlier calls, or configs far
+    /// apart.
     fn first(&self, call: &Call, known: &[usize], rules: &WaveRules) -> Vec<usize> {
         let mut wave = vec![call.baseline];
         for &point in known.iter().filter(|&&point| point < call.rows.count()) {
@@ -195,7 +201,7 @@ impl Surface {
                 wave.iter().map(to).fold(f32::INFINITY, f32::min)
             };
             let others = (0..call.rows.count()).filter(|point| !wave.contains(point));
-            // of those as far apart the first
+            // among equally distant ones the first
             let farthest =
                 others.map(|point| (distance(point), point)).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
             let Some((_, point)) = farthest else { break };
@@ -204,7 +210,7 @@ impl Surface {
         wave
     }
 
-    /// Joint draws of the values of configs that are left, the best told at 0.
+    /// Joint draws of the values of the remaining configs, relative to the best measured one.
     fn draws(&self, call: &Call, left: &[usize]) -> Vec<Vec<f64>> {
         let at_hand = self.calls.len() - 1;
         let mut seen = Vec::new();
@@ -230,7 +236,7 @@ impl Call {
         of_baseline.zip(self.best()).map_or(0.0, |((baseline, _), best)| baseline - best)
     }
 
-    /// The outcomes as the posterior takes them; of more than `most` the fastest half and others evenly from the rest.
+    /// The outcomes for the posterior; of more than `most` the fastest half and others evenly from the rest.
     fn outcomes(&self, number: usize, most: usize) -> Vec<Seen> {
         let best = self.best().unwrap_or(0.0);
         let mut seen: Vec<Seen> = self
@@ -251,16 +257,16 @@ impl Call {
     }
 }
 
-/// The probability of something better where so many of the draws have it.
+/// The probability of something better if this many of the draws have it.
 fn stated(better: usize) -> f64 {
     (better as f64 / DRAWS as f64 * SURPRISES).min(1.0)
 }
 
-/// How many of the next configs, one at least, leave a rest that can be left as far as is known now.
+/// How many of the next configs, at least one, must be taken so that the rest can be skipped by current knowledge.
 fn enough(draws: &[Vec<f64>], left: &[usize], least: f64, next: &[usize], chance: f64) -> usize {
     let place = |point: &usize| next.iter().position(|one| one == point).unwrap_or(usize::MAX);
     let places: Vec<usize> = left.iter().map(place).collect();
-    // for each draw how many of the next are to be taken until nothing better is left
+    // for each draw how many of the next must be taken until nothing better remains
     let needed = |draw: &Vec<f64>| {
         let better = draw.iter().zip(&places).filter(|(value, _)| **value < least);
         better.map(|(_, &place)| place.saturating_add(1)).max().unwrap_or(0)
@@ -270,8 +276,8 @@ fn enough(draws: &[Vec<f64>], left: &[usize], least: f64, next: &[usize], chance
     (1..next.len()).find(is_enough).unwrap_or(next.len())
 }
 
-/// The configs that are most often the best of all where any is better than `least`, and among those that never are, those
-/// which are most often better.
+/// The configs that are most often the best in draws where any is better than `least`; among those that never are,
+/// those that are most often better.
 fn likeliest(draws: &[Vec<f64>], left: &[usize], least: f64, count: usize) -> Vec<usize> {
     let mut scores = vec![0.0; left.len()];
     for draw in draws {

@@ -22,8 +22,8 @@ use crate::hlo::tokamax_label;
 use crate::outside_file;
 use crate::whole_file::write_whole;
 
-/// Tokamax takes no null for a time that it wants, and cannot read back a NaN that it wrote. No time is negative: this
-/// stands where none was measured, and the metadata name the members.
+/// Tokamax accepts no null for a required time, and cannot read back a NaN that it wrote. Since no time is negative,
+/// this value marks times that were not measured, and the metadata name the members.
 const NOT_MEASURED: f64 = -1.0;
 
 /// The data of a call of which every config failed.
@@ -46,7 +46,7 @@ impl TokamaxCall {
     }
 }
 
-/// What an export wrote.
+/// The result of an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokamaxExport {
@@ -58,12 +58,13 @@ pub struct TokamaxExport {
     pub left_out: Vec<String>,
 }
 
-/// Writes entries as an `AutotuningResult`, where the path ends in `.json`, else into the databases of a folder, whose other
-/// calls stay.
+/// Writes entries as an `AutotuningResult` if the path ends in `.json`, otherwise into the databases of a folder, whose
+/// other calls are kept.
 ///
-/// An imported entry leaves as it came. For any other, `measured` gives stamp and samples, or the reason why there are
-/// none. `device_kind` is Tokamax's name of the device, where it is not the one of the entry. A config that was faster than
-/// the entry's by its median, but not by the paired rounds that decide, is left out: Tokamax would take it.
+/// An imported entry is exported unchanged. For any other, `measured` gives stamp and samples, or the reason why there
+/// are none. `device_kind` is Tokamax's name of the device, if it differs from the entry's. A config that was faster
+/// than the entry's by its median, but not by the paired rounds that decide, is left out, because Tokamax would choose
+/// it.
 ///
 /// # Errors
 /// If two devices have one name there, the file can hold only one of several kinds, a database is broken, or a file
@@ -89,7 +90,7 @@ pub fn export_tokamax(
     Ok(export)
 }
 
-/// One call as it is to be written.
+/// One call to be written.
 struct Record<'a> {
     kind: String,
     place: u64,
@@ -115,7 +116,7 @@ fn records<'a>(
                 peer.records.iter().map(|record| (record.place, record.key.clone(), record.value.clone())).collect()
             }
             _ => match measured(key, entry).and_then(|call| texts_of(key, entry, &call, left_out)) {
-                // after what has a place
+                // after those with an index
                 Ok((stamp, data)) => vec![(u64::MAX, stamp, data)],
                 Err(reason) => {
                     left_out.push(format!("{name}: {reason}"));
@@ -135,7 +136,7 @@ fn records<'a>(
                 continue;
             };
             let Some(known) = records.get_mut(*known) else { continue };
-            // no data of a call are none that could contradict others
+            // a call without data cannot contradict others
             if record.data == NO_DATA {
                 continue;
             }
@@ -162,7 +163,7 @@ fn records<'a>(
             }
         }
     }
-    // stable: what has one place stays in the keys' order
+    // stable: equal indices stay in the keys' order
     records.sort_by_key(|record| record.place);
     Ok(records)
 }
@@ -215,7 +216,7 @@ fn measured_as_json(key: &CacheKey, config: &Config, evaluation_times_ms: &[f64]
     let mut metadata = Map::new();
     metadata.insert("not_measured".to_owned(), json!(["compile_time_ms", "lower_time_ms"]));
     if key.direction == Direction::ForwardVjp {
-        // Tokamax's word for it
+        // Tokamax's name for it
         metadata.insert("mode".to_owned(), json!("forward_and_vjp"));
     }
     format!(
@@ -265,12 +266,12 @@ struct Class<'a> {
 struct Calls {
     /// The text of the arguments, and the data.
     calls: Vec<(String, String)>,
-    /// Where each stands, by one spelling of the arguments.
+    /// The index of each, by the canonical spelling of the arguments.
     places: HashMap<String, usize>,
 }
 
 impl Calls {
-    /// Adds a call, or gives the one that is there.
+    /// Adds a call, or returns the existing one.
     fn put(&mut self, arguments: String, data: String) -> Option<&mut String> {
         let name = canonical(&arguments).unwrap_or_else(|| arguments.clone());
         if let Some(place) = self.places.get(&name) {
@@ -329,7 +330,7 @@ fn read(path: &Path) -> Result<Calls, ExchangeError> {
     }
     let Members(members) = serde_json::from_slice(&bytes).map_err(|error| foreign(error.to_string()))?;
     for (arguments, data) in members {
-        // of a call that is there twice the last one counts, as for Tokamax
+        // if a call occurs twice, the last one counts, as for Tokamax
         if let Some(known) = calls.put(arguments, data.get().to_owned()) {
             *known = data.get().to_owned();
         }

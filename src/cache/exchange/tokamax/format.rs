@@ -1,4 +1,4 @@
-//! Names and bounds of what is exchanged with Tokamax.
+//! Names and bounds of the exchange with Tokamax.
 
 /// The tool, in messages.
 pub(super) const TOKAMAX: &str = "Tokamax";
@@ -11,5 +11,5 @@ pub(super) const DEVICE_KIND: &str = "tokamax_device_kind";
 pub(super) const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Longest text of all records of one call.
 pub(super) const MAX_CALL_BYTES: usize = 1 << 20;
-/// Most records that share one label.
+/// Maximum number of records that share one label.
 pub(super) const MAX_RECORDS: usize = 64;

@@ -21,10 +21,10 @@ use crate::device::DeviceIdentity;
 use crate::hlo::tokamax_label;
 use crate::outside_file;
 
-/// Most files that are looked at below one folder.
+/// Maximum number of files examined below one folder.
 const MAX_FILES: usize = 10_000;
 
-/// What an import read.
+/// The result of an import.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct TokamaxImport {
@@ -32,7 +32,7 @@ pub struct TokamaxImport {
     pub entries: Vec<(CacheKey, Arc<Entry>)>,
     /// What was left out, each with the reason.
     pub left_out: Vec<String>,
-    /// What to know of the entries, one line each.
+    /// Notes on the entries, one line each.
     pub notes: Vec<String>,
 }
 
@@ -44,15 +44,16 @@ struct ResultFile<'a> {
     data: Vec<(&'a RawValue, &'a RawValue)>,
 }
 
-/// Reads an `AutotuningResult`, a file of a database, or a folder of either, two levels deep. Where `device_kind` is given,
-/// only what is of that device counts, and a database, whose folder only hints at it, is of exactly that kind.
+/// Reads an `AutotuningResult`, a file of a database, or a folder of either, two levels deep. If `device_kind` is
+/// given, only data of that device counts, and a database, whose folder only hints at its device, is taken as exactly
+/// that kind.
 ///
 /// Operation and call key are those that a scan finds in a module which calls the operation. The config is the one that
-/// Tokamax takes. The device is what Tokamax knows of it, its kind: such an entry never applies by itself to a device whose
-/// hardware is known, only under a wider match mode.
+/// Tokamax chooses. The device has only what Tokamax knows, its kind: such an entry never applies by itself to a device
+/// whose hardware is known, only under a wider match mode.
 ///
 /// # Errors
-/// If the named file or folder cannot be read or is not Tokamax's. In a folder, a bad file is left out by name.
+/// If the named file or folder cannot be read or is not Tokamax's. In a folder, a bad file is skipped and named.
 pub fn import_tokamax(path: &Path, device_kind: Option<&str>) -> Result<TokamaxImport, ExchangeError> {
     let mut import = Import { device_kind, ..Import::default() };
     if path.is_dir() {
@@ -165,7 +166,7 @@ impl Import<'_> {
                 self.left_out.push(format!("{}: its arguments are not a JSON object", what()));
                 continue;
             }
-            // the text between the quotes is a key there, to be given back as it is
+            // the text between the quotes is a key there, to be exported unchanged
             let stamp = format!("{{\"op\":{{\"__type\":{}}},\"arguments\":{arguments}}}", quoted(class));
             self.call(what, &device_kind, stamp, data.get());
         }
@@ -182,7 +183,7 @@ impl Import<'_> {
         };
         let config = match fastest(&value) {
             Ok(Some(config)) => config,
-            // every config failed there: nothing to look up, but Tokamax keeps it
+            // every config failed there: nothing to look up, but Tokamax keeps the record
             Ok(None) => {
                 let record = PeerRecord { place: self.place, key: stamp, value };
                 self.place += 1;
@@ -230,7 +231,7 @@ impl Import<'_> {
              an export gives all"
         ));
     }
-    /// Gives each record without a config to an entry of its device: there is no entry without one.
+    /// Attaches each record without a config to an entry of its device, because there is no entry without a config.
     fn keep_without_config(&mut self) {
         for (kind, records) in std::mem::take(&mut self.without_config) {
             let count = records.len();
@@ -255,7 +256,7 @@ impl Import<'_> {
     }
 }
 
-/// Whether a label can hold one record more.
+/// Whether a label can hold one more record.
 fn has_room(peer: &Peer, record: &PeerRecord) -> bool {
     let length = |record: &PeerRecord| record.key.len() + record.value.len();
     let held: usize = peer.records.iter().map(length).sum();

@@ -1,4 +1,4 @@
-//! What Tokamax measured of one call: its configs with their times, and the one that it takes.
+//! Tokamax's measurements of one call: its configs with their times, and the one that it chooses.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::cache::exchange::json_text::Members;
 use crate::config::Config;
 
-/// Tokamax's `BenchmarkData`. Members beside these are allowed, and ignored by Tokamax too.
+/// Tokamax's `BenchmarkData`. Further members are allowed, and ignored by Tokamax too.
 #[derive(Deserialize)]
 struct BenchmarkData {
     #[serde(rename = "compile_time_ms")]
@@ -45,7 +45,7 @@ pub(super) fn fastest(data: &str) -> Result<Option<Config>, String> {
     Ok(best.map(|(_, config)| config))
 }
 
-/// numpy's median, in its own arithmetic: what is distinguished from it must be what Tokamax sees.
+/// numpy's median, in its own arithmetic, because the result must be the one that Tokamax sees.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

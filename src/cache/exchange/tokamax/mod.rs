@@ -9,12 +9,12 @@
 //!
 //! `CONFIG` and `ARGUMENTS` are JSON in a string. `MEASURED` is `{"compile_time_ms":…,"lower_time_ms":…,
 //! "evaluation_times_ms":[…],"metadata":{…},"peak_memory_mb":…}`, of which only the last may be missing or null. Tokamax
-//! takes the config with the least median (tokamax 0.0.12: `autotuning/autotuner.py`, `fastest_config`; of all
-//! evaluations, the first as well), of equal ones the first. A database's folder is the device kind in lower case with `_`
-//! for blanks, its file the class in snake case (`autotuning/cache.py`); which class that is, `tokamax.json` says, made by
-//! `python/tokamax_table.py`.
+//! chooses the config with the smallest median (tokamax 0.0.12: `autotuning/autotuner.py`, `fastest_config`; over all
+//! evaluations, including the first), among equal ones the first. A database's folder is the device kind in lower case
+//! with `_` for blanks, its file the class in snake case (`autotuning/cache.py`); `tokamax.json`, made by
+//! `python/tokamax_table.py`, maps operations to classes.
 //!
-//! What Tokamax wrote is kept word for word ([`Peer`](crate::cache::Peer)), so that it leaves as it came.
+//! Tokamax's records are kept verbatim ([`Peer`](crate::cache::Peer)), so that they are exported unchanged.
 
 mod classes;
 mod export;
