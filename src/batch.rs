@@ -1,4 +1,4 @@
-//! The `vmap`s around a call: what they map, and how the mapped variant of a call is named beside the call's own key.
+//! The `vmap`s around a call: what they map, and the name of the mapped variant of a call.
 //!
 //! A function under `vmap` sees its arguments without the mapped axes, and so do the keys that kernel libraries make;
 //! the program that runs has them all, and another config may be its best. A variant is named
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
-/// Nested `vmap`s that are read.
+/// Maximum number of nested `vmap`s.
 pub const MAX_AXES: usize = 16;
 
 /// Longest variant, after the `~`.
@@ -37,7 +37,7 @@ pub struct BatchAxis {
     pub size: u64,
 }
 
-/// The variant that these axes make, `SIZES-DIGEST`; `None` without axes.
+/// The variant with these axes, `SIZES-DIGEST`; `None` without axes.
 pub fn variant_of(batch: &[BatchAxis]) -> Option<String> {
     if batch.is_empty() {
         return None;
@@ -48,7 +48,7 @@ pub fn variant_of(batch: &[BatchAxis]) -> Option<String> {
     Some(format!("{}-{digest}", sizes.join("x")))
 }
 
-/// A call key taken apart into the call's own key and the variant, where it names one.
+/// A call key split into the call's own key and the variant, if it names one.
 pub fn split_variant(call_key: &str) -> (&str, Option<&str>) {
     match call_key.split_once('~') {
         Some((own, variant)) if variant_length(variant.as_bytes()).length == Some(variant.len()) => {
@@ -76,8 +76,8 @@ pub fn to_words(call_key: &str) -> String {
     }
 }
 
-/// Which variant of a call stands for another that is not known, the least first: the unmapped one, then the one of the
-/// most calls.
+/// The order in which variants of a call replace an unknown one, the preferred one smallest: the unmapped one, then the
+/// one with the most calls.
 pub fn preference(call_key: &str) -> (bool, Reverse<u128>) {
     let calls = sizes(call_key).map(|sizes| {
         let sizes = sizes.split('x').map(|size| size.parse::<u128>().unwrap_or(u128::MAX));
@@ -94,7 +94,7 @@ fn sizes(call_key: &str) -> Option<&str> {
 pub(crate) struct VariantLength {
     /// Its bytes; `None` if there is none.
     pub(crate) length: Option<usize>,
-    /// Whether the text ended before it could be told.
+    /// Whether the text ended before it was complete.
     pub(crate) open: bool,
 }
 

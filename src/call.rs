@@ -11,7 +11,7 @@ pub struct Call {
     /// Operation: `name@vN`, or a class path (tokamax).
     pub op_id: String,
     /// Key of the call's arguments: 16 hexadecimal digits for ejkernel and tokamax, free text for a user's own labels.
-    /// A variant under `vmap` has its name behind it, see [`batch`](crate::batch).
+    /// A variant under `vmap` has its name appended, see [`batch`](crate::batch).
     pub call_key: String,
 }
 
@@ -59,11 +59,11 @@ pub fn split_op_id(op_id: &str) -> (&str, Option<u32>) {
     }
 }
 
-/// What the programs of a recorded call compute.
+/// The passes that the programs of a recorded call compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// The forward pass alone.
+    /// Only the forward pass.
     Forward,
     /// The forward pass and its vector-Jacobian product.
     ForwardVjp,

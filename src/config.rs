@@ -156,7 +156,8 @@ mod tests {
         assert_eq!(a, b);
         assert_eq!(a.as_str(), r#"{"a":{"x":[1,2.5],"y":null},"b":1}"#);
         assert_ne!(parse(r#"{"b":1}"#), parse(r#"{"b":1.0}"#));
-        // a float's shortest text, as Python writes it, must come back: else a config is another one after each reading
+        // a float's shortest text, as Python writes it, must survive a round trip: otherwise a config would change at
+        // each reading
         for float in ["0.21982840135817558", "1.0715086071862673e301", "5e-324", "0.30000000000000004"] {
             let config = parse(&format!("{{\"x\":{float}}}"));
             assert_eq!(parse(config.as_str()), config);

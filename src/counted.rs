@@ -1,9 +1,9 @@
 //! A number with its noun: `1 program`, `2 programs`, `3 entries`; and lists that end with a count.
 
-/// Names that a line lists before it says how many more there are.
+/// Maximum number of names in a line before it says how many more there are.
 const MAX_LISTED: usize = 12;
 
-/// The count and the noun, which is given in the singular.
+/// The count and the noun, which is passed in the singular.
 pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
     let plural = match noun.strip_suffix('y') {

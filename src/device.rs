@@ -1,6 +1,6 @@
 //! What a measured result belongs to: the device (identity) and the software around it (environment).
 //!
-//! Two results may stand for each other only when their identities match; a result from another environment on the
+//! A result may replace another only if their identities match; a result from another environment on the
 //! same device still applies but is flagged `stale-environment`.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct DeviceIdentity {
     /// PJRT device kind: `cpu`, `NVIDIA H200`, `TPU v5e`.
     pub device_kind: String,
     /// The portable hardware part. CPU: `cpu_model`, `cores`. GPU: `compute_capability`, `sm_count`, `mig`.
-    /// It keeps one CPU model's results from passing for another's, since PJRT calls them all `cpu`.
+    /// It distinguishes CPU models, since PJRT calls them all `cpu`.
     #[serde(default)]
     pub hardware: BTreeMap<String, String>,
 }
@@ -56,7 +56,7 @@ pub struct Environment {
     /// PJRT platform version, unchanged: `cpu`, or `PJRT C API\ncuda 12090`.
     #[serde(default)]
     pub platform_version: String,
-    /// Kernel driver version, where the platform has one.
+    /// Kernel driver version, if the platform has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// File name of the PJRT plugin, without its folder.
@@ -71,7 +71,7 @@ pub struct Environment {
     /// `XLA_FLAGS` in force, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub xla_flags: Vec<String>,
-    /// What those flags say of XLA's own autotuning at compile time, on GPU platforms: see [`xla_autotuning`].
+    /// What those flags mean for XLA's own autotuning at compile time, on GPU platforms: see [`xla_autotuning`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xla_autotuning: Option<String>,
 }
@@ -87,15 +87,15 @@ setters!(Environment {
 });
 
 impl Environment {
-    /// What compiles programs in it: `jaxlib 0.10.2`, or a plugin's file name with the beginning of its digest. `None`
-    /// where the plugin is not known.
+    /// Its compiler: `jaxlib 0.10.2`, or a plugin's file name with the beginning of its digest. `None` if the plugin is
+    /// unknown.
     pub fn compiler(&self) -> Option<String> {
         let plugin = self.plugin.as_ref()?;
         Some(self.plugin_digest.map_or_else(|| plugin.clone(), |digest| format!("{plugin} {}", digest.to_short())))
     }
 
-    /// Whether programs are compiled by one compiler in both: of one name and digest, or of one file that is called
-    /// otherwise, or of one build of libtpu, whose version tells the change that it was built from.
+    /// Whether both have the same compiler: by name and digest, or the same file under another name, or the same build
+    /// of libtpu, whose version states its change number.
     pub fn has_same_compiler(&self, other: &Self) -> bool {
         let build = |of: &Self| {
             let words = of.platform_version.split_whitespace();
@@ -110,7 +110,7 @@ impl Environment {
     /// What differs from another environment, one phrase each; empty when they are equal.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
-        // look-ups ask this of every hit: nothing is made where all is equal
+        // look-ups call this for every hit, so nothing is allocated if all is equal
         let mut compare = |what: &str, ours: &str, theirs: &str| {
             if ours != theirs {
                 found.push(format!("{what} `{theirs}` there, `{ours}` here"));
@@ -125,7 +125,7 @@ impl Environment {
             let short = |value: Option<Digest>| value.map_or_else(|| "none".to_owned(), |digest| digest.to_short());
             compare("plugin digest", &short(self.plugin_digest), &short(other.plugin_digest));
         }
-        // what is said of XLA's autotuning follows from the flags
+        // the entry on XLA's autotuning follows from the flags
         if self.xla_flags != other.xla_flags {
             compare("XLA flags", &self.xla_flags.join(" "), &other.xla_flags.join(" "));
         }
@@ -146,16 +146,16 @@ fn flag<'a>(flags: &'a [String], name: &str) -> Option<&'a str> {
     })
 }
 
-/// The flag that says of which operations XLA makes command buffers: empty of none.
+/// The flag that says for which operations XLA uses command buffers; empty for none.
 const COMMAND_BUFFERS: &str = "xla_gpu_enable_command_buffer";
 
-/// How `XLA_FLAGS` let a GPU be handed the kernels of a program; `None` on platforms without a choice.
+/// How kernels are launched on a GPU under these `XLA_FLAGS`; `None` on platforms without a choice.
 pub fn gpu_launch(platform: &str, flags: &[String]) -> Option<Launch> {
     let is_eager = flag(flags, COMMAND_BUFFERS).is_some_and(str::is_empty);
     autotunes(platform).then_some(if is_eager { Launch::Eager } else { Launch::Replay })
 }
 
-/// `XLA_FLAGS` by which it is handed them so; `None` if they name a file of flags.
+/// `XLA_FLAGS` for this launch mode; `None` if they name a file of flags.
 pub fn flags_with_launch(flags: &str, launch: &Launch) -> Option<String> {
     if !flags.trim_start().is_empty() && !flags.trim_start().starts_with('-') {
         return None;
@@ -174,8 +174,9 @@ fn is_on(value: Option<&str>) -> bool {
     value.is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
 }
 
-/// What `XLA_FLAGS` say of XLA's own autotuning, which measures kernels on the device as a program is compiled: `level 4
-/// (XLA's default)`, `level 0` where it is off, `level 4 (XLA's default), cached in DIR`. `None` on platforms without one.
+/// XLA's own autotuning under these `XLA_FLAGS`, which measures kernels on the device while a program is compiled:
+/// `level 4 (XLA's default)`, `level 0` where it is off, `level 4 (XLA's default), cached in DIR`. `None` on platforms
+/// without one.
 ///
 /// Names, levels and defaults are those of `xla/debug_options_flags.cc` in openxla/xla.
 pub fn xla_autotuning(platform: &str, flags: &[String]) -> Option<String> {
@@ -205,14 +206,14 @@ pub fn xla_autotuning(platform: &str, flags: &[String]) -> Option<String> {
     Some(text)
 }
 
-/// Whether XLA may measure kernels on the device as it compiles. A cache does not keep it from that: what is not there yet
-/// is measured.
+/// Whether XLA may measure kernels on the device while it compiles. A cache does not exclude that: missing entries are
+/// measured.
 pub fn xla_measures(platform: &str, flags: &[String]) -> bool {
     let off = flag(flags, "xla_gpu_autotune_level").is_some_and(|level| level.parse() == Ok(0));
     autotunes(platform) && !off && !is_on(flag(flags, "xla_gpu_require_complete_aot_autotune_results"))
 }
 
-/// A device as a plugin shows it: who it is and what software surrounds it.
+/// A device as a plugin shows it: its identity and its software.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DeviceFingerprint {
     /// The hardware.
@@ -225,13 +226,13 @@ pub struct DeviceFingerprint {
 impl DeviceFingerprint {
     /// ejkernel's spelling of a device, `device_kind|platform_version`, for exchange with its caches only.
     ///
-    /// It says `cpu|cpu` for every CPU there is: never a key of ours.
+    /// It is `cpu|cpu` for every CPU, so it is never used as a key.
     pub fn to_portable(&self) -> String {
         format!("{}|{}", self.identity.device_kind, self.environment.platform_version)
     }
 }
 
-/// Whose results may stand for this device's: `--match`.
+/// Which devices' results may be used for this one: `--match`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -245,7 +246,7 @@ pub enum MatchMode {
     Any,
 }
 
-/// How a stored device relates to the one at hand, under a [`MatchMode`].
+/// How a stored device relates to the present one, under a [`MatchMode`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceMatch {
     /// The very same identity.

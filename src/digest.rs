@@ -17,7 +17,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Digest of all that a reader gives, in constant memory.
+    /// Digest of everything that a reader returns, in constant memory.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // at once: digests are in every record that is written
+        // formatted in one step, because every record has digests
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; 64];
         for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
@@ -130,8 +130,8 @@ impl FieldHasher {
 
 /// Count and order-free digest of a set of `(key, value)` pairs, kept up to date in constant time.
 ///
-/// The digest is the exclusive or of each pair's SHA-256: it tells accidents (a lost, doubled or changed pair), not an
-/// adversary who may choose pairs.
+/// The digest is the exclusive or of each pair's SHA-256: it detects accidents (a lost, doubled or changed pair), not
+/// an adversary who may choose pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetDigest {
     /// Number of pairs.

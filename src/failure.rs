@@ -13,9 +13,9 @@ open_enum! {
         Crash = "crash",
         /// No answer within the limit.
         Timeout = "timeout",
-        /// The worker outgrew its memory limit.
+        /// The worker exceeded its memory limit.
         Memory = "memory",
-        /// The worker answered nonsense.
+        /// The worker's answer was invalid.
         Protocol = "protocol",
         /// The device returned an error.
         Execute = "execute",
@@ -25,15 +25,15 @@ open_enum! {
         CustomCall = "custom-call",
         /// Outputs differ from the baseline's.
         WrongOutput = "wrong-output",
-        /// The baseline's outputs hold nothing finite: that others equal them proves nothing.
+        /// The baseline's outputs have no finite element: equality with them proves nothing.
         NotFinite = "not-finite",
         /// There is no program and this timer cannot build one.
         NoProgram = "no-program",
-        /// The worker could not be started, or the device is not there.
+        /// The worker could not be started, or the device is missing.
         Device = "device",
         /// Its samples are not times: zero, negative or none.
         NoTime = "no-time",
-        /// The profile of a round holds no execution at all.
+        /// The profile of a round has no execution at all.
         NoExecutions = "no-executions",
     }
 }
@@ -45,7 +45,7 @@ open_enum! {
 pub struct Failure {
     /// What kind.
     pub kind: FailureKind,
-    /// One line: what failed, where, and the end of the worker's stderr where that tells more.
+    /// One line: what failed, where, and the end of the worker's stderr if that helps.
     pub message: String,
 }
 
@@ -55,7 +55,7 @@ impl Failure {
         Self { kind, message: message.into() }
     }
 
-    /// Whether the measuring worker is gone or not to be trusted: its restart must come before the next call.
+    /// Whether the measuring worker is dead or untrustworthy, so that it must be restarted before the next call.
     pub fn needs_restart(&self) -> bool {
         matches!(
             self.kind,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// What a case came to.
+/// The outcome of a case.
 pub(crate) enum Outcome {
     Passed,
     /// What is checked does not hold.
@@ -68,7 +68,7 @@ fn counts(cases: &[&Case<'_>]) -> String {
     format!(r#"tests="{tests}" failures="{failures}" errors="{errors}" skipped="{skipped}" time="{seconds:.3}""#)
 }
 
-/// Text for an attribute or an element. A character that XML 1.0 has no place for is replaced: no reference may name it
+/// Text for an attribute or an element. A character that XML 1.0 forbids is replaced, because no reference may name it
 /// either. Line breaks in attributes are references, since a parser makes blanks of them.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

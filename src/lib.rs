@@ -38,19 +38,19 @@
 //! | step | rooms |
 //! | --- | --- |
 //! | Read a module: which tunable calls it makes | [`hlo`] |
-//! | Match them with what was recorded of them on such a device | [`registry`], [`matching`] |
+//! | Match them with their recordings on such a device | [`registry`], [`matching`] |
 //! | Choose configs | [`candidates`], [`search`], [`constraint`] |
 //! | Time them in worker processes | [`timer`] |
 //! | Keep every sample, and decide on them | [`samples`], [`decision`] |
 //! | Commit the best configs, and look them up | [`ledger`], [`cache`] |
 //! | Share caches between machines | [`remote`], [`signature`] |
-//! | Walk the whole walk; measure one program | [`tune`], [`measure`], [`compiler_options`] |
+//! | Run all steps; measure one program | [`tune`], [`measure`], [`compiler_options`] |
 //! | Compare whole programs, and ways to compile them | [`compare`] |
-//! | Check that what is cached still holds, and find this machine's noise floor | [`gate`], [`selftest`] |
+//! | Check that cached configs still hold, and find this machine's noise floor | [`gate`], [`selftest`] |
 //! | Read profiles | [`profile`], [`analysis`] |
 //! | Draw what happened | [`report`] |
 //!
-//! The words that all of them use are on the ground floor: [`call`], [`config`], [`device`], [`digest`], [`failure`],
+//! The types that all of them use are on the lowest floor: [`call`], [`config`], [`device`], [`digest`], [`failure`],
 //! [`measured_by`], [`mod@array`].
 //!
 //! # Features

@@ -1,4 +1,4 @@
-//! The `autotune-lowered` program: a thin door to the library's command line.
+//! The `autotune-lowered` program: a thin wrapper around the library's command line.
 
 use std::process::ExitCode;
 

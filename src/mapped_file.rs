@@ -1,4 +1,4 @@
-//! The one function that maps a file: the bytes of an immutable file, mapped where that is safe to rely on.
+//! The only function that maps a file: the bytes of an immutable file, mapped if that is safe.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -14,27 +14,26 @@ pub(crate) struct MappedFile {
 
 #[derive(Debug)]
 enum Bytes {
-    /// With the file, to ask for its length.
+    /// With the file, to check its length.
     Mapped(memmap2::Mmap, File),
     Read(Vec<u8>),
 }
 
-/// How a file's bytes are held. There is no default: whoever opens a file knows for how long.
+/// How a file's bytes are held. There is no default, because only the caller knows for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mapping {
-    /// Mapped on local file systems, read on those of the network, where another machine may change a file in place and
-    /// a lost server turns each touch of a page into a fatal signal.
+    /// Mapped on local file systems, read on network file systems, where another machine may change a file in place and
+    /// a lost server turns each page access into a fatal signal.
     ///
-    /// For processes that live long and share the file's pages. Replace such a file by a rename alone (`mv`,
-    /// `cache snapshot`, `cache pull`), never by a copy over it (`cp`, `rsync --inplace`, `>`): that cuts the file
-    /// under its readers, and the system ends a process that touches a page which is gone (`SIGBUS`).
+    /// For long-lived processes that share the file's pages. Replace such a file only by a rename (`mv`,
+    /// `cache snapshot`, `cache pull`), never by a copy over it (`cp`, `rsync --inplace`, `>`): that truncates the file
+    /// under its readers, and the system ends a process that touches a missing page (`SIGBUS`).
     WhereLocal,
-    /// Read into memory: whatever happens to the file afterwards, the process has the bytes that were there. For all that
-    /// opens a file once and ends.
+    /// Read into memory, independent of later changes to the file. For processes that open a file once and end.
     Never,
 }
 
-/// `statfs` magic numbers of file systems whose bytes another machine holds (Linux, `include/uapi/linux/magic.h` and the
+/// `statfs` magic numbers of file systems whose data is on another machine (Linux, `include/uapi/linux/magic.h` and the
 /// file systems' own sources): NFS, SMB, SMB2, CIFS, Ceph, AFS, 9P, FUSE, Lustre, GPFS, BeeGFS, OCFS2, GFS2.
 const REMOTE: [u32; 13] = [
     0x6969,
@@ -55,8 +54,8 @@ const REMOTE: [u32; 13] = [
 impl MappedFile {
     /// Opens a regular file of at most `limit` bytes.
     ///
-    /// A file that is mapped must not change while it is open: those that this program makes are renamed into place and
-    /// never written again ([`Mapping::WhereLocal`] says what else is safe).
+    /// A file that is mapped must not change while it is open: those that this program writes are renamed into place
+    /// and never written again ([`Mapping::WhereLocal`] says what else is safe).
     ///
     /// # Errors
     /// If it cannot be read, is not a regular file or is longer than `limit`.
@@ -66,14 +65,14 @@ impl MappedFile {
         if mapping == Mapping::WhereLocal && metadata.len() > 0 && is_local(&file) {
             return Ok(Self { bytes: Bytes::Mapped(map(&file)?, file) });
         }
-        // the whole at once: growing would copy a large file several times over
+        // allocated at once: growing would copy a large file several times
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
         (&mut file).take(limit).read_to_end(&mut bytes)?;
         Ok(Self { bytes: Bytes::Read(bytes) })
     }
 
-    /// The first bytes of such a file, at most so many, and its length.
+    /// The first bytes of such a file, up to a limit, and its length.
     pub(crate) fn start(path: &Path, most: usize, limit: u64) -> io::Result<(Vec<u8>, u64)> {
         let (file, metadata) = open(path, limit)?;
         let mut start = Vec::new();
@@ -86,7 +85,7 @@ impl MappedFile {
         matches!(self.bytes, Bytes::Mapped(..))
     }
 
-    /// Whether all the bytes can still be touched: `false` if the mapped file was cut since.
+    /// Whether all the bytes are still accessible: `false` if the mapped file was truncated since.
     pub(crate) fn is_whole(&self) -> bool {
         match &self.bytes {
             Bytes::Mapped(map, file) => file.metadata().is_ok_and(|metadata| metadata.len() >= map.len() as u64),
@@ -121,9 +120,9 @@ fn open(path: &Path, limit: u64) -> io::Result<(File, Metadata)> {
     Ok((file, metadata))
 }
 
-/// Whether no other machine holds the bytes of an open file or folder.
+/// Whether the data of an open file or folder is on this machine.
 pub(crate) fn is_local(file: &File) -> bool {
-    // the magic number is 32 bits wide, whatever the type of the field is on this machine
+    // the magic number is 32 bits wide, although the field's type depends on the platform
     rustix::fs::fstatfs(file).is_ok_and(|stat| !REMOTE.contains(&(stat.f_type as u32)))
 }
 

@@ -1,4 +1,4 @@
-//! How a duration was measured. Durations that were measured differently never meet in one decision.
+//! How a duration was measured. Durations that were measured differently are never mixed in one decision.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::open_enum::open_enum;
 use crate::setters::setters;
 
-/// Program and version that measured, as what it writes has it.
+/// Program and version that measured, as it is written.
 #[cfg(feature = "tuner")]
 pub(crate) const TOOL: &str = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
 
@@ -24,7 +24,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// What of an execution is its duration.
+    /// The metric: which part of an execution is its duration.
     #[derive(Default)]
     pub enum Metric {
         /// Launch to completion by the clock of the source.
@@ -38,19 +38,19 @@ open_enum! {
 }
 
 open_enum! {
-    /// What a run finds in the caches.
+    /// The state of the caches before a run.
     #[derive(Default)]
     pub enum CacheState {
-        /// What the run before left.
+        /// As the previous run left them.
         #[default]
         Warm = "warm",
-        /// Nothing of the program's: caches are flushed before every run, outside the timed region.
+        /// Flushed before every run, outside the timed region.
         Cold = "cold",
     }
 }
 
 open_enum! {
-    /// How a GPU is handed the kernels of a program.
+    /// How a program's kernels are launched on a GPU.
     pub enum Launch {
         /// As command buffers, which CUDA calls graphs: captured once and replayed. XLA's default.
         Replay = "replay",
@@ -60,22 +60,22 @@ open_enum! {
 }
 
 impl CacheState {
-    /// Whether it is the usual state, which is not written down.
+    /// Whether it is the usual state, which is not stored.
     pub fn is_warm(&self) -> bool {
         *self == Self::Warm
     }
 }
 
-/// How fast a GPU may run, in MHz, as its driver tells it: what somebody set for all programs, or the highest there is.
+/// A GPU's clock limits in MHz, as reported by its driver: set by an administrator, or the highest possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Clocks {
     /// Its multiprocessors.
     pub sm_mhz: u32,
     /// Its memory.
     pub memory_mhz: u32,
-    /// The highest that its multiprocessors can be set to.
+    /// The highest setting of its multiprocessors.
     pub max_sm_mhz: u32,
-    /// The highest that its memory can be set to.
+    /// The highest setting of its memory.
     pub max_memory_mhz: u32,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for Clocks {
     }
 }
 
-/// Timer, clock, metric, state of the caches, launches, the GPU's clocks, and compiler of what was timed.
+/// Timer, clock, metric, state of the caches, launch mode, the GPU's clocks, and the compiler.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MeasuredBy {
@@ -104,21 +104,21 @@ pub struct MeasuredBy {
     pub timer: String,
     /// The samples' clock.
     pub source: Source,
-    /// What of an execution is its duration. What was stored before there was a choice is `elapsed`.
+    /// The metric: which part of an execution is its duration. Entries from before there was a choice have `elapsed`.
     #[serde(default)]
     pub metric: Metric,
-    /// What every timed run found in the caches; not written where they were warm.
+    /// The state of the caches before every timed run; not written if they were warm.
     #[serde(default, skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
-    /// How the device was handed the kernels; `None` if there is no choice, as on a CPU, and of what was stored before there
-    /// was one.
+    /// How kernels were launched; `None` if there is no choice, as on a CPU, and for entries from before there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
-    /// How fast the GPU might run; `None` if no driver reports it, as of a CPU, and of what was stored before it was asked.
+    /// The GPU's clock limits; `None` if no driver reports them, as for a CPU, and for entries from before they were
+    /// recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<Clocks>,
-    /// What compiled the programs, see [`Environment::compiler`](crate::device::Environment::compiler); `None` where
-    /// nobody wrote it down.
+    /// The programs' compiler, see [`Environment::compiler`](crate::device::Environment::compiler); `None` if not
+    /// recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<String>,
 }
@@ -126,8 +126,8 @@ pub struct MeasuredBy {
 setters!(MeasuredBy { metric: Metric, cache_state: CacheState, launch: Option<Launch>, clocks: Option<Clocks>, compiler: Option<String> });
 
 impl MeasuredBy {
-    /// What is unusual about the conditions, for whoever looks a config up to run it under the usual ones. How kernels are
-    /// launched follows from `XLA_FLAGS`, which belong to the environment.
+    /// Unusual conditions, as a caveat for look-ups under the usual ones. The launch mode follows from `XLA_FLAGS`,
+    /// which belong to the environment.
     pub(crate) fn unusual(&self) -> Vec<String> {
         let cold = (!self.cache_state.is_warm())
             .then(|| format!("caches `{}` there, `{}` here", self.cache_state, CacheState::Warm));
@@ -135,12 +135,12 @@ impl MeasuredBy {
         cold.into_iter().chain(clocks).collect()
     }
 
-    /// The GPU's clocks, where somebody set them below the highest.
+    /// The GPU's clocks, if they are set below the highest.
     pub(crate) fn set_clocks(&self) -> Option<Clocks> {
         self.clocks.filter(|clocks| !clocks.are_free())
     }
 
-    /// What must be equal where samples meet. Free clocks are the usual ones, and no more is taken to be so where nobody told them.
+    /// What must be equal for samples to be compared. Unlocked clocks are the usual case, and so is an unknown clock.
     #[cfg(feature = "tuner")]
     pub(crate) fn as_condition(&self) -> Self {
         Self { clocks: self.set_clocks(), ..self.clone() }

@@ -1,7 +1,7 @@
-//! Enums that stores and workers write by name, and that later versions may add names to.
+//! Enums that stores and workers write by name, and that later versions may extend.
 
-/// Declares such an enum: each variant with its name. A name that this version does not know is kept as it stands, in
-/// `Other`, so that what is read and written again is what it was.
+/// Declares such an enum: each variant with its name. A name that this version does not know is kept in `Other`, so
+/// that it survives a round trip.
 macro_rules! open_enum {
     (
         $(#[$meta:meta])*
@@ -58,7 +58,7 @@ macro_rules! open_enum {
                         f.write_str("a name")
                     }
 
-                    // a name that is known is not copied
+                    // a known name is not copied
                     fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<$name, E> {
                         Ok($name::from(name))
                     }

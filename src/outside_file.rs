@@ -1,9 +1,9 @@
-//! The one way to open a file that somebody else named or may have replaced: it must be a regular file, opening it never
-//! waits, and no more than a bound is read of it.
+//! The only way to open a file that somebody else named or may have replaced: it must be a regular file, opening it
+//! never blocks, and reading it is bounded.
 //!
 //! Who named the path decides which links are followed. A user's path may lead through links, because build systems and
-//! data folders are full of them ([`open`]); what a command works on may be a pipe, too ([`open_input`]). A file that this
-//! program put there itself, under a name of its own, is never a link ([`open_own`]). A path that a worker or a file names
+//! data folders are full of them ([`open`]); a command's input may be a pipe, too ([`open_input`]). A file that this
+//! program wrote itself, under a name of its own, is never a link ([`open_own`]). A path that a worker or a file names
 //! must be inside a given folder, with no link on the way ([`Folder::open_file`]).
 
 use std::ffi::OsStr;
@@ -38,16 +38,16 @@ pub(crate) fn text(path: &Path, limit: u64) -> io::Result<String> {
     read_text(open(path, limit)?, limit)
 }
 
-/// What a user may give a command to work on.
+/// A command's input.
 pub(crate) enum Input {
     /// A regular file.
     File(File),
-    /// A pipe that somebody writes to, such as a shell's `<(…)`.
+    /// A pipe with a writer, such as a shell's `<(…)`.
     Pipe(Box<dyn Read>),
 }
 
-/// Opens what the user gave a command to work on: a regular file of at most `limit` bytes, or a pipe. One that nobody writes
-/// to is an error, since its reader would wait forever.
+/// Opens a command's input: a regular file of at most `limit` bytes, or a pipe. A pipe without a writer is an error,
+/// since its reader would block forever.
 ///
 /// # Errors
 /// If it cannot be opened, is neither, or is larger.
@@ -67,10 +67,10 @@ pub(crate) fn open_input(path: &Path, limit: u64) -> io::Result<Input> {
     Ok(Input::Pipe(Box::new(io::Cursor::new(first).chain(file))))
 }
 
-/// Reads what the user gave a command to work on, at most `limit` bytes.
+/// Reads a command's input, at most `limit` bytes.
 ///
 /// # Errors
-/// As [`open_input`], and where it cannot be read.
+/// As [`open_input`], and if it cannot be read.
 #[cfg_attr(not(feature = "tuner"), allow(dead_code, reason = "only what measures reads these"))]
 pub(crate) fn input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     match open_input(path, limit)? {
@@ -82,22 +82,22 @@ pub(crate) fn input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Opens a regular file of at most `limit` bytes that this program once wrote; a link in its place is an error.
 ///
 /// # Errors
-/// If it cannot be opened, is a link or no regular file, or is larger.
+/// If it cannot be opened, is a link or not a regular file, or is larger.
 pub(crate) fn open_own(path: &Path, limit: u64) -> io::Result<File> {
     checked(open_own_with(File::options().read(true), path)?, limit)
 }
 
-/// Opens a regular file of this program's own in any way; a link in its place is an error.
+/// Opens a regular file of this program's own in any mode; a link in its place is an error.
 ///
 /// # Errors
-/// If it cannot be opened, or is a link or no regular file.
+/// If it cannot be opened, or is a link or not a regular file.
 pub(crate) fn open_own_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     checked(options.custom_flags(flags.bits() as i32).open(path).map_err(name_link)?, u64::MAX)
 }
 
-/// A folder in which another process, or a file, names files. It must stay what it was when it was first opened: a link or
-/// another folder that is put in its place afterwards is an error. No handle of it is kept, since there may be many.
+/// A folder in which another process, or a file, names files. It must stay the one that was first opened: a link or
+/// another folder in its place later is an error. No handle of it is kept open, since there may be many.
 #[cfg_attr(not(feature = "tuner"), allow(dead_code, reason = "only what measures reads these"))]
 #[derive(Debug)]
 pub(crate) struct Folder {
@@ -108,7 +108,7 @@ pub(crate) struct Folder {
 
 #[cfg_attr(not(feature = "tuner"), allow(dead_code, reason = "only what measures reads these"))]
 impl Folder {
-    /// Takes note of a folder; links on the way to it are followed.
+    /// Records a folder; links on the way to it are followed.
     ///
     /// # Errors
     /// If it cannot be opened, or is not a folder.
@@ -164,7 +164,7 @@ fn identity(folder: &File) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Reads an opened file to its end, at most `limit` bytes: it may have grown since its size was asked.
+/// Reads an opened file to its end, at most `limit` bytes: it may have grown since its size was checked.
 ///
 /// # Errors
 /// If it cannot be read, or is longer.
@@ -204,7 +204,7 @@ fn too_large(bytes: u64, limit: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it has {bytes} bytes or more, and at most {limit} are read"))
 }
 
-/// The system says `ELOOP`, or `ENOTDIR` where a folder was asked for, to a link that it was told not to follow.
+/// For a link that must not be followed, the system returns `ELOOP`, or `ENOTDIR` if a folder was requested.
 fn name_link(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
         return io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link");
@@ -307,12 +307,12 @@ mod tests {
             let error = inside.open_file(Path::new(path), 10).unwrap_err().to_string();
             assert!(error.contains(why), "{path}: {error}");
         }
-        // a folder that is a link is not gone into, whatever the system calls it
+        // a folder that is a link is not entered, whatever error the system returns
         assert!(inside.open_file(Path::new("folder-link/file"), 10).is_err());
         assert!(Folder::open(&at.join("other")).unwrap().open_file(&at.join("file"), 10).is_err());
         let through = Folder::open(&at.join("folder-link")).unwrap();
         assert!(through.open_file(Path::new("file"), 10).is_ok(), "the folder itself may be reached by a link");
-        // it stays the folder that was opened, whatever stands in its place later
+        // it stays the folder that was opened, whatever replaces it later
         fs::rename(at.join("other"), at.join("moved")).unwrap();
         let other = Folder::open(&at.join("moved")).unwrap();
         fs::remove_dir(at.join("moved")).unwrap();

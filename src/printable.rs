@@ -1,15 +1,15 @@
-//! Text from elsewhere made safe for a terminal: the one function that every message passes before it is printed.
+//! Makes external text safe for a terminal: every message passes this function before it is printed.
 
-/// Whether a character would steer a terminal, or make a line read otherwise than it is: control characters, line and
-/// paragraph separators, and Unicode's bidirectional and invisible formatting characters (its category Cf in these
-/// ranges; source: UAX #9, UTR #36).
+/// Whether a character would control a terminal, or make a line display differently from its content: control
+/// characters, line and paragraph separators, and Unicode's bidirectional and invisible formatting characters (its
+/// category Cf in these ranges; source: UAX #9, UTR #36).
 fn steers(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// The text with each such character as its escape (`\u{1b}`), so that what was there can be seen and harms nothing. Line
-/// breaks and tabs become blanks: a message is one line.
+/// The text with each such character as its escape (`\u{1b}`), so that it is visible and harmless. Line breaks and tabs
+/// become blanks: a message is one line.
 pub fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -22,7 +22,8 @@ pub fn printable(text: &str) -> String {
     line
 }
 
-/// JSON with each such character as JSON's escape (`\u001b`): what it says stays the same. Line breaks between values stay.
+/// JSON with each such character as JSON's escape (`\u001b`): its meaning stays the same. Line breaks between values
+/// are kept.
 #[cfg(feature = "tuner")]
 pub(crate) fn printable_json(json: &str) -> std::borrow::Cow<'_, str> {
     let steers = |letter: char| letter != '\n' && steers(letter);
@@ -32,7 +33,7 @@ pub(crate) fn printable_json(json: &str) -> std::borrow::Cow<'_, str> {
     let mut line = String::with_capacity(json.len());
     for letter in json.chars() {
         if steers(letter) {
-            // all of them are of 16 bits: no pairs of surrogates
+            // all of them have 16 bits, so there are no surrogate pairs
             line.push_str(&format!("\\u{:04x}", u32::from(letter)));
         } else {
             line.push(letter);

@@ -1,10 +1,10 @@
-//! What to do about an error of the system: the end of a message that names the file.
+//! What to do about a system error: the end of a message that names the file.
 
 use std::io::{Error, ErrorKind};
 
 use rustix::io::Errno;
 
-/// `; ` and what to do next, or nothing if the error alone does not tell.
+/// `; ` and what to do next, or empty if the error does not determine it.
 pub(crate) fn remedy(error: &Error) -> &'static str {
     match (error.kind(), Errno::from_io_error(error)) {
         (ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge, _) => {
@@ -17,7 +17,7 @@ pub(crate) fn remedy(error: &Error) -> &'static str {
     }
 }
 
-/// The same for files that a run needs only while it runs.
+/// The same for a run's temporary files.
 #[cfg(feature = "tuner")]
 pub(crate) fn scratch_remedy(error: &Error) -> &'static str {
     match Errno::from_io_error(error) {

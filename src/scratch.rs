@@ -1,13 +1,12 @@
-//! Folders for what a run needs only while it runs, in the system's folder for temporary files; those of killed runs go
-//! with the next one.
+//! Temporary folders of a run, in the system's folder for temporary files; the next run removes those of killed runs.
 //!
 //! A folder is `autotune-lowered-run-…`, of mode 0700. Its owner holds an exclusive `flock` on it for as long as it is used,
-//! and marks it by a file only once that is held: a marked folder that nobody has locked belongs to a run that was
-//! killed. The lock also keeps services away that clean up old temporary files. The Python package makes and removes the
-//! same folders (`python/autotune_lowered/_scratch.py`).
+//! and marks it by a file only once that is held: a marked but unlocked folder belongs to a killed run. The lock also
+//! protects it from services that clean up old temporary files. The Python package makes and removes the same folders
+//! (`python/autotune_lowered/_scratch.py`).
 //!
-//! Workers write into their tuner's folder and hold no lock. One that outlives a killed tuner does so for the half second that
-//! its supervisor grants it, and nobody reads what it writes then.
+//! Workers write into their tuner's folder and hold no lock. One that outlives a killed tuner does so for the half
+//! second that its supervisor grants it, and what it writes then is never read.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -23,9 +22,9 @@ use crate::mapped_file::is_local;
 const PREFIX: &str = "autotune-lowered-run-";
 const MARK: &str = ".autotune-lowered-scratch";
 
-/// A folder that is removed when this is dropped, or by a later run where this process is killed.
+/// A folder that is removed when this is dropped, or by a later run if this process is killed.
 ///
-/// Field order matters: the folder goes before its lock.
+/// Field order matters: the folder is removed before its lock is released.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     folder: tempfile::TempDir,
@@ -33,10 +32,10 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a folder. The first one of a process removes those of killed runs.
+    /// Creates a folder. The first one of a process removes those of killed runs.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub(crate) fn new() -> io::Result<Self> {
         static SWEPT: Once = Once::new();
         let base = std::env::temp_dir();
@@ -47,18 +46,18 @@ impl Scratch {
     fn new_in(base: &Path) -> io::Result<Self> {
         let owner_only = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix(PREFIX).permissions(owner_only).tempdir_in(base)?;
-        // one that cannot be locked is never marked, so that nobody takes it away; without a handle to spare it serves as well
+        // one that cannot be locked is never marked, so no run removes it; it also works without a spare handle
         let lock = lock_and_mark(folder.path()).ok();
         Ok(Self { folder, _lock: lock })
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// Locks a folder where no other machine may miss that, and then marks it.
+/// Locks a folder if its lock is visible to all machines, and then marks it.
 fn lock_and_mark(folder: &Path) -> io::Result<File> {
     let lock = File::open(folder)?;
     if !is_local(&lock) {
@@ -69,7 +68,8 @@ fn lock_and_mark(folder: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Removes the folders of runs that were killed. What cannot be removed stays for the next time: it costs its bytes alone.
+/// Removes the folders of runs that were killed. One that cannot be removed is left for the next time and only costs
+/// its bytes.
 fn sweep(base: &Path) {
     for item in fs::read_dir(base).into_iter().flatten().flatten() {
         if item.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
@@ -78,22 +78,22 @@ fn sweep(base: &Path) {
     }
 }
 
-/// Removes a folder of this user's that is marked and that nobody has locked. All that is inside is reached through the open
-/// folder, so that nobody can put another one in its place meanwhile; no link is followed.
+/// Removes a folder of this user that is marked and unlocked. Its content is accessed through the open folder, so that
+/// it cannot be replaced in the meantime; no link is followed.
 fn remove_orphan(path: &Path) -> io::Result<()> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let folder = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     let metadata = folder.metadata()?;
     let is_own = metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o077 == 0;
     let inside = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
-    // one without its mark is being made, or is none of ours
+    // one without its mark is being created, or is not ours
     if !is_own || !is_local(&folder) || !fs::symlink_metadata(inside.join(MARK))?.is_file() {
         return Ok(());
     }
     flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
     for item in fs::read_dir(&inside)? {
         let item = item?;
-        // the mark goes last: a sweep that is killed is gone on with
+        // the mark is removed last, so that the next run continues a killed sweep
         if item.file_name() == MARK {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Setters of options, one a field: each has the field's name and takes the field's type.
+//! Setters of options, one per field: each has the field's name and takes the field's type.
 
 /// Declares them: `setters!(Type { field: Of, … })`.
 macro_rules! setters {

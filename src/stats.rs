@@ -31,7 +31,7 @@ fn between(sorted: &[f64], q: f64) -> Option<f64> {
     let place = q * (sorted.len() - 1) as f64;
     let below = *sorted.get(place.floor() as usize)?;
     let above = *sorted.get(place.ceil() as usize)?;
-    // equal neighbours are taken as they are, so that infinities do not become NaN
+    // equal neighbours are returned unchanged, so that infinities do not become NaN
     Some(if below == above { below } else { below + (above - below) * (place - place.floor()) })
 }
 
@@ -42,14 +42,14 @@ pub fn median_absolute_deviation(values: &[f64]) -> Option<f64> {
     median(&deviations)
 }
 
-/// An interval and the confidence that it really has.
+/// An interval and its actual confidence.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Probability that the interval covers the median, whatever the distribution.
+    /// Probability that the interval covers the median, for any distribution.
     pub confidence: f64,
 }
 

@@ -1,20 +1,20 @@
-//! Files that are whole or as they were: written under another name, synced, renamed.
+//! Atomic file writes: written under a temporary name, synced, renamed.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Writes a file with what `write` gives it, and the folder's entry of it; missing folders are made.
+/// Writes the output of `write` to a file, and syncs its folder; missing folders are created.
 ///
 /// # Errors
-/// If it cannot be written, or `write` fails; what was there before is there still.
+/// If it cannot be written, or `write` fails; then the old file is intact.
 pub(crate) fn write_whole<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
-    // the umask applies: who may read the folder's other files may read this one
+    // the umask applies, so that whoever may read the folder's other files may read this one
     write_with_mode(path, 0o666, write)
 }
 
-/// The same for what is its owner's alone to read.
+/// The same for a file that only its owner may read.
 pub(crate) fn write_private<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     write_with_mode(path, 0o600, write)
 }
@@ -22,7 +22,7 @@ pub(crate) fn write_private<T>(path: &Path, write: impl FnOnce(&mut File) -> io:
 fn write_with_mode<T>(path: &Path, mode: u32, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    // opened here: the crate's own error would hide the system's number, and with it what to do
+    // opened here, because the crate's own error would hide the system's error code, which determines what to do
     let open = |path: &Path| File::options().read(true).write(true).create_new(true).mode(mode).open(path);
     let mut temporary = tempfile::Builder::new().prefix(".tmp-").make_in(folder, open)?;
     let result = write(temporary.as_file_mut())?;

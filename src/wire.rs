@@ -1,5 +1,5 @@
-//! A bounded cursor over protobuf bytes: fields in order, nothing copied, no length believed beyond the buffer; and fields
-//! written one behind the other.
+//! A bounded cursor over protobuf bytes: fields in order, nothing copied, every length checked against the buffer; and
+//! a writer of fields.
 //!
 //! Wire format: <https://protobuf.dev/programming-guides/encoding/>. Groups (wire types 3 and 4) do not occur in the
 //! formats read here and are errors.
@@ -92,7 +92,8 @@ impl<'a> WireCursor<'a> {
 
     #[inline]
     fn long_varint(&mut self) -> Result<u64, WireError> {
-        // up to eight bytes at once: the first byte without its high bit ends the number, and the sevens close up
+        // up to eight bytes at once: the first byte without its high bit ends the number, and the groups of seven bits
+        // are joined
         if let Some(word) = self.buffer.get(self.position..).and_then(<[u8]>::first_chunk) {
             let word = u64::from_le_bytes(*word);
             let ends = !word & 0x8080_8080_8080_8080;
@@ -165,10 +166,10 @@ impl<'a> WireCursor<'a> {
     }
 }
 
-/// Short ways for whoever knows what comes next: the events of a profile come by millions.
+/// Shortcuts for expected fields: a profile has millions of events.
 #[cfg(feature = "tuner")]
 impl<'a> WireCursor<'a> {
-    /// The varint after this tag, if both come next. What does not is left to the iterator.
+    /// The varint after this tag, if both come next. Anything else is left to the iterator.
     #[inline(always)]
     pub(crate) fn varint_after(&mut self, tag: u8) -> Option<u64> {
         let before = self.position;
@@ -183,7 +184,7 @@ impl<'a> WireCursor<'a> {
         value
     }
 
-    /// The same for bytes whose length is below 16384.
+    /// The same for bytes with a length below 16384.
     #[inline(always)]
     pub(crate) fn bytes_after(&mut self, tag: u8) -> Option<&'a [u8]> {
         let rest = self.buffer.get(self.position..).filter(|_| !self.failed)?;
@@ -197,7 +198,7 @@ impl<'a> WireCursor<'a> {
         Some(value)
     }
 
-    /// Steps over bytes whose fields are known.
+    /// Skips bytes whose fields are known.
     pub(crate) fn step_over(&mut self, bytes: usize) {
         self.position = self.buffer.len().min(self.position.saturating_add(bytes));
     }

@@ -1,11 +1,11 @@
-//! Whether two outputs are the same result, within what the element type can tell.
+//! Whether two outputs are equal within the precision of the element type.
 
 use crate::setters::setters;
 
 use super::element::{Element, decode, for_each, for_each_pair};
 use super::{ArraySpec, DType};
 
-/// Elements that are passed over at once where their bytes are equal.
+/// Number of elements that are skipped at once if their bytes are equal.
 const BLOCK: usize = 1024;
 
 /// How far an element may be off: `|a - b| <= absolute + relative * min(|a|, |b|) + of_rms * rms(b)`.
@@ -67,7 +67,7 @@ impl Tolerance {
     }
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Comparison {
@@ -81,7 +81,7 @@ pub struct Comparison {
     pub first: Option<u64>,
 }
 
-/// A dense host array that others are compared with; what does not depend on them is computed once.
+/// A dense host array to compare others with; everything independent of them is computed once.
 #[derive(Debug, Clone)]
 pub struct Reference {
     spec: ArraySpec,
@@ -91,13 +91,13 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Looks at the array. Its bytes may be of any length; where that is not the spec's, nothing matches.
+    /// Analyses the array. Its bytes may have any length; if that is not the spec's, nothing matches.
     pub fn new(spec: ArraySpec, bytes: Vec<u8>, tolerance: Tolerance) -> Self {
         let found = spec.dtype.has_fractions().then(|| Finiteness::of(spec.dtype, &bytes));
         Self { spec, bytes, found, tolerance }.within(tolerance)
     }
 
-    /// The same with another tolerance; the array is not looked at again unless it has to be.
+    /// The same with another tolerance; the array is analysed again only if necessary.
     #[must_use]
     pub fn within(mut self, tolerance: Tolerance) -> Self {
         if tolerance.of_rms != 0.0 && self.found.is_none() {
@@ -116,15 +116,15 @@ impl Reference {
         &self.bytes
     }
 
-    /// What its elements are like; nothing of an empty array, and of one whose type has only finite values.
+    /// The finiteness of its elements; `None` for an empty array, and for a type that has only finite values.
     pub fn finiteness(&self) -> Option<Finiteness> {
         self.found.filter(|found| self.spec.dtype.has_fractions() && found.elements > 0)
     }
 
     /// Compares a dense host array of the same spec; a wrong byte count is a mismatch of every element.
     ///
-    /// A NaN or an infinity equals only its like: a candidate that gives NaN where the reference is a number does not
-    /// match, whatever the tolerance.
+    /// A NaN or an infinity equals only the same: a candidate with NaN where the reference has a number does not match,
+    /// at any tolerance.
     pub fn compare(&self, ours: &[u8]) -> Comparison {
         let dtype = self.spec.dtype;
         let whole = |bytes: &[u8]| self.spec.host_bytes() == Some(bytes.len() as u64);
@@ -137,7 +137,7 @@ impl Reference {
         let mut found = Comparison { matches: true, mismatches: 0, max_absolute: 0.0, first: None };
         let block = BLOCK * dtype.host_bytes();
         for (start, (ours, reference)) in (0..).step_by(BLOCK).zip(ours.chunks(block).zip(self.bytes.chunks(block))) {
-            // what is the same bit for bit differs nowhere, whatever it is
+            // bitwise equal arrays differ nowhere
             if ours == reference {
                 continue;
             }
@@ -159,7 +159,7 @@ impl Reference {
     }
 }
 
-/// What the real or complex elements of an array are like.
+/// The finiteness of an array's real or complex elements.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Finiteness {
@@ -167,7 +167,7 @@ pub struct Finiteness {
     pub elements: u64,
     /// Those that are finite.
     pub finite: u64,
-    /// Those that are not numbers.
+    /// NaNs.
     pub nan: u64,
     /// Root mean square of the finite ones.
     pub rms: f64,
@@ -214,7 +214,7 @@ pub fn element_text(spec: &ArraySpec, bytes: &[u8], index: u64) -> Option<String
     })
 }
 
-/// `|a - b|`; zero for two NaNs or the same infinity, NaN (beyond every tolerance) where only one is finite.
+/// `|a - b|`; zero for two NaNs or the same infinity, NaN (beyond every tolerance) if only one is finite.
 fn difference(a: Element, b: Element) -> f64 {
     let real = |a: f64, b: f64| {
         if a == b || (a.is_nan() && b.is_nan()) {
@@ -394,7 +394,7 @@ mod tests {
             (absolute, relative, of_rms) in (0_usize..4, 0_usize..4, 0_usize..4),
             steps in proptest::prelude::any::<bool>(),
         ) {
-            // random bits, and among them what is special in some type
+            // random bits, including special values of each type
             let special = [0, u64::MAX, 1 << 63, 0x7ff0 << 48, 0x7f80_0000_ff80_0000, 0x7fc0_8000_7c00_3f80];
             let word = |word: &u64| special.get((word % 16) as usize).copied().unwrap_or(*word).to_le_bytes();
             let mut reference = words.iter().flat_map(word).collect::<Vec<u8>>().repeat(repeats);

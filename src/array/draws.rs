@@ -1,4 +1,4 @@
-//! Random numbers for fills: ChaCha8 words turned into numbers by exact arithmetic only.
+//! Random numbers for fills: ChaCha8 words converted to numbers by exact arithmetic only.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -62,8 +62,8 @@ impl Draws {
 
 /// The natural logarithm of a positive normal number.
 ///
-/// The platform's `ln` may differ in the last bit from machine to machine, which would make other inputs there; this
-/// one uses IEEE operations only: `ln(m 2^e) = e ln 2 + 2 atanh((m - 1) / (m + 1))`.
+/// The platform's `ln` may differ in the last bit from machine to machine, which would change the inputs there; this
+/// one uses only IEEE operations: `ln(m 2^e) = e ln 2 + 2 atanh((m - 1) / (m + 1))`.
 fn natural_log(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut exponent = (bits >> 52) as i64 - 1023;

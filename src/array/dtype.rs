@@ -126,7 +126,7 @@ impl DType {
         (self.bits() as usize).div_ceil(8)
     }
 
-    /// MLIR's name, as StableHLO's text has it: `f32`, `i1`, `ui8`, `f8E4M3FN`.
+    /// MLIR's name, as in StableHLO's text: `f32`, `i1`, `ui8`, `f8E4M3FN`.
     pub fn stablehlo_name(self) -> &'static str {
         match self {
             Self::Pred => "i1",

@@ -2,7 +2,7 @@
 
 use super::DType;
 
-/// How a floating-point format spells what is not a finite number.
+/// How a floating-point format encodes non-finite values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Specials {
     /// The top exponent holds infinities and NaNs.
@@ -142,7 +142,7 @@ fn exponent_of(magnitude: f64) -> i32 {
     ((magnitude.to_bits() >> 52) & 0x7ff) as i32 - 1023
 }
 
-/// A power of two without sign, as OCP's microscaling formats have it: exponent with bias 127, all ones is NaN.
+/// A power of two without sign, as in OCP's microscaling formats: exponent with bias 127, all ones is NaN.
 fn encode_e8m0(value: f64) -> u8 {
     if value.is_nan() || value <= 0.0 || value.is_infinite() {
         return 0xff;
@@ -159,7 +159,7 @@ fn decode_e8m0(bits: u8) -> f64 {
 
 /// Appends one real number as an element of a floating-point type, rounded to nearest even.
 ///
-/// `false`, with nothing appended, where the type is not a real floating-point one.
+/// `false`, with nothing appended, if the type is not a real floating-point one.
 pub(super) fn push_float(dtype: DType, value: f64, bytes: &mut Vec<u8>) -> bool {
     match dtype {
         DType::F64 => bytes.extend_from_slice(&value.to_le_bytes()),
@@ -254,7 +254,7 @@ pub(super) fn decode(dtype: DType, bytes: &[u8]) -> Option<Element> {
     })
 }
 
-/// Hands out the elements of an array in order; what most outputs are made of is read without a question at each.
+/// Iterates over the elements of an array in order; common types are read without a branch for each element.
 pub(super) fn for_each(dtype: DType, bytes: &[u8], mut each: impl FnMut(Element)) {
     match dtype {
         DType::F32 => bytes.as_chunks().0.iter().for_each(|&bits| each(single(bits))),
@@ -264,7 +264,7 @@ pub(super) fn for_each(dtype: DType, bytes: &[u8], mut each: impl FnMut(Element)
     }
 }
 
-/// The same of two arrays at once.
+/// The same for two arrays at once.
 pub(super) fn for_each_pair(dtype: DType, a: &[u8], b: &[u8], mut each: impl FnMut(Element, Element)) {
     match dtype {
         DType::F32 => a.as_chunks().0.iter().zip(b.as_chunks().0).for_each(|(&a, &b)| each(single(a), single(b))),

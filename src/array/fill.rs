@@ -38,14 +38,14 @@ pub enum Fill {
         /// Largest value.
         high: i64,
     },
-    /// A permutation of `0..n` along the last dimension, another one for each row.
+    /// A permutation of `0..n` along the last dimension, a different one for each row.
     Permutation,
-    /// Non-decreasing along the last dimension from 0 to `total`, as cumulative sequence lengths are.
+    /// Non-decreasing along the last dimension from 0 to `total`, like cumulative sequence lengths.
     SortedCumulative {
         /// The last value of each row.
         total: i64,
     },
-    /// Non-negative integers along the last dimension that sum to `total`, as group sizes do.
+    /// Non-negative integers along the last dimension that sum to `total`, like group sizes.
     Partition {
         /// Sum of each row.
         total: i64,
@@ -62,7 +62,7 @@ pub enum Fill {
         /// SHA-256 of the file.
         digest: crate::digest::Digest,
     },
-    /// The values steer control flow and were not known when the call was recorded: it cannot be run.
+    /// The values determine control flow and were unknown when the call was recorded: it cannot be run.
     ValuesUnknown,
 }
 
@@ -77,7 +77,7 @@ pub struct FillError {
     pub reason: String,
 }
 
-/// Largest array that is filled; a record that asks for more is refused before anything is allocated.
+/// Maximum size of an array to fill; a record that requests more is refused before anything is allocated.
 pub const MAX_ARRAY_BYTES: u64 = 16 << 30;
 
 /// The seed of one argument: the first eight bytes, little endian, of the [`FieldHasher`] digest `argument-seed` over
@@ -89,14 +89,14 @@ pub fn argument_seed(name: &str, index: u64) -> u64 {
 
 /// The dense little-endian host bytes of an array.
 ///
-/// The values follow from `spec`, `fill` and `seed` alone, by IEEE arithmetic without the platform's mathematical
+/// The values depend only on `spec`, `fill` and `seed`, by IEEE arithmetic without the platform's mathematical
 /// functions, so they are the same bytes on every machine and in every release; the derivation is in
 /// `docs/registry.md`. Floats are rounded to nearest even and kept finite (a draw beyond the type's range becomes its
 /// largest finite value); rounding to a narrow type may reach the excluded end of a uniform range.
 ///
 /// # Errors
 /// If the type cannot hold the fill's values, the array is larger than [`MAX_ARRAY_BYTES`], or the fill is
-/// `Fill::File` or `Fill::ValuesUnknown`: the registry resolves the one and refuses the other.
+/// `Fill::File` or `Fill::ValuesUnknown`: the registry resolves the first and refuses the second.
 pub fn generate(spec: &ArraySpec, fill: &Fill, seed: u64) -> Result<Vec<u8>, FillError> {
     let refuse = |reason: String| FillError { spec: spec.to_string(), reason };
     let size = spec.host_bytes().filter(|&size| size <= MAX_ARRAY_BYTES);
@@ -208,7 +208,7 @@ pub fn generate(spec: &ArraySpec, fill: &Fill, seed: u64) -> Result<Vec<u8>, Fil
     Ok(bytes)
 }
 
-/// Rows along the last dimension; none in an array without elements, whatever that dimension is.
+/// Rows along the last dimension; none in an array without elements.
 fn rows(count: u64, row: u64) -> u64 {
     count.checked_div(row).unwrap_or(0)
 }

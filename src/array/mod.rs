@@ -1,4 +1,4 @@
-//! Arrays as programs take and give them: element types, shapes, how inputs are filled, how outputs are compared.
+//! Arguments and results of programs: element types, shapes, how inputs are filled, how outputs are compared.
 
 mod compare;
 mod draws;

@@ -1,4 +1,5 @@
-//! Values that fast arithmetic need not honour: NaN, infinities, denormals. Where they go into a program, and what comes out.
+//! Values that fast arithmetic need not honour: NaN, infinities, denormals. Plants them in inputs and compares the
+//! outputs.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::element::{Element, for_each_pair};
 use super::{ArraySpec, DType};
 
-/// One of so many elements gets such a value, and one in any case.
+/// One in this many elements gets such a value, and at least one.
 const SPACING: usize = 512;
 
 /// A kind of values that fast arithmetic need not honour.
@@ -19,7 +20,7 @@ pub enum Special {
     Nan,
     /// Either infinity.
     Infinities,
-    /// Numbers so small that their precision is less than the type's, and that a fast program may take for zero.
+    /// Numbers so small that their precision is less than the type's, which a fast program may treat as zero.
     Denormals,
 }
 
@@ -27,7 +28,7 @@ impl Special {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Nan, Self::Infinities, Self::Denormals];
 
-    /// As messages have it.
+    /// Its name in messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Nan => "NaN",
@@ -36,7 +37,8 @@ impl Special {
         }
     }
 
-    /// Bits of two such values of a type of so many bytes; `None` if the type has none, or is not planted with them.
+    /// Bits of two such values of a type with this many bytes; `None` if the type has none, or they are not planted in
+    /// it.
     fn bits(self, dtype: DType) -> Option<(usize, [u64; 2])> {
         let (width, mantissa): (usize, u32) = match dtype {
             DType::F64 | DType::C128 => (8, 52),
@@ -60,7 +62,7 @@ impl Special {
 }
 
 /// Puts values of a kind into a dense host array, at places that follow from the seed; of complex numbers into the real part.
-/// Gives back how many elements were changed: none of a type that has no such values.
+/// Returns how many elements were changed: none for a type without such values.
 pub fn plant(spec: &ArraySpec, bytes: &mut [u8], special: Special, seed: u64) -> usize {
     let Some((width, values)) = special.bits(spec.dtype) else { return 0 };
     let element = spec.dtype.host_bytes();
@@ -80,8 +82,8 @@ pub fn plant(spec: &ArraySpec, bytes: &mut [u8], special: Special, seed: u64) ->
     count
 }
 
-/// Elements of two dense host arrays of one spec that are of another class: NaN, an infinity by its sign, a denormal, another
-/// number. Integers and booleans have to be equal. Arrays of another size differ throughout.
+/// Number of elements whose class differs between two dense host arrays of one spec: NaN, an infinity by its sign, a
+/// denormal, another number. Integers and booleans have to be equal. Arrays of another size differ throughout.
 pub fn other_class(spec: &ArraySpec, ours: &[u8], reference: &[u8]) -> u64 {
     let is_whole = |bytes: &[u8]| spec.host_bytes() == Some(bytes.len() as u64);
     if !is_whole(ours) || !is_whole(reference) {

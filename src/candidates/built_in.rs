@@ -23,7 +23,7 @@ impl Spaces {
     /// The spaces that come with the program.
     ///
     /// # Errors
-    /// If one of them is not good; a test keeps that from happening.
+    /// If one of them is invalid, which a test excludes.
     pub fn built_in() -> Result<Self, SpaceError> {
         let mut spaces = Self::default();
         for (name, text) in FILES {
@@ -37,8 +37,8 @@ impl Spaces {
         self.spaces.insert(space.op().to_owned(), space);
     }
 
-    /// Adds every `*.json` of a folder, in place of the spaces of the same operations. A file that is not good is
-    /// left out and its error given; the others are taken.
+    /// Adds every `*.json` of a folder, replacing the spaces of the same operations. An invalid file is skipped and its
+    /// error returned; the others are used.
     pub fn override_from(&mut self, folder: &Path) -> Vec<SpaceError> {
         let mut files = match std::fs::read_dir(folder) {
             Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect::<Vec<_>>(),

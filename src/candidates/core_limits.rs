@@ -1,13 +1,14 @@
-//! What a GPU's multiprocessor has for the blocks that run on it at one time.
+//! The resources of a GPU's multiprocessor for concurrent blocks.
 
 use super::target::CUDA;
 
-/// Shared memory that the driver keeps of each block, as of compute capability 8.0 on (CUDA C++ Programming Guide, *Compute
-/// Capabilities*).
+/// Shared memory that the driver reserves per block, from compute capability 8.0 on (CUDA C++ Programming Guide,
+/// *Compute Capabilities*).
 const KEPT_OF_EACH_BLOCK: u64 = 1024;
-/// Registers are given to a thread in steps of so many.
+/// Granularity of a thread's registers.
 const REGISTER_STEP: u64 = 8;
-/// Blocks that a multiprocessor runs at most, as of compute capability 9.0; older ones run as many or half.
+/// Maximum number of concurrent blocks of a multiprocessor, from compute capability 9.0 on; older ones run as many or
+/// half.
 const MOST_BLOCKS: u64 = 32;
 
 /// The limits of one multiprocessor.
@@ -19,7 +20,7 @@ pub struct CoreLimits {
 }
 
 impl CoreLimits {
-    /// Those of a compute capability such as `9.0`, by the targets that come with the program.
+    /// Those of a compute capability such as `9.0`, from the built-in targets.
     pub fn of(compute_capability: &str) -> Option<Self> {
         let (major, minor) = compute_capability.split_once('.')?;
         let wanted = (major.parse::<u64>().ok()?, minor.parse::<u64>().ok()?);
@@ -33,19 +34,19 @@ impl CoreLimits {
         })
     }
 
-    /// The part of its threads that can run at one time where each has so many registers.
+    /// The share of its threads that can run concurrently with this many registers each.
     pub fn resident_threads(&self, registers: u32) -> f64 {
         let each = u64::from(registers).max(1).next_multiple_of(REGISTER_STEP);
         (self.registers / each).min(self.threads) as f64 / self.threads.max(1) as f64
     }
 
-    /// How many blocks can run at one time where each has so much shared memory.
+    /// How many blocks can run concurrently with this much shared memory each.
     pub fn resident_blocks(&self, shared_bytes: u64) -> u64 {
         (self.shared_bytes / shared_bytes.saturating_add(KEPT_OF_EACH_BLOCK)).min(MOST_BLOCKS)
     }
 }
 
-/// The part of a config that tells the compute capability.
+/// The part of a target's config with the compute capability.
 fn cuda_capability(text: &'static str) -> &'static str {
     text.split_once("cuda_compute_capability").map_or("", |(_, rest)| rest.split('}').next().unwrap_or_default())
 }
@@ -65,16 +66,16 @@ mod tests {
         let hopper = CoreLimits::of("9.0").unwrap();
         assert_eq!((hopper.resident_threads(32), hopper.resident_threads(64)), (1.0, 0.5));
         assert_eq!(hopper.resident_threads(255), 256.0 / 2048.0);
-        // the most that one block may have leaves room for no second one
+        // the maximum for one block leaves no space for a second one
         assert_eq!(
             (hopper.resident_blocks(232_448), hopper.resident_blocks(48 * 1024), hopper.resident_blocks(0)),
             (1, 4, 32)
         );
-        // a quarter of it each, and what the driver keeps
+        // a quarter of it each, plus the driver's reserve
         assert_eq!(hopper.resident_blocks(57 * 1024), 3);
         let ada = CoreLimits::of("8.9").unwrap();
         assert_eq!((ada.resident_blocks(48 * 1024), ada.resident_blocks(99 * 1024)), (2, 1));
-        // 1536 threads, which 40 registers each leave room for
+        // 1536 threads, which fit with 40 registers each
         assert_eq!((ada.resident_threads(40), ada.resident_threads(48)), (1.0, 1365.0 / 1536.0));
         for none in ["", "9", "1.0", "9.0a"] {
             assert_eq!(CoreLimits::of(none), None, "{none}");

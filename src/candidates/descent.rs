@@ -1,4 +1,4 @@
-//! Configs of a space at random, where there are too many to walk.
+//! Random configs of a space with too many to enumerate.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::error::SpaceError;
 use super::space::CandidateSpace;
 use crate::config::Config;
 
-/// Choices of one descent, at most: one that is stuck deep below a bad choice is started again.
+/// Maximum number of choices of one descent: one that is stuck deep below a bad choice is restarted.
 const DESCENT_STEPS: u64 = 4096;
 
 /// The outcome of a descent.
@@ -14,7 +14,7 @@ const DESCENT_STEPS: u64 = 4096;
 pub enum Descent {
     /// A config of the space.
     Found(Config),
-    /// Every choice was looked at: the constraints contradict each other, no combination of values is a config.
+    /// Every choice was tried: the constraints contradict each other, so no combination of values is a config.
     Empty,
     /// It gave up; another may find one.
     Stuck,
@@ -22,9 +22,10 @@ pub enum Descent {
 
 /// Descents through the choices of a space, values in random order.
 ///
-/// Parameters that a constraint reads together are chosen one after another, those of the smallest groups first, whatever
-/// their order in the file. So a constraint is met as early as may be, and a contradiction shows before the other
-/// parameters' values are combined. Configs are not drawn evenly: one in a sparse region comes more often.
+/// Parameters that a constraint reads together are chosen one after another, those of the smallest groups first,
+/// independent of their order in the file. So a constraint is checked as early as possible, and a contradiction is
+/// found before the other parameters' values are combined. Configs are not drawn uniformly: one in a sparse region is
+/// drawn more often.
 #[derive(Debug, Clone)]
 pub struct Descents<'a> {
     space: &'a CandidateSpace,
@@ -66,7 +67,7 @@ impl CandidateSpace {
 }
 
 impl Descents<'_> {
-    /// Choices of a value looked at so far, the excluded ones among them.
+    /// Choices of a value tried so far, including the excluded ones.
     pub fn steps(&self) -> u64 {
         self.steps
     }

@@ -27,16 +27,16 @@ impl SpaceError {
         Self { file, line: 1, column: 1, message: format!("cannot be read: {error}{}", remedy(error)) }
     }
 
-    /// A text that is not JSON, or other JSON than what is read.
+    /// A text that is not JSON, or JSON of another form.
     pub(super) fn of_json(file: &str, error: &serde_json::Error) -> Self {
         let message = error.to_string();
-        // the place, which the error gives already, ends serde_json's messages
+        // serde_json's messages end with the place, which the error already has
         let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
         let (line, column) = (error.line().max(1), error.column().max(1));
         Self { file: file.to_owned(), line, column, message: printable(message) }
     }
 
-    /// What is wrong at a byte offset of the text. A file's own names and values stand in messages, whatever is in them.
+    /// What is wrong at a byte offset of the text. Messages contain a file's own names and values.
     pub(super) fn at(file: &str, text: &str, offset: usize, message: &str) -> Self {
         let (line, column) = line_and_column(text, offset);
         Self { file: file.to_owned(), line, column, message: printable(message) }

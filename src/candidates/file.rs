@@ -1,4 +1,4 @@
-//! The members of a space's file, as they stand in it.
+//! The members of a space's file.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Where a value stands in a JSON text, for errors that are found after parsing.
+//! The position of a value in a JSON text, for errors that are found after parsing.
 
 /// One step into a JSON value.
 #[derive(Debug, Clone, Copy)]
@@ -7,7 +7,7 @@ pub(super) enum Step<'a> {
     Index(usize),
 }
 
-/// Byte offset of the value at a path; as far along the path as there is one. The text must be good JSON.
+/// Byte offset of the value at a path; as far along the path as it exists. The text must be valid JSON.
 pub(super) fn offset(text: &str, path: &[Step<'_>]) -> usize {
     let mut at = blank(text, 0);
     for step in path {
@@ -19,7 +19,7 @@ pub(super) fn offset(text: &str, path: &[Step<'_>]) -> usize {
     at
 }
 
-/// Byte offset of a character, by its number from 0, of the string that stands at `at`. What is escaped is one character.
+/// Byte offset of a character, by its number from 0, of the string at `at`. An escape is one character.
 pub(super) fn offset_in_string(text: &str, at: usize, character: usize) -> usize {
     let mut place = at + 1;
     for _ in 0..character {
@@ -44,7 +44,7 @@ pub(super) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
-/// The offset of a member of the object or array that stands at `at`.
+/// The offset of a member of the object or array at `at`.
 fn enter(text: &str, at: usize, step: Step<'_>) -> Option<usize> {
     let mut at = blank(text, at + 1);
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! Search spaces: an operation's parameters, their values, what must hold between them, and the configs that follow.
+//! Search spaces: an operation's parameters, their values, the constraints between them, and the resulting configs.
 //!
 //! A space is a JSON file, `candidates/<op>.json`, embedded in the binary and overridable by a folder:
 //!
@@ -19,12 +19,12 @@
 //!
 //! - `op` is the operation's name without version.
 //! - `parameters`, in the order in which they vary, the last fastest. A point in a name makes a nested object.
-//! - `constraints` are [expressions](crate::constraint) over parameters and `given` values, true for a good config.
-//! - `given` names what a caller knows of the call, with values for when it does not say.
-//! - `configs`, optional, are configs to try before those of the space, as they are.
+//! - `constraints` are [expressions](crate::constraint) over parameters and `given` values, true for a valid config.
+//! - `given` names what a caller knows about the call, with default values.
+//! - `configs`, optional, are configs to try before those of the space, unchecked.
 //! - `baseline` is one config of the space or of `configs`.
 //!
-//! How a program is compiled is a space, too: [`OptionSpace`], a file a platform.
+//! Compiler options form a space, too: [`OptionSpace`], one file per platform.
 
 mod built_in;
 mod core_limits;

@@ -1,4 +1,4 @@
-//! How fast devices compute and read at most: public figures of accelerators, or those of a file.
+//! Peak rates of devices: published figures of accelerators, or those of a file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,22 +18,22 @@ const SCHEMA: u32 = 1;
 /// Largest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The most that a device does in a second.
+/// The peak rates of a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Peaks {
     /// As `--peaks` names it: `cuda:h100_sxm`, `tpu:v5e`.
     pub name: String,
-    /// What PJRT calls such devices.
+    /// PJRT's device kinds of such devices.
     pub kinds: Vec<String>,
     /// Bytes read and written in a second, of the device's main memory.
     pub bytes_per_second: f64,
     /// Operations in a second of the units that multiply matrices, by element type.
     pub matrix: BTreeMap<DType, f64>,
-    /// Operations in a second of all other units; empty if nothing is public.
+    /// Operations in a second of all other units; empty if nothing is published.
     pub vector: BTreeMap<DType, f64>,
-    /// Where the figures are from.
+    /// The sources of the figures.
     pub sources: Vec<String>,
 }
 
@@ -45,16 +45,16 @@ struct Document {
     devices: Vec<Peaks>,
 }
 
-/// Peaks that are not there, or that cannot be used.
+/// Peaks that do not exist, or that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeaksError {
     /// Nothing has this name.
     #[error("no peaks of `{name}` are known: name one of {}, or a file as `FILE.json`", names.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The existing names.
         names: Vec<String>,
     },
     /// The file cannot be used.
@@ -68,16 +68,16 @@ pub enum PeaksError {
 }
 
 impl Peaks {
-    /// Those that come with the program.
+    /// The built-in ones.
     pub fn built_in() -> Vec<Self> {
         // a test reads it
         parse(BUILT_IN.as_bytes()).unwrap_or_default()
     }
 
-    /// Those of a name that comes with the program, or the first ones of a file.
+    /// Those of a built-in name, or the first ones of a file.
     ///
     /// # Errors
-    /// A name that is none, or a file that cannot be read.
+    /// If the name is unknown, or the file cannot be read.
     pub fn named(name: &str) -> Result<Self, PeaksError> {
         if name.contains('/') || name.ends_with(".json") {
             let path = Path::new(name);
@@ -92,22 +92,22 @@ impl Peaks {
         found.ok_or_else(|| PeaksError::Unknown { name: name.to_owned(), names })
     }
 
-    /// As the one device of a file that [`named`](Self::named) reads.
+    /// As the only device of a file for [`named`](Self::named).
     pub fn to_file(&self) -> impl Serialize + use<> {
         Document { schema: SCHEMA, devices: vec![self.clone()] }
     }
 
-    /// Those of a device that PJRT calls so.
+    /// Those of a device of this PJRT kind.
     pub fn of_kind(kind: &str) -> Option<Self> {
         Self::built_in().into_iter().find(|peaks| peaks.kinds.iter().any(|one| one == kind))
     }
 
-    /// Operations in a second of matrices of a type. A type without a figure takes the largest: a bound that holds.
+    /// Operations in a second of matrices of a type. A type without a figure takes the largest, which is a valid bound.
     pub fn matrix_per_second(&self, dtype: Option<DType>) -> Option<f64> {
         of_type(&self.matrix, dtype)
     }
 
-    /// The same of the other units.
+    /// The same for the other units.
     pub fn vector_per_second(&self, dtype: Option<DType>) -> Option<f64> {
         of_type(&self.vector, dtype)
     }

@@ -20,7 +20,7 @@ const MAX_PARAMETERS: usize = 64;
 const MAX_CONSTRAINTS: usize = 256;
 const MAX_LISTED: usize = 4096;
 
-/// An operation's parameters, the values of each, and what must hold between them.
+/// An operation's parameters, their values, and the constraints between them.
 #[derive(Debug, Clone)]
 pub struct CandidateSpace {
     pub(super) file: String,
@@ -58,7 +58,7 @@ impl CandidateSpace {
     /// Reads a space from its text; `file` is what errors call it.
     ///
     /// # Errors
-    /// If the text is not JSON, not of this schema, or does not hold together; with the place.
+    /// If the text is not JSON, not of this schema, or is inconsistent; with the place.
     pub fn parse(file: &str, text: &str) -> Result<Self, SpaceError> {
         let of_serde = |error: serde_json::Error| SpaceError::of_json(file, &error);
         let wrong = |path: &[Step<'_>], message: String| SpaceError::at(file, text, offset(text, path), &message);
@@ -121,7 +121,7 @@ impl CandidateSpace {
         &self.baseline
     }
 
-    /// Digest of its text and of what is given: another one may hold other configs.
+    /// Digest of its text and of the given values; a space with another digest may have other configs.
     pub fn to_digest(&self) -> Digest {
         let mut hasher = FieldHasher::new("space-v1");
         hasher.field(self.text.as_bytes());
@@ -136,7 +136,7 @@ impl CandidateSpace {
         self.parameters.iter().map(|(name, values)| (name.as_str(), values.as_slice()))
     }
 
-    /// The same space for a call of which more is known: replaces a value of `given`.
+    /// The same space for a call about which more is known: replaces a value of `given`.
     ///
     /// # Errors
     /// If the space has no such name.
@@ -162,7 +162,7 @@ impl CandidateSpace {
         &self.listed
     }
 
-    /// Whether there can be as few configs as this: not where nothing excludes any and the product is larger.
+    /// Whether there can be as few configs as this: not if there are no constraints and the product is larger.
     pub fn is_bounded_by(&self, count: u128) -> bool {
         !self.constraints.is_empty() || self.count_bound() <= count
     }
@@ -191,7 +191,7 @@ impl CandidateSpace {
         Ok(found)
     }
 
-    /// Whether a config is one of the space or of those listed.
+    /// Whether a config is in the space or listed.
     ///
     /// # Errors
     /// If a constraint cannot be evaluated.
@@ -206,7 +206,7 @@ impl CandidateSpace {
                 _ => return Ok(false),
             }
         }
-        // nothing beside the parameters
+        // nothing besides the parameters
         let chosen = values.iter().map(|&value| value.clone()).collect::<Vec<_>>();
         if values.is_empty() || self.config_of(&chosen) != *config {
             return Ok(false);
@@ -219,7 +219,7 @@ impl CandidateSpace {
         Ok(true)
     }
 
-    /// Names that constraints may read: what is given, then the parameters.
+    /// Names that constraints may read: the given ones, then the parameters.
     fn names(&self) -> Vec<&str> {
         let given = self.given.iter().map(|(name, _)| name.as_str());
         given.chain(self.parameters.iter().map(|(name, _)| name.as_str())).collect()
@@ -272,7 +272,7 @@ impl CandidateSpace {
         SpaceError::at(&self.file, &self.text, offset(&self.text, path), &message)
     }
 
-    /// No name may stand twice or be both a value and an object.
+    /// No name may occur twice or be both a value and an object.
     fn check_names(&self) -> Result<(), SpaceError> {
         let names = self.names();
         for (index, name) in names.iter().enumerate() {

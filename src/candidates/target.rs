@@ -1,4 +1,4 @@
-//! Devices that need not be here: what a compiler is told of each.
+//! Devices that may be absent, and their descriptions for the compiler.
 
 use std::fmt;
 use std::io;
@@ -20,7 +20,7 @@ pub(super) const CUDA: &[(&str, &str)] = &[
     ("rtx_4090", include_str!("../../candidates/targets/rtx_4090.txtpb")),
 ];
 
-/// Chips, each with the smallest topology that libtpu knows of it.
+/// Chips, each with its smallest topology in libtpu.
 const TPU: &[(&str, &str)] = &[
     ("v2", "2x2"),
     ("v3", "2x2"),
@@ -31,13 +31,13 @@ const TPU: &[(&str, &str)] = &[
     ("tpu7x", "2x2x1"),
 ];
 
-/// The most GPUs of a target: a plugin makes a description of each.
+/// Maximum number of GPUs of a target: a plugin creates a description of each.
 pub const MAX_DEVICES: u64 = 4096;
 
 /// Largest target file that is read.
 const MAX_TARGET_BYTES: u64 = 1 << 20;
 
-/// A device to compile for, as `--target` names it.
+/// A device to compile for, as named by `--target`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Target {
@@ -53,7 +53,7 @@ pub struct Target {
     pub memory_bytes: Option<u64>,
 }
 
-/// A name that is not a target's, or a target's file that cannot be read.
+/// An unknown target name, or a target's file that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
@@ -64,7 +64,7 @@ pub enum TargetError {
         names().join(", ")
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// The file cannot be read.
@@ -81,7 +81,7 @@ impl Target {
     /// The target of a name.
     ///
     /// # Errors
-    /// A name that is none, or a file that cannot be read.
+    /// If the name is unknown, or the file cannot be read.
     pub fn named(name: &str) -> Result<Self, TargetError> {
         let unknown = || TargetError::Unknown { name: name.to_owned() };
         match name.split_once(':') {
@@ -116,7 +116,7 @@ impl Target {
         Self { name: name.to_owned(), platform, topology, options, memory_bytes: memory_of(config) }
     }
 
-    /// What a program that was compiled for it depends on.
+    /// The digest that programs compiled for it depend on.
     pub fn description(&self) -> String {
         let parts: Vec<&str> =
             std::iter::once(&*self.topology).chain(self.options.iter().map(String::as_str)).collect();
@@ -130,13 +130,13 @@ impl fmt::Display for Target {
     }
 }
 
-/// How many devices a topology such as `2x4` has; `None` if it is none.
+/// How many devices a topology such as `2x4` has; `None` if it is not one.
 fn devices_of(shape: &str) -> Option<u64> {
     let side = |side: &str| side.parse::<u16>().ok().filter(|&side| side > 0).map(u64::from);
     shape.split('x').try_fold(1_u64, |devices, text| devices.checked_mul(side(text)?))
 }
 
-/// A GPU's name, or its file, and how many there are of it: `h100_sxm:8`, `h100_sxm:2x4`. None where there are too many.
+/// A GPU's name, or its file, and their number: `h100_sxm:8`, `h100_sxm:2x4`. `None` if there are too many.
 fn counted_device(device: &str) -> Option<(&str, u64)> {
     match device.rsplit_once(':').and_then(|(one, shape)| Some((one, devices_of(shape)?))) {
         Some((one, devices)) => (devices <= MAX_DEVICES).then_some((one, devices)),
@@ -150,7 +150,7 @@ fn memory_of(config: &str) -> Option<u64> {
     lines.filter_map(|line| line.trim().strip_prefix("device_memory_size:")?.trim().parse().ok()).next()
 }
 
-/// The names of all targets that come with the program.
+/// The names of all built-in targets.
 fn names() -> Vec<String> {
     let cuda = CUDA.iter().map(|(name, _)| format!("cuda:{name}"));
     cuda.chain(TPU.iter().map(|(name, _)| format!("tpu:{name}"))).collect()

@@ -1,4 +1,4 @@
-//! The configs of a space, one after another, without the ones that constraints exclude.
+//! Enumerates the configs of a space, without those that constraints exclude.
 
 use serde_json::Value;
 
@@ -7,14 +7,14 @@ use super::locate::Step;
 use super::space::CandidateSpace;
 use crate::config::Config;
 
-/// Constraints evaluated from one config to the next, at most: a space without any config must end too.
+/// Maximum number of constraints evaluated from one config to the next, so that a space without any config ends too.
 const MAX_EVALUATIONS: u32 = 1 << 18;
 
 /// Iterator over the configs of a space: those listed first, then the rest, the last parameter varying fastest.
 ///
 /// A constraint is checked as soon as the parameters that it reads are chosen, so a choice that it excludes is never
-/// combined with the values of later parameters. After an error it ends; that the constraints exclude nearly everything
-/// is one, where it would take too long to find the next config.
+/// combined with the values of later parameters. After an error it ends; it is an error if the constraints exclude so
+/// much that finding the next config would take too long.
 #[derive(Debug, Clone)]
 pub struct Configs<'a> {
     space: &'a CandidateSpace,
@@ -54,12 +54,12 @@ impl CandidateSpace {
 }
 
 impl Configs<'_> {
-    /// Choices of a parameter's value looked at so far, the excluded ones among them.
+    /// Choices of a parameter's value tried so far, including the excluded ones.
     pub fn visited(&self) -> u64 {
         self.visited
     }
 
-    /// The part of all combinations of values that lies behind it, in their order: 0 at the beginning.
+    /// The share of all combinations of values already passed, in their order: 0 at the beginning.
     pub fn progress(&self) -> f64 {
         let mut part = 1.0;
         let mut sum = 0.0;
@@ -80,7 +80,7 @@ impl Configs<'_> {
         parameters.filter_map(|((_, values), &index)| values.get(index)).collect()
     }
 
-    /// Whether the constraints that can be checked just now, after the last choice, hold.
+    /// Whether the constraints that can be checked since the last choice hold.
     fn admits(&mut self) -> Result<bool, SpaceError> {
         let depth = self.chosen.len();
         let mut evaluated = self.evaluated;
@@ -103,7 +103,7 @@ impl Configs<'_> {
         Ok(true)
     }
 
-    /// Moves the last choice on, dropping those that are at their end.
+    /// Advances the last choice, dropping those that are at their end.
     fn advance(&mut self) {
         while let Some(index) = self.chosen.pop() {
             let count = self.space.parameters.get(self.chosen.len()).map_or(0, |(_, values)| values.len());

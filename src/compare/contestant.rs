@@ -1,4 +1,4 @@
-//! What is compared, and how much is measured for it.
+//! The compared programs, and the amount of measurement.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,25 +13,25 @@ use crate::timer::Build;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contestant {
-    /// What it is called: the file as the user named it.
+    /// Its name: the file as the user named it.
     pub name: String,
     /// The program.
     pub program: MeasuredProgram,
     /// How it is compiled.
     pub build: Build,
-    /// Which of several timers runs it, as [`SideBySide`](crate::timer::SideBySide) numbers them; 0 if there is one.
+    /// The number of its timer in [`SideBySide`](crate::timer::SideBySide); 0 if there is only one.
     pub timer: usize,
 }
 
 setters!(Contestant { build: Build, timer: usize });
 
 impl Contestant {
-    /// A program, compiled as the first timer does by itself.
+    /// A program with the first timer's default options.
     pub fn new(name: impl Into<String>, program: MeasuredProgram) -> Self {
         Self { name: name.into(), program, build: Build::default(), timer: 0 }
     }
 
-    /// A file of the user's.
+    /// A file of the user.
     ///
     /// # Errors
     /// If it cannot be read or is not a program that a plugin compiles.
@@ -40,27 +40,27 @@ impl Contestant {
     }
 }
 
-/// How much is measured, and when a difference is one.
+/// How much is measured, and when a difference is significant.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CompareOptions {
-    /// Exactly so many rounds that count; `None` measures until each contestant is distinguished from the first.
+    /// The exact number of rounds that count; `None` measures until each contestant is distinguished from the first.
     pub rounds: Option<u32>,
-    /// Time for the rounds. Without it a comparison that is not settled ends after some seconds of the programs' own time.
+    /// Time for the rounds. Without it an undecided comparison ends after some seconds of the programs' own time.
     pub budget: Option<Duration>,
     /// When a contestant is distinguished from the first.
     pub rules: ComparisonRules,
-    /// Whether the first contestant is compiled and loaded once more, to see what noise alone makes.
+    /// Whether the first contestant is compiled and loaded once more, to measure the effect of noise alone.
     pub with_copy: bool,
     /// How the inputs are made.
     pub inputs: InputOptions,
-    /// What every timed run finds in the caches.
+    /// The state of the caches before every timed run.
     pub cache_state: CacheState,
-    /// Measure again what the sample log holds.
+    /// Whether to measure again what the sample log already has.
     pub force: bool,
     /// Seed of the order inside a round.
     pub seed: u64,
-    /// Which of several comparisons of the same programs it is: samples of one are never taken for those of another.
+    /// Identifies one of several comparisons of the same programs, whose samples are never mixed.
     pub stage: String,
 }
 

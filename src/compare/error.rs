@@ -8,51 +8,51 @@ use crate::tune::CopiesError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompareError {
-    /// One program alone is compared with nothing.
+    /// There is only one program.
     #[error("{0} programs are given, but a comparison needs two or more; one may be named twice")]
     TooFew(usize),
     /// A program, or its inputs.
     #[error(transparent)]
     Program(#[from] MeasureError),
-    /// Two programs take other arguments.
+    /// Two programs take different arguments.
     #[error("`{other}` takes {others}, `{first}` takes {firsts}: only programs with the same inputs can be compared")]
     OtherArguments {
         /// The first program.
         first: String,
-        /// What it takes.
+        /// Its arguments.
         firsts: String,
         /// The other one.
         other: String,
-        /// What that takes.
+        /// Its arguments.
         others: String,
     },
-    /// Two programs give other arrays.
+    /// Two programs return different arrays.
     #[error("`{other}` gives {others}, `{first}` gives {firsts}: only programs with the same outputs can be compared")]
     OtherResults {
         /// The first program.
         first: String,
-        /// What it gives.
+        /// Its results.
         firsts: String,
         /// The other one.
         other: String,
-        /// What that gives.
+        /// Its results.
         others: String,
     },
     /// The first contestant fails: there is nothing to compare the others with.
     #[error("`{name}`: {failure}")]
     First {
-        /// What it is called.
+        /// Its name.
         name: String,
         /// Why.
         failure: Failure,
     },
-    /// The worker or the user ended it, or nothing can be kept.
+    /// The worker or the user ended it, or a store failed.
     #[error(transparent)]
     Race(CopiesError),
 }
 
 impl CompareError {
-    /// Whether another input would mend it, and no other device or worker.
+    /// Whether the input is at fault, and not the device or the worker.
     pub fn is_of_input(&self) -> bool {
         match self {
             Self::TooFew(_) | Self::OtherArguments { .. } | Self::OtherResults { .. } => true,
@@ -63,7 +63,7 @@ impl CompareError {
     }
 }
 
-/// Whether a failure is of the program and its inputs, and not of what runs it.
+/// Whether a failure is due to the program and its inputs, and not to what runs it.
 fn is_of_program(failure: &Failure) -> bool {
     matches!(
         failure.kind,

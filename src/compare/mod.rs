@@ -1,5 +1,5 @@
 //! Whole programs side by side: two or more of module × compile options × timer. Their outputs are checked, and each
-//! one's time is divided by the first one's, with an interval that holds at every look.
+//! one's time is divided by the first one's, with an interval that is valid at every look.
 //!
 //! [`compare`] races the contestants and the first of them once more, compiled and loaded separately. That copy's
 //! difference from the first is the effect of noise alone: nothing is called faster or slower by less.

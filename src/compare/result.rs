@@ -1,4 +1,4 @@
-//! What a comparison found.
+//! The result of a comparison.
 
 use std::collections::BTreeMap;
 
@@ -22,23 +22,23 @@ pub struct CompareResult {
     pub measured_by: MeasuredBy,
     /// The job, in the sample log.
     pub job: Digest,
-    /// The contestants, as they were given.
+    /// The contestants, in the given order.
     pub contestants: Vec<ContestantResult>,
-    /// The first contestant against itself; `None` if that was not asked for.
+    /// The first contestant against itself; `None` if not requested.
     pub noise: Option<Noise>,
     /// The inputs, in the programs' order.
     pub inputs: Vec<MadeInput>,
     /// Rounds that count.
     pub rounds: u32,
-    /// Rounds measured now.
+    /// Rounds measured in this run.
     pub rounds_measured: u32,
     /// Rounds that the sample log held.
     pub rounds_kept: u32,
-    /// Rounds that something came between.
+    /// Disturbed rounds.
     pub rounds_set_aside: u32,
-    /// Whether each contestant is distinguished from the first, or known to differ by less than is sought.
+    /// Whether each contestant is distinguished from the first, or known to differ by less than what matters.
     pub is_settled: bool,
-    /// What is to be known besides.
+    /// Notes.
     pub notes: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct CompareResult {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ContestantResult {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// SHA-256 of its program's bytes.
     pub program: Digest,
@@ -57,10 +57,10 @@ pub struct ContestantResult {
     /// SHA-256 of its executable, if the timer knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<Digest>,
-    /// The first contestant before it, by place, with the same executable of the same timer.
+    /// The index of the first earlier contestant with the same executable of the same timer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_executable: Option<usize>,
-    /// How its outputs are.
+    /// The comparison of its outputs.
     pub outputs: Outputs,
     /// Rounds that count and hold it and the first.
     pub rounds: usize,
@@ -73,7 +73,7 @@ pub struct ContestantResult {
     /// Interval of that ratio; all intervals of a comparison hold together, at every look.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
-    /// How it stands to the first. None of the first, and of one that failed.
+    /// How it compares with the first. `None` for the first, and for one that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relation: Option<Relation>,
     /// Why it has no times, if so.
@@ -81,7 +81,7 @@ pub struct ContestantResult {
     pub failure: Option<Failure>,
 }
 
-/// How a contestant's outputs are beside the first one's.
+/// How a contestant's outputs compare with the first one's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "status", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -109,19 +109,19 @@ pub struct Noise {
     /// Interval of that ratio.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
-    /// The largest relative difference that noise alone may make; `None` before there are enough rounds.
+    /// The largest relative difference that noise alone may cause; `None` before there are enough rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<f64>,
     /// Whether both compilations gave the same bytes; `None` if the timer does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_executable: Option<bool>,
-    /// Why there are no times of the copy, if so.
+    /// Why there are no times for the copy, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
 }
 
 impl CompareResult {
-    /// Whether every contestant ran and gave the first one's outputs.
+    /// Whether every contestant ran and returned the first one's outputs.
     pub fn all_ran(&self) -> bool {
         self.contestants.iter().all(|contestant| contestant.failure.is_none())
     }

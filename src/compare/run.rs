@@ -21,14 +21,14 @@ use crate::timer::events::{Events, Kind, Slice};
 use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature, Timer};
 use crate::tune::{Asks, CopiesError, ProgramRace, Raced, TuneOptions, race_programs};
 
-/// Races programs on the same inputs and compares each with the first: time, outputs and executable. What the ledger's sample log
-/// holds of the same comparison is not measured again.
+/// Races programs on the same inputs and compares each with the first: time, outputs and executable. Rounds of the same
+/// comparison in the ledger's sample log are not measured again.
 ///
-/// A contestant that fails, or gives other outputs, is reported in its row.
+/// A contestant that fails, or returns other outputs, is reported in its row.
 ///
 /// # Errors
-/// If there are fewer than two contestants, the programs take or give other arrays, the inputs cannot be made, the first
-/// contestant or the worker fails, the user ends it, or nothing can be kept.
+/// If there are fewer than two contestants, the programs take or return different arrays, the inputs cannot be made,
+/// the first contestant or the worker fails, the user ends it, or nothing can be kept.
 pub fn compare(
     timer: &mut dyn Timer,
     ledger: &Ledger,
@@ -67,7 +67,7 @@ pub fn compare(
     Ok(result(timer, contestants, copy, inputs, raced, options))
 }
 
-/// The programs' files, by what they are compiled from; a program that is named twice is written once.
+/// The programs' files, by their source; a program that is named twice is written once.
 fn write_programs(contestants: &[Contestant], scratch: &Path) -> Result<BTreeMap<Digest, ProgramFile>, MeasureError> {
     let mut files = BTreeMap::new();
     for Contestant { program, .. } in contestants {
@@ -86,7 +86,7 @@ fn candidates(
     copy: Option<usize>,
 ) -> Vec<JobCandidate> {
     let candidate = |place: usize, contestant: &Contestant, build: Build| {
-        // what is seen of it on the way; programs and options are part of the job by themselves
+        // the identity of the race; programs and options are part of the job anyway
         let mut name = Map::from_iter([("contestant".to_owned(), Value::from(place + 1))]);
         if contestants.iter().any(|contestant| contestant.timer > 0) {
             name.insert("timer".to_owned(), Value::from(contestant.timer + 1));
@@ -109,12 +109,12 @@ fn candidates(
     all.chain(copies).collect()
 }
 
-/// What the first program takes, and that the others take and give the same.
+/// The first program's arguments, after checking that the others take and return the same.
 fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Result<Signature, CompareError> {
     let Some(first) = contestants.first() else { return Err(CompareError::TooFew(0)) };
     let of_timer = |failure| CompareError::Program(MeasureError::Failed(failure));
     timer.begin(job).map_err(of_timer)?;
-    // one program's signature is the same whatever options it is compiled with
+    // a program's signature does not depend on its compile options
     let is_new = |place: &usize| {
         let own = contestants.get(*place).map(|contestant| contestant.program.digest());
         !contestants.iter().take(*place).any(|earlier| Some(earlier.program.digest()) == own)
@@ -147,7 +147,7 @@ fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Re
             }
             // its outputs tell
             Ok(None) => {}
-            // it is tried again with the others, and what becomes of it is in its row
+            // it is tried again with the others, and its outcome is in its row
             Err(failure) if failure.needs_restart() => {
                 timer.restart(&[]).map_err(of_timer)?;
                 timer.begin(job).map_err(of_timer)?;
@@ -158,7 +158,7 @@ fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Re
     Ok(own)
 }
 
-/// Arrays that an error lists.
+/// Maximum number of arrays in an error.
 const SPECS_SHOWN: usize = 8;
 
 fn specs(specs: &[ArraySpec]) -> String {
@@ -171,7 +171,8 @@ fn specs(specs: &[ArraySpec]) -> String {
     shown.join(", ")
 }
 
-/// The inputs that all contestants take, by the first one's arguments. What any of them may write over is handed to each again.
+/// The inputs that all contestants take, by the first one's arguments. Arguments that any of them may overwrite are
+/// passed to each again.
 fn shared_inputs(
     contestants: &[Contestant],
     specs: &[ArraySpec],

@@ -1,4 +1,5 @@
-//! The result of the same programs before: a compiler, or a change of a program, that makes a device refuse them or take more memory.
+//! Compares with an earlier result of the same programs: detects that a new compiler, or a changed program, is refused
+//! or needs more memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +9,7 @@ use super::result::{Comparison, CompiledTarget, MEMORY_GROWTH, Regression};
 use crate::config::Config;
 use crate::timer::pjrt::{CompiledFor, Outcome, kept_outcomes};
 
-/// What a store had.
+/// The content of a store.
 pub struct Baseline {
     outcomes: BTreeMap<CompiledFor, Outcome>,
 }
@@ -17,12 +18,12 @@ impl Baseline {
     /// Reads a store.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it does not exist.
     pub fn open(store: &Path) -> io::Result<Self> {
         Ok(Self { outcomes: kept_outcomes(store)? })
     }
 
-    /// Compares what came of a target's programs; `module` is what the module itself is called.
+    /// Compares the results of a target's programs; `module` is the name of the module itself.
     pub fn compare(&self, target: &CompiledTarget, module: &str) -> Comparison {
         let mut comparison = Comparison::default();
         let calls = target.calls.iter().flat_map(|call| {

@@ -8,8 +8,8 @@ use crate::counted::counted;
 use crate::junit::{Case, Outcome as CaseOutcome, Suite, write_suites};
 use crate::timer::pjrt::Outcome;
 
-/// Writes the whole document. A regression is a failure, what was not decided an error, and a refusal neither. `module` is what
-/// the module itself is called.
+/// Writes the whole document. A regression is a failure, an undecided case an error, and a refusal neither. `module` is
+/// the name of the module itself.
 ///
 /// # Errors
 /// If `out` cannot be written.
@@ -38,7 +38,7 @@ fn case<'a>(target: &'a CompiledTarget, class: &'a str, name: String, outcomes: 
     let refused = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Refused { .. })).count();
     let mut text = format!("{}, {refused} refused", counted(outcomes.len(), "program"));
     for line in &regressions {
-        // writing to a string does not fail
+        // writing to a string never fails
         let _ = write!(text, "\n{line}");
     }
     let (outcome, kind, message) = match (regressions.is_empty(), failed) {

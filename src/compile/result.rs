@@ -21,14 +21,14 @@ pub struct CompileResult {
     pub schema: u32,
     /// Name and version of this program.
     pub tool: String,
-    /// In the order in which they were named.
+    /// The targets, in the order in which they were named.
     pub targets: Vec<CompiledTarget>,
-    /// Whether the user ended it: what was not started is missing.
+    /// Whether the user ended it: programs that were not started are missing.
     pub interrupted: bool,
 }
 
 impl CompileResult {
-    /// Nothing yet.
+    /// An empty result.
     pub fn new() -> Self {
         let tool = crate::measured_by::TOOL.to_owned();
         Self { schema: COMPILE_RESULT_SCHEMA, tool, targets: Vec::new(), interrupted: false }
@@ -47,26 +47,26 @@ impl Default for CompileResult {
 pub struct CompiledTarget {
     /// As it was named.
     pub target: String,
-    /// The device, as it would be told where it is, and the compiler.
+    /// The device, as a machine that has it would report it, and the compiler.
     pub device: DeviceFingerprint,
     /// Memory of each device, if the target reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// The calls.
     pub calls: Vec<CompiledCall>,
-    /// The module itself, where no registry was given.
+    /// The module itself, if no registry was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<Outcome>,
-    /// On how many devices the module runs; what it takes is that of each.
+    /// On how many devices the module runs; its memory is that of each.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub devices: u64,
-    /// What was seen in module and registry, one line each.
+    /// Notes on the module and the registry, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What compiling would take, where nothing was compiled.
+    /// The cost of compiling, if nothing was compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Forecast>,
-    /// How it compares with a store of before, where one was given.
+    /// The comparison with an earlier store, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Comparison>,
 }
@@ -75,21 +75,21 @@ fn one() -> u64 {
     1
 }
 
-// serde hands over a reference
+// serde passes a reference
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_one(count: &u64) -> bool {
     *count == 1
 }
 
-/// Programs beside those of a store of before.
+/// Programs compared with an earlier store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Comparison {
     /// Programs that the store has an outcome for.
     pub compared: usize,
-    /// Programs that it knows nothing of.
+    /// Programs that it does not have.
     pub unknown: usize,
-    /// What is worse than it was.
+    /// Regressions.
     pub regressions: Vec<Regression>,
 }
 
@@ -100,11 +100,11 @@ pub struct CompiledCall {
     /// The call.
     #[serde(flatten)]
     pub call: Call,
-    /// What the programs compute.
+    /// The direction.
     pub direction: Direction,
     /// The config in use without tuning.
     pub baseline: Config,
-    /// In the registry's order.
+    /// Its configs, in the registry's order.
     pub candidates: Vec<CompiledCandidate>,
 }
 
@@ -119,21 +119,21 @@ pub struct CompiledCandidate {
     pub outcome: Option<Outcome>,
 }
 
-/// Memory that grew by no more than this part is not a regression: compilers place buffers again.
+/// Memory growth up to this fraction is not a regression: compilers rearrange buffers.
 pub const MEMORY_GROWTH: f64 = 0.1;
 
-/// What is worse than it was.
+/// Regressions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Regression {
-    /// It was compiled, and now it is refused.
+    /// It was accepted before and is now refused.
     Refused {
         /// The call and its direction, or the module's file.
         operation: String,
         /// The config.
         config: Config,
-        /// The compiler's words.
+        /// The compiler's message.
         reason: String,
     },
     /// A run takes more of the device's memory, by more than [`MEMORY_GROWTH`].
@@ -150,7 +150,7 @@ pub enum Regression {
 }
 
 impl Regression {
-    /// Whose it is.
+    /// The call or module that it concerns.
     pub fn operation(&self) -> &str {
         match self {
             Self::Refused { operation, .. } | Self::Memory { operation, .. } => operation,
@@ -176,7 +176,7 @@ impl fmt::Display for Regression {
 }
 
 impl CompiledCall {
-    /// `op@vN:key`, and the direction where it is not the forward one.
+    /// `op@vN:key`, and the direction unless it is forward.
     pub fn name(&self) -> String {
         name_of(&self.call, self.direction)
     }
@@ -190,7 +190,8 @@ pub(super) fn name_of(call: &Call, direction: Direction) -> String {
 }
 
 impl CompiledTarget {
-    /// What a run of the module is allocated of each device's memory, and what the device has; `None` if either is not known.
+    /// The memory that a run of the module allocates on each device, and the device's memory; `None` if either is
+    /// unknown.
     pub fn module_memory(&self) -> Option<(u64, u64)> {
         match self.module.as_ref()? {
             Outcome::Compiled { memory, .. } => Some((memory.as_ref()?.allocated_bytes(), self.memory_bytes?)),

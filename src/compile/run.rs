@@ -1,4 +1,4 @@
-//! From a plan, or a module, to what came of compiling it for one target.
+//! Compiles a plan or a module for one target.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,25 +14,25 @@ use crate::tune::Plan;
 
 use super::result::{CompiledCall, CompiledCandidate, CompiledTarget, name_of};
 
-/// Who follows the compilations, and may end them.
+/// The observer of the compilations, which may end them.
 pub trait Follower {
-    /// Whether the user asked for the end.
+    /// Whether the user requested the end.
     fn is_cancelled(&self) -> bool;
 
-    /// So many of so many programs are done; the last one belongs to this call, or is the module itself.
+    /// Number of finished programs of the total; the last one belongs to this call, or is the module itself.
     fn done(&mut self, operation: &str, outcome: &Outcome, done: usize, of: usize);
 }
 
 /// The programs of a plan's calls, each once.
 struct Gathered {
     programs: Vec<TargetProgram>,
-    /// Of each call's candidates the program's place, or why there is none.
+    /// For each call's candidates the program's index, or why there is none.
     sources: Vec<Vec<Result<usize, Outcome>>>,
 }
 
 fn gather(plan: &Plan, registry: &Registry) -> Gathered {
     let mut programs: Vec<TargetProgram> = Vec::new();
-    // by digest its place among them
+    // its index among them, by digest
     let mut places: HashMap<Digest, usize> = HashMap::new();
     let mut sources: Vec<Vec<Result<usize, Outcome>>> = Vec::new();
     for planned in &plan.invocations {
@@ -51,7 +51,7 @@ fn gather(plan: &Plan, registry: &Registry) -> Gathered {
     Gathered { programs, sources }
 }
 
-/// Says what compiling every candidate of a plan's calls would take.
+/// The cost of compiling every candidate of a plan's calls.
 pub fn forecast_plan(plan: &Plan, registry: &Registry, target: &str, compiler: &TargetCompiler) -> CompiledTarget {
     let forecast = Some(compiler.forecast(&gather(plan, registry).programs));
     CompiledTarget { notes: plan.notes.clone(), forecast, ..nothing_of(target, compiler) }
@@ -80,7 +80,7 @@ pub fn compile_plan(
     Ok(CompiledTarget { calls: calls.collect(), notes: plan.notes.clone(), ..nothing_of(target, compiler) })
 }
 
-/// Compiles the program of a module as it stands; `name` is what it is called from one version to the next.
+/// Compiles the program of a module as it is; `name` identifies it across versions.
 ///
 /// # Errors
 /// If the module is not a program, or the compiler's workers cannot be started.
@@ -96,7 +96,7 @@ pub fn compile_module(
     Ok(CompiledTarget { module: outcome.flatten(), devices, ..nothing_of(target, compiler) })
 }
 
-/// Says what compiling a module would take.
+/// The cost of compiling a module.
 ///
 /// # Errors
 /// If the module is not a program.
@@ -125,7 +125,7 @@ fn compile(
     follower: &mut dyn Follower,
 ) -> Result<Vec<Option<Outcome>>, Failure> {
     let (mut done, of) = (0, programs.len());
-    // told of each outcome, and asked in between: both by the one who follows
+    // both callbacks belong to the observer: one gets each outcome, the other is polled in between
     let follower = std::cell::RefCell::new(follower);
     let mut each = |place: usize, outcome: &Outcome| {
         done += 1;

@@ -1,4 +1,4 @@
-//! The walk: every choice alone, the promising ones together, and what is left in rounds of its own.
+//! The steps: every choice alone, the promising ones together, and the remaining ones in rounds of their own.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -431,7 +431,7 @@ fn forecast(races: &Races<'_>, spent: &Spent, base_ns: f64, values: usize) -> St
     format!("{}: {compiling}up to {running} to run if no two have the same code", number_of(values, "value"))
 }
 
-/// Who does not use an entry of this device: on a CPU JAX compiles by itself, and loads no plugin's file.
+/// A caveat on who does not use an entry of this device: on a CPU, JAX compiles by itself and loads no plugin's file.
 fn not_of_jax(device: &DeviceFingerprint) -> Option<String> {
     let plugin = device.environment.plugin.as_ref().filter(|plugin| !plugin.starts_with("jaxlib "))?;
     (device.identity.platform == "cpu").then(|| {

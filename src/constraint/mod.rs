@@ -9,7 +9,8 @@
 //! assert_eq!(constraint.holds(|name| Ok(values[name])), Ok(true));
 //! ```
 //!
-//! The grammar, from what binds loosest; operators of one line bind alike, to the left where nothing else is said:
+//! The grammar, from the loosest binding; operators on one line have equal precedence and are left-associative unless
+//! stated otherwise:
 //!
 //! ```text
 //! ||  |  ^                 `||` evaluates its right side only where the left is false
@@ -32,8 +33,8 @@
 //! - `<` and its like compare numbers, strings, or booleans, with their own kind only.
 //! - `&`, `|` and `^` take two integers or two booleans; `()` is JSON's `null`.
 //!
-//! An expression is compiled to steps of a stack machine. What each name may hold is known then, so that an operation
-//! which no values fit is an error of the text. Nesting is bounded, as is the number of steps, and no step runs twice.
+//! An expression is compiled to steps of a stack machine. The kinds of each name are known then, so that an operation
+//! without possible operands is a compile error. Nesting is bounded, as is the number of steps, and no step runs twice.
 
 mod error;
 mod operator;

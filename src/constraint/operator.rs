@@ -1,4 +1,4 @@
-//! What the operators do, and to values of which kinds.
+//! The operators, and the kinds of their operands.
 
 use std::cmp::Ordering;
 
@@ -181,7 +181,7 @@ impl Binary {
             // of the least integer and -1 it is 0, though their quotient is none
             Self::Remainder => (b != 0).then(|| a.wrapping_rem(b)),
             Self::Power => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
-            // no bit may be lost: a shift to the left is a multiplication
+            // no bit may be lost, because a left shift is a multiplication
             Self::Left if a == 0 && b >= 0 => Some(0),
             Self::Left => {
                 u32::try_from(b).ok().filter(|b| *b < 64).and_then(|b| i64::try_from(i128::from(a) << b).ok())

@@ -1,4 +1,4 @@
-//! From a text to steps, operators by their binding powers (Pratt, Top down operator precedence, 1973).
+//! Compiles a text to steps, operators by their binding powers (Pratt, Top down operator precedence, 1973).
 
 use super::error::ConstraintError;
 use super::operator::{Binary, Unary};
@@ -6,14 +6,14 @@ use super::program::{Constraint, MAX_STACK, Step};
 use super::token::{Token, Tokens};
 use super::value::Kinds;
 
-/// Steps of one constraint, at most: none runs twice, so this bounds the work of an evaluation.
+/// Maximum number of steps of one constraint: none runs twice, so this bounds the work of an evaluation.
 const MAX_STEPS: usize = 10_000;
-/// Expressions within each other. Each keeps one value at most while the inner ones are evaluated.
+/// Maximum nesting of expressions. Each keeps at most one value while the inner ones are evaluated.
 const MAX_DEPTH: usize = MAX_STACK - 1;
 
 impl Constraint {
-    /// Compiles an expression over names, each with the kinds of values that it may hold. A point in a name stands in
-    /// the expression too. Names are referred to by their number.
+    /// Compiles an expression over names, each with the kinds of values that it may hold. A point in a name is part of
+    /// it in the expression too. Names are referred to by their number.
     ///
     /// # Errors
     /// If the text is not an expression, reads a name that is none of these, applies an operator to what it never takes,
@@ -55,14 +55,14 @@ struct Parser<'t, 'n> {
     names: &'n [(&'n str, Kinds)],
     steps: Vec<Step>,
     places: Vec<u32>,
-    /// Values on the stack after the last step, and the most that there were.
+    /// Values on the stack after the last step, and their maximum.
     height: usize,
     stack: usize,
     depth: usize,
     reads: Vec<usize>,
 }
 
-/// What an expression gives, and the character where it begins.
+/// The kind of an expression, and the character where it begins.
 #[derive(Clone, Copy)]
 struct Part {
     kinds: Kinds,
@@ -136,7 +136,7 @@ impl<'t> Parser<'t, '_> {
         Ok(left)
     }
 
-    /// What stands between operators, with those before it and the functions called on it.
+    /// An operand, with its prefix operators and the methods called on it.
     fn operand(&mut self) -> Result<Part, ConstraintError> {
         let at = self.at;
         if let Token::Symbol(symbol @ ("-" | "+" | "!")) = self.token {
@@ -194,7 +194,7 @@ impl<'t> Parser<'t, '_> {
                 if self.token != Token::Symbol("(") {
                     return self.name(name, at);
                 }
-                // a function is called on what stands before its point
+                // a method is called on the operand before its point
                 match name.rsplit_once('.') {
                     Some((object, function)) => {
                         let object_part = self.name(object, at)?;
@@ -220,7 +220,7 @@ impl<'t> Parser<'t, '_> {
         }
     }
 
-    /// What follows `if`.
+    /// The rest of an `if` expression.
     fn choice(&mut self, at: usize) -> Result<Part, ConstraintError> {
         let condition = self.deeper(|parser| parser.expression(0))?;
         self.takes_bool("if", condition)?;
@@ -228,7 +228,7 @@ impl<'t> Parser<'t, '_> {
         self.expect("{")?;
         let one = self.deeper(|parser| parser.expression(0))?;
         self.expect("}")?;
-        // only one of the two values will be there
+        // only one of the two values will exist
         let end = self.emit(Step::Jump(0), at, -1)?;
         self.lead(otherwise);
         if self.token != Token::Name("else") {
@@ -310,7 +310,7 @@ impl<'t> Parser<'t, '_> {
         Ok(Part { kinds, at })
     }
 
-    /// Adds a step after which there are so many values more, and returns its number.
+    /// Adds a step that changes the number of values by this much, and returns its number.
     fn emit(&mut self, step: Step, at: usize, more: isize) -> Result<usize, ConstraintError> {
         if self.steps.len() == MAX_STEPS {
             return Err(ConstraintError::new(at, format!("the constraint has more than {MAX_STEPS} steps")));
@@ -322,7 +322,7 @@ impl<'t> Parser<'t, '_> {
         Ok(self.steps.len() - 1)
     }
 
-    /// Lets a jump lead to the step that comes next.
+    /// Makes a jump lead to the next step.
     fn lead(&mut self, jump: usize) {
         let next = self.steps.len();
         if let Some(Step::And(end) | Step::Or(end) | Step::JumpUnless(end) | Step::Jump(end)) = self.steps.get_mut(jump)
@@ -338,7 +338,7 @@ impl<'t> Parser<'t, '_> {
         Err(ConstraintError::new(part.at, format!("`{symbol}` takes true or false, not {}", part.kinds)))
     }
 
-    /// A check at evaluation, where the kinds alone do not tell.
+    /// A check at evaluation, if the kinds alone do not suffice.
     fn must_be_bool(&mut self, part: Part) -> Result<(), ConstraintError> {
         if part.kinds != Kinds::BOOL {
             self.emit(Step::Bools, part.at, 0)?;

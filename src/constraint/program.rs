@@ -4,16 +4,16 @@ use super::error::ConstraintError;
 use super::operator::{Binary, Unary};
 use super::value::Value;
 
-/// Values that are kept at a time, at most; the parser's depth keeps to it.
+/// Maximum number of values on the stack, ensured by the parser's maximum nesting.
 pub(super) const MAX_STACK: usize = 128;
-/// What most constraints need: a smaller stack is set up faster.
+/// Enough for most constraints: a smaller stack is set up faster.
 const SMALL_STACK: usize = 8;
 
 /// A compiled constraint.
 #[derive(Debug, Clone)]
 pub struct Constraint {
     pub(super) steps: Box<[Step]>,
-    /// For each step the character of the text that it stands for.
+    /// For each step the character of its text.
     pub(super) places: Box<[u32]>,
     pub(super) stack: usize,
     pub(super) reads: Box<[usize]>,
@@ -31,13 +31,14 @@ pub(super) enum Step {
     Name(usize),
     Unary(Unary),
     Binary(Binary),
-    /// Where the last value is false it is the result, and the right side is jumped over; else the right side is.
+    /// If the last value is false, it is the result, and the right side is skipped; otherwise the right side is the
+    /// result.
     And(usize),
-    /// The same where it is true.
+    /// The same if it is true.
     Or(usize),
     /// The last value must be true or false.
     Bools,
-    /// Takes the last value and jumps where it is false.
+    /// Pops the last value and jumps if it is false.
     JumpUnless(usize),
     Jump(usize),
 }
@@ -52,8 +53,8 @@ impl Constraint {
     /// unless there is an error.
     ///
     /// # Errors
-    /// If an operator does not take its values or has no result for them, with the operator's place; and what
-    /// `value` says, with the name's.
+    /// If an operator does not take its values or has no result for them, with the operator's place; and the error of
+    /// `value`, with the name's.
     pub fn holds<'v>(&'v self, value: impl Fn(usize) -> Result<Value<'v>, String>) -> Result<bool, ConstraintError> {
         if self.stack <= SMALL_STACK { self.run::<SMALL_STACK>(value) } else { self.run::<MAX_STACK>(value) }
     }

@@ -9,7 +9,7 @@ pub(super) enum Token<'t> {
     Int(u64),
     Float(f64),
     Text(Box<str>),
-    /// A word, with what follows its points.
+    /// A word, including dotted parts.
     Name(&'t str),
     Symbol(&'static str),
 }
@@ -67,7 +67,7 @@ impl<'t> Tokens<'t> {
     fn name(&mut self) -> &'t str {
         let from = self.rest;
         self.take_while(is_word);
-        // a point belongs to a name where another word follows
+        // a point belongs to a name if another word follows
         while self.rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(is_first_of_word)) {
             self.take(1);
             self.take_while(is_word);
@@ -89,7 +89,7 @@ impl<'t> Tokens<'t> {
         } else {
             let digits = |c: char| c.is_ascii_digit() || c == '_';
             self.take_while(digits);
-            // not where a function follows: `2.max(m)`
+            // not if a method follows: `2.max(m)`
             if self.rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
                 self.take(1);
                 self.take_while(digits);
@@ -99,7 +99,7 @@ impl<'t> Tokens<'t> {
                 self.take(self.rest.len() - rest.len());
                 self.take_while(digits);
             }
-            // what stands here has no blank before it
+            // nothing blank precedes this
             self.take_while(is_word);
         }
         let text = from.get(..from.len() - self.rest.len()).unwrap_or_default();
@@ -148,7 +148,7 @@ impl<'t> Tokens<'t> {
         }
     }
 
-    /// A character by so many digits of its number.
+    /// A character by its code in a number of digits.
     fn code(&mut self, digits: usize) -> Option<char> {
         let number = self.rest.get(..digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
         self.take(digits);

@@ -73,7 +73,7 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// A set of kinds of values: what a name may hold, or an expression give.
+/// A set of kinds of values: those of a name or an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kinds(u8);
 

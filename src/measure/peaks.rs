@@ -332,7 +332,7 @@ fn chains(dtype: DType, length: u64) -> PeakProgram {
     }
 }
 
-/// Programs that do nothing to speak of but read and write the memory.
+/// Programs that almost only read and write memory.
 fn streams() -> [PeakProgram; 3] {
     let element = 4.0;
     let stream = format!("tensor<{STREAM}xf32>");

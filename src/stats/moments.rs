@@ -1,6 +1,6 @@
 //! Count, mean and deviation in one pass.
 
-/// Count, mean and variance of numbers that come one by one and are not kept (Welford, Technometrics 4 (1962) 419).
+/// Count, mean and variance of a stream of numbers (Welford, Technometrics 4 (1962) 419).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Moments {
     count: u64,
@@ -18,7 +18,7 @@ impl Moments {
         self.squares += before * (value - self.mean);
     }
 
-    /// Adds the numbers that another one saw (Chan, Golub and LeVeque, 1979).
+    /// Adds the numbers of another one (Chan, Golub and LeVeque, 1979).
     pub fn join(&mut self, other: Self) {
         if other.count == 0 {
             return;
@@ -30,7 +30,7 @@ impl Moments {
         self.squares += other.squares + apart * apart * ours * theirs / (ours + theirs);
     }
 
-    /// How many there were.
+    /// Their count.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -1,11 +1,11 @@
-//! Two means compared, whatever their variances (Welch, Biometrika 34 (1947) 28), and many such comparisons at once.
+//! Compares two means with any variances (Welch, Biometrika 34 (1947) 28), and corrects for many such comparisons.
 
 use super::moments::Moments;
 
-/// The difference of two means, with how sure it is.
+/// The difference of two means, with its interval and p-value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
-    /// Mean of the second less mean of the first.
+    /// Mean of the second minus mean of the first.
     pub difference: f64,
     /// Lower end of the interval.
     pub low: f64,
@@ -23,7 +23,7 @@ pub fn welch(first: &Moments, second: &Moments, confidence: f64) -> Option<Diffe
     let (one, other) = (error(first)?, error(second)?);
     let variance = one + other;
     if variance <= 0.0 {
-        // values that do not vary at all differ surely, or not
+        // without any variance the means differ certainly, or not at all
         let p = if difference == 0.0 { 1.0 } else { 0.0 };
         return Some(Difference { difference, low: difference, high: difference, p });
     }
@@ -34,8 +34,8 @@ pub fn welch(first: &Moments, second: &Moments, confidence: f64) -> Option<Diffe
     Some(Difference { difference, low: difference - half, high: difference + half, p })
 }
 
-/// Probabilities made larger, so that each may be held against one threshold: the chance of any false one among all is then no
-/// larger than it (Holm, Scandinavian Journal of Statistics 6 (1979) 65).
+/// Adjusted p-values, so that each may be compared with one threshold, which then bounds the probability of any false
+/// one among all (Holm, Scandinavian Journal of Statistics 6 (1979) 65).
 pub fn holm(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).collect();
     let of = |place: usize| probabilities.get(place).copied().unwrap_or(1.0);
@@ -69,7 +69,8 @@ fn t_quantile(confidence: f64, degrees: f64) -> f64 {
     high
 }
 
-/// The regularized incomplete beta function, by its continued fraction (DLMF 8.17.22), from the side on which that converges fast.
+/// The regularized incomplete beta function, by its continued fraction (DLMF 8.17.22), from the side on which it
+/// converges fast.
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return if x <= 0.0 { 0.0 } else { 1.0 };

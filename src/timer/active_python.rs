@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest that a `python3` may take to say where its packages are.
+/// Time limit for a `python3` to report its package folders.
 const PYTHON_LIMIT: Duration = Duration::from_secs(10);
 
 /// A Python and the folders of its packages.
@@ -16,15 +16,15 @@ const PYTHON_LIMIT: Duration = Duration::from_secs(10);
 pub struct ActivePython {
     /// The interpreter.
     pub python: PathBuf,
-    /// The folders of its packages, the user's own too where it has them on its path.
+    /// The folders of its packages, including the user's own if they are on its path.
     pub site_packages: Vec<PathBuf>,
 }
 
 impl ActivePython {
     /// The one of this process's environment: of `VIRTUAL_ENV`, else `CONDA_PREFIX`, else the `python3` on `PATH`.
     ///
-    /// Relative folders in these variables are skipped, since whoever can write into the current folder could have their own
-    /// Python run; so are those that are not there.
+    /// Relative folders in these variables are skipped, since anyone who can write into the current folder could have
+    /// their own Python run; so are missing folders.
     pub fn find() -> Option<Self> {
         Self::of(|name| std::env::var_os(name))
     }
@@ -46,8 +46,8 @@ impl ActivePython {
         Some(Self { python, site_packages: Vec::new() }.asked(ask))
     }
 
-    /// With the folders that the interpreter names beside those that are known: the user's own, and those of the
-    /// interpreter that an environment was made with `--system-site-packages` from.
+    /// Adds the folders that the interpreter reports: the user's own, and those of the base interpreter of an
+    /// environment made with `--system-site-packages`.
     fn asked(mut self, ask: impl Fn(&Path) -> Vec<PathBuf>) -> Self {
         for folder in ask(&self.python) {
             if !self.site_packages.contains(&folder) {
@@ -99,7 +99,7 @@ if not os.environ.get('PYTHONNOUSERSITE') and (base or sys.prefix == sys.base_pr
 print(*(folder for folder in sys.path if folder.endswith('-packages')), sep='\\n')
 ";
 
-/// Asks a Python for its folders and gives up after `limit`.
+/// Queries a Python for its folders and gives up after `limit`.
 fn ask(python: &Path, limit: Duration) -> io::Result<Vec<PathBuf>> {
     let mut child = Command::new(python)
         .args(["-I", "-c", QUESTION])
@@ -118,13 +118,13 @@ fn ask(python: &Path, limit: Duration) -> io::Result<Vec<PathBuf>> {
     }
     let mut text = String::new();
     if let Some(stdout) = child.stdout.take() {
-        // a few paths fit a pipe's buffer: nothing waited for us to read
+        // a few paths fit into a pipe's buffer, so the process cannot block on our reading
         stdout.take(1 << 16).read_to_string(&mut text)?;
     }
     Ok(folders(&text))
 }
 
-/// The folders that are there; a relative one would be the current folder's.
+/// The existing folders; a relative one would be in the current folder.
 fn folders(text: &str) -> Vec<PathBuf> {
     text.lines().map(PathBuf::from).filter(|path| path.is_absolute() && path.is_dir()).collect()
 }
@@ -165,7 +165,7 @@ mod tests {
         environment(&user, &["jax", "jaxlib"]);
         environment(&prefix, &["numpy"]);
         let at = |prefix: &Path| prefix.join("lib/python3.11/site-packages");
-        // of the current folder nothing is believed, whatever an interpreter names
+        // nothing in the current folder is trusted, whatever an interpreter reports
         let answer = format!("{}\n{}\nsrc\n.\n\n", at(&user).display(), at(&prefix).display());
         let of = |prefix: &Path, answer: &str| {
             let variable = |name: &str| (name == "VIRTUAL_ENV").then(|| prefix.into());
@@ -184,7 +184,7 @@ mod tests {
         let here = folder.path().join("python3");
         fs::write(&here, "#!/bin/sh\n").unwrap();
         fs::set_permissions(&here, fs::Permissions::from_mode(0o755)).unwrap();
-        // empty and relative parts stand for the current folder
+        // empty and relative parts mean the current folder
         for path in ["", ".", "bin:", "::", "./bin:../bin"] {
             assert_eq!(on_path(OsStr::new(path), "python3"), None, "{path}");
         }

@@ -1,5 +1,6 @@
-//! What workers write. Each request that lets a worker write hands out a folder of its own, and what the worker answers is
-//! opened in that folder alone. Its removal takes whatever the worker left there; nothing else is removed on its word.
+//! Files that workers write. Each request that lets a worker write passes a folder of its own, and files in the answer
+//! are opened only in that folder. Removing it removes everything that the worker left there; nothing else is removed
+//! because a worker says so.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 use crate::array::{ArraySpec, MAX_ARRAY_BYTES};
 use crate::outside_file::{self, Folder};
 
-/// A folder for the files of one answer, there as long as this is.
+/// A folder for the files of one answer, removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerFolder {
     folder: TempDir,
@@ -20,7 +21,7 @@ pub(crate) struct AnswerFolder {
 }
 
 impl AnswerFolder {
-    /// Makes an empty folder that is this user's alone.
+    /// Creates an empty folder that only this user can access.
     pub(crate) fn make(scratch: &Path) -> io::Result<Self> {
         // with no link in its path a worker that resolves it answers the same one
         let scratch = scratch.canonicalize()?;
@@ -29,15 +30,15 @@ impl AnswerFolder {
         Ok(Self { folder, opened })
     }
 
-    /// Where the worker is to write.
+    /// The folder to write to.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Opens what a worker answered that it wrote.
+    /// Opens a file that a worker says it wrote.
     pub(crate) fn open(&self, answered: &Path, limit: u64) -> io::Result<File> {
         self.opened.open_file(answered, limit).map_err(|error| {
-            // what the system refuses is not a fault of the path
+            // a system error is not a fault of the path
             if error.raw_os_error().is_some() {
                 return error;
             }
@@ -47,14 +48,14 @@ impl AnswerFolder {
         })
     }
 
-    /// Leaves the folder where it is, for whoever removes what is around it.
+    /// Keeps the folder, which is removed with its parent.
     #[cfg(feature = "pjrt")]
     pub(crate) fn leave(self) {
         let _ = self.folder.keep();
     }
 }
 
-/// An empty folder in `scratch` that is this user's alone.
+/// An empty folder in `scratch` that only this user can access.
 pub(crate) fn private_folder(scratch: &Path) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix("worker-").permissions(Permissions::from_mode(0o700)).tempdir_in(scratch)
 }
@@ -64,7 +65,7 @@ pub(crate) fn private_folder(scratch: &Path) -> io::Result<TempDir> {
 pub struct OutputArray {
     /// Element type and dimensions.
     pub spec: ArraySpec,
-    /// Its file of dense little-endian bytes, which is there as long as this is.
+    /// Its file of dense little-endian bytes, removed when this is dropped.
     pub path: PathBuf,
     folder: Arc<AnswerFolder>,
 }
@@ -81,7 +82,7 @@ impl OutputArray {
         Ok(Self { spec, path, folder })
     }
 
-    /// What a worker answered that it wrote: a regular file of the folder, as large as its array.
+    /// A file that a worker says it wrote: a regular file in the folder, as large as its array.
     pub(super) fn answered(spec: ArraySpec, path: PathBuf, folder: &Arc<AnswerFolder>) -> io::Result<Self> {
         let output = Self { spec, path, folder: Arc::clone(folder) };
         output.open().map(|_| output)
@@ -90,7 +91,7 @@ impl OutputArray {
     /// Its bytes.
     ///
     /// # Errors
-    /// If the file is not there any more, or is not what it was.
+    /// If the file no longer exists, or has changed.
     pub fn read(&self) -> io::Result<Vec<u8>> {
         let (file, bytes) = self.open()?;
         let read = outside_file::read(file, bytes)?;
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(error, "8 bytes are not an array f32[3]");
         let output = answered("f32[2]").unwrap();
         assert_eq!(output.read().unwrap(), [1; 8]);
-        // what was looked at need not be what is read
+        // the file may have changed since it was checked
         fs::write(&path, [1; 9]).unwrap();
         assert_eq!(output.read().unwrap_err().to_string(), "9 bytes are not an array f32[2]");
         fs::remove_file(&path).unwrap();

@@ -15,15 +15,16 @@ pub enum AutoTimer {
     Plugin(FoundPlugin),
     /// The JAX worker, with this Python.
     Jax(PathBuf),
-    /// A PJRT plugin though nobody named one and the active environment has no JAX: programs may run with another compiler.
+    /// A PJRT plugin although none was named and the active environment has no JAX: programs may run with another
+    /// compiler.
     PluginWithoutJax,
 }
 
 impl AutoTimer {
-    /// Chooses for this process. `plugin_is_named` says whether the user named a plugin, which settles it.
+    /// Chooses for this process. `plugin_is_named` says whether the user named a plugin, which then is used.
     ///
-    /// Without one, it is the plugin by which the active environment's JAX reaches a device other than the CPU, where such a
-    /// device is there; else JAX itself.
+    /// Otherwise it is the plugin by which the active environment's JAX reaches a device other than the CPU, if there
+    /// is such a device; else JAX itself.
     pub fn choose(plugin_is_named: bool) -> Self {
         let is_named = plugin_is_named
             || ["PJRT_NAMES_AND_LIBRARY_PATHS", "PJRT_PLUGIN_LIBRARY_PATH"]

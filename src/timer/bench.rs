@@ -1,4 +1,4 @@
-//! A measuring worker with what it has to know again after a restart: the part that all process timers share.
+//! A measuring worker and the state that it needs again after a restart: the part that all process timers share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::measured_by::{CacheState, Clocks, Source};
 use crate::outside_file;
 use crate::remedy::remedy;
 
-/// Largest optimized program that is counted.
+/// Maximum size of an optimized program whose work is counted.
 const MAX_OPTIMIZED_BYTES: u64 = 1 << 28;
 
 /// One measuring worker after the other, with the job and the candidates that each of them must hold.
@@ -46,10 +46,10 @@ pub(crate) struct Bench {
     /// Candidates that the worker may still be compiling in the background.
     ahead: BTreeSet<usize>,
     cut_off: CutOff,
-    /// Whose outputs the worker keeps, what they are, and since which epoch.
+    /// The candidate whose outputs the worker keeps, their specs, and the epoch.
     kept: Option<(usize, Vec<KeptOutput>, u32)>,
     seen: SeenClocks,
-    /// Where profiles are told.
+    /// The event sink for profiles.
     pub(crate) events: Events,
 }
 
@@ -78,7 +78,7 @@ impl Bench {
         }
     }
 
-    /// The same kind of worker, which is started once there is a job for it.
+    /// The same kind of worker, started when there is a job for it.
     pub(crate) fn beside(&self) -> Self {
         Self::without_worker(self.command.clone(), self.limits.clone(), self.hello.clone())
     }
@@ -91,18 +91,18 @@ impl Bench {
         self.epoch
     }
 
-    /// What the worker's clock can tell, where it reads one around a run.
+    /// The resolution of the worker's clock, if it reads one around a run.
     pub(crate) fn clock_resolution_ns(&self) -> Option<u64> {
         let by_clock = self.hello.source == Source::HostWall && !self.hello.can(capability::PROFILE);
         self.hello.clock_resolution_ns.filter(|&resolution| by_clock && resolution > 0)
     }
 
-    /// How fast the worker's GPU may run.
+    /// The clock limits of the worker's GPU.
     pub(crate) fn clocks(&self) -> Option<Clocks> {
         self.hello.clocks
     }
 
-    /// How fast it ran, for the reader.
+    /// Its actual clocks, for people.
     pub(crate) fn clocks_seen(&self) -> Option<String> {
         self.seen.note(self.hello.clocks)
     }
@@ -118,18 +118,18 @@ impl Bench {
         self.kept = None;
         self.inputs.clone_from(&job.inputs);
         self.begin = Some(params.clone());
-        // those of the job before stay until the worker has ended it
+        // those of the previous job stay until the worker has ended it
         let _before = self.own_files.replace(own_files);
         let limit = self.limits.load;
         let begun = self.client()?.request::<serde_json::Value>(Method::Begin(params), limit);
         match begun {
-            // that it died after the job before, or of a signal, says nothing of this one
+            // its death after the previous job, or by a signal, says nothing about this one
             Err(_) if self.client.as_ref().is_some_and(WorkerClient::was_killed) => self.restart(&[]),
             begun => begun.map(drop),
         }
     }
 
-    /// A worker that knows nothing of caches would measure warm ones and nobody would know.
+    /// A worker without support for cache states would silently measure warm caches.
     fn check_caches(&self, state: &CacheState) -> Result<(), Failure> {
         if state.is_warm() || self.hello.can(capability::COLD_CACHES) {
             return Ok(());
@@ -142,19 +142,19 @@ impl Bench {
         Err(Failure::new(FailureKind::Device, message))
     }
 
-    /// The longest run that need be awaited, until the next job.
+    /// The longest run to wait for, until the next job.
     pub(crate) fn cut_off(&mut self, longest_run: Option<Duration>) {
         self.cut_off.longest_run = longest_run;
     }
 
-    /// How long a call that runs candidates may take. What is compiled in the background may have to be waited for first.
+    /// Time limit of a call that runs candidates, including waiting for background compilation.
     fn limit(&self, waiting: Waiting) -> Limit {
         let cut_off = if self.ahead.is_empty() { self.cut_off } else { CutOff::default() };
         cut_off.limit(waiting, self.limits.measure)
     }
 
-    /// Lets the worker compile a candidate in the background. After a restart that is not done again: candidates are then
-    /// loaded one by one, so that one that breaks the worker is the one that is blamed.
+    /// Lets the worker compile a candidate in the background. After a restart this is not repeated: candidates are then
+    /// loaded one by one, so that the one that breaks the worker is blamed.
     pub(crate) fn compile_ahead(&mut self, params: LoadParams) -> Result<(), Failure> {
         let limit = self.limits.load;
         let candidate = params.candidate;
@@ -163,7 +163,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Loads a candidate, and from now on after each restart.
+    /// Loads a candidate now and after each restart.
     pub(crate) fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
         let candidate = params.candidate;
         let limit = self.limit_of_load(&params);
@@ -179,8 +179,8 @@ impl Bench {
         Ok(loaded)
     }
 
-    /// What a run does of an optimized program that the worker left among its own files. Nothing hangs on it, so what cannot be read tells
-    /// nothing.
+    /// The work of a run, from an optimized program that the worker wrote. No decision depends on it, so an unreadable
+    /// file only means that it is unknown.
     fn work_of(&self, path: &Path) -> Option<Cost> {
         let folder = outside_file::Folder::open(self.own_files.as_ref()?.path()).ok()?;
         let file = folder.open_file(path, MAX_OPTIMIZED_BYTES).ok()?;
@@ -192,7 +192,7 @@ impl Bench {
         if params.executable.is_some() { self.limits.load } else { self.limits.compile }
     }
 
-    /// What a program takes, whatever the job's inputs are; the candidate is not prepared by it.
+    /// The arguments of a program, independent of the job's inputs; does not prepare the candidate.
     pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<Signature>, Failure> {
         let limit = self.limits.compile;
         let loaded: Loaded = self.client()?.request(Method::Load(params), limit)?;
@@ -203,8 +203,8 @@ impl Bench {
         self.measure_runs(candidate, runs, 1)
     }
 
-    /// Durations of `batch` runs each. A worker that times single runs gives their means; so does one whose caches are
-    /// flushed before every run, since a batch would warm them.
+    /// Durations of `batch` runs each. A worker that times single runs returns their means; so does one whose caches
+    /// are flushed before every run, since a batch would warm them.
     pub(crate) fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
         let runs = runs_of_batches(samples, batch)?;
         let is_warm = self.begin.as_ref().is_none_or(|begin| begin.cache_state.is_warm());
@@ -234,7 +234,7 @@ impl Bench {
         Ok(measured.samples_ns)
     }
 
-    /// Runs candidates under one profile, which the worker writes into a folder in `scratch`, and tells of it.
+    /// Runs candidates under one profile, which the worker writes into a folder in `scratch`, and emits it as an event.
     pub(crate) fn profile_round(
         &mut self,
         launches: &[(usize, u32)],
@@ -263,7 +263,7 @@ impl Bench {
         drop(running);
         let mut profiled = profiled.map_err(|failure| limit.explain(failure))?;
         self.seen.take(profiled.clocks.take());
-        // a round begins when nothing is compiled any more
+        // a round begins when all compilation is over
         self.ahead.clear();
         let _reading = events.open(Slice::Detail("read the profile"));
         ProfiledRound::read(&folder, &profiled, launches)
@@ -285,7 +285,7 @@ impl Bench {
         outputs.outputs.into_iter().map(check).collect()
     }
 
-    /// Lets the worker keep the outputs of a candidate, where it can and they are larger than so many bytes.
+    /// Makes the worker keep the outputs of a candidate, if it can and they are larger than this many bytes.
     pub(crate) fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
         self.kept = None;
         if !self.hello.can(capability::COMPARE_OUTPUTS) {
@@ -296,7 +296,8 @@ impl Bench {
         Ok(kept.outputs)
     }
 
-    /// Lets the worker compare the outputs of a candidate with those that are kept. A worker that was started since keeps them first.
+    /// Makes the worker compare the outputs of a candidate with the kept ones. A worker started since must first keep
+    /// them again.
     pub(crate) fn compare_outputs(
         &mut self,
         candidate: usize,
@@ -310,7 +311,7 @@ impl Bench {
                 Failure::new(FailureKind::Device, message)
             };
             let again = self.keep_outputs(kept, 0).map_err(|failure| lost(failure.message));
-            // what there was is asked for once more next time
+            // they are requested again next time
             self.kept.get_or_insert((kept, before.clone(), epoch));
             let again = again?.ok_or_else(|| lost("the worker keeps none".to_owned()))?;
             let specs = |outputs: &[KeptOutput]| outputs.iter().map(|one| one.spec.clone()).collect::<Vec<_>>();
@@ -332,7 +333,7 @@ impl Bench {
         }
     }
 
-    /// A call that runs a candidate once and looks at its outputs.
+    /// A call that runs a candidate once and examines its outputs.
     fn on_outputs<T: serde::de::DeserializeOwned>(&mut self, candidate: usize, call: Method) -> Result<T, Failure> {
         self.check_loaded(candidate)?;
         let limit = self.limit(Waiting::Outputs);
@@ -356,8 +357,8 @@ impl Bench {
             .ok_or_else(|| Failure::new(FailureKind::Device, "the worker is gone and must be restarted"))
     }
 
-    /// Another worker with the same job. A candidate that breaks two workers as it is loaded is left out of the
-    /// epoch with its reason, and the worker is started once more: one candidate never costs the others.
+    /// Another worker with the same job. A candidate that breaks two workers while it is loaded is excluded from the
+    /// epoch with its reason, and the worker is started once more, so that one candidate never affects the others.
     pub(crate) fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
         self.missing.clear();
         self.ahead.clear();
@@ -367,7 +368,7 @@ impl Bench {
         }
         let mut forgiven = BTreeSet::new();
         while let Some((candidate, failure)) = self.restart_once()? {
-            // only a death may have come from outside: a time-out would cost as much again
+            // only a death may have an outside cause: a time-out would cost the same time again
             if failure.kind != FailureKind::Crash || !forgiven.insert(candidate) {
                 self.missing.insert(candidate, failure);
             }
@@ -375,8 +376,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A fresh worker of the same kind that has begun the job, if there is one. One that a signal ends at that is started
-    /// once more.
+    /// A fresh worker of the same kind that has begun the job, if there is one. If a signal ends it meanwhile, it is
+    /// started once more.
     fn fresh_worker(&self) -> Result<WorkerClient, Failure> {
         let mut forgiven = false;
         loop {
@@ -391,7 +392,7 @@ impl Bench {
         }
     }
 
-    /// Durations of two devices, or by two clocks, must never meet in one decision.
+    /// Durations of two devices, or by two clocks, must never be mixed in one decision.
     fn check_same(&self, hello: &Hello) -> Result<(), Failure> {
         let device = |hello: &Hello| hello.devices.get(hello.device).map(|device| device.identity.clone());
         if device(hello) != device(&self.hello) {
@@ -406,7 +407,7 @@ impl Bench {
             );
             return Err(Failure::new(FailureKind::Device, message));
         }
-        // one that cannot tell any more says nothing against it
+        // one that no longer reports it is no contradiction
         if let Some((before, now)) = self.hello.clocks.zip(hello.clocks).filter(|(before, now)| before != now) {
             let message = format!("the GPU's clocks were changed during the measurement: {now}, before {before}");
             return Err(Failure::new(FailureKind::Device, message));
@@ -426,7 +427,7 @@ impl Bench {
             let mut loaded = client.request::<Loaded>(Method::Load(params.clone()), self.limit_of_load(params));
             if params.executable.is_some() && loaded.as_ref().is_err_and(|failure| failure.kind == FailureKind::Compile)
             {
-                // its file went away, or is another one by now: the program is there still
+                // its file was removed or replaced: the program still exists
                 let params = LoadParams { executable: None, ..params.clone() };
                 let limit = self.limit_of_load(&params);
                 loaded = client.request(Method::Load(params), limit);
@@ -458,7 +459,8 @@ impl Bench {
         self.own_files = None;
     }
 
-    /// Starts a worker if the last job left none; the new one is told nothing of that job, which may have been its end.
+    /// Starts a worker if the last job left none; the new one learns nothing about that job, which may have killed its
+    /// predecessor.
     pub(crate) fn revive(&mut self) -> Result<(), Failure> {
         if self.client.as_ref().is_some_and(|client| !client.is_gone()) {
             return Ok(());
@@ -475,7 +477,8 @@ impl Bench {
     }
 }
 
-/// Compares what a program takes with the recorded inputs: a plugin would take other bytes of the same length.
+/// Compares a program's arguments with the recorded inputs, because a plugin would accept other bytes of the same
+/// length.
 pub(crate) fn check_signature(signature: &Signature, inputs: &[InputArray]) -> Result<(), Failure> {
     let mismatch = |message: String| Err(Failure::new(FailureKind::Signature, message));
     if signature.parameters.len() != inputs.len() {
@@ -496,7 +499,7 @@ pub(crate) fn check_signature(signature: &Signature, inputs: &[InputArray]) -> R
     Ok(())
 }
 
-/// Whether a worker can have found that.
+/// Whether a worker can have detected that.
 fn is_plausible(output: &ComparedOutput) -> bool {
     let ComparedOutput { spec, mismatches, max_absolute, first, other_class } = output;
     let elements = spec.elements().unwrap_or(u64::MAX);
@@ -506,7 +509,7 @@ fn is_plausible(output: &ComparedOutput) -> bool {
         && first.as_ref().is_none_or(|first| first.element < elements)
 }
 
-/// No candidate is to blame where a worker cannot be given a place to write.
+/// No candidate is to blame if no folder can be created for a worker.
 fn no_folder(scratch: &Path, error: std::io::Error) -> Failure {
     let message = format!("cannot make a folder in `{}`: {error}{}", scratch.display(), remedy(&error));
     Failure::new(FailureKind::Device, message)

@@ -1,7 +1,7 @@
-//! The tuner's side of the protocol: one worker process, requests with time limits, and the reason when it fails.
+//! The tuner's side of the protocol: one worker process, requests with time limits, and the reason if it fails.
 //!
-//! One thread does it all by polling the worker's three pipes: a worker that stops reading, or floods stdout or
-//! stderr, cannot block the tuner.
+//! A single thread polls the worker's three pipes, so that a worker that stops reading, or floods stdout or stderr,
+//! cannot block the tuner.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -23,16 +23,16 @@ use crate::setters::setters;
 const TAIL_BYTES: usize = 64 << 10;
 /// Bytes that are kept of its beginning.
 const HEAD_BYTES: usize = 8 << 10;
-/// Longest that a supervisor may take to end what is left of a worker.
+/// Time limit for a supervisor to end the remains of a worker.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(5);
-/// Longest wait for the exit code of a worker that closed its stdout.
+/// Maximum wait for the exit code of a worker that closed its stdout.
 const EXIT_WAIT: Duration = Duration::from_secs(5);
 
-/// How long each thing may take, and how much memory.
+/// Limits of time and memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// From the start of the process to its `hello`: a plugin is loaded and its devices are opened.
+    /// From the start of the process to its `hello`, in which a plugin is loaded and its devices are opened.
     pub start: Duration,
     /// One compilation.
     pub compile: Duration,
@@ -42,7 +42,7 @@ pub struct Limits {
     pub measure: Duration,
     /// Resident memory of a worker, bytes.
     pub memory_bytes: Option<u64>,
-    /// From the closing of its stdin to its end by force.
+    /// From the closing of its stdin until it is killed.
     pub grace: Duration,
 }
 
@@ -76,23 +76,23 @@ pub struct WorkerCommand {
     pub exe: PathBuf,
     /// The worker and its arguments.
     pub command: Vec<OsString>,
-    /// Environment variables to set, or to take away.
+    /// Environment variables to set or to remove.
     pub environment: Vec<(OsString, Option<OsString>)>,
 }
 
 impl WorkerCommand {
-    /// A worker that `sh` understands: `python3 worker.py --fast`.
+    /// A worker as a shell command: `python3 worker.py --fast`.
     pub fn shell(exe: impl Into<PathBuf>, command: &str) -> Self {
-        // the signal that a dead supervisor leaves reaches the shell alone: where it can, the command takes its place
+        // a dead supervisor's signal reaches only the shell, so the command replaces it if possible
         let command = if is_plain(command) { format!("exec {command}") } else { command.to_owned() };
         Self { exe: exe.into(), command: vec!["sh".into(), "-c".into(), command.into()], environment: Vec::new() }
     }
 }
 
-/// Whether a command of the shell is one program with its arguments, for certain.
+/// Whether a shell command is certainly a single program with its arguments.
 fn is_plain(command: &str) -> bool {
     let first = command.split_whitespace().next().unwrap_or_default();
-    // a path is not a word of the shell's own, nor are these
+    // a path is not a shell builtin or keyword, nor are these
     let is_program = first.contains('/') || ["python", "python3"].contains(&first);
     is_program
         && !first.contains('=')
@@ -105,7 +105,7 @@ fn is_plain(command: &str) -> bool {
 struct Tail {
     head: Vec<u8>,
     bytes: VecDeque<u8>,
-    /// Of all that was pushed, how much the current request found here.
+    /// How many of all bytes were already here when the current request started.
     earlier: usize,
     pushed: usize,
 }
@@ -126,7 +126,7 @@ impl Tail {
         String::from_utf8_lossy(&[&self.head, front, back].concat()).into_owned()
     }
 
-    /// What came since the current request was sent.
+    /// The output since the current request was sent.
     fn to_recent_text(&self) -> String {
         let (front, back) = self.bytes.as_slices();
         let kept = [&self.head, front, back].concat();
@@ -135,13 +135,13 @@ impl Tail {
     }
 }
 
-/// The line of a worker's stderr that most likely says why it died: stack traces follow the reason.
+/// The line of a worker's stderr that most likely states the cause of death: stack traces follow the cause.
 pub(crate) fn telling_line(stderr: &str) -> Option<String> {
     let said = || stderr.lines().rev().find(|line| !line.trim().is_empty() && !is_chatter(line));
     reason_line(stderr).or_else(|| Some(one_line(said()?, 300)))
 }
 
-/// The last line that names a reason of dying.
+/// The last line that names a cause of death.
 fn reason_line(stderr: &str) -> Option<String> {
     const REASONS: [&str; 7] =
         ["Check failed", "Unknown flag", "panicked at", "terminate called", "Fatal", "FATAL", "Error: "];
@@ -149,14 +149,15 @@ fn reason_line(stderr: &str) -> Option<String> {
     Some(one_line(line, 300))
 }
 
-/// JSON holds paths in UTF-8 alone; no candidate can help that.
+/// JSON can only hold UTF-8 paths, which is not a candidate's fault.
 fn cannot_write(method: &str, error: &serde_json::Error) -> Failure {
     let message =
         format!("`{method}` cannot be written: {error}; the folders of registry, cache and TMPDIR need UTF-8 names");
     Failure::new(FailureKind::Device, message)
 }
 
-/// Whether a line is a log's talk below a warning, of glog (`I0000 00:00:…`) or of `tracing`: it is not a reason.
+/// Whether a line is a log line below the level of a warning, from glog (`I0000 00:00:…`) or `tracing`, and thus not a
+/// cause.
 fn is_chatter(line: &str) -> bool {
     let digits = |rest: &str| rest.len() > 4 && rest.bytes().take(4).all(|byte| byte.is_ascii_digit());
     let starts = ["TRACE ", "DEBUG ", "INFO ", "WARNING: All log messages before absl::InitializeLog()"];
@@ -179,7 +180,7 @@ pub struct WorkerClient {
 }
 
 impl WorkerClient {
-    /// Starts a worker and asks who is there. One that a signal ended meanwhile is started once more, since anybody may
+    /// Starts a worker and sends `hello`. If a signal ended it meanwhile, it is started once more, since anybody may
     /// have sent it.
     pub(crate) fn start(command: &WorkerCommand, limits: &Limits) -> Result<(Self, Hello), Failure> {
         let mut client = Self::spawn(command, limits)?;
@@ -191,11 +192,11 @@ impl WorkerClient {
         hello.map(|hello| (client, hello))
     }
 
-    /// Starts the process; nothing is said yet.
+    /// Starts the process without sending a request.
     ///
     /// # Errors
     ///
-    /// A program that cannot be started.
+    /// If the program cannot be started.
     pub fn spawn(command: &WorkerCommand, limits: &Limits) -> Result<Self, Failure> {
         let options = ExecOptions {
             memory_bytes: limits.memory_bytes,
@@ -204,7 +205,7 @@ impl WorkerClient {
             ..ExecOptions::default()
         };
         let mut process = Command::new(&command.exe);
-        // its own group: Ctrl-C on the terminal is for the tuner, which ends its workers in order
+        // its own group: Ctrl-C on the terminal is for the tuner, which ends its workers cleanly
         process.args(options.to_arguments()).process_group(0);
         process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for (name, value) in &command.environment {
@@ -239,11 +240,11 @@ impl WorkerClient {
         Ok(client)
     }
 
-    /// Asks who is there. Every failure is of kind `device`: there is no worker to blame a candidate on.
+    /// Sends `hello`. Every failure is of kind `device`, because no candidate can be to blame.
     ///
     /// # Errors
     ///
-    /// A worker that does not answer, or speaks another protocol: of kind `device`.
+    /// If the worker does not answer, or speaks another protocol: of kind `device`.
     pub fn hello(&mut self, limits: &Limits) -> Result<Hello, Failure> {
         let as_device = |failure: Failure| Failure::new(FailureKind::Device, failure.message);
         let hello: Hello =
@@ -264,11 +265,11 @@ impl WorkerClient {
         Ok(hello)
     }
 
-    /// Sends a request and waits for its answer. After a crash, a time-out or nonsense the worker is gone.
+    /// Sends a request and waits for its answer. After a crash, a time-out or an invalid answer the worker is ended.
     ///
     /// # Errors
     ///
-    /// The failure that the worker answered, or its death, silence or nonsense.
+    /// The failure that the worker answered, its death, a time-out, or an invalid answer.
     pub fn request<T: DeserializeOwned>(&mut self, call: Method, limit: Duration) -> Result<T, Failure> {
         let method = call.method();
         let id = self.next_id;
@@ -302,7 +303,7 @@ impl WorkerClient {
         }
     }
 
-    /// Sends bytes as they are and waits for one line: for requests, and for testing what a worker makes of others.
+    /// Sends raw bytes and waits for one line: for requests, and for testing a worker with malformed ones.
     pub(crate) fn exchange(&mut self, bytes: &[u8], what: &str, limit: Duration) -> Result<Vec<u8>, Failure> {
         if self.gone {
             return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
@@ -340,7 +341,7 @@ impl WorkerClient {
         }
     }
 
-    /// Moves what can be moved within `left`; `false` when the worker's stdout has ended.
+    /// Transfers what is possible within `left`; `false` if the worker's stdout has ended.
     fn turn(&mut self, unsent: &mut &[u8], left: Duration) -> io::Result<bool> {
         let none = PollFlags::empty();
         let (mut readable, mut writable, mut noisy) = (none, none, none);
@@ -395,7 +396,7 @@ impl WorkerClient {
 
     fn drain_stderr(&mut self) {
         let mut block = [0_u8; 1 << 14];
-        // bounded, so that a flood on stderr does not keep us from stdout and the clock
+        // bounded, so that a flood on stderr cannot starve stdout and the clock
         for _ in 0..16 {
             let Some(stderr) = &mut self.stderr else { return };
             match stderr.read(&mut block) {
@@ -408,7 +409,7 @@ impl WorkerClient {
         }
     }
 
-    /// The worker closed its stdout: why, from its exit code and its last words.
+    /// The worker closed its stdout: determines why, from its exit code and its last output.
     fn died(&mut self, what: &str) -> Failure {
         let since = Instant::now();
         let code = loop {
@@ -438,8 +439,8 @@ impl WorkerClient {
         self.ended(kind, message)
     }
 
-    /// Makes sure that the worker is gone; the failure carries what it said of the reason: the warnings that it gave
-    /// before this request explain nothing.
+    /// Makes sure that the worker has ended; the failure includes its output since this request, because earlier
+    /// warnings explain nothing.
     fn ended(&mut self, kind: FailureKind, message: String) -> Failure {
         self.drain_stderr();
         self.kill();
@@ -456,12 +457,12 @@ impl WorkerClient {
     }
 
     /// Whether a signal ended the worker or its supervisor in the middle of a request, and no limit of ours was the reason:
-    /// it crashed, or somebody killed it (the system does where memory is short). Which of the two, nothing tells.
+    /// it crashed, or somebody killed it (the system does if memory is short). The two cannot be distinguished.
     pub(crate) fn was_killed(&self) -> bool {
         self.killed
     }
 
-    /// A handle of the supervisor's process, which never means another one: to end it from another thread.
+    /// A handle of the supervisor's process, which cannot be reused, to end it from another thread.
     #[cfg(feature = "pjrt")]
     pub(crate) fn process_handle(&self) -> io::Result<std::os::fd::OwnedFd> {
         let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
@@ -469,12 +470,12 @@ impl WorkerClient {
         Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
     }
 
-    /// What the worker wrote to stderr: the first 8 KiB and the last 64.
+    /// The worker's stderr: the first 8 KiB and the last 64.
     pub fn stderr(&self) -> String {
         self.tail.to_text()
     }
 
-    /// Asks the worker to end and waits for it; one that does not is ended by its supervisor.
+    /// Requests the worker's end and waits for it; otherwise its supervisor ends it.
     pub fn shutdown(mut self, limits: &Limits) {
         if !self.gone {
             let _ = self.request::<serde_json::Value>(Method::Shutdown {}, limits.grace);
@@ -502,7 +503,7 @@ impl WorkerClient {
         None
     }
 
-    /// Ends the worker through its supervisor, which leaves nothing of its group.
+    /// Ends the worker through its supervisor, which ends the whole process group.
     fn kill(&mut self) {
         if self.gone {
             return;
@@ -511,14 +512,14 @@ impl WorkerClient {
         self.stdin = None;
         let since = Instant::now();
         while since.elapsed() < self.grace + SUPERVISOR_LIMIT {
-            // a worker that waits for its stderr to be read would use up all its grace
+            // a worker blocked on writing stderr would use up all its grace
             self.drain_stderr();
             match self.child.try_wait() {
                 Ok(None) => std::thread::sleep(Duration::from_millis(2)),
                 _ => return,
             }
         }
-        // the worker's parent-death signal takes it along
+        // the worker's parent-death signal ends it too
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,15 +1,15 @@
-//! What the host's clock can tell.
+//! The resolution of the host's clock.
 
 use std::time::Instant;
 
-/// How the note begins that says why there is no device time: no warning if a device has no better clock.
+/// Prefix of the note that says why there is no device time; it is no warning if a device has no better clock.
 pub const HOST_CLOCK: &str = "timed by the host clock";
 
 /// Consecutive reads that are compared.
 const READS: usize = 4096;
 
-/// The larger of the clock's smallest step and of the median cost of a pair of reads, nanoseconds; `None` for a clock that
-/// stands still.
+/// The larger of the clock's smallest step and of the median cost of a pair of reads, nanoseconds; `None` for a clock
+/// that does not advance.
 pub(super) fn resolution_ns() -> Option<u64> {
     let start = Instant::now();
     resolution_of(|| u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
@@ -17,7 +17,7 @@ pub(super) fn resolution_ns() -> Option<u64> {
 
 fn resolution_of(mut read_ns: impl FnMut() -> u64) -> Option<u64> {
     let mut reads = Vec::with_capacity(READS);
-    // one read after the other: what is done with them comes later
+    // consecutive reads; they are processed later
     for _ in 0..READS {
         reads.push(read_ns());
     }
@@ -32,7 +32,7 @@ fn resolution_of(mut read_ns: impl FnMut() -> u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A simulated clock with a step, of which each read takes a time.
+    /// A simulated clock with a step and a cost per read.
     fn clock(step: u64, cost: u64) -> impl FnMut() -> u64 {
         let mut now = 0;
         move || {
@@ -45,7 +45,7 @@ mod tests {
     fn simulated_clocks_are_told_by_their_step_or_their_cost() {
         assert_eq!(resolution_of(clock(1, 25)), Some(25));
         assert_eq!(resolution_of(clock(1000, 30)), Some(1000));
-        // steps of 100 ns are seen as 200 or 300 by who reads every 250 ns
+        // a reader every 250 ns sees steps of 100 ns as 200 or 300
         assert_eq!(resolution_of(clock(100, 250)), Some(300));
         assert_eq!(resolution_of(clock(1 << 40, 1)), None, "it never moved");
         // one quick pair among slow ones is not a resolution

@@ -20,17 +20,17 @@ use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{Clocks, Metric, Source};
 use crate::scratch::Scratch;
 
-/// Drives one worker of someone else's.
+/// Drives an external worker.
 pub struct CommandTimer {
     name: String,
     bench: Bench,
     device: DeviceFingerprint,
     job: Option<Job>,
     metric: Metric,
-    /// Options that the worker's compiler does not take, where it is known which compiler that is.
+    /// Options that the worker's compiler refuses, if that compiler is known.
     refusals: Option<Refusals>,
     notes: Vec<String>,
-    /// The script of a worker of ours, there as long as one may be started with it.
+    /// The script of a built-in worker, removed when none can be started any more.
     script: Option<Arc<Scratch>>,
 }
 
@@ -38,14 +38,14 @@ pub struct CommandTimer {
 const JAX_WORKER: &str = include_str!("../../python/autotune_lowered/worker.py");
 
 impl CommandTimer {
-    /// Starts the command, as `sh` understands it, and asks who is there. `exe` is this program.
+    /// Starts the shell command and sends `hello`. `exe` is this program.
     ///
-    /// Where the worker's times come from profiles, `metric` says what of an execution is its duration; by default, the
-    /// span on a CPU and the busy time elsewhere.
+    /// If the worker's times come from profiles, `metric` says which part of an execution is its duration; by default,
+    /// the span on a CPU and the busy time elsewhere.
     ///
     /// # Errors
     ///
-    /// A worker that cannot be started or does not say who it is.
+    /// If the worker cannot be started or does not answer `hello`.
     pub fn start(exe: &Path, command: &str, limits: Limits, metric: Option<Metric>) -> Result<Self, Failure> {
         Self::start_worker(format!("command:{command}"), WorkerCommand::shell(exe, command), limits, metric, None)
     }
@@ -55,7 +55,7 @@ impl CommandTimer {
     ///
     /// # Errors
     ///
-    /// A Python without JAX, without this package's worker, or without such a device.
+    /// If the Python has no JAX, no worker of this package, or no such device.
     pub fn start_jax(
         exe: &Path,
         python: &Path,
@@ -87,13 +87,13 @@ impl CommandTimer {
         let device = hello.devices.get(hello.device).cloned();
         let mut device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
         if script.is_some() {
-            // what compiles for JAX is XLA
+            // JAX's compiler is XLA
             device.environment.xla_autotuning =
                 xla_autotuning(&device.identity.platform, &device.environment.xla_flags);
         }
         let from_profile = hello.can(capability::PROFILE);
         let metric = match metric {
-            // a worker of ours has both
+            // a built-in worker has both
             Some(Metric::Elapsed) if script.is_some() => Metric::Elapsed,
             Some(Metric::Elapsed) if from_profile => {
                 let message = format!("`{name}` times only by profiles: `elapsed` needs a timer with the host clock");
@@ -112,8 +112,9 @@ impl CommandTimer {
         Ok(Self { name, bench, device, job: None, metric, refusals: None, notes, script })
     }
 
-    /// Times a CPU's programs by the host clock: while a profile is taken, each of their operations takes longer, so that programs
-    /// of many small ones look worse than they are, and ending a profile takes longer than most rounds. Elsewhere nothing changes.
+    /// Times a CPU's programs by the host clock: while a profile is taken, each of their operations takes longer, so
+    /// that programs with many small ones look worse than they are, and ending a profile takes longer than most rounds.
+    /// Elsewhere nothing changes.
     #[must_use]
     pub fn prefer_clock(mut self) -> Self {
         if self.script.is_some() && self.device.identity.platform == "cpu" {
@@ -125,8 +126,8 @@ impl CommandTimer {
         self
     }
 
-    /// Keeps in a folder which options of the compiler are refused, so that a next run need not ask: where the worker tells what
-    /// compiles.
+    /// Stores in a folder which options of the compiler are refused, so that the next run need not try them: if the
+    /// worker reports its compiler.
     #[must_use]
     pub fn remember_refusals(mut self, folder: &Path) -> Self {
         self.refusals = self.bench.hello().compiler.map(|compiler| Refusals::open(folder, compiler));
@@ -138,7 +139,7 @@ impl CommandTimer {
         self.script.is_some() && self.metric == Metric::Elapsed
     }
 
-    /// Why the options of a candidate are not taken, where that is known.
+    /// Why the options of a candidate are refused, if known.
     fn refused(&self, candidate: usize) -> Option<Failure> {
         let options = &find(&self.job, candidate).ok()?.build.options;
         self.refusals.as_ref()?.find(options)
@@ -217,7 +218,7 @@ impl Timer for CommandTimer {
     }
 
     fn compiles_beside_outputs(&self) -> bool {
-        // of a stranger's worker nobody knows; elsewhere each process takes memory of the device
+        // unknown for an external worker; on other devices each process takes device memory
         self.script.is_some() && self.device.identity.platform == "cpu"
     }
 
@@ -333,7 +334,7 @@ impl Drop for CommandTimer {
     }
 }
 
-/// A candidate of the job at hand.
+/// A candidate of the current job.
 pub(crate) fn find(job: &Option<Job>, candidate: usize) -> Result<&JobCandidate, Failure> {
     let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
     job.candidates

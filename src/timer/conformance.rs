@@ -1,4 +1,4 @@
-//! `worker check CMD`: whether a program keeps the worker protocol, step by step.
+//! `worker check CMD`: whether a program follows the worker protocol, step by step.
 
 use std::fmt;
 use std::fs;
@@ -24,22 +24,22 @@ use crate::measured_by::{CacheState, Metric, Source};
 use crate::printable::printable;
 use crate::registry::ProgramFormat;
 
-/// How a step went.
+/// The outcome of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// As the protocol has it.
+    /// It conforms to the protocol.
     Passed,
-    /// Not; the text says what was seen.
+    /// It does not; the text says what was observed.
     Failed(String),
     /// Not tried; the text says why.
     Skipped(String),
 }
 
-/// One thing that the protocol asks of a worker.
+/// One requirement of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// What it asks.
+    /// The requirement.
     pub name: &'static str,
     /// What the worker did.
     pub outcome: Outcome,
@@ -82,15 +82,14 @@ const PROGRAM: &str = "module @add {
 }
 ";
 
-/// How long a worker may live on after its stdin was closed: one that has a whole Python to put away takes seconds on a busy
-/// machine.
+/// How long a worker may continue after its stdin was closed: ending a Python process takes seconds on a busy machine.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// Tries a worker on everything that the protocol asks. `folder` is for the files of the trial.
+/// Tests a worker against all requirements of the protocol. `folder` is for the files of the test.
 ///
 /// # Errors
 ///
-/// A worker that cannot be started; what it does wrong is in the report.
+/// If the worker cannot be started; its violations are in the report.
 pub fn check(command: &WorkerCommand, limits: &Limits, folder: &Path) -> Result<Report, Failure> {
     let files = TrialFiles::write(folder).map_err(|error| {
         Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", folder.display()))
@@ -169,7 +168,7 @@ impl Trial {
         self.skip("everything else", why);
     }
 
-    /// Lines that are wrong are answered with an error, and the worker continues.
+    /// Malformed lines are answered with an error, and the worker continues.
     fn robustness(&mut self, client: &mut WorkerClient, limits: &Limits) {
         let cases: [(&'static str, Vec<u8>, Option<u64>); 5] = [
             ("a line that is not JSON is answered with an error", b"{\"id\": 1,,\n".to_vec(), None),
@@ -295,7 +294,7 @@ impl Trial {
         let limit = end_limit(limits);
         self.step("`shutdown` is answered and ends the worker", shut.and_then(|()| ended(client.wait(limit), limit)));
         drop(client);
-        // the supervisor would end the worker by force before the worker's own time is up
+        // otherwise the supervisor would kill the worker before its own time is up
         let limits = &Limits { grace: limits.grace.max(limit * 2), ..limits.clone() };
         let mut client = WorkerClient::spawn(command, limits)?;
         let greeted = client.hello(limits).map_err(|failure| failure.to_string());
@@ -382,7 +381,7 @@ fn measure(
     Ok(measured.samples_ns)
 }
 
-/// No longer than a call may take.
+/// A limited wait.
 fn end_limit(limits: &Limits) -> Duration {
     END_LIMIT.min(limits.load)
 }
@@ -406,7 +405,7 @@ fn expect_error(line: &[u8], id: Option<u64>) -> Result<(), String> {
     Ok(())
 }
 
-/// What the trial's candidate computes.
+/// The result of the trial's candidate.
 fn outputs(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles) -> Result<Vec<OutputArray>, String> {
     let folder = Arc::new(files.answer_folder().map_err(|failure| failure.to_string())?);
     let call = Method::Outputs { candidate: 7, folder: folder.path().to_owned() };
@@ -418,7 +417,7 @@ fn outputs(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles) -> Re
     outputs.outputs.into_iter().map(answered).collect()
 }
 
-/// Lets the worker keep outputs of any size; how many there are.
+/// Makes the worker keep outputs of any size; returns their number.
 fn keep_outputs(client: &mut WorkerClient, limits: &Limits) -> Result<usize, Failure> {
     let kept: KeptOutputs = client.request(Method::KeepOutputs { candidate: 7, above: 0 }, limits.measure)?;
     let nothing = || Failure::new(FailureKind::Protocol, "nothing is kept of outputs that have bytes");

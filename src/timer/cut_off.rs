@@ -1,4 +1,4 @@
-//! How long a call that runs candidates need be awaited.
+//! How long to wait for a call that runs candidates.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use super::job::Job;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::CacheState;
 
-/// What a call may take beside its runs.
+/// Time for a call besides its runs.
 const GRACE: Duration = Duration::from_secs(2);
 /// The same for a call that starts and ends a profile.
 const PROFILE_GRACE: Duration = Duration::from_secs(10);
 /// The same for a call that writes outputs, which may be large.
 const OUTPUTS_GRACE: Duration = Duration::from_secs(30);
-/// The most that flushing the caches takes before a run: a gibibyte through a slow core, or 256 MiB to a device.
+/// Maximum time for flushing the caches before a run: a gibibyte through a slow core, or 256 MiB to a device.
 const FLUSH: Duration = Duration::from_millis(500);
-/// Bytes of donated inputs that are made again in a nanosecond at least.
+/// Minimum number of bytes of donated inputs restored per nanosecond.
 const DONATED_BYTES_PER_NS: u64 = 1;
 
-/// What calls cost that run candidates of a job, and the longest run that need be awaited.
+/// The cost of calls that run a job's candidates, and the longest run to wait for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CutOff {
     pub(super) longest_run: Option<Duration>,
-    /// What each run costs outside the timed region.
+    /// The cost of each run outside the timed region.
     untimed: Duration,
 }
 
-/// What is waited for.
+/// The longest run to wait for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Waiting {
     Measure { runs: u64 },
@@ -33,7 +33,7 @@ pub(super) enum Waiting {
     Outputs,
 }
 
-/// How long a call may take, and why that long.
+/// The time limit of a call, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) time: Duration,
@@ -41,7 +41,7 @@ pub(super) struct Limit {
 }
 
 impl CutOff {
-    /// That of a job: nothing is known of its runs.
+    /// The limits of a job whose runs are unknown.
     pub(super) fn of(job: &Job) -> Self {
         let donated = job.inputs.iter().filter(|input| input.donated);
         let bytes = donated.fold(0, |sum: u64, input| sum.saturating_add(input.spec.host_bytes().unwrap_or(u64::MAX)));
@@ -49,7 +49,7 @@ impl CutOff {
         Self { longest_run: None, untimed: flush.saturating_add(Duration::from_nanos(bytes / DONATED_BYTES_PER_NS)) }
     }
 
-    /// How long a call may take: no longer than `most` in any case.
+    /// The time limit of a call: at most `most`.
     pub(super) fn limit(self, waiting: Waiting, most: Duration) -> Limit {
         let cut_off = self.longest_run.map(|longest| {
             let (runs, grace) = match waiting {
@@ -69,12 +69,12 @@ impl CutOff {
 }
 
 impl Limit {
-    /// Says in a time-out which limit it was.
+    /// States in a time-out which limit applied.
     pub(super) fn explain(&self, failure: Failure) -> Failure {
         if failure.kind != FailureKind::Timeout {
             return failure;
         }
-        // the worker's last words stay last
+        // the worker's last output stays last
         let message = match failure.message.split_once("; its stderr: ") {
             Some((what, words)) => format!("{what}, {}; its stderr: {words}", self.why),
             None => format!("{}, {}", failure.message, self.why),
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(seconds(Waiting::Outputs), 30.1);
         assert_eq!(seconds(Waiting::Measure { runs: 1000 }), 60.0);
         assert_eq!(seconds(Waiting::Measure { runs: u64::MAX }), 60.0);
-        // what a run costs outside the timed region is not a reason to cut it off
+        // time outside the timed region is no reason to cut a run off
         let untimed = CutOff { untimed: Duration::from_millis(400), ..cut };
         assert_eq!(untimed.limit(Waiting::Measure { runs: 30 }, MOST).time, Duration::from_secs(17));
     }

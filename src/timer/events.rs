@@ -1,7 +1,7 @@
-//! What happens in a run and when: one stream of events, from the program, the tuner, its timer and the threads that compile.
+//! The events of a run with their times: one stream, from the program, the tuner, its timer and the compile threads.
 //!
-//! What takes time is a [`Slice`], which begins and ends; the other kinds are moments in it. Whoever wants to know is a [`Sink`]:
-//! progress, the time breakdown, the trace of a run and the keepers of profiles are folds of this stream.
+//! Work that takes time is a [`Slice`], which begins and ends; the other kinds are moments in it. A [`Sink`] receives
+//! the stream: progress, the time breakdown, the trace of a run and the keepers of profiles are folds of this stream.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,22 +13,22 @@ use super::replay::Method;
 use crate::config::Config;
 use crate::failure::Failure;
 
-/// The track of whoever was given no other.
+/// The default track.
 pub const TUNER: &str = "tuner";
 
-/// One thing that happened.
+/// One event.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// When: nanoseconds since 1970, by a clock that never goes back.
+    /// Nanoseconds since 1970, by a clock that never goes back.
     pub at_ns: u64,
-    /// Where: what is on one track comes one after the other, and its slices nest.
+    /// The track: its events are sequential, and its slices nest.
     pub track: &'a str,
-    /// What.
+    /// The kind.
     pub kind: Kind<'a>,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Kind<'a> {
@@ -43,20 +43,20 @@ pub enum Kind<'a> {
         /// Rounds that the sample log already holds.
         rounds_kept: u32,
     },
-    /// A config was tried, or known from before.
+    /// A config was tried, or was already known.
     Evaluated {
-        /// How many were.
+        /// How many so far.
         done: usize,
-        /// How many will be, as far as that is known.
+        /// How many in total, if known.
         of: Option<usize>,
         /// The best ratio to the baseline so far.
         best: Option<f64>,
     },
     /// A candidate's executable is ready.
     Prepared {
-        /// What that cost.
+        /// Its cost.
         cost: &'a Prepared,
-        /// Whether it is the baseline, which is compiled in any case.
+        /// Whether it is the baseline, which is always compiled.
         is_baseline: bool,
         /// Candidates done, failed ones too.
         done: usize,
@@ -81,7 +81,7 @@ pub enum Kind<'a> {
     Profiled {
         /// Which ones, and how often each.
         launches: &'a [(usize, u32)],
-        /// What the profile tells, or why there is none.
+        /// The profile, or why there is none.
         round: Result<&'a ProfiledRound, &'a Failure>,
     },
     /// A candidate was dropped.
@@ -102,25 +102,25 @@ pub enum Kind<'a> {
     Round {
         /// Rounds done.
         done: u32,
-        /// The rounds asked for; a race that is not settled by then may continue.
+        /// The requested rounds; an undecided race may continue.
         of: u32,
         /// Candidates that were measured in it.
         contenders: usize,
     },
-    /// What who waits for it wants to know before it takes its time: one line.
+    /// A message for the waiting user before a long step: one line.
     Ahead(&'a str),
     /// An operation ended.
     Finished {
-        /// How, as tables have it.
+        /// How, in the words of the tables.
         status: &'static str,
         /// Why.
         reason: &'a str,
-        /// How many times the baseline's speed the best config has.
+        /// The speed-up of the best config over the baseline.
         speed_up: Option<f64>,
     },
 }
 
-/// Something that takes time. It prints as it is called in traces.
+/// Work that takes time. Its `Display` is its name in traces.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Slice<'a> {
@@ -128,9 +128,9 @@ pub enum Slice<'a> {
     Step(&'a str),
     /// A step that comes often.
     Detail(&'a str),
-    /// An operation, of a plan of so many.
+    /// An operation of a plan.
     Operation {
-        /// `op@vN:key`, or what else is measured.
+        /// `op@vN:key`, or another measured program.
         name: &'a str,
         /// Which one, from zero.
         index: usize,
@@ -139,7 +139,7 @@ pub enum Slice<'a> {
     },
     /// A search for the configs to race.
     Search {
-        /// How it is done.
+        /// The strategy.
         strategy: &'a str,
         /// Configs to choose from.
         configs: usize,
@@ -164,14 +164,14 @@ pub enum Slice<'a> {
         /// Candidates that are measured in it.
         contenders: usize,
     },
-    /// What is done with one candidate.
+    /// Work on one candidate.
     Candidate {
         /// Its place in the job.
         number: usize,
         /// Its config.
         config: Option<&'a Config>,
     },
-    /// A program that is compiled beside the others.
+    /// A program that is compiled concurrently with others.
     Compile {
         /// Its candidate.
         candidate: usize,
@@ -234,14 +234,14 @@ impl fmt::Display for Slice<'_> {
     }
 }
 
-/// Who follows a run.
+/// A receiver of events.
 pub trait Sink: Send {
     /// Takes an event. A failure becomes the job's where the event can be refused: at the beginning of a [`Slice::Job`], and of a
     /// [`Kind::Profiled`] that tells a profile.
     ///
     /// # Errors
     ///
-    /// If it refuses the event, since it cannot keep what the job would bring.
+    /// If it refuses the event, because it cannot store the job's data.
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure>;
 }
 
@@ -254,7 +254,7 @@ impl<F: FnMut(&Event<'_>) + Send> Sink for F {
 
 type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Where events are told; clones lead to the same sinks. Without a sink it costs next to nothing.
+/// A handle to emit events; clones lead to the same sinks. Without a sink it costs almost nothing.
 #[derive(Clone)]
 pub struct Events {
     clock: Clock,
@@ -263,7 +263,7 @@ pub struct Events {
 }
 
 impl Default for Events {
-    /// A stream that nobody follows: the calendar's time, and from there a clock that is never set.
+    /// A stream without sinks: starts at calendar time and continues with a monotonic clock.
     fn default() -> Self {
         let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let since_1970 = nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
@@ -284,7 +284,7 @@ impl Events {
         Self { clock: Arc::new(clock), track: TUNER.into(), sinks: Vec::new() }
     }
 
-    /// The same stream with one more sink for what is told through this handle and its clones.
+    /// The same stream with one more sink for events from this handle and its clones.
     #[must_use]
     pub fn and(&self, sink: Arc<Mutex<dyn Sink>>) -> Self {
         let mut with = self.clone();
@@ -292,22 +292,23 @@ impl Events {
         with
     }
 
-    /// The same stream on another track. Beside the only tuner it is called so; beside one of several, after both.
+    /// The same stream on another track. Beside the only tuner it has this name; beside one of several, the name of
+    /// both.
     #[must_use]
     pub fn on_track(&self, name: &str) -> Self {
         let track = if *self.track == *TUNER { name.into() } else { format!("{} {name}", self.track).into() };
         Self { track, ..self.clone() }
     }
 
-    /// Tells what happened.
+    /// Emits an event.
     pub fn tell(&self, kind: Kind<'_>) {
         let _ = self.offer(kind);
     }
 
-    /// Tells what a sink may refuse.
+    /// Emits an event that a sink may refuse.
     ///
     /// # Errors
-    /// If a sink refuses it: the first refusal. Every sink is told.
+    /// If a sink refuses it: the first refusal. Every sink gets the event.
     pub fn offer(&self, kind: Kind<'_>) -> Result<(), Failure> {
         if self.sinks.is_empty() {
             return Ok(());
@@ -320,13 +321,13 @@ impl Events {
         told
     }
 
-    /// Begins a slice, which ends where this is dropped.
+    /// Begins a slice, which ends when the result is dropped.
     pub fn open<'e>(&'e self, slice: Slice<'e>) -> Open<'e> {
         self.tell(Kind::Begin(&slice));
         Open { events: self, slice }
     }
 
-    /// The same for a slice that a sink may refuse: then it is over at once.
+    /// The same for a slice that a sink may refuse: then it ends at once.
     ///
     /// # Errors
     /// As [`offer`](Self::offer).

@@ -1,12 +1,14 @@
-//! `worker exec`: starts a command with limits, watches it, and leaves nothing behind.
+//! `worker exec`: starts a command with limits, watches it, and cleans up after it.
 //!
 //! Two stages of one program. The outer stage, the supervisor, stays between the tuner and the worker: it watches
 //! its stdin for the tuner's end of the pipe to close (without reading from it, the worker does that), its own
-//! parent, the worker's memory and the worker's end. The inner stage sets what a process must set for itself and
-//! becomes the worker: the parent-death signal (the supervisor spawns from its only thread, so that the signal
-//! really means the process), resource limits, and a wish to be the first that the kernel kills when memory is short.
+//! parent, the worker's memory and the worker's end. The inner stage makes the settings that a process must make for
+//! itself and becomes the worker: the parent-death signal (the supervisor spawns from its only thread, so that the
+//! signal really depends on the process), resource limits, and an OOM score that makes the kernel kill it first when
+//! memory is short.
 //!
-//! Address space is not limited: XLA reserves far more than it touches. Resident memory is, by looking every 20 ms.
+//! Address space is not limited, because XLA reserves far more than it touches. Resident memory is, by checks every 20
+//! ms.
 
 use std::ffi::OsString;
 use std::fs;
@@ -25,25 +27,25 @@ use rustix::process::{
 use crate::printable::printable;
 use crate::setters::setters;
 
-/// Exit code of `worker exec` when the worker outgrew its memory limit.
+/// Exit code of `worker exec` if the worker exceeded its memory limit.
 pub const EXIT_MEMORY: u8 = 120;
 /// Exit code when the command could not be started.
 pub const EXIT_CANNOT_START: u8 = 127;
-/// A worker that a signal ended gives this plus the signal's number, as shells do.
+/// If a signal ended the worker, the exit code is this plus the signal's number, as in shells.
 pub const EXIT_SIGNAL_BASE: u8 = 128;
 
-/// How often the supervisor looks at the memory of the worker and of the children that it knows.
+/// Interval at which the supervisor checks the memory of the worker and of its known children.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often it looks for children of the worker, and for its own parent.
+/// Interval at which it looks for the worker's children, and for its own parent.
 const LOOK_AROUND_EVERY: Duration = Duration::from_millis(500);
 
-/// What `worker exec` is to do.
+/// The options of `worker exec`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExecOptions {
-    /// Most resident memory of the worker and its children, bytes.
+    /// Maximum resident memory of the worker and its children, bytes.
     pub memory_bytes: Option<u64>,
-    /// Most processor time of the worker, seconds.
+    /// Maximum CPU time of the worker, seconds.
     pub cpu_seconds: Option<u64>,
     /// How long the worker may continue after its stdin was closed.
     pub grace: Duration,
@@ -74,7 +76,7 @@ setters!(ExecOptions {
 });
 
 impl ExecOptions {
-    /// The arguments of `worker exec` that say the same.
+    /// The same as arguments of `worker exec`.
     pub fn to_arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["worker".into(), "exec".into()];
         let mut option = |name: &str, value: Option<u64>| {
@@ -92,8 +94,8 @@ impl ExecOptions {
     }
 }
 
-/// Runs the command to its end; `exe` is this program, which the inner stage is started from. Call it from the main
-/// thread. Returns the exit code that the process is to end with.
+/// Runs the command to its end; `exe` is this program, from which the inner stage is started. Call it from the main
+/// thread. Returns the exit code for the process.
 pub fn run(options: &ExecOptions, exe: &Path) -> u8 {
     let result = match options.inner_of {
         Some(supervisor) => Err(become_worker(options, supervisor)),
@@ -108,12 +110,12 @@ pub fn run(options: &ExecOptions, exe: &Path) -> u8 {
     }
 }
 
-/// Stderr is the worker's too, and ends in the tuner's tail of it.
+/// Stderr is shared with the worker, so that it appears in the tuner's tail of it.
 fn say(message: &str) {
     let _ = writeln!(io::stderr().lock(), "worker exec: {}", printable(message));
 }
 
-/// Returns only when it failed.
+/// Returns only if it fails.
 fn become_worker(options: &ExecOptions, supervisor: u32) -> io::Error {
     let Some((program, arguments)) = options.command.split_first() else {
         return io::Error::other("no command given");
@@ -128,7 +130,7 @@ fn become_worker(options: &ExecOptions, supervisor: u32) -> io::Error {
         if let Some(seconds) = options.cpu_seconds {
             setrlimit(Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds) })?;
         }
-        // without /proc the wish is lost and nothing else
+        // without /proc only the OOM score is lost
         let _ = fs::write("/proc/self/oom_score_adj", "500");
         Ok(())
     })();
@@ -141,7 +143,7 @@ fn become_worker(options: &ExecOptions, supervisor: u32) -> io::Error {
     }
 }
 
-/// Why the worker is to end.
+/// Why the worker must end.
 enum Ending {
     /// It ended by itself.
     Exited,
@@ -156,7 +158,7 @@ fn supervise(options: &ExecOptions, exe: &Path) -> io::Result<u8> {
         return Err(io::Error::other("no command given"));
     }
     let parent = getppid();
-    // grandchildren whose parent dies come to us instead of escaping
+    // orphaned grandchildren become our children instead of escaping
     set_child_subreaper(Some(getpid()))?;
     let inner = ExecOptions { inner_of: Some(std::process::id()), ..options.clone() };
     let mut child = Command::new(exe)
@@ -164,12 +166,12 @@ fn supervise(options: &ExecOptions, exe: &Path) -> io::Result<u8> {
         .process_group(0)
         .spawn()
         .map_err(|error| io::Error::other(format!("cannot start `{}`: {error}", exe.display())))?;
-    // the worker alone holds stdout, so that its closing is seen
+    // only the worker holds stdout, so that its closing is noticed
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let group = group.ok_or_else(|| io::Error::other("a process id out of range"))?;
     let ending = watch(options, &child, group, parent);
-    // while its leader is not reaped the group's number cannot mean another group
+    // the group's id cannot be reused before its leader is reaped
     let _ = kill_process_group(group, Signal::KILL);
     let status = child.wait()?;
     end_descendants();
@@ -202,7 +204,7 @@ fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) 
         };
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(pause.subsec_nanos()) };
         let mut ready = [PollFd::new(&handle, PollFlags::IN), PollFd::new(&stdin, PollFlags::empty())];
-        // once the pipe is closed it would be ready forever
+        // a closed pipe would always be ready
         let watched = if alone_since.is_some() { ready.get_mut(..1) } else { ready.get_mut(..) };
         match poll(watched.unwrap_or_default(), Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -237,7 +239,7 @@ fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) 
     }
 }
 
-/// Resident memory of one process; zero when it is gone.
+/// Resident memory of one process; zero if it no longer exists.
 fn resident_bytes(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -245,7 +247,7 @@ fn resident_bytes(pid: u32) -> u64 {
     kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
-/// The worker's process group, and what came to us as its reaper.
+/// The worker's process group, and the orphans that we reap.
 fn family(group: Pid) -> Vec<u32> {
     let group = group.as_raw_nonzero().get();
     let ours = getpid().as_raw_nonzero().get();
@@ -261,12 +263,12 @@ struct Process {
     group: i32,
 }
 
-/// Every process that `/proc` shows.
+/// Every process in `/proc`.
 fn processes() -> impl Iterator<Item = Process> {
     fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
         let id = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // the name in parentheses may hold anything: fields are counted from its end
+        // the name in parentheses may contain anything, so fields are counted from its end
         let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
         let parent = fields.nth(1)?.parse().ok()?;
         let group = fields.next()?.parse().ok()?;
@@ -274,7 +276,7 @@ fn processes() -> impl Iterator<Item = Process> {
     })
 }
 
-/// Kills and reaps what the worker left: as their reaper we are the parent of every one, sooner or later.
+/// Kills and reaps the worker's remaining processes: as subreaper we eventually become the parent of each.
 fn end_descendants() {
     let ours = getpid().as_raw_nonzero().get();
     let start = Instant::now();

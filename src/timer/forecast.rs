@@ -1,27 +1,27 @@
-//! What compiling programs would take, by what compiling such programs took before.
+//! Predicts the cost of compiling programs from earlier compilations.
 
 use serde::{Deserialize, Serialize};
 
-/// What compiling would take.
+/// The predicted cost of compiling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Forecast {
-    /// Programs of which nothing is kept.
+    /// Programs without a stored result.
     pub to_compile: usize,
-    /// Programs whose executable, or refusal, is kept.
+    /// Programs whose executable, or refusal, is stored.
     pub kept: usize,
     /// How many are compiled at once.
     pub jobs: usize,
-    /// Wall time of all of them, seconds, by the mean of what is kept of the device; `None` if nothing is.
+    /// Wall time of all of them, seconds, by the mean of the device's stored compilations; `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// Bytes that they will take where executables are kept, by the same mean.
+    /// Their size in the store of executables, by the same mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
 
 impl Forecast {
-    /// By the seconds and bytes of each program that is known.
+    /// From the seconds and bytes of each known program.
     #[cfg(feature = "pjrt")]
     pub(super) fn by(known: &[(f64, u64)], to_compile: usize, kept: usize, jobs: usize) -> Self {
         let mean = |sum: f64| (!known.is_empty()).then(|| sum / known.len() as f64);

@@ -1,4 +1,4 @@
-//! HLO text made into the `HloModuleProto` that plugins compile, by the parser of a JAX.
+//! Converts HLO text to the `HloModuleProto` that plugins compile, with JAX's parser.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,13 +13,13 @@ use crate::outside_file;
 use crate::printable::printable;
 use crate::scratch::Scratch;
 
-/// Largest proto that is read.
+/// Maximum size of the proto.
 const MAX_PROTO_BYTES: u64 = 1 << 30;
-/// What is read of what the parser says.
+/// Maximum size of the parser's messages.
 const MAX_SAID_BYTES: u64 = 1 << 16;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Its last line says what went wrong.
+/// Its last line is the error.
 const SCRIPT: &str = "
 import sys
 try:
@@ -40,19 +40,19 @@ with open(proto, 'wb') as file:
 /// memory of a worker; `exe` is this program.
 ///
 /// # Errors
-/// A Python whose jaxlib has no such parser, text that the parser does not take, and limits that were reached.
+/// If the Python's jaxlib has no such parser, the parser rejects the text, or a limit is reached.
 pub fn hlo_text_to_proto(exe: &Path, python: &Path, limits: &Limits, text: &[u8]) -> Result<Vec<u8>, Failure> {
     let of_scratch = |error: io::Error| Failure::new(FailureKind::Device, format!("the scratch folder: {error}"));
     let scratch = Scratch::new().map_err(of_scratch)?;
     let place = |name: &str| scratch.path().join(name);
     let (script, from, to, said) = (place("hlo-text.py"), place("module.txt"), place("module.pb"), place("said"));
-    // a file, since Python looks for modules where its script is: nothing of the current folder is run
+    // a file, because Python searches modules in its script's folder: nothing in the current folder is run
     fs::write(&script, SCRIPT).and_then(|()| fs::write(&from, text)).map_err(of_scratch)?;
     let said_to = File::create_new(&said).map_err(of_scratch)?;
     let command = vec![python.into(), script.into(), from.into(), to.clone().into()];
     let mut child = Command::new(exe)
         .args(ExecOptions::default().memory_bytes(limits.memory_bytes).command(command).to_arguments())
-        // open for as long as the parser may run
+        // open as long as the parser may run
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(said_to)

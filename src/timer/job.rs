@@ -1,4 +1,4 @@
-//! A job: what a timer has to know of one invocation, and what preparing a candidate cost.
+//! A job: everything that a timer needs to know about one invocation, and the cost of preparing a candidate.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ pub struct ProgramFile {
     pub path: PathBuf,
     /// Format and digests.
     pub program: Program,
-    /// What its compiler is told of it besides its code; `None` if nobody says.
+    /// Its compile options besides its code; `None` if unknown.
     pub compile_options: Option<OptionsFile>,
 }
 
 impl ProgramFile {
-    /// A program that is compiled as its compiler does by itself.
+    /// A program with its compiler's default options.
     pub fn new(path: impl Into<PathBuf>, program: Program) -> Self {
         Self { path: path.into(), program, compile_options: None }
     }
@@ -65,12 +65,12 @@ pub struct InputArray {
     pub spec: ArraySpec,
     /// Its file.
     pub path: PathBuf,
-    /// Given again before every run, outside the timed region.
+    /// Whether it is restored before every run, outside the timed region.
     pub donated: bool,
 }
 
 impl InputArray {
-    /// An array that every run may use again.
+    /// An array that every run can reuse.
     pub fn new(name: impl Into<String>, spec: ArraySpec, path: impl Into<PathBuf>) -> Self {
         Self { name: name.into(), spec, path: path.into(), donated: false }
     }
@@ -86,7 +86,7 @@ pub struct JobCandidate {
     pub config: Config,
     /// Its program; `None` for a worker that builds programs itself.
     pub program: Option<ProgramFile>,
-    /// How that is compiled, where not as the timer does by itself.
+    /// Its compile options, if they differ from the timer's defaults.
     pub build: Build,
 }
 
@@ -124,18 +124,19 @@ pub struct Job {
     pub inputs: Vec<InputArray>,
     /// The candidates.
     pub candidates: Vec<JobCandidate>,
-    /// What the programs' results are called, where that is known: for messages.
+    /// The names of the programs' results, if known, for messages.
     pub results: Vec<String>,
-    /// How a worker builds the programs that could not be lowered; a recorder's and a worker's own affair.
+    /// The recipe by which a worker builds the programs that could not be lowered; its format is defined by recorder
+    /// and worker.
     pub recipe: Option<serde_json::Value>,
-    /// What every run that is timed finds in the caches.
+    /// The state of the caches before every timed run.
     pub cache_state: CacheState,
-    /// A private folder for outputs and executables, there until the job ends.
+    /// A private folder for outputs and executables, which exists until the job ends.
     pub scratch: PathBuf,
 }
 
 impl Job {
-    /// A call without inputs and candidates yet, whose runs find warm caches.
+    /// A call without inputs and candidates yet, with warm caches.
     pub fn new(call: Call, scratch: impl Into<PathBuf>) -> Self {
         Self {
             call,
@@ -159,30 +160,30 @@ setters!(Job {
     cache_state: CacheState,
 });
 
-/// What preparing a candidate cost.
+/// The cost of preparing a candidate.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Prepared {
-    /// Time of the compilation, nanoseconds; zero when the executable was kept from before.
+    /// Time of the compilation, nanoseconds; zero if the executable was already stored.
     pub compile_ns: u64,
-    /// Processor time of the whole worker in it, nanoseconds; zero if the timer does not know.
+    /// CPU time of the whole worker in it, nanoseconds; zero if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_ns: u64,
     /// Whether the executable came from the store of executables.
     pub reused: bool,
-    /// SHA-256 of the serialized executable, where the timer has it.
+    /// SHA-256 of the serialized executable, if the timer has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<Digest>,
-    /// Bytes of a run that are neither arguments nor results, at their most, where the timer can tell.
+    /// Peak temporary bytes of a run (neither arguments nor results), if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_bytes: Option<u64>,
-    /// What a run does, where the timer can tell.
+    /// The work of a run, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Cost>,
 }
 
 impl Prepared {
-    /// A program that took so long to compile.
+    /// A program with this compile time.
     pub fn new(compile_ns: u64) -> Self {
         Self { compile_ns, ..Self::default() }
     }
@@ -196,7 +197,7 @@ setters!(Prepared {
     work: Option<Cost>,
 });
 
-// serde hands over a reference
+// serde passes a reference
 #[allow(clippy::trivially_copy_pass_by_ref)]
 pub(super) fn is_zero(number: &u64) -> bool {
     *number == 0

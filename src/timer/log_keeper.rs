@@ -1,4 +1,5 @@
-//! `--profile-every N`: some of a run's profiles, put where TensorBoard, xprof and `autotune-lowered profile` look for them.
+//! `--profile-every N`: stores some of a run's profiles where TensorBoard, xprof and `autotune-lowered profile` look
+//! for them.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -12,10 +13,11 @@ use super::profiled::ProfiledRound;
 use crate::failure::Failure;
 use crate::whole_file::write_whole;
 
-/// Keeps one in so many of a timer's profiles, whose events it is told, as a run of a log folder: `plugins/profile/RUN/HOST.xplane.pb`.
+/// Stores one in N of a timer's profiles, from its events, as a run of a log folder:
+/// `plugins/profile/RUN/HOST.xplane.pb`.
 ///
-/// They are to be looked at, so a profile that cannot be kept costs a warning and nothing else, and no decision is made from them
-/// again; [`ReplayKeeper`](super::ReplayKeeper) keeps what that takes. Each gets one more plane: what was done for its operation until
+/// They are for viewing, so a profile that cannot be stored only causes a warning, and they cannot be replayed, which
+/// is what [`ReplayKeeper`](super::ReplayKeeper) is for. Each gets one more plane: the work on its operation until
 /// then.
 #[derive(Debug)]
 pub struct LogKeeper {
@@ -24,7 +26,7 @@ pub struct LogKeeper {
     most: usize,
     /// Candidates that ran under a profile so far.
     candidates: u64,
-    /// What this run wrote and did not remove.
+    /// The files that this run wrote and did not remove.
     kept: VecDeque<PathBuf>,
     of_job: String,
     phases: Phases,
@@ -36,7 +38,7 @@ impl LogKeeper {
     /// Keeps the profiles of the first candidate that runs and of every `every`-th after it, the newest `most` of them.
     ///
     /// # Errors
-    /// If the folder cannot be made.
+    /// If the folder cannot be created.
     pub fn new(folder: &Path, every: u64, most: usize) -> io::Result<Self> {
         let runs = folder.join("plugins/profile");
         fs::create_dir_all(&runs)?;
@@ -53,7 +55,7 @@ impl LogKeeper {
         })
     }
 
-    /// Counts a round's candidates, and keeps its profile where one of them is the first or an N-th after it.
+    /// Counts a round's candidates, and stores its profile if one of them is the first or an N-th after it.
     fn follow(&mut self, at_ns: u64, round: &ProfiledRound, launches: &[(usize, u32)]) {
         let before = self.candidates;
         self.candidates = before.saturating_add(launches.len() as u64);
@@ -76,11 +78,11 @@ impl LogKeeper {
 
     fn keep(&mut self, mut source: impl Read, plane: &[u8]) -> io::Result<()> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // names sort by time, which is how readers find the newest run
+        // names sort by time, by which readers find the newest run
         let run = self.runs.join(format!("tune-{}-{:06}-{}", since.as_nanos(), self.candidates, self.of_job));
         fs::create_dir(&run)?;
         let path = run.join(format!("{}.xplane.pb", host()));
-        // a capture's planes are fields of one message: one more follows them
+        // a capture's planes are fields of one message, so another can be appended
         let written = write_whole(&path, |file| {
             io::copy(&mut source, file)?;
             file.write_all(plane)

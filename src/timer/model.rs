@@ -1,4 +1,4 @@
-//! The contract between the tuner and whatever times a candidate.
+//! The interface between the tuner and a timer.
 
 use std::time::Duration;
 
@@ -45,12 +45,12 @@ pub trait Timer: Send {
             .compiler(self.device().environment.compiler())
     }
 
-    /// How fast its GPU may run; `None` if nobody reports it.
+    /// The clock limits of its GPU; `None` if not reported.
     fn clocks(&self) -> Option<Clocks> {
         None
     }
 
-    /// How fast its GPU ran during the measurement, for the reader; `None` if nobody reports it.
+    /// The clocks of its GPU during the measurement, for people; `None` if not reported.
     fn clocks_seen(&self) -> Option<String> {
         None
     }
@@ -103,7 +103,7 @@ pub trait Timer: Send {
     }
 
     /// Another timer of the same device, whose job may be open beside this one's. It measures in its own process and
-    /// compiles in the same pool. Whoever has both measures with one at a time and compiles with neither meanwhile.
+    /// compiles in the same pool. The owner of both measures with one at a time and compiles with neither meanwhile.
     fn beside(&self) -> Option<Box<dyn Timer>> {
         None
     }
@@ -113,8 +113,7 @@ pub trait Timer: Send {
         false
     }
 
-    /// Emits what it does from now on to these events: profiles that it took, and whatever takes time besides the calls
-    /// themselves.
+    /// Makes it emit events from now on: profiles that it took, and work besides the calls themselves.
     fn follow(&mut self, _events: &Events) {}
 
     /// Starts a job: inputs are loaded. A job before it ends.
@@ -123,8 +122,8 @@ pub trait Timer: Send {
     /// If an input cannot be loaded, the worker cannot provide the job's cache state, or the worker fails.
     fn begin(&mut self, job: &Job) -> Result<(), Failure>;
 
-    /// The inputs and outputs of a candidate's program, if the timer knows: for a caller who makes the inputs
-    /// afterwards. The present job need not have any.
+    /// The inputs and outputs of a candidate's program, if known, for a caller that makes the inputs afterwards. The
+    /// current job need not have any.
     ///
     /// # Errors
     /// If the program cannot be read or compiled, or the worker fails.
@@ -141,7 +140,7 @@ pub trait Timer: Send {
         Ok(())
     }
 
-    /// Compiles a candidate, or takes its kept executable, and loads it beside the others.
+    /// Compiles a candidate, or takes its stored executable, and loads it beside the others.
     ///
     /// # Errors
     /// If the candidate has no program, it does not compile or load, it takes other inputs than the job's, or the worker fails.
@@ -163,8 +162,8 @@ pub trait Timer: Send {
         Ok(means(&self.measure(candidate, runs)?, batch))
     }
 
-    /// From now on and until the next [`begin`](Self::begin), a run that takes longer need not be awaited: it is a failure of
-    /// kind `timeout`. `None` leaves the limits as they were set up.
+    /// Until the next [`begin`](Self::begin), a run that takes longer is abandoned as a failure of kind `timeout`.
+    /// `None` keeps the configured limits.
     fn cut_off(&mut self, _longest_run: Option<Duration>) {}
 
     /// Whether [`measure_round`](Self::measure_round) takes a whole round in one go.
@@ -237,7 +236,7 @@ pub trait Timer: Send {
     fn end(&mut self);
 }
 
-/// How often a candidate runs for so many batches, where that is allowed.
+/// How often a candidate runs for this many batches, if allowed.
 pub(crate) fn runs_of_batches(samples: u32, batch: u32) -> Result<u32, Failure> {
     let runs = samples.checked_mul(batch).filter(|&runs| batch > 0 && runs <= MAX_RUNS);
     runs.ok_or_else(|| {

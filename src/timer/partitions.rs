@@ -1,26 +1,26 @@
-//! Which executions are one run: those of a program's partitions, one on each of its devices.
+//! Groups executions into runs: those of a program's partitions, one on each of its devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::profile::{DeviceTime, Execution};
 
-/// Where an execution was: plane and device.
+/// The plane and device of an execution.
 type Device = (usize, Option<i64>);
 
-/// A run: places in [`DeviceTime::executions`], one for each device that took part.
+/// A run: indices into [`DeviceTime::executions`], one for each participating device.
 pub(super) type Run = Vec<usize>;
 
 /// Why executions do not make up the runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoRuns {
-    /// One device has as many of them.
+    /// A device with this many of them.
     OtherCount(usize),
-    /// Of several devices one, or one run, has too few or too many.
+    /// One of several devices, or one run, has too few or too many.
     Uneven(String),
 }
 
-/// Puts the executions of `launched` runs together, by start. Devices that run one launch share its id; without ids the
-/// k-th executions of all devices are one run, since a device keeps to the order of the launches.
+/// Groups the executions of `launched` runs, by start. Devices that run one launch share its id; without ids the
+/// k-th executions of all devices are one run, since a device keeps the order of the launches.
 pub(super) fn runs(times: &DeviceTime, places: &[usize], launched: usize) -> Result<Vec<Run>, NoRuns> {
     let mut of_device: BTreeMap<Device, Vec<usize>> = BTreeMap::new();
     for (place, execution) in by_start(times, places) {
@@ -53,8 +53,8 @@ pub(super) fn runs(times: &DeviceTime, places: &[usize], launched: usize) -> Res
     }
 }
 
-/// Puts together what has one run id on different devices, by start; what has none, or one that its device used for
-/// another execution too, stays alone.
+/// Groups executions with the same run id on different devices, by start; an execution without an id, or with one that
+/// its device used twice, stays alone.
 pub(super) fn by_run_id(times: &DeviceTime, places: &[usize]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut of_id: BTreeMap<i64, (usize, BTreeSet<Device>)> = BTreeMap::new();
@@ -206,7 +206,7 @@ mod tests {
         assert!(found(&host(&more), NAME).unwrap_err().contains("6 on 2 devices, of which device 0 has 3"));
     }
 
-    /// What stays alone where launches are not known: no id, or one that its device used twice.
+    /// Executions that stay alone if launches are unknown: without an id, or with one that their device used twice.
     #[test]
     fn only_a_shared_run_id_joins_executions() {
         let times = crate::profile::executions(&host(&LAUNCHES));

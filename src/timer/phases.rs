@@ -1,16 +1,16 @@
-//! What was done for an operation, and when: a plane for the profiles that are kept.
+//! A timeline of the work on an operation, as a plane for stored profiles.
 
 use super::events::{Event, Kind, Phase, Slice};
 use super::profiled::{ProfileClock, ProfiledRound};
 use crate::profile::{PlaneWriter, WrittenStat};
 
-/// The plane of a kept profile that holds what was done for its operation until then.
+/// The plane of a stored profile with the work on its operation until then.
 pub(crate) const PHASES_PLANE: &str = "/host:autotune-lowered";
 
-/// The most slices that are remembered of one operation: rounds beyond are those that are looked at alone.
+/// Maximum number of slices stored for one operation.
 const MAX_SLICES: usize = 4096;
 
-/// A profile that begins further than this from the slice that it was taken in is of another clock.
+/// A profile that begins further than this from its slice is by another clock.
 const SAME_CLOCK_NS: i64 = 1_000_000_000;
 
 #[derive(Debug)]
@@ -19,20 +19,20 @@ struct Noted {
     is_round: bool,
     candidate: Option<usize>,
     start_ns: i64,
-    /// None while it is open.
+    /// `None` while it is open.
     end_ns: Option<i64>,
     failure: Option<String>,
 }
 
-/// The slices of the job at hand, in the order in which they began.
+/// The slices of the current job, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Phases {
-    /// The job's track, as long as it is at hand.
+    /// The track of the current job.
     track: Option<String>,
     operation: String,
     configs: Vec<String>,
     noted: Vec<Noted>,
-    /// Places of those that are open; none for one that is not noted.
+    /// Indices of the open ones; `None` for one that is not stored.
     open: Vec<Option<usize>>,
 }
 
@@ -82,7 +82,7 @@ impl Phases {
         self.noted.push(Noted { name, is_round, candidate, start_ns, end_ns: None, failure: None });
     }
 
-    /// How the last call in the innermost slice went.
+    /// The outcome of the last call in the innermost slice.
     fn fail(&mut self, failure: Option<String>) {
         if let Some(noted) = self.innermost().and_then(|place| self.noted.get_mut(place)) {
             noted.failure = failure;
@@ -93,8 +93,8 @@ impl Phases {
         self.open.iter().rev().find_map(|place| *place)
     }
 
-    /// The bytes that add the plane to a profile that was read at this time; `None` if the profile does not say when it was taken,
-    /// or tells another time than this machine's clock.
+    /// The bytes that add the plane to a profile that was read at this time; `None` if the profile does not say when it
+    /// was taken, or its time differs from this machine's clock.
     pub(super) fn plane(&self, at_ns: u64, round: &ProfiledRound, launches: &[(usize, u32)]) -> Option<Vec<u8>> {
         let ProfileClock { epoch_ns, base_ns, end_ns: profile_ns } = round.clock()?;
         let now_ns = signed(at_ns);
@@ -106,7 +106,7 @@ impl Phases {
         }
         let mut plane = PlaneWriter::new(PHASES_PLANE);
         let line = plane.line("tuner", first.start_ns.checked_sub(epoch_ns)?);
-        // what came after the profile, as it was written down and read, is not in it
+        // events after the profile, such as writing and reading it, are excluded
         let last_ns = profile_ns.clamp(last.start_ns, now_ns.max(last.start_ns));
         let at = |start_ns: i64, end_ns: Option<i64>| {
             (start_ns - first.start_ns, end_ns.unwrap_or(last_ns).min(last_ns) - first.start_ns)

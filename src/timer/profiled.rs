@@ -1,4 +1,4 @@
-//! From a round's profile to the durations of its launches.
+//! Extracts the durations of launches from a round's profile.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -13,23 +13,23 @@ use crate::measured_by::Metric;
 use crate::outside_file;
 use crate::profile::{DeviceTime, Execution, Finding, Layout, XSpace, executions, executions_of_runs};
 
-/// Largest profile of one round that is read.
+/// Maximum size of a round's profile.
 const MAX_PROFILE_BYTES: u64 = 2 << 30;
 
-/// What decides on a platform unless the user says otherwise: on a CPU, whose operations overlap on pool threads, the
-/// span; on an accelerator the time at which it was busy.
+/// The default metric of a platform: on a CPU, whose operations overlap on pool threads, the span; on an accelerator
+/// the busy time.
 pub(crate) fn default_metric(platform: &str) -> Metric {
     if platform == "cpu" { Metric::Span } else { Metric::Busy }
 }
 
-/// Where a profile's times stand in the calendar.
+/// The calendar time of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProfileClock {
-    /// What its lines count from, nanoseconds since 1970.
+    /// The origin of its lines, nanoseconds since 1970.
     pub(crate) epoch_ns: i64,
-    /// What executions count from, nanoseconds after that.
+    /// The origin of executions, nanoseconds after that.
     pub(crate) base_ns: i64,
-    /// When it ended, nanoseconds since 1970: as it tells, or with its last execution.
+    /// When it ended, nanoseconds since 1970: as stated, or with its last execution.
     pub(crate) end_ns: i64,
 }
 
@@ -39,7 +39,7 @@ pub struct ProfiledRound {
     times: DeviceTime,
     clock: Option<ProfileClock>,
     module_name: Option<String>,
-    /// The XSpace as the worker left it; its name need not be there any more.
+    /// The XSpace as the worker wrote it; its name may no longer exist.
     file: Option<File>,
     /// For each launch its runs.
     launches: Vec<Vec<Run>>,
@@ -60,7 +60,7 @@ impl ProfiledRound {
         Ok(Self { file: Some(file), ..round })
     }
 
-    /// What the devices of a launch show is only known to be whole where their number is: one by default.
+    /// Completeness of a launch can only be checked if its number of devices is known: one by default.
     fn check_devices(&self, told: Option<&[u32]>) -> Result<(), Failure> {
         for (launch, runs) in self.launches.iter().enumerate() {
             let told = told.map_or(Some(1), |told| told.get(launch).copied());
@@ -99,7 +99,7 @@ impl ProfiledRound {
         Ok(Self { clock, ..Self::find(times, module_name, launches)? })
     }
 
-    /// When it was, if the profile reports it.
+    /// Its time, if the profile reports it.
     pub(crate) fn clock(&self) -> Option<ProfileClock> {
         self.clock
     }
@@ -107,18 +107,19 @@ impl ProfiledRound {
     /// The bytes of the XSpace that the worker left; `None` for a round that was not read from a worker's file.
     pub(crate) fn bytes(&self) -> Option<io::Result<io::Take<&File>>> {
         let mut file = self.file.as_ref()?;
-        // whoever writes to it still must not fill a disk
+        // a process that still writes to it must not fill a disk
         Some(file.rewind().map(|()| file.take(MAX_PROFILE_BYTES)))
     }
 
-    /// Names of the candidates' modules, with `{candidate}` for their numbers; `None` where they are told by order.
+    /// Names of the candidates' modules, with `{candidate}` for their numbers; `None` if they are distinguished by
+    /// order.
     pub(crate) fn module_name(&self) -> Option<&str> {
         self.module_name.as_deref()
     }
 
     /// Executions are distinguished by their module's name and, among equals, by the order in which they started; without
-    /// a name by that order alone. A profile that holds more or fewer than were launched is refused: which launch is
-    /// missing cannot be known.
+    /// a name by that order alone. A profile with more or fewer executions than launches is rejected, because it is
+    /// unknown which launch is missing.
     pub(crate) fn find(
         times: DeviceTime,
         module_name: Option<&str>,
@@ -136,13 +137,13 @@ impl ProfiledRound {
         Ok(Self { times, clock: None, module_name: module_name.map(str::to_owned), file: None, launches })
     }
 
-    /// Everything that the profile tells.
+    /// All data in the profile.
     pub fn times(&self) -> &DeviceTime {
         &self.times
     }
 
-    /// The runs of a launch, in the order in which they started: of a program that ran on several devices the execution
-    /// that was in progress longest, from its first operation to its last.
+    /// The runs of a launch, in the order in which they started: for a program on several devices the longest
+    /// execution, from its first operation to its last.
     pub fn runs(&self, launch: usize) -> impl Iterator<Item = &Execution> {
         let runs = self.launches.get(launch).map(Vec::as_slice).unwrap_or_default();
         runs.iter().filter_map(|run| self.executions(run).max_by_key(|execution| execution.span_ps))
@@ -169,13 +170,13 @@ fn duration_ns(execution: &Execution, metric: &Metric) -> u64 {
     execution.time_ps(metric).saturating_add(500) / 1000
 }
 
-/// What the profile itself says that may explain a launch that is not in it.
+/// The profile's own findings that may explain a missing launch.
 fn findings(times: &DeviceTime) -> String {
     let findings: Vec<String> = times.findings.iter().map(ToString::to_string).collect();
     if findings.is_empty() { String::new() } else { format!(" ({})", findings.join("; ")) }
 }
 
-/// The runs that these executions are, where there are as many as were launched.
+/// The runs of these executions, if there are as many as were launched.
 fn launched(times: &DeviceTime, of: &str, places: &[usize], launched: usize) -> Result<Vec<Run>, Failure> {
     runs(times, places, launched).map_err(|why| {
         let holds = match why {
@@ -245,7 +246,7 @@ fn by_order(times: &DeviceTime, launches: &[(usize, u32)]) -> Result<Vec<Vec<Run
     let all: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();
     let places: Vec<usize> = (0..times.executions.len()).collect();
     let found = launched(times, "", &places, all)?;
-    // what is missing may be the middle of an execution, which then looks faster than it is
+    // the middle of an execution may be missing, which then looks faster than it is
     if times.findings.iter().any(|finding| matches!(finding, Finding::DroppedEvents { .. })) {
         let message = format!("the profile is incomplete{}", findings(times));
         return Err(Failure::new(FailureKind::Protocol, message));
@@ -257,7 +258,7 @@ fn by_order(times: &DeviceTime, launches: &[(usize, u32)]) -> Result<Vec<Vec<Run
     Ok(of_launches)
 }
 
-/// A candidate is one program, and no two candidates are the same one: else the order is not that of the launches.
+/// Each candidate is one program, and no two candidates are the same; otherwise the order is not that of the launches.
 fn check_programs(times: &DeviceTime, launches: &[(usize, u32)], found: &[Vec<Run>]) -> Result<(), Failure> {
     let mut program_of: BTreeMap<usize, i64> = BTreeMap::new();
     let mut candidate_of: BTreeMap<i64, usize> = BTreeMap::new();

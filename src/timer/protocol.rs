@@ -1,4 +1,4 @@
-//! The worker protocol's messages: one JSON object a line. `docs/worker-protocol.md` is the specification.
+//! The worker protocol's messages: one JSON object per line. `docs/worker-protocol.md` is the specification.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
@@ -23,10 +23,10 @@ use crate::setters::setters;
 /// Version of the protocol that this program speaks.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// Longest line of either side in bytes, its newline included. What is larger travels as a file.
+/// Maximum length of a line of either side in bytes, including its newline. Larger data is passed as a file.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// Most runs that one `measure` asks for, over all its batches.
+/// Maximum number of runs of one `measure`, over all its batches.
 pub const MAX_RUNS: u32 = 10_000;
 
 /// A line from the tuner.
@@ -35,7 +35,7 @@ pub const MAX_RUNS: u32 = 10_000;
 pub struct Request {
     /// Counts the requests of one worker from 1.
     pub id: u64,
-    /// What is asked for, with its parameters.
+    /// The method, with its parameters.
     #[serde(flatten)]
     pub call: Method,
 }
@@ -45,7 +45,7 @@ pub struct Request {
 #[serde(tag = "method", content = "params", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Method {
-    /// Who is there: answered by [`Hello`].
+    /// Introduces the worker: answered by [`Hello`].
     Hello {
         /// The tuner's [`PROTOCOL_VERSION`].
         protocol: u32,
@@ -54,7 +54,7 @@ pub enum Method {
     Begin(BeginParams),
     /// Compiles a program into a file without loading it; capability `compile`. Answered by [`Compiled`].
     Compile(CompileParams),
-    /// Makes a candidate ready to run. Answered by [`Loaded`].
+    /// Prepares a candidate to run. Answered by [`Loaded`].
     Load(LoadParams),
     /// Runs a candidate. Answered by [`Measured`].
     Measure {
@@ -62,12 +62,12 @@ pub enum Method {
         candidate: usize,
         /// How often.
         runs: u32,
-        /// How many of them are timed together, of which `runs` is a multiple; capability `batches`.
+        /// How many of them are timed together; `runs` is a multiple of it; capability `batches`.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         batch: u32,
     },
     /// Compiles a candidate while others are loaded, for its `load` to come; capability `compile-ahead`. Answered by an
-    /// empty object, at once; what goes wrong is told by `load`.
+    /// empty object, at once; errors are reported by `load`.
     CompileAhead(LoadParams),
     /// Runs candidates under one profile; capability `profile`, in place of `measure`. Answered by [`Profiled`].
     MeasureRound {
@@ -88,15 +88,15 @@ pub enum Method {
     KeepOutputs {
         /// Index of the candidate.
         candidate: usize,
-        /// They are kept where they take more bytes than this together.
+        /// They are kept if they take more bytes than this together.
         above: u64,
     },
-    /// Runs a candidate once and compares its outputs with those that are kept; capability `compare-outputs`. Answered by
+    /// Runs a candidate once and compares its outputs with the kept ones; capability `compare-outputs`. Answered by
     /// [`ComparedOutputs`].
     CompareOutputs {
         /// Index of the candidate.
         candidate: usize,
-        /// How far elements may be off, for each output that is kept.
+        /// The tolerance for each kept output.
         tolerances: Vec<Tolerance>,
     },
     /// Ends the job. Answered by an empty object.
@@ -149,7 +149,7 @@ pub struct BeginParams {
     /// How programs that could not be lowered are built, as the recorder left it; capability `build-recipes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Value>,
-    /// What every timed run finds in the caches; `cold` is for workers with the capability `cold-caches`.
+    /// The state of the caches before every timed run; `cold` is for workers with the capability `cold-caches`.
     #[serde(default, deserialize_with = "warm_or_cold", skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
     /// A folder for the worker's own files, and for nothing else, until the job ends.
@@ -170,7 +170,7 @@ impl BeginParams {
     }
 }
 
-/// A worker that cannot bring about a state must not measure in another one.
+/// A worker that cannot provide a state must not measure in another one.
 fn warm_or_cold<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<CacheState, D::Error> {
     match CacheState::deserialize(deserializer)? {
         CacheState::Other(state) => Err(serde::de::Error::unknown_variant(&state, &["warm", "cold"])),
@@ -207,7 +207,7 @@ pub struct ProgramRef {
     pub format: ProgramFormat,
     /// Its file.
     pub path: PathBuf,
-    /// File of a `CompileOptionsProto` without devices, with which the program is compiled where it is used; capability
+    /// File of a `CompileOptionsProto` without devices, with which the program's own process compiles it; capability
     /// `compile-options`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compile_options: Option<PathBuf>,
@@ -228,7 +228,7 @@ pub struct ExecutableRef {
     pub path: PathBuf,
     /// Where the executable starts in it; it goes to the file's end.
     pub offset: u64,
-    /// SHA-256 of the executable: what is read now must be what was found then.
+    /// SHA-256 of the executable: the bytes read must be those that were found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
 }
@@ -259,7 +259,7 @@ pub struct LoadParams {
     /// Its program; absent if the worker builds programs itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ProgramRef>,
-    /// The program, compiled already by a worker of the same kind.
+    /// The program, already compiled by a worker of the same kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<ExecutableRef>,
     /// Options of the compiler for this program alone, by name; capability `compiler-options`.
@@ -271,7 +271,7 @@ impl LoadParams {
     /// A candidate that no worker has compiled yet.
     pub fn new(index: usize, candidate: &JobCandidate) -> Self {
         let program = candidate.program.as_ref().map(ProgramRef::from);
-        // what is named for this candidate holds
+        // options named for this candidate take precedence
         let mut overrides = candidate.program.iter().filter_map(|file| file.compile_options.as_ref());
         let mut overrides = overrides.next().map(|told| told.named.clone()).unwrap_or_default();
         overrides.extend(candidate.build.options.clone());
@@ -279,15 +279,15 @@ impl LoadParams {
     }
 }
 
-/// What a worker says of itself.
+/// A worker's introduction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Hello {
     /// The worker's version of the protocol.
     pub protocol: u32,
-    /// Name and version of the worker, for the reader.
+    /// Name and version of the worker, for people.
     pub worker: String,
-    /// What it can do beyond the least: see [`capability`].
+    /// Its optional capabilities: see [`capability`].
     #[serde(default)]
     pub capabilities: Vec<String>,
     /// The clock of its samples.
@@ -297,17 +297,17 @@ pub struct Hello {
     /// Index of the device that it runs on.
     #[serde(default)]
     pub device: usize,
-    /// What its clock can tell, nanoseconds: the larger of the clock's step and of what reading it costs. Absent where it is
-    /// not known, or where times come from profiles.
+    /// The resolution of its clock, nanoseconds: the larger of the clock's step and the cost of reading it. Absent if
+    /// unknown, or if times come from profiles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_resolution_ns: Option<u64>,
-    /// How fast the GPU that it runs on may run, if it knows.
+    /// The clock limits of its GPU, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<Clocks>,
-    /// Things that the user should know, one line each.
+    /// Notes for the user, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// SHA-256 of what compiles, where the worker can tell: equal ones refuse the same options.
+    /// SHA-256 of its compiler, if known: equal ones refuse the same options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<Digest>,
 }
@@ -322,7 +322,7 @@ setters!(Hello {
 });
 
 impl Hello {
-    /// A worker on the first of these devices, which can do the least.
+    /// A worker on the first of these devices, without capabilities.
     pub fn new(worker: impl Into<String>, source: Source, devices: Vec<DeviceFingerprint>) -> Self {
         Self {
             protocol: PROTOCOL_VERSION,
@@ -352,17 +352,17 @@ pub mod capability {
     pub const COMPILE_AHEAD: &str = "compile-ahead";
     /// `load` works without a program: the worker builds it from the config.
     pub const BUILD_PROGRAMS: &str = "build-programs";
-    /// `load` works without a program where `begin` came with a recipe.
+    /// `load` works without a program if `begin` had a recipe.
     pub const BUILD_RECIPES: &str = "build-recipes";
     /// `measure-round` works, in place of `measure`: times come from the device's profile.
     pub const PROFILE: &str = "profile";
-    /// `measure` takes `batch`: so many runs are timed together.
+    /// `measure` takes `batch`: that many runs are timed together.
     pub const BATCHES: &str = "batches";
     /// `load` and `compile` take `overrides`: options of the compiler.
     pub const COMPILER_OPTIONS: &str = "compiler-options";
-    /// A program's `compile_options` are those that it is compiled with.
+    /// A program's `compile_options` are honoured.
     pub const COMPILE_OPTIONS: &str = "compile-options";
-    /// `keep-outputs` and `compare-outputs` work: outputs are compared where they are, and no file holds them.
+    /// `keep-outputs` and `compare-outputs` work: outputs are compared inside the worker, without files.
     pub const COMPARE_OUTPUTS: &str = "compare-outputs";
     /// `begin` takes `cache_state`: caches are flushed before every timed run.
     pub const COLD_CACHES: &str = "cold-caches";
@@ -372,9 +372,9 @@ pub mod capability {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Signature {
-    /// What it takes, in order.
+    /// Its arguments, in order.
     pub parameters: Vec<ArraySpec>,
-    /// What it gives, in order, where the worker can tell.
+    /// Its results, in order, if the worker reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<ArraySpec>>,
 }
@@ -382,7 +382,7 @@ pub struct Signature {
 setters!(Signature { results: Option<Vec<ArraySpec>> });
 
 impl Signature {
-    /// A program that takes these arrays and does not say what it gives.
+    /// A program with these arguments and unknown results.
     pub fn new(parameters: Vec<ArraySpec>) -> Self {
         Self { parameters, results: None }
     }
@@ -406,16 +406,16 @@ pub struct Compiled {
     /// What a run takes of the device's memory, where the worker can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStats>,
-    /// What its kernels take of a GPU; empty if they are not known.
+    /// The GPU resources of its kernels; empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<KernelUse>,
-    /// What the compiler counts in a run, where the worker can tell.
+    /// The compiler's counts for a run, if the worker reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<CostAnalysis>,
 }
 
 impl Compiled {
-    /// An executable that was written to the file after so long.
+    /// An executable that was written to the file, with this compile time.
     pub fn new(compile_ns: u64) -> Self {
         Self { compile_ns, cpu_ns: 0, serialized: true, signature: None, memory: None, kernels: Vec::new(), cost: None }
     }
@@ -430,7 +430,7 @@ setters!(Compiled {
     cost: Option<CostAnalysis>
 });
 
-/// What a compiler counts in one run of a program, by the operations and not by the time (`PJRT_Executable_GetCostAnalysis`).
+/// A compiler's counts for one run of a program, by operations and not by time (`PJRT_Executable_GetCostAnalysis`).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CostAnalysis {
@@ -454,7 +454,7 @@ impl CostAnalysis {
         }
     }
 
-    /// From the properties' names, as XLA's `HloCostAnalysis` has them; `None` if neither is among them.
+    /// From the properties with the names of XLA's `HloCostAnalysis`; `None` if neither exists.
     #[cfg(feature = "pjrt")]
     pub(in crate::timer) fn of(properties: &[(String, f64)]) -> Option<Self> {
         let named = |wanted: &str| properties.iter().find(|(name, _)| name == wanted).map(|(_, value)| *value);
@@ -469,7 +469,7 @@ impl CostAnalysis {
     }
 }
 
-/// What a program takes of a device's memory, as its compiler says (`PJRT_Executable_GetCompiledMemoryStats`).
+/// A program's use of device memory, as reported by its compiler (`PJRT_Executable_GetCompiledMemoryStats`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MemoryStats {
@@ -477,21 +477,21 @@ pub struct MemoryStats {
     pub argument_bytes: u64,
     /// Bytes of the outputs.
     pub output_bytes: u64,
-    /// Bytes of what is neither, at their most.
+    /// Peak bytes of temporaries.
     pub temporary_bytes: u64,
-    /// Bytes of arguments that outputs take over.
+    /// Bytes of arguments that outputs alias.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub alias_bytes: u64,
-    /// Bytes of machine code; zero if the compiler does not tell.
+    /// Bytes of machine code; zero if not reported.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub code_bytes: u64,
-    /// The most bytes that are in use at one time; zero if the compiler does not tell.
+    /// Peak bytes in use; zero if not reported.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub peak_bytes: u64,
 }
 
 impl MemoryStats {
-    /// The most bytes that a run needs at one time: the peak, or where the compiler does not tell it everything together.
+    /// The maximum number of bytes that a run needs: the peak, or, if not reported, the sum of everything.
     pub fn needed_bytes(&self) -> u64 {
         if self.peak_bytes > 0 { self.peak_bytes } else { self.allocated_bytes() }
     }
@@ -506,7 +506,7 @@ impl MemoryStats {
 }
 
 impl MemoryStats {
-    /// A program with so many bytes of arguments, outputs and temporary arrays.
+    /// A program with these bytes of arguments, outputs and temporary arrays.
     pub fn new(argument_bytes: u64, output_bytes: u64, temporary_bytes: u64) -> Self {
         Self { argument_bytes, output_bytes, temporary_bytes, ..Self::default() }
     }
@@ -514,24 +514,24 @@ impl MemoryStats {
 
 setters!(MemoryStats { alias_bytes: u64, code_bytes: u64, peak_bytes: u64 });
 
-/// What one kernel takes of a GPU, as its machine code says.
+/// The GPU resources of one kernel, from its machine code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct KernelUse {
     /// Its name in the machine code.
     pub name: String,
-    /// Bytes of its machine code, with those functions that the assembler put behind it.
+    /// Bytes of its machine code, including functions that the assembler appended.
     pub code_bytes: u64,
     /// Registers of a thread.
     pub registers: u32,
-    /// Bytes of a thread's stack in local memory, where registers are spilled to and arrays of its own lie.
+    /// Bytes of a thread's stack in local memory, for spilled registers and its own arrays.
     pub stack_bytes: u64,
-    /// Bytes of a block's shared memory, static and dynamic together, without what the driver keeps for itself.
+    /// Bytes of a block's shared memory, static and dynamic together, without the driver's reserve.
     pub shared_bytes: u64,
 }
 
 impl KernelUse {
-    /// A kernel that takes so much.
+    /// A kernel with these resources.
     pub fn new(name: impl Into<String>, code_bytes: u64, registers: u32, stack_bytes: u64, shared_bytes: u64) -> Self {
         Self { name: name.into(), code_bytes, registers, stack_bytes, shared_bytes }
     }
@@ -557,19 +557,21 @@ pub struct Loaded {
     /// SHA-256 of the serialized executable, where the worker has it: equal ones are one program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<Digest>,
-    /// Bytes of donated inputs that the device copies before every run; zero if there are few, or they come from the host.
+    /// Bytes of donated inputs that the device copies before every run; zero if there are few, or they are copied from
+    /// the host.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restored_bytes: u64,
-    /// Why large donated inputs come from the host before every run, where they do.
+    /// Why large donated inputs are copied from the host before every run, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_host: Option<String>,
     /// What a run takes of the device's memory, where the worker can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStats>,
-    /// What a run does, where the worker counts that.
+    /// The work of a run, if the worker counts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Cost>,
-    /// The optimized program, an `HloModuleProto` in a file of the job's scratch folder: what a run does is counted from it.
+    /// The optimized program, an `HloModuleProto` in a file of the job's scratch folder: the work of a run is counted
+    /// from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimized: Option<PathBuf>,
 }
@@ -587,7 +589,7 @@ setters!(Loaded {
 });
 
 impl Prepared {
-    /// What a worker told as it loaded a program.
+    /// A worker's report on loading a program.
     pub(crate) fn of(loaded: &Loaded) -> Self {
         let temporary_bytes = loaded.memory.map(|memory| memory.temporary_bytes);
         Self::new(loaded.compile_ns).cpu_ns(loaded.cpu_ns).temporary_bytes(temporary_bytes).work(loaded.work.clone())
@@ -600,7 +602,7 @@ impl Prepared {
 pub struct Measured {
     /// One duration for each run, or the mean of each batch of them, nanoseconds.
     pub samples_ns: Vec<u64>,
-    /// Why the runs of a batch were timed one by one after all, where they were.
+    /// Why the runs of a batch were timed one by one, if they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single_runs: Option<String>,
     /// How fast the GPU ran, where the worker can tell.
@@ -608,12 +610,12 @@ pub struct Measured {
     pub clocks: Option<RunningClocks>,
 }
 
-/// How fast a GPU runs, read as soon as the runs that were asked for are over, and what holds it back.
+/// A GPU's actual clocks, read right after the requested runs, and what limits them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningClocks {
     /// Its multiprocessors, in MHz.
     pub sm_mhz: u32,
-    /// Why they do not run faster, a few words each; empty if they run as fast as they may.
+    /// Why they are not higher, a few words each; empty if they are at their limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
 }
@@ -627,7 +629,7 @@ impl Measured {
 
 setters!(Measured { single_runs: Option<String>, clocks: Option<RunningClocks> });
 
-/// Some runs of one candidate, one after the other.
+/// Consecutive runs of one candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Launch {
@@ -641,7 +643,7 @@ pub struct Launch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Profiled {
-    /// An XSpace that holds every launch, in the folder that was handed out.
+    /// An XSpace with every launch, in the folder of the request.
     pub profile: PathBuf,
     /// The modules' name in it, with `{candidate}` for the candidate's number. Without it executions are distinguished by
     /// the order in which they started.
@@ -684,19 +686,19 @@ impl Outputs {
 pub struct OutputRef {
     /// Element type and dimensions.
     pub spec: ArraySpec,
-    /// File of dense little-endian bytes, in the folder that was handed out.
+    /// File of dense little-endian bytes, in the folder of the request.
     pub path: PathBuf,
 }
 
-/// Most outputs that a worker keeps: the answers that say about them are one line each.
+/// Maximum number of outputs that a worker keeps, because each answer about them is a single line.
 pub const MAX_KEPT_OUTPUTS: usize = 2000;
 
 /// The answer to `keep-outputs`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct KeptOutputs {
-    /// What is kept, in the program's order; absent if nothing is, since it takes no more than that, or is more than
-    /// [`MAX_KEPT_OUTPUTS`] arrays.
+    /// The kept outputs, in the program's order; absent if nothing is kept, because they are smaller than that, or more
+    /// than [`MAX_KEPT_OUTPUTS`] arrays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<KeptOutput>>,
 }
@@ -716,13 +718,13 @@ pub struct KeptOutput {
     pub spec: ArraySpec,
     /// SHA-256 of its dense little-endian bytes.
     pub digest: Digest,
-    /// What its elements are like; absent if there are none, and of a type that has only finite values.
+    /// The finiteness of its elements; absent if there are none, and for a type that has only finite values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finiteness: Option<Finiteness>,
 }
 
 impl KeptOutput {
-    /// What is told of an array.
+    /// The report on an array.
     pub fn of(reference: &Reference) -> Self {
         let digest = Digest::of(reference.bytes());
         Self { spec: reference.spec().clone(), digest, finiteness: reference.finiteness() }
@@ -733,22 +735,22 @@ impl KeptOutput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ComparedOutputs {
-    /// How each output is beside the one that is kept, in the program's order.
+    /// The comparison of each output with the kept one, in the program's order.
     pub outputs: Vec<ComparedOutput>,
 }
 
 impl ComparedOutputs {
-    /// What a comparison found.
+    /// The result of a comparison.
     pub fn new(outputs: Vec<ComparedOutput>) -> Self {
         Self { outputs }
     }
 }
 
-/// How an output is beside the one that is kept.
+/// The comparison of an output with the kept one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ComparedOutput {
-    /// Its own element type and dimensions: where they are others, nothing was compared.
+    /// Its own element type and dimensions; if they differ, nothing was compared.
     pub spec: ArraySpec,
     /// Elements beyond the tolerance.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -765,7 +767,8 @@ pub struct ComparedOutput {
 }
 
 impl ComparedOutput {
-    /// Compares a dense host array with one that is kept; without one, or with one of another spec, only the spec is told.
+    /// Compares a dense host array with a kept one; without one, or with one of another spec, only the spec is
+    /// reported.
     pub fn of(spec: ArraySpec, bytes: &[u8], kept: Option<&Reference>) -> Self {
         let untold = Self { spec, mismatches: 0, max_absolute: 0.0, first: None, other_class: 0 };
         let Some(kept) = kept.filter(|kept| *kept.spec() == untold.spec && kept.bytes() != bytes) else {
@@ -783,15 +786,15 @@ impl ComparedOutput {
     }
 }
 
-/// Where two arrays differ first.
+/// The first difference between two arrays.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FirstMismatch {
     /// The element, row major.
     pub element: u64,
-    /// What it is, as a text.
+    /// Its value, as text.
     pub own: String,
-    /// What the one that is kept is.
+    /// The kept one's value, as text.
     pub kept: String,
 }
 
@@ -808,7 +811,7 @@ fn is_zero_real(value: &f64) -> bool {
 pub struct Response {
     /// The request's; null for a line whose request could not be read.
     pub id: Option<u64>,
-    /// What the method gives.
+    /// The result of the method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// Why it failed; the worker continues.
@@ -820,7 +823,7 @@ pub struct Response {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WireFailure {
-    /// A [`FailureKind`], `protocol` where the request was wrong; an unknown one is taken for `protocol`.
+    /// A [`FailureKind`], `protocol` if the request was wrong; an unknown one counts as `protocol`.
     pub kind: String,
     /// One line.
     pub message: String,
@@ -842,7 +845,7 @@ impl From<Failure> for WireFailure {
     }
 }
 
-/// One line, blanks squeezed, what steers a terminal as escapes, cut at `limit` characters.
+/// One line, with whitespace collapsed, control characters escaped, truncated at `limit` characters.
 pub fn one_line(text: &str, limit: usize) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -860,7 +863,7 @@ pub fn one_line(text: &str, limit: usize) -> String {
     }
 }
 
-/// What [`read_line`] met.
+/// The result of [`read_line`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum LineRead {
     /// A line, without its newline.
@@ -884,7 +887,7 @@ pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Li
         return Ok(LineRead::Line);
     }
     if read < MAX_LINE_BYTES {
-        // a last line without a newline was cut off: not a message
+        // a last line without a newline is truncated and not a message
         return Ok(LineRead::End);
     }
     line.clear();

@@ -1,5 +1,5 @@
-//! Options of the compiler that a plugin does not know, and values of which it does not take the type: asked once, in a worker that
-//! may die, and kept by the digest of the plugin's file, or of what else compiles.
+//! Compiler options that a plugin does not know, and values of the wrong type: tried once, in a worker that may die,
+//! and stored by the digest of the plugin's file, or of another compiler.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,19 +17,19 @@ use crate::whole_file::write_whole;
 /// The file, beside the executables.
 const FILE: &str = "refused-options.json";
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// So many plugins are remembered, and of each so many options.
+/// Maximum number of plugins, and of options of each.
 const MOST_PLUGINS: usize = 16;
 const MOST_OPTIONS: usize = 512;
-/// Characters of a reason that are kept.
+/// Maximum number of characters of a reason.
 const MOST_OF_REASON: usize = 200;
-/// Longest name or value that is kept.
+/// Maximum length of a name or value.
 const MAX_TEXT_BYTES: usize = 128;
 
-/// What a plugin said, or another compiler.
+/// A refusal by a plugin or another compiler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Refused {
     name: String,
-    /// The value that has no type of the option's; `None` if there is no such option.
+    /// The value of the wrong type; `None` if there is no such option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     reason: String,
@@ -41,7 +41,7 @@ struct OfPlugin {
     refused: Vec<Refused>,
 }
 
-/// What one plugin does not take.
+/// The refusals of one plugin.
 #[derive(Debug, Clone)]
 pub(super) struct Refusals {
     path: PathBuf,
@@ -50,14 +50,14 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// What the folder has of a plugin; a file that is damaged, or not this user's own, has nothing.
+    /// The folder's refusals of a plugin; a file that is damaged, or not this user's own, counts as empty.
     pub(super) fn open(folder: &Path, plugin: Digest) -> Self {
         let path = folder.join(FILE);
         let of_plugin = read(&path).into_iter().find(|one| one.plugin == plugin);
         Self { path, plugin, refused: of_plugin.map(|one| one.refused).unwrap_or_default() }
     }
 
-    /// Why a set of options is not taken, where that is known.
+    /// Why a set of options is refused, if known.
     pub(super) fn find(&self, options: &BTreeMap<String, String>) -> Option<Failure> {
         let holds = |one: &&Refused| {
             options.get(&one.name).is_some_and(|given| one.value.as_ref().is_none_or(|value| value == given))
@@ -66,8 +66,8 @@ impl Refusals {
         Some(Failure::new(FailureKind::Compile, refused.reason.clone()))
     }
 
-    /// Keeps what a failure says of the options that a program was compiled with. That it cannot be written costs the next run a
-    /// compilation.
+    /// Stores what a failure says about a program's compile options. If it cannot be written, the next run needs one
+    /// more compilation.
     pub(super) fn take(&mut self, options: &BTreeMap<String, String>, failure: &Failure) {
         if failure.kind != FailureKind::Compile || self.refused.len() >= MOST_OPTIONS || self.find(options).is_some() {
             return;
@@ -82,7 +82,7 @@ impl Refusals {
     }
 }
 
-/// The option that a message is about (openxla/xla, xla/pjrt/pjrt_executable.cc, `CompileOptions::ApplyOption`).
+/// The option that a message names (openxla/xla, xla/pjrt/pjrt_executable.cc, `CompileOptions::ApplyOption`).
 fn refused(options: &BTreeMap<String, String>, message: &str) -> Option<Refused> {
     let reason = one_line(message, MOST_OF_REASON);
     let after = |words: &str| message.split_once(words).map(|(_, rest)| rest);

@@ -1,25 +1,26 @@
-//! What a compiler said of a program that it compiled for a device that was not there.
+//! A compiler's figures for a program compiled for an absent device.
 
 use super::protocol::{CostAnalysis, KernelUse, MemoryStats};
 use crate::candidates::CoreLimits;
 
-/// What a compiler said of a program without running it.
+/// A compiler's figures for a program, without running it.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Said {
     /// Memory for a run.
     pub memory: Option<MemoryStats>,
-    /// What its kernels take of a GPU.
+    /// The GPU resources of its kernels.
     pub kernels: Vec<KernelUse>,
-    /// What it counts in a run.
+    /// Its counts for a run.
     pub cost: Option<CostAnalysis>,
 }
 
 impl Said {
-    /// What it says about the time that a run may take, in one order for all programs; `limits` are those of the device. Sizes are
-    /// logarithms, since twice as much is as far from one size as from another.
+    /// Figures that may correlate with the time of a run, in the same order for all programs; `limits` are those of the
+    /// device. Sizes are logarithms, because ratios matter.
     ///
-    /// Whether more of a figure is slower is not said: spilling costs, and one block that has all of the memory may be the fastest.
+    /// The sign of a figure's effect is open: spilling costs time, but a single block that uses all of the memory may
+    /// be the fastest.
     pub fn figures(&self, limits: Option<&CoreLimits>) -> Vec<Option<f64>> {
         let of_kernels = |most: &dyn Fn(&KernelUse) -> f64| self.kernels.iter().map(most).reduce(f64::max);
         let of_memory =

@@ -1,15 +1,15 @@
-//! How fast a GPU ran while it was measured, over all that its worker told of it.
+//! The clocks of a GPU during the measurement, over all reports of its worker.
 
 use std::collections::BTreeSet;
 
 use super::protocol::{RunningClocks, one_line};
 use crate::measured_by::Clocks;
 
-/// Most reasons that are kept, and most characters of one: workers may tell anything.
+/// Maximum number of reasons, and of characters in each, because workers may report anything.
 const MAX_REASONS: usize = 8;
 const MAX_REASON: usize = 60;
 
-/// The slowest and the fastest that was seen, and everything that held it back.
+/// The lowest and the highest clock, and everything that limited it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SeenClocks {
     range: Option<(u32, u32)>,
@@ -17,7 +17,7 @@ pub(crate) struct SeenClocks {
 }
 
 impl SeenClocks {
-    /// Takes in what was seen once.
+    /// Adds one report.
     pub(crate) fn take(&mut self, seen: Option<RunningClocks>) {
         let Some(RunningClocks { sm_mhz, held_by }) = seen else { return };
         let (low, high) = self.range.unwrap_or((sm_mhz, sm_mhz));
@@ -29,7 +29,7 @@ impl SeenClocks {
         }
     }
 
-    /// One line for the reader.
+    /// One line for people.
     pub(crate) fn note(&self, may: Option<Clocks>) -> Option<String> {
         let (low, high) = self.range?;
         let range = if low == high { low.to_string() } else { format!("{low} to {high}") };

@@ -14,7 +14,7 @@ use super::protocol::{
 use crate::array::Tolerance;
 use crate::failure::{Failure, FailureKind};
 
-/// What a worker does; [`serve`] speaks for it.
+/// The interface of a worker; [`serve`] runs the protocol for it.
 ///
 /// A call fails with the [`Failure`] that the worker answers; its kind says what failed.
 pub trait Worker {
@@ -26,7 +26,7 @@ pub trait Worker {
     /// Answers `begin`.
     ///
     /// # Errors
-    /// If an input cannot be read, or the job asks for what the worker cannot do.
+    /// If an input cannot be read, or the job needs something that the worker cannot do.
     fn begin(&mut self, params: BeginParams) -> Result<(), Failure>;
     /// Answers `compile`.
     ///
@@ -47,21 +47,21 @@ pub trait Worker {
     /// `batches` need not know it.
     ///
     /// # Errors
-    /// As [`measure`](Self::measure), and where the worker times no batches.
+    /// As [`measure`](Self::measure), and if the worker times no batches.
     fn measure_batches(&mut self, _candidate: usize, _runs: u32, _batch: u32) -> Result<Measured, Failure> {
         Err(Failure::new(FailureKind::Protocol, "`batch` is not a parameter of this worker"))
     }
     /// Answers `measure-round`; a worker without the capability `profile` need not know it.
     ///
     /// # Errors
-    /// As [`measure`](Self::measure), and where the worker takes no profiles or cannot write one.
+    /// As [`measure`](Self::measure), and if the worker takes no profiles or cannot write one.
     fn measure_round(&mut self, _launches: &[Launch], _folder: &std::path::Path) -> Result<Profiled, Failure> {
         Err(Failure::new(FailureKind::Protocol, "`measure-round` is not a method of this worker"))
     }
     /// Answers `outputs`.
     ///
     /// # Errors
-    /// As [`measure`](Self::measure), and where an output cannot be written.
+    /// As [`measure`](Self::measure), and if an output cannot be written.
     fn outputs(&mut self, candidate: usize, folder: &std::path::Path) -> Result<Outputs, Failure>;
     /// Answers `keep-outputs`; a worker without the capability `compare-outputs` need not know it.
     ///
@@ -73,7 +73,7 @@ pub trait Worker {
     /// Answers `compare-outputs`; likewise.
     ///
     /// # Errors
-    /// As [`outputs`](Self::outputs), and where nothing is kept.
+    /// As [`outputs`](Self::outputs), and if nothing is kept.
     fn compare_outputs(&mut self, _candidate: usize, _tolerances: &[Tolerance]) -> Result<ComparedOutputs, Failure> {
         Err(Failure::new(FailureKind::Protocol, "`compare-outputs` is not a method of this worker"))
     }
@@ -81,7 +81,7 @@ pub trait Worker {
     fn end(&mut self);
 }
 
-/// Takes stdout for the protocol: what anything else prints to fd 1 from now on goes to stderr.
+/// Takes stdout for the protocol: everything else printed to fd 1 from now on goes to stderr.
 ///
 /// # Errors
 ///
@@ -96,7 +96,7 @@ pub fn take_stdout() -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// An input or output that fails; a failure of the worker is an answer.
+/// If the input or output fails; a failure of the worker is an answer.
 pub fn serve(input: impl io::Read, mut output: impl Write, worker: &mut dyn Worker) -> io::Result<()> {
     let mut reader = BufReader::new(input);
     let mut line = Vec::new();
@@ -175,7 +175,7 @@ fn respond(output: &mut impl Write, id: Option<u64>, answer: Result<Value, Failu
         line = serde_json::to_vec(&Response { id, result: None, error: Some(failure.into()) })?;
     }
     line.push(b'\n');
-    // one write a line, so that a reader never waits for a half
+    // one write per line, so that a reader never waits for half a line
     output.write_all(&line)?;
     output.flush()
 }

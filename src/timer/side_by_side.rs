@@ -1,5 +1,5 @@
-//! Several timers on one device as one: each candidate belongs to one of them, and their runs take turns inside each round. So
-//! programs of two plugins, or of a plugin and of JAX, are compared as fairly as those of one.
+//! Several timers on one device as one: each candidate belongs to one of them, and their runs alternate within each
+//! round. So programs of two plugins, or of a plugin and of JAX, are compared as fairly as those of one.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
 use crate::remedy::scratch_remedy;
 
-/// Why timers cannot stand side by side.
+/// Why timers cannot be combined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OtherClock {
-    /// Their devices are not the same.
+    /// Their devices differ.
     #[error("`{other}` runs on {other_device}, `{first}` on {first_device}: times of two devices cannot be compared")]
     Device {
         /// The first timer.
@@ -29,7 +29,7 @@ pub enum OtherClock {
         /// Its device.
         other_device: String,
     },
-    /// Their times do not mean the same.
+    /// Their clocks or metrics differ.
     #[error(
         "`{other}` times by {other_clock}, `{first}` by {first_clock}: such times cannot be compared; choose two \
          timers with one clock, or one metric for both with `--metric`"
@@ -46,9 +46,9 @@ pub enum OtherClock {
     },
 }
 
-/// Timers on one device whose times mean the same. Each has a worker of its own, and one alone runs at any time.
+/// Timers on one device with the same clock and metric. Each has a worker of its own, and only one runs at any time.
 ///
-/// A whole round under one profile is a profile for each stretch of candidates of one timer.
+/// A whole round under one profile becomes a profile for each group of consecutive candidates of one timer.
 pub struct SideBySide {
     first: Box<dyn Timer>,
     others: Vec<Box<dyn Timer>>,
@@ -58,11 +58,11 @@ pub struct SideBySide {
 }
 
 impl SideBySide {
-    /// Timers, and by candidate whose it is: 0 for the first one, 1 for the first of the others. A candidate beyond those is
-    /// the first timer's.
+    /// Timers, and each candidate's timer: 0 for the first one, 1 for the first of the others. Further candidates
+    /// belong to the first timer.
     ///
     /// # Errors
-    /// If their devices are not the same, or their clocks or metrics differ.
+    /// If their devices, clocks or metrics differ.
     pub fn new(first: Box<dyn Timer>, others: Vec<Box<dyn Timer>>, owners: Vec<usize>) -> Result<Self, OtherClock> {
         for other in &others {
             let (name, other_name) = (first.name().to_owned(), other.name().to_owned());
@@ -113,7 +113,7 @@ impl SideBySide {
     }
 }
 
-/// Launches that follow each other and belong to one timer.
+/// Consecutive launches of one timer.
 fn stretches(launches: &[(usize, u32)], owner: impl Fn(usize) -> usize) -> Vec<(usize, Vec<(usize, u32)>)> {
     let mut found: Vec<(usize, Vec<(usize, u32)>)> = Vec::new();
     for &(candidate, runs) in launches {
@@ -138,7 +138,7 @@ impl Timer for SideBySide {
         self.first.metric()
     }
 
-    /// The compiler is that of each timer with everything around it, since the device tells the first one's alone.
+    /// The compiler names each timer with its environment, since the device only has the first one's.
     fn measured_by(&self, cache_state: &CacheState) -> MeasuredBy {
         let first = &*self.first;
         let mut by = first.measured_by(cache_state);
@@ -184,7 +184,7 @@ impl Timer for SideBySide {
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         for (index, timer) in self.all_mut().enumerate() {
-            // what one worker writes is out of the other's way
+            // separates the files of the workers
             let scratch = job.scratch.join(format!("timer-{index}"));
             std::fs::create_dir_all(&scratch).map_err(|error| {
                 let remedy = scratch_remedy(&error);
@@ -241,7 +241,7 @@ impl Timer for SideBySide {
         self.of(candidate).outputs(candidate)
     }
 
-    /// Grows whenever any worker is started again.
+    /// Grows whenever any worker is restarted.
     fn epoch(&self) -> u32 {
         self.all().map(Timer::epoch).fold(0, u32::saturating_add)
     }

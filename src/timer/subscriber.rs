@@ -1,12 +1,12 @@
-//! Who else is subscribed to CUPTI, which takes one subscriber a process: the profiler of XLA then sees no kernel.
+//! Detects another CUPTI subscriber: CUPTI allows one per process, and XLA's profiler then sees no kernel.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::printable::printable;
 
-/// What a tool sets for the processes that it starts, and the tool. The more telling come first: most of them are also
-/// injected by `CUDA_INJECTION64_PATH`.
+/// Variables that a tool sets for the processes that it starts, and the tool. The more specific ones come first: most
+/// tools are also injected by `CUDA_INJECTION64_PATH`.
 const MARKS: [(&str, &str); 4] = [
     ("NSYS_PROFILING_SESSION_ID", "Nsight Systems"),
     ("NV_COMPUTE_PROFILER_", "Nsight Compute"),
@@ -15,13 +15,13 @@ const MARKS: [(&str, &str); 4] = [
 ];
 const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// Who else is subscribed, where an error's message speaks of that.
+/// The other subscriber, if an error's message mentions one.
 pub(crate) fn named(message: &str) -> Option<String> {
     named_in(message, from_environment)
 }
 
-/// Who else is subscribed, as far as the environment of this process, which workers inherit, tells it. cuda-gdb leaves no
-/// mark there.
+/// The other subscriber, judging by the environment of this process, which workers inherit. cuda-gdb leaves no trace
+/// there.
 pub(crate) fn from_environment() -> Option<String> {
     of_environment(std::env::vars_os())
 }

@@ -12,11 +12,10 @@ use super::OutputDifference;
 use super::expected::Expected;
 use super::measure::{Ended, Measuring};
 
-/// Outputs of this magnitude usually come from arguments that the operation is not made for.
+/// Outputs of this size are mostly those of arguments that the operation is not made for.
 const HUGE_RMS: f64 = 1e8;
 
-/// Outputs with more bytes than this in total are compared in the worker, if the timer can, instead of being written to
-/// files.
+/// Outputs that take more bytes than this together are compared where they are, if the timer can: no file holds them.
 pub(crate) const LARGE_OUTPUTS: u64 = 64 << 20;
 
 impl Measuring<'_> {
@@ -27,7 +26,7 @@ impl Measuring<'_> {
         let events = self.events;
         let kept = self.try_twice(baseline, |timer| {
             let kept = timer.keep_outputs(baseline, LARGE_OUTPUTS);
-            // without outputs, writing the files still counts as the call, because a replay has no others
+            // where none are kept the files are what counts as a call: a replay has no others
             if !matches!(kept, Ok(None)) {
                 let (candidate, failure) = (baseline, kept.as_ref().err());
                 events.tell(Kind::Called { candidate, method: Method::Outputs, failure });
@@ -41,7 +40,7 @@ impl Measuring<'_> {
             return Ok(Expected::Kept(kept));
         }
         let outputs = self.on_outputs(baseline, |timer| timer.outputs(baseline))?;
-        // if the baseline's files fitted, a candidate's fit too: none is blamed for a full disk
+        // where the baseline's files had room a candidate's have it too: none is blamed for a full disk
         let reference: Vec<Reference> = outputs
             .ok_or_else(|| self.baseline_failed())?
             .into_iter()
@@ -59,7 +58,7 @@ impl Measuring<'_> {
         Ok(Expected::Here(reference))
     }
 
-    /// Drops the candidates of a wave whose outputs are not the baseline's.
+    /// Takes candidates of a wave out whose outputs are not the baseline's.
     pub(super) fn compare_outputs(&mut self, wave: &[usize], expected: &Expected) -> Result<(), Ended> {
         let active = self.active();
         for &candidate in wave.iter().filter(|&&candidate| candidate != self.identity.baseline) {
@@ -104,7 +103,7 @@ impl Measuring<'_> {
         })
     }
 
-    /// Notes what makes the baseline's outputs weak evidence, and fails if they are none.
+    /// Notes what makes the baseline's outputs weak evidence, and ends where they are none.
     fn look_at(&mut self, seen: Vec<(usize, &ArraySpec, Finiteness)>) -> Result<(), Ended> {
         if !self.needs_finite
             && self.compares_programs()
@@ -132,7 +131,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// Whether any candidate runs another program than the baseline: copies of one program need no proof.
+    /// Whether any candidate runs another program than the baseline: copies of one program have nothing to prove.
     fn compares_programs(&self) -> bool {
         let program = |candidate: usize| {
             let program = self.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
@@ -149,7 +148,7 @@ impl Measuring<'_> {
     }
 }
 
-/// Why nothing is decided on this output of a whole program's baseline, if it is not all finite.
+/// Why nothing is decided on this output of a whole program's baseline, where it is not finite throughout.
 fn refusal(index: usize, spec: &ArraySpec, found: &Finiteness) -> Option<String> {
     let others = found.elements.saturating_sub(found.finite);
     (others > 0).then(|| {
@@ -162,7 +161,7 @@ fn refusal(index: usize, spec: &ArraySpec, found: &Finiteness) -> Option<String>
     })
 }
 
-/// Why an output of the baseline looks unlike those in real use, if it does.
+/// Why an output of the baseline is not what an operation gives in use, where it seems so.
 fn weakness(index: usize, found: &Finiteness) -> Option<String> {
     let Finiteness { elements, finite, nan, rms } = *found;
     if nan > 0 || finite < elements / 2 {
@@ -177,16 +176,16 @@ fn weakness(index: usize, found: &Finiteness) -> Option<String> {
     })
 }
 
-/// Maximum number of outputs that a message describes.
+/// Outputs that a message says about.
 const OUTPUTS_SHOWN: usize = 6;
-/// Maximum number of characters of an element in a message: an `f64` may have more than three hundred.
+/// Characters of an element that a message tells: an `f64` may have more than three hundred.
 const ELEMENT_SHOWN: usize = 400;
 
-/// Compares outputs with those held here, one at a time; an error if one cannot be read.
+/// Compares outputs with those that are here, one at a time; an error where one cannot be read.
 fn compared_here(outputs: &[OutputArray], reference: &[Reference]) -> Vec<Result<ComparedOutput, String>> {
     let compared = |(index, output): (usize, &OutputArray)| {
         let reference = reference.get(index).filter(|reference| *reference.spec() == output.spec);
-        // an array of another shape or type is not read
+        // what is another array is not read
         let Some(reference) = reference else { return Ok(ComparedOutput::of(output.spec.clone(), &[], None)) };
         let bytes = output.read().map_err(|error| format!("output {index} cannot be read: {error}"))?;
         Ok(ComparedOutput::of(output.spec.clone(), &bytes, Some(reference)))
@@ -194,8 +193,7 @@ fn compared_here(outputs: &[OutputArray], reference: &[Reference]) -> Vec<Result
     outputs.iter().enumerate().map(compared).collect()
 }
 
-/// How the differing outputs differ from the baseline's, and a phrase that says what is wrong if one is beyond the
-/// tolerance.
+/// How outputs differ from the baseline's, those that do, and in one phrase what is wrong with them where one is beyond the tolerance.
 fn differences(
     outputs: &[Result<ComparedOutput, String>],
     expected: &Expected,
@@ -206,7 +204,7 @@ fn differences(
     }
     let (mut found, mut wrong) = (Vec::new(), Vec::new());
     for (index, output) in outputs.iter().enumerate() {
-        // a different number of names belongs to another program form
+        // names of another number of outputs are those of another form
         let name = names.get(index).filter(|_| names.len() == outputs.len()).cloned();
         let Some((spec, finiteness)) = expected.get(index) else { continue };
         match output.as_ref().map_err(Clone::clone).and_then(|output| {
@@ -228,7 +226,7 @@ fn differences(
     (found, (!wrong.is_empty()).then(|| wrong.join("; ")))
 }
 
-/// How one output differs, with a phrase if that is beyond the tolerance; an error if it cannot be compared.
+/// How one output differs, with a phrase where that is beyond the tolerance; an error where it cannot be compared.
 fn difference(
     index: usize,
     name: String,
@@ -253,7 +251,7 @@ fn difference(
         let (own, kept) = (one_line(&first.own, ELEMENT_SHOWN), one_line(&first.kept, ELEMENT_SHOWN));
         format!(", first at element {}: {own}, the baseline's is {kept}", first.element)
     });
-    // there is no finite difference if one of the two is NaN
+    // nothing finite differs where one of the two is not a number
     let most = match output.max_absolute {
         0.0 => String::new(),
         most => format!(" by up to {most:.3e}"),
@@ -270,7 +268,7 @@ mod tests {
     use crate::array::DType;
     use crate::timer::protocol::{ComparedOutputs, KeptOutput};
 
-    /// A comparison of files, and the same through a worker's answers over the wire.
+    /// What files say about outputs, and what a worker's answers do, over the wire.
     fn both_ways(
         spec: &ArraySpec,
         baseline: &[u8],

@@ -1,4 +1,4 @@
-//! Protobuf fields, written one behind the other.
+//! Writes protobuf fields.
 
 use super::WireValue;
 
@@ -31,7 +31,7 @@ impl Message {
         self
     }
 
-    /// A field as it was read.
+    /// A field copied from another message.
     pub(crate) fn field(&mut self, field: u32, value: WireValue<'_>) {
         match value {
             WireValue::Varint(value) => drop(self.number(field, value)),

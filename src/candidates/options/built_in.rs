@@ -14,7 +14,7 @@ const FILES: &[(&str, &str)] = &[
 static SPACES: LazyLock<Vec<OptionSpace>> = LazyLock::new(|| {
     let parse =
         |(platform, text): &(&str, &str)| OptionSpace::parse(&format!("candidates/options/{platform}.json"), text);
-    // all of them are good: a test keeps to that
+    // all of them are valid, which a test checks
     FILES.iter().filter_map(|file| parse(file).ok()).collect()
 });
 
@@ -52,8 +52,8 @@ mod tests {
         assert!(OptionSpace::built_in("rocm").is_none());
     }
 
-    /// Fast-math honours NaN, infinities, division and functions until each is told otherwise, and what is not fast-math
-    /// sets nothing of it.
+    /// Fast-math honours NaN, infinities, division and functions until each is disabled, and no other option sets any
+    /// of these.
     #[test]
     fn fast_math_of_a_cpu_says_what_it_honours() {
         let space = OptionSpace::built_in("cpu").unwrap();

@@ -1,15 +1,15 @@
-//! What options may change, and which of them are tried.
+//! The kinds of changes that options make, and which of them are tried.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What an option may change beside the time.
+/// What an option may change besides the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum OptionKind {
-    /// No change of semantics. Results need not be the same bits, since sums may be taken in another order.
+    /// No change of semantics. Results need not be bitwise equal, since sums may be taken in another order.
     Safe,
     /// Switches passes of the compiler off.
     Passes,
@@ -21,7 +21,7 @@ pub enum OptionKind {
     Memory,
 }
 
-/// What an option is set for.
+/// The scope of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -41,14 +41,14 @@ pub enum OptionScope {
 pub enum OptionClass {
     /// Semantics stay.
     Safe,
-    /// Passes may be off, too.
+    /// Passes may also be off.
     Passes,
-    /// Arithmetic may have fewer guarantees, too.
+    /// Arithmetic may also have fewer guarantees.
     FastMath,
 }
 
 impl OptionKind {
-    /// As files and commands have it.
+    /// Its name in files and commands.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Safe => "safe",
@@ -61,7 +61,7 @@ impl OptionKind {
 }
 
 impl OptionScope {
-    /// As files have it.
+    /// Its name in files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Compile => "compile",
@@ -71,7 +71,7 @@ impl OptionScope {
 }
 
 impl OptionClass {
-    /// As commands have it.
+    /// Its name in commands.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Safe => "safe",

@@ -1,4 +1,4 @@
-//! Options of compilers: which there are on a platform, what each may be set to, and what a set of them is.
+//! Options of compilers: those of a platform, their values, and sets of them.
 //!
 //! The options of a platform are a JSON file, `candidates/options/<platform>.json`, embedded in the binary:
 //!

@@ -1,4 +1,4 @@
-//! Options and their values together: what a program is compiled with.
+//! A set of options with their values, with which a program is compiled.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use crate::config::Config;
 use crate::printable::printable;
 
-/// Options of one set.
+/// Maximum number of options in one set.
 const MAX_OPTIONS: usize = 256;
 const MAX_NAME_BYTES: usize = 128;
 const MAX_VALUE_BYTES: usize = 4096;
 
-/// The option whose values are lists of passes, separated by commas: two such lists are one.
+/// The option whose values are comma-separated lists of passes; two such lists are joined.
 const LIST_OF_PASSES: &str = "xla_disable_hlo_passes";
 
 /// Options of a compiler by name, each with its value: a boolean, a number or a text.
@@ -22,11 +22,11 @@ pub struct OptionSet {
     values: BTreeMap<String, Value>,
 }
 
-/// What no option of a compiler can be, or which two of them cannot be together.
+/// An invalid option of a compiler, or two conflicting ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// A name that no option has.
+    /// An invalid name.
     #[error(
         "`{name}` is not an option's name: at most {MAX_NAME_BYTES} of `a` to `z`, digits and `_`, without leading \
          dashes"
@@ -35,7 +35,7 @@ pub enum OptionError {
         /// The name, safe for a terminal.
         name: String,
     },
-    /// A value that no option has.
+    /// An invalid value.
     #[error("`{name}`: the value is {what}; give true, false, a number or a string of at most {MAX_VALUE_BYTES} bytes")]
     Value {
         /// The option.
@@ -43,7 +43,7 @@ pub enum OptionError {
         /// What the value is.
         what: &'static str,
     },
-    /// More options than are read.
+    /// Too many options.
     #[error("{count} options: at most {MAX_OPTIONS} can be set together")]
     TooMany {
         /// How many there are.
@@ -118,7 +118,7 @@ impl OptionSet {
         self.values.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// The value of an option, where it is set.
+    /// The value of an option, if it is set.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.values.get(name)
     }
@@ -154,7 +154,7 @@ impl OptionSet {
     }
 }
 
-/// As the options of a command are written: `--a=True --b=512`.
+/// In the form of command-line options: `--a=True --b=512`.
 impl fmt::Display for OptionSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (name, value)) in self.values.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The options of a platform's compiler, and the choices that follow.
+//! The options of a platform's compiler, and the resulting choices.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ const MAX_WITH: usize = 32;
 const MAX_VERSIONS: usize = 64;
 const MAX_LINE_BYTES: usize = 512;
 
-/// An option, what it may be set to, and what is known of it.
+/// An option, its possible values, and what is known about it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CompilerOption {
@@ -33,7 +33,7 @@ pub struct CompilerOption {
     pub values: Vec<Value>,
     /// What it may change.
     pub kind: OptionKind,
-    /// What it is set for.
+    /// Its scope.
     pub scope: OptionScope,
     /// What must be set with it.
     pub with: OptionSet,
@@ -41,7 +41,7 @@ pub struct CompilerOption {
     pub versions: Vec<String>,
     /// What it does, in one line.
     pub does: String,
-    /// Who says so.
+    /// The source of this information.
     pub source: String,
 }
 
@@ -55,9 +55,9 @@ pub struct Choice {
     pub value: Value,
     /// What it may change.
     pub kind: OptionKind,
-    /// What it is set for.
+    /// Its scope.
     pub scope: OptionScope,
-    /// All that it sets: the option, and what must be set with it.
+    /// Everything that it sets: the option, and what must be set with it.
     pub set: OptionSet,
 }
 
@@ -112,10 +112,10 @@ impl OptionSpace {
         }
     }
 
-    /// Reads a space from its text; `file` is what errors call it.
+    /// Reads a space from its text; `file` is its name in errors.
     ///
     /// # Errors
-    /// If the text is not JSON, not of this schema, or an option is none; with the place.
+    /// If the text is not JSON, not of this schema, or an option is invalid; with the place.
     pub fn parse(file: &str, text: &str) -> Result<Self, SpaceError> {
         let of_serde = |error: serde_json::Error| SpaceError::of_json(file, &error);
         let wrong = |path: &[Step<'_>], message: String| SpaceError::at(file, text, offset(text, path), &message);
@@ -158,7 +158,8 @@ impl OptionSpace {
         &self.platform
     }
 
-    /// The options, in the file's order. One name may stand several times, with other values or other company.
+    /// The options, in the file's order. A name may occur several times, with other values or other accompanying
+    /// options.
     pub fn options(&self) -> &[CompilerOption] {
         &self.options
     }

@@ -1,4 +1,4 @@
-//! Calls that failed when they were recorded, and fail again in the same places.
+//! Calls that failed when they were recorded, and fail again at the same points.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub struct RecordedFailure {
     /// Calls that succeed before it.
     #[serde(default)]
     pub after: u64,
-    /// How often it comes; forever where it is not told.
+    /// How often it occurs; forever if not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
 }
@@ -44,12 +44,12 @@ pub struct RecordedFailure {
 pub(super) struct Calls {
     /// Calls of a method for a candidate that succeeded.
     succeeded: BTreeMap<(usize, Method), u64>,
-    /// How often each failure of a candidate came.
+    /// How often each failure of a candidate occurred.
     failed: BTreeMap<(usize, usize), u64>,
 }
 
 impl Calls {
-    /// Counts a call, and fails where one of the candidate's failures is due.
+    /// Counts a call, and fails if one of the candidate's failures is due.
     pub(super) fn call(
         &mut self,
         candidate: usize,
@@ -74,7 +74,7 @@ impl Calls {
     }
 }
 
-/// Whether whoever measured had to start the worker again: a program that only says that it failed may leave it as it was.
+/// Whether the worker had to be restarted: a program that merely reports an error may leave it intact.
 pub(super) fn ends_worker(failure: &Failure) -> bool {
     failure.needs_restart() && failure.kind != FailureKind::Execute
 }

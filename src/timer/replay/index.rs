@@ -1,4 +1,4 @@
-//! `profiles.json`: whose executions the profiles of a folder hold.
+//! `profiles.json`: the candidates whose executions are in a folder's profiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,12 +21,12 @@ use crate::timer::job::Job;
 pub(super) const SCHEMA: u32 = 1;
 /// The index's name in its folder.
 pub(super) const FILE_NAME: &str = "profiles.json";
-/// Largest index that is read.
+/// Maximum size of an index.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// What stands for a function's number in the name of its module.
+/// Placeholder for a function's number in the name of its module.
 pub(super) const NUMBER: &str = "{candidate}";
 
-/// What the profiles of a folder hold.
+/// The content of a folder's profiles.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -38,7 +38,7 @@ pub struct ProfileIndex {
     /// Whether the timer that took them built programs by itself, so that search spaces added configs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub builds_programs: bool,
-    /// What was run.
+    /// The invocations.
     pub invocations: Vec<IndexedInvocation>,
 }
 
@@ -53,11 +53,11 @@ pub struct IndexedInvocation {
     /// What the programs compute; `forward` by default.
     #[serde(default = "forward")]
     pub direction: Direction,
-    /// What the runs found in the caches; `warm` by default.
+    /// The state of the caches before the runs; `warm` by default.
     #[serde(default, skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
-    /// Names of the functions' modules in the profiles, `{candidate}` for the number. Where it is null executions are
-    /// told by their order, which needs the launches of each round.
+    /// Names of the functions' modules in the profiles, `{candidate}` for the number. If it is null, executions are
+    /// distinguished by their order, which requires the launches of each round.
     #[serde(default = "usual_name", skip_serializing_if = "is_usual_name")]
     pub module_name: Option<String>,
     /// The config of each function.
@@ -65,7 +65,7 @@ pub struct IndexedInvocation {
     /// Calls outside the rounds that failed, by function.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<usize, Vec<RecordedFailure>>,
-    /// In the order in which they were taken.
+    /// The profiles, in the order in which they were taken.
     pub profiles: Vec<TakenProfile>,
 }
 
@@ -77,7 +77,7 @@ fn usual_name() -> Option<String> {
     Some(format!("jit_autotune_fn_{NUMBER}"))
 }
 
-// serde hands over a reference to the field
+// serde passes a reference to the field
 #[allow(clippy::ref_option)]
 fn is_usual_name(name: &Option<String>) -> bool {
     *name == usual_name()
@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for FunctionsVisitor {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum TakenProfile {
-    /// A capture, or a log folder of one, with as many executions of each function as there are in it.
+    /// A capture, or a log folder of one, with any number of executions of each function.
     Found(String),
     /// One round, whose launches are known.
     Round(TakenRound),
@@ -139,7 +139,7 @@ pub struct TakenRound {
     /// The capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// How the round failed.
+    /// The round's failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// Functions and how often each ran, in order.
@@ -196,7 +196,7 @@ impl IndexedInvocation {
         is_call && self.cache_state == job.cache_state
     }
 
-    /// Whether the launches of every profile are known; an index where some are and some are not is refused.
+    /// Whether the launches of every profile are known; an index that mixes both is rejected.
     pub(super) fn knows_launches(&self) -> bool {
         self.profiles.iter().all(|profile| matches!(profile, TakenProfile::Round(_)))
     }
@@ -260,7 +260,7 @@ impl ProfileIndex {
     }
 }
 
-/// A file or folder inside `root`, which is canonical. A link that leads out is refused as a path that does.
+/// A file or folder inside `root`, which is canonical. A link that leads out is rejected like a path that does.
 pub(super) fn inside(root: &Path, name: &str) -> Result<PathBuf, String> {
     let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if name.is_empty() || !is_plain {
@@ -272,7 +272,7 @@ pub(super) fn inside(root: &Path, name: &str) -> Result<PathBuf, String> {
     Ok(real)
 }
 
-/// What is read must be there, in the folder, and have an end.
+/// The file must exist, be in the folder, and be regular.
 pub(super) fn check_real(root: &Path, real: &Path) -> Result<(), String> {
     if !real.starts_with(root) {
         return Err(format!("leads out of the folder, to `{}`", real.display()));

@@ -14,7 +14,7 @@ pub(super) fn wrong(path: &Path, what: impl Display) -> Failure {
     Failure::new(FailureKind::Device, format!("{}: {what}", path.display()))
 }
 
-/// Reads a file that is called a `what` in errors; where it is none, `next` says what to do.
+/// Reads a file, called a `what` in errors; if it is not one, `next` says what to do.
 pub(super) fn read<T: DeserializeOwned>(path: &Path, what: &str, next: &str, most_bytes: u64) -> Result<T, Failure> {
     let unreadable = |error| wrong(path, format!("the {what} cannot be read: {error}{}", remedy(&error)));
     let text = outside_file::text(path, most_bytes).map_err(unreadable)?;

@@ -1,4 +1,4 @@
-//! `--keep-profiles DIR`: what a timer's profiles hold, kept so that [`ProfileReplay`](super::ProfileReplay) gives it again.
+//! `--keep-profiles DIR`: stores a timer's profiles so that [`ProfileReplay`](super::ProfileReplay) can replay them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,20 +19,20 @@ use crate::timer::model::Timer;
 use crate::timer::profiled::ProfiledRound;
 use crate::whole_file::write_whole;
 
-/// Keeps the profiles of every round of a timer, whose events it is told.
+/// Stores the profiles of every round of a timer, from its events.
 #[derive(Debug)]
 pub struct ReplayKeeper {
     folder: PathBuf,
     index: ProfileIndex,
     /// Whether the last of the index's invocations is the job's.
     in_job: bool,
-    /// Whether the index holds what its file does not.
+    /// Whether the index has unsaved changes.
     is_dirty: bool,
     calls: Calls,
 }
 
 impl ReplayKeeper {
-    /// Keeps the profiles of a timer in a folder: a new one, an empty one, or one with profiles of the same device and
+    /// Stores the profiles of a timer in a folder: a new one, an empty one, or one with profiles of the same device and
     /// software.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl ReplayKeeper {
         self.index.invocations.last_mut().filter(|_| self.in_job)
     }
 
-    /// Keeps a round's profile, and says so in the index.
+    /// Stores a round's profile and adds it to the index.
     fn keep(&mut self, round: &ProfiledRound, launches: &[(usize, u32)]) -> Result<(), Failure> {
         let number = self.index.invocations.len().saturating_sub(1);
         let Some(invocation) = self.index.invocations.last_mut().filter(|_| self.in_job) else {
@@ -124,7 +124,7 @@ impl ReplayKeeper {
         Ok(())
     }
 
-    /// Notes how a call outside the rounds went.
+    /// Records the outcome of a call outside the rounds.
     fn note(&mut self, candidate: usize, method: Method, failure: Option<&Failure>) {
         let Some(Failure { kind, message }) = failure else {
             let _ = self.calls.call(candidate, method, &[]);
@@ -168,7 +168,7 @@ impl Sink for ReplayKeeper {
     }
 }
 
-/// What keeps new profiles from standing beside those of a folder.
+/// Why new profiles cannot be added to those of a folder.
 fn check_origin(index: &ProfileIndex, timer: &dyn Timer) -> Result<(), String> {
     let (there, here) = (&index.device, timer.device());
     if there.identity != here.identity {

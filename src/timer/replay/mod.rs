@@ -1,7 +1,7 @@
-//! `replay:PATH`: what was measured earlier, given again in the same order. No process, no clock, no chance.
+//! `replay:PATH`: replays earlier measurements in the same order. No process, no clock, no randomness.
 //!
-//! A file is a [`Recording`] of samples, which [`ReplayTimer`] gives; a folder holds profiles and a [`ProfileIndex`]
-//! of whose executions they hold, from which [`ProfileReplay`] reads the durations. [`ReplayKeeper`] makes such folders.
+//! A file is a [`Recording`] of samples, which [`ReplayTimer`] replays; a folder holds profiles with a [`ProfileIndex`]
+//! of their executions, from which [`ProfileReplay`] reads the durations. [`ReplayKeeper`] creates such folders.
 
 mod calls;
 mod index;

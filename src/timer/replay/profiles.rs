@@ -1,8 +1,8 @@
 //! `replay:DIR`: durations from profiles that were captured earlier.
 //!
-//! Where the launches of every profile are known, a round takes the next round's executions, and fails where that one
-//! failed: a tuner that asks as it did when they were taken decides as it did then. Else a candidate's executions are
-//! one list, by profile and start. What is used up starts again, and a message says so.
+//! If the launches of every profile are known, a round takes the next round's executions, and fails if that one failed:
+//! a tuner with the same requests as during the capture makes the same decisions. Otherwise a candidate's executions
+//! are one list, by profile and start. When they are used up, they start again, and a message says so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::timer::model::Timer;
 use crate::timer::partitions::by_run_id;
 use crate::timer::profiled::{ProfiledRound, default_metric, slowest_ns};
 
-/// Most modules that a message lists.
+/// Maximum number of modules in a message.
 const MODULES_LISTED: usize = 4;
 
-/// Gives the durations in a folder's profiles.
+/// Replays the durations in a folder's profiles.
 #[derive(Debug)]
 pub struct ProfileReplay {
     name: String,
@@ -34,7 +34,7 @@ pub struct ProfileReplay {
     job: Option<Begun>,
 }
 
-/// The job at hand.
+/// The current job.
 #[derive(Debug)]
 struct Begun {
     job: Job,
@@ -42,20 +42,20 @@ struct Begun {
     found: Found,
     loaded: BTreeSet<usize>,
     calls: Calls,
-    /// Rounds asked for.
+    /// Rounds requested.
     rounds: usize,
-    /// For each function the place in its samples.
+    /// For each function the position in its samples.
     read: BTreeMap<usize, usize>,
     has_said_again: bool,
 }
 
-/// What the profiles of an invocation hold.
+/// The content of an invocation's profiles.
 #[derive(Debug, Default)]
 struct Found {
     /// For each function its durations, nanoseconds: round by round, or all in one list.
     samples: BTreeMap<usize, Vec<Vec<u64>>>,
     by_round: bool,
-    /// For each round how it failed.
+    /// For each round its failure.
     failed: Vec<Option<Failure>>,
     /// Functions of those rounds.
     failed_functions: BTreeSet<usize>,
@@ -64,12 +64,12 @@ struct Found {
 }
 
 impl ProfileReplay {
-    /// Opens a folder of profiles; they are read when their invocation is tuned. Unless told, the span of an
-    /// execution is its duration on a CPU, and its busy time elsewhere.
+    /// Opens a folder of profiles; they are read when their invocation is tuned. By default, an execution's duration is
+    /// its span on a CPU, and its busy time elsewhere.
     ///
     /// # Errors
     ///
-    /// A folder that cannot be read or holds no such profiles, and a metric that no profile has.
+    /// If the folder cannot be read or has no such profiles, or no profile has the metric.
     pub fn open(folder: &Path, metric: Option<Metric>) -> Result<Self, Failure> {
         let index = ProfileIndex::read(folder)?;
         if metric == Some(Metric::Elapsed) {
@@ -93,7 +93,7 @@ impl ProfileReplay {
         Ok((begun, invocation))
     }
 
-    /// Counts a call outside the rounds, and fails where one did.
+    /// Counts a call outside the rounds, and fails if the recorded one did.
     fn call(&mut self, candidate: usize, method: Method) -> Result<(), Failure> {
         let (begun, invocation) = self.begun()?;
         let function = begun.function(candidate, invocation)?;
@@ -251,7 +251,7 @@ impl Found {
         Ok((space, times))
     }
 
-    /// Whether a function ran, or was to run.
+    /// Whether a function ran, or should have run.
     fn knows(&self, function: usize) -> bool {
         self.samples.contains_key(&function) || self.failed_functions.contains(&function)
     }
@@ -360,7 +360,7 @@ impl Timer for ProfileReplay {
         durations
     }
 
-    /// None: profiles hold no outputs.
+    /// No outputs, because profiles have none.
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         self.call(candidate, Method::Outputs).map(|()| Vec::new())
     }

@@ -1,4 +1,4 @@
-//! `replay:FILE`: samples recorded earlier, given again in the same order. No process, no clock, no chance.
+//! `replay:FILE`: replays recorded samples in the same order. No process, no clock, no randomness.
 //!
 //! The file is one JSON object:
 //!
@@ -25,7 +25,7 @@
 //! * A candidate is found by operation, call key, direction (`forward` by default) and config.
 //! * `epochs` holds a list of samples, nanoseconds, for each worker epoch; the last one serves all later epochs. A
 //!   list is read from its start in each epoch, and again from its start when it is used up.
-//! * A failure comes in place of a call of `prepare`, `measure` or `outputs`: after `after` calls of that method that
+//! * A failure replaces a call of `prepare`, `measure` or `outputs`: after `after` calls of that method that
 //!   succeeded (0 by default), counted over the job, and `times` times (forever by default). One that breaks a
 //!   worker (`crash`, `timeout`, `memory`, `protocol`, `execute`, `device`) makes every call fail until
 //!   [`restart`](Timer::restart), as it would with a process.
@@ -52,7 +52,7 @@ use crate::timer::model::Timer;
 
 /// The schema that this program reads.
 const SCHEMA: u32 = 1;
-/// Largest file that is read.
+/// Maximum size of the file.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// What to do about a file that is not a recording.
@@ -82,7 +82,7 @@ pub struct RecordedInvocation {
     /// What the programs compute.
     #[serde(default = "forward")]
     pub direction: Direction,
-    /// What was measured of each config.
+    /// The measurements of each config.
     pub candidates: Vec<RecordedCandidate>,
 }
 
@@ -90,7 +90,7 @@ fn forward() -> Direction {
     Direction::Forward
 }
 
-/// What was recorded of one candidate.
+/// The recording of one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -100,10 +100,10 @@ pub struct RecordedCandidate {
     /// Time of its compilation, nanoseconds.
     #[serde(default)]
     pub compile_ns: u64,
-    /// Bytes of a run that are neither arguments nor results.
+    /// Temporary bytes of a run (neither arguments nor results).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_bytes: Option<u64>,
-    /// What a run does.
+    /// The work of a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Cost>,
     /// Samples of each worker epoch, nanoseconds.
@@ -112,7 +112,7 @@ pub struct RecordedCandidate {
     /// Calls that fail.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<RecordedFailure>,
-    /// What it computes.
+    /// Its outputs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<RecordedOutput>,
 }
@@ -128,7 +128,7 @@ pub struct RecordedOutput {
     pub hex: String,
 }
 
-/// Gives recorded samples.
+/// Replays recorded samples.
 #[derive(Debug)]
 pub struct ReplayTimer {
     name: String,
@@ -137,7 +137,7 @@ pub struct ReplayTimer {
     broken: bool,
     job: Option<Job>,
     loaded: BTreeSet<usize>,
-    /// Place in a candidate's samples of this epoch.
+    /// Position in a candidate's samples of this epoch.
     read: BTreeMap<usize, usize>,
     calls: Calls,
 }
@@ -147,7 +147,7 @@ impl ReplayTimer {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read or holds no recording.
+    /// If the file cannot be read or is not a recording.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let recording = json_file::read(path, "recording of samples", NEXT, MAX_FILE_BYTES)?;
         let mut timer = Self::new(recording).map_err(|failure| json_file::wrong(path, failure.message))?;
@@ -155,11 +155,11 @@ impl ReplayTimer {
         Ok(timer)
     }
 
-    /// A timer of a recording at hand.
+    /// A timer from a recording in memory.
     ///
     /// # Errors
     ///
-    /// A recording of another schema.
+    /// If the recording has another schema.
     pub fn new(recording: Recording) -> Result<Self, Failure> {
         if recording.schema != SCHEMA {
             let message = format!("a recording of schema {}, {SCHEMA} is needed; {NEXT}", recording.schema);
@@ -196,7 +196,7 @@ impl ReplayTimer {
             })
     }
 
-    /// The candidate, if this call is not one that fails.
+    /// The candidate, unless this call fails.
     fn call(&mut self, candidate: usize, method: Method) -> Result<RecordedCandidate, Failure> {
         if self.broken {
             return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
