@@ -1,5 +1,5 @@
-//! The functions that are exported; the header describes them. Every one has the same promise of its caller: a pointer is NULL
-//! or what the header says of it, and a handle is used by nobody else while it is closed, freed or released for the last time.
+//! The exported functions; the header describes them. All require the same of their caller: a pointer is NULL or what
+//! the header says, and no other thread uses a handle while it is closed, freed or released for the last time.
 
 #![allow(unsafe_code, reason = "pointers of the caller, and names without mangling")]
 #![allow(clippy::missing_safety_doc, reason = "the module's first lines say it of all")]
@@ -205,10 +205,10 @@ pub(crate) unsafe extern "C" fn atl_device_free(device: *mut Device) {
     guarded_end(|| unsafe { pointers::free(device) });
 }
 
-/// What a query asks for.
+/// The parts of a query.
 ///
 /// # Safety
-/// As of an exported function; the result lives as long as that runs.
+/// As for an exported function; the result lives as long as that runs.
 unsafe fn question<'a>(query: *const Query) -> Result<Question<'a>, Fault> {
     // SAFETY: the caller's promise
     let query = unsafe { pointers::read(query) }?;
@@ -289,7 +289,7 @@ pub(crate) unsafe extern "C" fn atl_hit_release(hit: *const Hit) {
 /// Writes a value of the config that has a wanted type.
 ///
 /// # Safety
-/// As of an exported function.
+/// As for an exported function.
 unsafe fn value<'a, T>(
     (hit, path, slot): (*const Hit, Text, *mut T),
     wanted: &str,

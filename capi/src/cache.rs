@@ -1,4 +1,4 @@
-//! An open cache that many threads ask while others refresh it.
+//! An open cache that many threads query while others refresh it.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
@@ -18,10 +18,10 @@ use crate::device::Device;
 use crate::fault::{Fault, Status};
 use crate::hit::Hit;
 
-/// Hits that are kept for the next look-up: more of them are found anew each time. A program asks for some thousands.
+/// Maximum number of cached hits: further ones are looked up each time. A program requests some thousands.
 const MOST_KEPT: usize = 1 << 20;
 
-/// What a look-up asks for. Its names are UTF-8 where they are known; nobody looked otherwise.
+/// The query of a look-up. Its names are valid UTF-8 only if they were found; otherwise they were not checked.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
     pub(crate) device: &'a Device,
@@ -62,31 +62,31 @@ impl Question<'_> {
     }
 }
 
-/// Where the snapshot is, and what is wanted of it.
+/// Where the snapshot is, and the requirements for it.
 #[derive(Debug)]
 struct Place {
-    /// As the caller named it, to be said.
+    /// The caller's name for it, for messages.
     named: PathBuf,
     snapshot: PathBuf,
     mapping: Mapping,
     pin: Option<Digest>,
 }
 
-/// What `atl_cache` stands for.
+/// The content of an `atl_cache`.
 pub(crate) struct Cache {
     place: Place,
     seeds: Vec<Shared>,
     hasher: DefaultHashBuilder,
     state: RwLock<State>,
-    /// Held while somebody looks for what was published.
+    /// Held during a refresh.
     refreshing: Mutex<()>,
 }
 
-/// What is published at one time. It is replaced as a whole, and a hit belongs to itself alone.
+/// The published state at one time. It is replaced as a whole, and hits have owners of their own.
 struct State {
     tiers: Arc<TieredCache>,
     snapshot: Option<Arc<SnapshotStore>>,
-    /// Hits by their questions.
+    /// Hits by their queries.
     kept: HashTable<Arc<Hit>>,
 }
 
@@ -117,7 +117,7 @@ impl Cache {
         let place = Place { named: path.to_owned(), snapshot: snapshot_of(path)?, mapping, pin };
         let mut notes = Vec::new();
         let snapshot = match Snapshot::open(&place.snapshot, mapping) {
-            // as good as none, until it is published again
+            // counts as none until it is published again
             Err(error) if error.kind() == StoreErrorKind::OldSnapshot => {
                 notes.push(error.to_string());
                 None
@@ -138,7 +138,7 @@ impl Cache {
         Ok((Self { place, seeds: tiers, hasher, state, refreshing: Mutex::default() }, notes.join("; ")))
     }
 
-    /// The hit for a question; `None` where nothing applies.
+    /// The hit for a query; `None` if nothing applies.
     pub(crate) fn lookup(&self, question: &Question<'_>) -> Result<Option<Arc<Hit>>, Fault> {
         let hash = question.hash(&self.hasher);
         let (tiers, snapshot) = {
@@ -155,7 +155,7 @@ impl Cache {
         };
         let hit = Arc::new(Hit::new(question, hash, &found, tier_of(&found, snapshot.as_deref())));
         let mut state = self.write();
-        // what was found before a refresh answers this question, and no later one
+        // a hit found before a refresh answers this query, and no later one
         if Arc::ptr_eq(&state.tiers, &tiers) && state.kept.len() < MOST_KEPT {
             if let Some(another_threads) = state.kept(hash, question) {
                 return Ok(Some(another_threads));
@@ -165,7 +165,7 @@ impl Cache {
         Ok(Some(hit))
     }
 
-    /// Why a look-up misses; `Err` with what it finds where it does not miss.
+    /// Why a look-up misses; `Err` with the hit if it does not.
     pub(crate) fn explain(&self, question: &Question<'_>) -> Result<Result<String, String>, Fault> {
         let (operation, key) = question.texts()?;
         let (tiers, is_published) = {
@@ -187,7 +187,7 @@ impl Cache {
         Ok(Ok(reason))
     }
 
-    /// Takes what was published since; whether that is something new.
+    /// Loads what was published since; returns whether that is new.
     pub(crate) fn refresh(&self) -> Result<bool, Fault> {
         let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         let open = self.read().snapshot.clone();
@@ -202,7 +202,7 @@ impl Cache {
         self.place.check_pin(Some(&newer))?;
         let state = State::new(Some(newer), &self.seeds);
         let old = std::mem::replace(&mut *self.write(), state);
-        // unmapped and freed while nobody waits for the lock
+        // unmapped and freed after the lock is released
         drop(old);
         Ok(true)
     }
@@ -213,7 +213,7 @@ impl Cache {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        // a panic elsewhere cannot leave the state half changed: every change is one call
+        // a panic elsewhere cannot leave the state half changed, because every change is one call
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -261,7 +261,7 @@ fn snapshot_of(path: &Path) -> Result<PathBuf, Fault> {
     }
 }
 
-/// Which tier keeps what was found: memory holds it for the next time only.
+/// The tier of a hit: memory only holds it for the next time.
 fn tier_of(found: &cache::Hit<'_>, snapshot: Option<&SnapshotStore>) -> Tier {
     if found.tier != Tier::Memory {
         return found.tier;
@@ -270,7 +270,7 @@ fn tier_of(found: &cache::Hit<'_>, snapshot: Option<&SnapshotStore>) -> Tier {
     if is_there { Tier::Snapshot } else { Tier::Seed }
 }
 
-/// A tier that several states have.
+/// A tier shared by several states.
 #[derive(Clone)]
 struct Shared(Arc<dyn ConfigStore>);
 

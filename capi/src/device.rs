@@ -9,11 +9,11 @@ use crate::fault::{Fault, Status};
 /// What `autotune-lowered device --format json` prints has some KiB.
 const MOST_BYTES: usize = 16 << 20;
 
-/// A device with the software around it. What `atl_device` stands for.
+/// A device with its software. The content of an `atl_device`.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) fingerprint: DeviceFingerprint,
-    /// Equal for equal fingerprints alone: half a SHA-256 of them.
+    /// Equal only for equal fingerprints: half of their SHA-256.
     pub(crate) id: u128,
 }
 

@@ -1,11 +1,11 @@
-//! Statuses, and what failed in one line.
+//! Statuses, and a line that says what failed.
 
 use std::any::Any;
 use std::borrow::Cow;
 
 use autotune_lowered::cache::{StoreError, StoreErrorKind};
 
-/// What a function returns; the header says what each means.
+/// The result of a function; the header says what each means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Status {
@@ -61,7 +61,7 @@ impl Fault {
     pub(crate) fn of_panic(panic: Box<dyn Any + Send>) -> Self {
         let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let text = format!("a bug in autotune_lowered: {}; please report it", said.unwrap_or("a panic"));
-        // what a panic carries may panic again as it is dropped
+        // a panic's payload may panic again when it is dropped
         std::mem::forget(panic);
         Self::new(Status::Internal, text)
     }

@@ -1,4 +1,4 @@
-//! A config that was found: everything that is asked of it is made once, so that asking takes no memory.
+//! A config that was found: everything that can be queried is prepared once, so that queries do not allocate.
 
 use autotune_lowered::cache;
 use autotune_lowered::printable::printable;
@@ -8,16 +8,16 @@ use crate::cache::Question;
 use crate::fault::{Fault, Status};
 use crate::layout::{HitInfo, Text, direction_number, flag, tier_number};
 
-/// Operation and key of most calls have fewer bytes together.
+/// Operation and key of most calls together are shorter.
 const SHORT_NAMES: usize = 48;
 
-/// What `atl_hit` stands for. Never changes. What a look-up compares lies in front, beside the count of owners: a look-up among
-/// many waits for memory alone.
+/// The content of an `atl_hit`; immutable. The fields that a look-up compares come first, beside the reference
+/// count, because a look-up among many is bound by memory latency.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Hit {
     asked: Asked,
-    /// Of the question that it answers.
+    /// The hash of its query.
     pub(crate) hash: u64,
     /// Each text in it ends in NUL.
     config: Map<String, Value>,
@@ -31,7 +31,7 @@ pub(crate) struct Hit {
     notes: String,
 }
 
-/// A question to keep.
+/// An owned query.
 #[derive(Debug)]
 #[repr(C)]
 struct Asked {
@@ -39,9 +39,9 @@ struct Asked {
     choice: u64,
     operation_bytes: usize,
     names_bytes: usize,
-    /// The operation, and behind it the key, where they fit.
+    /// The operation followed by the key, if they fit.
     short: [u8; SHORT_NAMES],
-    /// Both where they do not.
+    /// Both, if they do not fit.
     long: Box<[u8]>,
 }
 
@@ -85,7 +85,7 @@ impl Hit {
         }
     }
 
-    /// Whether it is what a question asks for.
+    /// Whether it matches a query.
     pub(crate) fn answers(&self, question: &Question<'_>) -> bool {
         self.asked.device == question.device.id
             && self.asked.choice == question.choice()
@@ -111,7 +111,7 @@ impl Hit {
         Fault::new(Status::NoMember, format!("the config has no `{path}`: it is {config}"))
     }
 
-    /// All but the size.
+    /// Everything but the size.
     pub(crate) fn info(&self) -> HitInfo {
         HitInfo {
             struct_size: 0,
@@ -131,7 +131,7 @@ fn ended(text: &str) -> String {
     [text, "\0"].concat()
 }
 
-/// Ends each text in a value by a NUL.
+/// Terminates each text in a value with a NUL.
 fn end_texts(value: &mut Value) {
     match value {
         Value::String(text) => text.push('\0'),
@@ -141,7 +141,7 @@ fn end_texts(value: &mut Value) {
     }
 }
 
-/// What is at a path: a member of this name, else what the names before and after a point lead to.
+/// The value at a path: a member of this name, or else nested members by the names around a point.
 fn member<'a>(fields: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     fields.get(path).or_else(|| {
         path.match_indices('.').find_map(|(point, _)| {
@@ -167,7 +167,7 @@ fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
-        Value::Number(number) if number.is_f64() => "a number that is no integer",
+        Value::Number(number) if number.is_f64() => "a number that is not an integer",
         Value::Number(number) if number.is_i64() => "an integer",
         Value::Number(_) => "an integer beyond 64 bits with a sign",
         Value::String(_) => "a text",

@@ -1,4 +1,4 @@
-//! The structs and numbers of the header. `tests/layout.h` holds their offsets, which both sides are compared with.
+//! The structs and numbers of the header. `tests/layout.h` has their offsets, with which both sides are compared.
 
 use std::ffi::c_char;
 
@@ -21,7 +21,7 @@ pub(crate) const OPEN_READ: u32 = 1;
 /// The type is `repr(C)`, its first member is the `usize` of its size, and all bytes zero are a value of it.
 #[allow(unsafe_code)]
 pub(crate) unsafe trait Versioned: Copy {
-    /// What the type is called in the header.
+    /// The type's name in the header.
     const NAME: &'static str;
     /// Its size in the first version.
     const LEAST: usize;
@@ -172,12 +172,12 @@ pub(crate) fn tier_number(tier: Tier) -> u32 {
     match tier {
         Tier::Snapshot => 1,
         Tier::Seed => 2,
-        // no cache that is opened here has another one
+        // a cache that is opened here has no other tier
         _ => 0,
     }
 }
 
-/// `atl_hit_info.flags`, and what a flag is called.
+/// `atl_hit_info.flags`, and the name of a flag.
 pub(crate) fn flag(kind: FlagKind) -> (u32, &'static str) {
     match kind {
         FlagKind::StaleEnvironment => (1, "stale-environment"),

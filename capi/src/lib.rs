@@ -5,9 +5,9 @@
 //! | `abi` | the functions that are exported: arguments in, a status and a line of text out |
 //! | `layout` | the structs and numbers of the header |
 //! | `pointers` | the only place that reads and writes through the caller's pointers |
-//! | `cache` | an open cache that many threads ask and refresh |
-//! | `hit`, `device` | what handles stand for |
-//! | `fault` | statuses, and what failed in one line |
+//! | `cache` | an open cache that many threads query and refresh |
+//! | `hit`, `device` | the content of handles |
+//! | `fault` | statuses, and a line that says what failed |
 
 mod abi;
 mod cache;

@@ -1,5 +1,5 @@
-//! The only place that reads and writes through the caller's pointers. Each is NULL or what the header says of it: that is the
-//! caller's promise to every exported function, and the SAFETY lines below rest on it.
+//! The only place that reads and writes through the caller's pointers. Each is NULL or what the header says: callers of
+//! every exported function guarantee this, and the SAFETY lines below rely on it.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ use autotune_lowered::printable::printable;
 use crate::fault::{Fault, Status};
 use crate::layout::{Text, Versioned};
 
-/// No header will have a larger struct: what is beyond is no size.
+/// No header will have a larger struct: a larger number is not a size.
 const MOST_STRUCT_BYTES: usize = 4096;
 
 /// The caller's buffer for one line of text.
@@ -32,7 +32,7 @@ impl Message {
         Self { at, size }
     }
 
-    /// Writes a line, cut where the buffer is short.
+    /// Writes a line, truncated to the buffer.
     pub(crate) fn put(self, text: &str) {
         if self.at.is_null() || self.size == 0 {
             return;
@@ -46,7 +46,7 @@ impl Message {
         }
     }
 
-    /// There is nothing to say.
+    /// There is no message.
     fn clear(self) {
         if !self.at.is_null() && self.size > 0 {
             // SAFETY: by `new`'s promise
@@ -55,7 +55,7 @@ impl Message {
     }
 }
 
-/// Calls what an exported function does: no panic leaves it, and what failed is said.
+/// Runs the body of an exported function: catches panics, and writes what failed.
 pub(crate) fn guarded(message: Message, body: impl FnOnce() -> Result<Status, Fault>) -> i32 {
     message.clear();
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(Fault::of_panic(panic)));
@@ -66,17 +66,17 @@ pub(crate) fn guarded(message: Message, body: impl FnOnce() -> Result<Status, Fa
     status as i32
 }
 
-/// Likewise of a function that returns nothing.
+/// The same for a function that returns nothing.
 pub(crate) fn guarded_end(body: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
         std::mem::forget(panic);
     }
 }
 
-/// A handle, or what else the caller points at.
+/// A handle, or another object that the caller points at.
 ///
 /// # Safety
-/// `at` is NULL, or points at a `T` that nobody writes to or frees until the function returns.
+/// `at` is NULL, or points at a `T` that is neither written to nor freed until the function returns.
 pub(crate) unsafe fn reference<'a, T>(at: *const T, name: &str) -> Result<&'a T, Fault> {
     check(at, name)?;
     // SAFETY: it is neither NULL nor misaligned, and by the caller's promise a `T`
@@ -91,7 +91,7 @@ fn check<T>(at: *const T, name: &str) -> Result<(), Fault> {
     }
 }
 
-/// A place that a result is written to.
+/// A location for a result.
 pub(crate) struct Slot<T>(NonNull<T>);
 
 impl<T> Slot<T> {
@@ -108,10 +108,11 @@ impl<T> Slot<T> {
     }
 }
 
-/// The bytes of a text that must be there.
+/// The bytes of a required text.
 ///
 /// # Safety
-/// `text.data` is NULL, or `text.size` bytes are there that nobody writes to or frees as long as the result lives.
+/// `text.data` is NULL, or points at `text.size` bytes that are neither written to nor freed as long as the result
+/// lives.
 pub(crate) unsafe fn bytes<'a>(text: Text, name: &str) -> Result<&'a [u8], Fault> {
     if text.data.is_null() {
         return Err(Fault::argument(name, "is NULL"));
@@ -123,7 +124,7 @@ pub(crate) unsafe fn bytes<'a>(text: Text, name: &str) -> Result<&'a [u8], Fault
     Ok(unsafe { slice::from_raw_parts(text.data.cast(), text.size) })
 }
 
-/// The same of a text that `{NULL, 0}` leaves out.
+/// The same for an optional text, absent if `{NULL, 0}`.
 ///
 /// # Safety
 /// As [`bytes`].
@@ -143,7 +144,7 @@ pub(crate) fn utf8<'a>(bytes: &'a [u8], name: &str) -> Result<&'a str, Fault> {
 /// The items of a list, none of which are read where the count is 0.
 ///
 /// # Safety
-/// `at` is NULL, or points at `count` items that nobody writes to or frees as long as the result lives.
+/// `at` is NULL, or points at `count` items that are neither written to nor freed as long as the result lives.
 pub(crate) unsafe fn list<'a, T>(at: *const T, count: usize, most: usize, name: &str) -> Result<&'a [T], Fault> {
     if count == 0 {
         return Ok(&[]);
@@ -156,7 +157,7 @@ pub(crate) unsafe fn list<'a, T>(at: *const T, count: usize, most: usize, name: 
     Ok(unsafe { slice::from_raw_parts(at, count) })
 }
 
-/// How many bytes the caller's struct has.
+/// The size of the caller's struct.
 ///
 /// # Safety
 /// As [`read`].
@@ -171,10 +172,11 @@ unsafe fn stated_size<T: Versioned>(at: *const T) -> Result<usize, Fault> {
     Err(Fault::argument("struct_size", &format!("of `{name}` is {size}: set it to sizeof({name})")))
 }
 
-/// A struct of this header's version or another. What an older one lacks is zero; what a newer one has more must be zero.
+/// A struct of this header's version or another. Members that an older one lacks are zero; additional members of a
+/// newer one must be zero.
 ///
 /// # Safety
-/// `at` is NULL, or points at a `usize` and, where that is a size which a struct may have, at so many bytes.
+/// `at` is NULL, or points at a `usize` and, if that is a valid size of the struct, at that many bytes.
 pub(crate) unsafe fn read<T: Versioned>(at: *const T) -> Result<T, Fault> {
     // SAFETY: the caller's promise
     let size = unsafe { stated_size(at) }?;
@@ -186,7 +188,7 @@ pub(crate) unsafe fn read<T: Versioned>(at: *const T) -> Result<T, Fault> {
         value.assume_init()
     };
     if size > known {
-        // SAFETY: by the caller's promise so many bytes are there
+        // SAFETY: the caller guarantees that many bytes
         let more = unsafe { slice::from_raw_parts(at.cast::<u8>().add(known), size - known) };
         if more.iter().any(|byte| *byte != 0) {
             let text = format!("`{}` has members that this library does not know: use a newer one", T::NAME);
@@ -199,7 +201,7 @@ pub(crate) unsafe fn read<T: Versioned>(at: *const T) -> Result<T, Fault> {
 /// Fills a struct of this header's version or another, but for its size.
 ///
 /// # Safety
-/// As [`read`], and so many bytes can be written there.
+/// As [`read`], and that many bytes can be written there.
 pub(crate) unsafe fn fill<T: Versioned>(at: *mut T, value: &T) -> Result<(), Fault> {
     // SAFETY: the caller's promise
     let size = unsafe { stated_size(at) }?;
@@ -215,10 +217,10 @@ pub(crate) unsafe fn fill<T: Versioned>(at: *mut T, value: &T) -> Result<(), Fau
     Ok(())
 }
 
-/// Frees a handle that [`Box::into_raw`] made.
+/// Frees a handle from [`Box::into_raw`].
 ///
 /// # Safety
-/// `at` is NULL, or such a handle that nobody uses any more.
+/// `at` is NULL, or such a handle that is no longer used.
 pub(crate) unsafe fn free<T>(at: *mut T) {
     if !at.is_null() {
         // SAFETY: the caller's promise
@@ -226,10 +228,10 @@ pub(crate) unsafe fn free<T>(at: *mut T) {
     }
 }
 
-/// One more owner of what [`Arc::into_raw`] gave.
+/// Adds an owner to a pointer from [`Arc::into_raw`].
 ///
 /// # Safety
-/// `at` is NULL, or was given so and has an owner.
+/// `at` is NULL, or is such a pointer and has an owner.
 pub(crate) unsafe fn retain<T>(at: *const T) {
     if !at.is_null() {
         // SAFETY: the caller's promise
@@ -237,10 +239,10 @@ pub(crate) unsafe fn retain<T>(at: *const T) {
     }
 }
 
-/// One owner fewer.
+/// Removes an owner.
 ///
 /// # Safety
-/// As [`retain`], and that owner does not use it any more.
+/// As [`retain`], and that owner no longer uses it.
 pub(crate) unsafe fn release<T>(at: *const T) {
     if !at.is_null() {
         // SAFETY: the caller's promise

@@ -260,8 +260,8 @@ static void every_type(const atl_hit *hit) {
   SAYS(ATL_WRONG_TYPE, "beyond 64 bits", atl_hit_int64(PATH("beyond"), &integer, AT));
   CHECK(atl_hit_double(PATH("beyond"), &number, AT) == ATL_OK && number == ldexp(1, 63));
   CHECK(atl_hit_double(PATH("ratio"), &number, AT) == ATL_OK && number == 0.1);
-  SAYS(ATL_WRONG_TYPE, "`ratio` of the config is a number that is no integer", atl_hit_int64(PATH("ratio"), &integer, AT));
-  SAYS(ATL_WRONG_TYPE, "a number that is no integer", atl_hit_int64(PATH("whole"), &integer, AT)); /* 1.0 */
+  SAYS(ATL_WRONG_TYPE, "`ratio` of the config is a number that is not an integer", atl_hit_int64(PATH("ratio"), &integer, AT));
+  SAYS(ATL_WRONG_TYPE, "a number that is not an integer", atl_hit_int64(PATH("whole"), &integer, AT)); /* 1.0 */
   CHECK(atl_hit_bool(PATH("on"), &truth, AT) == ATL_OK && truth == 1);
   CHECK(atl_hit_bool(PATH("off"), &truth, AT) == ATL_OK && truth == 0);
   SAYS(ATL_WRONG_TYPE, "an integer", atl_hit_bool(PATH("block"), &truth, AT));

@@ -1,4 +1,4 @@
-"""ejkernel's attention, unmodified: recorded under `jit`, tuned, exported, and obeyed by ejkernel in a fresh process.
+"""ejkernel's attention, unmodified: recorded under `jit`, tuned, exported, and used by ejkernel in a fresh process.
 
 pip install '.[jax]' ejkernel
 python examples/ejkernel/attention.py
@@ -36,7 +36,7 @@ open(sys.argv[2], "w").write(text)
 """
 )
 
-# no word of ours: ejkernel reads its own cache folder when it is imported
+# without this package: ejkernel reads its own cache folder when it is imported
 FRESH = (
     LOWER
     + """
@@ -51,7 +51,7 @@ print(json.dumps({"events": events, "text": text}))
 def main(folder):
     folder = pathlib.Path(folder)
     registry, module, cache, exported = (folder / name for name in ("registry", "module.mlir", "cache", "ejkernel"))
-    # tuning is ours here: ejkernel takes what its heuristics say
+    # this package tunes here: ejkernel uses its heuristics
     python(
         [RECORD, registry, module], EJKERNEL_AUTOTUNE_POLICY="heuristics", EJKERNEL_PERSISTENT_CACHE_DIR=folder / "none"
     )

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-# tuning is ours here: ejkernel takes what its heuristics say
+# this package tunes here: ejkernel uses its heuristics
 os.environ.setdefault("EJKERNEL_AUTOTUNE_POLICY", "heuristics")
 
 import attention
@@ -24,7 +24,7 @@ import autotune_lowered
 Q = jax.ShapeDtypeStruct((1, 64, 1, 16), jnp.float32)
 GATE = jax.ShapeDtypeStruct((1, 64, 1), jnp.float32)
 HEADS = jax.ShapeDtypeStruct((1, 1, 128, 16), jnp.float32)
-# known where the step is traced, as packed sequences of one length are
+# known when the step is traced, like packed sequences of one length
 LENGTHS = jnp.array([0, 32, 64], jnp.int32)
 GROUPS = jnp.array([16, 8, 24, 16], jnp.int32)
 
@@ -74,7 +74,7 @@ def train_step(loss):
 
 
 def tune(name, folder, timer=(), **options):
-    """Records and tunes one train step; gives the program's finished process."""
+    """Records and tunes one train step; returns the program's finished process."""
     loss, arguments = LOSSES[name]
     folder = pathlib.Path(folder)
     with autotune_lowered.recording(folder / "registry"):

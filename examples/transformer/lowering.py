@@ -20,7 +20,7 @@ def lower(function, specs, platform):
     Gives the portable artifact, the semantic digest (SHA-256 of the StableHLO text without debug information, the module
     named `@module`), the targets of its custom calls, and the indices of the arguments that the program takes.
     """
-    # keep_unused stays off: an argument that the kernel ignores is none of the program's
+    # keep_unused stays off: an argument that the kernel ignores is not one of the program's
     exported = export.export(jax.jit(function), platforms=[platform])(*specs)
     with jax_mlir.make_ir_context():
         module = ir.Module.parse(exported.mlir_module())

@@ -24,7 +24,7 @@ CALLS = {}
 
 
 def operation(name, version, **baseline):
-    """Makes a function `f(*arrays, config, **static)` a tunable operation: each call is stamped and written down."""
+    """Makes a function `f(*arrays, config, **static)` a tunable operation: each call is stamped and recorded."""
 
     def decorate(function):
         OPERATIONS[f"{name}@v{version}"] = function, baseline

@@ -1,4 +1,4 @@
-"""Makes `module.stablehlo.mlir`, `module.hlo.txt` and `registry/` beside this file again.
+"""Regenerates `module.stablehlo.mlir`, `module.hlo.txt` and `registry/` beside this file.
 
     pip install jax==0.10.2 ejkernel==0.0.80.3
     python examples/transformer/record.py
@@ -62,10 +62,10 @@ def our_calls():
 
 
 def ejkernel_calls():
-    """The same of the calls that ejkernel's registry holds."""
+    """The same for the calls in ejkernel's registry."""
     for op_id, calls in get_invocations(device_fingerprint()).items():
         for key, (kernel, args, kwargs) in calls.items():
-            # tracers of the lowering are in there: shapes and types are all that is taken of them
+            # these include tracers of the lowering: only their shapes and types are used
             specs = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in kwargs.items() if hasattr(x, "shape")}
             static = {name: value for name, value in kwargs.items() if name not in specs}
             assert not args, f"{op_id} was called with positional arguments"
@@ -140,7 +140,7 @@ def write_modules(lowered):
     (HERE / "module.stablehlo.mlir").write_text(lowered.as_text(debug_info=True))
     options = _hlo.HloPrintOptions()
     options.print_metadata = True
-    # constants that are written out in full would be most of the file
+    # constants written out in full would make up most of the file
     options.print_large_constants = False
     hlo = lowered.compiler_ir("hlo").as_hlo_module()
     (HERE / "module.hlo.txt").write_text(hlo.to_string(options))

@@ -21,7 +21,7 @@ class RegistryWriter:
             write_whole(header, b'{"kind":"autotune-lowered-registry","schema":%d}\n' % SCHEMA)
 
     def put_program(self, content, semantic_digest, custom_calls=(), form="stablehlo-portable"):
-        """Stores a program's bytes and gives what a candidate says of it."""
+        """Stores a program's bytes and returns a candidate's reference to it."""
         digest = hashlib.sha256(content).hexdigest()
         path = self.root / "programs" / digest[:2] / f"{digest}.{EXTENSIONS[form]}"
         if not path.exists() or path.read_bytes() != content:
@@ -30,7 +30,7 @@ class RegistryWriter:
         return program | ({"custom_calls": sorted(set(custom_calls))} if custom_calls else {})
 
     def add(self, invocation):
-        """Stores an invocation whose programs are stored already; gives the record's path."""
+        """Stores an invocation whose programs are already stored; returns the record's path."""
         content = json.dumps({"schema": SCHEMA, "invocation": invocation}, indent=2, allow_nan=False).encode() + b"\n"
         name = f"{invocation_key(invocation)[:16]}-{hashlib.sha256(content).hexdigest()}.json"
         path = self.root / "invocations" / slug(invocation["op_id"]) / name
@@ -39,7 +39,7 @@ class RegistryWriter:
 
 
 def invocation_key(invocation):
-    """What the invocation is of, as hexadecimal digits: target, operation, call key and direction."""
+    """The invocation's identity, as hexadecimal digits: target, operation, call key and direction."""
     ((kind, target),) = invocation["target"].items()
     if kind == "device":
         hardware = [part for pair in sorted(target["hardware"].items()) for part in pair]

@@ -1,4 +1,4 @@
-"""A plain blocked function: recorded, tuned, and run with what is best here.
+"""A plain blocked function: recorded, tuned, and run with its best config.
 
 pip install '.[jax]'
 python examples/tunable/blocked_matmul.py

@@ -1,4 +1,4 @@
-"""A Pallas kernel in interpret mode, so that it runs on any machine: recorded, tuned, and run with what is best here.
+"""A Pallas kernel in interpret mode, so that it runs on any machine: recorded, tuned, and run with its best config.
 
 pip install '.[jax]'
 python examples/tunable/pallas_add.py
@@ -21,7 +21,7 @@ import autotune_lowered
     constraints=[lambda config, arrays: arrays["x"].shape[0] % config["block"] == 0],
 )
 def add(x, y, *, block=256):
-    """`x + y` of vectors, a block a grid step."""
+    """`x + y` of vectors, one block per grid step."""
 
     def kernel(x_block, y_block, out_block):
         out_block[...] = x_block[...] + y_block[...]

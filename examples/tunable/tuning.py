@@ -1,4 +1,4 @@
-"""What both examples do with their function: record it, tune it by the program, and give the best configs."""
+"""Shared by both examples: records a function, tunes it with the program, and returns the best configs."""
 
 import json
 import os

@@ -74,7 +74,7 @@ def train_step(weights, x, target):
 
 
 def arguments():
-    """Random weights, tokens that are embedded already, and a target."""
+    """Random weights, embedded tokens, and a target."""
     keys = iter(jax.random.split(jax.random.key(0), 4 * LAYERS + 2))
 
     def normal(*shape):

@@ -18,7 +18,7 @@ def seconds(step, arguments):
 
 cache, device = autotune_lowered.Cache.open(), autotune_lowered.device()
 for label in [(entry.op_id, entry.call_key) for entry in cache if entry.op_id.startswith("tutorial_")]:
-    # what a look-up gives; the tunable functions ask the same cache by themselves
+    # the result of a look-up; the tunable functions query the same cache themselves
     found = cache.get(device, *label) or sys.exit(cache.explain(device, *label))
     print(f"{':'.join(label)}: {found.config}")
 
@@ -26,7 +26,7 @@ arguments = transformer.arguments()
 tuned = jax.jit(transformer.train_step).lower(*arguments).compile()
 autotune_lowered.use_cache(None)
 default = jax.jit(transformer.train_step).lower(*arguments).compile()
-# in turn, so that both meet the same disturbances; the first runs warm up
+# alternating, so that both suffer the same disturbances; the first runs warm up
 pairs = [(seconds(default, arguments), seconds(tuned, arguments)) for _ in range(25)][5:]
 before, now = (statistics.median(times) for times in zip(*pairs, strict=True))
 print(f"gained: a step takes {now * 1e3:.1f} ms with the cached configs and {before * 1e3:.1f} ms without them")

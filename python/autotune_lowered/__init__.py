@@ -10,7 +10,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-# what is logged passes its filter from the first message on
+# its filter applies from the first log message on
 from . import _printable as _printable
 from ._version import __version__
 
@@ -69,7 +69,7 @@ def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
     module = importlib.import_module(f".{_NAMES[name]}", __name__)
-    # a module that is public itself stands under its own name
+    # a public module is available under its own name
     value = module if name == _NAMES[name] else getattr(module, name)
     globals()[name] = value
     return value

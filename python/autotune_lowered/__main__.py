@@ -10,7 +10,7 @@ import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; gives the exit status. SystemExit of the program passes through."""
+    """Run the command line; return the exit status. SystemExit of the program passes through."""
     parser = argparse.ArgumentParser(prog="python -m autotune_lowered")
     commands = parser.add_subparsers(dest="command", required=True)
     record = commands.add_parser("record", help="run a program with its operations recorded")

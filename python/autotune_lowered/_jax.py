@@ -1,4 +1,4 @@
-"""JAX, imported where it is needed first, or what to install."""
+"""JAX, imported on first use, or what to install."""
 
 from __future__ import annotations
 

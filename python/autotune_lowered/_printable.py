@@ -1,11 +1,11 @@
-"""Text from elsewhere made safe for a terminal: what files, workers and programs wrote, in messages and tables."""
+"""Makes external text safe for a terminal: text of files, workers and programs in messages and tables."""
 
 from __future__ import annotations
 
 import logging
 import re
 
-# control characters, line and paragraph separators, and what turns the direction of text or is not seen (UAX #9, UTR #36)
+# control characters, line and paragraph separators, bidirectional and invisible characters (UAX #9, UTR #36)
 _STEERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
@@ -15,7 +15,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text as one line, with each character that would steer a terminal as its escape, spelt as the program does."""
+    """The text as one line, with each character that would control a terminal escaped in the program's spelling."""
     return _STEERS.sub(_escape, text)
 
 

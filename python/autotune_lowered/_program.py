@@ -1,4 +1,4 @@
-"""Where the `autotune-lowered` program is, and how it is run: with a time limit, leaving nothing behind."""
+"""Where the `autotune-lowered` program is, and how it is run: with a time limit, cleaning up after it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-# what is read of an output: a result of thousands of operations is a few MB
+# maximum size of an output: a result of thousands of operations is a few MB
 MAX_OUTPUT_BYTES = 256 << 20
-# from the end of the limit to the end of the last process: the supervisor kills at once and looks for escaped ones
+# from the time limit to the end of the last process: the supervisor kills at once and looks for escaped ones
 _GRACE_S = 10
 _LOGGED = ("ERROR ", "WARN ", "INFO ", "DEBUG ", "TRACE ")
 
@@ -38,7 +38,7 @@ def find_program() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """A run of the program; `code` is None where it was ended at its limit."""
+    """A run of the program; `code` is None if it was ended at its limit."""
 
     code: int | None
     stdout: str
@@ -79,7 +79,7 @@ def run(words: Sequence[str], limit_s: float, environment: Mapping[str, str] | N
         except subprocess.TimeoutExpired:
             pass
         finally:
-            # nobody writes to it: its end is what tells the supervisor to end the program
+            # never written to: closing it tells the supervisor to end the program
             if process.stdin is not None:
                 process.stdin.close()
             try:

@@ -26,7 +26,7 @@ _LOG = logging.getLogger("autotune_lowered")
 
 MAX_ARRAY_BYTES = 64 << 20
 
-# never an `id`, which comes again: traces of one recording must not pass for those of the next
+# never an `id`, which may be reused: traces of one recording must not be mistaken for those of the next
 _NUMBERS = itertools.count(1)
 
 
@@ -124,7 +124,7 @@ class recording:
         if raising:
             self._recorder.flush()
         else:
-            # the block's own error must not be hidden behind ours
+            # our error must not hide the block's own
             self._recorder.finish_quietly()
 
     def report(self) -> list[dict[str, Any]]:
@@ -162,7 +162,8 @@ def _trace_key() -> Any | None:
 
 
 def _retracing(value: int) -> contextlib.AbstractContextManager[Any]:
-    """Makes this thread trace again what it has traced before; a traced function calls no operation a second time."""
+    """Makes this thread trace its functions again, because a traced function does not call its operations a second
+    time."""
     key = _trace_key()
     if key is not None:
         context: contextlib.AbstractContextManager[Any] = key(value)
@@ -175,7 +176,7 @@ def _retracing(value: int) -> contextlib.AbstractContextManager[Any]:
 
 
 def record_whole_process(folder: str) -> None:
-    """What `AUTOTUNE_LOWERED_RECORD` asks for: a recording until the process ends. JAX is not imported for it."""
+    """The recording requested by `AUTOTUNE_LOWERED_RECORD`, until the process ends. It does not import JAX."""
     if active() is not None:
         return
     whole = recording(folder)

@@ -1,4 +1,4 @@
-"""Folders for what is needed only while this process runs; those of killed processes go with the next one.
+"""Temporary folders of this process; the next process removes those of killed ones.
 
 The program makes and removes the same folders (`src/scratch.rs`): `autotune-lowered-run-…`, of mode 0700, locked by their
 owner and marked once they are. A marked folder that nobody has locked belongs to a process that was killed. A process
@@ -24,18 +24,18 @@ class Scratch:
     """A folder of this process's own, until `remove` or the process's end."""
 
     def __init__(self) -> None:
-        """Makes it, after removing those of processes that were killed."""
+        """Creates it, after removing those of killed processes."""
         base = tempfile.gettempdir()
         sweep(base)
         self.path = pathlib.Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        # a file system without such locks: not marked, it is nobody's to take away
+        # a file system without such locks: unmarked, so that no process removes it
         with contextlib.suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             (self.path / _MARK).touch(mode=0o600, exist_ok=False)
 
     def remove(self) -> None:
-        """Removes it with all that is inside."""
+        """Removes it with its content."""
         shutil.rmtree(self.path, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.close(self._lock)
@@ -52,7 +52,7 @@ def scratch_folder() -> Iterator[pathlib.Path]:
 
 
 def sweep(base: str | os.PathLike[str]) -> None:
-    """Removes the folders of killed processes; what cannot be removed stays for the next time."""
+    """Removes the folders of killed processes; one that cannot be removed is left for the next time."""
     with contextlib.suppress(OSError):
         for name in os.listdir(base):
             if name.startswith(_PREFIX):
@@ -64,13 +64,13 @@ def _remove_orphan(path: str) -> None:
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         found = os.fstat(folder)
-        # one without its mark is being made, or is none of ours
+        # one without its mark is being created, or is not ours
         marked = stat.S_ISREG(os.stat(_MARK, dir_fd=folder, follow_symlinks=False).st_mode)
         if found.st_uid != os.geteuid() or found.st_mode & 0o077 or not marked:
             return
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for name in os.listdir(folder):
-            # the mark goes last: a sweep that is killed is gone on with
+            # the mark is removed last, so that the next process continues a killed sweep
             if name != _MARK:
                 _remove(folder, name)
         os.unlink(_MARK, dir_fd=folder)

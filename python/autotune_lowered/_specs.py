@@ -17,7 +17,7 @@ _NUMPY_NAMES = {xla: numpy for numpy, xla in _XLA_NAMES.items()}
 
 
 def dtype_name(dtype: Any) -> str:
-    """XLA's name of an element type; of one that is not known, its own with the prefix of XLA's."""
+    """XLA's name of an element type; for an unknown one, its own name with the prefix of XLA's."""
     name = getattr(dtype, "name", None) or str(dtype)
     return _XLA_NAMES.get(name) or name.replace("float8_", "f8").replace("float4_", "f4").replace("float6_", "f6")
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from . import _native
 from ._specs import spec_text
 
-# what a version of JAX raises that keeps something elsewhere
+# errors of a JAX version that stores something elsewhere
 _UNTOLD = (ImportError, AttributeError, KeyError, TypeError, ValueError, RuntimeError)
 
 
@@ -23,15 +23,15 @@ class Argument(NamedTuple):
     path: str
     """The parameter's name, then keys and names inside: `params/w`; its place in the call where JAX does not name it."""
     array: Any
-    """Its shape and element type; of typed random keys those of the integers that they hold."""
+    """Its shape and element type; for typed random keys those of the integers that they hold."""
     donated: bool
-    """Whether the caller gives it away."""
+    """Whether the caller donates it."""
     leaf: int
     """Which leaf of the Python function's arguments it is."""
 
 
 def stablehlo_text(lowered: Any) -> str:
-    """StableHLO text with locations. Where JAX takes no `debug_info` (0.4.30), its MLIR module prints it."""
+    """StableHLO text with locations. If JAX takes no `debug_info` (0.4.30), its MLIR module prints it."""
     try:
         return str(lowered.as_text(debug_info=True))
     except TypeError:
@@ -42,7 +42,8 @@ def stablehlo_text(lowered: Any) -> str:
 
 
 def text_to_hash(lowered: Any) -> str:
-    """StableHLO text without locations. JAX verified the program as it lowered it, and printing it verified once more costs a third."""
+    """StableHLO text without locations. JAX verified the program when it lowered it, and verifying it again for
+    printing costs a third more."""
     try:
         return str(lowered.compiler_ir("stablehlo").operation.get_asm(assume_verified=True))
     except _UNTOLD:
@@ -86,11 +87,11 @@ def _part(part: Any) -> str:
 
 
 def compiled_as(lowered: Any, text: str | None, compiler_options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """How a program is compiled where it is used, as the side file has it (`docs/scanning.md`); None is not told."""
+    """How a program is compiled, for the side file (`docs/scanning.md`); None means unknown."""
     import jax
 
     devices = devices_of(lowered)
-    # JAX without the setting has GSPMD alone
+    # JAX without the setting only has GSPMD
     partitioner = "shardy" if getattr(jax.config, "jax_use_shardy_partitioner", False) else "gspmd"
     options = _compile_options(lowered, devices, dict(compiler_options or {}))
     try:
@@ -120,7 +121,7 @@ def devices_of(lowered: Any) -> list[Any] | None:
 
 
 def _compile_options(lowered: Any, devices: list[Any] | None, given: dict[str, Any]) -> bytes | None:
-    """`CompileOptionsProto` as JAX gives it to the compiler; None where this JAX makes it in another way."""
+    """`CompileOptionsProto` as JAX passes it to the compiler; None if this JAX builds it differently."""
     if devices is None:
         return None
     try:
@@ -129,7 +130,7 @@ def _compile_options(lowered: Any, devices: list[Any] | None, given: dict[str, A
 
         inner = lowered._lowering
         its = inner.compile_args
-        # JAX keeps where shardings are open apart from the options that it takes from the user
+        # JAX stores open shardings separately from the user's options
         parameters, results = pxla.get_prop_to_input_output(
             its["in_shardings"], its["out_shardings"], len(its["ordered_effects"])
         )

@@ -1,4 +1,4 @@
-"""The axes by which `jax.vmap` maps a call, and the key of the variant that they make of it.
+"""The axes by which `jax.vmap` maps a call, and the key of the resulting variant.
 
 A function under `vmap` is traced with its arguments less the mapped axes, while the program that runs has them all.
 Axes of nested `vmap`s are a tuple, the outermost first. A call that is mapped is a variant of the call that its key
@@ -27,14 +27,14 @@ class Axis(NamedTuple):
     """Where an argument has the axis, counted with the axes of the `vmap`s inside and without those outside of it. An
     argument that is not mapped is left out."""
     name: str | None = None
-    """`axis_name`, for collectives; no part of what the variant is known by."""
+    """`axis_name`, for collectives; not part of the variant's key."""
 
     def to_json(self) -> dict[str, Any]:
-        """As a record has it."""
+        """In the form of a record."""
         return {"size": self.size, "axes": dict(self.places)}
 
     def to_recipe(self) -> dict[str, Any]:
-        """As a recipe has it, from which the program is built again."""
+        """In the form of a recipe, from which the program is rebuilt."""
         return self.to_json() if self.name is None else self.to_json() | {"name": self.name}
 
 
@@ -69,8 +69,8 @@ def unmapped_key(call_key: str) -> str:
 
 
 def preference(call_key: str) -> tuple[bool, int, str]:
-    """Which variant of a call stands for another that is not known, the least first: the unmapped one, then the one of
-    the most calls."""
+    """The order in which variants of a call replace an unknown one, the preferred one smallest: the unmapped one, then
+    the one with the most calls."""
     variant = re.search(_VARIANT, call_key)
     calls = math.prod(map(int, variant[1].split("x"))) if variant else 1
     return variant is not None, -calls, call_key

@@ -1,4 +1,4 @@
-"""What the installed ejkernel's persistent caches are called and hold: a JSON table on stdout.
+"""The names and fields of the installed ejkernel's persistent caches: a JSON table on stdout.
 
     python -m autotune_lowered.ejkernel_fields > fields.json
     autotune-lowered cache export --format ejkernel --fields fields.json DIR
@@ -76,6 +76,6 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    # libraries that print as they are imported must not print into the table
+    # libraries that print when they are imported must not print into the table
     stdout, sys.stdout = sys.stdout, sys.stderr
     print(table(), file=stdout)

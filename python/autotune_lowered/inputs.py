@@ -46,7 +46,7 @@ def capture(
         manifest = {"format": FORMAT, "arguments": rows}
         _put(making / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
         _sync(making)
-        # takes the place of an empty folder, and of no other
+        # replaces an empty folder, and no other
         os.rename(making, target)
         _sync(target.absolute().parent)
     except BaseException:
@@ -69,7 +69,8 @@ def _write(folder: Path, number: int, argument: Argument, leaf: Any) -> dict[str
 
 
 def _on_host(argument: Argument, leaf: Any) -> Any:
-    """The elements as the program takes them, whole and in C's order; those of types that numpy lacks as plain integers."""
+    """The elements as the program takes them, dense and in C order; those of types that numpy lacks as plain
+    integers."""
     import jax
     import numpy
 
@@ -77,7 +78,7 @@ def _on_host(argument: Argument, leaf: Any) -> Any:
         raise ValueError(f"argument `{argument.path}` lies in part on other processes: gather it first")
     if hasattr(leaf, "dtype") and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.extended):
         leaf = jax.random.key_data(leaf)
-    # a Python scalar has the type that JAX gives it
+    # a Python scalar gets JAX's type
     host = numpy.asarray(leaf).astype(argument.array.dtype, copy=False)
     host = numpy.require(host, requirements="C").reshape(argument.array.shape)
     return host if host.dtype.isbuiltin == 1 else host.view(f"u{host.dtype.itemsize}")

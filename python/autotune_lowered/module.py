@@ -14,7 +14,7 @@ from ._stages import compiled_as, stablehlo_text
 
 _LOG = logging.getLogger("autotune_lowered")
 
-# a call site has few inputs; what is beyond this is of no help in telling calls apart
+# a call site has few inputs; more than this do not help to distinguish calls
 MAX_SHAPES = 256
 
 
@@ -83,11 +83,11 @@ def dump(
 
 
 def _side_labels(scan: dict[str, Any], whole: dict[str, Any]) -> list[dict[str, Any]]:
-    """The labels that are whole, each with the shapes of the lowered program and of the partitioned one."""
+    """The complete labels, each with the shapes of the lowered program and of the partitioned one."""
     partitioned = bool(scan.get("partitioned"))
     labels = []
     for label in whole["labels"]:
-        # a version that was lost is the registry's to find: the module itself says what is left
+        # the registry finds a lost version; the module itself has the rest
         if label["call_key"] is None or (label["evidence"] != "exact" and "@v" not in label["op_id"]):
             continue
         side = {"op_id": label["op_id"], "call_key": label["call_key"]}
@@ -104,7 +104,7 @@ def _side_labels(scan: dict[str, Any], whole: dict[str, Any]) -> list[dict[str, 
 
 
 def _same_label(labels: list[dict[str, Any]], label: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a module shows of a label: the label itself, or its operation where the module cut it."""
+    """A label as a module shows it: the label itself, or its operation if the module truncated it."""
     keyed = [found for found in labels if (found["op_id"], found["call_key"]) == (label["op_id"], label["call_key"])]
     name = label["op_id"].rpartition("@v")[0]
     return keyed or [found for found in labels if found["call_key"] is None and found["op_id"] == name]
@@ -150,7 +150,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _umask() -> int:
-    # Linux says it without setting it, which other threads would see
+    # read from Linux without setting it, which would affect other threads
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:

@@ -54,7 +54,7 @@ class annotate(contextlib.ContextDecorator):
 
 
 def trace_function(function: Callable[P, R], name: str | None = None, **metadata: Any) -> Callable[P, R]:
-    """Return a function that does the same and is named in profiles, by default with its qualified name."""
+    """Return an equivalent function that is named in profiles, by default with its qualified name."""
     span = annotate(name or str(getattr(function, "__qualname__", type(function).__qualname__)), **metadata)
 
     @functools.wraps(function)
@@ -182,11 +182,12 @@ class _Capture:
     def __init__(self, profiler: StepProfiler):
         self.profiler = profiler
         self.run = f"step_{profiler._count:08d}-{time.time_ns()}"
-        # JAX names folders by the second: captured apart and moved, two cannot meet, and a reader sees none in part
+        # JAX names folders by the second: captured separately and then moved, so that two cannot collide and a reader
+        # never sees a partial one
         self.folder = Path(tempfile.mkdtemp(prefix=_CAPTURING, dir=profiler.logdir))
         self.done = threading.Event()
         self._lock = threading.Lock()
-        # a short timer may be up before this is made: `finish` waits for the lock
+        # a short timer may expire before this is created: `finish` waits for the lock
         with self._lock, contextlib.ExitStack() as undo:
             undo.callback(shutil.rmtree, self.folder, ignore_errors=True)
             _start(self.folder, profiler.gpu_trace, perfetto=False)
@@ -199,7 +200,7 @@ class _Capture:
         self.profiler._guarded("end a capture", self.finish)
 
     def finish(self) -> None:
-        """Stop, write, move into place, drop what is beyond the count. The second caller waits for the first."""
+        """Stop, write, move into place, and remove captures beyond the count. The second caller waits for the first."""
         with self._lock:
             if self.done.is_set():
                 return
@@ -227,9 +228,9 @@ class LatestProfile(NamedTuple):
     """The newest capture of a log folder."""
 
     files: list[Path]
-    """Its XSpace files, one a host, sorted."""
+    """Its XSpace files, one per host, sorted."""
     command: str
-    """What shows them: xprof on the log folder (`pip install xprof`)."""
+    """The command to view them: xprof on the log folder (`pip install xprof`)."""
 
 
 def open_latest(logdir: str | os.PathLike[str]) -> LatestProfile:

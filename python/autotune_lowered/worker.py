@@ -476,7 +476,7 @@ class Worker:
                 file.write(executable.hlo_modules()[0].as_serialized_hlo_module_proto())
             told["optimized"] = path
         except Exception:
-            pass  # nothing hangs on it
+            pass  # no decision depends on it
         return told
 
     def build(self, config):

@@ -55,5 +55,5 @@ impl Fingerprint {
 
 /// `exact`, `kind` or `any`.
 pub(crate) fn match_mode(text: &str) -> PyResult<MatchMode> {
-    text.parse().map_err(|_| PyValueError::new_err(format!("`{text}` is no match mode: take exact, kind or any")))
+    text.parse().map_err(|_| PyValueError::new_err(format!("`{text}` is not a match mode: use exact, kind or any")))
 }

@@ -38,7 +38,7 @@ impl RegistryWriter {
         custom_calls: Option<Vec<String>>,
     ) -> PyResult<String> {
         let semantic: Option<Digest> =
-            semantic_digest.map(str::parse).transpose().map_err(|_| wrong("`semantic_digest` is no SHA-256"))?;
+            semantic_digest.map(str::parse).transpose().map_err(|_| wrong("`semantic_digest` is not a SHA-256"))?;
         let stored = py.detach(|| self.writer.put_any_program(program, semantic, custom_calls)).map_err(raise)?;
         to_json(&stored)
     }

@@ -104,7 +104,7 @@ impl Store {
         let mapping = if mapped { Mapping::WhereLocal } else { Mapping::Never };
         let mut problems = Vec::new();
         let snapshot = match snapshot.map(|path| Snapshot::open(&path, mapping)).transpose() {
-            // as good as none, until it is published again
+            // counts as none until it is published again
             Err(error) if error.kind() == StoreErrorKind::OldSnapshot => {
                 problems.push(error.to_string());
                 None
@@ -134,7 +134,7 @@ fn parse_direction(text: Option<&str>) -> PyResult<Option<Direction>> {
         Some("forward") => Ok(Some(Direction::Forward)),
         Some("forward-vjp") => Ok(Some(Direction::ForwardVjp)),
         Some(other) => {
-            Err(PyValueError::new_err(format!("`{other}` is no direction: take forward, forward-vjp or None")))
+            Err(PyValueError::new_err(format!("`{other}` is not a direction: use forward, forward-vjp or None")))
         }
     }
 }

@@ -179,7 +179,7 @@ fn samples(captures: &[Capture], with_warm_up: bool, notes: &mut Vec<String>) ->
         notes.extend(capture.import_findings().iter().map(ToString::to_string));
         if counted.only_first {
             let path = capture.path().display();
-            notes.push(format!("`{path}`: only first executions are there, and they count"));
+            notes.push(format!("`{path}`: there are only first executions, so they count"));
         }
         let mut programs: BTreeMap<&str, BTreeSet<Option<i64>>> = BTreeMap::new();
         for execution in &counted.executions {

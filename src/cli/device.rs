@@ -48,7 +48,7 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 fn peaks(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let timer = args.timer.clone().unwrap_or_else(|| "pjrt".to_owned());
     if timer.starts_with("replay:") {
-        let message = "`--timer replay:…` runs no program: only a device can say what it attains";
+        let message = "`--timer replay:…` runs no program: only a device has peaks to measure";
         return Err(Fault::new(exit::USAGE, message));
     }
     let file = args.output.as_deref().map(|path| OutputFile::at(path, "peaks")).transpose()?;

@@ -1,4 +1,4 @@
-//! What is tuned, and what came of it.
+//! What is tuned, and the result.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(super) fn not_cached(why: &str) -> String {
     format!("not in the cache: {why}")
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TunedOptions {

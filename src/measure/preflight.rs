@@ -6,7 +6,7 @@ use std::path::Path;
 use super::error::MeasureError;
 use crate::array::ArraySpec;
 
-/// What the inputs of a program need and what there is, bytes. What the machine does not tell is not held against it.
+/// What the inputs of a program need and what there is, bytes. Limits that the machine does not report are not checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preflight {

@@ -210,6 +210,6 @@ fn placed(variants: &[Variant], calls: usize) -> Result<(usize, usize, Tree), St
             .ok_or("a variant tunes a call that the whole does not")
     });
     let sets = sets.collect::<Result<Vec<(Vec<usize>, usize)>, _>>()?;
-    let tree = Tree::of(sets, calls).ok_or("the sets that its variants put back are not a tree")?;
+    let tree = Tree::of(sets, calls).ok_or("the sets that its variants revert are not a tree")?;
     Ok((baseline, whole, tree))
 }

@@ -48,7 +48,7 @@ impl Document for PeaksOfDevice<'_> {
         }
         write_line(
             out,
-            format_args!("attainable with this compiler, and no data sheet's peak: other programs may come above it"),
+            format_args!("attainable with this compiler, not a data-sheet peak: other programs may exceed it"),
         )
     }
 }

@@ -32,7 +32,7 @@ impl Document for Top<ProfileDiff> {
             writeln!(out, "\noperations: {faster} faster, {slower} slower, {same} not significant")?;
             writeln!(
                 out,
-                "time of a launch, mean of its devices; interval: 95 % for its row alone; p: for all rows together (Welch, Holm)"
+                "times are per launch, averaged over devices; each interval is 95 % for its row alone; p is adjusted for all rows (Welch, Holm)"
             )?;
             writeln!(
                 out,

@@ -288,7 +288,7 @@ impl Trial {
 
     fn endings(&mut self, mut client: WorkerClient, command: &WorkerCommand, limits: &Limits) -> Result<(), Failure> {
         let hello = client.request::<Hello>(Method::Hello { protocol: PROTOCOL_VERSION }, limits.start).map(drop);
-        self.step("stdout carries answers alone, and `hello` may come again", hello);
+        self.step("stdout carries only answers, and `hello` may be repeated", hello);
         let shut = client.request::<Value>(Method::Shutdown {}, limits.load).map(drop);
         let shut = shut.map_err(|failure| failure.to_string());
         let limit = end_limit(limits);

@@ -297,7 +297,7 @@ fn of_too_many_lanes_those_with_the_most_time_are_shown() {
     let expected: Vec<String> = (20..320).map(|number| format!("thread {number}")).collect();
     assert_eq!(found.iter().map(|lane| lane.0.clone()).collect::<Vec<_>>(), expected);
     assert_eq!((timeline.drawn, timeline.crowded), (300, 20));
-    assert!(timeline.notes()[1].contains("20 events for which no row or lane is left"), "{:?}", timeline.notes());
+    assert!(timeline.notes()[1].contains("20 events beyond the limit of rows and lanes"), "{:?}", timeline.notes());
 }
 
 #[test]

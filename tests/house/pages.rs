@@ -116,16 +116,40 @@ fn anchors_are_made_as_github_makes_them() {
     assert_eq!(page.links().collect::<Vec<_>>(), ["#next_one-1"]);
 }
 
-/// A block for a shell is run (`.ci/full docs`), stands in a script that is run, or says why not.
+/// The programs whose commands must say whether they are run.
+const PROGRAMS: [&str; 5] = ["autotune-lowered ", "cargo ", "pip ", "python ", "python3 "];
+
+/// How a block for a shell is run; `None` for a block without commands. One with commands that is not tagged `sh` is an error.
+fn how_it_is_run<'a>(info: &'a str, block: &str) -> Result<Option<&'a str>, String> {
+    if let Some(how) = info.strip_prefix("sh").filter(|how| how.is_empty() || how.starts_with(' ')) {
+        return Ok(Some(how));
+    }
+    match block.lines().find(|line| PROGRAMS.iter().any(|program| line.starts_with(program))) {
+        Some(command) => Err(format!("```{info}, `{command}`: tag the block `sh`, and say how it is run")),
+        None => Ok(None),
+    }
+}
+
+#[test]
+fn a_block_with_commands_and_no_tag_is_found() {
+    assert_eq!(how_it_is_run("sh run", "autotune-lowered device\n"), Ok(Some(" run")));
+    assert_eq!(how_it_is_run("", "module ─▶ labels\n"), Ok(None));
+    assert_eq!(how_it_is_run("python", "import jax\n"), Ok(None));
+    for info in ["", "console", "shell"] {
+        assert!(how_it_is_run(info, "# a comment\nautotune-lowered device\n").is_err(), "{info}");
+    }
+}
+
+/// A block for a shell is run (`.ci/full docs`), is part of a script that is run, or says why not.
 #[test]
 fn every_block_of_commands_is_run_or_says_why_not() {
     let mut run = 0;
-    for page in pages() {
-        for (info, block) in Markdown::read(&page).blocks {
-            let Some(how) = info.strip_prefix("sh").filter(|how| how.is_empty() || how.starts_with(' ')) else {
-                continue;
-            };
-            let place = format!("{}, ```{info}, `{}`", name(&page), block.lines().next().unwrap_or_default());
+    // the reference is made by the program: its blocks are usages, not commands
+    for page in pages().iter().filter(|page| !page.ends_with("docs/cli.md")) {
+        for (info, block) in Markdown::read(page).blocks {
+            let how = how_it_is_run(&info, &block).unwrap_or_else(|wrong| panic!("{}, {wrong}", name(page)));
+            let Some(how) = how else { continue };
+            let place = format!("{}, ```{info}, `{}`", name(page), block.lines().next().unwrap_or_default());
             match how.trim() {
                 "run" => run += 1,
                 how => match (how.strip_prefix("not run: "), how.strip_prefix("run by ")) {
@@ -143,7 +167,41 @@ fn every_block_of_commands_is_run_or_says_why_not() {
             }
         }
     }
-    assert!(run > 10, "{run}");
+    assert!(run > 30, "{run}");
+}
+
+/// Columns of prose in `docs`, and of the README, whose number of lines is limited too.
+const COLUMNS: usize = 120;
+const README: (usize, usize) = (150, 150);
+
+/// Lines of prose with more than so many columns; not rows of tables, and not a code span that cannot be broken.
+fn wide(page: &Markdown, columns: usize) -> Vec<&String> {
+    let can_be_broken = |line: &str| line.split('`').step_by(2).any(|outside| outside.trim().contains(' '));
+    let is_prose = |line: &&String| !line.starts_with(['|', '!']) && can_be_broken(line);
+    page.prose.iter().filter(is_prose).filter(|line| line.chars().count() > columns).collect()
+}
+
+#[test]
+fn prose_is_narrow_and_the_readme_short() {
+    let (lines, columns) = README;
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(readme.lines().count() <= lines, "README.md has {} lines, not {lines}", readme.lines().count());
+    let mut wrong = Vec::new();
+    for page in pages().iter().filter(|page| !page.ends_with("docs/cli.md")) {
+        let columns = match page.parent() {
+            Some(folder) if folder.ends_with("docs") => COLUMNS,
+            _ if page.ends_with("README.md") && page.parent() == Some(root()) => columns,
+            _ => continue,
+        };
+        wrong.extend(wide(&Markdown::read(page), columns).iter().map(|line| format!("{}: {line}", name(page))));
+    }
+    assert!(wrong.is_empty(), "longer than its page's columns:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_wide_line_is_found() {
+    let page = Markdown::of(&format!("{0} {0}\n| {0} | {0} |\n`{0} {0}`.\n```\n{0} {0}\n```\n{0}\n", "x".repeat(60)));
+    assert_eq!(wide(&page, 120), [&format!("{0} {0}", "x".repeat(60))]);
 }
 
 /// The script has the page's commands, all of them, in their order, and no other.

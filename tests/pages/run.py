@@ -1,7 +1,8 @@
 """Runs the blocks of the documents that are marked as runnable: python3 tests/pages/run.py PROGRAM [PAGE...]
 
-Each page has a folder of its own with what its commands name: the example's module and registry, a cache that was
-tuned, a capture, the worker of the protocol's page. Times are simulated by `replay` unless a command names a timer.
+Each page has a folder of its own with the files that its commands name: the example's module and registry, a tuned
+cache, captures, a dump, the peaks of the roofline's page, the worker of the protocol's page. `replay` simulates times
+unless a command names a timer.
 """
 
 import gzip
@@ -14,6 +15,16 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+STEP, STEPS, DEVICES = (f"xplane/{name}.xplane.pb.gz" for name in ("tf2_step", "tf8_steps3", "multi8_shardmap"))
+CAPTURES = {
+    "LOGDIR/plugins/profile/2026_01_01_00_00_00/host0.xplane.pb": STEP,
+    "step.xplane.pb": STEP,
+    "before.xplane.pb": STEPS,
+    "after.xplane.pb": STEPS,
+    "host0.xplane.pb": DEVICES,
+    "host1.xplane.pb": DEVICES,
+    "compile.xplane.pb": "compile/compile2.xplane.pb.gz",
+}
 BLOCK = re.compile(r"^```sh run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -25,9 +36,15 @@ def prepare(place, environment):
         shutil.copy(example / "module.stablehlo.mlir", place / name)
     shutil.copy(example / "module.hlo.txt", place / "module.hlo.txt")
     shutil.copytree(example / "registry", place / "registry")
-    capture = place / "LOGDIR/plugins/profile/2026_01_01_00_00_00/host.xplane.pb"
-    capture.parent.mkdir(parents=True)
-    capture.write_bytes(gzip.decompress((ROOT / "tests/data/xplane/tf2_step.xplane.pb.gz").read_bytes()))
+    for name, source in CAPTURES.items():
+        capture = place / name
+        capture.parent.mkdir(parents=True, exist_ok=True)
+        capture.write_bytes(gzip.decompress((ROOT / "tests/data" / source).read_bytes()))
+    (place / "dump").mkdir()
+    dumped = place / "dump/module_0001.jit_f.cpu_after_optimizations.hlo.pb"
+    shutil.copy(ROOT / "tests/data/hlo/flash_attention.json.post.hlo.pb", dumped)
+    peaks = (ROOT / "docs/roofline.md").read_text()
+    (place / "my-cpu.json").write_text(peaks.split("```json\n", 1)[1].split("```", 1)[0])
     protocol = (ROOT / "docs/worker-protocol.md").read_text()
     (place / "worker.py").write_text(protocol.rsplit("```python\n", 1)[1].split("```", 1)[0])
     (place / "settings.toml").write_text(f'timer = "replay:{example / "simulated.json"}"\n')

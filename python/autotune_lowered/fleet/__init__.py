@@ -1,4 +1,4 @@
-"""Tune a module on every device of a Ray cluster: one worker a device, results in one cache. Needs `ray`."""
+"""Tune a module on every device of a Ray cluster: one worker per device, results in one cache. Needs `ray`."""
 
 from .result import FleetError as FleetError
 from .result import FleetOperation as FleetOperation

@@ -1,4 +1,4 @@
-"""The cache folder as a fleet's driver uses it: what is known, and one commit after the other."""
+"""The cache folder for a fleet's driver: known entries, and sequential commits."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def identity_text(identity: Mapping[str, Any]) -> str:
 
 
 class CacheFolder:
-    """Entries of a cache folder by device, call and direction. The program alone reads and writes the folder."""
+    """Entries of a cache folder by device, call and direction. Only the program reads and writes the folder."""
 
     def __init__(self, path: pathlib.Path):
-        """Reads what is there; raises `FleetError` where that is not a cache, or none that can be written to now."""
+        """Reads the entries; raises `FleetError` if it is not a cache, or cannot be written to now."""
         self._path = path
         self._entries: dict[tuple[str, str, str, str], dict[str, Any]] = {}
         self._waiting: list[dict[str, Any]] = []
@@ -39,7 +39,8 @@ class CacheFolder:
                 raise FleetError(f"the cache `{path}` cannot be read: {done.fault}")
             for entry in json.loads(file.read_text())["entries"]:
                 self._entries[_key(entry)] = entry
-        # before anything is measured for it; no entries are nothing to import, which is not what is asked here
+        # checked before anything is measured; the program rejects an import without entries, which is not the question
+        # here
         done = self._import([])
         if done.code not in (0, _NO_ENTRIES):
             raise FleetError(f"the cache `{path}` cannot be written to: {done.fault}")
@@ -54,7 +55,7 @@ class CacheFolder:
         return self._entries.get((device, op_id, call_key, direction))
 
     def commit(self, entries: Sequence[dict[str, Any]]) -> str | None:
-        """Commits entries, synced to the disk when it returns; gives a line where something is to be told.
+        """Commits entries, synced to the disk when it returns; returns a line if there is something to report.
 
         Where another process holds the cache they wait for the next commit or for `flush`.
         """
@@ -85,7 +86,7 @@ class CacheFolder:
             return run(["cache", "import", "--format", "json", str(file), "--cache", str(self._path)], _LIMIT_S)
 
     def flush(self, for_s: float) -> None:
-        """Commits what waits; raises `FleetError` where that does not succeed in `for_s` seconds."""
+        """Commits pending entries; raises `FleetError` if that does not succeed within `for_s` seconds."""
         end = time.monotonic() + for_s
         while self._waiting:
             said = self.commit([])

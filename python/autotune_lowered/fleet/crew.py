@@ -1,4 +1,4 @@
-"""The workers of a fleet: where the cluster has room for one, which are there, and which nodes are left out."""
+"""The workers of a fleet: where the cluster has capacity for one, which exist, and which nodes are excluded."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NAMED = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
 
 @dataclasses.dataclass
 class Member:
-    """A worker actor. `node_id` is None where Ray chose the node and the worker has not said yet; `placed_at` is when it said
-    that it runs; `is_ready` that its plan is made and it belongs to the fleet."""
+    """A worker actor. `node_id` is None if Ray chose the node and the worker has not reported it yet; `placed_at` is
+    when it reported that it runs; `is_ready` means that its plan is complete and it belongs to the fleet."""
 
     number: int
     actor: Any
@@ -43,7 +43,7 @@ class Crew:
         deaths: int,
         note: Callable[[str], None],
     ):
-        """At most `devices` actors; a node where so many died as they started as `deaths` says is left out."""
+        """At most `devices` actors; a node where `deaths` actors died at their start is excluded."""
         self._ray = ray
         self._resources = resources
         self._settings = dict(settings)
@@ -59,8 +59,8 @@ class Crew:
         self._look_at = 0.0
 
     def look(self, now: float, fill: bool) -> tuple[list[Member], list[Member]]:
-        """Compares with the nodes that the cluster has now, every few seconds: gives the members whose node is gone, and those
-        that were made just now, at first, for those that were lost, and on nodes that joined, unless `fill` is False."""
+        """Compares with the cluster's present nodes, every few seconds: returns the members whose node is gone, and new
+        ones: initially, as replacements, and on nodes that joined, unless `fill` is False."""
         if now < self._look_at:
             return [], []
         self._look_at = now + _LOOK_S
@@ -82,7 +82,7 @@ class Crew:
             taken[node] += 1
             made.append(self._make(node, now))
         if fill and not self.members and not any(slots.values()) and not self.left_out:
-            # what asks for more than there is makes a cluster grow, where it can
+            # requests beyond the capacity make an autoscaling cluster grow
             made.append(self._make(None, now))
         return gone, made
 
@@ -96,7 +96,7 @@ class Crew:
 
         named = {name: amount for name, amount in self._resources.items() if name in _NAMED}
         custom = {name: amount for name, amount in self._resources.items() if name not in _NAMED}
-        # a worker starts processes and waits for them: it needs no core of its own unless that was asked for
+        # a worker starts processes and waits for them: it needs no core of its own unless requested
         options: dict[str, Any] = {
             "num_cpus": 0,
             "max_restarts": 0,
@@ -117,8 +117,8 @@ class Crew:
         self._seen.add(member.node_id)
 
     def is_awaited(self, now: float, limit_s: float) -> bool:
-        """Whether a member is to come that may show another kind of device: one that runs and is not ready, or one on a node
-        that has shown none, which waits for not longer than `limit_s`."""
+        """Whether a pending member may bring another kind of device: one that runs and is not ready, or one on a node
+        without a known device, which has been pending for at most `limit_s`."""
         coming = [member for member in self.members.values() if not member.is_ready]
         return any(
             member.placed_at is not None or (member.node_id not in self._seen and now - member.since < limit_s)
@@ -130,7 +130,7 @@ class Crew:
         return [member for member in self.members.values() if not member.is_ready and member.placed_at is not None]
 
     def drop(self, member: Member) -> bool:
-        """Ends a member, so that its place is filled; says whether it was one."""
+        """Ends a member, so that it is replaced; returns whether it was one."""
         self._look_at = 0.0
         if self.members.pop(member.number, None) is None:
             return False
@@ -165,14 +165,14 @@ class Crew:
         try:
             self._ray.kill(member.actor, no_restart=True)
         except Exception as error:
-            # it is gone already, or the cluster is; nothing of ours depends on it
+            # it or the cluster has already ended; nothing depends on it
             _LOG.debug("worker %d was not killed: %s", member.number, error)
 
     def why_none(self, limit: str | None) -> str:
-        """Why there is no worker: the nodes that are left out, else what the cluster lacks."""
+        """Why there is no worker: the excluded nodes, else what the cluster lacks."""
         within = "" if limit is None else f" within {limit}"
         if self.left_out:
-            # what is wrong with the input is wrong everywhere
+            # bad input is bad on every node
             nodes: dict[str, list[str]] = {}
             for name, reason in self.left_out.values():
                 nodes.setdefault(reason, []).append(name)

@@ -1,4 +1,4 @@
-"""What runs on a device of the fleet: plans and tunes with the program, and gives back rows and entries as JSON."""
+"""The worker on a device of the fleet: plans and tunes with the program, and returns rows and entries as JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .._scratch import Scratch
 from .._version import __version__
 from .shipment import digest, unpack
 
-# failures of a device or of a process: elsewhere it may go well
+# failures of a device or of a process: it may succeed elsewhere
 _RETRY_KINDS = {"crash", "device", "execute", "memory", "protocol", "timeout"}
 # exit codes of the program: trouble with the device, with the (local) cache, ended from outside
 _RETRY_CODES = {5, 6, 130}
-# the module holds no label, or none that is asked for
+# the module has no label, or none of the requested ones
 _NOTHING_MATCHED = 3
 _COMMIT_S = 120
 
@@ -44,7 +44,7 @@ class DeviceWorker:
         return str(ray.get_runtime_context().get_node_id())
 
     def start(self, shipment: bytes | None, expected: str, limit_s: float) -> dict[str, Any]:
-        """Unpacks what was shipped, and says who is here and what is to be tuned on this device.
+        """Unpacks the shipment, and reports the device and what to tune on it.
 
         Returns `versions` (package, program), and where the plan could be made `plan`: the main job's JSON of a dry run;
         else `failure`, one line.
@@ -65,7 +65,7 @@ class DeviceWorker:
             what = {None: f"no plan within {limit_s:g} s: ", _NOTHING_MATCHED: ""}.get(
                 done.code, f"exit code {done.code}: "
             )
-            # one text for one cause, wherever the files lie
+            # the same text for the same cause, independent of paths
             return here | {"failure": what + done.fault.replace(f"{self._folder}/", "")}
         return here | {"plan": plan}
 
@@ -85,7 +85,7 @@ class DeviceWorker:
             only = [word for op_id, call_key in calls for word in ("--only", f"{op_id}:{call_key}")]
             done = self._main_job(["--cache", str(cache), *only], limit_s)
             result = _result(done)
-            # decided before the end came is decided
+            # a decision before the end is valid
             exported = run(["cache", "export", "--format", "json", str(exchange), "--cache", str(cache)], _COMMIT_S)
             entries = json.loads(exchange.read_text())["entries"] if exported.code == 0 else []
             rows = [] if result is None else result["operations"]
@@ -105,7 +105,7 @@ class DeviceWorker:
 
     def _main_job(self, words: list[str], limit_s: float) -> Done:
         timer = self._settings["timer"]
-        # the Python that this worker runs in is the one that has JAX
+        # this worker's Python is the one with JAX
         timer = f"jax:{sys.executable}" if timer == "jax" else timer
         environment = {"TMPDIR": str(self._folder / "tmp"), "AUTOTUNE_LOWERED_CACHE": str(self._folder / "cache")}
         environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -123,7 +123,7 @@ def versions(limit_s: float) -> dict[str, str]:
 
 
 def is_final(row: Mapping[str, Any]) -> bool:
-    """Whether an operation would end the same way elsewhere; `False` where the device or a process was to blame."""
+    """Whether an operation would end the same way elsewhere; `False` if the device or a process was to blame."""
     if row["status"] == "interrupted":
         return False
     if row["status"] != "failed":
@@ -135,7 +135,7 @@ def is_final(row: Mapping[str, Any]) -> bool:
 
 
 def _result(done: Done) -> dict[str, Any] | None:
-    """The main job's document, where it gave one."""
+    """The main job's document, if it printed one."""
     try:
         document = json.loads(done.stdout)
     except ValueError:

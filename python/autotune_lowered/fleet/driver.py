@@ -1,4 +1,4 @@
-"""The fleet's driver: starts worker actors, leases calls to them, commits what comes back, and waits for nothing forever."""
+"""The fleet's driver: starts worker actors, leases calls to them, commits their results, and never waits forever."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FETCH_S = 60
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What is to be done, and within which limits."""
+    """The work and its limits."""
 
     resources: Mapping[str, float]
     settings: Mapping[str, Any]
@@ -42,7 +42,7 @@ class Order:
 
 @dataclasses.dataclass
 class _Device:
-    """A kind of device: the plan of the first worker on it, and what was decided."""
+    """A kind of device: the plan of the first worker on it, and the decisions."""
 
     name: str
     plan: dict[str, Any]
@@ -50,7 +50,7 @@ class _Device:
 
 
 class Driver:
-    """One run on a cluster that Ray is connected to. Afterwards `book`, `devices` and `notes` tell what came of it."""
+    """One run on a cluster that Ray is connected to. Afterwards `book`, `devices` and `notes` hold the outcome."""
 
     def __init__(self, ray: Any, order: Order, cache: CacheFolder):
         self._ray = ray
@@ -99,13 +99,13 @@ class Driver:
             self._flying[member.actor.where.remote()] = (member, "placing")
             self._flying[member.actor.start.remote(self._shipment, self._order.digest, limit_s)] = (member, "starting")
         for member in self._crew.starting():
-            # a program that hangs is ended there at the limit; this is for what cannot even say so
+            # a hanging program is ended there at the limit; this covers workers that cannot even report that
             if member.placed_at is not None and now - member.placed_at >= limit_s + ANSWER_S:
                 self._refuse(member, f"no answer within {limit_s + ANSWER_S:g} s of its start")
         if self.devices or self._crew.starting():
             return
         if self._crew.left_out and not self._crew.members:
-            # nobody is left who could come
+            # no further worker can arrive
             raise FleetError(self._crew.why_none(None))
         if now - begun >= limit_s:
             raise FleetError(self._crew.why_none(f"{limit_s:g} s"))
@@ -120,7 +120,7 @@ class Driver:
             self.book.abandon(f"no worker on {self.devices[group].name} is left", group)
 
     def _lose(self, member: Member, reason: str, now: float) -> None:
-        """A worker is gone, or is to go: what it had is leased again, and its place may be filled."""
+        """A worker is gone, or must end: its calls are leased again, and it may be replaced."""
         if not self._crew.drop(member):
             return
         self._forget(member)
@@ -156,7 +156,7 @@ class Driver:
             return
         self._ray.wait(flying, num_returns=1, timeout=limit_s)
         ready = set(self._ray.wait(flying, num_returns=len(flying), timeout=0)[0])
-        # of results that came together the one that was asked for first counts
+        # among simultaneous results the one requested first counts
         for ref in flying:
             if ref in ready and ref in self._flying:
                 self._take(ref)
@@ -209,7 +209,7 @@ class Driver:
             return None
         here, there = device.plan["device"]["environment"], fingerprint["environment"]
         differing = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
-        # the cache keeps one result a device: each would take the other's for out of date
+        # the cache keeps one result per device: each would consider the other's outdated
         said = f"the software around its device differs from the other workers' in {', '.join(differing)}"
         return said if differing else None
 
@@ -252,7 +252,7 @@ class Driver:
             for planned in self._planned(call):
                 row = rows[_row_key(planned)]
                 self.devices[call.group].rows[_row_key(planned)] = row | {"node": lease.node}
-        # a call's other direction may have failed: what is decided is kept
+        # a call's other direction may have failed: decisions are kept
         open_still = {call for call in undecided if self.book.decided_by(call) is None}
         mine = {(call.op_id, call.call_key) for call in {*decided, *open_still}}
         told = self._cache.commit([entry for key, entry in entries.items() if key[:2] in mine])

@@ -1,4 +1,4 @@
-"""Which worker has which call, until when, and what becomes of it. Pure: no Ray, no clock, no chance."""
+"""Which worker has which call, until when, and with which outcome. Pure: no Ray, no clock, no randomness."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-# calls that are probably known already go out together: a device is started once for all of them
+# calls that are probably already known are leased together, so that a device is started once for all of them
 MAX_BATCH = 32
 
 
 class Call(NamedTuple):
-    """A recorded call on one kind of device: `group` is that device, in words that tell devices apart."""
+    """A recorded call on one kind of device: `group` identifies that device."""
 
     group: str
     op_id: str
@@ -31,7 +31,7 @@ class Lease:
 
 @dataclasses.dataclass
 class _State:
-    """What is known of a call. It is open while it is neither decided nor failed."""
+    """The state of a call. It is open while it is neither decided nor failed."""
 
     probably_known: bool
     attempts: int = 0
@@ -57,7 +57,7 @@ class _Worker:
 
 
 class LeaseBook:
-    """Hands calls out, one lease a worker at a time.
+    """Leases calls, one lease per worker at a time.
 
     A lease that ends without a decision, however it ends, costs each of its calls one of `attempts`; the next one goes
     to another node if there is one, else to another worker. A lease beyond its deadline is given to another worker and
@@ -81,7 +81,7 @@ class LeaseBook:
         self._alone.pop(group, None)
 
     def remove_worker(self, worker: int, reason: str, now: float) -> None:
-        """A worker is gone; what it had is to be leased again."""
+        """A worker is gone; its calls must be leased again."""
         gone = self._workers.pop(worker, None)
         if gone is None:
             return
@@ -101,7 +101,7 @@ class LeaseBook:
     # calls
 
     def add_calls(self, calls: Iterable[Call], probably_known: Iterable[Call] = ()) -> None:
-        """Calls to decide, in the order in which they are to be leased; what was added before stays as it is."""
+        """Calls to decide, in the order of leasing; calls added before are unchanged."""
         known = set(probably_known)
         for call in calls:
             self._calls.setdefault(call, _State(call in known))
@@ -140,7 +140,7 @@ class LeaseBook:
         return tuple(together[: min(MAX_BATCH, -(-len(together) // workers))])
 
     def _may_have(self, worker: int, state: _State) -> bool:
-        """What failed goes to a node that has not had it, else to a worker that has not, else to anyone."""
+        """A failed call goes to a node that has not tried it, else to a worker that has not, else to any."""
         node = self._workers[worker].node
         if node not in state.nodes:
             return True
@@ -169,7 +169,7 @@ class LeaseBook:
             state = self._calls[call]
             if call in undecided or call in final:
                 continue
-            # a late decision is better than having given up
+            # a late decision is better than none
             if state.decided_by is None:
                 state.decided_by, state.lease, state.failed = lease, None, False
                 decided.append(call)
@@ -201,7 +201,7 @@ class LeaseBook:
     def _give_back(self, lease: Lease, reasons: Mapping[Call, str]) -> None:
         for call, reason in reasons.items():
             state = self._calls[call]
-            # what was given back before, at the deadline, is not counted again
+            # calls returned earlier, at the deadline, are not counted again
             if state.lease is not lease:
                 continue
             state.lease = None
@@ -239,5 +239,5 @@ class LeaseBook:
 
 
 def _goes_in_a_batch(state: _State) -> bool:
-    # once a batch failed, each of its calls goes alone: the culprit is to harm no other
+    # once a batch failed, each of its calls is leased alone, so that the culprit affects no other
     return state.probably_known and state.attempts == 0

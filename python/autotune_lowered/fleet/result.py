@@ -1,4 +1,4 @@
-"""What came of a fleet's run."""
+"""The result of a fleet's run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FleetError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class FleetOperation:
-    """What came of one operation on one kind of device."""
+    """The result of one operation on one kind of device."""
 
     op_id: str
     """Operation, `name@vN`."""
@@ -32,17 +32,17 @@ class FleetOperation:
     status: str
     """`tuned`, `baseline-kept`, `cached`, `values-unknown`, `not-believed` or `failed`."""
     best: dict[str, Any] | None
-    """The config to use; None where nothing was decided."""
+    """The config to use; None if nothing was decided."""
     best_ns: float | None
     """Its median time, nanoseconds."""
     speed_up: float | None
     """The baseline's time over the best's."""
     node: str | None
-    """The node that decided it; None where none did."""
+    """The node that decided it; None if none did."""
     attempts: int
     """How often it was leased to a worker."""
     reason: str
-    """One line; of a failure every attempt's."""
+    """One line; for a failure, the reasons of all attempts."""
 
     @property
     def is_decided(self) -> bool:
@@ -52,16 +52,16 @@ class FleetOperation:
 
 @dataclasses.dataclass(frozen=True)
 class FleetResult:
-    """What came of a run; prints as a table."""
+    """The result of a run; prints as a table."""
 
     operations: list[FleetOperation]
     """One for each operation and kind of device, in the module's order."""
     entries: list[dict[str, Any]]
     """The best configs with their provenance, as `cache export --format json` writes them."""
     missed: list[dict[str, Any]]
-    """Labels that led to no recorded invocation, as in the main job's JSON, with the `device`."""
+    """Labels that matched no recorded invocation, as in the main job's JSON, with the `device`."""
     notes: list[str]
-    """What was seen on the way: nodes refused or lost, leases that ended late; one line each."""
+    """Notes: nodes refused or lost, leases that ended late; one line each."""
 
     @property
     def is_complete(self) -> bool:

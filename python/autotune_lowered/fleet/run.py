@@ -17,7 +17,7 @@ from .result import FleetError, FleetOperation, FleetResult
 from .shipment import ShipmentError, digest, pack
 
 _VERSION_S = 60
-# the cache may be another process's for as long as that one writes
+# another process may hold the cache while it writes
 _FLUSH_S = 60
 
 
@@ -131,7 +131,7 @@ def _import_ray() -> Any:
 
 
 def _connect(ray: Any, address: str | None) -> bool:
-    """Connects to the cluster; says whether that was done here."""
+    """Connects to the cluster; returns whether it was done here."""
     if ray.is_initialized():
         return False
     address = address or os.environ.get("RAY_ADDRESS") or "auto"
@@ -147,7 +147,7 @@ def _connect(ray: Any, address: str | None) -> bool:
 def _goods(
     module: pathlib.Path, registry: pathlib.Path, shared: bool, max_bytes: int
 ) -> tuple[bytes | None, dict[str, Any], str]:
-    """What is shipped, where it is on a node, and the digest to compare there."""
+    """The shipment, its location on a node, and the digest to compare there."""
     for path in (module, registry):
         if not path.exists():
             raise ShipmentError(f"`{path}` is not there")

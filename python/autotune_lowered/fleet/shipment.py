@@ -10,7 +10,7 @@ import tarfile
 
 
 class ShipmentError(RuntimeError):
-    """What cannot be packed, or did not arrive as it was sent."""
+    """Something cannot be packed, or arrived damaged."""
 
 
 def pack(parts: dict[str, pathlib.Path], max_bytes: int) -> bytes:
@@ -57,7 +57,7 @@ def digest(content: bytes) -> str:
 
 
 def unpack(content: bytes, expected: str, folder: pathlib.Path) -> None:
-    """Writes what `pack` gave under a folder, after comparing its digest."""
+    """Writes the output of `pack` under a folder, after comparing its digest."""
     if digest(content) != expected:
         raise ShipmentError(f"{len(content)} bytes arrived that are not those sent: their SHA-256 is not {expected}")
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:

@@ -1,1 +1,1 @@
-"""Calls of libraries' operations, told to a recording."""
+"""Reports calls of libraries' operations to a recording."""

@@ -1,4 +1,4 @@
-"""What is done once a library is imported, without importing one that the program does not use."""
+"""Hooks that run once a library is imported, without importing one that the program does not use."""
 
 from __future__ import annotations
 

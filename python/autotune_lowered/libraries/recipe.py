@@ -1,4 +1,4 @@
-"""Recipes: how a worker on the device builds the programs that the recorder could not lower where it was.
+"""Recipes: how a worker on the device builds the programs that the recorder could not lower on its machine.
 
 A recipe is JSON. `{"kind": "ejkernel", …}` names a kernel class of ejkernel, its state and the call's arguments;
 `{"kind": "tokamax", "bound": …}` is the JSON of Tokamax's own `BoundArguments`. `batch` holds the `vmap`s around the

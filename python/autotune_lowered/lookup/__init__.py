@@ -1,1 +1,1 @@
-"""Best configs: caches, overlays, and which of them is in force where a call is traced."""
+"""Best configs: caches, overlays, and which of them is in force when a call is traced."""

@@ -1,4 +1,4 @@
-"""The best config of a call, for what is traced: of the innermost overlay that has one, else of the look-up in force."""
+"""The best config of a traced call: from the innermost overlay that has one, else from the look-up in force."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def config_to_trace(op_id: str, call_key: str) -> Config | None:
     return best_config(op_id, call_key)
 
 
-# what `use_cache` chose last, with its match mode
+# the last choice of `use_cache`, with its match mode
 _chosen: tuple[Cache, str] | None = None
 
 
@@ -81,7 +81,7 @@ _told: set[tuple[str, str, str]] = set()
 
 
 def _config_of(entry: Entry | None, call_key: str) -> Config | None:
-    """An entry's config; that it was measured under other `vmap`s than the call's is said once."""
+    """An entry's config; a message reports once if it was measured under other `vmap`s than the call's."""
     if entry is None:
         return None
     for kind, detail in entry.flags:
@@ -93,5 +93,5 @@ def _config_of(entry: Entry | None, call_key: str) -> Config | None:
     return entry.config
 
 
-# before anything is traced that asks for configs
+# before anything is traced that needs configs
 trace_key.connect()

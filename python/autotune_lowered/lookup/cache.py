@@ -30,7 +30,8 @@ class SnapshotMismatch(CacheError):
 
 
 def _of_environment() -> str | None:
-    """What `AUTOTUNE_LOWERED_CACHE` names, or `AUTOTUNE_LOWERED_CACHE_DIR`, its old name; an empty variable is none."""
+    """What `AUTOTUNE_LOWERED_CACHE` names, or `AUTOTUNE_LOWERED_CACHE_DIR`, its old name; an empty variable counts as
+    unset."""
     return os.environ.get("AUTOTUNE_LOWERED_CACHE") or os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR") or None
 
 
@@ -45,7 +46,7 @@ def default_folder() -> pathlib.Path:
 
 
 def _url(path: str | os.PathLike[str] | None) -> str | None:
-    """The URL that a path is, without user, password and query."""
+    """The URL of a path, without user, password and query; None if it is not one."""
     scheme, separator, rest = os.fspath(path or "").partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return None
@@ -129,7 +130,7 @@ class Cache:
 
     @property
     def digest(self) -> str | None:
-        """SHA-256 that names the snapshot's content, for pinning; None if nothing was published."""
+        """SHA-256 of the snapshot's content, for pinning; None if nothing was published."""
         return self._store.digest
 
     @property
@@ -139,7 +140,7 @@ class Cache:
 
     @property
     def problems(self) -> list[str]:
-        """Seed files that were left out, each with the reason."""
+        """Seed files that were skipped, each with the reason."""
         return self._store.problems
 
     def __len__(self) -> int:
@@ -180,7 +181,7 @@ class Cache:
         except (OSError, RuntimeError) as error:
             raise CacheError(str(error)) from None
         entry = None if found is None else Entry.of(op_id, call_key, found)
-        # an answer never changes: the file does not, and another one is another Cache
+        # an answer never changes: the file is immutable, and a new one is another Cache
         self._answers[question] = entry
         return entry
 
@@ -231,5 +232,5 @@ def _shared(path: str | None) -> Cache:
 
 
 def current_cache() -> Cache:
-    """The cache that this process's tunable functions ask: the default folder's, opened once."""
+    """The cache that this process's tunable functions query: the default folder's, opened once."""
     return _shared(_of_environment())

@@ -1,4 +1,4 @@
-"""Whether what was measured was compiled by this process's compiler: where options of the compiler are found, nothing else will do."""
+"""Whether a measured program was compiled by this process's compiler, which tuned compiler options require."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 Environment = dict[str, Any]
 
-# libtpu, the runtime and the compiler in one file, tells the change that it was built from
+# libtpu, runtime and compiler in one file, states its change number
 _BUILD = re.compile(r"\bcl/\d+")
-# what stands before the version of a client that JAX reaches through a plugin's file
+# prefix of the version of a client that JAX reaches through a plugin's file
 _OF_A_FILE = "PJRT C API"
 
 
 def why_another(there: Environment, here: Environment) -> str | None:
-    """Why programs of `there` are compiled by another compiler than `here`; `None` if it is one.
+    """Why programs of `there` are compiled by another compiler than `here`; `None` if they are not.
 
     It is one where name and digest are equal, where both are one build of libtpu, and where this process has loaded the
     very file.
@@ -36,7 +36,7 @@ def why_another(there: Environment, here: Environment) -> str | None:
 
 
 def named(environment: Environment) -> str:
-    """As `Environment::compiler` of the program names it, with the whole digest."""
+    """In the form of the program's `Environment::compiler`, with the whole digest."""
     return " ".join(filter(None, [environment.get("plugin"), environment.get("plugin_digest")]))
 
 

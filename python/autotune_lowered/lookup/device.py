@@ -1,4 +1,4 @@
-"""Devices that look-ups are for, and the one that this process computes on, as the tuner's workers name it."""
+"""Devices of look-ups, and the one that this process computes on, as the tuner's workers name it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .._jax import jax_for
 
 
 class Device:
-    """A device with the software around it: what a look-up is for.
+    """A device with its software, for which configs are looked up.
 
     Two are equal where hardware and software are; only the hardware decides whether an entry applies, a difference of the
     software is a flag.

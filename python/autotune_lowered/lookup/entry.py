@@ -1,4 +1,4 @@
-"""Entries of caches: a best config, and where it comes from."""
+"""Entries of caches: a best config and its provenance."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from .._printable import printable
 
-# what the native store finds: config, provenance, tier, direction, device, flags
+# the native store's result: config, provenance, tier, direction, device, flags
 Found = tuple[str, str | None, str, str, str, list[tuple[str, str]]]
 
 
 class Entry:
-    """A best config and where it comes from. Equal where config, direction and provenance are."""
+    """A best config and its provenance. Equal if config, direction and provenance are equal."""
 
     __slots__ = ("_config", "_device", "_provenance", "call_key", "direction", "flags", "op_id", "tier")
 
@@ -36,14 +36,14 @@ class Entry:
         self.tier = tier
         """Where it was found: `overlay`, `memory`, `snapshot` or `seed`."""
         self.flags = flags
-        """What to know before using it: kind (`stale-environment`, `other-device`, `other-batch`) and detail."""
+        """Caveats before using it: kind (`stale-environment`, `other-device`, `other-batch`) and detail."""
         self._config = config
         self._provenance = provenance
         self._device = device
 
     @classmethod
     def of(cls, op_id: str, call_key: str, found: Found) -> Entry:
-        """From what the native store found of a call."""
+        """From the native store's result for a call."""
         config, provenance, tier, direction, device, flags = found
         return cls(op_id, call_key, direction, tier, tuple(flags), config, provenance, device)
 
@@ -69,7 +69,7 @@ class Entry:
 
     @property
     def provenance(self) -> dict[str, Any] | None:
-        """How it was found (timer, baseline, medians in nanoseconds, interval, ties, environment); None where untold."""
+        """How it was found (timer, baseline, medians in nanoseconds, interval, ties, environment); None if unknown."""
         provenance: dict[str, Any] | None = None if self._provenance is None else json.loads(self._provenance)
         return provenance
 

@@ -22,10 +22,10 @@ Lookup = Callable[[str, str], Config | None]
 
 
 class Default(enum.Enum):
-    """The look-up that a process begins with."""
+    """The initial look-up of a process."""
 
     CACHE = enum.auto()
-    """The default cache, opened when it is asked first."""
+    """The default cache, opened at the first query."""
 
 
 class _State(NamedTuple):
@@ -66,17 +66,17 @@ def _of_other_batch(configs: Mapping[tuple[str, str], Config], op_id: str, call_
 
 
 def lookup() -> Lookup | Default | None:
-    """What is asked below all overlays."""
+    """The look-up below all overlays."""
     return _state().lookup
 
 
 def generation() -> int:
-    """A number that names what is in force here; it changes whenever that changes, and 0 is nothing at all."""
+    """A number that identifies what is in force here; it changes whenever that changes, and 0 is nothing at all."""
     return _state().generation
 
 
 def set_lookup(lookup: Lookup | None, *, version: str | None = None) -> None:
-    """Put a look-up below all overlays, for the whole process; `None` takes it away.
+    """Put a look-up below all overlays, for the whole process; `None` removes it.
 
     Functions jitted before are traced again when they are called next. `version` says what the look-up reads (a
     snapshot's digest): the same version means the same answers, so nothing is traced again when it returns. Without
@@ -108,14 +108,14 @@ def overlay(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[No
 
 @contextlib.contextmanager
 def only_in_force(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[None]:
-    """As `overlay`, with nothing below: neither the overlays that are open nor the look-up count inside."""
+    """As `overlay`, with nothing below: neither open overlays nor the look-up apply inside."""
     own, text = _own(configs)
     with _entered(_State((own,), None, _number("only", text))):
         yield
 
 
 def _own(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> tuple[dict[tuple[str, str], Config], str]:
-    """A copy of configs, and a text that names them."""
+    """A copy of configs, and a text that identifies them."""
     own = {label: dict(config) for label, config in configs.items()}
     return own, json.dumps(sorted((*label, config) for label, config in own.items()), sort_keys=True, default=repr)
 
@@ -142,6 +142,6 @@ def _number(*parts: str) -> int:
     return max(int.from_bytes(digest.digest()[:8], "little") >> 1, 2)
 
 
-# what a process begins with
+# the initial state of a process
 _base = _State((), Default.CACHE, generation=1)
 trace_key.begin_with(_base.generation)

@@ -30,10 +30,10 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 class Jitted:
-    """A function that is compiled with tuned options; what it does not have itself is that of `jax.jit`'s function."""
+    """A function that is compiled with tuned options; other attributes are those of `jax.jit`'s function."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]):
-        """Not to be called: see `jit`."""
+        """Private: see `jit`."""
         functools.update_wrapper(self, function)
         self._jitted = jax_for("jit needs").jit(function, **options)
         self._given = options.get("compiler_options") or {}
@@ -105,7 +105,7 @@ class _Static:
         return positional, {name: one for name, one in kwargs.items() if name not in self.names}
 
     def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """The others, with where they are."""
+        """The others, with their positions."""
         if not self.numbers and not self.names:
             return ()
         placed = [(place, one) for place, one in enumerate(args) if place in self.numbers]
@@ -120,7 +120,7 @@ def _listed(one: Any) -> Iterable[Any]:
 
 
 def _outermost(leaves: Iterable[Any]) -> bool:
-    """Whether no other transformation is at work: an array may also be captured, and be none of the arguments."""
+    """Whether no other transformation is active: an array may also be captured without being an argument."""
     import jax
 
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
@@ -133,7 +133,7 @@ def _outermost(leaves: Iterable[Any]) -> bool:
 
 
 def _kind(leaf: Any) -> Any:
-    """What of an argument decides which program it is for."""
+    """The part of an argument that determines its program."""
     if not hasattr(leaf, "dtype"):
         return type(leaf)
     sharding = leaf.sharding if getattr(leaf, "committed", False) else None
@@ -141,7 +141,7 @@ def _kind(leaf: Any) -> Any:
 
 
 def _context() -> Any:
-    """What else decides it: JAX's settings in force here, and what is in force of ours."""
+    """What else determines it: JAX's settings in force here, and the configs in force."""
     try:
         from jax._src.config import trace_context
 

@@ -1,4 +1,4 @@
-"""Whether the processes of one program hold the same snapshot: ranks that trace different programs hang."""
+"""Checks that the processes of one program have the same snapshot, because ranks that trace different programs hang."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _client() -> tuple[Any, int] | None:
 
 
 def first_difference(digest: str | None) -> str | None:
-    """Compares this process's digest with that of process 0, in the order in which caches were asked first.
+    """Compares this process's digest with that of process 0, in the order in which caches were first queried.
 
     Returns what differs, in words, or None. Waits for process 0 `AUTOTUNE_LOWERED_RANK_TIMEOUT` seconds (60).
     """

@@ -1,4 +1,4 @@
-"""What is in force, as part of the key of JAX's trace caches: a jitted function is traced again when it changes.
+"""Makes the state in force part of JAX's trace cache keys, so that a jitted function is traced again when it changes.
 
 JAX with `jax.make_user_context` (0.7.2 and later) keys its caches by a value of ours, per thread: traces of several
 states live side by side. Older JAX has no public key, so a change clears all its caches (`jax.clear_caches`), and then
@@ -19,7 +19,7 @@ _context: Any = None
 _process = 0
 _open = threading.local()
 
-# only of use where JAX's caches must be cleared: the generations that tunables were traced under since then, the
+# only needed if JAX's caches must be cleared: the generations that tunables were traced under since then, the
 # overlays that are open, and the thread that opened them
 _traced: set[int] = set()
 _opened: list[int] = []
@@ -28,7 +28,7 @@ _warned = False
 
 
 def _user_context() -> Any:
-    """JAX's key for us, made once; `None` if there is no JAX or it has no such keys."""
+    """This package's key in JAX, created once; `None` if there is no JAX or it has no such keys."""
     global _context
     if _context is None:
         try:
@@ -47,13 +47,14 @@ def _of_this_thread() -> list[int]:
 
 
 def begin_with(generation: int) -> None:
-    """Make `generation` what the key starts with. JAX is not told yet: what is jitted need not be traced again for it."""
+    """Make `generation` what the key starts with. JAX does not see it yet, so jitted functions need not be traced
+    again."""
     global _process
     _process = generation
 
 
 def connect() -> None:
-    """Have JAX key its traces from now on, where it is imported already."""
+    """Make JAX key its traces from now on, if it is already imported."""
     if "jax" in sys.modules:
         _user_context()
 
@@ -94,7 +95,7 @@ def entered(generation: int) -> Iterator[None]:
 
 
 def check(generation: int, op_id: str) -> None:
-    """Called where a tunable is traced: what it is about to use must be what JAX files the trace under.
+    """Called when a tunable is traced: the state it uses must be the one under which JAX caches the trace.
 
     Raises RuntimeError where they differ: the overlay was entered in another task or thread.
     """
@@ -116,7 +117,7 @@ def check(generation: int, op_id: str) -> None:
 
 @contextlib.contextmanager
 def _exclusive(generation: int) -> Iterator[None]:
-    """The span of an overlay where JAX's caches can only be cleared."""
+    """The span of an overlay if JAX's caches can only be cleared."""
     global _owner
     this = threading.get_ident()
     with _lock:
@@ -139,7 +140,7 @@ def _exclusive(generation: int) -> Iterator[None]:
 
 
 def _clear_unless(generation: int) -> None:
-    """Forget all traces where a tunable was traced under another state than this."""
+    """Forget all traces if a tunable was traced under another state than this."""
     global _warned
     if _traced <= {generation}:
         return
@@ -163,7 +164,7 @@ def _jax_version() -> str:
 
 @contextlib.contextmanager
 def _without_await() -> Iterator[None]:
-    """Raises RuntimeError at its end where an event loop ran on inside it: other tasks then saw this thread's key."""
+    """Raises RuntimeError at its end if an event loop ran inside it, because other tasks then saw this thread's key."""
     turned = _loop_turned()
     try:
         yield
@@ -178,7 +179,7 @@ def _without_await() -> Iterator[None]:
 
 
 def _loop_turned() -> Callable[[], bool]:
-    """Gives a function that says whether this thread's event loop got control since; it is to be called once."""
+    """Returns a function that says whether this thread's event loop got control since; call it once."""
     asyncio = sys.modules.get("asyncio")
     try:
         loop = asyncio.get_running_loop() if asyncio is not None else None

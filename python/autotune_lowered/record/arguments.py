@@ -1,4 +1,4 @@
-"""A call's arguments taken apart into arrays by name and a template of the rest, and put together again."""
+"""Splits a call's arguments into arrays by name and a template of the rest, and joins them again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LARGEST_CONSTANT = 1 << 20
 
 
 class Unrecordable(Exception):
-    """A call that cannot be made again from what may be kept of it."""
+    """A call that cannot be reproduced from what may be stored of it."""
 
 
 class Leaf:
-    """The place of an array among the arguments."""
+    """A placeholder for an array among the arguments."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -81,7 +81,7 @@ def _refuse_tracers(name: str, value: Any) -> None:
 
 
 def holds_tracer(value: Any, in_objects: bool = False) -> bool:
-    """Whether a value is traced, closes over what is, or holds it; of plain objects only where that is asked for."""
+    """Whether a value is traced, closes over or contains traced values; for plain objects only on request."""
     seen: set[int] = set()
     todo = [value]
     while todo:

@@ -1,4 +1,4 @@
-"""One call of a tunable operation, as every recorder sees it."""
+"""One call of a tunable operation, as seen by every recorder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Config = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class RecordedCall:
-    """One call of a tunable operation, without anything that a trace owns.
+    """One call of a tunable operation, without objects owned by a trace.
 
     `baseline` and `configs` may be functions of the platform (`cpu`, `cuda`, …) where the operation has other candidates
     on each.
@@ -28,23 +28,23 @@ class RecordedCall:
     op_id: str
     """Operation and version: `name@vN`."""
     call_key: str
-    """Key of the call's arguments, as the label has it; with the axes of `batch`, see `_vmap`."""
+    """Key of the call's arguments, as in the label; with the axes of `batch`, see `_vmap`."""
     arrays: Mapping[str, Any]
     """The array arguments in the programs' order: a `jax.ShapeDtypeStruct` by name, as the call sees them under
     `vmap`."""
     static: Mapping[str, Any]
     """The other arguments, of any type."""
     baseline: Config | Callable[[str], Config]
-    """The config in use without tuning; it competes whether it is among `configs` or not."""
+    """The config in use without tuning; it competes even if it is not among `configs`."""
     configs: Sequence[Config] | Callable[[str], Sequence[Config]]
     """The configs to try: JSON objects."""
     build: Callable[[Config], Callable[..., Any]]
     """The operation under a config: a function of the arrays, positional, in order."""
     fills: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    """How values are made where the call's own are not known, by argument: `fill` objects of `docs/registry.md`."""
+    """How values are generated if the call's own are unknown, by argument: `fill` objects of `docs/registry.md`."""
     usual: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    """What real values are drawn from where the call's own are not known or tell nothing, by argument: where the operation is
-    defined, and stable."""
+    """The distribution of real values if the call's own are unknown or uninformative, by argument: within the
+    operation's domain, and stable."""
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The call's own arrays, whole under `vmap`, where they were concrete, by argument. Tracers are ignored and never
     kept."""
@@ -54,21 +54,21 @@ class RecordedCall:
     """How a worker on the device builds the programs of configs that could not be lowered here, JSON; for Tokamax also what
     an exported result names the call by."""
     notes: tuple[str, ...] = ()
-    """What the reader of the report should know of this call."""
+    """A note on this call for the report."""
     batch: Batch = ()
-    """The `vmap`s around the call, the outermost first. What `build` gives is mapped by them."""
+    """The `vmap`s around the call, the outermost first. The result of `build` is mapped by them."""
     mesh: OnMesh | None = None
     """Where the call talks over a mesh's axes: what `build` gives, mapped, runs on each device with its parts."""
     devices: int = 1
     """How many devices the programs may be meant for, without `mesh`."""
 
     def whole_specs(self) -> dict[str, Any]:
-        """What the programs take: the arrays with the axes of `batch` and the parts of `mesh`."""
+        """The programs' arguments: the arrays with the axes of `batch` and the parts of `mesh`."""
         specs = {name: whole_spec(name, spec, self.batch) for name, spec in self.arrays.items()}
         return specs if self.mesh is None else {name: self.mesh.spec(spec) for name, spec in specs.items()}
 
     def program(self, config: Config) -> Callable[..., Any]:
-        """What runs under a config: a function of whole arrays."""
+        """The function under a config, of whole arrays."""
         function = mapped(self.build(config), list(self.arrays), self.batch)
         return function if self.mesh is None else self.mesh.wrap(function)
 

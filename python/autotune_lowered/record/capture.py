@@ -1,4 +1,4 @@
-"""What arrays of traced programs hold, brought by callbacks from inside while they run."""
+"""Captures the values of arrays in traced programs, by callbacks while they run."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ class Capture:
     def __init__(self, is_asked: bool, max_array_bytes: int) -> None:
         self.is_asked = is_asked
         self._max_array_bytes = max_array_bytes
-        # a lock of its own: whoever holds the recorder's may wait for a program whose callback brings a value
+        # a lock of its own, because the holder of the recorder's lock may wait for a program whose callback brings a
+        # value
         self._lock = threading.Lock()
         self._held: dict[tuple[str, str], dict[str, Any]] = {}
         self._awaited: dict[tuple[str, str], set[str]] = {}
 
     def watch(self, key: tuple[str, str], arrays: Mapping[str, Any]) -> None:
-        """Puts callbacks into the program that is being traced. Arrays that are concrete need no such thing."""
+        """Inserts callbacks into the program that is being traced. Concrete arrays do not need them."""
         import jax
 
         if not self.is_asked:
@@ -42,17 +43,17 @@ class Capture:
 
         with self._lock:
             held = self._held.setdefault(key, {})
-            # the first that comes counts
+            # the first value counts
             if name not in held and getattr(value, "nbytes", 0) <= self._max_array_bytes:
                 held[name] = np.array(value)
 
     def awaited(self, key: tuple[str, str], call: RecordedCall) -> set[str]:
-        """The arrays of a call that are not concrete, and that a callback is going to tell of."""
+        """The non-concrete arrays of a call, whose values a callback will bring."""
         with self._lock:
             return self._awaited.get(key, set()) - call.values.keys()
 
     def take(self, key: tuple[str, str]) -> dict[str, Any]:
-        """What was brought of a call, once."""
+        """The captured values of a call, once."""
         with self._lock:
             values = self._held.pop(key, {})
             if values and key in self._awaited:
@@ -65,7 +66,7 @@ class Capture:
             sys.modules["jax"].effects_barrier()
 
     def forget(self) -> None:
-        """In a forked child: what was waited for is the parent's, and a lock that it held is nobody's here."""
+        """In a forked child: pending values are the parent's, and a lock that it held is free here."""
         self._lock = threading.Lock()
         self._held.clear()
         self._awaited.clear()

@@ -1,4 +1,4 @@
-"""What of a call's arguments is written down for a reader: JSON that names what JSON cannot hold."""
+"""A readable description of a call's arguments: JSON that names what JSON cannot represent."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def describe(value: Any) -> Any:
     if callable(value) and not hasattr(value, "dtype"):
         return qualified_name(value)
     text = str(value)
-    # a bare `repr` holds an address, which differs from run to run
+    # a bare `repr` contains an address, which differs from run to run
     return f"{type(value).__module__}.{type(value).__qualname__}" if " at 0x" in text else text[:_LONGEST]
 
 
@@ -58,7 +58,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, in one line of at most 300 characters."""
+    """An exception's message, in one line of at most 300 characters."""
     text = " ".join(str(error).split())
     name = type(error).__name__
     return (f"{name}: {text}" if text else name)[:300]

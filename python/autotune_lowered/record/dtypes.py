@@ -8,7 +8,7 @@ from typing import Any
 
 
 def is_real(dtype: Any) -> bool:
-    """Whether values of this type are drawn from a distribution; integers and booleans steer what a kernel does."""
+    """Whether values of this type are drawn from a distribution; integers and booleans control what a kernel does."""
     import jax.numpy as jnp
 
     return bool(jnp.issubdtype(dtype, jnp.inexact))
@@ -36,7 +36,7 @@ def spec_of_data(spec: Any) -> Any:
 
 
 def implementation_of(array: Any) -> Any | None:
-    """Of which generator keys are; `None` of other arrays."""
+    """The generator of keys; `None` for other arrays."""
     import jax
 
     return jax.random.key_impl(array) if is_key(array.dtype) else None

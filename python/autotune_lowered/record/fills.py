@@ -1,4 +1,5 @@
-"""How the inputs of a recorded call are made again: recipes for real values, captured bytes for what steers control flow."""
+"""How the inputs of a recorded call are reproduced: recipes for real values, captured bytes for values that determine
+control flow."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ NORMAL = {"kind": "normal", "scale": 1.0}
 UNDER_JIT = "its values were not known while tracing: call it eagerly once, or record with `capture_values=True`"
 
 
-# any bits are a good key: none steers what a kernel does
+# any bits are a valid key: none affects what a kernel does
 KEY_BITS = {"kind": "integer-range", "low": 0, "high": (1 << 32) - 1}
 
 _FIELDS = {
@@ -71,7 +72,7 @@ class Found(NamedTuple):
     unknown: str | None = None
     """Why its values are not known."""
     warning: str | None = None
-    """What the record's reader should know of them."""
+    """Notes on them for the record's reader."""
 
 
 def fill_of(
@@ -149,10 +150,10 @@ class Observed:
         return cls(math.prod(spec.shape), spec.dtype.kind == "c", *map(float, figures))
 
     def fill(self, usual: Fill | None) -> Fill:
-        """Values of the same size and sign. `usual` stands in where the values seen tell nothing of others: a first trial's
-        are often all the same."""
+        """Values of the same size and sign. `usual` is used if the observed values are uninformative: those of a first
+        trial are often all the same."""
         if self.size == 0 or (self.rms == 0 and not self.is_complex):
-            # zeros are not data to measure with: a device runs faster on them
+            # zeros are not suitable for measuring: a device runs faster on them
             return {"kind": "constant", "value": 0.0} if self.size == 1 else usual or NORMAL
         if self.is_complex:
             return {"kind": "normal", "scale": _rounded(self.rms) or 1.0}
@@ -166,11 +167,11 @@ class Observed:
         if low >= 0 or high <= 0:
             # probabilities, decays: the other sign can overflow
             return _uniform(low, high)
-        # both signs, so the root mean square stands for the size
+        # both signs, so the root mean square gives the magnitude
         return {"kind": "normal", "scale": _rounded(self.rms)}
 
     def warning(self, is_kept: bool) -> str | None:
-        """What the reader of the record should know of these values."""
+        """Notes on these values for the record's reader."""
         if self.not_numbers > 0:
             return f"{self.not_numbers:.1%} of its values are NaN: outputs that follow from them prove nothing"
         if self.infinite > 0 and not is_kept:
@@ -210,7 +211,7 @@ def _figures(xp: Any, flat: Any) -> list[Any]:
 
 def _uniform(low: float, high: float) -> Fill:
     ends = _rounded(low), _rounded(high)
-    # two that three digits do not distinguish are not a range
+    # equal to three digits, so not a range
     low, high = ends if ends[0] < ends[1] else (low, high)
     return {"kind": "uniform", "low": low, "high": high}
 

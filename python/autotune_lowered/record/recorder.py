@@ -261,7 +261,7 @@ class Recorder:
             return written + self._notes + waiting
 
     def forget_inherited(self) -> None:
-        """In a forked child: what was pending is the parent's to write, and a lock that it held is nobody's here."""
+        """In a forked child: the parent writes what was pending, and a lock that it held is free here."""
         self._lock = threading.RLock()
         self._capture.forget()
         self._pending.clear()
@@ -272,7 +272,7 @@ class Recorder:
         self._maybe_mapped.clear()
 
     def finish_quietly(self) -> None:
-        """Write what is pending at the end of a process, where nobody is left to catch an error."""
+        """Write what is pending at the end of a process, where an error can no longer be caught."""
         try:
             self.flush()
         except Exception as error:

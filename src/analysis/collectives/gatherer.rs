@@ -180,7 +180,7 @@ impl Gatherer {
         }
         let mut notes = Vec::new();
         if left_out == self.seen.len() as u64 && left_out > 0 {
-            notes.push("only first executions are there, and they count".to_owned());
+            notes.push("there are only first executions, so they count".to_owned());
             placed.iter_mut().flatten().for_each(|placed| placed.is_left_out = false);
             left_out = 0;
         }

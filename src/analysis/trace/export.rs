@@ -105,9 +105,9 @@ impl Traced {
             (self.nameless, "events without metadata, called `(no metadata)`"),
             (self.cut_stats, "slices with more stats than are written"),
             (self.malformed, "events left out that cannot be decoded"),
-            (self.negative, "events left out that last less than zero"),
+            (self.negative, "events left out that have a negative duration"),
             (self.out_of_range, "events left out that are before the capture, or 26 days and more away from it"),
-            (self.aggregated, "events left out that stand for several occurrences and have no time"),
+            (self.aggregated, "events left out that represent several occurrences and have no time"),
             (self.crowded, "events left out of lines with more than a thousand at once"),
         ];
         notes.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")).collect()

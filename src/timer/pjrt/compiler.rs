@@ -39,7 +39,7 @@ impl CompileTask {
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub(super) struct CompiledTask {
     /// `None` if the plugin cannot serialize.

@@ -141,7 +141,7 @@ impl<C: Compiler> Shared<C> {
             let begun = Begun { sharer: key.0, round, hand };
             let idle = state.idle.pop();
             drop(state);
-            // a thread that is gone without a word would be waited for in vain
+            // a thread that ends silently would be waited for forever
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(begun, idle, &task)));
             let attempt = attempt.unwrap_or_else(|_| {
                 Attempt::NotStarted(Failure::new(FailureKind::Device, "a compile thread panicked"))

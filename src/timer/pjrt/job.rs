@@ -157,7 +157,7 @@ impl Job {
         Ok(restored)
     }
 
-    /// What copies the donated inputs of a program, and what becomes of these.
+    /// What copies the donated inputs of a program, and how they are restored.
     fn restorer(
         &mut self,
         arguments: &[Rc<Argument>],

@@ -135,7 +135,7 @@ struct Header {
     note: Option<Note>,
 }
 
-/// What compiling a program took, and what came of it.
+/// The cost and the outcome of compiling a program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Note {
     /// Nanoseconds.

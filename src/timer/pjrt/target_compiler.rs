@@ -198,7 +198,7 @@ impl TargetCompiler {
         self.scratch.path()
     }
 
-    /// Compiles programs, or finds what came of them before; says about each as it is known, by its place.
+    /// Compiles programs, or finds earlier outcomes; reports each as soon as it is known, by its index.
     ///
     /// # Errors
     /// If no worker can be started, or `is_cancelled`.

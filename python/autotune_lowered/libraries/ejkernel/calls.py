@@ -38,7 +38,8 @@ _ATTACHED: list[_Attached] = []
 
 
 def attached(stamp: str | None) -> Callable[[], None]:
-    """Report ejkernel's calls to the recording in force, now or once ejkernel is imported; gives what ends it."""
+    """Report ejkernel's calls to the recording in force, now or once ejkernel is imported; returns a function that ends
+    it."""
     one = _Attached(stamp)
     cancel = after_import("ejkernel.ops.registry", one.attach)
 
@@ -50,7 +51,7 @@ def attached(stamp: str | None) -> Callable[[], None]:
 
 
 class _Attached:
-    """One recording's hold on ejkernel; the first one in replaces its function, the last one out puts it back."""
+    """One recording's hook into ejkernel; the first one replaces its function, the last one restores it."""
 
     _original: Callable[..., None] | None = None
     _environment: dict[str, str | None] = {}
@@ -95,7 +96,7 @@ class _Attached:
 def _on_call(
     own: Callable[..., None] | None, device: str, op_id: str, call_key: str, kernel: Any, args: Any, kwargs: Any
 ) -> None:
-    """Stands in for `record_invocation`. Its caller swallows every exception, so nothing may be lost to one here."""
+    """Replaces `record_invocation`. Its caller swallows every exception, so none may get lost here."""
     if own is not None:
         own(device, op_id, call_key, kernel, args, kwargs)
     recorder = active()
@@ -108,7 +109,7 @@ def _on_call(
         if recorder.wants(op_id, call_key):
             watch = functools.partial(recorder.watch, op_id, call_key)
             recorder.record(describe_call(op_id, own_key, kernel, args, kwargs, watch, batch))
-        # ejkernel continues with its own arrays: what listens is never used
+        # ejkernel continues with its own arrays: the tapped ones are never used
         recorder.listen(op_id, call_key, arrays)
     except Unrecordable as reason:
         recorder.skipped(op_id, call_key, str(reason))
@@ -119,7 +120,7 @@ def _on_call(
 
 
 def _traced_arrays(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], Batch]:
-    """The arrays of a call of which some are traced, else none, and the `vmap`s around it."""
+    """The arrays of a call if some are traced, and the `vmap`s around it."""
     import jax
 
     if not any(map(is_tracer, jax.tree_util.tree_leaves((tuple(args), dict(kwargs))))):

@@ -34,7 +34,7 @@ def config_to_json(config: Any) -> dict[str, Any]:
 
 
 def config_from_json(kind: type, config: Mapping[str, Any]) -> Any:
-    """The config object of a JSON config; ValueError for a field that the running ejkernel's config has not."""
+    """The config object of a JSON config; ValueError for a field that the running ejkernel's config lacks."""
     if not dataclasses.is_dataclass(kind):
         return dict(config) if issubclass(kind, Mapping) else types.SimpleNamespace(**config)
     hints = typing.get_type_hints(kind)

@@ -1,4 +1,4 @@
-"""An ejkernel kernel with the static part of one call: its candidates, and what runs under each."""
+"""An ejkernel kernel with the static part of one call: its candidates, and the function under each."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Operation:
         return plain
 
     def baseline(self, platform: str) -> dict[str, Any]:
-        """What ejkernel's heuristics say, which is what it uses untuned."""
+        """The config of ejkernel's heuristics, which it uses untuned."""
         heuristic = _most_specific(self._kernel, "heuristic_cfg", platform)(self._invocation())
         self._template = heuristic
         return self._spelled(heuristic)
 
     def configs(self, platform: str) -> list[dict[str, Any]]:
-        """The candidates that ejkernel's own tuner would try, and on a CPU those that it has for XLA besides."""
+        """The candidates that ejkernel's own tuner would try, and on a CPU also those for XLA."""
         methods = [_most_specific(self._kernel, "candidate_cfgs", platform)]
         if platform == "cpu" and hasattr(self._kernel, "candidate_cfgs_xla"):
             methods.append(self._kernel.candidate_cfgs_xla)
@@ -57,7 +57,7 @@ class Operation:
         return [self._spelled(config) for method in methods for config in method(invocation)]
 
     def refuse(self, config: Mapping[str, Any], platform: str) -> str | None:
-        """ejkernel picks the implementation of `auto` by the device that is there: another one's cannot be foretold."""
+        """ejkernel picks the implementation of `auto` by the present device: another one's cannot be predicted."""
         if answered() is None:
             return None
         chosen = self._asked if self._asked not in (None, "auto") else config.get("platform")
@@ -72,7 +72,7 @@ class Operation:
         chosen = self._objects.get(spelled(config))
         if chosen is None:
             if self._template is None:
-                # in a worker, which has the config alone: the heuristics say of which class it is
+                # in a worker, which only has the config: the heuristics determine its class
                 self._template = _most_specific(self._kernel, "heuristic_cfg", _own_platform())(self._invocation())
             chosen = config_from_json(type(self._template), config)
         # some executors rewrite the platform in place
@@ -92,7 +92,7 @@ def _own_platform() -> str:
 
 
 class _Fixed:
-    """ejkernel's `ConfigChooser` that has one answer, and no cache to write it to."""
+    """An ejkernel `ConfigChooser` with a fixed answer and no cache."""
 
     def __init__(self, config: Any) -> None:
         self._config = config

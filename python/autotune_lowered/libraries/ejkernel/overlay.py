@@ -15,7 +15,7 @@ from .config import config_from_json
 
 @contextlib.contextmanager
 def overlay(configs: Mapping[tuple[str, str], dict[str, Any]]) -> Iterator[None]:
-    """ejkernel's own overlay, where ejkernel is imported and has one of these operations."""
+    """ejkernel's own overlay, if ejkernel is imported and has one of these operations."""
     if "ejkernel" not in sys.modules:
         yield
         return
@@ -34,8 +34,8 @@ def overlay(configs: Mapping[tuple[str, str], dict[str, Any]]) -> Iterator[None]
     if not mapping:
         yield
         return
-    # the package's own overlay has keyed this thread's traces by these configs; older JAX has no such keys, and what was
-    # traced outside would run on without a word
+    # the package's own overlay has keyed this thread's traces by these configs; older JAX has no such keys, and
+    # functions traced outside would silently continue to run
     clears = not hasattr(jax, "make_user_context")
     if clears:
         jax.clear_caches()
@@ -63,7 +63,7 @@ def _config_classes() -> dict[str, type]:
             try:
                 operation = kind()
             except TypeError:
-                # needs arguments: no operation that is called by its name
+                # needs arguments, so it is not an operation called by name
                 continue
             found[f"{operation.op_id}@v{operation.version}"] = config
     return found

@@ -116,7 +116,7 @@ def _class(module: str, name: str, packages: Sequence[str]) -> type:
     found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part, None)
-        # a class of this very module: what the module has imported itself leads anywhere
+        # a class defined in this module: its imports could lead anywhere
         if not isinstance(found, type) or found.__module__ != module:
             raise ValueError(f"`{module}.{name}` is no class of that module")
     kind: type = found
@@ -124,7 +124,7 @@ def _class(module: str, name: str, packages: Sequence[str]) -> type:
 
 
 def function_of(recipe: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Callable[..., Any], dict[str, str]]:
-    """What a recipe's call runs under a config, a function of the arrays; and their specs by name, in order."""
+    """The function of the arrays that a recipe's call runs under a config; and their specs by name, in order."""
     from ejkernel.ops import Kernel
 
     kind = _class(recipe["module"], recipe["class"], ("ejkernel",))

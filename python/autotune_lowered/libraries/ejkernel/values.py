@@ -1,4 +1,4 @@
-"""What the array arguments of ejkernel's operations may hold, where a call's own values are not known.
+"""Values for the array arguments of ejkernel's operations, if a call's own values are unknown.
 
 Standard normal values are outside the domain of many: a positive `decay` is a state that grows with every token, and where
 all outputs overflow no two programs can be compared.
@@ -63,16 +63,16 @@ _USUAL: dict[str, Mapping[str, Fill | Callable[[Any], Fill]]] = {
 
 
 def usual_of(op_id: str, specs: Mapping[str, Any], static: Mapping[str, Any]) -> dict[str, Fill]:
-    """What real arguments are drawn from unless more is known of them."""
+    """The default distribution of real arguments."""
     usual = dict(_USUAL.get(_family(op_id, _USUAL), {}))
     if static.get("use_qk_l2norm") is False:
-        # who normalizes no keys here has done so before
+        # keys that are not normalized here were normalized before
         usual |= {"query": _short_vectors, "key": _short_vectors}
     return {name: fill(specs[name]) if callable(fill) else fill for name, fill in usual.items() if name in specs}
 
 
 def rules_of(op_id: str, specs: Mapping[str, Any]) -> dict[str, Fill]:
-    """What integers are drawn from that steer the operation, where what they mean is known."""
+    """The distribution of integers that control the operation, if their meaning is known."""
     rules: dict[str, Fill] = {}
     if op_id.startswith("grouped_matmul") and "lhs" in specs:
         rules["group_sizes"] = {"kind": "partition", "total": int(specs["lhs"].shape[0])}

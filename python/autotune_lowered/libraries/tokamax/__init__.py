@@ -1,1 +1,1 @@
-"""Tokamax: its calls, and what a stamp says of one."""
+"""Tokamax: its calls, and the stamp of a call."""

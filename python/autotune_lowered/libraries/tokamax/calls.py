@@ -1,4 +1,4 @@
-"""Calls of Tokamax's operations, as each asks for its config.
+"""Calls of Tokamax's operations, captured when each requests its config.
 
 A Tokamax `Op` asks its `BoundArguments` for `default_config` once for each call that is traced; the arguments are abstract
 by then, with their `vmap` axes. Which `Op` that is, Tokamax has chosen before: by the devices that concrete arrays lie
@@ -35,7 +35,7 @@ _CHOSEN_FOR = "_autotune_lowered_chosen_for"
 
 
 def attached() -> Callable[[], None]:
-    """Report Tokamax's calls to the recording in force, now or once it is imported; gives what ends it."""
+    """Report Tokamax's calls to the recording in force, now or once it is imported; returns a function that ends it."""
     token = object()
     cancel = after_import("tokamax", functools.partial(_attach, token))
 
@@ -104,13 +104,13 @@ def _on_call(original: Callable[[Any], Any], bound: Any) -> Any:
                 call = describe_call(op_id, key, bound)
                 refuse = functools.partial(_refuse, recorder.registry, getattr(bound.op, _CHOSEN_FOR, None))
                 recorder.record(dataclasses.replace(call, refuse=refuse))
-        except Exception as error:  # the user's program goes on, whatever its arguments are
+        except Exception as error:  # the user's program continues, whatever its arguments are
             recorder.skipped(op_id, key, one_line(error))
     return original(bound)
 
 
 def _refuse(registry: Registry, chosen_for: Target | None, config: Mapping[str, Any], platform: str) -> str | None:
-    """Why a call is none of the device that is recorded for: Tokamax chose its operation for another one."""
+    """Why a call is not for the recorded device: Tokamax chose its operation for another one."""
     absent = registry.absent
     if chosen_for == absent and (absent is not None or registry.is_here(platform)):
         return None

@@ -91,7 +91,7 @@ pub fn bound_executables(cache: &Path, bounds: &ExecutableBounds, dry_run: bool)
     Ok(found)
 }
 
-/// A folder, which is none if a link stands in its place.
+/// A folder; `None` if a link replaces it.
 pub(super) fn open_folder(at: impl rustix::fd::AsFd, path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(at, path, flags, Mode::empty()) {
