@@ -126,8 +126,11 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
     // the savings of two devices do not add up
     if let Some(speed_up) = gain.speed_up().filter(|_| report.results.len() == 1) {
         let (low, high) = (gain.baseline_ns / gain.most_ns, gain.baseline_ns / gain.least_ns);
-        let between =
-            if faster > 0 { format!(", {low:.2}–{high:.2} if every call is at the same end of its interval") } else { String::new() };
+        let between = if faster > 0 {
+            format!(", {low:.2}–{high:.2} if every call is at the same end of its interval")
+        } else {
+            String::new()
+        };
         let uncounted = match gain.uncounted {
             0 => String::new(),
             many => format!("; {many} without a time left out"),
