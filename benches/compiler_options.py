@@ -3,7 +3,7 @@
     python benches/compiler_options.py PLATFORM [--plugin PATH] [--all]
 
 Compiles one small program with each value of each option of PLATFORM (`cpu`, `cuda`, `tpu`), in a process of their own, since a
-value may end it: then the next process goes on behind that value. Says what was accepted, what was refused and why, and what
+value may end it: then the next process continues after that value. Says what was accepted, what was refused and why, and what
 ended the process. What cannot be serialized is refused, since the tuner's workers pass executables on. PATH is a PJRT plugin; without it JAX's own compiler is asked. `--all`
 has a row for every value, not for those alone that are refused.
 

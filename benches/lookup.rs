@@ -1,5 +1,5 @@
-//! What a look-up costs at run time: publishing a snapshot, opening it, the first config of a fresh process, hits; and the same of
-//! a plain sled database that holds nothing but call keys and configs.
+//! The cost of a look-up at run time: publishing a snapshot, opening it, the first config of a fresh process, hits; and
+//! the same of a plain sled database that holds nothing but call keys and configs.
 //!
 //! `cargo bench --bench lookup [-- --entries N]`; with `--publish` it only publishes, with `--in-order` from entries that lie in memory in the
 //! order of their keys; `cargo bench --bench lookup -- --write FILE --entries N` only writes a
@@ -116,7 +116,7 @@ fn first(word: &str, path: &Path, count: u64) -> String {
 
 /// Rust's look-ups and those through the C ABI, in turn: what a machine does besides hits both.
 fn beside_c(library: &str, path: &Path, numbers: &[u64], few: &[u64]) {
-    // as every entry says that it was measured under
+    // the software that every entry states
     let environment = serde_json::json!({"platform_version": "cuda 12090", "driver": "570.86"});
     let json = serde_json::json!({"identity": device(), "environment": environment}).to_string();
     let fingerprint: DeviceFingerprint = serde_json::from_str(&json).unwrap();

@@ -1,4 +1,4 @@
-//! The main job on `examples/transformer`, and what its stores cost.
+//! The main job on `examples/transformer`, and the cost of its stores.
 //!
 //! `cargo bench --bench main_job -- [RUNS]` prints a table: wall time of a first run, of one that measures again with the
 //! executables of the first, and of one with nothing new; then the cost of a round, a decision and an open ledger. It needs

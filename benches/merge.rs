@@ -1,8 +1,8 @@
-//! What merging caches costs: ten snapshots to one, for three fleets.
+//! The cost of merging caches: ten snapshots to one, for three fleets.
 //!
 //! `cargo bench --bench merge [-- --entries N] [--caches N] [--mapped]`. The files are read from the page cache, and what is
-//! written is synced to the disk of the temporary folder, which is timed apart: it says more of the disk than of the program.
-//! As in `cache merge` the snapshots are read into memory; `--mapped` maps them.
+//! written is synced to the disk of the temporary folder, which is timed separately, because it depends more on the
+//! disk than on the program. As in `cache merge` the snapshots are read into memory; `--mapped` maps them.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 

@@ -1,4 +1,4 @@
-//! What caches survive, in numbers: `docs/reliability.md` holds what this prints.
+//! What caches survive, in numbers: `docs/reliability.md` has the output.
 //!
 //! `cargo bench --bench survival [-- --kills 500 --workers 200 --readers 64 --seconds 60 --flips all|NUMBER --seed 6]`; what is named in the
 //! arguments alone is run, all of it in its long form without any.

@@ -1,9 +1,9 @@
-//! Decisions: is the winner right, is it the same on every run, and what does a decision cost.
+//! Decisions: is the winner right, is it the same on every run, and how much does a decision cost.
 //!
 //! `cargo bench --bench decisions -- --peer PYTHON` tunes six cases with 32 to 36 configs each, again and again, each
-//! time with a fresh cache folder, and holds every run against a reference that is measured before and after them. The
+//! time with a fresh cache folder, and compares every run with a reference that is measured before and after them. The
 //! cases are blocked matrix products of three sizes, and a causal attention, a masked softmax with a matrix product and
-//! a convolution, whose best config lies in no corner of its space.
+//! a convolution, whose best config is in no corner of its space.
 //! `--help` lists the parts and their flags. It needs a Python with JAX for the programs (`--python`, else that of the
 //! active environment) and a PJRT plugin for CPUs (`--plugin`, else the one that is found).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr, clippy::panic)]

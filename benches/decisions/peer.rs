@@ -1,4 +1,4 @@
-//! ejkernel's own tuner on the same functions, in a Python of the user's.
+//! ejkernel's own tuner on the same functions, in the user's Python.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

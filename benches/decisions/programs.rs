@@ -1,4 +1,4 @@
-//! The programs that are tuned, made by `programs.py` once.
+//! The programs to tune, generated once by `programs.py`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

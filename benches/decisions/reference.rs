@@ -1,9 +1,9 @@
-//! What the times of all candidates really are, as well as this machine can tell.
+//! Reference times of all candidates, as precise as this machine allows.
 //!
 //! All candidates of a case are loaded in one worker and run in interleaved rounds, the baseline first and the others in a
 //! shuffled order; a sample is the median of a round's runs, as many for each candidate. A candidate's reference time is the
-//! baseline's median times the median of its paired ratios to the baseline. It is measured twice, before and after what is
-//! judged, by other workers; the two halves together judge, and how far they differ bounds any judgement.
+//! baseline's median times the median of its paired ratios to the baseline. It is measured twice, before and after the
+//! judged runs, by other workers; the two halves together are the reference, and their difference bounds its accuracy.
 
 use autotune_lowered::stats::{Interval, median};
 use autotune_lowered::timer::Timer;

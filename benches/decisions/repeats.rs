@@ -1,4 +1,4 @@
-//! Full runs of the tool, each with a cache folder that knows no sample, held against the reference.
+//! Full runs of the tool, each with an empty cache folder, compared with the reference.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What several values come to.
+//! Summaries of several values.
 
 use autotune_lowered::stats::quantile;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Fresh runs of the tool and of the peer's tuner in turns, so that what the machine does meanwhile meets both.
+//! Fresh runs of the tool and of the peer's tuner, alternating, so that the machine's disturbances affect both.
 
 use crate::load::Load;
 use crate::options::{Options, Part};

@@ -1,4 +1,5 @@
-//! What a decision costs: wall time of fresh runs beside what compiling and twenty runs of each candidate must take.
+//! The cost of a decision: wall time of fresh runs beside the time that compiling and twenty runs of each candidate
+//! must take.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Look-ups through the C ABI, as an engine in C makes them: by the functions of the shared library that is named.
+//! Look-ups through the C ABI, as an engine in C makes them: by the functions of a shared library.
 
 #![allow(unsafe_code)]
 

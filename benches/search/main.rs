@@ -1,4 +1,4 @@
-//! What the search strategies find: simulated searches on recorded spaces, scored, beside Kernel Tuner's.
+//! Scores of the search strategies: simulated searches on recorded spaces, beside Kernel Tuner's.
 //!
 //! `cargo bench --bench search -- [SPACE…] [--seeds N] [--prior misleading] [--peer PYTHON] [--format json]`; docs/search.md has the score and
 //! the figures. A fault is one line on stderr: exit code 2 for an argument, 4 for a file or a peer that cannot be used.

@@ -1,4 +1,4 @@
-//! Kernel Tuner's strategies on a recorded space, in a Python of the user's.
+//! Kernel Tuner's strategies on a recorded space, in the user's Python.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

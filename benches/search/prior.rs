@@ -1,4 +1,4 @@
-//! What is known of configs before anything is measured, made up.
+//! Synthetic prior knowledge about configs.
 
 use clap::ValueEnum;
 use rand_chacha::ChaCha8Rng;

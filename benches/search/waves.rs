@@ -1,7 +1,7 @@
-//! Compiling in waves, on parts of recorded spaces: how much is compiled, and how often something better is left.
+//! Compiling in waves, on parts of recorded spaces: how much is compiled, and how often something better is missed.
 //!
-//! A part has 24 to 64 configs: two to four parameters vary and the others stay as a config by chance has them. Its
-//! baseline is by chance one of the slower two thirds. What is told is the recorded time with noise of one per cent.
+//! A part has 24 to 64 configs: two to four parameters vary and the others stay as in a random config. Its baseline is
+//! a random one of the slower two thirds. Outcomes are the recorded times with noise of one per cent.
 
 use autotune_lowered::report::Grid;
 use autotune_lowered::search::{Outcome, Space, Surface, WaveRules};
@@ -20,7 +20,7 @@ const TRIES: usize = 20_000;
 /// Standard deviation of a look, as a logarithm.
 const NOISE: f64 = 0.01;
 
-/// What came of the parts of one space.
+/// The result for the parts of one space.
 #[derive(Debug, Serialize)]
 pub(crate) struct WavesRow {
     space: String,
@@ -56,7 +56,7 @@ struct Ran {
     score: f64,
 }
 
-/// What came of so many parts; `None` of a space that has none.
+/// The result for this many parts; `None` for a space that has none.
 pub(crate) fn row(
     name: &str,
     recorded: &Recorded,

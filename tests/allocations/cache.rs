@@ -1,4 +1,4 @@
-//! A hit allocates nothing, and nor does a miss of an operation that nobody has.
+//! A hit allocates nothing, and neither does a miss of an unknown operation.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn device() -> DeviceFingerprint {
     let hardware = [("compute_capability", "9.0"), ("sm_count", "132")].map(|(a, b)| (a.to_owned(), b.to_owned()));
     let identity =
         DeviceIdentity { platform: "cuda".into(), device_kind: "NVIDIA H200".into(), hardware: hardware.into() };
-    // as every entry says it was measured under
+    // the software that every entry states
     let environment = Environment::default()
         .platform_version("cuda 12090".into())
         .driver(Some("570.86".into()))
@@ -92,7 +92,7 @@ fn a_hit_allocates_nothing() {
     drop(overlay);
     assert_eq!(hit("both@v1", Tier::Memory, None), 0);
 
-    // why there is none is found out by whoever asks
+    // the reason of a miss is determined on request
     let ask = || cache.lookup(&device, "other@v1", CALL, None, MatchMode::Exact).unwrap();
     let (count, found) = allocations(ask);
     let Lookup::Miss(miss) = found else { panic!("{found:?}") };

@@ -1,5 +1,5 @@
-//! Constraints: what they give, beside rhai and Python; what is wrong with them, and where; and that evaluation allocates
-//! nothing.
+//! Constraints: their results, compared with rhai and Python; their errors with positions; and that evaluation
+//! allocates nothing.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! What allocates nothing, and constraints, which must not either. A counting allocator sees it, so that this is a program of
-//! its own.
+//! Code that must not allocate, constraints included. A counting allocator checks it, so this is a program of its own.
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

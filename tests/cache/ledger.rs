@@ -1,4 +1,4 @@
-//! Sample log and sled together: whatever happens to the files of either, what is read is what was committed.
+//! Sample log and sled together: whatever happens to the files of either, exactly the committed entries are read.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

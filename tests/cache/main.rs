@@ -1,4 +1,4 @@
-//! The stores: log, snapshots and tiers, what other programs keep, caches that machines share and who vouches for them.
+//! The stores: log, snapshots and tiers, other programs' files, shared caches and their signatures.
 
 #[path = "../support/mod.rs"]
 mod support;

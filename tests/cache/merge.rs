@@ -1,4 +1,4 @@
-//! Merging caches: the laws, the order by which one entry of a call wins, and what files of a merge look like.
+//! Merging caches: the laws, the order by which one entry of a call wins, and the files of a merge.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

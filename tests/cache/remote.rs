@@ -1,4 +1,4 @@
-//! Caches that machines share, over a network: a server of S3's protocol, and servers that misbehave.
+//! Shared caches over a network: a server with S3's protocol, and misbehaving servers.
 
 #![cfg(feature = "remote")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]

@@ -1,4 +1,4 @@
-//! Caches that machines share, through a folder: everything but the network.
+//! Shared caches in a folder: everything but the network.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

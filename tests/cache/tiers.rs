@@ -1,4 +1,4 @@
-//! The tiers together: order, promotion, overlays, whose entry applies, and the reason of a miss.
+//! The tiers together: order, promotion, overlays, which entry applies, and the reason of a miss.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

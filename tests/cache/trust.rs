@@ -1,4 +1,4 @@
-//! Whose results apply, what a file may say, and how large it may be.
+//! Which results apply, what a file may contain, and how large it may be.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -312,7 +312,7 @@ fn a_snapshot_is_published_of_what_is_there_and_never_of_nothing() {
     assert!(unwritable.stderr.contains("/proc/none/best.snapshot"), "{}", unwritable.stderr);
 }
 
-/// What could not be written is no good end, whatever came of the command.
+/// Output that cannot be written is a failure, whatever the command's result.
 #[test]
 fn a_stdout_that_cannot_be_written_is_told() {
     let (place, module) = (Place::new(), module());

@@ -1,5 +1,5 @@
-//! Candidates and workers that misbehave, through the whole program: each costs itself alone, with a reason that is
-//! kept and not found out again.
+//! Misbehaving candidates and workers, through the whole program: each affects only itself, with a reason that is
+//! stored and not determined again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

@@ -1,4 +1,4 @@
-//! `check` as CI starts it: verdicts, exit codes, JUnit and annotations. Times are simulated by `replay` or played by a
+//! `check` as run by CI: verdicts, exit codes, JUnit and annotations. Times are simulated by `replay` or played by a
 //! worker.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]

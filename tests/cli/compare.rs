@@ -1,4 +1,4 @@
-//! `compare`: files that are no programs, and a program beside itself on a real plugin.
+//! `compare`: files that are not programs, and a program beside itself on a real plugin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

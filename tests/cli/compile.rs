@@ -1,7 +1,8 @@
-//! `compile`: for devices that are not here, by the vendors' own plugins.
+//! `compile` for absent devices, with the vendors' own plugins.
 //!
-//! `AUTOTUNE_LOWERED_TEST_CUDA` names a CUDA plugin with ptxas beside it. What it refuses is held against what JAX's own compile for
-//! absent devices refused of the same programs (`tests/data/targets/make.py`). `AUTOTUNE_LOWERED_TEST_LIBTPU` names libtpu.so.
+//! `AUTOTUNE_LOWERED_TEST_CUDA` names a CUDA plugin with ptxas beside it. Its refusals are compared with those of JAX's
+//! own compilation of the same programs for absent devices (`tests/data/targets/make.py`).
+//! `AUTOTUNE_LOWERED_TEST_LIBTPU` names libtpu.so.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -40,7 +41,7 @@ fn compile(folder: &Path, plugin: &Path, arguments: &[&str]) -> Run {
     run(&folder.join("cache"), &[&fixed, arguments].concat())
 }
 
-/// By config what came of it.
+/// The outcome by config.
 fn outcomes(target: &Value) -> BTreeMap<String, (String, String, bool)> {
     let candidates = target["calls"].as_array().unwrap().iter().flat_map(|call| call["candidates"].as_array().unwrap());
     let of = |candidate: &Value| {

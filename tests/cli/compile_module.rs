@@ -1,4 +1,4 @@
-//! `compile` of the module itself, for devices that are not here: *does my step fit?*
+//! `compile` of the module itself, for absent devices: *does my step fit?*
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

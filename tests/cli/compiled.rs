@@ -1,5 +1,5 @@
-//! `--compiled`: executables that were made where the device was not. No CPU plugin compiles without a device, so what a run kept is
-//! given the key of such executables here, and signed.
+//! `--compiled`: executables that were compiled without the device. No CPU plugin does that, so the stored executables
+//! of a run get the key of such ones here, and are signed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! What a side file says of how JAX compiles a module: on a real plugin, and damaged.
+//! A side file's compile options of JAX: on a real plugin, and damaged.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! `--compiler-options`, on a real plugin and on what is no module for it.
+//! `--compiler-options`, on a real plugin and on files that are not modules for it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

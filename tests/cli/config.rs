@@ -1,4 +1,4 @@
-//! `autotune.toml`: what goes before what, what needs consent, and files that are wrong.
+//! `autotune.toml`: precedence, consent, and wrong files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

@@ -1,5 +1,5 @@
-//! What the program prints, held against files. Each file's first line is the command that made it; `BLESS=1` writes
-//! them again; a missing one fails. Times are simulated by `replay`.
+//! Compares the program's output with files. Each file's first line is its command; `BLESS=1` rewrites them; a missing
+//! one fails. Times are simulated by `replay`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,7 +19,7 @@ fn golden(name: &str, commands: &[&str]) {
             words.split(' ').map(|word| word.replace("REPLAY", &format!("replay:{}", replay.display()))).collect();
         let run = run(&cache, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
         text += &format!("$ autotune-lowered {words}\n{}", run.stdout);
-        // stderr is talk; its last line says what came of the run
+        // stderr is progress; its last line states the result
         let talk = run.stderr.replace(&cache.display().to_string(), "CACHE");
         text += &talk.lines().last().map_or_else(String::new, |line| format!("stderr: {line}\n"));
         text += &format!("exit code {}\n", run.code);

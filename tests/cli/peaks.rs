@@ -1,4 +1,4 @@
-//! `device --measure-peaks`: on a simulated device of known rates, and what its file is good for.
+//! `device --measure-peaks`: on a simulated device of known rates, and the use of its file.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! `prove`: a step of two calls on a real plugin, and folders that are none.
+//! `prove`: a step of two calls on a real plugin, and folders without variants.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! The page of a run: what it holds, that it is text where it was text, and that it says what the JSON says.
+//! The page of a run: its content, that text stays text, and that it agrees with the JSON.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

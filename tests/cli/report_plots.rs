@@ -1,4 +1,4 @@
-//! Plots: each mark stands where its numbers, worked by hand, belong between the ticks that are named; names stay text.
+//! Plots: each mark is where its numbers, computed by hand, belong between the labelled ticks; names stay text.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

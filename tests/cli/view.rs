@@ -1,4 +1,4 @@
-//! `profile view`: the page as a file and as it is served, what is refused, and which events a page holds.
+//! `profile view`: the page as a file and as served, refused requests, and which events a page has.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

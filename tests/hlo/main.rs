@@ -1,4 +1,4 @@
-//! From the bytes of a module to what may be measured for it: labels, recorded invocations, candidates, matching.
+//! From the bytes of a module to its candidates: labels, recorded invocations, candidates, matching.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! Fills: the same bytes as an independent derivation, and what each kind promises of its values.
+//! Fills: the same bytes as an independent derivation, and each kind's guarantees.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use autotune_lowered::array::{ArraySpec, DType, Fill, Reference, Tolerance, argument_seed, generate};

@@ -1,4 +1,4 @@
-//! The registry's folder: what is written comes back, what is damaged is named, and nothing else is lost.
+//! The registry's folder: round trips, damage is named, and nothing else is lost.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, missing_docs)]
 
 use std::collections::BTreeMap;

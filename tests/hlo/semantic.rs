@@ -1,4 +1,4 @@
-//! The semantic digest on programs that are one and programs that are not.
+//! The semantic digest on equal and on different programs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;

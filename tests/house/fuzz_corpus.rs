@@ -1,5 +1,5 @@
-//! What the fuzzer starts from: each target has a corpus, and each reader takes something of it whole, so that the fuzzer
-//! begins behind the first door and not before it.
+//! The fuzzers' corpora: each target has one, and each reader accepts some of it, so that the fuzzer starts beyond the
+//! first check.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

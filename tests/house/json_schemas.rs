@@ -1,7 +1,7 @@
 //! The JSON that the program prints, its schemas and their page say the same.
 //!
-//! Whatever JSON any test of the program reads is held against its schema (`tests/support/schemas.rs`); here are the
-//! commands that no other test reads, and faults that a schema must see.
+//! All JSON that any test of the program reads is validated against its schema (`tests/support/schemas.rs`); here are
+//! the commands that no other test reads, and faults that a schema must see.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

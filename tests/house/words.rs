@@ -1,11 +1,11 @@
-//! Idioms of our own that were replaced by plain English, and do not come back.
+//! Stilted phrases that were replaced by plain English must not come back.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What we said, and what is said now.
+/// Each phrase and its replacement.
 const REPLACED: &[(&str, &str)] = &[
     ("beyond doubt", "significantly"),
     ("leaves the race", "is dropped"),

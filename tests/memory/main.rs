@@ -1,5 +1,5 @@
-//! Memory: what an analysis takes besides the capture does not grow with the events of executions, on no layout. A counting
-//! allocator sees it, so that this is a program of its own with one test.
+//! Memory: an analysis's memory besides the capture does not grow with the events of executions, on any layout. A
+//! counting allocator checks it, so this is a program of its own with one test.
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 

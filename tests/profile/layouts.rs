@@ -1,6 +1,6 @@
-//! Device time on synthetic captures: the layouts of TPU and GPU, of which no whole capture is at hand (names of planes,
-//! lines and stats are those of a public file whose times are damaged, and of XLA's sources), and what real ones do not show.
-//! The times expected are counted by hand.
+//! Device time on synthetic captures: the layouts of TPU and GPU, of which no complete capture is available (names of
+//! planes, lines and stats are those of a public file whose times are damaged, and of XLA's sources), and what real
+//! ones do not show. The times expected are counted by hand.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! Captures of profilers, and what is made of them.
+//! Captures of profilers, and their analyses.
 
 #[path = "../support/mod.rs"]
 mod support;

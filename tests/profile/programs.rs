@@ -1,4 +1,4 @@
-//! The HLO of captures: which of several protos stands for a program, and what damaged ones cost.
+//! The HLO of captures: which of several protos is used for a program, and the effect of damaged ones.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! `profile timings`: what is printed, for each kind of input.
+//! `profile timings`: its output for each kind of input.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

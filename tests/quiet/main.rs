@@ -1,5 +1,5 @@
-//! Runs that a real plugin times and whose winners are compared: a program of its own, and one test after the other, so that
-//! other tests do not disturb what is measured.
+//! Runs timed by a real plugin whose winners are compared: a program of its own with sequential tests, so that other
+//! tests do not disturb the measurements.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

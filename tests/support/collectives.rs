@@ -1,4 +1,4 @@
-//! Collectives that are written down, not read from a capture.
+//! Collectives from literals instead of a capture.
 
 use autotune_lowered::analysis::collectives::{Collectives, Communication, Device, Operation, Part};
 

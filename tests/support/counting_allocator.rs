@@ -1,4 +1,4 @@
-//! An allocator that counts what each thread asks for: a program that has it is one of its own.
+//! An allocator that counts each thread's requests, which requires a program of its own.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! Scripts that stand for programs.
+//! Scripts in place of programs.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// Writes a script that can be run at once.
 ///
 /// A shell writes it: this process starts others from several threads, and one that is between its fork and its exec holds
-/// whatever file was open for writing in any of them, which then is "Text file busy" for whoever runs it.
+/// whatever file was open for writing in any of them, which is then "Text file busy" when it is run.
 pub fn write_executable(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
 

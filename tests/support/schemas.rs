@@ -1,4 +1,4 @@
-//! The JSON Schema files of `docs/schemas`, which every document that a test reads is held against.
+//! The JSON Schema files of `docs/schemas`, against which every document that a test reads is validated.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -255,7 +255,7 @@ pub fn tune(
     tune_told(registry, invocation, timer, ledger, options, cancel_after, &Events::default())
 }
 
-/// The same, told to whoever follows the events.
+/// The same, emitted as events.
 pub fn tune_told(
     registry: &Registry,
     invocation: &Arc<Invocation>,

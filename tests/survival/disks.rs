@@ -1,5 +1,5 @@
-//! Disks that are full or read-only, no file handles left, a clock that jumps back: each has a clear outcome, and costs nothing
-//! that was reported.
+//! Disks that are full or read-only, no file handles left, a clock that jumps back: each has a clear outcome, and no
+//! reported decision is lost.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -27,7 +27,7 @@ fn completes_after(tuning: &Tuning, cache: &Path, hindered: &Run, unhinder: impl
     tuning.check_complete(cache);
 }
 
-/// A limit on the size of a file is a full disk of which nobody needs to be root: blocks of half a KiB, of which the log
+/// A limit on the size of a file simulates a full disk without root: blocks of half a KiB, of which the log
 /// has some ninety in the end.
 #[test]
 fn a_file_that_may_not_grow_stops_the_run_and_loses_nothing() {

@@ -1,4 +1,4 @@
-//! Flipped bits and cut files in each store: named, put right from the others, and never another config.
+//! Flipped bits and truncated files in each store: named, repaired from the others, and never another config.
 //!
 //! `cargo bench --bench survival -- --flips all` tries each bit and each length.
 

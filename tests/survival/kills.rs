@@ -1,5 +1,5 @@
-//! Tuning runs that are killed, and runs whose workers are: nothing that was reported is lost, nothing is torn, nothing that
-//! somebody killed once is held against a program.
+//! Tuning runs that are killed, and runs whose workers are: nothing reported is lost, nothing is torn, and a program is
+//! not blamed for being killed once.
 //!
 //! `cargo bench --bench survival` kills ten times as many.
 

@@ -1,4 +1,4 @@
-//! Many processes that look configs up while one publishes.
+//! Many processes that look up configs while one publishes.
 
 use crate::support::survival;
 

@@ -1,4 +1,5 @@
-//! What is particular to GPUs: clocks as a condition, programs that XLA measures as it compiles. SIMULATED: plugin, driver and GPU are our own (`tests/data/pjrt/simulated_driver.c`).
+//! GPU specifics: clocks as a condition, programs that XLA measures while it compiles. SIMULATED: plugin, driver and
+//! GPU are our own (`tests/data/pjrt/simulated_driver.c`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! `--profile-every`: what was done for an operation lies beside what its profile shows, on the profile's own clock.
+//! `--profile-every`: the work on an operation is shown beside its profile, on the profile's own clock.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

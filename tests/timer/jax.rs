@@ -1,4 +1,4 @@
-//! The `jax` worker on a real JAX: it keeps to the protocol, and the main job decides on device time from profiles.
+//! The `jax` worker on a real JAX: it follows the protocol, and the main job decides on device time from profiles.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

@@ -1,5 +1,5 @@
 //! Programs of two partitions on a real JAX with two devices of the host: each part on its own, outputs compared as
-//! whole arrays, durations from the profile; the same on plugins, in groups of devices; and what says no to them.
+//! whole arrays, durations from the profile; the same on plugins, in groups of devices; and refused programs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -55,7 +55,7 @@ fn operation_of<'a>(result: &'a Value, op_id: &str) -> &'a Value {
     operations.iter().find(|operation| operation["op_id"] == op_id).unwrap()
 }
 
-/// All candidates were measured, and the one that computes something else is out.
+/// All candidates were measured, and the one that computes something else was dropped.
 fn assert_measured(operation: &Value, run: &Run) {
     assert!(operation["rounds_measured"].as_u64() >= Some(1), "{operation}\n{}", run.stderr);
     for candidate in operation["candidates"].as_array().unwrap() {

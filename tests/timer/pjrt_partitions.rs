@@ -1,5 +1,5 @@
-//! Programs of several partitions on the devices of real plugins: each has its part of the arguments, the outputs are put
-//! together, and what does not fit the devices is said.
+//! Programs of several partitions on the devices of real plugins: each has its part of the arguments, the outputs are
+//! reassembled, and a mismatch with the devices is reported.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

@@ -1,5 +1,5 @@
-//! The `pjrt` timer on a plugin with a profiler. SIMULATED: no GPU is at hand, so a small plugin of our own
-//! (`tests/data/pjrt/profiled_plugin.c`) stands before a real CPU plugin and makes the profiles up.
+//! The `pjrt` timer on a plugin with a profiler. SIMULATED: no GPU is available, so a small plugin of our own
+//! (`tests/data/pjrt/profiled_plugin.c`) wraps a real CPU plugin and fabricates the profiles.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

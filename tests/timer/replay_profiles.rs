@@ -1,4 +1,4 @@
-//! `replay:DIR` and `--keep-profiles`: what was captured earlier gives the same samples and the same decisions again.
+//! `replay:DIR` and `--keep-profiles`: earlier captures give the same samples and the same decisions again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

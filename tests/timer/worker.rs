@@ -1,4 +1,4 @@
-//! Workers that misbehave cost one candidate, and nothing of them is left; workers that behave are told so.
+//! Misbehaving workers affect one candidate and leave nothing behind; conforming workers are reported as such.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

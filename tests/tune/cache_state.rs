@@ -1,4 +1,5 @@
-//! Warm and cold caches, free and set clocks in the tuner's walk, with a simulated timer: samples of one never stand for the other.
+//! Warm and cold caches, unlocked and locked clocks in a tuning run, with a simulated timer: samples of one are never
+//! used for the other.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

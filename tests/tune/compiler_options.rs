@@ -1,4 +1,5 @@
-//! Compiler options of whole modules, on a simulated compiler that knows options: what each set does to a program's time is given.
+//! Compiler options of whole modules, on a simulated compiler with options: the effect of each set on a program's time
+//! is given.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

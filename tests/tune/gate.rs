@@ -1,5 +1,5 @@
-//! Cached configs measured again on simulated machines: what each change is called, how often an alarm is false, and what
-//! a check leaves behind.
+//! Cached configs measured again on simulated machines: the verdict on each change, the rate of false alarms, and what
+//! a check stores.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

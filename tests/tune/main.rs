@@ -1,4 +1,4 @@
-//! The tuner: decisions, search, the walk itself, gates and fleets.
+//! The tuner: decisions, search, whole runs, gates and fleets.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! The gain of a step, and the part of each call, on simulated machines.
+//! The gain of a step, and the contribution of each call, on simulated machines.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! The tuner's walk with a simulated timer: what is measured, decided, kept, blamed and resumed.
+//! Tuning runs with a simulated timer: what is measured, decided, stored, blamed and resumed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,5 +1,5 @@
-//! The tuner searches where there are too many configs to race them all: with a simulated timer, and through the
-//! command line with a worker that plays times.
+//! The tuner searches if there are too many configs to race them all: with a simulated timer, and through the command
+//! line with a worker that simulates times.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -254,7 +254,7 @@ fn bad_configs_cost_themselves_alone() {
     good.sort_unstable();
     assert!(good.iter().position(|&ns| ns == bowl(&winner)).unwrap() < good.len() / 50, "{winner}");
 
-    // none of them is tried again by whoever searches next, who is told more
+    // none of them is tried again by the next search, which knows more
     let mut second = FormulaTimer::new(bowl).behaving(bad);
     second.is_wrong = timer.is_wrong;
     tune_one(&planned(A, &space()), &mut second, &ledger, &options(Kind::Auto, 101));

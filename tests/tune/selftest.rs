@@ -1,4 +1,4 @@
-//! Programs against themselves on simulated machines, and the tuner that takes the figures from a cache folder.
+//! A/A calibration on simulated machines, and a tuner that uses the figures of a cache folder.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! Search strategies, driven through their public face.
+//! Search strategies, through their public interface.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

@@ -1,4 +1,4 @@
-//! `--trace-run`: the run's own timeline, on a clock that only what is simulated moves on, and from the program.
+//! `--trace-run`: the run's own timeline, on a simulated clock, and from the program.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

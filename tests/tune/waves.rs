@@ -1,4 +1,4 @@
-//! Compiling in waves: what is left, what is never lost, and what a later run makes of it.
+//! Compiling in waves: what is skipped, what is never lost, and how a later run continues.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

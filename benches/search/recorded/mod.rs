@@ -1,4 +1,4 @@
-//! Spaces of which every config's time was recorded: what a search can be tried on without a device.
+//! Spaces with recorded times of every config, to test a search without a device.
 //!
 //! Two formats are read, gzip or not: T4 (`results`, each with `configuration`, `times.runtimes`, `measurements`,
 //! `invalidity`) and Kernel Tuner's cache (`tune_params_keys`, `cache`, each with its parameters, `times` and `time`).
@@ -16,7 +16,7 @@ pub(crate) use read::read;
 use autotune_lowered::search::{Outcome, Space};
 use autotune_lowered::stats;
 
-/// A space and what becomes of each of its configs.
+/// A space and the outcome of each of its configs.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorded {
     /// The configs.
@@ -28,7 +28,7 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// What becomes of a point.
+    /// The outcome of a point.
     pub(crate) fn outcome(&self, point: usize) -> Outcome {
         self.outcomes.get(point).copied().unwrap_or(Outcome::Failed)
     }

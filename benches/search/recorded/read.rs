@@ -1,4 +1,4 @@
-//! From a file's bytes to a recorded space, in bounds.
+//! Reads a recorded space from a file's bytes, within bounds.
 
 use std::io::{self, Read};
 

@@ -1,4 +1,4 @@
-"""Calls under `jax.vmap`: the axes that their tracers show, their whole arrays, and the mapped program again."""
+"""Calls under `jax.vmap`: the axes that their tracers show, their whole arrays, and the mapped program."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from .._vmap import Axis, Batch
 
-# what fills a last dimension as a whole: mapped along it, it would be filled across the calls
+# fills that act on the whole last dimension: mapped along it, they would extend across the calls
 _ROW_FILLS = ("permutation", "sorted-cumulative", "partition")
 
 
 class UnknownAxes(Exception):
-    """A call whose mapped axes this version cannot tell."""
+    """A call whose mapped axes cannot be determined."""
 
 
 def seen(arrays: Mapping[str, Any]) -> Batch:
@@ -51,7 +51,7 @@ def _is_mapped(tracer: Any) -> bool:
 
 
 def _inside(tracer: Any) -> Any:
-    """The value that a tracer stands for in the transformation around its own; `None` if it hides it."""
+    """A tracer's value in the enclosing transformation; `None` if it is hidden."""
     # a derivative's tracer has the same value, and tangents beside it
     return tracer.val if _is_mapped(tracer) else getattr(tracer, "primal", None)
 
@@ -69,7 +69,7 @@ def whole(value: Any) -> Any:
 
 
 def whole_arrays(arrays: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
-    """The whole arrays of a call, concrete or traced outside of its `vmap`s; none of what its axes do not explain."""
+    """The whole arrays of a call, concrete or traced outside its `vmap`s; without those that its axes do not explain."""
     found = {name: whole(array) for name, array in arrays.items()}
     return {
         name: array
@@ -87,7 +87,7 @@ def whole_values(arrays: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
 
 
 def _level(trace: Any) -> tuple[int, int]:
-    """How deep a `vmap` stands among the transformations, and what it is known by."""
+    """The depth of a `vmap` among the transformations, and its identity."""
     if not hasattr(trace, "parent_trace"):  # JAX before 0.4.36
         return trace.main.level, id(trace.main)
     depth, outer = 0, trace

@@ -76,7 +76,7 @@ def _probe(
     digest_of: Callable[[Config], str | None],
     found: dict[str, list[str]],
 ) -> None:
-    """Change all that is open at once: mostly nothing happens, and one program has told of all. Else halve the set."""
+    """Change all open ones at once: usually nothing changes, so one program settles all. Otherwise halve the set."""
     changes = {name: values[0] for name, values in open_ones if values}
     found["unknown"] += [name for name, values in open_ones if not values]
     own = digest_of(baseline)

@@ -31,7 +31,7 @@ class _Candidate:
 def store(
     call: RecordedCall, fills: Mapping[str, Fill], unknown: Mapping[str, str], registry: Registry
 ) -> list[dict[str, Any]]:
-    """Lower a call's candidates and write its records, one for each platform and direction; gives their reports.
+    """Lower a call's candidates and write its records, one for each platform and direction; return their reports.
 
     `fills` says for each array how its values are made, `unknown` why they are not known.
     """
@@ -141,7 +141,7 @@ class _Record:
             self.call, self.names, self.specs = call, list(specs), list(specs.values())
 
     def _undifferentiable(self, candidates: list[_Candidate], baseline: Config) -> str | None:
-        """Why no program has this direction, where that is so whatever the config."""
+        """Why no program has this direction, if that holds for every config."""
         if self.direction == FORWARD or any(candidate.lowered is not None for candidate in candidates):
             return None
         if self.call.refuse is not None and self.call.refuse(baseline, self.platform) is not None:
@@ -183,12 +183,12 @@ class _Record:
                 lowered = dataclasses.replace(lowered, semantic_digest=digest)
             return _Candidate(config, lowered=lowered)
         except OSError:
-            raise  # the registry's trouble, not the kernel's
+            raise  # a fault of the registry, not of the kernel
         except Exception as error:  # a kernel may raise anything for a config that it does not take
             return _Candidate(config, reason=one_line(error))
 
     def _same_arguments(self, candidates: list[_Candidate]) -> tuple[int, ...]:
-        """The arguments that the programs take: one list for all, whatever each of them ignores."""
+        """The arguments that the programs take: one list for all, even if some ignore some."""
         programs = [candidate.lowered for candidate in candidates if candidate.lowered is not None]
         if not programs:
             return tuple(range(len(self.specs)))
@@ -271,7 +271,7 @@ class _Record:
         }
         what = f"{self.call.op_id} {self.call.call_key} ({self.direction}, {self.platform})"
         _LOG.info("recorded %s: %s, %s", what, counted(len(candidates), "candidate"), counted(len(digests), "program"))
-        # a recipe is for the device, where all of it may be another story
+        # a recipe is built on the device, where all of it may differ
         is_lost = not digests and (self.call.recipe is None or self.registry.is_here(self.platform))
         if is_lost:
             _LOG.warning("%s: no program is recorded, so it cannot be tuned: %s", what, "; ".join(reasons))

@@ -1,4 +1,4 @@
-"""The recorders in force, and what each does: keeps the calls that it is told of, and has each recorded once.
+"""The recorders in force: each collects the reported calls and records each once.
 
 While a thread traces, calls are kept; they are lowered and written when it traces nothing, at the latest at the end.
 """
@@ -39,13 +39,13 @@ _LOWERING = threading.local()
 
 
 def active() -> Recorder | None:
-    """The recorder that hears of this thread's calls; none while it lowers candidates, whose calls are none of the user's."""
+    """The recorder of this thread's calls; None while it lowers candidates, whose calls are not the user's."""
     return _STACK[-1] if _STACK and getattr(_LOWERING, "depth", 0) == 0 else None
 
 
 @contextlib.contextmanager
 def lowering() -> Iterator[None]:
-    """What this thread calls inside is not recorded."""
+    """Calls of this thread inside are not recorded."""
     _LOWERING.depth = getattr(_LOWERING, "depth", 0) + 1
     try:
         yield
@@ -54,7 +54,7 @@ def lowering() -> Iterator[None]:
 
 
 class Recorder:
-    """Has calls recorded into one registry."""
+    """Records calls into one registry."""
 
     def __init__(
         self, registry: Registry, candidates: Mapping[str, Any], capture_values: bool, max_array_bytes: int
@@ -79,11 +79,11 @@ class Recorder:
         _follow_forks(self)
 
     def begin(self) -> None:
-        """Hear of calls from now on, before those that hear already."""
+        """Receive calls from now on, before the recorders already in force."""
         _STACK.append(self)
 
     def end(self) -> None:
-        """Hear of no more calls; what callbacks still bring is waited for."""
+        """Receive no more calls; wait for pending callbacks."""
         if self in _STACK:
             _STACK.remove(self)
         self._capture.wait()
@@ -93,7 +93,8 @@ class Recorder:
         return self._seen.get((op_id, call_key), True)
 
     def record(self, call: RecordedCall) -> None:
-        """Record one call: at once outside of a trace, else when the trace has ended. Never raises for what the call holds."""
+        """Record one call: at once outside of a trace, else when the trace has ended. Never raises because of the call's
+        content."""
         if self._keep(call) and trace_state_is_clean():
             try:
                 self.flush(final=False)
@@ -167,7 +168,7 @@ class Recorder:
             self._keep(dataclasses.replace(call, call_key=call_key, batch=batch, values=values))
 
     def skipped(self, op_id: str, call_key: str, reason: str) -> None:
-        """Note a call that cannot be recorded, once, with the reason."""
+        """Note once a call that cannot be recorded, with the reason."""
         with self._lock:
             if self._seen.get((op_id, call_key), True):
                 self._seen[op_id, call_key] = False
@@ -226,7 +227,7 @@ class Recorder:
                 return store(call, fills, unknown, self.registry)
         except OSError:
             raise
-        except Exception as error:  # one call that is like no other must not take the rest with it
+        except Exception as error:  # one odd call must not affect the others
             reason = one_line(error)
             _LOG.warning("%s %s is not recorded: %s", call.op_id, call.call_key, reason)
             return [{"op_id": call.op_id, "call_key": call.call_key, "not_recorded": reason}]

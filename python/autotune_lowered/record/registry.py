@@ -36,7 +36,8 @@ class Registry:
         that of the device here, and is asked once."""
         if importlib.util.find_spec("jax") is None:
             raise ImportError("recording needs JAX: pip install 'autotune-lowered[jax]'")
-        # made now: a folder that is of another schema, or cannot be written, is refused before the run and not after it
+        # created now: a folder with another schema, or one that cannot be written, is refused before the run and not
+        # after it
         self.writer = RegistryWriter(Path(folder).absolute())
         self.directions = directions
         self.absent = absent
@@ -45,7 +46,7 @@ class Registry:
 
     @functools.cached_property
     def platforms(self) -> tuple[str, ...]:
-        """What is lowered for, by JAX's names; where none was asked for, the platform that this process runs on."""
+        """The platforms to lower for, by JAX's names; by default the one that this process runs on."""
         if self.absent is not None:
             return (self.absent.platform,)
         if self._asked is None:
@@ -58,7 +59,7 @@ class Registry:
         return tuple(dict.fromkeys(LOWERING_PLATFORMS[name] for name in self._asked))
 
     def target(self, platform: str) -> dict[str, Any]:
-        """The device where it is there or was named, else every device of the platform."""
+        """The device if it is present or was named, else every device of the platform."""
         if self.absent is not None:
             return {"device": self.absent.identity}
         return {"device": self._fingerprint()["identity"]} if self.is_here(platform) else {"platform": platform}
@@ -77,12 +78,12 @@ class Registry:
         return str(self._fingerprint()["identity"]["platform"])
 
     def put_program(self, artifact: bytes, semantic_digest: str | None, custom_calls: list[str]) -> dict[str, Any]:
-        """Store a program; gives its entry in a record."""
+        """Store a program; return its entry in a record."""
         entry: dict[str, Any] = json.loads(self.writer.put_program(artifact, semantic_digest, custom_calls))
         return entry
 
     def add(self, invocation: dict[str, Any]) -> str:
-        """Write a record whose programs are written already; gives its path."""
+        """Write a record whose programs are already written; return its path."""
         whole = invocation | {
             "recorded_on": self._fingerprint(),
             "recorded_at": int(os.environ.get("SOURCE_DATE_EPOCH", time.time())),
@@ -92,7 +93,7 @@ class Registry:
 
 
 def recorder_name() -> str:
-    """What recorded, with versions: `autotune-lowered 0.1.0, jax 0.10.2, ejkernel 0.0.80.3`."""
+    """The recorder, with versions: `autotune-lowered 0.1.0, jax 0.10.2, ejkernel 0.0.80.3`."""
     parts = [f"autotune-lowered {__version__}"]
     for package in ("jax", "ejkernel", "tokamax"):
         if package in sys.modules:

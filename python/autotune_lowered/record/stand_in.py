@@ -1,4 +1,4 @@
-"""What libraries ask JAX of its devices, answered by a target while calls are recorded for it.
+"""Answers libraries' queries for JAX's devices with a target while calls are recorded for it.
 
 Tokamax chooses an operation's implementation, and kernels choose their blocks, by the device that JAX says is there.
 Where another one is recorded for, that would be the host's choice.
@@ -16,7 +16,7 @@ from typing import Any
 
 from .target import Target
 
-# code that asks for the device that its kernels run on; whoever else asks JAX for devices wants those that are here.
+# code that queries the device on which its kernels run; other code that asks JAX for devices wants the present ones.
 # ejkernel's CUDA kernels are left out: told of a GPU, they build libraries for it
 _KERNELS = (
     "tokamax",
@@ -89,7 +89,7 @@ def answering(target: Target | None) -> Iterator[None]:
 
 
 def _hold() -> None:
-    """The first one in replaces JAX's functions, the last one out puts them back."""
+    """The first one replaces JAX's functions, the last one restores them."""
     import jax
     from jax.extend import backend
 

@@ -1,4 +1,4 @@
-"""Devices that need not be here, by the names that `autotune-lowered compile --target` takes."""
+"""Devices that may be absent, by the names that `autotune-lowered compile --target` takes."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ _TPU = {
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A device to record for, whether it is here or not."""
+    """A device to record for, which may be absent."""
 
     name: str
     """As it was named: `cuda:h100_sxm`, `tpu:v5e`."""
     identity: Mapping[str, Any] = dataclasses.field(hash=False)
-    """`platform`, `device_kind` and `hardware`, as on the device itself; the platform alone where that is all that is known."""
+    """`platform`, `device_kind` and `hardware`, as on the device itself; only the platform if nothing else is known."""
     cores: int = 0
     """Multiprocessors of a GPU, cores of a TPU's device."""
     axes: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"x": 1}, hash=False)
-    """How many devices there are along each side of its topology, and on each chip (`core`) where they are several."""
+    """How many devices there are along each side of its topology, and on each chip (`core`) if there are several."""
 
     @property
     def platform(self) -> str:
@@ -86,7 +86,7 @@ class Target:
 
     @classmethod
     def named(cls, name: str) -> Target:
-        """The target of a name. Raises ValueError for one that is none, and for a file that does not say its GPU."""
+        """The target of a name. Raises ValueError for an unknown name, and for a file that does not state its GPU."""
         platform, _, device = name.partition(":")
         if platform == "cuda" and device in _CUDA:
             return cls._cuda(name, *_CUDA[device])

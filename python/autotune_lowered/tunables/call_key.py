@@ -160,7 +160,7 @@ def _qualified(value: Any) -> str:
 
 
 def _numpy() -> Any:
-    # whoever holds a value of numpy's has imported it
+    # a caller with a numpy value has imported numpy
     return sys.modules.get("numpy")
 
 

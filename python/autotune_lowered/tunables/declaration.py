@@ -1,4 +1,4 @@
-"""What a tunable function is declared to be: its operation, its parameters, and the configs that may be tried."""
+"""The declaration of a tunable function: its operation, its parameters, and its possible configs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .search_space import Config, Constraint, SearchSpace
 
 _LOG = logging.getLogger("autotune_lowered")
 
-# one that ends like a version would be read as one
+# a name that ends like a version would be read as one
 _NAME = re.compile(r"(?!.*\.v\d+\Z)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 

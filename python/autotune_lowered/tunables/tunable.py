@@ -52,7 +52,7 @@ class Tunable(Declaration):
         return self.default | found
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with the config in force, stamped; a caller's own config is obeyed, without a stamp."""
+        """Call the function with the config in force, stamped; a caller's own config is used without a stamp."""
         bound = self.signature.bind(*args, **kwargs)
         if not self.default.keys().isdisjoint(bound.arguments):
             return self.function(*args, **kwargs)
@@ -74,7 +74,7 @@ class Tunable(Declaration):
             return self.function(*bound.args, **(bound.kwargs | self.config_for(key)))
 
     def _record(self, call: Call, key: str) -> Mapping[str, Any]:
-        """Records a call where something records; gives the arrays that it is to continue with."""
+        """Records a call if a recorder is in force; returns the arrays to continue with."""
         recorder = active()
         if recorder is None:
             return call.arrays

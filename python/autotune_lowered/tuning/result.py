@@ -1,4 +1,4 @@
-"""What a tuning run decided: a table to read, a frame to compute with, a context to run in."""
+"""The result of a tuning run: a table to read, a frame to compute with, a context to run in."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class AutotuningResult:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the run was ended before its time; what it measured is kept."""
+        """Whether the run ended early; what it measured is kept."""
         return bool(self._result["interrupted"])
 
     @property
     def configs(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """The best config by operation and call key. What was measured with its backward pass goes before what was not."""
+        """The best config by operation and call key. Configs measured with their backward pass take precedence."""
         return {label: row["best"]["config"] for label, row in self.rows.items()}
 
     @property
     def rows(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """The rows that `configs` is made of: those with a best config, by operation and call key."""
+        """The rows behind `configs`: those with a best config, by operation and call key."""
         rows = sorted(self.operations, key=lambda row: row["direction"] == "forward-vjp")
         return {(row["op_id"], row["call_key"]): row for row in rows if row.get("best") is not None}
 

@@ -106,7 +106,7 @@ def _run(words: list[str]) -> dict[str, Any]:
         output = process.stdout.read()
         code = process.wait()
     except KeyboardInterrupt:
-        # the program had the same signal from the terminal: it ends by itself and keeps what was measured
+        # the program got the same signal from the terminal: it ends by itself and keeps what was measured
         process.wait()
         raise
     finally:

@@ -1,4 +1,4 @@
-//! A cache folder of which one bit of one file is flipped, or the end of one file is cut off: what is read then.
+//! A cache folder with one flipped bit in one file, or one truncated file: what is then read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ pub enum Extent {
     Some { of_a_file: u64, seed: u64 },
 }
 
-/// What stands beside the damaged store.
+/// The stores beside the damaged one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
     /// Every other store, whole.
@@ -36,7 +36,7 @@ pub enum Beside {
     Nothing,
 }
 
-/// What came of the damage to one store.
+/// The outcome of the damage to one store.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub trials: u64,
@@ -182,7 +182,7 @@ impl Whole {
         outcome
     }
 
-    /// Whether the damage was named, and whether everything is read, now and by whoever comes later.
+    /// Whether the damage was named, and whether everything is read, now and by later readers.
     fn read_ledger(&self, root: &Path, name: &str, what: &str) -> (bool, bool) {
         let ledger = Ledger::open(root, Vec::new()).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = ledger.own_entries().unwrap();

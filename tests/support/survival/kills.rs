@@ -1,7 +1,7 @@
 //! Tuning runs that are killed at random moments, one after the other over the same folder until one gets through.
 //!
-//! A moment is so many lines of what a run says, and a while after that: time alone would find a run elsewhere, or not yet begun,
-//! on a machine that has become busier or calmer since the first run.
+//! A moment is a number of lines of a run's output, plus a delay: time alone would hit a run elsewhere, or before its
+//! start, on a machine whose load has changed since the first run.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -1,8 +1,9 @@
 //! Reader processes beside one writer that publishes as fast as it can.
 //!
-//! Version `v` of the snapshot changes the key `v % KEYS` alone, so that any mixture of two versions is seen: of version `v` the
-//! key `k` holds the last number up to `v` that leaves `k`. The file `published` grows by a byte after each publication, the file
-//! `opened` by one whenever a reader opens the snapshot anew, and `renewed` where one found something newer.
+//! Version `v` of the snapshot changes only the key `v % KEYS`, so that any mixture of two versions is detected: of
+//! version `v` the key `k` holds the last number up to `v` that leaves `k`. The file `published` grows by a byte after
+//! each publication, the file `opened` by one whenever a reader opens the snapshot anew, and `renewed` where one found
+//! something newer.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! A module of a dozen operations whose times are played, so that what a run decides is known beforehand.
+//! A module of a dozen operations with simulated times, so that a run's decisions are known beforehand.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

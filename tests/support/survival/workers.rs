@@ -1,6 +1,6 @@
 //! Runs whose workers are killed: those that measure, those that compile, and the supervisors of both, found in `/proc`.
 //!
-//! No operation is hit twice, since a program that two workers die of is out, and rightly so: what a second kill hits is an
+//! No operation is hit twice, since a program that kills two workers is rightly dropped: a second kill hits an
 //! operation that began after the first one.
 
 use std::collections::BTreeMap;
@@ -228,7 +228,7 @@ pub fn run_every_request(step: usize) -> u64 {
     assert!(expected.2.iter().any(|row| row.contains("failed")), "{expected:?}");
     let requests = fs::metadata(&state).unwrap().len();
     for at in (1..=requests).step_by(step) {
-        // one of them is as good as the other: whoever dies, the worker's pipe ends
+        // whichever of them dies, the worker's pipe ends
         let who = if at % 2 == 0 { "supervisor" } else { "worker" };
         let (found, stderr) = tune(at, who);
         assert_eq!(found, expected, "request {at}, {who}: {stderr}");
