@@ -61,7 +61,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Shares operations and devices between neighbouring rows; returns the distinct ones.
+/// Shares operations and devices between neighbouring rows; returns them without consecutive repetitions.
 fn share_with_neighbours<'a>(rows: &mut [Row<'a>]) -> (Vec<&'a str>, Vec<&'a DeviceIdentity>) {
     let (mut operations, mut devices): (Vec<&str>, Vec<&DeviceIdentity>) = (Vec::new(), Vec::new());
     for Row { key, .. } in rows {

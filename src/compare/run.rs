@@ -86,7 +86,7 @@ fn candidates(
     copy: Option<usize>,
 ) -> Vec<JobCandidate> {
     let candidate = |place: usize, contestant: &Contestant, build: Build| {
-        // the identity of the race; programs and options are part of the job anyway
+        // its name in logs and traces; programs and options are part of the job anyway
         let mut name = Map::from_iter([("contestant".to_owned(), Value::from(place + 1))]);
         if contestants.iter().any(|contestant| contestant.timer > 0) {
             name.insert("timer".to_owned(), Value::from(contestant.timer + 1));

@@ -78,7 +78,7 @@ impl Manifest {
             return Err(wrong(what));
         }
         if manifest.generation == 0 {
-            // the generation of signed files that are published nowhere
+            // signed files that are published nowhere have this generation
             return Err(wrong("its generation is 0, the first one is 1".to_owned()));
         }
         Ok(manifest)

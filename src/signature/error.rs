@@ -47,7 +47,7 @@ pub enum SignatureError {
         /// The file that should be signed.
         file: String,
     },
-    /// The highest signed generation was reached.
+    /// The published snapshot is signed, and the new one would not be.
     #[error(
         "what is published at `{file}` is signed; name the key with `--sign-key`, because nobody who checks \
          signatures would load it otherwise"

@@ -45,7 +45,7 @@ fn roof_of(operation: &OperationResult) -> Option<f64> {
     Some(time.work.as_ref()?.roof?.share)
 }
 
-/// `op@vN:key`, with its module.
+/// `op@vN:key`, with its direction unless it is forward.
 pub(super) fn name_of(operation: &OperationResult) -> String {
     let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
     format!("{}{direction}", operation.call)

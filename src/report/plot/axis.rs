@@ -88,7 +88,7 @@ pub(super) fn number((digit, power): (u8, i32)) -> String {
     }
 }
 
-/// A number with a unit prefix in steps of a thousand; the first unit is that of one.
+/// A number with a unit in steps of a thousand; `one` is the index of the unit of one.
 fn in_units((digit, power): (u8, i32), units: &[&str], one: i32) -> String {
     let last = i32::try_from(units.len()).unwrap_or(1) - 1;
     let place = (power.div_euclid(3) + one).clamp(0, last);

@@ -154,7 +154,7 @@ struct ComputeRoof {
 fn roofs(peaks: &Peaks) -> Vec<ComputeRoof> {
     let mut roofs: Vec<ComputeRoof> = Vec::new();
     for (figures, is_vector) in [(&peaks.matrix, false), (&peaks.vector, true)] {
-        // rates are compared as printed
+        // rates are compared exactly
         let mut by_rate: BTreeMap<u64, (f64, Vec<String>)> = BTreeMap::new();
         for (dtype, per_second) in figures {
             by_rate.entry(per_second.to_bits()).or_insert((*per_second, Vec::new())).1.push(dtype.to_string());
