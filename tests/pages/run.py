@@ -17,7 +17,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 STEP, STEPS, DEVICES = (f"xplane/{name}.xplane.pb.gz" for name in ("tf2_step", "tf8_steps3", "multi8_shardmap"))
 CAPTURES = {
-    "LOGDIR/plugins/profile/2026_01_01_00_00_00/host0.xplane.pb": STEP,
+    "LOGDIR/plugins/profile/2026_01_01_00_00_00/host0.xplane.pb": STEPS,
     "step.xplane.pb": STEP,
     "before.xplane.pb": STEPS,
     "after.xplane.pb": STEPS,
