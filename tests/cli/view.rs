@@ -380,7 +380,7 @@ fn what_a_change_did_is_drawn_and_listed() {
 
 /// The rows of a table of a page, each cell's text.
 fn rows(page: &str, id: &str) -> Vec<Vec<String>> {
-    let table = page.split(&format!("<h3 id=\"{id}\">")).nth(1).unwrap_or_else(|| panic!("no table {id}"));
+    let table = page.split(&format!("<h3 id=\"{id}\" ")).nth(1).unwrap_or_else(|| panic!("no table {id}"));
     let body = table.split("<tbody>").nth(1).unwrap().split("</tbody>").next().unwrap();
     let text = |cell: &str| cell.split_once('>').unwrap().1.split("</td>").next().unwrap().to_owned();
     body.split("<tr>").skip(1).map(|row| row.split("<td").skip(1).map(text).collect()).collect()
@@ -456,7 +456,7 @@ fn a_label_leads_to_its_candidates() {
     let page = program::run(folder.path(), &["profile", "view", capture, "--results", &file, "-o", "-"]);
     assert_eq!(page.code, 0, "{}", page.stderr);
     let (link, id) =
-        (format!("<a href=\"#call-{}\">", place + 1), format!("<h3 id=\"call-{}\">Candidates of ", place + 1));
+        (format!("<a href=\"#call-{}\">", place + 1), format!("<h3 id=\"call-{}\" tabindex=\"-1\">Candidates of ", place + 1));
     assert_eq!((page.stdout.matches("href=\"#call-").count(), page.stdout.matches(&link).count()), (1, 1));
     let section = page.stdout.split(&id).nth(1).unwrap().split("</table>").next().unwrap();
     let rows: Vec<&str> = section.split("<tr>").skip(2).collect();
