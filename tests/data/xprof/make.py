@@ -5,7 +5,8 @@
 xprof counts work on devices alone, and the captures in `../xplane` are of CPUs. So the operations of `../xplane/tf2_step` are
 put on a stream of a GPU, one after the other in the order of their starts, each as long as it was. Control flow, which a GPU's
 stream has no event of, is left out. The programs stay what they are. From `hlo_stats` come the occurrences, the time in
-microseconds, and by the rates FLOPs and bytes; from `memory_viewer` the heap's peak of each program, in MiB.
+microseconds, and by the rates FLOPs and bytes; from `memory_viewer` bytes of each program's memory: all, what lives as long as
+the program runs, and the most at once.
 """
 
 import gzip
@@ -68,15 +69,16 @@ def text(field, value):
 
 
 def programs(plane):
-    """By id, the opcodes of a program's instructions by name; and the programs' names."""
-    opcodes, names = {}, {}
+    """By id, the opcodes of a program's instructions by name; and all programs' names."""
+    opcodes, names = {}, []
     for entry in every(plane, 4):
         event = one(entry, 2)
         stats = every(event, 5)
         # beside the program its id, which is 0 of one
         [program] = [one(stat, 3, 0) for stat in stats if not one(stat, 6)]
         [module] = [one(one(stat, 6), 1) for stat in stats if one(stat, 6)]
-        names[program], opcodes[program] = one(event, 2).decode(), {}
+        names.append(one(event, 2).decode())
+        opcodes[program] = {}
         for computation in every(module, 3):
             opcodes[program].update({one(inner, 1): one(inner, 2).decode() for inner in every(computation, 2)})
     return opcodes, names
@@ -127,12 +129,11 @@ def of_a_gpu(space):
     programs_plane, raw = planes[b"/host:metadata"]
     opcodes, names = programs(programs_plane)
     ran = [event for event in operations(planes[b"/host:CPU"][0]) if opcodes[event[4]].get(event[2]) not in CONTROL]
-    return text(1, on_a_stream(ran)) + raw, {names[program] for *_, program in ran}
+    return text(1, on_a_stream(ran)) + raw, sorted(names)
 
 
 def tool(path, name, **params):
-    # nothing that an earlier run left beside the file
-    data, _ = raw_to_tool_data.xspace_to_tool_data([str(path)], name, {"use_saved_result": False, **params})
+    data, _ = raw_to_tool_data.xspace_to_tool_data([str(path)], name, params)
     return json.loads(data)
 
 
@@ -147,23 +148,33 @@ def hlo_stats(path):
                 "program_id": int(row["program_id"]),
                 "operation": row["hlo_op_name"],
                 "category": row["category"],
-                "occurrences": row["occurrences"],
+                "occurrences": int(row["occurrences"]),
                 "time_us": row["total_time"],
-                "flops": row["model_flop_rate"] * 1e9 * seconds,
-                "bytes": row["measured_memory_bw"] * 2**30 * seconds,
+                # counts are whole numbers
+                "flops": round(row["model_flop_rate"] * 1e9 * seconds),
+                "bytes": round(row["measured_memory_bw"] * 2**30 * seconds),
             }
 
 
+def memory(path, names):
+    # writes the programs beside the file, where the tool looks for them
+    raw_to_tool_data.xspace_to_tool_names([str(path)])
+    for name in names:
+        told = tool(path, "memory_viewer", module_name=name)
+        kinds = {"total": "totalBufferAllocationMib", "lasting": "indefiniteBufferAllocationMib", "peak": "peakHeapMib"}
+        yield name, {kind: round(told.get(key, 0) * 2**20) for kind, key in kinds.items()}
+
+
 def main():
-    capture, ran = of_a_gpu(gzip.decompress((HERE.parent / "xplane/tf2_step.xplane.pb.gz").read_bytes()))
+    capture, names = of_a_gpu(gzip.decompress((HERE.parent / "xplane/tf2_step.xplane.pb.gz").read_bytes()))
     (HERE / "step.xplane.pb.gz").write_bytes(gzip.compress(capture, 9, mtime=0))
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "host.xplane.pb"
         path.write_bytes(capture)
         rows = sorted(hlo_stats(path), key=lambda row: (row["program_id"], row["operation"]))
-        heaps = {name: tool(path, "memory_viewer", module_name=name)["peakHeapMib"] for name in sorted(ran)}
+        memory_bytes = dict(memory(path, names))
     lines = ",\n".join(json.dumps(row) for row in rows)
-    head = {"made_by": f"make.py, xprof {importlib.metadata.version('xprof')}", "heap_peak_mib": heaps}
+    head = {"made_by": f"make.py, xprof {importlib.metadata.version('xprof')}", "memory_bytes": memory_bytes}
     (HERE / "step.json").write_text(f'{json.dumps(head)[:-1]}, "operations": [\n{lines}\n]}}\n')
 
 
