@@ -388,7 +388,13 @@ fn rows(page: &str, id: &str) -> Vec<Vec<String>> {
 
 /// Three digits in decimal units.
 fn bytes_text(bytes: f64) -> String {
-    let [unit, power] = if bytes < 1e3 { ["B", "0"] } else if bytes < 1e6 { ["kB", "3"] } else { ["MB", "6"] };
+    let [unit, power] = if bytes < 1e3 {
+        ["B", "0"]
+    } else if bytes < 1e6 {
+        ["kB", "3"]
+    } else {
+        ["MB", "6"]
+    };
     let value = bytes / 10_f64.powi(power.parse().unwrap());
     let digits = if unit == "B" { 0 } else { 2 - value.log10().floor() as usize };
     format!("{value:.digits$} {unit}")
@@ -411,7 +417,8 @@ fn memory_and_what_is_alive_at_its_peak_are_shown() {
     fs::write(&made, space(&[host(&[&[("tanh.2", "jit_step", 3, 1, 0, 1000)]])]).0).unwrap();
     let hlo = tests.join("donating.hlo.pb.gz").display().to_string();
     let table = rows(&page(&made, &["--hlo", &hlo]), "table-memory-of-each-device");
-    let expected = ["argument", "output", "alias", "temp"].map(|kind| bytes_text(oracle["donating"][kind].as_f64().unwrap()));
+    let expected =
+        ["argument", "output", "alias", "temp"].map(|kind| bytes_text(oracle["donating"][kind].as_f64().unwrap()));
     assert_eq!(table.len(), 1);
     assert_eq!([2, 3, 4, 6].map(|column| table[0][column].clone()), expected);
 
@@ -425,7 +432,9 @@ fn memory_and_what_is_alive_at_its_peak_are_shown() {
     let expected = oracle["heaps"]["jit_step(30)"]["alive"].as_array().unwrap();
     let expected: Vec<String> = expected.iter().take(25).map(|bytes| bytes_text(bytes.as_f64().unwrap())).collect();
     assert_eq!(alive, expected);
-    assert!(step.contains(&format!("and {} more", oracle["heaps"]["jit_step(30)"]["alive"].as_array().unwrap().len() - 25)));
+    assert!(
+        step.contains(&format!("and {} more", oracle["heaps"]["jit_step(30)"]["alive"].as_array().unwrap().len() - 25))
+    );
 }
 
 #[test]
@@ -455,8 +464,10 @@ fn a_label_leads_to_its_candidates() {
     let file = file.display().to_string();
     let page = program::run(folder.path(), &["profile", "view", capture, "--results", &file, "-o", "-"]);
     assert_eq!(page.code, 0, "{}", page.stderr);
-    let (link, id) =
-        (format!("<a href=\"#call-{}\">", place + 1), format!("<h3 id=\"call-{}\" tabindex=\"-1\">Candidates of ", place + 1));
+    let (link, id) = (
+        format!("<a href=\"#call-{}\">", place + 1),
+        format!("<h3 id=\"call-{}\" tabindex=\"-1\">Candidates of ", place + 1),
+    );
     assert_eq!((page.stdout.matches("href=\"#call-").count(), page.stdout.matches(&link).count()), (1, 1));
     let section = page.stdout.split(&id).nth(1).unwrap().split("</table>").next().unwrap();
     let rows: Vec<&str> = section.split("<tr>").skip(2).collect();
