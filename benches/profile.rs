@@ -112,6 +112,8 @@ fn shifted(event: &[u8], by_ps: u64, run_stat: i64, by_run: u64) -> Vec<u8> {
 const STEPS: &str = "tf8_steps3";
 /// One of eight devices that do little but communicate.
 const COMMUNICATING: &str = "multi8_shardmap";
+/// A step as a GPU's profiler lays it out: xprof counts work on devices alone. It has a fortieth of the events of [`STEPS`].
+const ON_A_GPU: (&str, u64) = ("../xprof/step", 40);
 
 fn generate(path: &Path, copies: u64, sample: &str) -> (u64, u64) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/xplane/{sample}.xplane.pb.gz"));
@@ -285,15 +287,18 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("host.xplane.pb");
     let (bytes, events) = generate(&file, copies, STEPS);
-    println!("{} MB, {events} events\n", bytes / 1_000_000);
-    println!(
-        "| program | best of 3, s | processor time, s | peak memory / file | check |\n| --- | --- | --- | --- | --- |"
-    );
-    let row = |name: &str, result: Option<Row>| {
+    let head = |bytes: u64, events: u64| {
+        println!("{} MB, {events} events\n", bytes / 1_000_000);
+        println!("| program | best of 3, s | processor time, s | peak memory / file | check |");
+        println!("| --- | --- | --- | --- | --- |");
+    };
+    head(bytes, events);
+    let row_of = |name: &str, bytes: u64, result: Option<Row>| {
         if let Some((seconds, peak, check, processor)) = result {
             println!("| {name} | {seconds:.3} | {processor} | {:.2} | {check} |", peak * 1024.0 / bytes as f64);
         }
     };
+    let row = |name: &str, result: Option<Row>| row_of(name, bytes, result);
     let modes =
         ["index", "totals", "everything", "summary", "view", "trace-perfetto", "trace-chrome", "seed", "seed-regex"];
     let ours = |mode: &str, file: &Path| {
@@ -324,7 +329,13 @@ fn main() {
     row("jax.profiler.ProfileData, all stats", peer("PYTHON", PROFILE_DATA, "stats"));
     row("xprof, op_profile", peer("XPROF_PYTHON", XPROF, "op_profile"));
     row("xprof, framework_op_stats", peer("XPROF_PYTHON", XPROF, "framework_op_stats"));
-    row("xprof, roofline_model", peer("XPROF_PYTHON", XPROF, "roofline_model"));
+
+    let (bytes, events) = generate(&file, copies * ON_A_GPU.1, ON_A_GPU.0);
+    println!("\nThe roofline of a GPU's step:");
+    head(bytes, events);
+    row_of("autotune-lowered, summary", bytes, ours("summary", &file));
+    row_of("xprof, roofline_model", bytes, peer("XPROF_PYTHON", XPROF, "roofline_model"));
+    row_of("xprof, hlo_stats", bytes, peer("XPROF_PYTHON", XPROF, "hlo_stats"));
 
     println!(
         "\n| collectives on eight devices | MB | best of 3, s | peak memory beyond the file, MB |\n| --- | --- | --- | --- |"

@@ -17,7 +17,10 @@ def seconds(step, arguments):
 
 
 cache, device = autotune_lowered.Cache.open(), autotune_lowered.device()
-for label in [(entry.op_id, entry.call_key) for entry in cache if entry.op_id.startswith("tutorial_")]:
+labels = [(entry.op_id, entry.call_key) for entry in cache if entry.op_id.startswith("tutorial_")]
+if not labels:
+    sys.exit("the cache has no config of the tutorial's operations: tune, prove and publish first")
+for label in labels:
     # the result of a look-up; the tunable functions query the same cache themselves
     found = cache.get(device, *label) or sys.exit(cache.explain(device, *label))
     print(f"{':'.join(label)}: {found.config}")

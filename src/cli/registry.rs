@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use crate::registry::{Invocation, Registry};
-use crate::report::{Invocations, Listing};
+use crate::report::{AddedRecord, Invocations, Listing};
 
 use super::exit;
 use super::fault::Fault;
@@ -81,10 +81,10 @@ pub(super) fn run(command: &RegistryCommand, out: &mut dyn Write) -> Result<u8, 
             format.write(out, &report)?;
             Ok(if report.is_good() { exit::FINE } else { exit::BAD_INPUT })
         }
-        RegistryCommand::Add { registry: RegistryArg { registry, .. }, file } => {
+        RegistryCommand::Add { registry: RegistryArg { registry, format }, file } => {
             let mut registry = Registry::create_or_open(registry).map_err(Fault::input)?;
             let path = registry.add_described(file).map_err(Fault::input)?;
-            writeln!(out, "{}", path.display())?;
+            format.write(out, AddedRecord(path))?;
             Ok(exit::FINE)
         }
     }

@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use crate::analysis::Summary;
+use crate::analysis::{ModuleSummary, Summary};
+use crate::hlo::ProgramMemory;
 use crate::printable::printable;
 
 use super::Grid;
@@ -14,34 +15,40 @@ use super::naming::{program, short};
 /// Maximum number of buffers listed.
 const NAMED: usize = 5;
 
-/// Writes the memory of the modules whose HLO includes it, the one with the most time first.
+/// Headings of [`memory_cells`].
+pub(super) const MEMORY_COLUMNS: [&str; 7] =
+    [">total", ">arguments", ">results", ">in place", ">constants", ">temporary", ">heap peak"];
+
+/// The modules whose HLO includes their memory, the one with the most time first.
+pub(super) fn known(summary: &Summary) -> Vec<(&ModuleSummary, &ProgramMemory)> {
+    summary.modules.iter().filter_map(|module| Some((module, module.memory.as_ref()?))).collect()
+}
+
+/// What a program takes.
+pub(super) fn memory_cells(memory: &ProgramMemory) -> [String; 7] {
+    [
+        memory.total_bytes,
+        memory.argument_bytes,
+        memory.output_bytes,
+        memory.alias_bytes,
+        memory.constant_bytes,
+        memory.temporary_bytes,
+        memory.heap_peak_bytes,
+    ]
+    .map(format_bytes)
+}
+
+/// Writes the memory of the modules whose HLO includes it, and what is alive at the heap peak of the first.
 pub(super) fn write_memory(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
-    let known: Vec<_> = summary.modules.iter().filter_map(|module| Some((module, module.memory.as_ref()?))).collect();
+    let known = known(summary);
     if known.is_empty() {
         return Ok(());
     }
     heading(out, "memory of each device")?;
-    let mut grid = Grid::new(&[
-        ">total",
-        ">arguments",
-        ">results",
-        ">in place",
-        ">constants",
-        ">temporary",
-        ">heap peak",
-        "module",
-    ]);
+    let [total, arguments, results, in_place, constants, temporary, heap] = MEMORY_COLUMNS;
+    let mut grid = Grid::new(&[total, arguments, results, in_place, constants, temporary, heap, "module"]);
     for (module, memory) in known.iter().take(top) {
-        let [total, arguments, results, in_place, constants, temporary, heap] = [
-            memory.total_bytes,
-            memory.argument_bytes,
-            memory.output_bytes,
-            memory.alias_bytes,
-            memory.constant_bytes,
-            memory.temporary_bytes,
-            memory.heap_peak_bytes,
-        ]
-        .map(format_bytes);
+        let [total, arguments, results, in_place, constants, temporary, heap] = memory_cells(memory);
         let name = short(&program(&module.module, module.program_id));
         grid.row(cells![total, arguments, results, in_place, constants, temporary, heap, name]);
     }

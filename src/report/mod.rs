@@ -82,7 +82,7 @@ pub use peaks::PeaksOfDevice;
 pub use prove::ProvenStep;
 #[cfg(feature = "pjrt")]
 pub use prune::PruneResult;
-pub use registry::{Invocations, Listing};
+pub use registry::{AddedRecord, Invocations, Listing};
 pub use selftest::{Failed, SelftestResult};
 #[cfg(feature = "cli")]
 pub use settings::{FileInForce, SettingInForce, SettingsInForce};

@@ -1,6 +1,7 @@
 //! Recorded invocations: listed, shown, checked.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::json;
@@ -31,6 +32,19 @@ impl Document for Listing {
             }
         }
         grid.write_or(out, "the registry is empty")
+    }
+}
+
+/// Where a record was written.
+pub struct AddedRecord(pub PathBuf);
+
+impl Document for AddedRecord {
+    fn into_json(self) -> impl Serialize {
+        json!({"schema": 1, "path": self.0.display().to_string()})
+    }
+
+    fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}", self.0.display())
     }
 }
 

@@ -59,6 +59,49 @@ CONTRAST = """(() => {
 })()"""
 
 
+def times(block: int, ns: float) -> dict:
+    """A candidate that was measured."""
+    return {
+        "config": {"block": block},
+        "status": "measured",
+        "rounds": 6,
+        "median_ns": ns,
+        "ratio": ns / 4e6,
+        "interval": {"low": 0.4, "high": 1.1, "confidence": 0.95},
+        "tied_with_best": block == 7,
+    }
+
+
+# what tuning found of a call that is in the capture
+TUNED = {
+    "schema": 1,
+    "tool": "made",
+    "timer": "made",
+    "source": "replay",
+    "metric": "elapsed",
+    "interrupted": False,
+    "device": {"identity": {"platform": "cpu", "device_kind": "cpu"}},
+    "operations": [
+        {
+            "op_id": "rms_norm@v1",
+            "call_key": "0123456789abcdef",
+            "direction": "forward",
+            "evidence": "exact",
+            "occurrences": 1,
+            "how": "",
+            "status": "tuned",
+            "reason": "",
+            "rounds_measured": 6,
+            "rounds_kept": 0,
+            "baseline": {"config": {"block": 3}, "median_ns": 4e6},
+            "best": {"config": {"block": 7}, "median_ns": 2e6},
+            "speed_up": 2.0,
+            "candidates": [times(3, 4e6), times(7, 2e6)],
+        }
+    ],
+}
+
+
 class View(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
@@ -77,12 +120,16 @@ class View(unittest.TestCase):
             "vector": {"f32": 50e9},
         }
         peaks.write_text(json.dumps({"schema": 1, "devices": [device | {"sources": ["made up"]}]}))
-        cls.compared, cls.changed = (Path(cls.folder.name) / f"{name}.html" for name in ("compared", "changed"))
+        names = ("compared", "changed", "tuned")
+        cls.compared, cls.changed, cls.tuned = (Path(cls.folder.name) / f"{name}.html" for name in names)
+        results = Path(cls.folder.name) / "run.json"
+        results.write_text(json.dumps(TUNED))
         for page, words in (
             (cls.page, [CAPTURE, "--peaks", peaks]),
             (cls.hostile, [CAPTURE, hostile]),
             (cls.compared, [CAPTURE, "--after", CAPTURE]),
             (cls.changed, [BEFORE, "--after", AFTER]),
+            (cls.tuned, [BEFORE, "--results", results]),
         ):
             subprocess.run([PROGRAM, "profile", "view", *words, "-o", page], check=True, capture_output=True)
         cls.browser = Browser(find_browser())
@@ -108,8 +155,8 @@ class View(unittest.TestCase):
     def view(self) -> list[float]:
         return self.browser.evaluate(VIEW)
 
-    def press(self, key: str, label: str, expected: str, text: str | None = None) -> None:
-        """Presses a key, after which this frame has the focus."""
+    def press(self, key: str, label: str, expected: object, text: str | None = None) -> None:
+        """Presses a key, after which what has the focus is this."""
         self.browser.press(key, text)
         self.browser.evaluate(DRAWN)
         self.assertEqual(self.browser.evaluate(label), expected, key)
@@ -370,7 +417,36 @@ class View(unittest.TestCase):
         (low, first), (high, last) = min(values), max(values)
         return 10 ** (first + (last - first) * (place - low) / (high - low))
 
-    def test_two_profiles_are_compared_and_labels_lead_to_candidates(self) -> None:
+    def test_a_label_leads_to_its_candidates_and_back(self) -> None:
+        self.open(self.tuned)
+        link = "document.querySelector('#table-labels + .wide a')"
+        self.assertEqual(self.browser.evaluate(f"{link}.textContent.split(':')[0]"), "rms_norm")
+        place = self.browser.evaluate(
+            f"(() => {{ {link}.scrollIntoView({{block: 'center'}}); const box = {link}.getBoundingClientRect(); "
+            "return [box.left + box.width / 2, box.top + box.height / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.mouse(kind, *place, button="left", clickCount=1)
+        reached = "document.activeElement"
+        self.assertEqual(
+            self.browser.evaluate(f"[{reached}.tagName, '#' + {reached}.id, {reached}.textContent]"),
+            ["H3", self.browser.evaluate(f"{link}.getAttribute('href')"), "Candidates of rms_norm@v1:0123456789abcdef"],
+        )
+        # in view, but for a part of a pixel
+        self.assertTrue(self.browser.evaluate(f"{reached}.getBoundingClientRect().top > -1"))
+        self.assertTrue(self.browser.evaluate(f"{reached}.getBoundingClientRect().bottom <= innerHeight"))
+        times = f"[...{reached}.nextElementSibling.querySelectorAll('tbody tr')].map((row) => row.cells[1].textContent)"
+        self.assertEqual(self.browser.evaluate(times), ["2.00 ms", "4.00 ms"])
+        self.picture("candidates")
+        # the keyboard goes on from the heading: its table, then the way back
+        for expected in ("Candidates of rms_norm@v1:0123456789abcdef", None):
+            self.browser.press("Tab")
+            self.assertEqual(self.browser.evaluate(f"{reached}.getAttribute('aria-label')"), expected)
+        self.assertEqual(self.browser.evaluate(f"{reached}.textContent"), "Back to the labels")
+        self.press("Enter", f"[{reached}.id, {reached}.textContent]", ["table-labels", "Labels"], text="\r")
+        self.assertEqual(self.browser.complaints(), [])
+
+    def test_two_profiles_are_compared(self) -> None:
         self.open(self.compared)
         heading = "document.getElementById('after').textContent"
         self.assertEqual(self.browser.evaluate(heading), "Before and after")

@@ -378,6 +378,65 @@ fn what_a_change_did_is_drawn_and_listed() {
     assert!(sine[blue] > sine[0] && dot[0] > dot[blue], "{sine:?} {dot:?}");
 }
 
+/// The rows of a table of a page, each cell's text.
+fn rows(page: &str, id: &str) -> Vec<Vec<String>> {
+    let table = page.split(&format!("<h3 id=\"{id}\" ")).nth(1).unwrap_or_else(|| panic!("no table {id}"));
+    let body = table.split("<tbody>").nth(1).unwrap().split("</tbody>").next().unwrap();
+    let text = |cell: &str| cell.split_once('>').unwrap().1.split("</td>").next().unwrap().to_owned();
+    body.split("<tr>").skip(1).map(|row| row.split("<td").skip(1).map(text).collect()).collect()
+}
+
+/// Three digits in decimal units.
+fn bytes_text(bytes: f64) -> String {
+    let [unit, power] = if bytes < 1e3 {
+        ["B", "0"]
+    } else if bytes < 1e6 {
+        ["kB", "3"]
+    } else {
+        ["MB", "6"]
+    };
+    let value = bytes / 10_f64.powi(power.parse().unwrap());
+    let digits = if unit == "B" { 0 } else { 2 - value.log10().floor() as usize };
+    format!("{value:.digits$} {unit}")
+}
+
+/// Against `memory_analysis()` of JAX, and another program's reading of the heap's trace: `tests/data/hlo/memory/make.py`.
+#[test]
+fn memory_and_what_is_alive_at_its_peak_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hlo/memory");
+    let oracle: Value = serde_json::from_slice(&fs::read(tests.join("oracle.json")).unwrap()).unwrap();
+    let page = |capture: &Path, more: &[&str]| {
+        let words = [&["profile", "view", capture.to_str().unwrap(), "-o", "-"], more].concat();
+        let page = program::run(folder.path(), &words);
+        assert_eq!(page.code, 0, "{}", page.stderr);
+        page.stdout
+    };
+    // an execution of the program that JAX analysed
+    let made = folder.path().join("made.xplane.pb");
+    fs::write(&made, space(&[host(&[&[("tanh.2", "jit_step", 3, 1, 0, 1000)]])]).0).unwrap();
+    let hlo = tests.join("donating.hlo.pb.gz").display().to_string();
+    let table = rows(&page(&made, &["--hlo", &hlo]), "table-memory-of-each-device");
+    let expected =
+        ["argument", "output", "alias", "temp"].map(|kind| bytes_text(oracle["donating"][kind].as_f64().unwrap()));
+    assert_eq!(table.len(), 1);
+    assert_eq!([2, 3, 4, 6].map(|column| table[0][column].clone()), expected);
+
+    let step = page(&sample("tf2_step.xplane.pb.gz"), &[]);
+    for row in rows(&step, "table-memory-of-each-device") {
+        let peak = oracle["heaps"][&row[0]]["peak"].as_f64().unwrap_or_default();
+        assert_eq!(row[7], bytes_text(peak), "{row:?}");
+    }
+    assert!(step.contains(">Alive at the heap peak of jit_step(30)</h3>"));
+    let alive: Vec<String> = rows(&step, "table-alive").into_iter().map(|mut row| row.remove(1)).collect();
+    let expected = oracle["heaps"]["jit_step(30)"]["alive"].as_array().unwrap();
+    let expected: Vec<String> = expected.iter().take(25).map(|bytes| bytes_text(bytes.as_f64().unwrap())).collect();
+    assert_eq!(alive, expected);
+    assert!(
+        step.contains(&format!("and {} more", oracle["heaps"]["jit_step(30)"]["alive"].as_array().unwrap().len() - 25))
+    );
+}
+
 #[test]
 fn a_label_leads_to_its_candidates() {
     let folder = tempfile::tempdir().unwrap();
@@ -405,8 +464,10 @@ fn a_label_leads_to_its_candidates() {
     let file = file.display().to_string();
     let page = program::run(folder.path(), &["profile", "view", capture, "--results", &file, "-o", "-"]);
     assert_eq!(page.code, 0, "{}", page.stderr);
-    let (link, id) =
-        (format!("<a href=\"#call-{}\">", place + 1), format!("<h3 id=\"call-{}\">Candidates of ", place + 1));
+    let (link, id) = (
+        format!("<a href=\"#call-{}\">", place + 1),
+        format!("<h3 id=\"call-{}\" tabindex=\"-1\">Candidates of ", place + 1),
+    );
     assert_eq!((page.stdout.matches("href=\"#call-").count(), page.stdout.matches(&link).count()), (1, 1));
     let section = page.stdout.split(&id).nth(1).unwrap().split("</table>").next().unwrap();
     let rows: Vec<&str> = section.split("<tr>").skip(2).collect();

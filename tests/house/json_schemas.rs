@@ -112,6 +112,16 @@ fn what_the_program_prints_is_as_its_schemas_say() {
         assert_eq!(run.code, code, "{arguments:?}: {}", run.stderr);
         run.json();
     }
+    let described = json!({
+        "target": {"platform": "cpu"}, "op_id": "by_hand@v1", "call_key": "rows=3", "arguments": [],
+        "baseline": {}, "candidates": [{"config": {}, "not_lowered": "made for a test"}],
+    });
+    let described = place.file("described.json", described.to_string());
+    let added = place.run(&["registry", "add", &place.text("added"), &described, "--format", "json"]).json();
+    let record = fs::read_to_string(added["path"].as_str().unwrap()).unwrap();
+    assert!(
+        record.contains("by_hand@v1") && Path::new(added["path"].as_str().unwrap()).starts_with(place.path("added"))
+    );
     let exported = place.text("exported.json");
     assert_eq!(place.run(&["cache", "export", "--format", "json", &exported]).code, 0);
     let entries = serde_json::from_str(&fs::read_to_string(&exported).unwrap()).unwrap();

@@ -17,3 +17,4 @@ mod programs;
 mod summary;
 mod timings;
 mod trace;
+mod xprof;

@@ -54,7 +54,7 @@ impl Call<'_> {
         let columns = ["config", ">time", ">of the baseline’s", "interval", ">rounds", ">temporary memory", "outcome"];
         let name = format!("Candidates of {}", operation.call);
         if candidates.is_empty() {
-            writeln!(out, "<h3 id=\"{}\">{}</h3>", self.id(), Text(&name))?;
+            writeln!(out, "<h3 id=\"{}\" tabindex=\"-1\">{}</h3>", self.id(), Text(&name))?;
         }
         write_linked(out, (self.id().as_str(), name.as_str()), &columns, rows, (candidates.len(), &[]))?;
         let speed_up = operation.speed_up.map(|speed_up| format!("{} as fast as the baseline", format_ratio(speed_up)));

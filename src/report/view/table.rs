@@ -37,7 +37,7 @@ pub(super) fn write_linked(
     };
     write!(
         out,
-        "<h3 id=\"{id}\">{name}</h3>\n<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\"><table><caption class=\"unseen\">{name}</caption><thead><tr>"
+        "<h3 id=\"{id}\" tabindex=\"-1\">{name}</h3>\n<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\"><table><caption class=\"unseen\">{name}</caption><thead><tr>"
     )?;
     for (number, heading) in columns.iter().enumerate() {
         write!(out, "<th scope=\"col\"{}>{}</th>", class(number), heading.trim_start_matches('>'))?;

@@ -1,13 +1,14 @@
-//! The summary as tables: devices with their totals, modules, operations, labels.
+//! The summary as tables: devices with their totals, modules with their memory, operations, labels.
 
 use std::io::{self, Write};
 
 use crate::analysis::{MeanStd, Part, Summary};
 use crate::report::html::escape::Text;
+use crate::report::memory::{MEMORY_COLUMNS, known, memory_cells};
 use crate::report::naming::program;
 use crate::report::roofline::{WORK_COLUMNS, peaks_line, work_cells, worst};
 use crate::report::summary::{self, part};
-use crate::report::{format_ns, format_part};
+use crate::report::{format_bytes, format_ns, format_part};
 use crate::tune::AutotuningResult;
 
 use super::calls::calls;
@@ -55,6 +56,7 @@ pub(super) fn write_tables(out: &mut dyn Write, summary: &Summary, results: &[Au
     });
     let columns = ["module", ">share of 2", ">total", ">executions", ">active", ">span"];
     write_table(out, "Modules", &columns, modules, summary.modules.len())?;
+    write_memory(out, summary)?;
     let operations = summary.operations.iter().map(|operation| {
         vec![
             operation.operation.clone(),
@@ -90,6 +92,21 @@ pub(super) fn write_tables(out: &mut dyn Write, summary: &Summary, results: &[Au
         write_parts(out, name, parts)?;
     }
     write_notes(out, summary)
+}
+
+/// The memory of the modules, and what is alive at the heap peak of the one with the most time.
+fn write_memory(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    let known = known(summary);
+    let rows = known.iter().map(|(module, memory)| {
+        let name = program(&module.module, module.program_id);
+        [name].into_iter().chain(memory_cells(memory)).collect()
+    });
+    let columns = [&["module"][..], &MEMORY_COLUMNS].concat();
+    write_table(out, "Memory of each device", &columns, rows, known.len())?;
+    let Some((module, memory)) = known.first() else { return Ok(()) };
+    let name = format!("Alive at the heap peak of {}", program(&module.module, module.program_id));
+    let alive = memory.alive.iter().map(|buffer| vec![buffer.instruction.clone(), format_bytes(buffer.bytes)]);
+    write_linked(out, ("table-alive", &name), &["instruction", ">bytes"], alive, (memory.alive.len(), &[]))
 }
 
 /// What loses most time below the roof.
