@@ -89,6 +89,8 @@ pub(super) struct Measuring<'a> {
     pub(super) is_exact: bool,
     /// Whether nothing is decided where the baseline's outputs are not finite throughout.
     pub(super) needs_finite: bool,
+    /// By output, how far elements may be off beyond their type's tolerance.
+    pub(super) slack: &'a [f64],
     /// Where each candidate is to be told from the baseline, and not only the best one found: by which rules.
     pub(super) compares: Option<Compares>,
     /// Whether candidates that compile to one executable are one candidate.

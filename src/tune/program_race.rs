@@ -40,6 +40,8 @@ pub struct ProgramRace {
     pub is_exact: bool,
     /// What is asked.
     pub asks: Asks,
+    /// By output, how far elements may be off beyond their type's tolerance: the most that the baseline differs from itself.
+    pub slack: Vec<f64>,
 }
 
 /// What a race is to find out.
@@ -61,7 +63,8 @@ pub enum Asks {
 impl ProgramRace {
     /// A race that ends when it is settled, in which each candidate is measured.
     pub fn new(job: Job, inputs: Digest, stage: impl Into<String>) -> Self {
-        Self { job, inputs, stage: stage.into(), joins_executables: false, is_exact: false, asks: Asks::TheBest }
+        let (joins_executables, is_exact, slack) = (false, false, Vec::new());
+        Self { job, inputs, stage: stage.into(), joins_executables, is_exact, asks: Asks::TheBest, slack }
     }
 
     /// What makes its samples comparable with those of another run.
@@ -195,6 +198,7 @@ pub fn race_programs(
         round_forgiven: false,
         // values that are not finite take their time as others do; which is best is not asked of such
         needs_finite: compares.is_none(),
+        slack: &race.slack,
         is_exact: race.is_exact,
         compares,
         joins_executables: race.joins_executables,
