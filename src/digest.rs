@@ -103,6 +103,24 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
+/// A [`Digest::of`] a byte string that comes in parts.
+#[cfg(feature = "pjrt")]
+#[derive(Clone, Default)]
+pub(crate) struct DigestWriter(Sha256);
+
+#[cfg(feature = "pjrt")]
+impl DigestWriter {
+    /// Adds the next part.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all of them.
+    pub(crate) fn finish(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
 /// Builds a [`Digest`] from fields, each preceded by its length as eight little-endian bytes.
 #[derive(Clone, Default)]
 pub struct FieldHasher(Sha256);

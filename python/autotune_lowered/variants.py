@@ -172,7 +172,11 @@ def _halves(labels: list[Label]) -> Iterator[set[Label]]:
 def _row(row: dict[str, Any]) -> dict[str, Any]:
     found = {name: row[name] for name in ("op_id", "call_key", "direction")}
     found |= {"baseline": row["baseline"]["config"], "tuned": row["best"]["config"]}
-    told = {"share": row.get("share"), "alone": row.get("speed_up")}
+    told = {
+        "share": row.get("share"),
+        "alone": row.get("speed_up"),
+        "alone_interval": row.get("speed_up_interval"),
+    }
     return found | {name: value for name, value in told.items() if value is not None}
 
 

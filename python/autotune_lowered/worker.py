@@ -370,11 +370,11 @@ class Worker:
     def hello(self, _):
         import jax
 
-        compiler = compiler_digest(self.device.client)
+        told = {"compiler": compiler_digest(self.device.client), "memory": device_memory(self.device)}
         return {
             "protocol": 1,
             "worker": "jax %s" % jax.__version__,
-            **({"compiler": compiler} if compiler else {}),
+            **{name: value for name, value in told.items() if value},
             # recipes are built by the package, which need not be where this file is
             "capabilities": ["profile", "compile-ahead", "cold-caches", "compiler-options"]
             + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
@@ -726,6 +726,17 @@ def fingerprint(device):
             "xla_flags": xla_flags(os.environ.get("XLA_FLAGS", "")),
         },
     }
+
+
+def device_memory(device):
+    """What programs may take of a device's memory, and what is taken, bytes; `None` if its plugin does not tell, as a CPU's."""
+    try:
+        stats = device.memory_stats() or {}
+    except Exception:
+        return None
+    if "bytes_limit" not in stats:
+        return None
+    return {"limit_bytes": int(stats["bytes_limit"]), "used_bytes": int(stats.get("bytes_in_use", 0))}
 
 
 def compiler_digest(client):

@@ -132,11 +132,40 @@ impl Reference {
             let mismatches = self.spec.elements().unwrap_or(u64::MAX);
             return Comparison { matches: false, mismatches, max_absolute: 0.0, first: Some(0) };
         }
-        let Tolerance { absolute, relative, of_rms } = self.tolerance;
-        let slack = absolute + of_rms * self.found.map_or(0.0, |found| found.rms);
-        let mut found = Comparison { matches: true, mismatches: 0, max_absolute: 0.0, first: None };
+        let mut comparing = Comparing::new(dtype, self.tolerance, self.found.map_or(0.0, |found| found.rms));
+        comparing.block(ours, &self.bytes);
+        comparing.found
+    }
+}
+
+/// A comparison that continues over blocks of two arrays, from the first elements to the last. Where the blocks are cut
+/// changes nothing.
+#[derive(Debug, Clone)]
+pub struct Comparing {
+    dtype: DType,
+    /// Tolerance that no element changes.
+    slack: f64,
+    relative: f64,
+    /// Elements seen so far.
+    elements: u64,
+    found: Comparison,
+}
+
+impl Comparing {
+    /// Nothing is seen yet. `rms` is the root mean square of the finite elements of the whole reference.
+    pub fn new(dtype: DType, tolerance: Tolerance, rms: f64) -> Self {
+        let Tolerance { absolute, relative, of_rms } = tolerance;
+        let found = Comparison { matches: true, mismatches: 0, max_absolute: 0.0, first: None };
+        Self { dtype, slack: absolute + of_rms * rms, relative, elements: 0, found }
+    }
+
+    /// Compares the next elements of both, of which there are equally many.
+    pub fn block(&mut self, ours: &[u8], reference: &[u8]) {
+        let Self { dtype, slack, relative, elements, ref mut found } = *self;
         let block = BLOCK * dtype.host_bytes();
-        for (start, (ours, reference)) in (0..).step_by(BLOCK).zip(ours.chunks(block).zip(self.bytes.chunks(block))) {
+        for (start, (ours, reference)) in
+            (elements..).step_by(BLOCK).zip(ours.chunks(block).zip(reference.chunks(block)))
+        {
             // bitwise equal arrays differ nowhere
             if ours == reference {
                 continue;
@@ -155,7 +184,22 @@ impl Reference {
                 index += 1;
             });
         }
-        found
+        self.pass(ours.len().min(reference.len()));
+    }
+
+    /// Passes over so many bytes that are the same in both.
+    pub fn pass(&mut self, bytes: usize) {
+        self.elements = self.elements.saturating_add((bytes / self.dtype.host_bytes()) as u64);
+    }
+
+    /// Elements seen so far.
+    pub fn elements(&self) -> u64 {
+        self.elements
+    }
+
+    /// What is found so far.
+    pub fn found(&self) -> &Comparison {
+        &self.found
     }
 }
 
@@ -175,8 +219,35 @@ pub struct Finiteness {
 
 impl Finiteness {
     fn of(dtype: DType, bytes: &[u8]) -> Self {
-        let mut found = Self { elements: 0, finite: 0, nan: 0, rms: 0.0 };
-        let (mut sized, mut largest) = (0_u64, 0.0_f64);
+        let mut counting = Counting::new(dtype);
+        counting.block(bytes);
+        counting.finish()
+    }
+}
+
+/// [`Finiteness`] of an array whose blocks come one after the other. Where they are cut changes nothing.
+#[derive(Debug, Clone)]
+pub struct Counting {
+    dtype: DType,
+    found: Finiteness,
+    /// Finite elements.
+    sized: u64,
+    /// The largest power of two that is no larger than the largest of them, and the sum of their squares, each over it: squares of `f64`
+    /// elements may overflow, and a division by a power of two rounds nothing.
+    scale: f64,
+    sum: f64,
+}
+
+impl Counting {
+    /// Nothing is seen yet.
+    pub fn new(dtype: DType) -> Self {
+        let found = Finiteness { elements: 0, finite: 0, nan: 0, rms: 0.0 };
+        Self { dtype, found, sized: 0, scale: f64::MIN_POSITIVE, sum: 0.0 }
+    }
+
+    /// Counts the next elements.
+    pub fn block(&mut self, bytes: &[u8]) {
+        let Self { dtype, ref mut found, ref mut sized, ref mut scale, ref mut sum } = *self;
         for_each(dtype, bytes, |element| {
             let (re, im) = match element {
                 Element::Integer(_) => (0.0, 0.0),
@@ -186,20 +257,21 @@ impl Finiteness {
             found.elements += 1;
             found.finite += u64::from(re.is_finite() && im.is_finite());
             found.nan += u64::from(re.is_nan() || im.is_nan());
-            if let Some(size) = finite_magnitude(element) {
-                sized += 1;
-                largest = largest.max(size);
+            let Some(size) = finite_magnitude(element) else { return };
+            *sized += 1;
+            if size >= 2.0 * *scale {
+                let exponent = f64::from_bits(size.to_bits() & f64::INFINITY.to_bits());
+                *sum *= (*scale / exponent).powi(2);
+                *scale = exponent;
             }
+            *sum += (size / *scale).powi(2);
         });
-        if largest > 0.0 {
-            // divided by the largest first: squares of f64 elements may overflow
-            let mut sum = 0.0;
-            for_each(dtype, bytes, |element| {
-                sum += finite_magnitude(element).map_or(0.0, |size| (size / largest).powi(2));
-            });
-            found.rms = largest * (sum / sized as f64).sqrt();
-        }
-        found
+    }
+
+    /// What was seen.
+    pub fn finish(self) -> Finiteness {
+        let mean = if self.sized > 0 { self.sum / self.sized as f64 } else { 0.0 };
+        Finiteness { rms: self.scale * mean.sqrt(), ..self.found }
     }
 }
 
@@ -412,6 +484,46 @@ mod tests {
             let spec = ArraySpec::new(dtype, [(reference.len() / dtype.host_bytes()) as u64]);
             let expected = one_by_one(dtype, &ours, &reference, tolerance);
             proptest::prop_assert_eq!(Reference::new(spec, reference, tolerance).compare(&ours), expected);
+        }
+
+        #[test]
+        fn blocks_compare_as_the_whole_does(
+            dtype in proptest::sample::select(DType::ALL),
+            words in proptest::collection::vec(proptest::prelude::any::<u64>(), 1..300),
+            changes in proptest::collection::vec(proptest::prelude::any::<(usize, u8)>(), 0..6),
+            lengths in proptest::collection::vec(1_usize..3000, 1..40),
+            (absolute, relative, of_rms) in (0_usize..3, 0_usize..3, 0_usize..3),
+        ) {
+            // NaN and infinities of one type or another among random bits, as many bytes as they happen to be
+            let special = [0, u64::MAX, 0x7ff0 << 48, 0x7f80_0000_ff80_0000, 0x7fc0_8000_7c00_3f80];
+            let word = |word: &u64| special.get((word % 16) as usize).copied().unwrap_or(*word).to_le_bytes();
+            let mut reference = words.iter().flat_map(word).collect::<Vec<u8>>().repeat(7);
+            reference.truncate((reference.len() - 5) / 16 * 16);
+            let mut ours = reference.clone();
+            for (at, byte) in changes {
+                let at = at % ours.len().max(1);
+                ours.iter_mut().skip(at).take(1).for_each(|ours| *ours = byte);
+            }
+            let part = |index: usize| [0.0, 1e-3, 0.5][index];
+            let tolerance = Tolerance { absolute: part(absolute), relative: part(relative), of_rms: part(of_rms) };
+            let spec = ArraySpec::new(dtype, [(reference.len() / dtype.host_bytes()) as u64]);
+            let whole = Reference::new(spec, reference.clone(), tolerance);
+            let rms = Finiteness::of(dtype, &reference);
+            let mut comparing = Comparing::new(dtype, tolerance, rms.rms);
+            let mut counting = Counting::new(dtype);
+            let (mut own_left, mut left) = (&ours[..], &reference[..]);
+            for length in lengths.into_iter().chain([usize::MAX / 16]) {
+                let length = (length * dtype.host_bytes()).min(left.len());
+                let (own, rest) = own_left.split_at(length);
+                let (block, rest_of_reference) = left.split_at(length);
+                if own == block { comparing.pass(length) } else { comparing.block(own, block) }
+                counting.block(block);
+                (own_left, left) = (rest, rest_of_reference);
+            }
+            proptest::prop_assert_eq!(comparing.found(), &one_by_one(dtype, &ours, &reference, tolerance));
+            proptest::prop_assert_eq!(comparing.found(), &whole.compare(&ours));
+            proptest::prop_assert_eq!(comparing.elements() as usize, ours.len() / dtype.host_bytes());
+            proptest::prop_assert_eq!(counting.finish(), rms);
         }
     }
 }

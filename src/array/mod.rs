@@ -8,8 +8,8 @@ mod fill;
 mod spec;
 mod special;
 
-pub use compare::{Comparison, Finiteness, Reference, Tolerance, element_text};
+pub use compare::{Comparing, Comparison, Counting, Finiteness, Reference, Tolerance, element_text};
 pub use dtype::{DType, UnknownDType};
 pub use fill::{Fill, FillError, MAX_ARRAY_BYTES, argument_seed, generate};
 pub use spec::{ArraySpec, SpecError};
-pub use special::{Special, other_class, plant};
+pub use special::{Special, other_class, other_class_in, plant};

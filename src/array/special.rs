@@ -89,9 +89,14 @@ pub fn other_class(spec: &ArraySpec, ours: &[u8], reference: &[u8]) -> u64 {
     if !is_whole(ours) || !is_whole(reference) {
         return spec.elements().unwrap_or(u64::MAX);
     }
+    other_class_in(spec.dtype, ours, reference)
+}
+
+/// The same of blocks of two arrays, of as many elements each.
+pub fn other_class_in(dtype: DType, ours: &[u8], reference: &[u8]) -> u64 {
     let mut differing = 0;
-    let class = |value| class(spec.dtype, value);
-    for_each_pair(spec.dtype, ours, reference, |a, b| {
+    let class = |value| class(dtype, value);
+    for_each_pair(dtype, ours, reference, |a, b| {
         let is_same = match (a, b) {
             (Element::Real(a), Element::Real(b)) => class(a) == class(b),
             (Element::Complex(a, c), Element::Complex(b, d)) => (class(a), class(c)) == (class(b), class(d)),

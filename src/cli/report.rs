@@ -4,10 +4,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::outside_file;
 use crate::remedy::remedy;
-use crate::report::{HtmlReport, write_html};
+use crate::report::{HtmlReport, StepReport, write_html, write_step_html};
 use crate::tune::{AutotuningResult, stored_results};
 
 use super::exit;
@@ -20,7 +22,7 @@ const MAX_DOCUMENT_BYTES: u64 = 1 << 28;
 /// Arguments of `report`.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// A cache folder, or a run's output with `--format json`
+    /// A cache folder, or what a run or `prove` printed with `--format json`
     #[arg(value_name = "CACHE|JSON")]
     pub from: PathBuf,
     /// File to write
@@ -30,9 +32,20 @@ pub(super) struct ReportArgs {
 
 /// Draws a stored run again.
 pub(super) fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let results = read_results(&args.from)?;
-    let report = HtmlReport { subject: &args.from.display().to_string(), results: &results };
-    OutputFile::at(&args.out, "report")?.write(|out| write_html(out, &report))?;
+    let subject = args.from.display().to_string();
+    let bytes = if args.from.is_dir() { None } else { Some(read_bytes(&args.from)?) };
+    match bytes.filter(|bytes| is_of_step(bytes)) {
+        Some(bytes) => {
+            let document = serde_json::from_slice(&bytes).and_then(|document| StepReport::read(&subject, document));
+            let report = document.map_err(|error| no_result(&args.from, &error))?;
+            OutputFile::at(&args.out, "report")?.write(|out| write_step_html(out, &report))?;
+        }
+        None => {
+            let results = read_results(&args.from)?;
+            let report = HtmlReport { subject: &subject, results: &results };
+            OutputFile::at(&args.out, "report")?.write(|out| write_html(out, &report))?;
+        }
+    }
     writeln!(out, "{}", args.out.display())?;
     Ok(exit::FINE)
 }
@@ -49,11 +62,25 @@ pub(super) fn read_results(from: &Path) -> Result<Vec<AutotuningResult>, Fault> 
 
 /// A printed result.
 fn read_document(path: &Path) -> Result<AutotuningResult, Fault> {
+    serde_json::from_slice(&read_bytes(path)?).map_err(|error| no_result(path, &error))
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, Fault> {
     let unread =
         |error: io::Error| Fault::input(format!("cannot read `{}`: {error}{}", path.display(), remedy(&error)));
-    let bytes = outside_file::input(path, MAX_DOCUMENT_BYTES).map_err(unread)?;
-    serde_json::from_slice(&bytes).map_err(|error| {
-        let message = format!("`{}` is not a result of a run: {error}; write one with `--format json`", path.display());
-        Fault::input(message)
-    })
+    outside_file::input(path, MAX_DOCUMENT_BYTES).map_err(unread)
+}
+
+fn no_result(path: &Path, error: &serde_json::Error) -> Fault {
+    Fault::input(format!("`{}` is not a result of a run: {error}; write one with `--format json`", path.display()))
+}
+
+/// Whether a document is what `prove` prints: a run has operations, and a step its calls.
+fn is_of_step(bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Members {
+        calls: Option<IgnoredAny>,
+        operations: Option<IgnoredAny>,
+    }
+    serde_json::from_slice::<Members>(bytes).is_ok_and(|found| found.calls.is_some() && found.operations.is_none())
 }

@@ -38,6 +38,9 @@ pub(super) enum WorkerCommand {
         /// Time by the host clock even if the plugin has a profiler
         #[arg(long)]
         no_profiler: bool,
+        /// The most bytes of a large output that are on the host at a time to be compared [default: 64 MiB]
+        #[arg(long, value_name = "BYTES", hide = true)]
+        output_block_bytes: Option<u64>,
     },
     /// Run a worker in its own process group, with limits; ends with its stdin and with its parent
     Exec {
@@ -70,16 +73,23 @@ const CHECK_LIMIT: Duration = Duration::from_secs(60);
 /// Runs a worker command; it owns the process's stdin and stdout.
 pub(super) fn run(command: &WorkerCommand) -> Result<ExitCode, Fault> {
     Ok(match command {
-        WorkerCommand::Pjrt { plugin, device, client_options, topology, topology_options, no_profiler } => {
-            worker_main(&PjrtWorkerOptions {
-                plugin: plugin.clone(),
-                device: *device,
-                client_options: client_options.clone(),
-                topology: topology.clone(),
-                topology_options: topology_options.clone(),
-                no_profiler: *no_profiler,
-            })
-        }
+        WorkerCommand::Pjrt {
+            plugin,
+            device,
+            client_options,
+            topology,
+            topology_options,
+            no_profiler,
+            output_block_bytes,
+        } => worker_main(&PjrtWorkerOptions {
+            plugin: plugin.clone(),
+            device: *device,
+            client_options: client_options.clone(),
+            topology: topology.clone(),
+            topology_options: topology_options.clone(),
+            no_profiler: *no_profiler,
+            output_block_bytes: *output_block_bytes,
+        }),
         WorkerCommand::Exec { memory_bytes, cpu_seconds, grace_ms, inner_of, command } => {
             let options = ExecOptions {
                 memory_bytes: *memory_bytes,

@@ -62,6 +62,8 @@ pub struct CompareOptions {
     pub seed: u64,
     /// Identifies one of several comparisons of the same programs, whose samples are never mixed.
     pub stage: String,
+    /// Whether to tell what the inputs and outputs need before anything is measured.
+    pub tells_preflight: bool,
 }
 
 impl Default for CompareOptions {
@@ -76,6 +78,7 @@ impl Default for CompareOptions {
             force: false,
             seed: 0,
             stage: "compare".to_owned(),
+            tells_preflight: true,
         }
     }
 }
@@ -90,4 +93,5 @@ setters!(CompareOptions {
     force: bool,
     seed: u64,
     stage: String,
+    tells_preflight: bool,
 });

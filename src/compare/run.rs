@@ -16,10 +16,10 @@ use crate::decision;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
-use crate::measure::{InputOptions, MadeInput, MeasureError, make_inputs};
+use crate::measure::{InputOptions, Inputs, MadeInput, MeasureError, Preflight, make_inputs};
 use crate::timer::events::{Events, Kind, Slice};
-use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature, Timer};
-use crate::tune::{Asks, CopiesError, ProgramRace, Raced, TuneOptions, race_programs};
+use crate::timer::{Build, Job, JobCandidate, ProgramFile, Signature, Timer};
+use crate::tune::{Asks, CopiesError, LARGE_OUTPUTS, ProgramRace, Raced, TuneOptions, race_programs};
 
 /// Races programs on the same inputs and compares each with the first: time, outputs and executable. Rounds of the same
 /// comparison in the ledger's sample log are not measured again.
@@ -48,8 +48,14 @@ pub fn compare(
         .candidates(candidates(contestants, &files, copy))
         .cache_state(options.cache_state.clone());
     let signature = signature(timer, &job, contestants)?;
-    let (inputs, digest);
-    (job.inputs, inputs, digest) = shared_inputs(contestants, &signature.parameters, &options.inputs, scratch)?;
+    let inputs = shared_inputs(contestants, &signature.parameters, &options.inputs, scratch)?;
+    let preflight = preflight(timer, &inputs, signature.results.as_deref(), first.program.partitions);
+    preflight.check(scratch)?;
+    if options.tells_preflight {
+        events.tell(Kind::Ahead(&preflight.to_string()));
+    }
+    let Inputs { arrays, made: inputs, digest, .. } = inputs;
+    job.inputs = arrays;
     events.tell(Kind::Started { programs: job.candidates.len(), rounds_kept: 0 });
     let mut race = ProgramRace::new(job, digest, options.stage.clone());
     race.is_exact = options.rounds.is_some();
@@ -178,7 +184,7 @@ fn shared_inputs(
     specs: &[ArraySpec],
     options: &InputOptions,
     scratch: &Path,
-) -> Result<(Vec<InputArray>, Vec<MadeInput>, Digest), CompareError> {
+) -> Result<Inputs, CompareError> {
     let Some(first) = contestants.first() else { return Err(CompareError::TooFew(0)) };
     let mut inputs = make_inputs(&first.program, specs, options, scratch)?;
     for (index, (array, made)) in inputs.arrays.iter_mut().zip(&mut inputs.made).enumerate() {
@@ -186,7 +192,19 @@ fn shared_inputs(
         array.donated |= is_donated;
         made.donated = array.donated;
     }
-    Ok((inputs.arrays, inputs.made, inputs.digest))
+    inputs.preflight = inputs.preflight.with_donated(&inputs.arrays);
+    Ok(inputs)
+}
+
+/// What the inputs need, and the outputs if the first program tells them.
+fn preflight(timer: &dyn Timer, inputs: &Inputs, results: Option<&[ArraySpec]>, devices: u64) -> Preflight {
+    let files_up_to = if timer.compares_outputs() { LARGE_OUTPUTS } else { u64::MAX };
+    let preflight = inputs.preflight.clone();
+    let preflight = match results {
+        Some(results) => preflight.with_outputs(results, files_up_to),
+        None => preflight,
+    };
+    preflight.on_device(timer.device_memory(), devices)
 }
 
 fn result(

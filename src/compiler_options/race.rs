@@ -29,6 +29,8 @@ pub(super) struct Races<'a> {
     pub(super) inputs_digest: Digest,
     /// What its results are called.
     pub(super) results: Vec<String>,
+    /// By output, the most that the default differs from its copy: what is not deterministic is not held against a set.
+    pub(super) slack: Vec<f64>,
     pub(super) scratch: &'a Path,
     /// When the time is used up.
     pub(super) until: Option<Instant>,
@@ -145,6 +147,7 @@ impl Races<'_> {
         let race = ProgramRace {
             joins_executables: rules.joins,
             is_exact: rules.exact.is_some(),
+            slack: self.slack.clone(),
             ..ProgramRace::new(self.job(variants), self.inputs_digest, rules.stage)
         };
         Ok(race_programs(self.timer, self.ledger, &race, &options, self.cancel, self.events)?)

@@ -74,6 +74,7 @@ pub fn tune_compiler_options(
         inputs: Vec::new(),
         inputs_digest: Digest::of(b""),
         results: module.program.results.clone(),
+        slack: Vec::new(),
         scratch: scratch.path(),
         until: options.budget.and_then(|budget| Instant::now().checked_add(budget)),
     };
@@ -128,6 +129,7 @@ impl Walk<'_, '_> {
             }
             None => inputs.preflight,
         };
+        let preflight = preflight.on_device(self.races.timer.device_memory(), program.partitions);
         preflight.check(scratch)?;
         let preflight = preflight.to_string();
         (self.races.inputs, self.races.inputs_digest) = (inputs.arrays, inputs.digest);
@@ -185,6 +187,11 @@ impl Walk<'_, '_> {
     fn first(&mut self, base: &Variant, singles: &[Variant]) -> Result<Option<Variant>, Ended> {
         let First { raced, rescue, failed } = first_that_runs(&mut self.races, base, &rescuers(singles, self.module))?;
         self.result.flags.extend(raced.notes.iter().cloned());
+        let of_itself = raced.differences.get(&1).map(Vec::as_slice).unwrap_or_default();
+        let most =
+            |output: usize| of_itself.iter().find(|one| one.output == output).map_or(0.0, |one| one.max_absolute);
+        let outputs = of_itself.iter().map(|one| one.output + 1).max().unwrap_or(0);
+        self.races.slack = (0..outputs).map(most).collect();
         self.take_rows(&raced, &[1]);
         self.rows.extend(failed.iter().map(|row| (row.config.clone(), row.clone())));
         let default = failed.first().and_then(CandidateResult::failure);

@@ -269,6 +269,7 @@ impl Shared<'_> {
             inputs: Vec::new(),
             inputs_digest: Digest::of(b""),
             results: module.program.results.clone(),
+            slack: Vec::new(),
             scratch: scratch.path(),
             until: self.until,
         };

@@ -118,6 +118,7 @@ pub fn make_inputs(
         inputs.made.push(MadeInput { path: place.to_owned(), donated, spec: spec.clone(), made });
     }
     inputs.digest = hasher.finish();
+    inputs.preflight = inputs.preflight.with_donated(&inputs.arrays);
     Ok(inputs)
 }
 

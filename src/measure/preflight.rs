@@ -5,6 +5,8 @@ use std::path::Path;
 
 use super::error::MeasureError;
 use crate::array::ArraySpec;
+use crate::timer::InputArray;
+use crate::timer::protocol::DeviceMemory;
 
 /// What the inputs of a program need and what there is, bytes. Limits that the machine does not report are not checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +23,10 @@ pub struct Preflight {
     pub host_free: Option<u64>,
     /// All arguments on the device, without temporaries, which only the compiled program tells; with the outputs where they are known.
     pub device_bytes: u64,
+    /// Donated arguments: they are on the device once more, for runs to destroy, unless that does not fit.
+    pub donated_bytes: u64,
+    /// Room on the device.
+    pub device_free: Option<u64>,
     /// All outputs, if the program reports them.
     pub output_bytes: Option<u64>,
 }
@@ -53,6 +59,20 @@ impl Preflight {
         self
     }
 
+    /// The same with those of the inputs that are donated.
+    #[must_use]
+    pub fn with_donated(self, inputs: &[InputArray]) -> Self {
+        let donated =
+            inputs.iter().filter(|input| input.donated).map(|input| input.spec.host_bytes().unwrap_or(u64::MAX));
+        Self { donated_bytes: donated.fold(0, u64::saturating_add), ..self }
+    }
+
+    /// The same on so many devices with such a memory each, if that is known.
+    #[must_use]
+    pub fn on_device(self, memory: Option<DeviceMemory>, devices: u64) -> Self {
+        Self { device_free: memory.map(|memory| memory.free_bytes().saturating_mul(devices)), ..self }
+    }
+
     /// Whether it fits.
     ///
     /// # Errors
@@ -73,6 +93,14 @@ impl Preflight {
             let what = if self.output_bytes.is_some() { "inputs and outputs need" } else { "largest input takes" };
             return no_room(format!("the {what} {needed} of memory at a time and the host has {free} left"));
         }
+        if lacks(self.device_bytes, self.device_free) {
+            let (needed, free) = (Size(self.device_bytes), Size(self.device_free.unwrap_or_default()));
+            let what = if self.output_bytes.is_some() { "inputs and outputs" } else { "inputs" };
+            return no_room(format!(
+                "the {what} take {needed} of device memory and the device has {free} left; end what else runs on it, or \
+                 use a larger one"
+            ));
+        }
         Ok(())
     }
 }
@@ -83,7 +111,9 @@ impl fmt::Display for Preflight {
         let (disk, host) = (Size(self.disk_bytes), Size(self.host_bytes));
         let what = if self.output_bytes.is_some() { "inputs and outputs" } else { "inputs" };
         write!(f, "{what} take {disk}{} on disk, {host}{} ", left(self.disk_free), left(self.host_free))?;
-        write!(f, "of host memory at a time, {} of device memory", Size(self.device_bytes))
+        let on_device = Size(self.device_bytes.saturating_add(self.donated_bytes));
+        write!(f, "of host memory at a time, {on_device}{} of device memory", left(self.device_free))?;
+        f.write_str(if self.donated_bytes > 0 { " (donated inputs twice)" } else { "" })
     }
 }
 
@@ -137,6 +167,21 @@ mod tests {
             found.to_string(),
             "inputs take 4.0 KiB on disk, 4.0 KiB of 1 bytes left of host memory at a time, 5.0 KiB of device memory"
         );
+        // donated inputs are there twice if that fits; they need not be
+        let donated = [(&specs[0], true), (&specs[1], false)];
+        let donated = donated.map(|(spec, donated)| InputArray::new("x", spec.clone(), "x").donated(donated));
+        let on_device = found.clone().with_donated(&donated).on_device(Some(DeviceMemory::new(4096, 1024)), 2);
+        found.host_free = None;
+        let (fits, lacks) = (on_device.clone(), found.clone().on_device(Some(DeviceMemory::new(5119, 0)), 1));
+        assert_eq!((fits.device_bytes, fits.donated_bytes, fits.device_free), (5120, 4096, Some(6144)));
+        assert!(
+            fits.to_string().ends_with("at a time, 9.0 KiB of 6.0 KiB left of device memory (donated inputs twice)"),
+            "{fits}"
+        );
+        assert!(Preflight { host_free: None, ..fits }.check(scratch.path()).is_ok());
+        let error = lacks.check(scratch.path()).unwrap_err().to_string();
+        assert!(error.contains("take 5.0 KiB of device memory and the device has 5.0 KiB left"), "{error}");
+        found.host_free = Some(1);
         let outputs = ["f32[256]", "pred[24]"].map(|spec| spec.parse().unwrap());
         let in_worker = found.clone().with_outputs(&outputs, 1047);
         assert_eq!((in_worker.disk_bytes, in_worker.host_bytes), (4096, 4096), "no file holds them");

@@ -16,6 +16,7 @@ use crate::digest::Digest;
 use crate::measure::{CompiledWith, MAX_PROGRAM_BYTES, MeasuredProgram};
 use crate::outside_file::{self, Folder};
 use crate::printable::printable;
+use crate::stats::Interval;
 
 /// The file that identifies such a folder, and the format that it states.
 const MANIFEST: &str = "prove.json";
@@ -46,6 +47,9 @@ pub struct StepCall {
     /// The baseline's time over the tuned config's, measured alone; above one is faster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone: Option<f64>,
+    /// Interval of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone_interval: Option<Interval>,
 }
 
 #[derive(Deserialize)]
@@ -171,7 +175,7 @@ fn check_calls(calls: &[StepCall]) -> Result<(), String> {
         return Err(format!("has {} calls, expected 1 to {MAX_CALLS}", calls.len()));
     }
     let mut seen = BTreeSet::new();
-    for StepCall { call, share, alone, .. } in calls {
+    for StepCall { call, share, alone, alone_interval, .. } in calls {
         if !seen.insert(call) {
             return Err(format!("names `{call}` twice"));
         }
@@ -180,6 +184,9 @@ fn check_calls(calls: &[StepCall]) -> Result<(), String> {
         }
         if alone.is_some_and(|alone| !(alone.is_finite() && alone > 0.0)) {
             return Err(format!("`alone` of `{call}` is not above 0"));
+        }
+        if alone_interval.is_some_and(|held| !(held.low > 0.0 && held.low <= held.high && held.high.is_finite())) {
+            return Err(format!("`alone_interval` of `{call}` is no interval above 0"));
         }
     }
     Ok(())

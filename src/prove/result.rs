@@ -1,6 +1,6 @@
 //! The result of the races of a step's variants.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::manifest::StepCall;
 use crate::compare::{CompareResult, ContestantResult};
@@ -47,7 +47,7 @@ pub struct ProveResult {
 }
 
 /// A call, and its contribution to the step.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CallEffect {
     /// The call as it was dumped.
@@ -70,7 +70,7 @@ pub struct SetEffect {
 }
 
 /// The calls that are proven to make the step faster together.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProvenSet {
     /// The calls, by number.
@@ -80,7 +80,7 @@ pub struct ProvenSet {
 }
 
 /// The effect of a set of tuned configs on the step's time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Effect {
     /// In a word.
@@ -102,7 +102,7 @@ pub struct Effect {
 }
 
 /// An [`Effect`] in a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Standing {

@@ -13,6 +13,8 @@ use crate::ledger::Ledger;
 use crate::timer::Timer;
 use crate::timer::events::Events;
 
+/// The race of all tuned against the baselines.
+const FIRST_STAGE: &str = "prove-step";
 /// Maximum number of sets in one race: their programs are all loaded at once.
 const SETS_AT_ONCE: usize = 8;
 /// The fraction of the remaining time that one race may take.
@@ -41,7 +43,7 @@ pub fn prove(
     // the gain, each set, and the final proof
     let comparisons = step.tree.nodes.len() + 2;
     let mut races = Races { timer, ledger, step, options, scratch, cancel, events, until, comparisons, last: None };
-    let whole = races.race("prove-step", step.baseline, &[step.whole])?;
+    let whole = races.race(FIRST_STAGE, step.baseline, &[step.whole])?;
     let row = whole.contestants.get(1).ok_or(CompareError::TooFew(1))?;
     let effect = Effect::of_addition(row, &whole);
     let mut result = ProveResult {
@@ -116,7 +118,9 @@ impl Races<'_> {
         // `compare` divides it among the others and the copy
         let error = (1.0 - self.options.rules.confidence) * others.len() as f64 / self.comparisons as f64;
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()) / PART_OF_BUDGET);
-        let options = CompareOptions { stage: stage.to_owned(), ..self.options.clone() }
+        // all races have the same inputs, and the first one tells what they need
+        let tells_preflight = self.options.tells_preflight && stage == FIRST_STAGE;
+        let options = CompareOptions { stage: stage.to_owned(), tells_preflight, ..self.options.clone() }
             .rules(self.options.rules.confidence(1.0 - error))
             .budget(left.map(|left| left.max(self.last.unwrap_or_default())));
         let Self { timer, ledger, cancel, events, .. } = self;

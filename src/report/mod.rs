@@ -58,7 +58,7 @@ pub use figures::{format_bytes, format_ns, format_part, format_ratio};
 pub use flame::write_flame_graph;
 pub use gain::Gain;
 pub use grid::Grid;
-pub use html::{HtmlReport, write_html};
+pub use html::{HtmlReport, StepReport, write_html, write_step_html};
 pub use mosaic::MosaicSizes;
 pub use plot::{write_collectives_plot, write_spread_plot};
 pub use resolution::resolution_note;

@@ -12,7 +12,7 @@ use super::events::Events;
 use super::job::{Job, JobCandidate, Prepared};
 use super::model::{Timer, means, runs_of_batches};
 use super::profiled::{ProfiledRound, default_metric};
-use super::protocol::{ComparedOutput, KeptOutput, LoadParams, Signature, capability};
+use super::protocol::{ComparedOutput, DeviceMemory, KeptOutput, LoadParams, Signature, capability};
 use super::refusals::Refusals;
 use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_autotuning};
@@ -180,6 +180,10 @@ impl Timer for CommandTimer {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn device_memory(&self) -> Option<DeviceMemory> {
+        self.bench.hello().memory
     }
 
     fn clocks(&self) -> Option<Clocks> {

@@ -9,6 +9,8 @@ mod client;
 #[cfg(feature = "pjrt")]
 mod clock;
 mod command;
+#[cfg(feature = "pjrt")]
+mod compared_blocks;
 pub mod conformance;
 mod cut_off;
 pub mod events;

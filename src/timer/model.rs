@@ -7,7 +7,7 @@ use super::events::Events;
 use super::forecast::Forecast;
 use super::job::{Job, Prepared, ProgramFile};
 use super::profiled::ProfiledRound;
-use super::protocol::{ComparedOutput, KeptOutput, MAX_RUNS, Signature};
+use super::protocol::{ComparedOutput, DeviceMemory, KeptOutput, MAX_RUNS, Signature};
 use super::said::Said;
 use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, gpu_launch};
@@ -43,6 +43,11 @@ pub trait Timer: Send {
             .launch(gpu_launch(&self.device().identity.platform, &self.device().environment.xla_flags))
             .clocks(self.clocks())
             .compiler(self.device().environment.compiler())
+    }
+
+    /// Memory of its device before the first job; `None` if nobody reports it, as of a CPU.
+    fn device_memory(&self) -> Option<DeviceMemory> {
+        None
     }
 
     /// The clock limits of its GPU; `None` if not reported.

@@ -304,6 +304,9 @@ pub struct Hello {
     /// The clock limits of its GPU, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<Clocks>,
+    /// Memory of the device that it runs on, if it knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<DeviceMemory>,
     /// Notes for the user, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -317,9 +320,32 @@ setters!(Hello {
     device: usize,
     clock_resolution_ns: Option<u64>,
     clocks: Option<Clocks>,
+    memory: Option<DeviceMemory>,
     notes: Vec<String>,
     compiler: Option<Digest>,
 });
+
+/// Memory of one device, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DeviceMemory {
+    /// The most that programs may take.
+    pub limit_bytes: u64,
+    /// What is taken already.
+    pub used_bytes: u64,
+}
+
+impl DeviceMemory {
+    /// So much that programs may take, of which so much is taken.
+    pub fn new(limit_bytes: u64, used_bytes: u64) -> Self {
+        Self { limit_bytes, used_bytes }
+    }
+
+    /// What programs may still take.
+    pub fn free_bytes(self) -> u64 {
+        self.limit_bytes.saturating_sub(self.used_bytes)
+    }
+}
 
 impl Hello {
     /// A worker on the first of these devices, without capabilities.
@@ -333,6 +359,7 @@ impl Hello {
             device: 0,
             clock_resolution_ns: None,
             clocks: None,
+            memory: None,
             notes: Vec::new(),
             compiler: None,
         }
@@ -729,6 +756,13 @@ impl KeptOutput {
         let digest = Digest::of(reference.bytes());
         Self { spec: reference.spec().clone(), digest, finiteness: reference.finiteness() }
     }
+
+    /// The same of one that was looked at block by block.
+    #[cfg(feature = "pjrt")]
+    pub(super) fn looked_at(spec: ArraySpec, digest: Digest, found: Finiteness) -> Self {
+        let is_told = spec.dtype.has_fractions() && found.elements > 0;
+        Self { spec, digest, finiteness: is_told.then_some(found) }
+    }
 }
 
 /// The answer to `compare-outputs`.
@@ -767,10 +801,15 @@ pub struct ComparedOutput {
 }
 
 impl ComparedOutput {
+    /// An output of which nothing but its spec is told: its bytes are those that are kept, or its spec is another one.
+    pub(super) fn untold(spec: ArraySpec) -> Self {
+        Self { spec, mismatches: 0, max_absolute: 0.0, first: None, other_class: 0 }
+    }
+
     /// Compares a dense host array with a kept one; without one, or with one of another spec, only the spec is
     /// reported.
     pub fn of(spec: ArraySpec, bytes: &[u8], kept: Option<&Reference>) -> Self {
-        let untold = Self { spec, mismatches: 0, max_absolute: 0.0, first: None, other_class: 0 };
+        let untold = Self::untold(spec);
         let Some(kept) = kept.filter(|kept| *kept.spec() == untold.spec && kept.bytes() != bytes) else {
             return untold;
         };

@@ -100,6 +100,7 @@ pub fn measure_copies(
         forgiven: Default::default(),
         round_forgiven: false,
         needs_finite: false,
+        slack: &[],
         is_exact: false,
         compares: None,
         joins_executables: false,

@@ -89,6 +89,8 @@ pub(super) struct Measuring<'a> {
     pub(super) is_exact: bool,
     /// Whether nothing is decided if the baseline's outputs are not all finite.
     pub(super) needs_finite: bool,
+    /// By output, how far elements may be off beyond their type's tolerance.
+    pub(super) slack: &'a [f64],
     /// The rules, if each candidate must be distinguished from the baseline instead of only finding the best.
     pub(super) compares: Option<Compares>,
     /// Whether candidates that compile to one executable are one candidate.

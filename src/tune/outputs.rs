@@ -44,8 +44,9 @@ impl Measuring<'_> {
         let reference: Vec<Reference> = outputs
             .ok_or_else(|| self.baseline_failed())?
             .into_iter()
-            .map(|output| {
-                let tolerance = Tolerance::for_dtype(output.spec.dtype);
+            .enumerate()
+            .map(|(index, output)| {
+                let tolerance = self.tolerance(index, &output.spec);
                 output.read().map(|bytes| Reference::new(output.spec, bytes, tolerance))
             })
             .collect::<Result<_, _>>()
@@ -73,7 +74,8 @@ impl Measuring<'_> {
                     outputs.map(|outputs| compared_here(&outputs, reference))
                 }
                 Expected::Kept(kept) => {
-                    let tolerances: Vec<_> = kept.iter().map(|kept| Tolerance::for_dtype(kept.spec.dtype)).collect();
+                    let kept = kept.iter().enumerate();
+                    let tolerances: Vec<_> = kept.map(|(index, kept)| self.tolerance(index, &kept.spec)).collect();
                     let found = self.on_outputs(candidate, |timer| timer.compare_outputs(candidate, &tolerances))?;
                     found.map(|found| found.into_iter().map(Ok).collect())
                 }
@@ -86,6 +88,12 @@ impl Measuring<'_> {
             }
         }
         Ok(())
+    }
+
+    /// How far elements of an output may be off.
+    fn tolerance(&self, index: usize, spec: &ArraySpec) -> Tolerance {
+        let tolerance = Tolerance::for_dtype(spec.dtype);
+        tolerance.absolute(tolerance.absolute + self.slack.get(index).copied().unwrap_or_default())
     }
 
     /// What a candidate's outputs are, or how they compare; `None` if it is dropped.

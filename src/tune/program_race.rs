@@ -40,6 +40,8 @@ pub struct ProgramRace {
     pub is_exact: bool,
     /// The question that the race answers.
     pub asks: Asks,
+    /// By output, how far elements may be off beyond their type's tolerance: the most that the baseline differs from itself.
+    pub slack: Vec<f64>,
 }
 
 /// The question that a race answers.
@@ -62,7 +64,8 @@ pub enum Asks {
 impl ProgramRace {
     /// A race that ends when it is decided and measures every candidate.
     pub fn new(job: Job, inputs: Digest, stage: impl Into<String>) -> Self {
-        Self { job, inputs, stage: stage.into(), joins_executables: false, is_exact: false, asks: Asks::TheBest }
+        let (joins_executables, is_exact, slack) = (false, false, Vec::new());
+        Self { job, inputs, stage: stage.into(), joins_executables, is_exact, asks: Asks::TheBest, slack }
     }
 
     /// Digest of everything that must be equal for samples of two runs to be comparable.
@@ -196,6 +199,7 @@ pub fn race_programs(
         round_forgiven: false,
         // non-finite values take the same time as others; only the question for the best requires finite ones
         needs_finite: compares.is_none(),
+        slack: &race.slack,
         is_exact: race.is_exact,
         compares,
         joins_executables: race.joins_executables,

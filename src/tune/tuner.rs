@@ -95,6 +95,7 @@ impl Autotuner<'_> {
             forgiven: Default::default(),
             round_forgiven: false,
             needs_finite: false,
+            slack: &[],
             is_exact: matches!(extent, Extent::Exact),
             compares: None,
             joins_executables: false,

@@ -85,6 +85,76 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     assert_eq!(fs::read(&snapshot).unwrap(), before);
 }
 
+/// What is drawn of each call, by the figures of the document, and a name that would be markup.
+#[test]
+fn a_page_shows_calls_alone_and_in_the_step() {
+    let place = Place::new();
+    let (document, page) = (place.path("proven.json"), place.path("step.html"));
+    let call = |op_id: &str, more: serde_json::Value| {
+        let mut call = serde_json::json!({
+            "op_id": op_id, "call_key": "0000000000000000", "direction": "forward", "baseline": {"block": 8},
+            "tuned": {"block": 64},
+        });
+        call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        call
+    };
+    let hostile = "<img src=x onerror=alert(1)>@v1";
+    let held = |low: f64, high: f64| serde_json::json!({"low": low, "high": high, "confidence": 0.95});
+    let gains =
+        serde_json::json!({"standing": "gains", "rounds": 21, "speed_up": 1.0625, "interval": held(1.05, 1.075)});
+    let written = serde_json::json!({
+        "schema": 1, "tool": "autotune-lowered 0", "jobs": [], "inputs": [], "sets": [], "dump_without": [],
+        "rounds_measured": 42, "rounds_kept": 0, "notes": ["a </script><script>alert(2)</script> note"],
+        "device": {
+            "identity": {"platform": "cpu", "device_kind": "cpu", "hardware": {}},
+            "environment": {"platform_version": "cpu"},
+        },
+        "measured_by": {"timer": "pjrt", "source": "host-wall", "metric": "elapsed"},
+        "step": gains, "baseline_ns": 2e6, "proven": {"calls": [0], "in_step": gains},
+        "calls": [
+            call(hostile, serde_json::json!({
+                "alone": 2.25, "alone_interval": held(2.125, 2.375), "in_step": gains, "is_proven": true,
+            })),
+            call("other@v1", serde_json::json!({
+                "in_step": {"standing": "not-separated", "rounds": 0}, "is_proven": false,
+            })),
+        ],
+    });
+    fs::write(&document, written.to_string()).unwrap();
+    let drawn = |from: &Path| place.run(&["report", from.to_str().unwrap(), "-o", page.to_str().unwrap()]);
+    let run = drawn(&document);
+    assert_eq!((run.code, run.stdout.trim()), (0, page.to_str().unwrap()), "{}", run.stderr);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(!html.contains("<img") && !html.contains("alert(2)</script>"), "{html}");
+    assert!(html.contains("&lt;img src=x onerror=alert(1)&gt;@v1:0000000000000000"), "{html}");
+    let body = html.split("<tbody").nth(1).unwrap().split("</tbody>").next().unwrap();
+    let rows: Vec<&str> = body.split("<tr ").skip(1).collect();
+    let cell = |row: &str, name: &str| {
+        let cell = row.split(&format!("data-name=\"{name}\"")).nth(1).unwrap();
+        cell.split_once('>').unwrap().1.split("</td>").next().unwrap().to_owned()
+    };
+    let cells = |row: &str| (cell(row, "alone"), cell(row, "in-step"), cell(row, "proven"));
+    let of_first = ["2.250× <small>2.125–2.375</small>", "1.062× <small>1.050–1.075</small>", "in the set"];
+    let of_first = of_first.map(str::to_owned).into();
+    assert_eq!(
+        rows.iter().map(|row| cells(row)).collect::<Vec<_>>(),
+        [of_first, ("—".to_owned(), "—".to_owned(), "left out".to_owned()),]
+    );
+    let badge = |row: &str| row.split("<span class=\"badge ").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    assert_eq!(rows.iter().map(|row| badge(row)).collect::<Vec<_>>(), ["tuned\">gains", "open\">not separated"]);
+    let data = html.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["step"], written);
+    // a step's document that is cut, and one with a verdict that nobody knows
+    for broken in [written.to_string()[..400].to_owned(), written.to_string().replace("not-separated", "perhaps")] {
+        fs::write(&document, broken).unwrap();
+        fs::remove_file(&page).ok();
+        let run = drawn(&document);
+        assert_eq!((run.code, page.exists()), (BAD_INPUT, false), "{}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    }
+}
+
 #[test]
 fn folders_that_are_no_steps_get_one_line() {
     let place = Place::new();

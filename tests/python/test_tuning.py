@@ -282,8 +282,10 @@ def test_a_step_is_dumped_in_the_forms_that_prove_races(tmp_path):
     # put back in every form, and a share that no race can tell
     assert forms("less", without=[f"other_test@v1:{key}"])[1] == {(): [4, 4], (0,): [2, 4]}
     rows[0]["share"], rows[1]["share"] = 0.5, 0.001
+    rows[0]["speed_up_interval"] = {"low": 1.9, "high": 2.1, "confidence": 0.95}
     calls, found = forms("profile")
     assert [call["share"] for call in calls] == [0.5, 0.001]
+    assert [call.get("alone_interval") for call in calls] == [rows[0]["speed_up_interval"], None]
     assert found == {(): [4, 4], (0, 1): [2, 8], (1,): [2, 4]}
     with pytest.raises(ValueError, match="has not tuned"):
         forms("wrong", without=["kept@v1:k"])

@@ -147,6 +147,17 @@ def test_options_of_the_compiler_and_programs_in_its_own_form(monkeypatch, tmp_p
         here.load(load | {"program": {"format": "hlo-text", "path": str(tmp_path / "hlo-text")}})
 
 
+def test_memory_of_a_device_is_told_where_its_plugin_knows_it():
+    def told(stats):
+        return jax_worker.device_memory(types.SimpleNamespace(memory_stats=lambda: stats))
+
+    assert told({"bytes_limit": 16 << 30, "bytes_in_use": 3 << 30}) == {"limit_bytes": 16 << 30, "used_bytes": 3 << 30}
+    assert told({"bytes_limit": 8}) == {"limit_bytes": 8, "used_bytes": 0}
+    assert told({"bytes_in_use": 8}) is told(None) is None
+    # this CPU's
+    assert jax_worker.device_memory(jax.devices("cpu")[0]) is None
+
+
 def test_a_compiler_is_told_by_the_records_of_its_wheels(monkeypatch):
     cpu = types.SimpleNamespace(platform="cpu", platform_version="cpu")
     own = jax_worker.compiler_digest(cpu)

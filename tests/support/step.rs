@@ -37,6 +37,7 @@ pub fn write_variants(folder: &Path, calls: usize, variants: &[Vec<usize>], prog
         json!({
             "op_id": "op@v1", "call_key": format!("{number:016x}"), "direction": "forward",
             "baseline": {"block": 8}, "tuned": {"block": 64 + number}, "alone": 2.0,
+            "alone_interval": {"low": 1.875, "high": 2.125, "confidence": 0.95},
         })
     };
     let calls: Vec<Value> = (0..calls).map(call).collect();

@@ -9,6 +9,7 @@ mod jax;
 mod jax_partitions;
 mod pjrt;
 mod pjrt_caches;
+mod pjrt_outputs;
 mod pjrt_partitions;
 mod pjrt_profiler;
 mod replay_profiles;

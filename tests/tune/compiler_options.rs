@@ -236,6 +236,29 @@ fn options_that_add_up_are_found_and_the_second_run_measures_nothing() {
     assert_eq!(tune(&mut timer, &ledger, &other, &TuneOptions::default()).operation.status, Status::Tuned);
 }
 
+/// Off the CPU XLA measures while it compiles, so equal code is luck: every value is timed by itself.
+#[test]
+fn on_a_gpu_values_with_equal_executables_are_timed_one_by_one() {
+    let on = |platform: &str| {
+        let mut timer = Compiler::new(two_that_add_up);
+        platform.clone_into(&mut timer.device.identity.platform);
+        tune(&mut timer, &Ledger::in_memory(vec![]), &module(), &TuneOptions::default()).operation
+    };
+    let counts = |operation: &OperationResult| {
+        let rows = || operation.candidates.iter();
+        let same = rows().filter(|row| row.status() == CandidateStatus::SameProgram).count();
+        (same, rows().filter(|row| row.times().is_some()).count())
+    };
+    let (cpu, gpu) = (on("cpu"), on("cuda"));
+    let (singles, (same, measured)) = (module().choices.len(), counts(&cpu));
+    // the level and the wide vectors alone are other code; the rest is the default's
+    assert!(same >= singles - 2 && measured >= 4, "{same} of {singles}, {measured}");
+    let (same, measured) = counts(&gpu);
+    assert!(same == 0 && measured > singles, "{same} of {singles}, {measured}");
+    assert!(gpu.flags.iter().any(|flag| flag.contains(", 0 with the same executable")), "{:?}", gpu.flags);
+    assert_eq!((gpu.status, best(&gpu)), (Status::Tuned, best(&cpu)));
+}
+
 #[test]
 fn what_does_nothing_alone_is_found_beside_what_it_helps() {
     // the level alone is other code, and no faster
@@ -359,6 +382,27 @@ fn a_program_that_differs_from_itself_decides_nothing() {
     let operation = tuned(|_, copy| Outcome { output: copy as f32, ..takes(1.0) });
     assert_eq!((operation.status, operation.best), (Status::Failed, None));
     assert!(operation.reason.contains("nondeterministic"), "{}", operation.reason);
+}
+
+/// Elements of one in `f32` may be off by 2e-3 of themselves and 2e-3 of the root mean square: a set that is off by 0.0045 is out.
+/// Where the default differs from its own copy by 0.001 it may be off by 0.005.
+#[test]
+fn what_the_default_differs_from_itself_is_not_held_against_a_set() {
+    let noisy: fn(&Overrides, u32) -> Outcome = |options, copy| {
+        let (output, factor) = if has(options, WIDE) { (1.0045, 0.5) } else { (1.0 + 0.001 * copy as f32, 1.0) };
+        Outcome { output, ..takes(factor) }
+    };
+    let exact: fn(&Overrides, u32) -> Outcome = |options, _| {
+        let (output, factor) = if has(options, WIDE) { (1.0045, 0.5) } else { (1.0, 1.0) };
+        Outcome { output, ..takes(factor) }
+    };
+    for (of, status) in [(noisy, Status::Tuned), (exact, Status::BaselineKept)] {
+        let alone = tuned(of);
+        assert_eq!(alone.status, status, "{}", alone.reason);
+        let mut keeping = Compiler { keeps: true, ..Compiler::new(of) };
+        let kept = tune(&mut keeping, &Ledger::in_memory(vec![]), &module(), &TuneOptions::default()).operation;
+        assert_eq!((kept.status, best(&kept)), (status, best(&alone)));
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::scripted::*;
 use crate::support::step::{seal, write_step, write_variants};
@@ -29,11 +29,14 @@ struct StepTimer {
     inner: ScriptedTimer,
     factors: Vec<f64>,
     state: u64,
+    /// A race of so many programs is over at this time, not earlier.
+    ends: Option<(usize, Instant)>,
 }
 
 impl StepTimer {
     fn new(factors: &[f64], seed: u64) -> Self {
-        Self { inner: ScriptedTimer::new(&[]), factors: factors.to_vec(), state: seed.wrapping_mul(2) + 1 }
+        let state = seed.wrapping_mul(2) + 1;
+        Self { inner: ScriptedTimer::new(&[]), factors: factors.to_vec(), state, ends: None }
     }
 
     /// Even between zero and one: xorshift (Marsaglia, Xorshift RNGs, 2003).
@@ -96,16 +99,21 @@ impl Timer for StepTimer {
         self.inner.restart(without)
     }
     fn end(&mut self) {
+        if let Some((_, at)) = self.ends.filter(|(programs, _)| *programs == self.inner.ns.len()) {
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        }
         self.inner.end();
     }
 }
 
 fn run(folder: &Path, factors: &[f64], seed: u64, options: &CompareOptions) -> Result<ProveResult, ProveError> {
+    run_on(&mut StepTimer::new(factors, seed), folder, &options.clone().seed(seed))
+}
+
+fn run_on(timer: &mut StepTimer, folder: &Path, options: &CompareOptions) -> Result<ProveResult, ProveError> {
     let (step, scratch) = (StepVariants::open(folder)?, tempfile::tempdir().unwrap());
-    let mut timer = StepTimer::new(factors, seed);
     let ledger = Ledger::in_memory(Vec::new());
-    let options = options.clone().seed(seed);
-    prove(&mut timer, &ledger, &step, &options, scratch.path(), &AtomicBool::new(false), &Default::default())
+    prove(timer, &ledger, &step, options, scratch.path(), &AtomicBool::new(false), &Default::default())
 }
 
 fn standings(found: &ProveResult) -> Vec<Standing> {
@@ -178,6 +186,30 @@ fn nothing_is_proven_where_nothing_is_gained_or_there_is_no_time() {
     assert_eq!(one.proven.unwrap().calls, [0]);
 }
 
+/// Three calls are halved into two and one. The race of these sets takes all the time: the one call has its part, and the two
+/// were not raced by themselves.
+#[test]
+fn calls_for_which_no_time_is_left_are_not_separated() {
+    use Standing::{Gains, NotSeparated};
+    let folder = tempfile::tempdir().unwrap();
+    write_step(folder.path(), 3, &program);
+    let budget = Duration::from_millis(1500);
+    let mut timer = StepTimer::new(&[0.9, 0.95, 0.8], 10);
+    // all tuned, each set put back, and the copy
+    timer.ends = Some((4, Instant::now() + budget));
+    let options = CompareOptions::default().seed(10).budget(Some(budget));
+    let found = run_on(&mut timer, folder.path(), &options).unwrap();
+    assert_eq!((found.step.standing, standings(&found)), (Gains, vec![NotSeparated, NotSeparated, Gains]), "{found:?}");
+    let sets: Vec<_> = found.sets.iter().map(|set| (set.calls.clone(), set.in_step.speed_up.unwrap())).collect();
+    let [(first, of_first), (second, of_second)] = &sets[..] else { panic!("{sets:?}") };
+    assert_eq!((first.as_slice(), second.as_slice()), (&[0, 1][..], &[2][..]));
+    // 1 / (0.9 · 0.95) and 1 / 0.8
+    assert!((of_first - 1.1696).abs() < 0.01 && (of_second - 1.25).abs() < 0.01, "{sets:?}");
+    assert_eq!(found.calls[2].in_step.speed_up, Some(*of_second));
+    assert!(found.notes.iter().any(|note| note.contains("--budget")), "{:?}", found.notes);
+    assert_eq!(found.proven.unwrap().calls, [0, 1, 2], "no call loses");
+}
+
 #[test]
 fn a_snapshot_holds_exactly_the_proven_set() {
     let folder = tempfile::tempdir().unwrap();
@@ -241,12 +273,13 @@ fn damaged_manifests_and_programs_are_refused() {
         fs::write(&manifest, &sound[..place]).unwrap();
         refused("prove.json");
     }
-    let changes: [(Changes<'_>, &str); 14] = [
+    let changes: [(Changes<'_>, &str); 15] = [
         (&|all| all["format"] = "autotune-lowered-prove-v2".into(), "expected `autotune-lowered-prove-v1`"),
         (&|all| all["calls"] = json!([]), "has 0 calls"),
         (&|all| all["calls"][1] = all["calls"][0].clone(), "twice"),
         (&|all| all["calls"][1]["share"] = 1.5.into(), "`share`"),
         (&|all| all["calls"][1]["alone"] = (-1.0).into(), "`alone`"),
+        (&|all| all["calls"][1]["alone_interval"]["low"] = 3.0.into(), "`alone_interval`"),
         (&|all| all["variants"][1]["tuned"] = json!([0, 1, 3]), "below 3"),
         (&|all| all["variants"][1]["tuned"] = json!([1, 0]), "increasing"),
         (&|all| all["variants"][0]["tuned"] = json!([0]), "at their baselines"),

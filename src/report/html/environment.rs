@@ -22,11 +22,7 @@ pub(super) fn clock_of(source: &Source) -> &'static str {
 pub(super) fn write_environment(result: &AutotuningResult, out: &mut dyn Write) -> io::Result<()> {
     let (identity, environment) = (&result.device.identity, &result.device.environment);
     let mut rows: Vec<(String, String)> = Vec::new();
-    let mut row = |name: &str, value: &str| {
-        if !value.is_empty() {
-            rows.push((name.to_owned(), value.to_owned()));
-        }
-    };
+    let mut row = |name: &str, value: &str| rows.push((name.to_owned(), value.to_owned()));
     row("Platform", &identity.platform);
     row("Device", &identity.device_kind);
     for (name, value) in &identity.hardware {
@@ -52,14 +48,19 @@ pub(super) fn write_environment(result: &AutotuningResult, out: &mut dyn Write) 
     }
     row("Peaks of the device", &result.peaks.as_ref().map_or_else(String::new, roof_line));
     row("Program", &result.tool);
+    write_facts(&rows, &result.notes, out)
+}
+
+/// Writes facts by their names, those that are known, and notes.
+pub(super) fn write_facts(rows: &[(String, String)], notes: &[String], out: &mut dyn Write) -> io::Result<()> {
     write!(out, "<h3>Device and environment</h3><dl class=\"facts\">")?;
-    for (name, value) in rows {
-        write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", Text(&name), Text(&value))?;
+    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", Text(name), Text(value))?;
     }
     writeln!(out, "</dl>")?;
-    if !result.notes.is_empty() {
+    if !notes.is_empty() {
         write!(out, "<h3>Notes of the run</h3><ul class=\"notes\">")?;
-        for note in &result.notes {
+        for note in notes {
             write!(out, "<li>{}</li>", Text(note))?;
         }
         writeln!(out, "</ul>")?;

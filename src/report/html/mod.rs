@@ -14,6 +14,8 @@ mod operation;
 mod overview;
 mod page;
 mod spent;
+mod step;
 mod strip;
 
 pub use page::{HtmlReport, write_html};
+pub use step::{StepReport, write_step_html};

@@ -1,5 +1,6 @@
 //! The whole page.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -17,8 +18,8 @@ use super::operation::write_operation;
 use super::overview::write_overview;
 use super::spent::write_spent;
 
-const STYLE: &str = include_str!("report.css");
-const SCRIPT: &str = include_str!("report.js");
+pub(super) const STYLE: &str = include_str!("report.css");
+pub(super) const SCRIPT: &str = include_str!("report.js");
 
 /// The content of a page.
 #[derive(Debug, Clone, Copy)]
@@ -167,18 +168,26 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
     writeln!(out, "</header>")
 }
 
-/// The filter, which the script enables; without the script everything is shown and the filter is hidden.
 fn write_controls(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut statuses: Vec<&str> = operations(report).map(|operation| operation.status.name()).collect();
+    let mut statuses: BTreeSet<&str> = operations(report).map(|operation| operation.status.name()).collect();
     if report.results.iter().any(|result| !result.missed.is_empty()) {
-        statuses.push("no match");
+        statuses.insert("no match");
     }
-    statuses.sort_unstable();
-    statuses.dedup();
+    write_filter(out, "Operations", ("operation, config, reason", "Status"), statuses)
+}
+
+/// A heading, and the filter of its table, which the script enables; without the script everything is shown and the filter is hidden.
+/// `found` names what the text is searched in, and the choice of a status.
+pub(super) fn write_filter(
+    out: &mut dyn Write,
+    heading: &str,
+    (found, status): (&str, &str),
+    statuses: BTreeSet<&str>,
+) -> io::Result<()> {
     write!(
         out,
-        "<h2>Operations</h2>\n<form class=\"controls\" id=\"controls\" hidden><label>Filter <input type=\"search\" id=\"filter\" autocomplete=\"off\" \
-         placeholder=\"operation, config, reason\"></label><label>Status <select id=\"status\"><option value=\"\">all</option>"
+        "<h2>{heading}</h2>\n<form class=\"controls\" id=\"controls\" hidden><label>Filter <input type=\"search\" id=\"filter\" autocomplete=\"off\" \
+         placeholder=\"{found}\"></label><label>{status} <select id=\"status\"><option value=\"\">all</option>"
     )?;
     for status in statuses {
         write!(out, "<option>{status}</option>")?;

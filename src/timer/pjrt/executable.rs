@@ -1,4 +1,4 @@
-//! Programs and arrays on a device: compile, serialize, load, run.
+//! Programs on a device: compile, serialize, load, run.
 
 use std::path::Path;
 use std::ptr;
@@ -6,100 +6,16 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::ffi::{
-    BufferDimensionsArgs, BufferEventArgs, BufferTypeArgs, CompileArgs, CostAnalysisArgs, DeserializeArgs,
-    ExecutableArgs, ExecutableCountArgs, ExecutableDevicesArgs, ExecuteArgs, ExecuteOptions, FromHostArgs,
-    GetExecutableArgs, LoadedExecutableArgs, MemoryLayout, MemoryStatsArgs, OptimizedProgramArgs, ProgramStruct,
-    RawBuffer, RawEvent, RawExecutable, RawLoadedExecutable, SerializeArgs, ToHostArgs,
+    CompileArgs, CostAnalysisArgs, DeserializeArgs, ExecutableArgs, ExecutableCountArgs, ExecutableDevicesArgs,
+    ExecuteArgs, ExecuteOptions, GetExecutableArgs, LoadedExecutableArgs, MemoryStatsArgs, OptimizedProgramArgs,
+    ProgramStruct, RawBuffer, RawEvent, RawExecutable, RawLoadedExecutable, SerializeArgs,
 };
-use super::plugin::{Buffer, Client, PjrtError, Plugin, call, data_of, number_of_value};
-use crate::array::{ArraySpec, DType};
+use super::plugin::{Buffer, Client, PjrtError, Plugin, call, number_of_value};
 use crate::outside_file;
 use crate::timer::protocol::{CostAnalysis, MemoryStats};
 
 /// Largest optimized program that is asked for its signature; real ones are far below.
 const MAX_PROGRAM_BYTES: usize = 1 << 30;
-
-impl Buffer {
-    /// Copies dense host bytes to device `index` and waits until they are there.
-    pub(super) fn from_host(
-        client: &Rc<Client>,
-        index: usize,
-        spec: &ArraySpec,
-        bytes: &[u8],
-    ) -> Result<Self, PjrtError> {
-        if spec.host_bytes() != u64::try_from(bytes.len()).ok() {
-            return Err(PjrtError::local(format!("{} bytes are not an array {spec}", bytes.len())));
-        }
-        let dims: Vec<i64> = spec.dims.iter().map(|&dim| i64::try_from(dim).unwrap_or(i64::MAX)).collect();
-        let mut arguments = FromHostArgs::new();
-        arguments.client = client.raw;
-        arguments.data = data_of(bytes);
-        arguments.element_type = spec.dtype.pjrt_type();
-        arguments.dims = dims.as_ptr();
-        arguments.num_dims = dims.len();
-        // immutable only during the call: the plugin copies before it returns
-        arguments.host_buffer_semantics = 0;
-        arguments.device = client.device(index)?;
-        // SAFETY: bytes and dims outlive the call and the event awaited below; the byte count fits the shape.
-        unsafe { call!(client.plugin, client_buffer_from_host_buffer, &mut arguments) }?;
-        let buffer = Self { client: Rc::clone(client), raw: arguments.buffer };
-        client.plugin.await_event(arguments.done_with_host_buffer)?;
-        buffer.wait()?;
-        Ok(buffer)
-    }
-
-    fn wait(&self) -> Result<(), PjrtError> {
-        let mut arguments = BufferEventArgs::new();
-        arguments.buffer = self.raw;
-        // SAFETY: the buffer is alive.
-        unsafe { call!(self.client.plugin, buffer_ready_event, &mut arguments) }?;
-        self.client.plugin.await_event(arguments.event)
-    }
-
-    pub(super) fn spec(&self) -> Result<ArraySpec, PjrtError> {
-        let mut kind = BufferTypeArgs::new();
-        kind.buffer = self.raw;
-        let mut dimensions = BufferDimensionsArgs::new();
-        dimensions.buffer = self.raw;
-        // SAFETY: the buffer is alive and owns its dimensions, which are copied.
-        let dims = unsafe {
-            call!(self.client.plugin, buffer_element_type, &mut kind)?;
-            call!(self.client.plugin, buffer_dimensions, &mut dimensions)?;
-            if dimensions.dims.is_null() {
-                Vec::new()
-            } else {
-                std::slice::from_raw_parts(dimensions.dims, dimensions.num_dims).to_vec()
-            }
-        };
-        let dtype = DType::from_pjrt_type(kind.element_type)
-            .ok_or_else(|| PjrtError::local(format!("an output has the unknown element type {}", kind.element_type)))?;
-        let dims = dims.into_iter().map(|dim| u64::try_from(dim).unwrap_or(0)).collect::<Vec<_>>();
-        Ok(ArraySpec::new(dtype, dims))
-    }
-
-    /// Copies the array to the host, dense and row major.
-    pub(super) fn to_host(&self, spec: &ArraySpec) -> Result<Vec<u8>, PjrtError> {
-        let minor_to_major: Vec<i64> = (0..spec.dims.len() as i64).rev().collect();
-        let mut layout = MemoryLayout::new();
-        layout.minor_to_major = minor_to_major.as_ptr();
-        layout.minor_to_major_size = minor_to_major.len();
-        let mut arguments = ToHostArgs::new();
-        arguments.buffer = self.raw;
-        arguments.host_layout = &raw mut layout;
-        // SAFETY: a null destination asks for the size alone.
-        unsafe { call!(self.client.plugin, buffer_to_host_buffer, &mut arguments) }?;
-        let size = arguments.destination_size;
-        if spec.host_bytes() != u64::try_from(size).ok() {
-            return Err(PjrtError::local(format!("an output {spec} has {size} bytes on the host")));
-        }
-        let mut bytes = vec![0_u8; size];
-        arguments.destination = bytes.as_mut_ptr().cast();
-        // SAFETY: the destination has the size that the plugin asked for and outlives the event.
-        unsafe { call!(self.client.plugin, buffer_to_host_buffer, &mut arguments) }?;
-        self.client.plugin.await_event(arguments.event)?;
-        Ok(bytes)
-    }
-}
 
 /// A compiled program, on no device.
 pub(super) struct PlainExecutable {

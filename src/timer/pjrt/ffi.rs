@@ -249,6 +249,38 @@ arguments! {
         destination_size: usize = 0,
         event: *mut RawEvent = ptr::null_mut(),
     }
+    CopyRawArgs {
+        buffer: *mut RawBuffer = ptr::null_mut(),
+        destination: *mut c_void = ptr::null_mut(),
+        offset: i64 = 0,
+        transfer_size: i64 = 0,
+        event: *mut RawEvent = ptr::null_mut(),
+    }
+    BufferLayoutArgs { buffer: *mut RawBuffer = ptr::null_mut(), layout: MemoryLayout = MemoryLayout::new() }
+    DeviceMemoryArgs {
+        device: *mut RawDevice = ptr::null_mut(),
+        bytes_in_use: i64 = 0,
+        peak_bytes_in_use: i64 = 0,
+        has_peak_bytes_in_use: CBool = 0,
+        allocations: i64 = 0,
+        has_allocations: CBool = 0,
+        largest_allocation: i64 = 0,
+        has_largest_allocation: CBool = 0,
+        bytes_limit: i64 = 0,
+        has_bytes_limit: CBool = 0,
+        bytes_reserved: i64 = 0,
+        has_bytes_reserved: CBool = 0,
+        peak_bytes_reserved: i64 = 0,
+        has_peak_bytes_reserved: CBool = 0,
+        reservable_limit: i64 = 0,
+        has_reservable_limit: CBool = 0,
+        largest_free_block: i64 = 0,
+        has_largest_free_block: CBool = 0,
+        pool_bytes: i64 = 0,
+        has_pool_bytes: CBool = 0,
+        peak_pool_bytes: i64 = 0,
+        has_peak_pool_bytes: CBool = 0,
+    }
     // `PJRT_Buffer_MemoryLayout` with the union's tiled arm, its larger one, laid out in place
     MemoryLayout {
         tiled_struct_size: usize = 7 * size_of::<usize>(),
@@ -336,7 +368,9 @@ pub(super) struct Api {
     pub(super) device_get_description: Option<Fn<DeviceDescriptionArgs>>,
     _unused_9: [Option<Unused>; 1],
     pub(super) device_local_hardware_id: Option<Fn<LocalIdArgs>>,
-    _unused_20: [Option<Unused>; 8],
+    _unused_20: [Option<Unused>; 2],
+    pub(super) device_memory_stats: Option<Fn<DeviceMemoryArgs>>,
+    _unused_21: [Option<Unused>; 5],
     pub(super) executable_destroy: Option<Fn<ExecutableArgs>>,
     _unused_10: [Option<Unused>; 2],
     pub(super) executable_num_partitions: Option<Fn<ExecutableCountArgs>>,
@@ -356,7 +390,9 @@ pub(super) struct Api {
     pub(super) buffer_destroy: Option<Fn<BufferArgs>>,
     pub(super) buffer_element_type: Option<Fn<BufferTypeArgs>>,
     pub(super) buffer_dimensions: Option<Fn<BufferDimensionsArgs>>,
-    _unused_14: [Option<Unused>; 9],
+    _unused_14: [Option<Unused>; 2],
+    pub(super) buffer_get_memory_layout: Option<Fn<BufferLayoutArgs>>,
+    _unused_22: [Option<Unused>; 6],
     pub(super) buffer_to_host_buffer: Option<Fn<ToHostArgs>>,
     _unused_15: [Option<Unused>; 1],
     pub(super) buffer_ready_event: Option<Fn<BufferEventArgs>>,
@@ -370,6 +406,8 @@ pub(super) struct Api {
     pub(super) topology_compile: Option<Fn<TopologyCompileArgs>>,
     _unused_18: [Option<Unused>; 6],
     pub(super) executable_memory_stats: Option<Fn<MemoryStatsArgs>>,
+    _unused_23: [Option<Unused>; 3],
+    pub(super) buffer_copy_raw_to_host: Option<Fn<CopyRawArgs>>,
 }
 
 #[cfg(test)]
@@ -411,6 +449,9 @@ mod tests {
             ("Buffer_ElementType", BufferTypeArgs::new().struct_size, 28),
             ("Buffer_Dimensions", BufferDimensionsArgs::new().struct_size, 40),
             ("Buffer_ToHostBuffer", ToHostArgs::new().struct_size, 56),
+            ("Buffer_CopyRawToHost", CopyRawArgs::new().struct_size, 56),
+            ("Buffer_GetMemoryLayout", BufferLayoutArgs::new().struct_size, 104),
+            ("Device_MemoryStats", DeviceMemoryArgs::new().struct_size, 185),
             ("Buffer_MemoryLayout", MemoryLayout::new().struct_size, 76),
             ("Buffer_MemoryLayout_Tiled", MemoryLayout::new().tiled_struct_size, 56),
             ("NamedValue", NamedValue::new().struct_size, 56),
@@ -458,5 +499,9 @@ mod tests {
         assert_eq!(offset_of!(Api, topology_device_descriptions), 40 + 8 * 86);
         assert_eq!(offset_of!(Api, topology_compile), 40 + 8 * 89);
         assert_eq!(offset_of!(Api, executable_memory_stats), 40 + 8 * 96);
+        assert_eq!(offset_of!(Api, device_memory_stats), 40 + 8 * 34);
+        assert_eq!(offset_of!(Api, buffer_get_memory_layout), 40 + 8 * 63);
+        assert_eq!(offset_of!(Api, buffer_copy_raw_to_host), 40 + 8 * 100);
+        assert_eq!(offset_of!(DeviceMemoryArgs, bytes_limit), 80);
     }
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use super::cold::Flush;
 use super::cut::Cut;
 use super::executable::{Call, Executable, read_bounded};
+use super::kept::{Array, Kept};
 use super::no_device::harmless;
 use super::plugin::{Buffer, Client, PjrtError, one_line};
 use super::restore::{Fresh, Restorer};
 use super::sharding::Sharding;
-use crate::array::{ArraySpec, Reference, Tolerance};
+use crate::array::{ArraySpec, Tolerance};
 use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
 use crate::timer::protocol::{BeginParams, ComparedOutput, Input, KeptOutput, Launch, MAX_KEPT_OUTPUTS};
@@ -28,6 +29,9 @@ const WATCHED: Duration = Duration::from_millis(1);
 const MAX_KEPT_BYTES: u64 = 256 << 10;
 /// The most bytes that the donated inputs of a batch may take, which all must be there before it.
 const MAX_DONATED_BYTES: u64 = 256 << 20;
+/// Of the memory of a device that is free, outputs that are kept there take one part at most: what is run beside them has outputs of
+/// its own, and temporaries.
+const KEPT_PART: u64 = 4;
 
 /// The donated inputs of a program, by their number and how they are cut.
 type DonatedInputs = Vec<(usize, Sharding)>;
@@ -45,8 +49,10 @@ pub(super) struct Job {
     candidates: BTreeMap<usize, Candidate>,
     /// Where caches are to be cold.
     flush: Option<Flush>,
-    /// Outputs that others are compared with, on the host.
-    kept: Vec<Reference>,
+    /// Outputs that others are compared with.
+    kept: Vec<Kept>,
+    /// The most bytes of an output that are on the host to be compared.
+    block_bytes: u64,
     /// The fastest run of any candidate so far.
     fastest: Cell<Duration>,
 }
@@ -112,7 +118,12 @@ impl Donated {
 
 impl Job {
     /// Looks at the inputs. They are loaded with the first candidate, which says where they are to be.
-    pub(super) fn begin(client: &Rc<Client>, device: usize, params: &BeginParams) -> Result<Self, Failure> {
+    pub(super) fn begin(
+        client: &Rc<Client>,
+        device: usize,
+        params: &BeginParams,
+        block_bytes: u64,
+    ) -> Result<Self, Failure> {
         params.inputs.iter().try_for_each(check_input)?;
         // the protocol lets no state through besides warm and cold
         let flush = match params.cache_state.is_warm() {
@@ -128,6 +139,7 @@ impl Job {
             candidates: BTreeMap::new(),
             flush,
             kept: Vec::new(),
+            block_bytes,
             fastest: Cell::new(Duration::MAX),
         })
     }
@@ -207,22 +219,22 @@ impl Job {
         self.find(candidate).map(|candidate| candidate.executable.devices())
     }
 
-    /// The outputs of one run that nobody times, as whole arrays, each given to `write` with its number. What several devices
+    /// The outputs of one run that nobody times, as whole arrays, each given to `take` with its number. What several devices
     /// have copies of must be the same on all of them.
     pub(super) fn outputs(
         &self,
         candidate: usize,
-        write: impl FnMut(usize, ArraySpec, Vec<u8>) -> Result<(), Failure>,
+        take: impl FnMut(usize, Array) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        self.whole(candidate, &self.run_after(candidate, None, None)?.0, write)
+        self.whole(candidate, self.run_after(candidate, None, None)?.0, take)
     }
 
     /// What a run left, as whole arrays.
     fn whole(
         &self,
         candidate: usize,
-        outputs: &[Buffer],
-        mut write: impl FnMut(usize, ArraySpec, Vec<u8>) -> Result<(), Failure>,
+        outputs: Vec<Buffer>,
+        mut take: impl FnMut(usize, Array) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Candidate { executable, outputs: shardings, .. } = self.find(candidate)?;
         let count = executable.outputs();
@@ -230,7 +242,11 @@ impl Job {
             let message = format!("{} outputs on {} devices, {count} on each", outputs.len(), executable.devices());
             return Err(Failure::new(FailureKind::Execute, message));
         }
-        for index in 0..count {
+        let Some(shardings) = shardings else {
+            let arrays = outputs.into_iter().map(Array::on_device).enumerate();
+            return arrays.take(count).try_for_each(|(index, array)| take(index, array.map_err(execute_failure)?));
+        };
+        for (index, sharding) in (0..count).zip(shardings) {
             let mut spec = None;
             let mut parts = Vec::new();
             for buffer in outputs.iter().skip(index).step_by(count) {
@@ -239,19 +255,16 @@ impl Job {
                 spec.get_or_insert(part);
             }
             let Some(spec) = spec else { continue };
-            let (spec, bytes) = match shardings.as_ref().and_then(|shardings| shardings.get(index)) {
-                Some(sharding) => sharding.join(&spec, parts).map_err(|reason| {
-                    Failure::new(FailureKind::WrongOutput, format!("output {index} is not a whole array: {reason}"))
-                })?,
-                None => (spec, parts.pop().unwrap_or_default()),
-            };
-            write(index, spec, bytes)?;
+            let (spec, bytes) = sharding.join(&spec, parts).map_err(|reason| {
+                Failure::new(FailureKind::WrongOutput, format!("output {index} is not a whole array: {reason}"))
+            })?;
+            take(index, Array::here(spec, bytes))?;
         }
         Ok(())
     }
 
-    /// Keeps the outputs of one run on the host, where they take more than so many bytes together and can be told of in a line;
-    /// nothing is kept else.
+    /// Keeps the outputs of one run, where they take more than so many bytes together and can be told of in a line; nothing is
+    /// kept else.
     pub(super) fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
         self.kept = Vec::new();
         let found = self.find(candidate)?;
@@ -260,22 +273,31 @@ impl Job {
             return Ok(None);
         }
         let outputs = self.run_after(candidate, None, None)?.0;
-        if self.note_bytes(candidate, &outputs)? <= above {
+        let bytes = self.note_bytes(candidate, &outputs)?;
+        if bytes <= above {
             return Ok(None);
         }
+        let may_stay = self.may_stay(bytes);
         let mut kept = Vec::new();
-        self.whole(candidate, &outputs, |_, spec, bytes| {
-            let tolerance = Tolerance::for_dtype(spec.dtype);
-            kept.push(Reference::new(spec, bytes, tolerance));
+        self.whole(candidate, outputs, |_, array| {
+            kept.push(Kept::new(array, may_stay, self.block_bytes).map_err(execute_failure)?);
             Ok(())
         })?;
         self.kept = kept;
-        Ok(Some(self.kept.iter().map(KeptOutput::of).collect()))
+        Ok(Some(self.kept.iter().map(Kept::told).collect()))
     }
 
-    /// How the outputs of one run are beside those that are kept; one of them at a time is on the host.
+    /// Whether so many bytes may stay on the device for the whole job: that takes no room from a candidate where the device's
+    /// memory is the host's, or four times as much is free.
+    fn may_stay(&self, bytes: u64) -> bool {
+        let is_cpu = self.client.platform_name().is_ok_and(|platform| platform.eq_ignore_ascii_case("cpu"));
+        let has_room = || self.client.memory(self.device).is_ok_and(|memory| bytes <= memory.free_bytes() / KEPT_PART);
+        is_cpu || has_room()
+    }
+
+    /// How the outputs of one run are beside those that are kept.
     pub(super) fn compare_outputs(
-        &mut self,
+        &self,
         candidate: usize,
         tolerances: &[Tolerance],
     ) -> Result<Vec<ComparedOutput>, Failure> {
@@ -285,11 +307,13 @@ impl Job {
                 format!("{kept} outputs are kept, {given} tolerances are given: `keep-outputs` must come first");
             return Err(Failure::new(FailureKind::Protocol, message));
         }
-        let kept = std::mem::take(&mut self.kept).into_iter().zip(tolerances);
-        self.kept = kept.map(|(kept, &tolerance)| kept.within(tolerance)).collect();
         let mut compared = Vec::new();
-        self.outputs(candidate, |index, spec, bytes| {
-            compared.push(ComparedOutput::of(spec, &bytes, self.kept.get(index)));
+        self.outputs(candidate, |index, array| {
+            let found = match self.kept.get(index).zip(tolerances.get(index)) {
+                Some((kept, &tolerance)) => kept.compare(array, tolerance).map_err(execute_failure)?,
+                None => ComparedOutput::untold(array.spec().clone()),
+            };
+            compared.push(found);
             Ok(())
         })?;
         Ok(compared)

@@ -1,5 +1,7 @@
 //! PJRT: the worker that loads a plugin, and the timer that drives such workers.
 
+#[allow(unsafe_code)]
+mod buffer;
 mod cold;
 #[allow(missing_docs, unreachable_pub)]
 #[rustfmt::skip]
@@ -18,6 +20,7 @@ mod ffi;
 mod flags;
 mod gpu_code;
 mod job;
+mod kept;
 mod no_device;
 #[allow(unsafe_code)]
 mod nvml;

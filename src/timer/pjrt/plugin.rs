@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use super::ffi::{
     Api, BufferArgs, ClientArgs, ClientCreateArgs, ClientDevicesArgs, ClientTextArgs, DescriptionAttributesArgs,
-    DescriptionIdArgs, DescriptionTextArgs, DeviceDescriptionArgs, EmptyArgs, ErrorArgs, ErrorCodeArgs,
-    ErrorMessageArgs, EventArgs, EventReadyArgs, Fn, LocalIdArgs, NamedValue, NamedValueUnion, RawBuffer, RawClient,
-    RawDescription, RawDevice, RawError, RawEvent, named_value_kind,
+    DescriptionIdArgs, DescriptionTextArgs, DeviceDescriptionArgs, DeviceMemoryArgs, EmptyArgs, ErrorArgs,
+    ErrorCodeArgs, ErrorMessageArgs, EventArgs, EventReadyArgs, Fn, LocalIdArgs, NamedValue, NamedValueUnion,
+    RawBuffer, RawClient, RawDescription, RawDevice, RawError, RawEvent, named_value_kind,
 };
+use crate::timer::protocol::DeviceMemory;
 
 /// Major version of the API whose layouts `ffi` holds.
 pub(super) const API_MAJOR: c_int = 0;
@@ -306,6 +307,19 @@ impl Client {
         // SAFETY: the device lives as long as the client.
         unsafe { call!(self.plugin, device_local_hardware_id, &mut arguments) }?;
         usize::try_from(arguments.id).map_err(|_| PjrtError::local(format!("device {index} has no number of its own")))
+    }
+
+    /// What a device's memory holds and may hold; some plugins do not tell, those of CPUs among them.
+    pub(super) fn memory(&self, index: usize) -> Result<DeviceMemory, PjrtError> {
+        let mut arguments = DeviceMemoryArgs::new();
+        arguments.device = self.device(index)?;
+        // SAFETY: the device lives as long as the client; numbers are written, no pointers.
+        unsafe { call!(self.plugin, device_memory_stats, &mut arguments) }?;
+        let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+        match arguments.has_bytes_limit {
+            0 => Err(PjrtError::local("the plugin does not tell how much memory its device has")),
+            _ => Ok(DeviceMemory::new(bytes(arguments.bytes_limit), bytes(arguments.bytes_in_use))),
+        }
     }
 
     pub(super) fn describe(&self, index: usize) -> Result<DeviceDescription, PjrtError> {

@@ -31,7 +31,9 @@ use crate::timer::forecast::Forecast;
 use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile};
 use crate::timer::model::{Timer, means, runs_of_batches};
 use crate::timer::profiled::{ProfiledRound, default_metric};
-use crate::timer::protocol::{ComparedOutput, KeptOutput, LoadParams, Loaded, Signature, capability, one_line};
+use crate::timer::protocol::{
+    ComparedOutput, DeviceMemory, KeptOutput, LoadParams, Loaded, Signature, capability, one_line,
+};
 use crate::timer::refusals::Refusals;
 use crate::timer::said::Said;
 
@@ -333,6 +335,10 @@ impl Timer for PjrtTimer {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn device_memory(&self) -> Option<DeviceMemory> {
+        self.bench.hello().memory
     }
 
     fn clocks(&self) -> Option<Clocks> {

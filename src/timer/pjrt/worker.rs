@@ -10,7 +10,8 @@ use super::compiling::{compile_failure, described, options_of, read_code, timed,
 use super::cut::Cut;
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
-use super::job::{Job, Restored, device_failure};
+use super::job::{Job, Restored, device_failure, execute_failure};
+use super::kept::BLOCK_BYTES;
 use super::nvml::Nvml;
 use super::options::{Partitions, compile_options, default_client_options, parse_client_option, partitioned_options};
 use super::plugin::{Client, PjrtError, Plugin, one_line};
@@ -272,6 +273,7 @@ impl Worker for PjrtWorker {
             device,
             clock_resolution_ns: if by_clock { resolution_ns() } else { None },
             clocks: clocks.and_then(Result::ok),
+            memory: opened.client.memory(device).ok(),
             notes,
             // the timer has the plugin's own digest
             compiler: None,
@@ -281,7 +283,8 @@ impl Worker for PjrtWorker {
     fn begin(&mut self, params: BeginParams) -> Result<(), Failure> {
         self.job = None;
         let opened = self.client()?;
-        self.job = Some(Job::begin(&opened.client, self.options.device, &params)?);
+        let block_bytes = self.options.output_block_bytes.unwrap_or(BLOCK_BYTES);
+        self.job = Some(Job::begin(&opened.client, self.options.device, &params, block_bytes)?);
         Ok(())
     }
 
@@ -366,9 +369,10 @@ impl Worker for PjrtWorker {
 
     fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<Outputs, Failure> {
         let mut outputs = Vec::new();
-        self.job()?.outputs(candidate, |index, spec, bytes| {
+        self.job()?.outputs(candidate, |index, array| {
             let path = folder.join(format!("output-{candidate}-{index}.bin"));
-            write_file(&path, &bytes)?;
+            let spec = array.spec().clone();
+            write_file(&path, &array.into_bytes().map_err(execute_failure)?)?;
             outputs.push(OutputRef { spec, path });
             Ok(())
         })?;
@@ -380,7 +384,7 @@ impl Worker for PjrtWorker {
     }
 
     fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<ComparedOutputs, Failure> {
-        self.job_mut()?.compare_outputs(candidate, tolerances).map(ComparedOutputs::new)
+        self.job()?.compare_outputs(candidate, tolerances).map(ComparedOutputs::new)
     }
 
     fn end(&mut self) {

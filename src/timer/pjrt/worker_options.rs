@@ -21,6 +21,8 @@ pub struct PjrtWorkerOptions {
     pub topology_options: Vec<String>,
     /// Leave the plugin's profiler alone: the host clock times, whatever the plugin could do.
     pub no_profiler: bool,
+    /// The most bytes of a large output that are on the host at a time to be compared; 64 MiB by default.
+    pub output_block_bytes: Option<u64>,
 }
 
 setters!(PjrtWorkerOptions {
@@ -30,4 +32,5 @@ setters!(PjrtWorkerOptions {
     topology: Option<String>,
     topology_options: Vec<String>,
     no_profiler: bool,
+    output_block_bytes: Option<u64>,
 });

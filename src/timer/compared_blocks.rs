@@ -1,0 +1,83 @@
+//! How an output is beside the one that is kept, looked at block by block: no more than a block of each is on the host.
+
+use super::protocol::{ComparedOutput, FirstMismatch};
+use crate::array::{ArraySpec, Comparing, Tolerance, element_text, other_class_in};
+
+/// What is found so far. Where the blocks are cut changes nothing.
+pub(super) struct ComparedBlocks {
+    spec: ArraySpec,
+    comparing: Comparing,
+    first: Option<FirstMismatch>,
+    other_class: u64,
+}
+
+impl ComparedBlocks {
+    /// Nothing is seen yet. `rms` is the root mean square of the finite elements of the array that is kept.
+    pub(super) fn new(spec: ArraySpec, tolerance: Tolerance, rms: f64) -> Self {
+        let comparing = Comparing::new(spec.dtype, tolerance, rms);
+        Self { spec, comparing, first: None, other_class: 0 }
+    }
+
+    /// Compares the next elements of both, of which there are equally many.
+    pub(super) fn block(&mut self, own: &[u8], kept: &[u8]) {
+        let start = self.comparing.elements();
+        self.comparing.block(own, kept);
+        if let (None, Some(element)) = (&self.first, self.comparing.found().first) {
+            let at = element.saturating_sub(start);
+            let text = |bytes| element_text(&self.spec, bytes, at).unwrap_or_else(|| "nothing".to_owned());
+            self.first = Some(FirstMismatch { element, own: text(own), kept: text(kept) });
+        }
+        self.other_class = self.other_class.saturating_add(other_class_in(self.spec.dtype, own, kept));
+    }
+
+    /// Passes over so many bytes that are the same in both.
+    pub(super) fn pass(&mut self, bytes: usize) {
+        self.comparing.pass(bytes);
+    }
+
+    /// What was found.
+    pub(super) fn finish(self) -> ComparedOutput {
+        let found = self.comparing.found();
+        ComparedOutput {
+            mismatches: found.mismatches,
+            max_absolute: found.max_absolute,
+            first: self.first,
+            other_class: self.other_class,
+            ..ComparedOutput::untold(self.spec)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::Reference;
+
+    /// Of 11 elements, however they are cut, what the whole array shows.
+    #[test]
+    fn blocks_show_what_the_whole_array_does() {
+        let spec: ArraySpec = "f32[11]".parse().unwrap();
+        let bytes = |values: [f32; 11]| values.map(f32::to_le_bytes).concat();
+        let kept = bytes([1.0, 2.0, f32::NAN, 4.0, f32::INFINITY, 6.0, 7.0, 1e-40, 9.0, 10.0, 11.0]);
+        let own = bytes([1.0, 2.0, f32::NAN, 4.001, f32::INFINITY, 6.0, f32::NAN, 0.0, 9.0, 10.0, 12.0]);
+        let tolerance = Tolerance::for_dtype(spec.dtype);
+        let kept_whole = Reference::new(spec.clone(), kept.clone(), tolerance);
+        let rms = kept_whole.finiteness().unwrap().rms;
+        for length in 1..=11 {
+            let mut blocks = ComparedBlocks::new(spec.clone(), tolerance, rms);
+            for (own, kept) in own.chunks(4 * length).zip(kept.chunks(4 * length)) {
+                if own == kept {
+                    blocks.pass(own.len());
+                } else {
+                    blocks.block(own, kept);
+                }
+            }
+            let found = blocks.finish();
+            assert_eq!(found, ComparedOutput::of(spec.clone(), &own, Some(&kept_whole)), "blocks of {length}");
+            let first = found.first.unwrap();
+            assert_eq!((first.element, first.own.as_str(), first.kept.as_str()), (6, "NaN", "7"));
+            // the NaN and the twelve; of another class the NaN and the denormal
+            assert_eq!((found.mismatches, found.max_absolute, found.other_class), (2, 1.0, 2));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Outputs that others are compared with. Where a device gives parts of its arrays, both stay there and are looked at block by
+//! block, so that the host holds no more than two blocks.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::plugin::{Buffer, PjrtError};
+use crate::array::{ArraySpec, Counting, Finiteness, Tolerance};
+use crate::digest::{Digest, DigestWriter};
+use crate::timer::compared_blocks::ComparedBlocks;
+use crate::timer::protocol::{ComparedOutput, KeptOutput};
+
+/// The most bytes of an array that are looked at together.
+pub(super) const BLOCK_BYTES: u64 = 64 << 20;
+
+/// A whole array that a run left.
+pub(super) struct Array {
+    spec: ArraySpec,
+    place: Place,
+}
+
+/// Where it is.
+enum Place {
+    Device(Buffer),
+    Host(Vec<u8>),
+}
+
+impl Array {
+    /// Stays on the device.
+    pub(super) fn on_device(buffer: Buffer) -> Result<Self, PjrtError> {
+        Ok(Self { spec: buffer.spec()?, place: Place::Device(buffer) })
+    }
+
+    /// Is here already.
+    pub(super) fn here(spec: ArraySpec, bytes: Vec<u8>) -> Self {
+        Self { spec, place: Place::Host(bytes) }
+    }
+
+    pub(super) fn spec(&self) -> &ArraySpec {
+        &self.spec
+    }
+
+    /// All of it.
+    pub(super) fn into_bytes(self) -> Result<Vec<u8>, PjrtError> {
+        match self.place {
+            Place::Device(buffer) => buffer.to_host(&self.spec),
+            Place::Host(bytes) => Ok(bytes),
+        }
+    }
+
+    fn fetched(self) -> Result<Self, PjrtError> {
+        let spec = self.spec.clone();
+        self.into_bytes().map(|bytes| Self::here(spec, bytes))
+    }
+
+    /// The same, here if its device gives no parts of it.
+    fn in_parts(self) -> Result<Self, PjrtError> {
+        let gives_none = matches!(&self.place, Place::Device(buffer) if !buffer.gives_parts(&self.spec));
+        if gives_none { self.fetched() } else { Ok(self) }
+    }
+
+    /// Where its blocks begin and end, each of whole elements and about so many bytes.
+    fn blocks(&self, bytes: u64) -> impl Iterator<Item = Range<usize>> + use<> {
+        let width = self.spec.dtype.host_bytes();
+        let block = usize::try_from(bytes).unwrap_or(usize::MAX / 2).max(1).div_ceil(width).saturating_mul(width);
+        let all = self.spec.host_bytes().and_then(|all| usize::try_from(all).ok()).unwrap_or(0);
+        (0..all).step_by(block).map(move |start| start..start.saturating_add(block).min(all))
+    }
+
+    fn block(&self, range: &Range<usize>) -> Result<Cow<'_, [u8]>, PjrtError> {
+        match &self.place {
+            Place::Device(buffer) => buffer.part(range.start, range.len()).map(Cow::Owned),
+            Place::Host(bytes) => {
+                let block = bytes.get(range.clone());
+                block.map(Cow::Borrowed).ok_or_else(|| PjrtError::local("an array of fewer bytes than its type says"))
+            }
+        }
+    }
+}
+
+/// An output of the baseline.
+pub(super) struct Kept {
+    array: Array,
+    block_bytes: u64,
+    digest: Digest,
+    /// One for each block, where blocks have to be fetched: of an equal one the digest is enough.
+    digests: Vec<Digest>,
+    finiteness: Finiteness,
+}
+
+impl Kept {
+    /// Looks at it once. It stays on the device if it may, and the device gives parts of it.
+    pub(super) fn new(array: Array, may_stay: bool, block_bytes: u64) -> Result<Self, PjrtError> {
+        let array = if may_stay { array.in_parts() } else { array.fetched() }?;
+        let is_on_device = matches!(array.place, Place::Device(_));
+        let (mut whole, mut counting) = (DigestWriter::default(), Counting::new(array.spec.dtype));
+        let mut digests = Vec::new();
+        for range in array.blocks(block_bytes) {
+            let block = array.block(&range)?;
+            whole.add(&block);
+            counting.block(&block);
+            digests.extend(is_on_device.then(|| Digest::of(&block)));
+        }
+        Ok(Self { array, block_bytes, digest: whole.finish(), digests, finiteness: counting.finish() })
+    }
+
+    pub(super) fn told(&self) -> KeptOutput {
+        KeptOutput::looked_at(self.array.spec.clone(), self.digest, self.finiteness)
+    }
+
+    /// How an output is beside this one.
+    pub(super) fn compare(&self, own: Array, tolerance: Tolerance) -> Result<ComparedOutput, PjrtError> {
+        if own.spec != self.array.spec {
+            return Ok(ComparedOutput::untold(own.spec));
+        }
+        let own = own.in_parts()?;
+        let mut compared = ComparedBlocks::new(own.spec.clone(), tolerance, self.finiteness.rms);
+        for (number, range) in own.blocks(self.block_bytes).enumerate() {
+            let block = own.block(&range)?;
+            if self.digests.get(number).is_some_and(|digest| Digest::of(&block) == *digest) {
+                compared.pass(block.len());
+            } else {
+                compared.block(&block, &self.array.block(&range)?);
+            }
+        }
+        Ok(compared.finish())
+    }
+}
