@@ -11,6 +11,7 @@
 //! module; a file of another schema is not ours and is left alone. How the module is compiled stands in it too: see
 //! `compiled_as`.
 
+use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -104,8 +105,11 @@ pub(super) fn of_module<T: DeserializeOwned>(
     digest: impl FnOnce() -> std::io::Result<Digest>,
 ) -> Result<Option<T>, Refused> {
     let path = path_for(module);
-    if std::fs::metadata(&path).is_err() {
-        return Ok(None);
+    match std::fs::symlink_metadata(&path) {
+        Ok(_) => {}
+        // nothing can be beside what is no file, or has the longest name that there is
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory | InvalidFilename) => return Ok(None),
+        Err(error) => return Err(Refused::unreadable(format!("cannot be read ({error}); it was not used"))),
     }
     let text = outside_file::text(&path, MAX_BYTES)
         .map_err(|error| Refused::unreadable(format!("cannot be read ({error}); it was not used")))?;

@@ -262,6 +262,52 @@ fn what_else_knows_the_entry(place: &Place, (module, plugin): (&str, &str), oper
     assert!(fs::read_to_string(&junit).unwrap().contains("compiler_options@v1"));
 }
 
+/// Softmax of gathered rows, and a mean: passes that are off break its compiler, and fast arithmetic changes its outputs.
+const SOFTMAX: &str = "module @jit_softmax {
+  func.func public @main(%table: tensor<64x256xf32>, %rows: tensor<32x1xi32>) -> (tensor<32x256xf32>, tensor<f32>) {
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %x = \"stablehlo.gather\"(%table, %rows) <{dimension_numbers = #stablehlo.gather<offset_dims = [1],
+      collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 256>,
+      indices_are_sorted = false}> : (tensor<64x256xf32>, tensor<32x1xi32>) -> tensor<32x256xf32>
+    %exp = stablehlo.exponential %x : tensor<32x256xf32>
+    %sum = stablehlo.reduce(%exp init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<32x256xf32>, tensor<f32>) -> tensor<32xf32>
+    %sums = stablehlo.broadcast_in_dim %sum, dims = [0] : (tensor<32xf32>) -> tensor<32x256xf32>
+    %parts = stablehlo.divide %exp, %sums : tensor<32x256xf32>
+    %flat = stablehlo.reshape %parts : (tensor<32x256xf32>) -> tensor<8192xf32>
+    %total = stablehlo.reduce(%flat init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<8192xf32>, tensor<f32>) -> tensor<f32>
+    return %parts, %total : tensor<32x256xf32>, tensor<f32>
+  }
+}
+";
+
+#[test]
+fn passes_that_crash_and_fast_arithmetic_are_rows_with_what_they_do() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let module = place.file("softmax.mlir", SOFTMAX);
+    let option = |name: &str, value: serde_json::Value, kind: &str, with: serde_json::Value| serde_json::json!({"name": name, "values": value, "kind": kind, "scope": "compile", "with": with, "does": "-", "source": "own"});
+    let honours = ["nans", "infs", "division", "functions"].map(|what| format!("xla_cpu_fast_math_honor_{what}"));
+    let with: serde_json::Map<_, _> = honours.iter().map(|name| (name.clone(), false.into())).collect();
+    let options = [
+        option(
+            "xla_disable_hlo_passes",
+            serde_json::json!(["gather_simplifier", "reshape-decomposer"]),
+            "passes",
+            serde_json::json!({}),
+        ),
+        option("xla_cpu_enable_fast_math", serde_json::json!([true]), "fast-math", with.into()),
+    ];
+    let list = serde_json::json!({"schema": 1, "platform": "cpu", "options": options});
+    let list = place.file("list.json", list.to_string());
+    let plugin = plugin.display().to_string();
+    let how = ["--plugin", &plugin, "--timer", "pjrt", "--compiler-options", "fast-math", "--options-file", &list];
+    let run = place.run(&[&[&*module], &how[..], &["--format", "json"]].concat());
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let found = run.json();
+    eprintln!("{found:#}");
+    panic!();
+}
+
 #[test]
 fn without_the_option_a_module_without_labels_ends_as_before_and_names_it() {
     let place = Place::new();
