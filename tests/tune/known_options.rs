@@ -194,6 +194,5 @@ fn a_search_that_was_ended_measures_only_the_rest() {
     let mut rest = Compiler::new(two_that_add_up);
     let found = tune(&mut rest, &open("parts"), &module(), &options).operation;
     assert_eq!((found.status, best(&found)), (Status::Tuned, best(&expected)));
-    eprintln!("{} {} {}", whole.measured, first.measured, rest.measured);
     assert!(rest.measured < whole.measured / 2, "{} of {}", rest.measured, whole.measured);
 }
