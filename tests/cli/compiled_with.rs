@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use autotune_lowered::digest::Digest;
@@ -139,23 +140,24 @@ fn what_the_user_set_is_not_tried_and_names_over_it_hold() {
 fn a_side_file_lets_nobody_write_files() {
     let Some(plugin) = plugin() else { return };
     let (place, plugin) = (Place::new(), plugin.display().to_string());
-    let dumps = place.text("dumps");
-    // by name, and as fields of `debug_options`: 109 says where, 112 that it is text
-    let by_number = [&[0xea, 0x06, u8::try_from(dumps.len()).unwrap()], dumps.as_bytes(), &[0x80, 0x07, 1]].concat();
-    let options = [DEFAULT, &named_text("xla_dump_to", &dumps), &bytes(3, &bytes(3, &by_number))].concat();
-    let path = module(&place, "module.mlir", &options);
+    let [dumps, others] = ["by-name", "by-number"].map(|name| place.text(name));
+    let as_text = bytes(7, &[bytes(1, b"xla_dump_hlo_as_text"), bytes(2, &[2 << 3, 1])].concat());
+    let by_name = [named_text("xla_dump_to", &dumps), as_text].concat();
+    // as fields of `debug_options`: 109 says where, 112 that it is text, 253 that anything is
+    let by_number = [&[0xea, 0x06, u8::try_from(others.len()).unwrap()], others.as_bytes()].concat();
+    let by_number = [&by_number[..], &[0x80, 0x07, 1, 0xe8, 0x0f, 1]].concat();
+    let by_number = [DEFAULT, &bytes(3, &bytes(3, &by_number))].concat();
+    let (path, other) = (module(&place, "by_name.mlir", &by_name), module(&place, "by_number.mlir", &by_number));
+    let how = ["--plugin", &plugin, "--timer", "pjrt", "--format", "json"];
+    let run = place.run(&[&["compare", &path, &other, "--rounds", "6"], &how[..]].concat());
+    assert!(run.code <= 1, "{}", run.stderr);
+    assert_eq!([&dumps, &others].map(|folder| Path::new(folder).exists()), [false; 2], "{}", run.stderr);
     // nor is its word taken for what the text computes
-    let side = fs::read_to_string(place.path("module.mlir.labels.json")).unwrap();
-    let claimed = side.replacen("{", &format!("{{\"stablehlo_digest\": \"{}\",", "ab".repeat(32)), 1);
-    fs::write(place.path("module.mlir.labels.json"), claimed).unwrap();
-    let list = place.path("list.json");
-    let option = json!({"name": "xla_backend_optimization_level", "values": [1], "kind": "safe", "scope": "compile",
-        "does": "d", "source": "s"});
-    fs::write(&list, json!({"schema": 1, "platform": "cpu", "options": [option]}).to_string()).unwrap();
-    let how = ["--plugin", &plugin, "--timer", "pjrt", "--compiler-options", "safe", "--format", "json"];
-    let run = place.run(&[&[&*path], &how[..], &["--options-file", list.to_str().unwrap()]].concat());
+    let side = place.path("by_name.mlir.labels.json");
+    let claim = format!("{{\"stablehlo_digest\": \"{}\",", "ab".repeat(32));
+    fs::write(&side, fs::read_to_string(&side).unwrap().replacen('{', &claim, 1)).unwrap();
+    let run = place.run(&[&[&*path, "--compiler-options", "safe", "--dry-run"], &how[..]].concat());
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(!place.path("dumps").exists(), "{}", run.stderr);
     let found = run.json();
     assert_eq!(found["operations"][0]["baseline"]["config"], json!({}));
     let own = semantic_digest(MODULE.as_bytes(), "").unwrap().to_string();

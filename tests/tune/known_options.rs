@@ -126,7 +126,8 @@ fn a_default_that_does_not_run_is_remembered() {
 
 #[test]
 fn what_may_end_otherwise_next_time_is_not_remembered() {
-    let ledger = Ledger::in_memory(vec![]);
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(folder.path(), vec![]).unwrap();
     for kind in [FailureKind::Timeout, FailureKind::Memory] {
         let mut timer = Compiler::new(|_, _| fails_at("compile", FailureKind::Timeout));
         if kind == FailureKind::Memory {
