@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import importlib
 import json
 import logging
 import os
@@ -172,9 +173,8 @@ def test_jit_compiles_with_them_outside_of_other_transformations(monkeypatch, tm
 
 def test_jit_keeps_programs_of_a_few_states(monkeypatch):
     looked_up = []
-    monkeypatch.setattr(
-        sys.modules["autotune_lowered.lookup.jit"], "compiler_options", lambda lowered: looked_up.append(lowered) or {}
-    )
+    room = importlib.import_module("autotune_lowered.lookup.jit")
+    monkeypatch.setattr(room, "compiler_options", lambda lowered: looked_up.append(lowered) or {})
     tuned = autotune_lowered.jit(lambda x: x + 1)
     x = jnp.ones(4)
     # the last ones come back, and a first one
