@@ -13,6 +13,7 @@ __all__ = [
     "argument_paths",
     "digest",
     "not_runnable",
+    "reaches_files",
     "scan",
     "semantic_digest",
 ]
@@ -33,6 +34,9 @@ def semantic_digest(program: bytes) -> str:
 def argument_paths(program: bytes) -> list[str] | None:
     """What a program's arguments are called, in order: `params/w`, empty where it does not say; None where it tells nothing.
     ValueError where it is no program."""
+
+def reaches_files(name: str) -> bool:
+    """Whether a compilation with this XLA option writes files, or reads files whose paths the option names."""
 
 @final
 class RegistryWriter:

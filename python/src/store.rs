@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use autotune_lowered::cache::{
-    ConfigStore, Entry, Hit, KeyRef, Mapping, SeedStore, Snapshot, SnapshotStore, StoreError, StoreErrorKind, Tier,
-    TieredCache,
+    self, ConfigStore, Entry, Hit, KeyRef, Mapping, SeedStore, Snapshot, SnapshotStore, StoreError, StoreErrorKind,
+    Tier, TieredCache,
 };
 use autotune_lowered::call::Direction;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -126,6 +126,12 @@ impl Store {
         below.push(Box::new(SeedStore::shipped()));
         Ok(Self { cache: TieredCache::new(below), digest, entries, mapped, problems })
     }
+}
+
+/// Whether a compilation with this option writes files, or reads files whose paths the option names.
+#[pyfunction]
+pub(crate) fn reaches_files(name: &str) -> bool {
+    cache::reaches_files(name)
 }
 
 fn parse_direction(text: Option<&str>) -> PyResult<Option<Direction>> {

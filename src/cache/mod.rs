@@ -19,6 +19,7 @@ mod diff;
 mod entry;
 mod error;
 mod exchange;
+mod file_options;
 mod hit;
 mod key;
 mod lock;
@@ -45,6 +46,9 @@ pub use exchange::{
     TokamaxCall, TokamaxExport, TokamaxImport, export_ejkernel, export_flags, export_json, export_json_as,
     export_options, export_tokamax, flags_of, import_ejkernel, import_json, import_json_as, import_tokamax,
 };
+#[cfg(feature = "tuner")]
+pub(crate) use file_options::is_field_of_files;
+pub use file_options::{reaches_files, why_refused};
 pub use hit::{Flag, FlagKind, Hit};
 #[cfg(feature = "tuner")]
 pub(crate) use key::by_key;

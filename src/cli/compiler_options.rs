@@ -8,13 +8,14 @@ use std::time::Instant;
 use clap::Args;
 use serde_json::Value;
 
-use crate::cache::{FlagVariable, flags_of};
-use crate::candidates::{OptionClass, OptionScope, OptionSpace};
+use crate::cache::{FlagVariable, flags_of, reaches_files, why_refused};
+use crate::candidates::{Choice, CompilerOption, OptionClass, OptionScope, OptionSpace};
 use crate::compiler_options::{
     OPERATION, OptionModule, OptionTuneError, SharedModule, tune_compiler_options, tune_shared_options,
 };
 use crate::config::Config;
 use crate::counted::counted;
+use crate::device::DeviceFingerprint;
 use crate::ledger::Ledger;
 use crate::measure::InputOptions;
 use crate::timer::Timer;
@@ -25,9 +26,12 @@ use super::exit;
 use super::fault::Fault;
 use super::input_args::InputArgs;
 use super::option_modules::{self, OptionFile, OptionFiles};
-use super::option_setting::{option_set, setting};
+use super::option_setting::{option_set, setting, settings_of};
 use super::programs::ProgramReader;
 use super::say::say;
+
+/// The platform whose compiler reads `LIBTPU_INIT_ARGS`, too.
+const TPU: &str = "tpu";
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct OptionArgs {
@@ -82,7 +86,7 @@ impl OptionArgs {
             let message = "`--inputs` belong to one program: name one module of the folder";
             return Err(Fault::new(exit::USAGE, message));
         }
-        let space = self.options_file.as_deref().map(OptionSpace::open).transpose().map_err(Fault::input)?;
+        let space = self.options_file.as_deref().map(own_list).transpose()?;
         Ok(Some(Wanted {
             files,
             class,
@@ -92,6 +96,20 @@ impl OptionArgs {
             is_shared: self.shared,
             shares: None,
         }))
+    }
+}
+
+/// A list of the user's own. An entry with an option that reaches files is refused wherever it is used, so none is looked for.
+fn own_list(path: &Path) -> Result<OptionSpace, Fault> {
+    let space = OptionSpace::open(path).map_err(Fault::input)?;
+    let of_files =
+        |option: &CompilerOption| reaches_files(&option.name) || why_refused(&option.with.to_config()).is_some();
+    match space.options().iter().find(|option| of_files(option)) {
+        Some(CompilerOption { name, .. }) => {
+            let message = format!("`{}`: `{name}` reaches files, and no entry may: take it out", path.display());
+            Err(Fault::new(exit::BAD_INPUT, message))
+        }
+        None => Ok(space),
     }
 }
 
@@ -131,7 +149,8 @@ impl Wanted {
         };
         let mut told: Vec<String> = self.files.left_aside.take().into_iter().collect();
         let files = std::mem::take(&mut self.files.modules);
-        let modules = files.into_iter().map(|file| self.ready(space, file, &mut told));
+        let own = set_here(timer.device());
+        let modules = files.into_iter().map(|file| self.ready(space, file, &own, &mut told));
         let modules = modules.collect::<Result<Vec<Ready>, Fault>>()?;
         told.into_iter().for_each(|line| tell(result, line));
         if is_dry {
@@ -151,16 +170,32 @@ impl Wanted {
         }
     }
 
-    /// A module with the choices of the class, except for options that the user has set, which change only if named.
-    fn ready(&self, space: &OptionSpace, file: OptionFile, notes: &mut Vec<String>) -> Result<Ready, Fault> {
-        let OptionFile { name, program, key, flags, named, .. } = file;
+    /// A module with the choices of the class, except for options that the user has set, which change only if named. `own` are
+    /// the settings of this run's environment.
+    fn ready(
+        &self,
+        space: &OptionSpace,
+        file: OptionFile,
+        own: &[(String, Value)],
+        notes: &mut Vec<String>,
+    ) -> Result<Ready, Fault> {
+        let OptionFile { name, program, mut key, mut flags, tpu_flags, named, note: of_file, .. } = file;
+        if space.platform() == TPU {
+            flags.extend(tpu_flags);
+        }
         let (mut set, note) = set_by_process(space, flags);
         // an option named for one program overrides that of the process
         set.extend(named);
         notes.extend(note.filter(|note| !notes.contains(note)));
+        notes.extend(of_file);
         let mut choices = space.choices(self.class);
         choices.retain(|choice| choice.scope == OptionScope::Compile);
-        choices.retain(|choice| !set.iter().chain(&self.base).any(|(name, _)| choice.set.get(name).is_some()));
+        let is_set =
+            |choice: &Choice| set.iter().chain(&self.base).chain(own).any(|(name, _)| choice.set.get(name).is_some());
+        choices.retain(|choice| !is_set(choice));
+        if let Some((name, _)) = self.base.iter().find(|(name, _)| reaches_files(name)) {
+            key = Err(format!("`--base-options {name}` reaches files, and no entry may"));
+        }
         let mut module = OptionModule::new(program, key, choices);
         module.base = option_set(set.into_iter().chain(self.base.iter().cloned()))?;
         module.inputs = self.inputs.clone();
@@ -232,7 +267,7 @@ impl Wanted {
         tell(result, format!("one set for {}: {}", counted(modules.len(), "module"), found.reason));
         if let Some(set) = found.set {
             let platform = &timer.device().identity.platform;
-            let variable = if platform == "tpu" { FlagVariable::LibtpuInitArgs } else { FlagVariable::XlaFlags };
+            let variable = if platform == TPU { FlagVariable::LibtpuInitArgs } else { FlagVariable::XlaFlags };
             let flags = flags_of(&set.to_config()).map_err(|error| Fault::new(exit::BAD_INPUT, error))?;
             tell(result, format!("set for the process: {}='{flags}'", variable.name()));
         }
@@ -251,11 +286,33 @@ fn tell(result: &mut AutotuningResult, line: String) {
     result.notes.push(line);
 }
 
+/// Options that the environment of this run sets, with every program that it compiles.
+fn set_here(device: &DeviceFingerprint) -> Vec<(String, Value)> {
+    let mut flags = device.environment.xla_flags.join(" ");
+    if device.identity.platform == TPU {
+        flags.push(' ');
+        flags.push_str(&std::env::var(FlagVariable::LibtpuInitArgs.name()).unwrap_or_default());
+    }
+    settings_of(&flags)
+}
+
 /// The process's flags that also apply to this run, and a note on the others.
 fn set_by_process(space: &OptionSpace, flags: Vec<(String, Value)>) -> (Vec<(String, Value)>, Option<String>) {
-    let is_known =
-        |name: &str| space.options().iter().any(|option| option.name == name && option.scope == OptionScope::Compile);
-    let (set, unset): (Vec<_>, Vec<_>) = flags.into_iter().partition(|(name, _)| is_known(name));
+    let known = |name: &str| {
+        let of_compilation = |option: &&CompilerOption| option.name == name && option.scope == OptionScope::Compile;
+        space.options().iter().find(of_compilation)
+    };
+    let (set, unset): (Vec<_>, Vec<_>) = flags.into_iter().partition(|(name, _)| known(name).is_some());
+    // as a flag, a boolean may be written as a number
+    let typed = |(name, value): (String, Value)| {
+        let is_switch = known(&name).is_some_and(|option| option.values.iter().all(Value::is_boolean));
+        let value = match value.as_u64().filter(|number| is_switch && *number < 2) {
+            Some(number) => Value::Bool(number == 1),
+            None => value,
+        };
+        (name, value)
+    };
+    let set = set.into_iter().map(typed).collect();
     let names: Vec<&str> = unset.iter().map(|(name, _)| name.as_str()).collect();
     let note = (!names.is_empty()).then(|| {
         format!(
@@ -280,5 +337,68 @@ fn fault(error: OptionTuneError) -> Fault {
         OptionTuneError::Inputs(error) if error.is_of_input() => Fault::input(error),
         OptionTuneError::Inputs(error) => Fault::device(error),
         OptionTuneError::Fatal(error) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::measure::MeasuredProgram;
+
+    fn wanted(space: OptionSpace) -> Wanted {
+        let files = OptionFiles { modules: Vec::new(), are_of_folder: false, left_aside: None };
+        let inputs = InputOptions::default();
+        Wanted {
+            files,
+            class: OptionClass::Safe,
+            space: Some(space),
+            base: Vec::new(),
+            inputs,
+            is_shared: false,
+            shares: None,
+        }
+    }
+
+    /// What is set and which options are tried of a module whose process had these flags, where this run has others.
+    fn ready(platform: &str, [xla, tpu, here]: [&str; 3]) -> (Value, Vec<String>, Vec<String>) {
+        let option = |name: &str, value: &str| {
+            format!(
+                r#"{{"name": "{name}", "values": [{value}], "kind": "safe", "scope": "compile", "does": "d", "source": "s"}}"#
+            )
+        };
+        let options = [option("xla_a", "true"), option("xla_b", "2"), option("xla_c", "3")];
+        let list = format!(r#"{{"schema": 1, "platform": "{platform}", "options": [{}]}}"#, options.join(","));
+        let wanted = wanted(OptionSpace::parse("list.json", &list).unwrap());
+        let file = OptionFile {
+            name: "m".to_owned(),
+            module: None,
+            program: MeasuredProgram::of_text("module @m {}"),
+            key: Err("none".to_owned()),
+            flags: settings_of(xla),
+            tpu_flags: settings_of(tpu),
+            named: Vec::new(),
+            note: None,
+        };
+        let mut notes = Vec::new();
+        let space = wanted.space.as_ref().unwrap();
+        let Ok(ready) = wanted.ready(space, file, &settings_of(here), &mut notes) else { panic!("a module") };
+        let tried = ready.module.choices.iter().map(|choice| choice.name.clone()).collect();
+        (json!(ready.module.base.to_config()), tried, notes)
+    }
+
+    #[test]
+    fn flags_that_the_user_has_set_are_not_tried() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (base, tried, notes) = ready("cpu", ["--xla_a --xla_b=7 --xla_z", "--xla_c=4", ""]);
+        assert_eq!((base, tried), (json!({"xla_a": true, "xla_b": 7}), names(&["xla_c"])));
+        assert!(notes.len() == 1 && notes[0].contains("unknown here: xla_z;"), "{notes:?}");
+        // what this run's environment sets is part of every program as it is
+        let (base, tried, _) = ready("cpu", ["--xla_a=0", "", "--xla_b"]);
+        assert_eq!((base, tried), (json!({"xla_a": false}), names(&["xla_c"])));
+        let (base, tried, _) = ready("tpu", ["--xla_a", "--xla_b=7 --xla_dump_to=/x", ""]);
+        assert_eq!(base, json!({"xla_a": true, "xla_b": 7}), "and no path that a side file names");
+        assert_eq!(tried, names(&["xla_c"]));
     }
 }

@@ -5,15 +5,17 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::candidates::OptionSet;
+use crate::config::Config;
 use crate::counted::{counted, listed};
 use crate::digest::Digest;
-use crate::hlo::{ScanOptions, compiled_as, earlier_stage, modules_before_passes, scan_path};
+use crate::hlo::{ScanOptions, compiled_as, earlier_stage, modules_before_passes, scan_path, side_file_of};
 use crate::measure::{CompiledWith, MeasureError, MeasuredProgram};
 use crate::tune::StepProfile;
 
 use super::exit;
 use super::fault::Fault;
-use super::option_setting::setting;
+use super::option_setting::settings_of;
 use super::programs::ProgramReader;
 
 /// One module, read before any device is started.
@@ -27,8 +29,12 @@ pub(super) struct OptionFile {
     pub(super) key: Result<Digest, String>,
     /// `XLA_FLAGS` of the process that runs it, if known.
     pub(super) flags: Vec<(String, Value)>,
+    /// Its `LIBTPU_INIT_ARGS`, likewise.
+    pub(super) tpu_flags: Vec<(String, Value)>,
     /// Options that its user set for this program alone.
     pub(super) named: Vec<(String, Value)>,
+    /// What there is to say of it.
+    pub(super) note: Option<String>,
 }
 
 /// The modules at a path.
@@ -62,8 +68,9 @@ pub(super) fn key_of(path: &Path) -> Option<Digest> {
     if path == Path::new("-") || path.is_dir() {
         return None;
     }
-    let told = compiled_as(path).ok().flatten().and_then(|side| side.stablehlo_digest);
-    told.or_else(|| MeasuredProgram::open(path).ok()?.stablehlo_digest())
+    // what a side file claims of a text need not be so
+    let own = MeasuredProgram::open(path).ok().and_then(|program| program.stablehlo_digest());
+    own.or_else(|| compiled_as(path).ok().flatten()?.stablehlo_digest)
 }
 
 /// Reads a module, or every module of a dump folder as it is before XLA's passes.
@@ -100,15 +107,24 @@ fn read_file(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile, Un
         Err(error) => return Err(Unfit::Program(error)),
     };
     let side = compiled_as(path).map_err(|error| Unfit::SideFile(error.to_string()))?.unwrap_or_default();
+    let place = || format!("the side file `{}`", side_file_of(path).display());
     // a process computes the text's digest
-    let key = program.stablehlo_digest().or(side.stablehlo_digest).ok_or_else(no_key);
-    let flags = side.xla_flags.as_deref().unwrap_or_default().split_whitespace();
-    let flags = flags.filter_map(|flag| setting(flag).ok()).collect();
+    let own = program.stablehlo_digest();
+    let note = own.zip(side.stablehlo_digest).filter(|(own, claimed)| own != claimed).map(|(own, claimed)| {
+        let (own, claimed) = (own.to_short(), claimed.to_short());
+        format!("{} has the StableHLO digest {claimed} for a text whose digest is {own}; the text's counts", place())
+    });
+    let key = own.or(side.stablehlo_digest).ok_or_else(no_key);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // a failed scan was reported when the module was read
     let module = scan_path(path, &ScanOptions::default()).ok().and_then(|scan| scan.module);
-    let named = program.compiled_with.iter().flat_map(|with| with.named.clone()).collect();
-    Ok(OptionFile { name, module, program, key, flags, named })
+    let named: Vec<(String, Value)> = program.compiled_with.iter().flat_map(|with| with.named.clone()).collect();
+    OptionSet::from_config(&Config::new(named.iter().cloned().collect())).map_err(|error| {
+        Unfit::SideFile(format!("{} has an option that no compiler takes: {error}; write it again", place()))
+    })?;
+    let flags = settings_of(side.xla_flags.as_deref().unwrap_or_default());
+    let tpu_flags = settings_of(side.libtpu_init_args.as_deref().unwrap_or_default());
+    Ok(OptionFile { name, module, program, key, flags, tpu_flags, named, note })
 }
 
 fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFiles, Fault> {

@@ -25,8 +25,41 @@ pub(super) fn setting(text: &str) -> Result<(String, Value), String> {
     Ok((name.to_owned(), value))
 }
 
+/// The settings of a variable such as `XLA_FLAGS`. A flag without a value is a boolean that is on, as XLA reads it; what is no flag is
+/// left out.
+pub(super) fn settings_of(variable: &str) -> Vec<(String, Value)> {
+    let of = |word: &str| match word.contains('=') {
+        true => setting(word).ok(),
+        false => word.strip_prefix("--").and_then(|name| setting(&format!("{name}=True")).ok()),
+    };
+    variable.split_whitespace().filter_map(of).collect()
+}
+
 /// Settings as one set; if an option is set twice, the last value counts.
 pub(super) fn option_set(settings: impl IntoIterator<Item = (String, Value)>) -> Result<OptionSet, Fault> {
     let config = Config::new(settings.into_iter().collect());
     OptionSet::from_config(&config).map_err(|error| Fault::new(exit::USAGE, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_flag_without_a_value_is_a_boolean_that_is_on() {
+        let found = settings_of("--xla_a --xla_b=false xla_c=2 --xla_d= /flags.txt -- --xla_a=False --XLA --xla_e=x=y");
+        let of = |name: &str, value| (name.to_owned(), value);
+        let expected = [
+            of("xla_a", json!(true)),
+            of("xla_b", json!(false)),
+            of("xla_c", json!(2)),
+            of("xla_d", json!("")),
+            of("xla_a", json!(false)),
+            of("xla_e", json!("x=y")),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(option_set(found).unwrap_or_default().get("xla_a"), Some(&json!(false)), "the last one holds");
+    }
 }

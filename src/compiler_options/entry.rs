@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::race::Ended;
-use crate::cache::{CacheKey, Entry, Provenance};
+use crate::cache::{CacheKey, Entry, Provenance, why_refused};
 use crate::config::Config;
 use crate::digest::Digest;
 use crate::ledger::Ledger;
@@ -23,8 +23,8 @@ pub(super) struct Decided<'a> {
     pub(super) job: Option<Digest>,
     /// Digest of everything that the decision follows from, except for the samples.
     pub(super) search: String,
-    /// The module's key.
-    pub(super) key: Option<Digest>,
+    /// What the module computes, in the form in which it was tuned.
+    pub(super) program: Digest,
 }
 
 impl Decided<'_> {
@@ -49,8 +49,8 @@ impl Decided<'_> {
                 measured: u32::try_from(measured).unwrap_or(u32::MAX),
                 failed: u32::try_from(failed).unwrap_or(u32::MAX),
                 tie_set: vec![self.config],
-                semantic_digest: self.key,
-                baseline_semantic_digest: self.key,
+                semantic_digest: Some(self.program),
+                baseline_semantic_digest: Some(self.program),
                 search: Some(self.search),
                 left: 0,
                 chance_left: None,
@@ -63,26 +63,41 @@ impl Decided<'_> {
     }
 }
 
-/// The entry in force, where the same search found it under the same compiler and clock.
+/// What the cache has for a module.
+pub(super) enum Known {
+    /// The same search found this, of the same program and under the same conditions.
+    Entry(Arc<Entry>),
+    /// Nothing that answers the question; with what there is to say of the entry in force.
+    No(Option<String>),
+}
+
+/// Looks for the entry of a search. It counts if the compiler, the flags of the environment, and how samples were taken are the same.
 pub(super) fn known(
     (timer, ledger): (&dyn Timer, &Ledger),
     options: &TuneOptions,
     key: &CacheKey,
-    search: &str,
-) -> Result<Option<Arc<Entry>>, Ended> {
-    if options.force {
-        return Ok(None);
-    }
+    (search, program): (&str, Digest),
+) -> Result<Known, Ended> {
     let cached = ledger.cache().entry(key).map_err(|error| Ended::Fatal(error.into()))?;
-    let by = timer.measured_by(&options.cache_state);
-    let here = &timer.device().environment;
-    let is_same = |entry: &Entry| {
-        entry.search() == Some(search)
-            && entry.provenance.as_ref().is_some_and(|from| {
-                (from.environment == *here || from.environment.has_same_compiler(here))
-                    && (&from.measured_by.timer, &from.measured_by.source, &from.measured_by.metric)
-                        == (&by.timer, &by.source, &by.metric)
-            })
-    };
-    Ok(cached.map(|(entry, _)| entry).filter(|entry| is_same(entry)))
+    let Some((entry, _)) = cached else { return Ok(Known::No(None)) };
+    if let Some(why) = why_refused(&entry.config) {
+        return Ok(Known::No(Some(format!("the entry in force is not used: it {why}"))));
+    }
+    let Some(from) = &entry.provenance else { return Ok(Known::No(None)) };
+    if let Some(other) = from.semantic_digest.filter(|other| *other != program) {
+        return Ok(Known::No(Some(format!(
+            "the entry in force was found with another program of the same StableHLO digest ({} there, {} here): \
+             the side file of one of them is wrong, or they have different forms",
+            other.to_short(),
+            program.to_short()
+        ))));
+    }
+    let (there, here) = (&from.environment, &timer.device().environment);
+    let is_same_compiler = there == here || (there.has_same_compiler(here) && there.xla_flags == here.xla_flags);
+    let by = timer.measured_by(&options.cache_state).as_condition().compiler(None);
+    let is_same = entry.search() == Some(search)
+        && is_same_compiler
+        && from.measured_by.as_condition().compiler(None) == by
+        && !options.force;
+    Ok(if is_same { Known::Entry(entry) } else { Known::No(None) })
 }

@@ -1,10 +1,10 @@
-//! Modules of a process that do not run as they are: the sample log tells the next run.
+//! Modules that do not run as they are: the sample log tells the next run.
 
 use super::module::OptionModule;
 use super::race::{Ended, call};
 use crate::call::Direction;
 use crate::digest::{Digest, FieldHasher};
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::samples::{CandidateRecord, FailureRecord, JobRecord, Record};
 use crate::timer::Timer;
@@ -20,6 +20,17 @@ fn job(timer: &dyn Timer, options: &TuneOptions, search: &str, module: &OptionMo
     hasher.field(serde_json::to_string(&device.environment).unwrap_or_default().as_bytes());
     hasher.field(serde_json::to_string(&by).unwrap_or_default().as_bytes());
     hasher.finish()
+}
+
+/// Whether the next run would end the same way: limits on time and memory may be others then, and a device may be back.
+pub(super) fn is_lasting(failure: &Failure) -> bool {
+    let passes = [FailureKind::Timeout, FailureKind::Memory, FailureKind::Device, FailureKind::Protocol];
+    !passes.contains(&failure.kind)
+}
+
+/// Says that a failure was known before.
+pub(super) fn as_known(failure: &Failure) -> String {
+    format!("{failure}; already known (`--force` tries it again)")
 }
 
 /// Why a module did not run the last time, unless it is to be tried again.

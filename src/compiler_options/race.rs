@@ -1,12 +1,13 @@
 //! The races of one module: jobs of variants, on one timer.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::OPERATION;
 use super::variant::Variant;
 use crate::call::{Call, Direction};
+use crate::counted::counted as number_of;
 use crate::decision::Round;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
@@ -34,6 +35,23 @@ pub(super) struct Races<'a> {
     pub(super) scratch: &'a Path,
     /// When the time is used up.
     pub(super) until: Option<Instant>,
+}
+
+/// Sets that may hang before no other one is tried: each takes the whole time limit.
+const MOST_HANGS: usize = 3;
+pub(super) const NONE_RUNS: &str = "none of them runs";
+
+/// The failure of the base, where what was tried after it fails, too.
+pub(super) fn without_rescue(failures: Vec<Failure>, why: &str) -> Failure {
+    let others = failures.len().saturating_sub(1);
+    let Some(Failure { kind, message }) = failures.into_iter().next() else {
+        return Failure::new(FailureKind::Compile, "nothing was compiled");
+    };
+    match others {
+        0 if why == NONE_RUNS => Failure::new(kind, message),
+        0 => Failure::new(kind, format!("{message}; {why}")),
+        _ => Failure::new(kind, format!("{message}; {} tried, and {why}", number_of(others, "other set"))),
+    }
 }
 
 /// How a race is run.
@@ -108,13 +126,16 @@ impl Races<'_> {
         }
     }
 
-    /// What the module takes and gives, as the first variant that compiles says it.
+    /// What the module takes and gives, as the first variant that compiles says it. The base is tried in any case.
     pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<Signature, Ended> {
         let variants: Vec<Variant> = std::iter::once(base).chain(others).cloned().collect();
         let job = self.job(&variants);
-        let timer = &mut *self.timer;
-        let mut first = None;
+        let mut failures: Vec<Failure> = Vec::new();
         for candidate in 0..variants.len() {
+            if let Some(why) = self.gives_up(&failures)? {
+                return Err(without_rescue(failures, why).into());
+            }
+            let timer = &mut *self.timer;
             timer.begin(&job)?;
             match timer.signature(candidate) {
                 Ok(Some(signature)) => {
@@ -129,11 +150,27 @@ impl Races<'_> {
                     if failure.needs_restart() {
                         timer.restart(&[])?;
                     }
-                    first.get_or_insert(failure);
+                    failures.push(failure);
                 }
             }
         }
-        Err(first.unwrap_or_else(|| Failure::new(FailureKind::Compile, "nothing was compiled")).into())
+        Err(without_rescue(failures, NONE_RUNS).into())
+    }
+
+    /// Why nothing else is tried where so much has failed already.
+    pub(super) fn gives_up(&self, failures: &[Failure]) -> Result<Option<&'static str>, Ended> {
+        if self.cancel.load(Ordering::Relaxed) {
+            return Err(Ended::Interrupted);
+        }
+        if failures.is_empty() {
+            return Ok(None);
+        }
+        let hung = failures.iter().filter(|failure| failure.kind == FailureKind::Timeout).count();
+        Ok(match hung {
+            MOST_HANGS.. => Some("others hang, too"),
+            _ if self.is_late() => Some("the time was used up before one ran"),
+            _ => None,
+        })
     }
 
     /// Races variants; the first is what the others are compared with.

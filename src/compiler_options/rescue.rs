@@ -1,7 +1,7 @@
 //! The first race, of the default against itself, and what is tried where the default does not run.
 
 use super::module::OptionModule;
-use super::race::{Ended, Races, Rules};
+use super::race::{Ended, NONE_RUNS, Races, Rules, without_rescue};
 use super::variant::Variant;
 use crate::candidates::OptionKind;
 use crate::failure::{Failure, FailureKind};
@@ -34,8 +34,11 @@ pub(super) fn rescuers(singles: &[Variant], module: &OptionModule) -> Vec<Varian
 /// Races the base with a second compilation of itself. Where it fails, so the rescuers in their order, until one runs.
 pub(super) fn first_that_runs(races: &mut Races<'_>, base: &Variant, rescuers: &[Variant]) -> Result<First, Ended> {
     let rules = Rules { stage: "itself", exact: Some(FIRST_ROUNDS), is_fresh: races.options.force, joins: false };
-    let mut failed: Vec<CandidateResult> = Vec::new();
+    let (mut failed, mut failures) = (Vec::new(), Vec::new());
     for variant in std::iter::once(base).chain(rescuers) {
+        if let Some(why) = races.gives_up(&failures)? {
+            return Err(without_rescue(failures, why).into());
+        }
         match races.race(&[variant.clone(), variant.clone()], &rules) {
             Ok(raced) => {
                 if let Some(Failure { kind: FailureKind::WrongOutput, message }) = raced.failures.get(&1) {
@@ -45,21 +48,22 @@ pub(super) fn first_that_runs(races: &mut Races<'_>, base: &Variant, rescuers: &
                 let rescue = (!failed.is_empty()).then(|| variant.clone());
                 return Ok(First { raced, rescue, failed });
             }
-            Err(Ended::Failed(failure)) if is_of_program(&failure) && !races.is_late() => {
+            Err(Ended::Failed(failure)) if is_of_program(&failure) => {
+                let message = failure.message.strip_prefix(BASELINE_FAILED).unwrap_or(&failure.message).to_owned();
+                let failure = Failure::new(failure.kind, message);
+                failures.push(failure.clone());
                 failed.push(failed_row(variant, failure));
             }
             Err(ended) => return Err(ended),
         }
     }
-    let first = failed.first().and_then(CandidateResult::failure).cloned();
-    Err(first.unwrap_or_else(|| Failure::new(FailureKind::Compile, "nothing was compiled")).into())
+    Err(without_rescue(failures, NONE_RUNS).into())
 }
 
 fn failed_row(variant: &Variant, failure: Failure) -> CandidateResult {
-    let message = failure.message.strip_prefix(BASELINE_FAILED).unwrap_or(&failure.message).to_owned();
     CandidateResult {
         config: variant.config.clone(),
-        outcome: CandidateOutcome::Failed(Failure::new(failure.kind, message)),
+        outcome: CandidateOutcome::Failed(failure),
         tied_with_best: false,
         dropped: None,
         samples: Vec::new(),

@@ -5,15 +5,17 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::entry::{Decided, known};
+use super::entry::{Decided, Known, known};
+use super::failed::{as_known, forget_failure, is_lasting, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, TunedOptions, not_cached};
 use super::race::{Ended, Races, Rules, call, counted, time_for_last};
 use super::rescue::{First, first_that_runs, rescuers};
-use super::special::{special_values, told};
+use super::special::{error_of, special_values, told};
 use super::variant::{Variant, Variants};
 use super::verdict::{Finalist, Verdict, decide};
 use crate::cache::{CacheKey, Entry};
 use crate::call::Direction;
+use crate::candidates::{Choice, OptionKind};
 use crate::config::Config;
 use crate::counted::counted as number_of;
 use crate::decision::DecisionRules;
@@ -115,40 +117,68 @@ struct Walk<'a, 'r> {
 }
 
 impl Walk<'_, '_> {
+    /// What is known is told before anything is compiled; what came of a search is kept, also that nothing runs.
     fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, Ended> {
+        let search = self.search()?;
+        let options = self.races.options;
+        let key = CacheKey {
+            call: self.races.call.clone(),
+            direction: Direction::Forward,
+            device: self.races.timer.device().identity.clone(),
+        };
+        if self.module.key.is_ok() {
+            let program = self.module.program.meaning();
+            match known((&*self.races.timer, self.races.ledger), options, &key, (&search, program))? {
+                Known::Entry(entry) => {
+                    fill_from_entry(self.result, &entry);
+                    self.result.status = Status::Cached;
+                    "already known; nothing was measured (`--force` measures again)"
+                        .clone_into(&mut self.result.reason);
+                    return Ok(Some((key, entry)));
+                }
+                Known::No(note) => self.result.flags.extend(note),
+            }
+        }
+        let failed = known_failure((&*self.races.timer, self.races.ledger), options, &search, self.module)?;
+        if let Some(failure) = failed {
+            self.result.reason = as_known(&failure);
+            self.result.failure = Some(failure);
+            return Ok(None);
+        }
+        let found = self.find(key, &search);
+        let kept = (&*self.races.timer, self.races.ledger);
+        match &found {
+            Ok(_) => forget_failure(kept, options, &search, self.module)?,
+            Err(Ended::Failed(failure)) if is_lasting(failure) && !self.races.is_late() => {
+                note_failure(kept, options, &search, self.module, failure)?;
+            }
+            Err(_) => {}
+        }
+        found
+    }
+
+    /// Looks for the best set.
+    fn find(&mut self, key: CacheKey, search: &str) -> Result<Option<(CacheKey, Arc<Entry>)>, Ended> {
         let mut variants = Variants { base: self.module.base.clone(), choices: &self.module.choices };
         let mut base = variants.base();
         let mut singles = variants.singles();
         let signature = self.races.signature(&base, &rescuers(&singles, self.module))?;
         let (program, scratch) = (&self.module.program, self.races.scratch);
         let inputs = make_inputs(program, &signature.parameters, &self.module.inputs, scratch)?;
-        let preflight = match &signature.results {
+        let mut preflight = match &signature.results {
             Some(results) => {
                 let files_up_to = if self.races.timer.compares_outputs() { LARGE_OUTPUTS } else { u64::MAX };
                 inputs.preflight.with_outputs(results, files_up_to)
             }
             None => inputs.preflight,
         };
+        if self.module.choices.iter().any(|choice| choice.kind == OptionKind::FastMath) {
+            preflight = preflight.with_other_inputs(&signature.parameters);
+        }
         let preflight = preflight.on_device(self.races.timer.device_memory(), program.partitions);
         preflight.check(scratch)?;
         let preflight = preflight.to_string();
         (self.races.inputs, self.races.inputs_digest) = (inputs.arrays, inputs.digest);
-        let search = self.search();
-        let key = CacheKey {
-            call: self.races.call.clone(),
-            direction: Direction::Forward,
-            device: self.races.timer.device().identity.clone(),
-        };
-        let known = match self.module.key {
-            Ok(_) => known((&*self.races.timer, self.races.ledger), self.races.options, &key, &search)?,
-            Err(_) => None,
-        };
-        if let Some(entry) = known {
-            fill_from_entry(self.result, &entry);
-            self.result.status = Status::Cached;
-            "already known; nothing was measured (`--force` measures again)".clone_into(&mut self.result.reason);
-            return Ok(Some((key, entry)));
-        }
         self.races.events.tell(Kind::Ahead(&preflight));
         let rescued = self.first(&base, &singles)?;
         if let Some(rescue) = &rescued {
@@ -166,21 +196,19 @@ impl Walk<'_, '_> {
         let best = self.combine(&variants, &base, &measured)?;
         let finals = self.finals(&variants, &base, &best, &measured)?;
         self.try_special_values(&variants, &base)?;
-        self.conclude(key, search, rescued.is_some(), finals)
+        self.conclude(key, search.to_owned(), rescued.is_some(), finals)
     }
 
-    /// Digest of everything that a decision follows from, except for the samples.
-    fn search(&self) -> String {
-        let mut hasher = FieldHasher::new("compiler options, 1");
-        hasher.field(self.result.baseline.config.as_str().as_bytes()).field(self.races.inputs_digest.as_bytes());
+    /// Digest of everything that a decision follows from, except for the samples and the conditions that they were taken under.
+    fn search(&self) -> Result<String, Ended> {
+        let mut hasher = FieldHasher::new("compiler options, 2");
+        hasher.field(self.module.program.identity().as_bytes()).field(self.module.inputs.digest()?.as_bytes());
+        hasher.field(self.module.base.to_config().as_str().as_bytes());
         hasher.field(&self.races.options.rules.min_improvement.to_le_bytes());
-        if let Some(with) = &self.module.program.compiled_with {
-            hasher.field(with.digest().as_bytes());
-        }
         for choice in &self.module.choices {
             hasher.field(choice.set.to_config().as_str().as_bytes());
         }
-        hasher.finish().to_string()
+        Ok(hasher.finish().to_string())
     }
 
     /// The base beside a second compilation of itself. Where it fails, the first choice that does not; that one is given back.
@@ -384,8 +412,13 @@ impl Walk<'_, '_> {
                     return Ok(None);
                 }
                 (config, times) = (variant.config.clone(), of_winner);
+                let is_set = |choice: &Choice| variant.set.get(&choice.name) == Some(&choice.value);
+                let mut fast = self.module.choices.iter().filter(|choice| choice.kind == OptionKind::FastMath);
                 let row = self.result.candidates.iter().find(|row| row.config == config);
-                self.result.flags.extend(row.map(|row| told(&row.special_values)).unwrap_or_default());
+                if let Some(row) = row.filter(|_| fast.any(is_set)) {
+                    self.result.flags.push(error_of(&row.differences));
+                    self.result.flags.extend(told(&row.special_values));
+                }
                 self.result.status = Status::Tuned;
                 "significantly faster than the default, in new rounds".clone_into(&mut self.result.reason);
             }
@@ -395,8 +428,8 @@ impl Walk<'_, '_> {
             "the default fails, and these options run".clone_into(&mut self.result.reason);
         }
         let candidates = &self.result.candidates;
-        let own = self.module.key.as_ref().ok().copied();
-        let decided = Decided { config, times, base, of_base, candidates, job, search, key: own };
+        let program = self.module.program.meaning();
+        let decided = Decided { config, times, base, of_base, candidates, job, search, program };
         let entry = decided.into_entry(&*self.races.timer, self.races.options);
         let entry = Arc::new(entry);
         fill_from_entry(self.result, &entry);

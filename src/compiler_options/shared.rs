@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use super::entry::{Decided, known};
-use super::failed::{forget_failure, known_failure, note_failure};
+use super::entry::{Decided, Known, known};
+use super::failed::{as_known, forget_failure, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, not_cached};
 use super::race::{Ended, Races, Rules, call, counted};
 use super::rescue::rescuers;
@@ -83,7 +83,8 @@ pub fn tune_shared_options(
 ) -> Result<SharedOptions, OptionTuneError> {
     let until = options.budget.and_then(|budget| Instant::now().checked_add(budget));
     let began = Instant::now();
-    let mut shared = Shared { timer, ledger, modules, options, cancel, events, until, began };
+    let notes = Vec::new();
+    let mut shared = Shared { timer, ledger, modules, options, cancel, events, until, began, notes };
     match shared.run() {
         Ok(shared) => Ok(shared),
         Err(Ended::Fatal(error)) => Err(error.into()),
@@ -104,6 +105,8 @@ struct Shared<'a> {
     events: &'a Events,
     until: Option<Instant>,
     began: Instant,
+    /// What there is to say of a module's entry in force, by the module's place.
+    notes: Vec<(usize, String)>,
 }
 
 /// The last rounds of a module.
@@ -114,7 +117,7 @@ struct Last {
 
 impl Shared<'_> {
     fn run(&mut self) -> Result<SharedOptions, Ended> {
-        let search = self.search();
+        let search = self.search()?;
         if let Some(found) = self.known(&search)? {
             return Ok(found);
         }
@@ -164,6 +167,11 @@ impl Shared<'_> {
                 ModuleFault::Inputs(error) => operation.reason = error.to_string(),
             }
         }
+        for (place, note) in self.notes.drain(..) {
+            if let Some(operation) = all.operations.get_mut(place) {
+                operation.flags.push(note);
+            }
+        }
         all.reason.push_str(&self.without_modules(failed.keys().copied()));
         Ok(all)
     }
@@ -178,27 +186,27 @@ impl Shared<'_> {
     }
 
     /// Digest of everything that the decision follows from, except for the samples.
-    fn search(&self) -> String {
-        let mut hasher = FieldHasher::new("shared compiler options, 1");
+    fn search(&self) -> Result<String, Ended> {
+        let mut hasher = FieldHasher::new("shared compiler options, 2");
         hasher.field(&self.options.rules.min_improvement.to_le_bytes());
         for SharedModule { module, weight, .. } in self.modules {
             hasher.field(module.program.identity().as_bytes()).field(&weight.to_le_bytes());
-            hasher.field(module.base.to_config().as_str().as_bytes()).field(format!("{:?}", module.inputs).as_bytes());
+            hasher.field(module.base.to_config().as_str().as_bytes()).field(module.inputs.digest()?.as_bytes());
             for choice in &module.choices {
                 hasher.field(choice.set.to_config().as_str().as_bytes());
             }
         }
-        hasher.finish().to_string()
+        Ok(hasher.finish().to_string())
     }
 
     /// What an earlier run decided, where each module that has a key has an entry of it, or did not run.
-    fn known(&self, search: &str) -> Result<Option<SharedOptions>, Ended> {
+    fn known(&mut self, search: &str) -> Result<Option<SharedOptions>, Ended> {
         let mut found = self.without_a_set(Status::Cached, "already known; nothing was measured".to_owned());
         let mut failed = Vec::new();
         for (place, (shared, operation)) in self.modules.iter().zip(&mut found.operations).enumerate() {
             if let Some(failure) = known_failure((&*self.timer, self.ledger), self.options, search, &shared.module)? {
                 operation.status = Status::Failed;
-                operation.reason = format!("{failure}; already known (`--force` tries it again)");
+                operation.reason = as_known(&failure);
                 operation.failure = Some(failure);
                 failed.push(place);
                 continue;
@@ -207,7 +215,14 @@ impl Shared<'_> {
                 continue;
             }
             let key = self.key(&shared.module);
-            let Some(entry) = known((&*self.timer, self.ledger), self.options, &key, search)? else { return Ok(None) };
+            let asked = (search, shared.module.program.meaning());
+            let entry = match known((&*self.timer, self.ledger), self.options, &key, asked)? {
+                Known::Entry(entry) => entry,
+                Known::No(note) => {
+                    self.notes.extend(note.map(|note| (place, note)));
+                    return Ok(None);
+                }
+            };
             fill_from_entry(operation, &entry);
             let set = OptionSet::from_config(&entry.config).ok();
             found.set = set.map(|set| without(&set, &shared.module.base)).filter(|set| !set.is_empty());
@@ -347,9 +362,9 @@ impl Shared<'_> {
                 Some((set.config.clone(), CandidateTimes { ratio, interval, ..*times }))
             });
             let (config, times) = of_winner.unwrap_or_else(|| (base.clone(), of_base));
-            let (candidates, own) = (&operation.candidates, shared.module.key.as_ref().ok().copied());
+            let (candidates, program) = (&operation.candidates, shared.module.program.meaning());
             let (search, job) = (search.to_owned(), Some(raced.digest));
-            let decided = Decided { config, times, base, of_base, candidates, job, search, key: own };
+            let decided = Decided { config, times, base, of_base, candidates, job, search, program };
             let entry = Arc::new(decided.into_entry(&*self.timer, self.options));
             fill_from_entry(operation, &entry);
             if shared.module.key.is_ok() {

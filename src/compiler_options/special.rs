@@ -6,6 +6,7 @@ use std::path::Path;
 use super::race::{Ended, Races};
 use super::variant::Variant;
 use crate::array::{Special, Tolerance, other_class, plant};
+use crate::counted::listed;
 use crate::failure::{Failure, FailureKind};
 use crate::remedy::remedy;
 use crate::timer::events::Slice;
@@ -174,4 +175,16 @@ pub(super) fn told(found: &[SpecialValues]) -> Vec<String> {
         })
     };
     found.iter().filter_map(line).collect()
+}
+
+/// What a set that changes arithmetic makes of usual values: how far its outputs are from the base's.
+pub(super) fn error_of(differences: &[OutputDifference]) -> String {
+    let error = |one: &OutputDifference| {
+        let of_rms = one.of_rms.map_or_else(String::new, |ratio| format!(", {ratio:.1e} of its root mean square"));
+        format!("{one} by up to {:.1e}{of_rms}", one.max_absolute)
+    };
+    match differences.is_empty() {
+        true => "it changes arithmetic, and no bit of the outputs".to_owned(),
+        false => format!("it changes arithmetic, and with it {}", listed(differences.iter().map(error))),
+    }
 }

@@ -6,7 +6,7 @@ use super::check::{CheckOptions, MOST_SERIES, draft_of, fill, is_its_own, limits
 use super::expected::{Expected, measured_otherwise};
 use super::look::{MIN_ROUNDS, look};
 use super::{OperationCheck, Verdict};
-use crate::cache::{COMPILER_OPTIONS, Lookup};
+use crate::cache::{COMPILER_OPTIONS, Lookup, why_refused};
 use crate::call::{Call, Direction};
 use crate::candidates::OptionSet;
 use crate::config::Config;
@@ -61,11 +61,24 @@ pub fn check_compiler_options(
     let Lookup::Hit(hit) = found else { return Ok(None) };
     let baseline =
         hit.entry.provenance.as_ref().map_or_else(|| Config::new(serde_json::Map::new()), |from| from.baseline.clone());
-    let expected = Expected::with(hit, |then, _| measured_otherwise(then, timer, &options.cache_state));
+    let refused = why_refused(&hit.entry.config).or_else(|| why_refused(&baseline));
+    let program = module.program.meaning();
+    let expected = Expected::with(hit, |then, _| {
+        let mut others = measured_otherwise(then, timer, &options.cache_state);
+        if then.semantic_digest.is_some_and(|then| then != program) {
+            others.push("the options were found with another program of the same StableHLO digest".to_owned());
+        }
+        others
+    });
     let mut operation = draft_of(Call::new(COMPILER_OPTIONS, key), Direction::Forward);
     operation.occurrences = 1;
     operation.stale.clone_from(&expected.stale);
     operation.entry = Some(expected.entry.clone());
+    if let Some(why) = refused {
+        operation.verdict = Verdict::Broken;
+        operation.reason = format!("the entry {why}");
+        return Ok(Some(operation));
+    }
     if expected.entry.config == baseline {
         operation.verdict = if expected.stale.is_empty() { Verdict::Holds } else { Verdict::Stale };
         "it is the baseline's config: it has nothing to lose, so nothing was measured"

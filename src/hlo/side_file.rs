@@ -10,6 +10,7 @@
 //! `op_id` is required, all else in a label may be left out. The file is used only if its digest is that of the module;
 //! a file of another schema is not ours and is ignored. It also says how the module is compiled: see `compiled_as`.
 
+use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -103,8 +104,11 @@ pub(super) fn of_module<T: DeserializeOwned>(
     digest: impl FnOnce() -> std::io::Result<Digest>,
 ) -> Result<Option<T>, Refused> {
     let path = path_for(module);
-    if std::fs::metadata(&path).is_err() {
-        return Ok(None);
+    match std::fs::symlink_metadata(&path) {
+        Ok(_) => {}
+        // nothing can be beside what is no file, or has the longest name that there is
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory | InvalidFilename) => return Ok(None),
+        Err(error) => return Err(Refused::unreadable(format!("cannot be read ({error}); it was not used"))),
     }
     let text = outside_file::text(&path, MAX_BYTES)
         .map_err(|error| Refused::unreadable(format!("cannot be read ({error}); it was not used")))?;

@@ -1,5 +1,6 @@
 //! Folders of inputs that a running step left: `manifest.json` and one `.npy` file for each argument.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use crate::outside_file::{self, Folder};
 use crate::printable::printable;
 
 /// The file that makes a folder such a one, and the format that it names.
-const MANIFEST: &str = "manifest.json";
+pub(super) const MANIFEST: &str = "manifest.json";
 const FORMAT: &str = "autotune-lowered-inputs-v1";
 /// Largest manifest that is read: some hundred thousand arguments.
 const MAX_MANIFEST_BYTES: u64 = 64 << 20;
@@ -24,6 +25,8 @@ pub(super) struct Captured {
     path: PathBuf,
     folder: Folder,
     arguments: Vec<CapturedArgument>,
+    /// Their numbers by their paths; of two with one path the first.
+    by_path: BTreeMap<String, usize>,
 }
 
 /// One argument as the manifest has it.
@@ -63,7 +66,10 @@ impl Captured {
         if manifest.format != FORMAT {
             return Err(wrong(format!("has the format `{}`, expected `{FORMAT}`", manifest.format)));
         }
-        Ok(Some(Self { path: path.to_owned(), folder, arguments: manifest.arguments }))
+        let arguments = manifest.arguments;
+        let paths = arguments.iter().enumerate().rev().map(|(index, argument)| (argument.path.clone(), index));
+        let by_path = paths.collect();
+        Ok(Some(Self { path: path.to_owned(), folder, arguments, by_path }))
     }
 
     /// The capture of an argument: by its path where the program names it, else by its number where there are as many.
@@ -82,7 +88,7 @@ impl Captured {
                 ))
             });
         }
-        let found = self.arguments.iter().find(|argument| argument.path == place);
+        let found = self.by_path.get(place).and_then(|&index| self.arguments.get(index));
         found.ok_or_else(|| missing(format!("has no argument `{}`, which the program takes", printable(place))))
     }
 

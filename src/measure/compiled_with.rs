@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::cache::{is_field_of_files, reaches_files};
 use crate::candidates::spelled;
 use crate::digest::Digest;
 use crate::wire::{Message, WireCursor, WireError, WireValue};
@@ -23,14 +24,6 @@ mod build {
     pub(super) const OF_DEVICES: [u32; 6] = [1, 4, 5, 6, 9, 19];
 }
 
-/// Fields of `DebugOptions` (openxla/xla, xla/xla.proto) that write files, or say what is written: dumps, autotuning results, caches
-/// of kernels. They make no other code, and a side file may come from anyone.
-const THAT_WRITE: [u32; 31] = [
-    109, 110, 111, 112, 113, 114, 115, 116, 118, 131, 132, 144, 149, 151, 153, 154, 155, 164, 182, 185, 222, 232, 253,
-    290, 292, 306, 310, // and in earlier versions:
-    5, 7, 117, 139,
-];
-
 /// `OptionOverrideProto`.
 mod value {
     pub(super) const TEXT: u32 = 1;
@@ -39,7 +32,7 @@ mod value {
     pub(super) const REAL: u32 = 4;
 }
 
-/// What the compiler is told of a module besides its code, in one form: without devices, and without what writes files.
+/// What the compiler is told of a module besides its code, in one form: without devices, and without what reaches files: it may come from anyone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompiledWith {
@@ -64,8 +57,11 @@ impl CompiledWith {
                 }
                 (options::PORTABLE, _) => {}
                 (options::OVERRIDES, WireValue::Bytes(bytes)) => {
-                    named.extend(named_option(bytes)?);
-                    kept.bytes(options::OVERRIDES, bytes);
+                    let (name, value) = named_option(bytes)?;
+                    if !reaches_files(&name) {
+                        named.extend(value.map(|value| (name, value)));
+                        kept.bytes(options::OVERRIDES, bytes);
+                    }
                 }
                 (field, value) => kept.field(field, value),
             }
@@ -92,7 +88,7 @@ fn build_options(bytes: &[u8]) -> Result<Message, WireError> {
                 let mut debug = Message::default();
                 for field in WireCursor::new(bytes) {
                     let (field, value) = field?;
-                    if !THAT_WRITE.contains(&field) {
+                    if !is_field_of_files(field) {
                         debug.field(field, value);
                     }
                 }
@@ -106,7 +102,7 @@ fn build_options(bytes: &[u8]) -> Result<Message, WireError> {
 }
 
 /// An entry of the map: a name, and the value where it is of a kind that is known.
-fn named_option(bytes: &[u8]) -> Result<Option<(String, Value)>, WireError> {
+fn named_option(bytes: &[u8]) -> Result<(String, Option<Value>), WireError> {
     let (mut name, mut found) = (String::new(), None);
     for field in WireCursor::new(bytes) {
         match field? {
@@ -118,7 +114,7 @@ fn named_option(bytes: &[u8]) -> Result<Option<(String, Value)>, WireError> {
                         (value::SWITCH, WireValue::Varint(switch)) => Some((switch != 0).into()),
                         // of 64 bits with a sign, as protobuf has them
                         (value::INTEGER, WireValue::Varint(integer)) => Some(integer.cast_signed().into()),
-                        (value::REAL, WireValue::Fixed64(real)) => Some(f64::from_bits(real).into()),
+                        (value::REAL, WireValue::Fixed64(real)) => Some(real_value(f64::from_bits(real))),
                         _ => found,
                     };
                 }
@@ -126,7 +122,12 @@ fn named_option(bytes: &[u8]) -> Result<Option<(String, Value)>, WireError> {
             _ => {}
         }
     }
-    Ok(found.map(|value| (name, value)))
+    Ok((name, found))
+}
+
+/// JSON has no number for what is not finite; as a text XLA reads it.
+fn real_value(real: f64) -> Value {
+    if real.is_finite() { real.into() } else { real.to_string().into() }
 }
 
 #[cfg(test)]
@@ -139,7 +140,7 @@ mod tests {
     const OF_JAX: &[u8] = include_bytes!("../../tests/data/pjrt/jax-0.10.2-compile-options.pb");
 
     #[test]
-    fn devices_and_what_writes_files_are_taken_out_and_the_rest_stays() {
+    fn devices_and_what_reaches_files_are_taken_out_and_the_rest_stays() {
         // fields by number, as xla's protos have them, written by hand
         let mut debug = Message::default();
         debug.number(99, 1).bytes(109, b"/tmp/dump").number(112, 1).bytes(30, b"fusion").bytes(222, b"/tmp/results");
@@ -166,6 +167,32 @@ mod tests {
             "xla_gpu_auto_spmd_partitioning_memory_budget_ratio": 0.5});
         assert_eq!(json!(with.named), named);
         assert!(with.bytes.len() > 900 && with.bytes.len() < OF_JAX.len(), "{} of {}", with.bytes.len(), OF_JAX.len());
+    }
+
+    #[test]
+    fn options_of_one_program_that_reach_files_are_taken_out() {
+        let named = |name: &str, value: &Message| {
+            let mut entry = Message::default();
+            entry.bytes(1, name.as_bytes()).bytes(2, &value.0);
+            entry.0
+        };
+        let (mut text, mut real) = (Message::default(), Message::default());
+        text.bytes(1, b"/tmp/dump");
+        real.field(4, WireValue::Fixed64(f64::NAN.to_bits()));
+        let mut all = Message::default();
+        for name in ["xla_dump_to", "xla_gpu_kernel_cache_file", "xla_gpu_load_autotune_results_from"] {
+            all.bytes(7, &named(name, &text));
+        }
+        // a name that comes after its value, and one that is told twice: the later one holds
+        let (mut late, mut twice) = (Message::default(), Message::default());
+        late.bytes(2, &text.0).bytes(1, b"xla_dump_to");
+        twice.bytes(1, b"xla_a").bytes(2, &text.0).bytes(1, b"xla_gpu_ptx_file");
+        all.bytes(7, &late.0).bytes(7, &twice.0);
+        let mut expected = Message::default();
+        expected.bytes(7, &named("xla_a", &real));
+        all.bytes(7, &named("xla_a", &real));
+        let with = CompiledWith::read(&all.0).unwrap();
+        assert_eq!((&with.bytes, json!(with.named)), (&expected.0, json!({"xla_a": "NaN"})));
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! What a user says of a program's inputs.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::array::{ArraySpec, DType, Fill};
+use super::captured::MANIFEST;
+use super::error::MeasureError;
+use crate::array::{ArraySpec, DType, Fill, MAX_ARRAY_BYTES};
+use crate::digest::{Digest, FieldHasher};
+use crate::outside_file;
 use crate::setters::setters;
 
 /// Longest text of a fill.
@@ -23,6 +28,46 @@ pub struct InputOptions {
 }
 
 setters!(InputOptions { fills: Vec<ArgumentFill>, folder: Option<PathBuf>, seed: u64 });
+
+impl InputOptions {
+    /// Digest of what the inputs of a program follow from, the program aside; nothing of them is made.
+    ///
+    /// # Errors
+    /// If a file of the user's cannot be read.
+    pub fn digest(&self) -> Result<Digest, MeasureError> {
+        let mut hasher = FieldHasher::new("how inputs are made, 1");
+        hasher.field(&self.seed.to_le_bytes()).field(format!("{:?}", self.fills).as_bytes());
+        if let Some(folder) = &self.folder {
+            for (name, digest) in files_of(folder)? {
+                hasher.field(name.as_bytes()).field(digest.as_bytes());
+            }
+        }
+        Ok(hasher.finish())
+    }
+}
+
+/// The files of a folder that inputs are read from, each with its digest: the manifest of a capture, which has those of the others, or
+/// else one file an argument.
+fn files_of(folder: &Path) -> Result<BTreeMap<String, Digest>, MeasureError> {
+    let unreadable = |path: &Path| {
+        let path = path.to_owned();
+        move |source| MeasureError::Unreadable { path, source }
+    };
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable(folder))? {
+        let name = entry.map_err(unreadable(folder))?.file_name().to_string_lossy().into_owned();
+        let is_of_argument = name.strip_suffix(".bin").is_some_and(|index| index.parse::<usize>().is_ok());
+        if is_of_argument || name == MANIFEST {
+            let path = folder.join(&name);
+            let file = outside_file::open(&path, MAX_ARRAY_BYTES).map_err(unreadable(&path))?;
+            found.insert(name, Digest::of_reader(file).map_err(unreadable(&path))?);
+        }
+    }
+    Ok(match found.remove_entry(MANIFEST) {
+        Some(manifest) => BTreeMap::from([manifest]),
+        None => found,
+    })
+}
 
 /// Which values a user wants for an argument, or for all below a place in a tree of arguments.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,6 +221,35 @@ mod tests {
         for text in ["x", "=zeros", "x=", "x=zero", "x=uniform:1", "x=uniform:2,1", "x=normal:-1", "x=constant:nan"] {
             assert!(text.parse::<ArgumentFill>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_digest_follows_from_all_that_the_values_follow_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let plain = InputOptions::default();
+        let of = |options: &InputOptions| options.digest().unwrap();
+        let with = plain.clone().folder(Some(folder.path().to_owned()));
+        let mut seen =
+            vec![of(&plain), of(&plain.clone().seed(1)), of(&plain.clone().fills(vec!["0=ones".parse().unwrap()]))];
+        write("0.bin", "a");
+        seen.push(of(&with));
+        write("0.bin", "b");
+        seen.push(of(&with));
+        write("1.bin", "b");
+        seen.push(of(&with));
+        let before = of(&with);
+        write("notes.txt", "not read");
+        assert_eq!(of(&with), before);
+        // the manifest has the digests of the others
+        write("manifest.json", "{}");
+        seen.push(of(&with));
+        write("0.bin", "c");
+        assert_eq!(Some(&of(&with)), seen.last());
+        let distinct: std::collections::BTreeSet<String> = seen.iter().map(ToString::to_string).collect();
+        assert_eq!(distinct.len(), seen.len());
+        let none = plain.folder(Some(folder.path().join("none")));
+        assert!(none.digest().unwrap_err().to_string().contains("none`: cannot be read"));
     }
 
     #[test]

@@ -73,6 +73,15 @@ impl Preflight {
         Self { device_free: memory.map(|memory| memory.free_bytes().saturating_mul(devices)), ..self }
     }
 
+    /// The same with another copy of the inputs that hold fractions, at one time, for runs on other values.
+    #[must_use]
+    pub fn with_other_inputs(mut self, arguments: &[ArraySpec]) -> Self {
+        let others = arguments.iter().filter(|spec| spec.dtype.has_fractions());
+        let bytes = others.map(|spec| spec.host_bytes().unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
+        self.disk_bytes = self.disk_bytes.saturating_add(bytes);
+        self
+    }
+
     /// Whether it fits.
     ///
     /// # Errors
@@ -200,6 +209,10 @@ mod tests {
         (found.disk_free, found.host_free) = (Some(4096 + 2 * 1048 - 1), None);
         let error = found.check(scratch.path()).unwrap_err().to_string();
         assert!(error.contains("the inputs and outputs take 6.0 KiB of disk"), "{error}");
+        // a second copy of what NaN can be planted in: 4 KiB and 1 KiB, and none of the integers
+        let integers = "s32[1000000]".parse().unwrap();
+        let other = found.clone().with_other_inputs(&[specs[0].clone(), specs[1].clone(), integers]);
+        assert_eq!(other.disk_bytes, found.disk_bytes + 4096 + 1024);
         let huge: ArraySpec = "f32[18446744073709551615,2]".parse().unwrap();
         assert!(Preflight::of([(&huge, true)], scratch.path()).check(scratch.path()).is_err());
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    2 kB\n"), Some(2048));

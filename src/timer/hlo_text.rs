@@ -1,7 +1,7 @@
 //! Converts HLO text to the `HloModuleProto` that plugins compile, with JAX's parser.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::scratch::Scratch;
 
 /// Maximum size of the proto.
 const MAX_PROTO_BYTES: u64 = 1 << 30;
-/// Maximum size of the parser's messages.
+/// Maximum size of the end of the parser's messages that is read.
 const MAX_SAID_BYTES: u64 = 1 << 16;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -75,7 +75,7 @@ pub fn hlo_text_to_proto(exe: &Path, python: &Path, limits: &Limits, text: &[u8]
         let proto = outside_file::open(&to, MAX_PROTO_BYTES).and_then(|file| outside_file::read(file, MAX_PROTO_BYTES));
         return proto.map_err(of_scratch);
     }
-    let said = outside_file::text(&said, MAX_SAID_BYTES).unwrap_or_default();
+    let said = end_of(&said, MAX_SAID_BYTES).unwrap_or_default();
     let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     let last = last.rsplit_once("Error: ").map_or(last, |(_, message)| message).to_owned();
     let kind = match status.code().and_then(|code| u8::try_from(code).ok()) {
@@ -84,4 +84,30 @@ pub fn hlo_text_to_proto(exe: &Path, python: &Path, limits: &Limits, text: &[u8]
         _ => FailureKind::Compile,
     };
     Err(Failure::new(kind, printable(&last)))
+}
+
+/// The last so many bytes of a file of text.
+fn end_of(path: &Path, bytes: u64) -> io::Result<String> {
+    let mut file = outside_file::open(path, u64::MAX)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
+    let mut end = Vec::new();
+    file.take(bytes).read_to_end(&mut end)?;
+    Ok(String::from_utf8_lossy(&end).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_parser_says_last_is_read_however_much_it_says() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let said = "warning: a constant is folded\n".repeat(10_000) + "ValueError: no computation\n";
+        fs::write(file.path(), &said).unwrap();
+        let end = end_of(file.path(), MAX_SAID_BYTES).unwrap();
+        assert_eq!((end.len() as u64, end.lines().last()), (MAX_SAID_BYTES, Some("ValueError: no computation")));
+        fs::write(file.path(), b"\xff short").unwrap();
+        assert_eq!(end_of(file.path(), MAX_SAID_BYTES).unwrap(), "\u{fffd} short");
+    }
 }

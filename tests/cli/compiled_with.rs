@@ -3,15 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use autotune_lowered::digest::Digest;
+use autotune_lowered::hlo::semantic_digest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::support::prerequisite::plugin;
-use crate::support::program::*;
+use crate::support::program::{run as run_in, *};
 
 /// `exp` of a sum over rows, which LLVM compiles to other code at another level.
 const MODULE: &str = "module @jit_f {
@@ -47,6 +49,11 @@ fn bytes(field: u8, value: &[u8]) -> Vec<u8> {
 /// `env_option_overrides` (field 7) of one option with a whole number (fields 2 and 3).
 fn named(name: &str, value: u8) -> Vec<u8> {
     bytes(7, &[bytes(1, name.as_bytes()), bytes(2, &[3 << 3, value])].concat())
+}
+
+/// The same of a text (field 1).
+fn named_text(name: &str, text: &str) -> Vec<u8> {
+    bytes(7, &[bytes(1, name.as_bytes()), bytes(2, &bytes(1, text.as_bytes()))].concat())
 }
 
 /// JAX's own options with another `xla_backend_optimization_level` (field 31 of `debug_options`, field 3 of field 3): of a field that
@@ -130,6 +137,47 @@ fn what_the_user_set_is_not_tried_and_names_over_it_hold() {
 }
 
 #[test]
+fn a_side_file_lets_nobody_write_files() {
+    let Some(plugin) = plugin() else { return };
+    let (place, plugin) = (Place::new(), plugin.display().to_string());
+    let [dumps, others] = ["by-name", "by-number"].map(|name| place.text(name));
+    let as_text = bytes(7, &[bytes(1, b"xla_dump_hlo_as_text"), bytes(2, &[2 << 3, 1])].concat());
+    let by_name = [named_text("xla_dump_to", &dumps), as_text].concat();
+    // as fields of `debug_options`: 109 says where, 112 that it is text, 253 that anything is
+    let by_number = [&[0xea, 0x06, u8::try_from(others.len()).unwrap()], others.as_bytes()].concat();
+    let by_number = [&by_number[..], &[0x80, 0x07, 1, 0xe8, 0x0f, 1]].concat();
+    let by_number = [DEFAULT, &bytes(3, &bytes(3, &by_number))].concat();
+    let (path, other) = (module(&place, "by_name.mlir", &by_name), module(&place, "by_number.mlir", &by_number));
+    let how = ["--plugin", &plugin, "--timer", "pjrt", "--format", "json"];
+    let run = place.run(&[&["compare", &path, &other, "--rounds", "6"], &how[..]].concat());
+    assert!(run.code <= 1, "{}", run.stderr);
+    assert_eq!([&dumps, &others].map(|folder| Path::new(folder).exists()), [false; 2], "{}", run.stderr);
+    // nor is its word taken for what the text computes
+    let side = place.path("by_name.mlir.labels.json");
+    let claim = format!("{{\"stablehlo_digest\": \"{}\",", "ab".repeat(32));
+    fs::write(&side, fs::read_to_string(&side).unwrap().replacen('{', &claim, 1)).unwrap();
+    let run = place.run(&[&[&*path, "--compiler-options", "safe", "--dry-run"], &how[..]].concat());
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let found = run.json();
+    assert_eq!(found["operations"][0]["baseline"]["config"], json!({}));
+    let own = semantic_digest(MODULE.as_bytes(), "").unwrap().to_string();
+    assert_eq!(found["operations"][0]["call_key"], own);
+    let said = format!("has the StableHLO digest {} for a text whose digest is {}", &"ab".repeat(32)[..16], &own[..16]);
+    assert!(run.stderr.contains(&said), "{}", run.stderr);
+    // an entry with such an option leaves as no flag
+    let entry = json!({"op_id": "compiler_options@v1", "call_key": own, "direction": "forward", "config": {"xla_dump_to": dumps},
+        "device": {"platform": "cpu", "device_kind": "cpu", "hardware": {}}});
+    let entries = place.file("entries.jsonl", format!("{entry}\n"));
+    let other = place.path("other");
+    assert_eq!(run_in(&other, &["cache", "import", "--format", "jsonl", &entries]).code, 0);
+    for format in ["xla-flags", "options-json"] {
+        let refused = run_in(&other, &["cache", "export", "--format", format]);
+        assert_ne!(refused.code, 0, "{}", refused.stdout);
+        assert!(refused.fault().contains("sets `xla_dump_to`, with which"), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn a_side_file_that_cannot_be_used_is_one_line() {
     let place = Place::new();
     let good = module(&place, "module.mlir", OF_JAX);
@@ -153,6 +201,7 @@ fn a_side_file_that_cannot_be_used_is_one_line() {
     with(&escape);
     let run = place.run(&[&good, "--compiler-options", "safe", "--plugin", "none.so"]);
     assert!(!run.stderr.contains(['\x1b', '\u{202e}']), "{:?}", run.stderr);
+    assert!(run.code == BAD_INPUT && run.fault().contains("is not an option's name"), "{}", run.stderr);
     fs::write(&side, &text[..text.len() / 2]).unwrap();
     refused("a cut file", "is not JSON");
     fs::write(&side, text.replacen("\"schema\":1", "\"schema\":9", 1)).unwrap();
@@ -162,9 +211,11 @@ fn a_side_file_that_cannot_be_used_is_one_line() {
     refused("another module", "belongs to another module");
     fs::write(place.path("module.mlir"), MODULE).unwrap();
     fs::remove_file(&side).unwrap();
-    std::os::unix::fs::symlink("/dev/zero", &side).unwrap();
-    refused("a link", "cannot be read");
-    fs::remove_file(&side).unwrap();
+    for target in ["/dev/zero", "none"] {
+        std::os::unix::fs::symlink(target, &side).unwrap();
+        refused("a link", "cannot be read");
+        fs::remove_file(&side).unwrap();
+    }
     assert!(Command::new("mkfifo").arg(&side).status().unwrap().success());
     refused("a FIFO", "cannot be read");
 }

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use autotune_lowered::cache::{Mapping, TieredCache};
+use serde_json::{Map, Value, json};
 
 use crate::support::prerequisite::{plugin, python_with};
 use crate::support::program::*;
@@ -260,6 +261,72 @@ fn what_else_knows_the_entry(place: &Place, (module, plugin): (&str, &str), oper
     assert!(["holds", "faster", "regressed", "not-better"].contains(&verdict), "{found}");
     assert_eq!((&checked["compared"], &checked["odds_needed"]), (&1.into(), &100.0.into()));
     assert!(fs::read_to_string(&junit).unwrap().contains("compiler_options@v1"));
+}
+
+/// Gathered rows, divided by one number again and again. Without a pass its compiler aborts, and fast arithmetic
+/// multiplies the divisors and divides once.
+fn divisions() -> String {
+    let rows = "tensor<128x512xf32>";
+    let divided: Vec<String> =
+        (1..33).map(|turn| format!("    %x{turn} = stablehlo.divide %x{}, %y : {rows}\n", turn - 1)).collect();
+    format!(
+        "module @jit_divisions {{
+  func.func public @main(%table: tensor<64x512xf32>, %rows: tensor<128x1xi32>) -> ({rows} {{jax.result_info = \"divided\"}}) {{
+    %one = stablehlo.constant dense<1.0> : {rows}
+    %x0 = \"stablehlo.gather\"(%table, %rows) <{{dimension_numbers = #stablehlo.gather<offset_dims = [1],
+      collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 512>,
+      indices_are_sorted = false}}> : (tensor<64x512xf32>, tensor<128x1xi32>) -> {rows}
+    %size = stablehlo.abs %x0 : {rows}
+    %y = stablehlo.add %size, %one : {rows}
+{}    return %x32 : {rows}
+  }}
+}}
+",
+        divided.concat()
+    )
+}
+
+#[test]
+fn passes_that_crash_and_fast_arithmetic_are_rows_with_what_they_do() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let module = place.file("divisions.mlir", divisions());
+    let with: Map<String, Value> = ["nans", "infs", "division", "functions"]
+        .map(|what| (format!("xla_cpu_fast_math_honor_{what}"), false.into()))
+        .into_iter()
+        .collect();
+    let options = json!([
+        {"name": "xla_disable_hlo_passes", "values": ["gather_simplifier"], "kind": "passes", "scope": "compile",
+         "does": "-", "source": "own"},
+        {"name": "xla_cpu_enable_fast_math", "values": [true], "kind": "fast-math", "scope": "compile", "with": with,
+         "does": "-", "source": "own"},
+    ]);
+    let list = place.file("list.json", json!({"schema": 1, "platform": "cpu", "options": options}).to_string());
+    let plugin = plugin.display().to_string();
+    let how = ["--plugin", &plugin, "--timer", "pjrt", "--compiler-options", "fast-math", "--options-file", &list];
+    let run = place.run(&[&[&*module], &how[..], &["--format", "json"]].concat());
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    // there is room for the inputs, 128 KiB and the indices' 512 bytes, and for the table once more with NaN in it
+    assert!(run.stderr.contains("inputs and outputs take 768.5 KiB"), "{}", run.stderr);
+    let operation = &run.json()["operations"][0];
+    let row = |config: &Value| {
+        let rows = operation["candidates"].as_array().unwrap();
+        rows.iter().find(|row| row["config"] == *config).unwrap_or_else(|| panic!("{operation}")).clone()
+    };
+    let crash = row(&json!({"xla_disable_hlo_passes": "gather_simplifier"}))["failure"]["message"].clone();
+    assert!(crash.as_str().unwrap().contains("SIGABRT during `compile`"), "{crash}");
+    let mut fast = with;
+    fast.insert("xla_cpu_enable_fast_math".to_owned(), true.into());
+    let fast = Value::Object(fast);
+    let found = row(&fast);
+    let kinds: Vec<&str> =
+        found["special_values"].as_array().unwrap().iter().map(|one| one["values"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["nan", "infinities", "denormals"], "{found}");
+    assert!(found["differences"][0]["max_absolute"].as_f64().unwrap() > 0.0, "{found}");
+    assert_eq!(operation["best"]["config"], fast, "one division in place of 32");
+    let flags = operation["flags"].as_array().unwrap().iter().map(|flag| flag.as_str().unwrap());
+    let said = "it changes arithmetic, and with it output 0 `divided` by up to ";
+    assert!(flags.clone().any(|flag| flag.starts_with(said)), "{operation}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import importlib
 import json
 import logging
 import os
@@ -89,6 +90,13 @@ def test_options_are_found_by_what_is_computed_and_are_void_for_another_compiler
     assert autotune_lowered.compiler_options(lowered) == {}
     (said,) = [record.getMessage() for record in caplog.records]
     assert "xla_cpu_pjrt.so" in said and "`--timer jax`" in said and "\n" not in said
+    caplog.clear()
+    monkeypatch.setattr(compiler_options, "_told", set())
+    use(cache_of(run, tmp_path / "dumps", entry(key, {**OPTIONS, "xla_dump_to": str(tmp_path / "into")})))
+    for _ in range(2):
+        assert autotune_lowered.compiler_options(lowered) == {}
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "sets `xla_dump_to`, with which a compilation writes or reads files" in said
     with autotune_lowered.overlay({("compiler_options@v1", key): {"xla_backend_optimization_level": "0"}}):
         assert autotune_lowered.compiler_options(lowered) == {"xla_backend_optimization_level": "0"}
     use(None)
@@ -161,6 +169,20 @@ def test_jit_compiles_with_them_outside_of_other_transformations(monkeypatch, tm
         assert len(given) == 1
     (said,) = caplog.records
     assert said.levelno == logging.WARNING and "takes no compiler options" in said.getMessage()
+
+
+def test_jit_keeps_programs_of_a_few_states(monkeypatch):
+    looked_up = []
+    room = importlib.import_module("autotune_lowered.lookup.jit")
+    monkeypatch.setattr(room, "compiler_options", lambda lowered: looked_up.append(lowered) or {})
+    tuned = autotune_lowered.jit(lambda x: x + 1)
+    x = jnp.ones(4)
+    # the last ones come back, and a first one
+    for state in [*range(7), 6, 5, 4, 0]:
+        with autotune_lowered.overlay({("tune@v1", "k"): {"block": state}}):
+            assert tuned(x).tolist() == [2.0] * 4
+    assert len(looked_up) == 8
+    assert sum(map(len, tuned._programs.values())) == len(tuned._programs) == 4
 
 
 def test_arguments_on_several_devices(tmp_path):
@@ -305,6 +327,28 @@ def test_what_was_tuned_is_found_by_a_process(run, use, tmp_path):
     options = autotune_lowered.compiler_options(found)
     assert options["xla_backend_optimization_level"] == 1
     assert found.compile(compiler_options=options)(jnp.zeros(4)).tolist() == [0.0] * 4
+
+
+def test_a_default_that_crashes_is_rescued(run, tmp_path):
+    """The sum of docs/options.md, with which a process dies of its default options."""
+    version = jax.lib.__version__
+    if version != "0.10.2":
+        pytest.skip(f"jaxlib 0.10.2 alone crashes on this sum, and this is {version}")
+    x = jnp.ones((3, 1, 2, 2, 8, 8, 8))
+    module, listed = tmp_path / "sum.mlir", tmp_path / "list.json"
+    module.write_text(jax.jit(lambda x, y: (x * y).sum(axis=3)).lower(x, x).as_text())
+    options = [
+        {"name": name, "values": [value], "kind": "safe", "scope": "compile", "does": "-", "source": "own"}
+        for name, value in [("xla_backend_optimization_level", 1), ("xla_cpu_experimental_ynn_fusion_type", "")]
+    ]
+    listed.write_text(json.dumps({"schema": 1, "platform": "cpu", "options": options}))
+    how = ["--compiler-options", "safe", "--options-file", listed, "--timer", f"jax:{sys.executable}"]
+    (found,) = json.loads(run(module, *how, "--cache", tmp_path / "cache", "--format", "json"))["operations"]
+    without_fusion = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    assert found["baseline"]["config"] == without_fusion and without_fusion.items() <= found["best"]["config"].items()
+    assert any("the default options fail" in flag and "SIGSEGV" in flag for flag in found["flags"]), found["flags"]
+    (default,) = [row for row in found["candidates"] if row["config"] == {}]
+    assert default["failure"]["kind"] == "crash" and "SIGSEGV" in default["failure"]["message"]
 
 
 def test_what_is_hashed_is_what_jax_prints():

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use autotune_lowered::array::{Reference, Special, Tolerance};
 use autotune_lowered::candidates::{OptionClass, OptionSpace};
@@ -27,23 +28,23 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::support::scripted::device;
 
-type Overrides = BTreeMap<String, String>;
+pub(super) type Overrides = BTreeMap<String, String>;
 
 /// What a simulated compiler makes of a set of options.
-struct Outcome {
+pub(super) struct Outcome {
     /// Time of the program over the usual one.
-    factor: f64,
+    pub(super) factor: f64,
     /// What it computes.
-    output: f32,
-    fails: Option<(&'static str, Failure)>,
+    pub(super) output: f32,
+    pub(super) fails: Option<(&'static str, Failure)>,
 }
 
-fn takes(factor: f64) -> Outcome {
+pub(super) fn takes(factor: f64) -> Outcome {
     Outcome { factor, output: 1.0, fails: None }
 }
 
-struct Compiler {
-    device: DeviceFingerprint,
+pub(super) struct Compiler {
+    pub(super) device: DeviceFingerprint,
     of: fn(&Overrides, u32) -> Outcome,
     /// Of programs that behave otherwise.
     others: BTreeMap<Digest, fn(&Overrides, u32) -> Outcome>,
@@ -51,7 +52,13 @@ struct Compiler {
     /// Relative scatter of one run.
     scatter: f64,
     job: Option<Job>,
-    compiled: usize,
+    pub(super) compiled: usize,
+    /// How often it was asked what a program takes, and how often one was run for its time.
+    pub(super) asked: usize,
+    pub(super) measured: usize,
+    /// Ends the run once so many calls of either kind were made.
+    pub(super) ends_after: usize,
+    pub(super) cancel: Arc<AtomicBool>,
     epoch: u32,
     /// Whether outputs are compared here, and no file holds them.
     keeps: bool,
@@ -59,11 +66,32 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn new(of: fn(&Overrides, u32) -> Outcome) -> Self {
+    pub(super) fn new(of: fn(&Overrides, u32) -> Outcome) -> Self {
         let random = ChaCha8Rng::seed_from_u64(1);
         let (device, others) = (device(), BTreeMap::new());
-        let (job, compiled, epoch, keeps, kept) = (None, 0, 1, false, None);
-        Self { device, of, others, random, scatter: 0.004, job, compiled, epoch, keeps, kept }
+        let (job, compiled, asked, measured, epoch, keeps, kept) = (None, 0, 0, 0, 1, false, None);
+        let (ends_after, cancel) = (usize::MAX, Arc::default());
+        Self {
+            device,
+            of,
+            others,
+            random,
+            scatter: 0.004,
+            job,
+            compiled,
+            asked,
+            measured,
+            ends_after,
+            cancel,
+            epoch,
+            keeps,
+            kept,
+        }
+    }
+
+    fn count(&mut self, asked: usize, measured: usize) {
+        (self.asked, self.measured) = (self.asked + asked, self.measured + measured);
+        self.cancel.fetch_or(self.asked + self.measured >= self.ends_after, Ordering::Relaxed);
     }
 
     fn outcome(&self, candidate: usize, at: &str) -> Result<Outcome, Failure> {
@@ -97,6 +125,7 @@ impl Timer for Compiler {
     }
 
     fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+        self.count(1, 0);
         self.outcome(candidate, "compile").map(|_| Some(Signature::new(vec!["f32[4]".parse().unwrap()])))
     }
 
@@ -108,6 +137,7 @@ impl Timer for Compiler {
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        self.count(0, 1);
         let factor = self.outcome(candidate, "run")?.factor;
         let mut run = || {
             let chance = (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
@@ -172,13 +202,19 @@ impl Compiler {
     }
 }
 
-fn module() -> OptionModule {
+pub(super) fn module() -> OptionModule {
     let choices = OptionSpace::built_in("cpu").unwrap().choices(OptionClass::Safe);
     OptionModule::new(MeasuredProgram::of_text("module @m {}"), Ok(Digest::of(b"text")), choices)
 }
 
-fn tune(timer: &mut Compiler, ledger: &Ledger, module: &OptionModule, options: &TuneOptions) -> TunedOptions {
-    tune_compiler_options(timer, ledger, module, options, &AtomicBool::new(false), &Events::default()).unwrap()
+pub(super) fn tune(
+    timer: &mut Compiler,
+    ledger: &Ledger,
+    module: &OptionModule,
+    options: &TuneOptions,
+) -> TunedOptions {
+    let cancel = Arc::clone(&timer.cancel);
+    tune_compiler_options(timer, ledger, module, options, &cancel, &Events::default()).unwrap()
 }
 
 fn tuned(of: fn(&Overrides, u32) -> Outcome) -> OperationResult {
@@ -186,14 +222,14 @@ fn tuned(of: fn(&Overrides, u32) -> Outcome) -> OperationResult {
     tune(&mut Compiler::new(of), &ledger, &module(), &TuneOptions::default()).operation
 }
 
-fn best(operation: &OperationResult) -> String {
+pub(super) fn best(operation: &OperationResult) -> String {
     operation.best.as_ref().unwrap().config.as_str().to_owned()
 }
 
-const WIDE: (&str, &str) = ("xla_cpu_prefer_vector_width", "512");
-const LEVEL: (&str, &str) = ("xla_backend_optimization_level", "1");
+pub(super) const WIDE: (&str, &str) = ("xla_cpu_prefer_vector_width", "512");
+pub(super) const LEVEL: (&str, &str) = ("xla_backend_optimization_level", "1");
 
-fn has(options: &Overrides, (name, value): (&str, &str)) -> bool {
+pub(super) fn has(options: &Overrides, (name, value): (&str, &str)) -> bool {
     options.get(name).is_some_and(|set| set == value)
 }
 
@@ -207,7 +243,7 @@ fn of_two(options: &Overrides, [neither, level, wide, both]: [f64; 4]) -> Outcom
     })
 }
 
-fn two_that_add_up(options: &Overrides, _copy: u32) -> Outcome {
+pub(super) fn two_that_add_up(options: &Overrides, _copy: u32) -> Outcome {
     of_two(options, [1.0, 0.8, 0.7, 0.56])
 }
 
@@ -353,8 +389,11 @@ fn fast_arithmetic_is_tried_with_nan_and_says_what_it_makes_of_it() {
     module.program.results = vec!["loss".to_owned()];
     let choices = OptionSpace::built_in("cpu").unwrap().choices(OptionClass::FastMath);
     module.choices = choices.into_iter().filter(|choice| choice.name.contains("fast_math")).collect();
-    let fast: fn(&Overrides, u32) -> Outcome =
-        |options, _| takes(if options.contains_key("xla_cpu_enable_fast_math") { 0.5 } else { 1.0 });
+    // one bit in the last place: 2 to the power of -23
+    let fast: fn(&Overrides, u32) -> Outcome = |options, _| match options.contains_key("xla_cpu_enable_fast_math") {
+        true => Outcome { output: 1.0 + f32::EPSILON, ..takes(0.5) },
+        false => takes(1.0),
+    };
     let operation = tune(&mut Compiler::new(fast), &ledger, &module, &TuneOptions::default()).operation;
     // large outputs stay with the worker, and what is found of them is the same
     let mut keeping = Compiler { keeps: true, ..Compiler::new(fast) };
@@ -373,6 +412,8 @@ fn fast_arithmetic_is_tried_with_nan_and_says_what_it_makes_of_it() {
     assert_eq!((nan.to_string().as_str(), nan.differing, nan.elements), ("output 0 `loss`", 1, 4));
     let said = "1 of 4 elements of output 0 `loss`";
     assert!(operation.flags.iter().any(|flag| flag.contains("NaN") && flag.contains(said)), "{:?}", operation.flags);
+    let said = "it changes arithmetic, and with it output 0 `loss` by up to 1.2e-7, 1.2e-7 of its root mean square";
+    assert!(operation.flags.iter().any(|flag| flag == said), "{:?}", operation.flags);
     let base = operation.candidates.iter().find(|row| row.config.as_map().is_empty()).unwrap();
     assert!(base.special_values.is_empty());
 }

@@ -10,6 +10,7 @@ mod decision;
 mod devices;
 mod fleet_shards;
 mod gate;
+mod known_options;
 mod noisy;
 mod prove;
 mod run;

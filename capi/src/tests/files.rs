@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use autotune_lowered::cache::COMPILER_OPTIONS;
+
 use super::*;
 
 fn fifo(path: &Path) {
@@ -212,4 +214,31 @@ fn calls_are_distinguished() {
             assert_eq!((status, hit.is_null()), (Status::Miss as i32, true));
         }
     }
+}
+
+/// A cache may come from anyone: options with which a compilation writes files are no answer.
+#[test]
+fn compiler_options_that_reach_files_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("best.snapshot");
+    let entry = |key: &str, config: &str| {
+        let call = Call::new(COMPILER_OPTIONS, key);
+        let key = CacheKey { call, direction: Direction::Forward, device: identity() };
+        (key, Arc::new(Entry::new(serde_json::from_str(config).unwrap())))
+    };
+    let entries = [entry("a", r#"{"xla_a":1,"xla_dump_to":"/x"}"#), entry("b", r#"{"xla_a":1}"#)];
+    write_snapshot(&path, &entries).unwrap();
+    let (cache, device) = (Open::at(&path, 0).unwrap(), Named::new());
+    let look_up = |key: &str| {
+        let query = Query { operation: text(COMPILER_OPTIONS), ..device.query(key) };
+        let mut hit: *const Hit = ptr::dangling();
+        let found = said(|at, size| unsafe { atl_cache_lookup(cache.0, &query, &mut hit, at, size) });
+        assert_eq!(hit.is_null(), found.0 != 0);
+        unsafe { atl_hit_release(hit) };
+        found
+    };
+    let (status, line) = look_up("a");
+    assert_eq!(status, Status::Damaged as i32);
+    assert!(line.starts_with("the entry of `compiler_options@v1:a` sets `xla_dump_to`, with which"), "{line}");
+    assert_eq!(look_up("b"), (0, String::new()));
 }

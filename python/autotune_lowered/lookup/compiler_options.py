@@ -32,7 +32,7 @@ def compiler_options(lowered: Any) -> Options:
 
     They are looked up by what the program computes, in the cache in force (`use_cache`) and for the device that it was
     lowered for. Options measured with another compiler do not count, because their effect may have changed
-    (`why_another`). The digest is kept as long as `lowered` is. Raises `CacheError` if the cache cannot be read.
+    (`why_another`), nor does an entry that names files, such as `xla_dump_to`, because it may come from anyone. The digest is kept as long as `lowered` is. Raises `CacheError` if the cache cannot be read.
     """
     digest = program_digest(lowered)
     devices = devices_of(lowered)
@@ -70,5 +70,8 @@ def _void(entry: Entry, own: Device) -> str | None:
         return "an option's value is neither a string nor a number"
     if entry.tier == "overlay":
         return None
+    reaching = next((name for name in entry.config if _native.reaches_files(name)), None)
+    if reaching is not None:
+        return f"it sets `{reaching}`, with which a compilation writes or reads files, and no entry of a cache may"
     there = (entry.provenance or {}).get("environment") or {}
     return why_another(there, own.fingerprint["environment"])

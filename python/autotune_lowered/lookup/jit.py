@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,6 +15,9 @@ from . import in_force
 from .compiler_options import compiler_options
 
 _LOG = logging.getLogger("autotune_lowered")
+
+_STATES = 4
+"""States of the look-up whose programs a function keeps, the last ones used: overlays come and go, and caches are refreshed."""
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -38,7 +43,8 @@ class Jitted:
         self._jitted = jax_for("jit needs").jit(function, **options)
         self._given = options.get("compiler_options") or {}
         self._static = _Static(function, options.get("static_argnums"), options.get("static_argnames"))
-        self._programs: dict[Any, Any] = {}
+        # by the number of the state, the last used at the end
+        self._programs: OrderedDict[int, dict[Any, Any]] = OrderedDict()
         self._warned = False
 
     def __getattr__(self, name: str) -> Any:
@@ -61,15 +67,28 @@ class Jitted:
                     getattr(self, "__qualname__", "a function"),
                 )
             return self._jitted(*args, **kwargs)
+        programs = self._programs_of(in_force.generation())
         key = (tree, tuple(map(_kind, leaves)), self._static.of(args, kwargs), _context())
         try:
-            program = self._programs[key]
+            program = programs[key]
         except KeyError:
-            program = self._programs[key] = self._program(args, kwargs)
+            program = programs[key] = self._program(args, kwargs)
         if program is None:
             return self._jitted(*args, **kwargs)
         positional, named = self._static.without(args, kwargs)
         return program(*positional, **named)
+
+    def _programs_of(self, state: int) -> dict[Any, Any]:
+        try:
+            self._programs.move_to_end(state)
+            return self._programs[state]
+        except KeyError:
+            # another thread may have been faster, here and in taking out
+            programs = self._programs.setdefault(state, {})
+            with contextlib.suppress(KeyError):
+                while len(self._programs) > _STATES:
+                    self._programs.popitem(last=False)
+            return programs
 
     def _program(self, args: Any, kwargs: Any) -> Any:
         """The program compiled with tuned options; None if there are none."""
@@ -141,10 +160,10 @@ def _kind(leaf: Any) -> Any:
 
 
 def _context() -> Any:
-    """What else determines it: JAX's settings in force here, and the configs in force."""
+    """What else determines it: JAX's settings in force here."""
     try:
         from jax._src.config import trace_context
 
-        return (in_force.generation(), trace_context())
+        return trace_context()
     except ImportError:
-        return in_force.generation()
+        return None

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::ExchangeError;
-use crate::cache::{CacheKey, Entry};
+use crate::cache::{CacheKey, Entry, why_refused};
 use crate::config::Config;
 
 /// The operation of entries that hold compiler options; their call key is the semantic digest of the StableHLO text.
@@ -41,7 +41,7 @@ impl FlagVariable {
 ///
 /// # Errors
 ///
-/// If entries have different options, since a process has one value, or an option is not a flag.
+/// If entries have different options, since a process has one value, or if an option is not a flag or reaches files.
 pub fn export_flags(
     entries: &[(CacheKey, Arc<Entry>)],
     variable: FlagVariable,
@@ -63,10 +63,11 @@ pub fn export_flags(
 ///
 /// # Errors
 ///
-/// If entries of one program have different options, such as those of two devices.
+/// If entries of one program have different options, such as those of two devices, or one has an option that reaches files.
 pub fn export_options(entries: &[(CacheKey, Arc<Entry>)]) -> Result<Option<Value>, ExchangeError> {
     let mut by_digest: BTreeMap<&str, &Config> = BTreeMap::new();
     for (key, entry) in entries.iter().filter(|(key, _)| key.call.op_id == COMPILER_OPTIONS) {
+        check(&entry.config).map_err(|what| refused(key, "compilations", what))?;
         let known = by_digest.insert(&key.call.call_key, &entry.config);
         if known.is_some_and(|known| *known != entry.config) {
             return Err(ExchangeError::TwoOptions { digest: key.call.call_key.clone() });
@@ -76,11 +77,16 @@ pub fn export_options(entries: &[(CacheKey, Arc<Entry>)]) -> Result<Option<Value
 }
 
 fn flags(key: &CacheKey, entry: &Entry, variable: FlagVariable) -> Result<String, ExchangeError> {
-    flags_of(&entry.config).map_err(|what| ExchangeError::Refused {
-        call: key.call.clone(),
-        peer: variable.name().to_owned(),
-        what,
-    })
+    let flags = check(&entry.config).and_then(|()| flags_of(&entry.config));
+    flags.map_err(|what| refused(key, variable.name(), what))
+}
+
+fn check(config: &Config) -> Result<(), String> {
+    why_refused(config).map_or(Ok(()), |why| Err(format!("it {why}")))
+}
+
+fn refused(key: &CacheKey, peer: &str, what: String) -> ExchangeError {
+    ExchangeError::Refused { call: key.call.clone(), peer: peer.to_owned(), what }
 }
 
 /// Compiler options as the value of a variable: `--a=1 --b=true`.
@@ -155,9 +161,12 @@ mod tests {
             (r#"{"xla_a":"1'"}"#, "blanks or quotes"),
             (r#"{"xla_a=1 --b":1}"#, "is not the name of a flag"),
             (r#"{"xla_a":[1]}"#, "neither a string nor a number"),
+            (r#"{"xla_dump_to":"/x"}"#, "it sets `xla_dump_to`, with which"),
         ] {
             let error = of(&[entry("cpu", COMPILER_OPTIONS, 'a', config)]).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
+        let error = export_options(&[entry("cpu", COMPILER_OPTIONS, 'a', r#"{"xla_dump_to":"/x"}"#)]).unwrap_err();
+        assert!(error.to_string().contains("it sets `xla_dump_to`, with which"), "{error}");
     }
 }
