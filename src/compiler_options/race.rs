@@ -30,7 +30,7 @@ pub(super) struct Races<'a> {
     pub(super) inputs_digest: Digest,
     /// What its results are called.
     pub(super) results: Vec<String>,
-    /// By output, the most that the default differs from its copy: what is not deterministic is not held against a set.
+    /// By output, the most that the default differs from its copy: a set may differ by as much.
     pub(super) slack: Vec<f64>,
     pub(super) scratch: &'a Path,
     /// When the time is used up.

@@ -117,7 +117,7 @@ struct Walk<'a, 'r> {
 }
 
 impl Walk<'_, '_> {
-    /// What is known is told before anything is compiled; what came of a search is kept, also that nothing runs.
+    /// Gives what is known before anything is compiled. The result of a search is kept, also that nothing runs.
     fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, Ended> {
         let search = self.search()?;
         let options = self.races.options;
