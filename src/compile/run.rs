@@ -27,14 +27,14 @@ pub trait Follower {
 struct Gathered {
     programs: Vec<TargetProgram>,
     /// For each call's candidates the program's index, or why there is none.
-    sources: Vec<Vec<Result<usize, Outcome>>>,
+    sources: Vec<Vec<Result<usize, String>>>,
 }
 
 fn gather(plan: &Plan, registry: &Registry) -> Gathered {
     let mut programs: Vec<TargetProgram> = Vec::new();
     // its index among them, by digest
     let mut places: HashMap<Digest, usize> = HashMap::new();
-    let mut sources: Vec<Vec<Result<usize, Outcome>>> = Vec::new();
+    let mut sources: Vec<Vec<Result<usize, String>>> = Vec::new();
     for planned in &plan.invocations {
         let invocation = &*planned.invocation;
         let mut place_of = |candidate: &Candidate| {
@@ -73,7 +73,7 @@ pub fn compile_plan(
     let calls = plan.invocations.iter().zip(sources).map(|(planned, sources)| {
         let of_source = |source| match source {
             Ok(place) => outcomes.get::<usize>(place).cloned().flatten(),
-            Err(outcome) => Some(outcome),
+            Err(reason) => Some(Outcome::Failed { reason }),
         };
         compiled_call(&planned.invocation, sources.into_iter().map(of_source))
     });
@@ -150,13 +150,12 @@ fn nothing_of(target: &str, compiler: &TargetCompiler) -> CompiledTarget {
 }
 
 /// A candidate's program, or why there is none to compile.
-fn program_of(registry: &Registry, candidate: &Candidate) -> Result<ProgramFile, Outcome> {
-    let failed = |reason: String| Outcome::Failed { reason };
+fn program_of(registry: &Registry, candidate: &Candidate) -> Result<ProgramFile, String> {
     let program = candidate.program.as_ref().ok_or_else(|| {
         let why = candidate.not_lowered.as_deref().unwrap_or("it has no program");
-        failed(format!("not lowered where it was recorded: {why}"))
+        format!("not lowered where it was recorded: {why}")
     })?;
-    let path = registry.checked_program_path(program).map_err(|error| failed(error.to_string()))?;
+    let path = registry.checked_program_path(program).map_err(|error| error.to_string())?;
     Ok(ProgramFile::new(path, program.clone()))
 }
 
