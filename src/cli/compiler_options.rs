@@ -106,7 +106,10 @@ fn own_list(path: &Path) -> Result<OptionSpace, Fault> {
         |option: &CompilerOption| reaches_files(&option.name) || why_refused(&option.with.to_config()).is_some();
     match space.options().iter().find(|option| of_files(option)) {
         Some(CompilerOption { name, .. }) => {
-            let message = format!("`{}`: `{name}` reaches files, and no entry may: take it out", path.display());
+            let message = format!(
+                "`{}`: `{name}` lets a compilation read or write files, which no cache entry may do: remove it",
+                path.display()
+            );
             Err(Fault::new(exit::BAD_INPUT, message))
         }
         None => Ok(space),
@@ -194,7 +197,9 @@ impl Wanted {
             |choice: &Choice| set.iter().chain(&self.base).chain(own).any(|(name, _)| choice.set.get(name).is_some());
         choices.retain(|choice| !is_set(choice));
         if let Some((name, _)) = self.base.iter().find(|(name, _)| reaches_files(name)) {
-            key = Err(format!("`--base-options {name}` reaches files, and no entry may"));
+            key = Err(format!(
+                "`--base-options {name}` lets a compilation read or write files, which no cache entry may do"
+            ));
         }
         let mut module = OptionModule::new(program, key, choices);
         module.base = option_set(set.into_iter().chain(self.base.iter().cloned()))?;
