@@ -5,6 +5,7 @@
 PROGRAM is `target/release/autotune-lowered`. Records COUNT (100) configs of the Pallas-Triton matrix product of
 `tests/data/targets/make.py`, which says what must be installed, and compiles them for an H100: by JAX in this process, one after
 the other and lowered before; by PROGRAM, with as many workers as there are cores; and by PROGRAM once more. No GPU is needed.
+Exit code 1: PROGRAM and JAX do not refuse the same configs, PROGRAM takes over 0.75 of JAX's time, or over 1 s the second time.
 """
 
 import importlib.util
@@ -21,6 +22,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = "h100_sxm"
+# PROGRAM's time over JAX's, and seconds of a run that compiles nothing
+GOALS = (0.75, 1)
 
 
 def load(path):
@@ -103,7 +106,8 @@ def main(program, count=100):
     rows = [("one JAX process", jax_took), ("autotune-lowered", program_took), ("the same again", again_took)]
     for name, (seconds, processor) in rows:
         print(f"| {name} | {seconds:.2f} | {processor:.2f} | {seconds / jax_took[0]:.2f} |")
+    return 1 if same < count or program_took[0] > GOALS[0] * jax_took[0] or again_took[0] > GOALS[1] else 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))

@@ -126,13 +126,12 @@ pub struct MeasuredBy {
 setters!(MeasuredBy { metric: Metric, cache_state: CacheState, launch: Option<Launch>, clocks: Option<Clocks>, compiler: Option<String> });
 
 impl MeasuredBy {
-    /// Unusual conditions, as a caveat for look-ups under the usual ones. The launch mode follows from `XLA_FLAGS`,
-    /// which belong to the environment.
-    pub(crate) fn unusual(&self) -> Vec<String> {
-        let cold = (!self.cache_state.is_warm())
-            .then(|| format!("caches `{}` there, `{}` here", self.cache_state, CacheState::Warm));
+    /// What differs from the conditions of a look-up for runs that find the caches in the state `here`, on a GPU whose
+    /// clocks nobody set. The launch mode follows from `XLA_FLAGS`, which belong to the environment.
+    pub(crate) fn differences(&self, here: &CacheState) -> Vec<String> {
+        let caches = (self.cache_state != *here).then(|| format!("caches `{}` there, `{here}` here", self.cache_state));
         let clocks = self.set_clocks().map(|clocks| format!("the GPU's clocks were set there: {clocks}"));
-        cold.into_iter().chain(clocks).collect()
+        caches.into_iter().chain(clocks).collect()
     }
 
     /// The GPU's clocks, if they are set below the highest.
@@ -174,14 +173,17 @@ mod tests {
         let set = by(clocks(1410, 2619));
         assert_eq!(serde_json::from_str::<MeasuredBy>(&serde_json::to_string(&set).unwrap()).unwrap(), set);
         assert_eq!(
-            set.unusual(),
+            set.differences(&CacheState::Warm),
             ["the GPU's clocks were set there: 1410 of 1980 MHz, memory 2619 of 2619 MHz".to_owned()]
         );
         let free = by(clocks(1980, 2619));
-        assert!(free.unusual().is_empty() && by(None).unusual().is_empty());
+        assert!([&free, &by(None)].iter().all(|by| by.differences(&CacheState::Warm).is_empty()));
         assert_eq!(free.clocks.unwrap().to_string(), "up to 1980 MHz, memory 2619 MHz");
         #[cfg(feature = "tuner")]
         assert_eq!((free.as_condition(), set.as_condition()), (by(None), set.clone()));
-        assert_eq!(set.cache_state(CacheState::Cold).unusual().len(), 2);
+        let cold = set.cache_state(CacheState::Cold);
+        assert_eq!(cold.differences(&CacheState::Warm).len(), 2);
+        assert_eq!(cold.differences(&CacheState::Cold).len(), 1);
+        assert_eq!(free.differences(&CacheState::Cold), ["caches `warm` there, `cold` here"]);
     }
 }

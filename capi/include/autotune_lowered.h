@@ -70,7 +70,10 @@ const char *atl_status_name(atl_status status);
 enum {
   /* Read the snapshot into memory instead of mapping it. A mapped snapshot may only be replaced by a rename: a copy over it
    * ends the process with SIGBUS. On network file systems it is read in any case. */
-  ATL_OPEN_READ = 1u
+  ATL_OPEN_READ = 1u,
+  /* The look-ups are for runs that find the hardware's caches cold. A hit measured with warm caches is then stale, and one
+   * measured with cold caches is not. */
+  ATL_OPEN_FOR_COLD_CACHES = 2u
 };
 
 typedef struct atl_open_options {
@@ -162,7 +165,7 @@ atl_status atl_hit_bool(const atl_hit *hit, atl_string path, int32_t *value, cha
 atl_status atl_hit_string(const atl_hit *hit, atl_string path, atl_string *value, char *message, size_t message_size);
 
 enum { /* atl_hit_info.flags: why to take a hit with care */
-  ATL_STALE_ENVIRONMENT = 1u, /* this device, measured under another driver, plugin or XLA_FLAGS */
+  ATL_STALE_ENVIRONMENT = 1u, /* this device, measured under another driver, plugin, XLA_FLAGS or state of its caches */
   ATL_OTHER_DEVICE = 2u,      /* another device's result, which `match` let pass */
   ATL_OTHER_BATCH = 4u,       /* measured under another vmap, or under none */
   ATL_OTHER_CAUTION = 8u      /* something that this header does not know; see `notes` */

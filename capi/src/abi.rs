@@ -13,6 +13,7 @@ use std::sync::Arc;
 use autotune_lowered::cache::{Mapping, Snapshot};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
+use autotune_lowered::measured_by::CacheState;
 use serde_json::{Number, Value};
 
 use crate::cache::{Cache, Question};
@@ -56,11 +57,12 @@ pub(crate) unsafe extern "C" fn atl_cache_open(
         // SAFETY: the caller's promise
         let options: OpenOptions = unsafe { pointers::read(options) }?;
         layout::unreserved(options.reserved)?;
-        let mapping = match options.flags {
-            0 => Mapping::WhereLocal,
-            layout::OPEN_READ => Mapping::Never,
-            _ => return Err(Fault::argument("flags", "has bits that this library does not know")),
-        };
+        if options.flags & !(layout::OPEN_READ | layout::OPEN_FOR_COLD_CACHES) != 0 {
+            return Err(Fault::argument("flags", "has bits that this library does not know"));
+        }
+        let is_set = |flag| options.flags & flag != 0;
+        let mapping = if is_set(layout::OPEN_READ) { Mapping::Never } else { Mapping::WhereLocal };
+        let cache_state = if is_set(layout::OPEN_FOR_COLD_CACHES) { CacheState::Cold } else { CacheState::Warm };
         // SAFETY: the caller's promise
         let (path, seeds, pin) = unsafe {
             (
@@ -74,7 +76,7 @@ pub(crate) unsafe extern "C" fn atl_cache_open(
             digest.map_err(|_| Fault::argument("pin", "is no digest: 64 hexadecimal digits"))
         });
         let as_path = |bytes| Path::new(OsStr::from_bytes(bytes));
-        let (opened, note) = Cache::open(as_path(path), seeds.map(as_path), pin.transpose()?, mapping)?;
+        let (opened, note) = Cache::open(as_path(path), seeds.map(as_path), pin.transpose()?, (mapping, cache_state))?;
         cache.put(Box::into_raw(Box::new(opened)));
         message.put(&note);
         Ok(Status::Ok)

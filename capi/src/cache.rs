@@ -12,6 +12,7 @@ use autotune_lowered::cache::{
 use autotune_lowered::call::Direction;
 use autotune_lowered::device::MatchMode;
 use autotune_lowered::digest::Digest;
+use autotune_lowered::measured_by::CacheState;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::device::Device;
@@ -69,6 +70,8 @@ struct Place {
     named: PathBuf,
     snapshot: PathBuf,
     mapping: Mapping,
+    /// Of the runs that look-ups are for.
+    cache_state: CacheState,
     pin: Option<Digest>,
 }
 
@@ -91,14 +94,16 @@ struct State {
 }
 
 impl State {
-    fn new(snapshot: Option<Snapshot>, seeds: &[Shared]) -> Self {
+    fn new(snapshot: Option<Snapshot>, seeds: &[Shared], cache_state: &CacheState) -> Self {
         let snapshot = snapshot.map(|snapshot| Arc::new(SnapshotStore::new(snapshot)));
         let mut below: Vec<Box<dyn ConfigStore>> = Vec::new();
         if let Some(snapshot) = &snapshot {
             below.push(Box::new(Shared(Arc::clone(snapshot) as Arc<dyn ConfigStore>)));
         }
         below.extend(seeds.iter().map(|seeds| Box::new(seeds.clone()) as Box<dyn ConfigStore>));
-        Self { tiers: Arc::new(TieredCache::new(below)), snapshot, kept: HashTable::new() }
+        let mut tiers = TieredCache::new(below);
+        tiers.set_cache_state(cache_state.clone());
+        Self { tiers: Arc::new(tiers), snapshot, kept: HashTable::new() }
     }
 
     fn kept(&self, hash: u64, question: &Question<'_>) -> Option<Arc<Hit>> {
@@ -112,9 +117,9 @@ impl Cache {
         path: &Path,
         seeds: Option<&Path>,
         pin: Option<Digest>,
-        mapping: Mapping,
+        (mapping, cache_state): (Mapping, CacheState),
     ) -> Result<(Self, String), Fault> {
-        let place = Place { named: path.to_owned(), snapshot: snapshot_of(path)?, mapping, pin };
+        let place = Place { named: path.to_owned(), snapshot: snapshot_of(path)?, mapping, cache_state, pin };
         let mut notes = Vec::new();
         let snapshot = match Snapshot::open(&place.snapshot, mapping) {
             // counts as none until it is published again
@@ -133,7 +138,7 @@ impl Cache {
             tiers.push(Shared(Arc::new(store)));
         }
         tiers.push(Shared(Arc::new(SeedStore::shipped())));
-        let state = RwLock::new(State::new(snapshot, &tiers));
+        let state = RwLock::new(State::new(snapshot, &tiers, &place.cache_state));
         let hasher = DefaultHashBuilder::default();
         Ok((Self { place, seeds: tiers, hasher, state, refreshing: Mutex::default() }, notes.join("; ")))
     }
@@ -205,7 +210,7 @@ impl Cache {
         };
         let Some(newer) = newer else { return Ok(false) };
         self.place.check_pin(Some(&newer))?;
-        let state = State::new(Some(newer), &self.seeds);
+        let state = State::new(Some(newer), &self.seeds, &self.place.cache_state);
         let old = std::mem::replace(&mut *self.write(), state);
         // unmapped and freed after the lock is released
         drop(old);

@@ -14,6 +14,8 @@ pub(crate) const ABI_VERSION: u32 = 1;
 
 /// `ATL_OPEN_READ`.
 pub(crate) const OPEN_READ: u32 = 1;
+/// `ATL_OPEN_FOR_COLD_CACHES`.
+pub(crate) const OPEN_FOR_COLD_CACHES: u32 = 2;
 
 /// A struct of the header that begins with its size.
 ///

@@ -94,6 +94,17 @@ impl Open {
         (status, changed, line)
     }
 
+    fn flags(&self, device: &Named, key: &str) -> u32 {
+        let (mut hit, query): (*const Hit, _) = (ptr::null(), device.query(key));
+        let (status, line) = said(|at, size| unsafe { atl_cache_lookup(self.0, &query, &mut hit, at, size) });
+        assert_eq!(status, 0, "{line}");
+        let mut info: HitInfo = unsafe { std::mem::zeroed() };
+        info.struct_size = size_of::<HitInfo>();
+        assert_eq!(said(|at, size| unsafe { atl_hit_describe(hit, &mut info, at, size) }).0, 0);
+        unsafe { atl_hit_release(hit) };
+        info.flags
+    }
+
     /// The config's `block`, which its text must say, too.
     fn block(&self, device: &Named, key: &str) -> Result<i64, Said> {
         let mut hit: *const Hit = ptr::dangling();
@@ -233,6 +244,7 @@ fn numbers_are_those_of_the_header() {
     }
     assert_eq!(number("ATL_ABI_VERSION"), layout::ABI_VERSION);
     assert_eq!(number("ATL_OPEN_READ"), layout::OPEN_READ);
+    assert_eq!(number("ATL_OPEN_FOR_COLD_CACHES"), layout::OPEN_FOR_COLD_CACHES);
     for (name, mode) in [("ATL_MATCH_EXACT", "exact"), ("ATL_MATCH_KIND", "kind"), ("ATL_MATCH_ANY", "any")] {
         assert_eq!(layout::match_mode(number(name)).unwrap().to_string(), mode);
     }

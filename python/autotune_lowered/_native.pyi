@@ -79,9 +79,14 @@ class Store:
     """One snapshot, or none, with the seed files below it. Never changes once it is open."""
 
     def __new__(
-        cls, snapshot: str | PathLike[str] | None = None, seeds: str | PathLike[str] | None = None, mapped: bool = True
+        cls,
+        snapshot: str | PathLike[str] | None = None,
+        seeds: str | PathLike[str] | None = None,
+        mapped: bool = True,
+        cache_state: str = "warm",
     ) -> Store:
-        """RuntimeError for a damaged snapshot or one of a later version, OSError where it cannot be read."""
+        """RuntimeError for a damaged snapshot or one of a later version, OSError where it cannot be read, ValueError for
+        another `cache_state` than `warm` and `cold`."""
     @property
     def digest(self) -> str | None: ...
     @property

@@ -7,6 +7,7 @@ use autotune_lowered::cache::{
     Tier, TieredCache,
 };
 use autotune_lowered::call::Direction;
+use autotune_lowered::measured_by::CacheState;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -28,9 +29,16 @@ pub(crate) struct Store {
 #[pymethods]
 impl Store {
     #[new]
-    #[pyo3(signature = (snapshot=None, seeds=None, mapped=true))]
-    fn new(py: Python<'_>, snapshot: Option<PathBuf>, seeds: Option<PathBuf>, mapped: bool) -> PyResult<Self> {
-        py.detach(|| Self::open(snapshot, seeds, mapped)).map_err(raise)
+    #[pyo3(signature = (snapshot=None, seeds=None, mapped=true, cache_state="warm"))]
+    fn new(
+        py: Python<'_>,
+        snapshot: Option<PathBuf>,
+        seeds: Option<PathBuf>,
+        mapped: bool,
+        cache_state: &str,
+    ) -> PyResult<Self> {
+        let cache_state = parse_cache_state(cache_state)?;
+        py.detach(|| Self::open(snapshot, seeds, mapped, cache_state)).map_err(raise)
     }
 
     /// SHA-256 that names the snapshot's content.
@@ -100,7 +108,12 @@ impl Store {
 }
 
 impl Store {
-    fn open(snapshot: Option<PathBuf>, seeds: Option<PathBuf>, mapped: bool) -> Result<Self, StoreError> {
+    fn open(
+        snapshot: Option<PathBuf>,
+        seeds: Option<PathBuf>,
+        mapped: bool,
+        cache_state: CacheState,
+    ) -> Result<Self, StoreError> {
         let mapping = if mapped { Mapping::WhereLocal } else { Mapping::Never };
         let mut problems = Vec::new();
         let snapshot = match snapshot.map(|path| Snapshot::open(&path, mapping)).transpose() {
@@ -124,7 +137,9 @@ impl Store {
             below.push(Box::new(store));
         }
         below.push(Box::new(SeedStore::shipped()));
-        Ok(Self { cache: TieredCache::new(below), digest, entries, mapped, problems })
+        let mut cache = TieredCache::new(below);
+        cache.set_cache_state(cache_state);
+        Ok(Self { cache, digest, entries, mapped, problems })
     }
 }
 
@@ -132,6 +147,13 @@ impl Store {
 #[pyfunction]
 pub(crate) fn reaches_files(name: &str) -> bool {
     cache::reaches_files(name)
+}
+
+fn parse_cache_state(text: &str) -> PyResult<CacheState> {
+    match CacheState::from(text) {
+        state @ (CacheState::Warm | CacheState::Cold) => Ok(state),
+        _ => Err(PyValueError::new_err(format!("`{text}` is no state of caches: `warm` or `cold`"))),
+    }
 }
 
 fn parse_direction(text: Option<&str>) -> PyResult<Option<Direction>> {

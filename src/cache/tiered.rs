@@ -18,6 +18,7 @@ use crate::batch::{preference, to_words};
 use crate::call::{Call, Direction, split_op_id};
 use crate::device::{DeviceFingerprint, DeviceMatch, MatchMode};
 use crate::mapped_file::Mapping;
+use crate::measured_by::CacheState;
 
 /// The answer to a look-up.
 #[derive(Debug, Clone)]
@@ -87,12 +88,15 @@ pub struct TieredCache {
     overlays: Overlays,
     memory: MemoryStore,
     below: Vec<Box<dyn ConfigStore>>,
+    /// The state of the hardware's caches in the runs that the configs are for.
+    cache_state: CacheState,
 }
 
 impl TieredCache {
     /// Tiers below the memory, fastest first.
     pub fn new(below: Vec<Box<dyn ConfigStore>>) -> Self {
-        Self { overlays: Overlays::default(), memory: MemoryStore::default(), below }
+        let (overlays, memory) = (Overlays::default(), MemoryStore::default());
+        Self { overlays, memory, below, cache_state: CacheState::Warm }
     }
 
     /// The look-ups of programs at run time: the snapshot that was published in a cache folder, and `lower` below it.
@@ -132,6 +136,12 @@ impl TieredCache {
             }
         }
         Ok(true)
+    }
+
+    /// Makes this a cache for runs that find the hardware's caches in this state, [`CacheState::Warm`] by default. A hit
+    /// that was measured in another state is flagged.
+    pub fn set_cache_state(&mut self, state: CacheState) {
+        self.cache_state = state;
     }
 
     /// The tier in memory.
@@ -188,7 +198,7 @@ impl TieredCache {
         for direction in directions {
             let key = KeyRef { op_id, call_key, direction: *direction, device: &device.identity };
             if let Some((entry, tier)) = self.get(key)? {
-                return Ok(Some(flagged(device, Hit::asked(key, entry, tier))));
+                return Ok(Some(self.flagged(device, Hit::asked(key, entry, tier))));
             }
         }
         let mut choices = Vec::new();
@@ -210,7 +220,7 @@ impl TieredCache {
                 let detail = format!("measured {}, asked for {}", to_words(&key.call.call_key), to_words(call_key));
                 Flag::new(FlagKind::OtherBatch, detail)
             });
-            flagged(device, Hit::other(key, entry, tier, flag.into_iter().chain(other_batch).collect()))
+            self.flagged(device, Hit::other(key, entry, tier, flag.into_iter().chain(other_batch).collect()))
         }))
     }
 
@@ -331,6 +341,17 @@ impl TieredCache {
         Ok(None)
     }
 
+    fn flagged<'a>(&self, device: &DeviceFingerprint, mut hit: Hit<'a>) -> Hit<'a> {
+        if let Some(provenance) = &hit.entry.provenance {
+            let mut differences = device.environment.differences(&provenance.environment);
+            differences.extend(provenance.measured_by.differences(&self.cache_state));
+            if !differences.is_empty() {
+                hit.flags.push(Flag::new(FlagKind::StaleEnvironment, differences.join("; ")));
+            }
+        }
+        hit
+    }
+
     fn merged(
         &self,
         read: impl Fn(&dyn ConfigStore) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>,
@@ -396,15 +417,4 @@ fn wanted(direction: Option<Direction>) -> &'static [Direction] {
         Some(Direction::ForwardVjp) => &[Direction::ForwardVjp],
         None => &[Direction::ForwardVjp, Direction::Forward],
     }
-}
-
-fn flagged<'a>(device: &DeviceFingerprint, mut hit: Hit<'a>) -> Hit<'a> {
-    if let Some(provenance) = &hit.entry.provenance {
-        let mut differences = device.environment.differences(&provenance.environment);
-        differences.extend(provenance.measured_by.unusual());
-        if !differences.is_empty() {
-            hit.flags.push(Flag::new(FlagKind::StaleEnvironment, differences.join("; ")));
-        }
-    }
-    hit
 }

@@ -9,6 +9,7 @@ use crate::cache::{CacheKey, Tier, write_seeds, write_snapshot};
 use crate::counted::counted;
 use crate::device::MatchMode;
 use crate::ledger::{FolderBytes, Ledger};
+use crate::measured_by::CacheState;
 use crate::report::{CacheEntries, bytes_by_kind, name_of};
 
 use super::cache_get::look_up;
@@ -16,7 +17,7 @@ use super::coverage::CoverageArgs;
 use super::exchange::{ExchangeArg, ExportArgs};
 use super::fault::Fault;
 use super::merge::{DiffArgs, MergeArgs};
-use super::options::{CacheArgs, Format, FormatArg, PluginArgs};
+use super::options::{CacheArgs, Format, FormatArg, PluginArgs, cache_state};
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::say::say;
@@ -35,6 +36,9 @@ pub(super) enum CacheCommand {
         /// Which devices' results may apply to this device: exact, kind or any
         #[arg(long = "match", value_name = "MODE", default_value = "exact")]
         match_mode: MatchMode,
+        /// State of the hardware's caches in the runs that the config is for; a config measured in the other one is flagged
+        #[arg(long, value_parser = cache_state(), default_value = "warm")]
+        cache_state: CacheState,
         #[command(flatten)]
         plugin: PluginArgs,
         #[command(flatten)]
@@ -193,9 +197,9 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             ledger.publish()?;
             writeln!(out, "{}", counted(ledger.cache().entries()?.len(), "entry"))?;
         }
-        CacheCommand::Get { op, key, match_mode, plugin, cache, format } => {
+        CacheCommand::Get { op, key, match_mode, cache_state, plugin, cache, format } => {
             let fingerprint = device::chosen(plugin)?;
-            return match look_up(cache, &fingerprint, (op, key), *match_mode)? {
+            return match look_up(cache, &fingerprint, (op, key), (*match_mode, cache_state))? {
                 Ok(hit) => {
                     for flag in &hit.flags {
                         tracing::warn!("{}: {}", name_of(flag.kind), flag.detail);

@@ -6,6 +6,7 @@ use crate::cache::{ConfigStore, Hit, MissReason, SNAPSHOT_FILE, Snapshot, Snapsh
 use crate::device::{DeviceFingerprint, MatchMode};
 use crate::digest::Digest;
 use crate::mapped_file::Mapping;
+use crate::measured_by::CacheState;
 
 use super::fault::Fault;
 use super::options::CacheArgs;
@@ -17,25 +18,28 @@ pub(super) fn look_up(
     args: &CacheArgs,
     device: &DeviceFingerprint,
     (op, key): (&str, &str),
-    mode: MatchMode,
+    (mode, cache_state): (MatchMode, &CacheState),
 ) -> Result<Result<Hit<'static>, MissReason>, Fault> {
-    let of = |cache: &TieredCache| cache.lookup(device, op, key, None, mode)?.found();
+    let of = |cache: &mut TieredCache| {
+        cache.set_cache_state(cache_state.clone());
+        cache.lookup(device, op, key, None, mode)?.found()
+    };
     if cache::address(args)?.is_some() {
         // the published snapshot answers, not decisions that this machine may not have published
-        return Ok(of(cache::open_for_reading(args)?.cache())?);
+        return Ok(of(cache::open_for_reading(args)?.cache_mut())?);
     }
     let folder = cache::folder(args)?;
     let published = if folder.is_file() { folder } else { folder.join(SNAPSHOT_FILE) };
     if let Some(pin) = args.pin {
-        return Ok(of(&pinned(&published, pin, args)?)?);
+        return Ok(of(&mut pinned(&published, pin, args)?)?);
     }
     if published.exists() {
-        match Snapshot::open(&published, Mapping::Never).and_then(|snapshot| of(&above_seeds(snapshot, args))) {
+        match Snapshot::open(&published, Mapping::Never).and_then(|snapshot| of(&mut above_seeds(snapshot, args))) {
             Ok(found) => return Ok(found),
             Err(error) => tracing::warn!("{error}"),
         }
     }
-    Ok(of(cache::open_for_reading(args)?.cache())?)
+    Ok(of(cache::open_for_reading(args)?.cache_mut())?)
 }
 
 /// A snapshot above the seeds.

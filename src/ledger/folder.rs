@@ -155,6 +155,11 @@ impl Ledger {
         &self.cache
     }
 
+    /// The tiers, to say what look-ups are for.
+    pub fn cache_mut(&mut self) -> &mut TieredCache {
+        &mut self.cache
+    }
+
     /// The folder; `None` in memory.
     pub fn root(&self) -> Option<&Path> {
         self.root.as_deref()

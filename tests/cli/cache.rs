@@ -401,6 +401,26 @@ fn an_entry_of_clocks_that_were_set_is_flagged_and_drawn() {
 }
 
 #[test]
+fn a_look_up_says_in_which_state_it_finds_the_hardwares_caches() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let entry = |call_key: &str, state: &str| {
+        let mut entry: Value = serde_json::from_str(&line("H100", call_key, 1, 10, 100)).unwrap();
+        entry["provenance"]["cache_state"] = state.into();
+        format!("{entry}\n")
+    };
+    place.folder("cache", &[entry("warm", "warm"), entry("cold", "cold")]);
+    let flags = |key: &str, asked: &[&str]| {
+        let words = ["get", "op@v1", key, "--match", "any", "--plugin", plugin.to_str().unwrap(), "--format", "json"];
+        place.cache(&[&words[..], asked].concat()).json()["flags"].to_string()
+    };
+    let cold = ["--cache-state", "cold"];
+    assert!(!flags("warm", &[]).contains("caches") && !flags("cold", &cold).contains("caches"));
+    assert!(flags("cold", &[]).contains("caches `cold` there, `warm` here"));
+    assert!(flags("warm", &cold).contains("caches `warm` there, `cold` here"));
+}
+
+#[test]
 fn compiler_options_are_printed_as_flags() {
     let place = Place::new();
     let entry = |key: &str, device: &str, config: &str| {

@@ -23,5 +23,6 @@ mod prove;
 mod report_html;
 mod report_plots;
 mod selftest;
+mod short_table;
 mod tune;
 mod view;

@@ -95,6 +95,27 @@ def test_an_overlay_goes_before_everything(folder):
     assert cache.get(DEVICE, FLASH, "0" * 16) is None
 
 
+def test_a_cache_for_cold_caches_flags_what_was_measured_warm(tmp_path, run):
+    measured = {
+        "job": "0f" * 32, "timer": "pjrt", "source": "host-wall", "metric": "elapsed", "cache_state": "cold",
+        "environment": {"platform_version": "cpu"}, "baseline": {}, "baseline_ns": 2.0, "best_ns": 1.0, "ratio": 0.5,
+        "interval": {"low": 0.4, "high": 0.6, "confidence": 0.95}, "rounds": 20, "measured": 2, "failed": 0,
+        "tool": "a test", "decided_at": 7,
+    }  # fmt: skip
+    entry = {"device": "cpu:cpu", "op_id": "op@v1", "call_key": "k", "config": {"b": 1}, "provenance": measured}
+    (tmp_path / "one.jsonl").write_text(json.dumps(entry) + "\n")
+    run("cache", "import", "--format", "jsonl", tmp_path / "one.jsonl", "--cache", tmp_path / "cache")
+
+    def flags(**options):
+        cache = Cache.open(tmp_path / "cache", **options)
+        return [cache.get(DEVICE, "op@v1", "k", match="any").flags for cache in (cache, cache.refreshed())]
+
+    assert all("caches `cold` there, `warm` here" in str(found) for found in flags())
+    assert all("caches" not in str(found) for found in flags(cache_state="cold"))
+    with pytest.raises(ValueError, match="`icy` is no state of caches: `warm` or `cold`"):
+        flags(cache_state="icy")
+
+
 def test_many_processes_read_while_one_writes(folder, run):
     """Readers open and look up until they have seen the writer's last entry; none of them meets an error."""
     script = """

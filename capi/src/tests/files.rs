@@ -163,6 +163,20 @@ fn a_pinned_cache_takes_no_other_snapshot() {
     assert_eq!(cache.block(&Named::new(), "a"), Ok(1));
 }
 
+#[test]
+fn a_cache_for_runs_with_cold_caches_flags_what_was_measured_warm() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, device) = (folder.path().join("best.snapshot"), Named::new());
+    publish(&path, &["a"], 1);
+    for (flags, expected) in [(0, 0), (OPEN_FOR_COLD_CACHES, 1), (OPEN_FOR_COLD_CACHES | OPEN_READ, 1)] {
+        let cache = Open::at(&path, flags).unwrap();
+        assert_eq!(cache.flags(&device, "a"), expected);
+        publish(&path, &["a"], 2);
+        assert_eq!(cache.refresh().0, 0);
+        assert_eq!(cache.flags(&device, "a"), expected, "after a refresh");
+    }
+}
+
 /// Seed files are asked below the snapshot; what of them cannot be read is noted.
 #[test]
 fn seeds_answer_where_nothing_was_published() {

@@ -79,6 +79,7 @@ class Cache:
         pin: str | None = None,
         seeds: str | os.PathLike[str] | None = None,
         mapped: bool = True,
+        cache_state: str = "warm",
     ) -> Cache:
         """Open a cache folder, or a snapshot file.
 
@@ -86,6 +87,8 @@ class Cache:
         folder in which nothing was published yet has only the seed files. `pin` is the digest that the snapshot must
         have (default `AUTOTUNE_LOWERED_PIN`). `seeds` names a folder of seed files that override the shipped ones
         (`AUTOTUNE_LOWERED_SEEDS`). `mapped=False` reads the file instead of mapping it, as always on network file systems.
+        `cache_state` is the state of the hardware's caches in the runs that the configs are for, `warm` or `cold`: an
+        entry that was measured in the other one is flagged as `stale-environment`.
 
         Replace a mapped file only by a rename, as the tuner, `cache snapshot` and `cache pull` do. A copy over it (`cp`,
         `rsync --inplace`) truncates the file under its readers, and the system kills them with SIGBUS. If others may
@@ -103,16 +106,15 @@ class Cache:
             snapshot = None
         seeds = seeds if seeds is not None else os.environ.get("AUTOTUNE_LOWERED_SEEDS")
         try:
-            store = _native.Store(snapshot, seeds, mapped)
+            store = _native.Store(snapshot, seeds, mapped, cache_state)
         except (OSError, RuntimeError) as error:
             raise CacheError(str(error)) from None
         pin = pin if pin is not None else os.environ.get("AUTOTUNE_LOWERED_PIN")
         if pin and pin != store.digest:
             found = store.digest or "there is none"
             raise SnapshotMismatch(f"the snapshot of `{chosen}` is not the pinned one: {found}, {pin} is pinned")
-        return cls(
-            store, chosen, {"path": chosen if path is not None else None, "pin": pin, "seeds": seeds, "mapped": mapped}
-        )
+        opened_with = {"path": chosen if path is not None else None, "pin": pin, "seeds": seeds, "mapped": mapped}
+        return cls(store, chosen, opened_with | {"cache_state": cache_state})
 
     def refreshed(self) -> Cache:
         """The same cache as it is published now; this one does not change.

@@ -73,11 +73,15 @@ impl CompiledStore {
             let have = if options.stores.len() == 1 { "has" } else { "have" };
             notes.push(format!("{store} {have} {others}: everything is compiled here, for {}", key.device));
         }
-        let mut of_program = BTreeMap::new();
+        // assemblers generate code of different speed, so one race takes the programs of one of them
+        let mut of_assembler: BTreeMap<Option<String>, BTreeMap<Digest, Listed>> = BTreeMap::new();
         let (all, mut untrusted, mut reasons) = (here.len(), 0, BTreeSet::new());
         for listed in here {
             match believed(&listed, &options.trusted) {
-                Ok(()) => drop(of_program.entry(listed.key.program).or_insert(listed)),
+                Ok(()) => {
+                    let of_program = of_assembler.entry(listed.key.toolchain.clone()).or_default();
+                    of_program.entry(listed.key.program).or_insert(listed);
+                }
                 Err(reason) => {
                     untrusted += 1;
                     reasons.insert(reason);
@@ -89,6 +93,15 @@ impl CompiledStore {
             notes.push(format!(
                 "{untrusted} of {all} of {store} are compiled again here, because executables are native code \
                  ({reasons}): name the key of whoever compiled them with `--verify-key`"
+            ));
+        }
+        let programs: BTreeSet<Digest> = of_assembler.values().flat_map(BTreeMap::keys).copied().collect();
+        let of_program = of_assembler.into_values().max_by_key(BTreeMap::len).unwrap_or_default();
+        let others = programs.len() - of_program.len();
+        if others > 0 {
+            notes.push(format!(
+                "{others} of {} of {store} are compiled again here, because another `ptxas` compiled them than the rest",
+                counted(programs.len(), "program")
             ));
         }
         Ok((Self { of_program }, notes))

@@ -41,7 +41,9 @@ impl PjrtError {
     fn absent(function: &str, version: &str) -> Self {
         Self {
             code: Self::UNIMPLEMENTED,
-            message: format!("plugin of an older API: its version {version} has no function `{function}`"),
+            message: format!(
+                "plugin of an older API: its version {version} has no function `{function}`; give a newer plugin"
+            ),
         }
     }
 

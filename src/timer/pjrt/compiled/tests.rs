@@ -141,6 +141,21 @@ fn what_was_compiled_for_others_is_said_and_not_loaded() {
     let stores = CompiledOptions::new([folder.path(), second.path()], both);
     let (compiled, notes) = CompiledStore::open(&stores, &key(b"")).unwrap();
     assert!(is_executable(compiled.find(&key(b"two"))) && notes.is_empty(), "{notes:?}");
+    // a race takes the programs of one assembler, and of what both compiled nothing is missing
+    let other = |program| ExecutableKey { toolchain: Some("ptxas 13".into()), ..compiled_for(program) };
+    for program in [&b"one"[..], b"two", b"three"] {
+        keep(&store, folder.path(), &other(program));
+    }
+    keep(&store, folder.path(), &compiled_for(b"one"));
+    let (_, notes) = open(folder.path(), trusted.clone());
+    assert!(notes.is_empty(), "{notes:?}");
+    keep(&store, folder.path(), &compiled_for(b"four"));
+    let (compiled, notes) = open(folder.path(), trusted.clone());
+    assert!(notes.len() == 1 && notes[0].starts_with("1 of 4 programs of "), "{notes:?}");
+    assert!(compiled.find(&key(b"four")).is_none() && is_executable(compiled.find(&key(b"three"))));
+    for entry in fs::read_dir(folder.path().join("executables-v2")).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
     // where CUDA's folder lies says nothing of the code
     let flags = vec!["--xla_gpu_cuda_data_dir=/opt/cuda".into()];
     keep(&store, folder.path(), &ExecutableKey { xla_flags: flags, ..compiled_for(b"one") });
