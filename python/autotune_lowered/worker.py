@@ -723,7 +723,7 @@ def fingerprint(device):
         "environment": {
             "platform_version": client.platform_version,
             "plugin": "jaxlib %s" % jax.lib.__version__,  # type: ignore[attr-defined]
-            "xla_flags": xla_flags(os.environ.get("XLA_FLAGS", "")),
+            "xla_flags": xla_flags(os.environ, platform),
         },
     }
 
@@ -765,15 +765,18 @@ def compiler_digest(client):
     return digest.hexdigest() if found > (platform != "cpu") else None
 
 
-def xla_flags(text):
-    """Flags by name, those of one name in their order, since the last counts. What begins with no dash names a file of them."""
+def xla_flags(environment, platform):
+    """Flags by name, those of one name in their order, since the last counts; on a TPU also those of libtpu alone. What begins
+    with no dash names a file of them."""
+    text = environment.get("XLA_FLAGS", "")
     if text.strip() and not text.lstrip().startswith("-"):
         try:
             with open(text) as file:
                 text = file.read(1 << 20)
         except OSError:
             pass
-    return sorted(text.split(), key=lambda flag: flag.partition("=")[0])
+    of_libtpu = environment.get("LIBTPU_INIT_ARGS", "") if platform == "tpu" else ""
+    return sorted([*text.split(), *of_libtpu.split()], key=lambda flag: flag.partition("=")[0])
 
 
 def cpu_model(path="/proc/cpuinfo"):

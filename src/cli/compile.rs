@@ -61,6 +61,9 @@ pub(super) struct CompileArgs {
     /// Also write the result as JUnit XML
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub junit: Option<PathBuf>,
+    /// For TPUs: have libtpu dump its low-level IR (LLO), and report each kernel's scheduled bundles and vector memory
+    #[arg(long)]
+    pub llo: bool,
     /// A compiler option for every program, `NAME=VALUE`; may be repeated
     #[arg(long = "base-options", value_name = "NAME=VALUE", value_parser = setting, allow_hyphen_values = true)]
     pub base_options: Vec<(String, Value)>,
@@ -85,6 +88,7 @@ pub(super) fn forecast(args: &TuneArgs, module: &Path, bars: &MultiProgress, out
         baseline: None,
         dry_run: true,
         junit: None,
+        llo: false,
         base_options: Vec::new(),
         signer: StoreSignerArgs::default(),
         limits: args.timer.limits.clone(),
@@ -202,7 +206,8 @@ fn options(args: &CompileArgs, target: &Target, (plugin, store): (PathBuf, &Path
         .others(args.compiled.clone())
         .compile_jobs(args.limits.compile_jobs.map(usize::from))
         .limits(Limits::from(&args.limits))
-        .overrides(option_set(args.base_options.iter().cloned())?.overrides()))
+        .overrides(option_set(args.base_options.iter().cloned())?.overrides())
+        .llo(args.llo))
 }
 
 /// The plugin that compiles for a target.

@@ -293,12 +293,7 @@ fn tell(result: &mut AutotuningResult, line: String) {
 
 /// Options that the environment of this run sets, with every program that it compiles.
 fn set_here(device: &DeviceFingerprint) -> Vec<(String, Value)> {
-    let mut flags = device.environment.xla_flags.join(" ");
-    if device.identity.platform == TPU {
-        flags.push(' ');
-        flags.push_str(&std::env::var(FlagVariable::LibtpuInitArgs.name()).unwrap_or_default());
-    }
-    settings_of(&flags)
+    settings_of(&device.environment.xla_flags.join(" "))
 }
 
 /// The process's flags that also apply to this run, and a note on the others.

@@ -35,6 +35,9 @@ pub(super) enum WorkerCommand {
         /// Option for that topology
         #[arg(long = "topology-option", value_name = "NAME=VALUE", requires = "topology")]
         topology_options: Vec<String>,
+        /// Folder into which libtpu dumps what it schedules
+        #[arg(long, value_name = "DIR", requires = "topology", hide = true)]
+        llo_dump: Option<PathBuf>,
         /// Time by the host clock even if the plugin has a profiler
         #[arg(long)]
         no_profiler: bool,
@@ -79,6 +82,7 @@ pub(super) fn run(command: &WorkerCommand) -> Result<ExitCode, Fault> {
             client_options,
             topology,
             topology_options,
+            llo_dump,
             no_profiler,
             output_block_bytes,
         } => worker_main(&PjrtWorkerOptions {
@@ -87,6 +91,7 @@ pub(super) fn run(command: &WorkerCommand) -> Result<ExitCode, Fault> {
             client_options: client_options.clone(),
             topology: topology.clone(),
             topology_options: topology_options.clone(),
+            llo_dump: llo_dump.clone(),
             no_profiler: *no_profiler,
             output_block_bytes: *output_block_bytes,
         }),

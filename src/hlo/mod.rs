@@ -30,6 +30,8 @@ mod label;
 mod memory;
 mod mlir_text;
 mod module;
+#[cfg(feature = "tuner")]
+mod pallas;
 mod placement;
 mod plain_text;
 mod program;
@@ -56,6 +58,8 @@ pub use interface::ProgramArgument;
 pub use label::{Evidence, Label};
 pub use memory::{AliveBuffer, ProgramMemory};
 pub use module::{HloComputation, HloInstruction, HloModule};
+#[cfg(feature = "tuner")]
+pub use pallas::TpuKernel;
 pub use placement::Placement;
 pub(crate) use plain_text::symbol;
 pub use program::{Program, is_measured_by_xla, read_program};

@@ -9,10 +9,19 @@ use crate::compile::{CompileResult, CompiledCall, CompiledTarget};
 use crate::counted::counted;
 use crate::timer::Forecast;
 use crate::timer::pjrt::Outcome;
-use crate::timer::protocol::{KernelUse, MemoryStats};
+use crate::timer::protocol::{CostAnalysis, KernelUse, MemoryStats};
 
 use super::grid::dash;
 use super::{Document, Grid, format_bytes, write_line, write_notes};
+
+/// What a TPU's compiler says of a program, and how it is written; a column if it says it of any.
+type Figure = (&'static str, fn(&CostAnalysis) -> Option<f64>, fn(f64) -> String);
+
+const FIGURES: [Figure; 3] = [
+    (">cycles", |cost| cost.estimated_cycles, |cycles| format!("{cycles:.0}")),
+    (">bundles", |cost| cost.schedule?.bundles, |bundles| format!("{bundles:.0}")),
+    (">VMEM", |cost| Some(cost.schedule?.vmem_bytes? as f64), |bytes| format_bytes(bytes as u64)),
+];
 
 impl Document for CompileResult {
     fn into_json(self) -> impl Serialize {
@@ -36,19 +45,18 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
     write_line(out, format_args!("{}: {identity}, compiled by {compiler}", target.target))?;
     let mut headings = vec!["what", ">programs", ">compiled", ">refused", ">failed", ">seconds", ">temporary", ">peak"];
     let outcomes = target.calls.iter().flat_map(|call| &call.candidates).filter_map(|it| it.outcome.as_ref());
-    let mut outcomes = outcomes.chain(&target.module);
+    let outcomes = outcomes.chain(&target.module);
     let knows_kernels = outcomes.clone().any(|outcome| !kernels_of(outcome).is_empty());
     if knows_kernels {
         headings.extend([">registers", ">stack", ">shared"]);
     }
-    let knows_cycles = outcomes.any(|outcome| cycles_of(outcome).is_some());
-    if knows_cycles {
-        headings.push(">cycles");
-    }
+    let is_known = |figure: &&Figure| outcomes.clone().any(|outcome| cost_of(outcome).and_then(figure.1).is_some());
+    let figures: Vec<&Figure> = FIGURES.iter().filter(is_known).collect();
+    headings.extend(figures.iter().map(|(heading, ..)| heading));
     let mut grid = Grid::new(&headings);
     for call in &target.calls {
         let outcomes = call.candidates.iter().filter_map(|candidate| candidate.outcome.as_ref());
-        add(&mut grid, &call.name(), outcomes.collect(), (knows_kernels, knows_cycles));
+        add(&mut grid, &call.name(), outcomes.collect(), (knows_kernels, &figures));
         for line in refusals(call) {
             grid.line(&line);
         }
@@ -58,7 +66,7 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
             0 | 1 => "the module".to_owned(),
             devices => format!("the module, on each of {devices} devices"),
         };
-        add(&mut grid, &name, vec![outcome], (knows_kernels, knows_cycles));
+        add(&mut grid, &name, vec![outcome], (knows_kernels, &figures));
         if let Some(reason) = reason_of(outcome) {
             grid.line(reason);
         }
@@ -101,7 +109,7 @@ fn forecast_line(forecast: &Forecast) -> String {
 }
 
 /// A row for several programs, with the maximum of their memory and of their kernels' figures.
-fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, (knows_kernels, knows_cycles): (bool, bool)) {
+fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, (knows_kernels, figures): (bool, &[&Figure])) {
     let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
     let compiled = count(|outcome| matches!(outcome, Outcome::Compiled { .. }));
     let refused = count(|outcome| matches!(outcome, Outcome::Refused { .. }));
@@ -130,16 +138,16 @@ fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, (knows_kernels, kno
         row.push(dash(kernels.iter().map(|kernel| kernel.registers).max(), |most| most.to_string()));
         row.extend([most(|kernel| kernel.stack_bytes), most(|kernel| kernel.shared_bytes)]);
     }
-    if knows_cycles {
-        let cycles = outcomes.iter().filter_map(|outcome| cycles_of(outcome)).reduce(f64::max);
-        row.push(dash(cycles, |most| format!("{most:.0}")));
+    for (_, figure, format) in figures {
+        let most = outcomes.iter().filter_map(|outcome| cost_of(outcome).and_then(figure)).reduce(f64::max);
+        row.push(dash(most, format));
     }
     grid.row(row);
 }
 
-fn cycles_of(outcome: &Outcome) -> Option<f64> {
+fn cost_of(outcome: &Outcome) -> Option<&CostAnalysis> {
     match outcome {
-        Outcome::Compiled { cost, .. } => cost.as_ref()?.estimated_cycles,
+        Outcome::Compiled { cost, .. } => cost.as_ref(),
         _ => None,
     }
 }

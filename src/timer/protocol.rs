@@ -468,17 +468,35 @@ pub struct CostAnalysis {
     /// Cycles that a TPU's compiler estimates for its own operations, each loop as often as it runs. Pallas kernels have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_cycles: Option<f64>,
+    /// What a TPU's compiler scheduled for the program's Pallas kernels, if it was asked to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<KernelSchedule>,
+}
+
+/// What a TPU's compiler scheduled for the Pallas kernels of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct KernelSchedule {
+    /// Instruction bundles, each kernel's times the steps of its grid. A loop's body counts once, and waiting for copies of
+    /// memory not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundles: Option<f64>,
+    /// Bytes of vector memory (VMEM) that the kernel which takes the most of it is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vmem_bytes: Option<u64>,
 }
 
 impl CostAnalysis {
-    /// The same with the cycles of an optimized program, where its compiler estimated any.
+    /// The same with what a TPU's compiler says in other places, where it says anything.
     #[cfg(feature = "pjrt")]
-    pub(in crate::timer) fn with_cycles(counted: Option<Self>, cycles: Option<f64>) -> Option<Self> {
-        let none = Self { flops: 0.0, accessed_bytes: 0.0, estimated_cycles: None };
-        match cycles {
-            Some(_) => Some(Self { estimated_cycles: cycles, ..counted.unwrap_or(none) }),
-            None => counted,
-        }
+    pub(in crate::timer) fn with_estimates(
+        counted: Option<Self>,
+        cycles: Option<f64>,
+        schedule: Option<KernelSchedule>,
+    ) -> Option<Self> {
+        let none = Self { flops: 0.0, accessed_bytes: 0.0, estimated_cycles: None, schedule: None };
+        let is_said = cycles.is_some() || schedule.is_some();
+        let counted = counted.or_else(|| is_said.then_some(none))?;
+        Some(Self { estimated_cycles: cycles, schedule, ..counted })
     }
 
     /// From the properties with the names of XLA's `HloCostAnalysis`; `None` if neither exists.
@@ -492,6 +510,7 @@ impl CostAnalysis {
             flops: flops.unwrap_or(0.0),
             accessed_bytes: accessed_bytes.unwrap_or(0.0),
             estimated_cycles: None,
+            schedule: None,
         })
     }
 }

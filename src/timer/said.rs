@@ -39,6 +39,8 @@ impl Said {
             of_memory(|memory| memory.temporary_bytes),
             self.cost.map(|cost| cost.accessed_bytes.ln_1p()),
             self.cost.and_then(|cost| cost.estimated_cycles).map(f64::ln_1p),
+            self.cost.and_then(|cost| cost.schedule?.bundles).map(f64::ln_1p),
+            self.cost.and_then(|cost| cost.schedule?.vmem_bytes).map(|bytes| (bytes as f64).ln_1p()),
         ]
     }
 }
@@ -53,9 +55,10 @@ mod tests {
         let said = Said { kernels, memory: Some(MemoryStats::new(1, 2, 0)), cost: None };
         let hopper = CoreLimits::of("9.0").unwrap();
         // an eighth of the threads, one block
-        let expected = [Some(9_f64.ln()), Some(-0.125), Some(-2_f64.ln()), Some(129_f64.ln()), Some(0.0), None, None];
+        let expected =
+            [Some(9_f64.ln()), Some(-0.125), Some(-2_f64.ln()), Some(129_f64.ln()), Some(0.0), None, None, None, None];
         assert_eq!(said.figures(Some(&hopper)), expected);
         assert_eq!(said.figures(None)[1], Some(255.0));
-        assert_eq!(Said::default().figures(Some(&hopper)), [None; 7]);
+        assert_eq!(Said::default().figures(Some(&hopper)), [None; 9]);
     }
 }

@@ -24,5 +24,6 @@ mod report_html;
 mod report_plots;
 mod selftest;
 mod short_table;
+mod simulated_tpu;
 mod tune;
 mod view;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use autotune_lowered::analysis::{HloFiles, Programs};
 use autotune_lowered::array::DType;
-use autotune_lowered::hlo::{Cost, Costs, FlopUnit, HloModule, read_plain};
+use autotune_lowered::hlo::{Cost, Costs, FlopUnit, HloModule, TpuKernel, read_plain};
 use autotune_lowered::profile::XSpace;
 
 /// FLOPs, transcendentals, bytes; −1 is XLA's `unknown`.
@@ -188,4 +188,25 @@ fn cycles_that_a_compiler_estimates_count_as_often_as_their_loop_runs() {
         program[at..at + own.len()].copy_from_slice(config.as_bytes());
         assert_eq!(Cost::of_run(&program).unwrap().estimated_cycles, 8.0 * cycles, "{value}");
     }
+}
+
+/// A module of Mosaic's compiler stands in the configuration, and JAX wrote it.
+#[test]
+fn a_tpus_kernel_has_as_many_steps_as_its_grid() {
+    let program = std::fs::read(data().join("targets/mosaic_matmul.hlo.pb")).unwrap();
+    let kernels = |program: &[u8]| HloModule::read(program, "mosaic").unwrap().tpu_kernels();
+    // `mosaic.py`: 512 / 128 rows, 1024 / 256 columns, 384 / 128 steps of the sum
+    assert_eq!(kernels(&program), [TpuKernel::new("pallas_call.1", Some(4 * 4 * 3))]);
+    // whatever is wrong with it, the steps are unknown and nothing panics
+    let start = program.windows(4).position(|bytes| bytes == b"TUzv").unwrap();
+    let length = program[start..].iter().position(|byte| *byte == b'"').unwrap();
+    let mut known = 0;
+    for at in (start..start + length).step_by(7) {
+        let mut damaged = program.clone();
+        damaged[at] = if damaged[at] == b'A' { b'B' } else { b'A' };
+        known += usize::from(kernels(&damaged)[0].grid_steps.is_some());
+    }
+    assert!(known < length / 7);
+    let cublas = std::fs::read(data().join("hlo/cost/loop.hlo.pb")).unwrap();
+    assert!(kernels(&cublas).is_empty());
 }

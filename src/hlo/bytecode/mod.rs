@@ -1,4 +1,4 @@
-//! MLIR bytecode of a portable artifact, as far as needed for its semantic digest and its number of partitions.
+//! MLIR bytecode of a portable artifact, as far as needed for its semantic digest and for single attributes.
 //!
 //! Attributes and types are numbered in one table that locations share, and sorted by how often they are used, so a
 //! program recorded at another place differs in nearly every byte. The digest therefore resolves each reference to its
@@ -7,11 +7,13 @@
 //! Layout: MLIR's "Bytecode Format" page (mlir.llvm.org/docs/BytecodeFormat), versions 0 to 6; codes of builtin
 //! attributes: `mlir/IR/BuiltinDialectBytecode.td`; of VHLO's: `stablehlo/dialect/VhloBytecode.cpp`.
 
+mod attribute;
 mod container;
 mod encoding;
-mod partitions;
 mod walk;
 
+pub(crate) use attribute::integer_attribute;
+#[cfg(feature = "tuner")]
+pub(crate) use attribute::integers_attribute;
 pub(crate) use container::find_cut;
-pub(crate) use partitions::integer_attribute;
 pub(crate) use walk::semantic_digest;

@@ -7,12 +7,13 @@ use super::custom_call::unhandled_target;
 use super::executable::{PlainExecutable, read_bounded};
 use super::gpu_code::kernels_of;
 use super::job::nanoseconds;
+use super::llo;
 use super::plugin::{PjrtError, one_line};
 use super::signature::{module_of, read_signature};
 use crate::failure::{Failure, FailureKind};
-use crate::hlo::Cost;
+use crate::hlo::{Cost, HloModule};
 use crate::registry::ProgramFormat;
-use crate::timer::protocol::{Compiled, CostAnalysis, ProgramRef};
+use crate::timer::protocol::{Compiled, CostAnalysis, KernelSchedule, ProgramRef};
 
 /// Largest program that is read.
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
@@ -48,14 +49,17 @@ pub(super) fn described(
     executable: &PlainExecutable,
     program: &ProgramRef,
     code: &[u8],
+    llo_dump: Option<&Path>,
 ) -> Compiled {
     let optimized = executable.optimized_program().ok();
-    let cycles = optimized.as_ref().and_then(|(code, format)| cycles_of(module_of(code, format)?));
+    let module = optimized.as_ref().and_then(|(code, format)| module_of(code, format));
+    let cycles = module.and_then(cycles_of);
+    let schedule = module.zip(llo_dump).and_then(|(module, folder)| schedule_of(module, folder));
     let signature = optimized.and_then(|(code, format)| read_signature(&code, &format)).or_else(|| {
         // a module in the form that XLA itself writes tells it without the plugin
         (program.format == ProgramFormat::HloProto).then(|| read_signature(code, "hlo")).flatten()
     });
-    let cost = CostAnalysis::with_cycles(executable.cost().ok().flatten(), cycles);
+    let cost = CostAnalysis::with_estimates(executable.cost().ok().flatten(), cycles, schedule);
     compiled.signature(signature).memory(executable.memory().ok()).cost(cost)
 }
 
@@ -64,6 +68,12 @@ fn cycles_of(module: &[u8]) -> Option<f64> {
     // compilers for other devices write none: nothing is counted for nothing
     memchr::memmem::find(module, b"estimated_cycles")?;
     Cost::of_run(module).map(|cost| cost.estimated_cycles).filter(|cycles| *cycles > 0.0)
+}
+
+/// What the compiler scheduled for the Pallas kernels of an optimized module, by its dump.
+fn schedule_of(module: &[u8], folder: &Path) -> Option<KernelSchedule> {
+    let kernels = HloModule::read(module, "the optimized program").ok()?.tpu_kernels();
+    llo::schedule(folder, &kernels)
 }
 
 /// What a run does, counted from the optimized program, where the plugin gives it.

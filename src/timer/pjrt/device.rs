@@ -27,7 +27,7 @@ pub(super) fn fingerprints_of_target(topology: &Topology, plugin: &Path) -> Resu
 }
 
 fn environment(platform: &str, version: String, plugin: &Path, api: &str) -> Environment {
-    let xla_flags = xla_flags();
+    let xla_flags = xla_flags(platform);
     Environment::default()
         .platform_version(as_jax_has_it(platform, version))
         .plugin(plugin.file_name().map(|name| name.to_string_lossy().into_owned()))
@@ -126,13 +126,14 @@ fn nvidia_driver(text: &str) -> Option<String> {
 /// Largest file of flags that is read.
 const MAX_FLAGS_BYTES: u64 = 1 << 20;
 
-/// The flags in force. As `xla/parse_flags_from_env.cc` has it, what begins with no dash names a file of them.
-fn xla_flags() -> Vec<String> {
+/// The flags in force, on a TPU also those of libtpu alone. As `xla/parse_flags_from_env.cc` has it, what begins with no
+/// dash names a file of them.
+fn xla_flags(platform: &str) -> Vec<String> {
     let text = std::env::var("XLA_FLAGS").unwrap_or_default();
-    if text.trim_start().is_empty() || text.trim_start().starts_with('-') {
-        return by_name(&text);
-    }
-    by_name(&outside_file::text(Path::new(&text), MAX_FLAGS_BYTES).unwrap_or(text))
+    let is_file = !text.trim_start().is_empty() && !text.trim_start().starts_with('-');
+    let read = is_file.then(|| outside_file::text(Path::new(&text), MAX_FLAGS_BYTES).ok()).flatten();
+    let of_libtpu = (platform == "tpu").then(|| std::env::var("LIBTPU_INIT_ARGS").unwrap_or_default());
+    by_name(&format!("{} {}", read.unwrap_or(text), of_libtpu.unwrap_or_default()))
 }
 
 /// Sorted by name; of one flag the last value counts, so that their order stays.

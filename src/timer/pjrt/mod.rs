@@ -21,6 +21,7 @@ mod flags;
 mod gpu_code;
 mod job;
 mod kept;
+mod llo;
 mod no_device;
 #[allow(unsafe_code)]
 mod nvml;

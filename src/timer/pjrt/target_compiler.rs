@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 
 use super::compiler::{CompileTask, CompileWorker};
 use super::compilers::Compilers;
+use super::llo;
 use super::no_device::without_metadata;
 use super::options::compile_options;
 use super::plugin_digest::digest_of_plugin;
@@ -47,13 +49,16 @@ pub struct TargetOptions {
     pub limits: Limits,
     /// Options of the compiler for every program, by name.
     pub overrides: BTreeMap<String, String>,
+    /// Have libtpu dump what it schedules, and read bundles and vector memory of it.
+    pub llo: bool,
 }
 
 setters!(TargetOptions {
     others: Vec<PathBuf>,
     compile_jobs: Option<usize>,
     limits: Limits,
-    overrides: BTreeMap<String, String>
+    overrides: BTreeMap<String, String>,
+    llo: bool
 });
 
 impl TargetOptions {
@@ -68,6 +73,7 @@ impl TargetOptions {
             compile_jobs: None,
             limits: Limits::default(),
             overrides: BTreeMap::new(),
+            llo: false,
         }
     }
 
@@ -85,6 +91,16 @@ impl TargetOptions {
             environment.extend(without_metadata());
         }
         WorkerCommand { exe: self.exe.clone(), command, environment }
+    }
+
+    /// The same, with libtpu's dump in a folder of the worker's own.
+    fn command_with_dump(command: &WorkerCommand, folder: &Path) -> WorkerCommand {
+        let mut command = command.clone();
+        command.command.extend(["--llo-dump".into(), folder.into()]);
+        let flags = std::env::var("LIBTPU_INIT_ARGS").unwrap_or_default();
+        let flags = format!("{flags} {}", llo::dump_flags(folder));
+        command.environment.push(("LIBTPU_INIT_ARGS".into(), Some(flags.trim().into())));
+        command
     }
 }
 
@@ -177,7 +193,16 @@ impl TargetCompiler {
         let jobs = options.compile_jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let compilers = {
             let (limits, store) = (options.limits.clone(), store.clone());
-            Compilers::new(jobs, move || CompileWorker::start(&command, &limits, &store))
+            let dumps = (options.llo && options.target.platform == "tpu").then(|| scratch.path().to_owned());
+            let started = AtomicUsize::new(0);
+            Compilers::new(jobs, move || {
+                let folder = |dumps: &PathBuf| dumps.join(format!("llo-{}", started.fetch_add(1, Ordering::Relaxed)));
+                let command = match dumps.as_ref().map(folder) {
+                    Some(folder) => TargetOptions::command_with_dump(&command, &folder),
+                    None => command.clone(),
+                };
+                CompileWorker::start(&command, &limits, &store)
+            })
         };
         let (target, overrides, others) = (options.target.clone(), options.overrides.clone(), options.others.clone());
         Ok(Self { compilers, store, others, target, plugin_digest, toolchain, overrides, device, scratch })

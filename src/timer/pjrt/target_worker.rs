@@ -8,6 +8,7 @@ use super::compiling::{described, options_of, read_code, refusal, timed, written
 use super::cut::Cut;
 use super::device::fingerprints_of_target;
 use super::job::device_failure;
+use super::llo;
 use super::options::{Partitions, compile_options, parse_client_option, partitioned_options};
 use super::plugin::{OptionValue, PjrtError, Plugin, one_line};
 use super::topology::Topology;
@@ -136,6 +137,10 @@ impl Worker for TargetWorker {
         if self.topology.is_none() {
             return Err(Failure::new(FailureKind::Protocol, "`hello` must come first"));
         }
+        let llo_dump = self.options.llo_dump.clone();
+        if let Some(folder) = &llo_dump {
+            llo::clear(folder);
+        }
         let partitions = Partitions::of(&code);
         let (topology, ids) = self.open_for(partitions.count)?;
         let options = match partitions.count {
@@ -146,7 +151,7 @@ impl Worker for TargetWorker {
         let format = params.program.format.pjrt_format();
         let (executable, compiled) =
             timed(|| topology.compile(&code, format, &options)).map_err(|error| refused(&error, &params.overrides))?;
-        let mut compiled = described(compiled, &executable, &params.program, &code);
+        let mut compiled = described(compiled, &executable, &params.program, &code, llo_dump.as_deref());
         if partitions.count > 1 {
             // the compiled program takes parts
             compiled = compiled.signature(Cut::of(&executable).ok().flatten().map(|cut| cut.signature()));

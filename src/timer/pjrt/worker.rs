@@ -115,7 +115,7 @@ impl PjrtWorker {
         let format = program.format.pjrt_format();
         let (executable, compiled) = timed(|| Executable::compile(&opened.client, &code, format, &options))
             .map_err(|error| compile_failure(&error))?;
-        let compiled = described(compiled, executable.plain(), program, &code);
+        let compiled = described(compiled, executable.plain(), program, &code, None);
         match Cut::of(executable.plain())? {
             // the compiled program takes parts
             Some(cut) => Ok((executable, compiled.signature(Some(cut.signature())))),

@@ -19,6 +19,8 @@ pub struct PjrtWorkerOptions {
     pub topology: Option<String>,
     /// `name=value` for `PJRT_TopologyDescription_Create`.
     pub topology_options: Vec<String>,
+    /// The folder into which libtpu dumps what it schedules, as its own flags tell it.
+    pub llo_dump: Option<PathBuf>,
     /// Leave the plugin's profiler alone: the host clock times, whatever the plugin could do.
     pub no_profiler: bool,
     /// The most bytes of a large output that are on the host at a time to be compared; 64 MiB by default.
@@ -31,6 +33,7 @@ setters!(PjrtWorkerOptions {
     client_options: Vec<String>,
     topology: Option<String>,
     topology_options: Vec<String>,
+    llo_dump: Option<PathBuf>,
     no_profiler: bool,
     output_block_bytes: Option<u64>,
 });

@@ -1,4 +1,4 @@
-//! The number of partitions that a module's attributes name.
+//! Attributes by their name, in any dictionary of a module.
 
 use super::container::{Encoded, Reader, Result, outline, read_dialects, read_strings, read_table, section};
 use crate::hlo::error::ScanErrorKind;
@@ -8,10 +8,40 @@ mod code {
     pub(super) const DICTIONARY: u64 = 1;
     pub(super) const STRING: u64 = 2;
     pub(super) const INTEGER: u64 = 8;
+    pub(super) const DENSE_ARRAY: u64 = 17;
 }
+
+/// Largest number of elements of an array that is read.
+const MAX_ELEMENTS: usize = 1 << 10;
 
 /// The integer under this name in any dictionary; only the module's has `mhlo.num_partitions`.
 pub(crate) fn integer_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<u64>> {
+    first_named(bytes, name, |attribute| {
+        let Some(mut integer) = fields(attribute, code::INTEGER)? else { return Ok(None) };
+        let _its_type = integer.varint()?;
+        // the sign is the lowest bit
+        Ok(Some(integer.varint()? >> 1))
+    })
+}
+
+#[cfg(feature = "tuner")]
+/// The array of 64-bit integers under this name in any dictionary.
+pub(crate) fn integers_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<Vec<i64>>> {
+    first_named(bytes, name, |attribute| {
+        let Some(mut array) = fields(attribute, code::DENSE_ARRAY)? else { return Ok(None) };
+        let _type_of_elements = array.varint()?;
+        let (elements, length) = (array.index()?, array.varint()?);
+        let bytes = array.take(length)?;
+        if elements > MAX_ELEMENTS || bytes.len() != elements * size_of::<i64>() {
+            return Ok(None);
+        }
+        let (words, _) = bytes.as_chunks::<{ size_of::<i64>() }>();
+        Ok(Some(words.iter().map(|word| i64::from_le_bytes(*word)).collect()))
+    })
+}
+
+/// What `read` makes of the first attribute of this name that it takes.
+fn first_named<T>(bytes: &[u8], name: &[u8], read: impl Fn(&Encoded<'_>) -> Result<Option<T>>) -> Result<Option<T>> {
     // most modules have no such name, and need not be read
     if memchr::memmem::find(bytes, name).is_none() {
         return Ok(None);
@@ -34,10 +64,8 @@ pub(crate) fn integer_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<u64>
                 None => false,
             };
             let value = attributes.get(value).filter(|_| is_named);
-            if let Some(mut integer) = value.map_or(Ok(None), |value| fields(value, code::INTEGER))? {
-                let _its_type = integer.varint()?;
-                // the sign is the lowest bit
-                return Ok(Some(integer.varint()? >> 1));
+            if let Some(found) = value.map_or(Ok(None), &read)? {
+                return Ok(Some(found));
             }
         }
     }
