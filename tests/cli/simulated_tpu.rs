@@ -37,7 +37,7 @@ impl Tpu {
         let fixed = ["compile", module, "--target", "tpu:v5e", "--plugin", &self.plugin, "-o", &store];
         let optimized = data("mosaic_matmul.hlo.pb").display().to_string();
         let mut command = command(&self.place.path("cache"));
-        command.args(&fixed).args(arguments).env("SIMULATED_OPTIMIZED", optimized).env("LIBTPU_INIT_ARGS", init_args);
+        command.args(fixed).args(arguments).env("SIMULATED_OPTIMIZED", optimized).env("LIBTPU_INIT_ARGS", init_args);
         ended(&mut command)
     }
 
