@@ -116,6 +116,24 @@ impl Target {
         Self { name: name.to_owned(), platform, topology, options, memory_bytes: memory_of(config) }
     }
 
+    /// The built-in target whose device this file names, if it gives other figures for it: what is compiled for the one is
+    /// found for the other.
+    pub fn other_figures_of(&self) -> Option<&'static str> {
+        let config = self.options.iter().find_map(|option| option.strip_prefix("target_config="))?;
+        let figures = |config| {
+            let lines = str::lines(config).map(|line| line.split('#').next().unwrap_or_default().trim());
+            lines.filter(|line| !line.is_empty()).collect::<Vec<_>>()
+        };
+        let own = figures(config);
+        let identity = ["device_description_str:", "core_count:", "cuda_compute_capability"];
+        let names_it = |text| {
+            let lines = figures(text);
+            let mut lines = lines.iter().filter(|line| identity.iter().any(|field| line.starts_with(field)));
+            lines.all(|line| own.contains(line))
+        };
+        CUDA.iter().find(|(_, text)| names_it(text) && figures(text) != own).map(|(name, _)| *name)
+    }
+
     /// The digest that programs compiled for it depend on.
     pub fn description(&self) -> String {
         let parts: Vec<&str> =
@@ -188,6 +206,16 @@ mod tests {
                 (&*h100.options[0], &*format!("topology={shape}"))
             );
         }
+        assert_eq!(h100.other_figures_of(), None);
+        let (_, text) = CUDA.iter().find(|(name, _)| *name == "h100_sxm").unwrap();
+        let of_text = |text: &str| Target::cuda("cuda:own.txtpb", text, 1).other_figures_of();
+        assert_eq!(of_text(&format!("# own\n{text}")), None);
+        assert_eq!(
+            of_text(&text.replace("shared_memory_per_block_optin: ", "shared_memory_per_block_optin: 1")),
+            Some("h100_sxm")
+        );
+        assert_eq!(of_text(&text.replace("core_count: 132", "core_count: 114")), None);
+        assert_eq!(of_text(&text.replace("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe")), None);
         let v5e = Target::named("tpu:v5e").unwrap();
         assert_eq!((v5e.topology.as_str(), v5e.options.len()), ("v5e:2x2", 0));
         assert_eq!(Target::named("tpu:v6e:4x4").unwrap().topology, "v6e:4x4");

@@ -155,6 +155,12 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
             }
         };
         follower.bar.finish_and_clear();
+        if let Some(name) = target.other_figures_of() {
+            compiled.notes.push(format!(
+                "`{target}` names the device of `cuda:{name}` and gives other figures for it: what is refused here is \
+                 refused on that device too; give it a name of its own in `device_description_str`"
+            ));
+        }
         compiled.baseline =
             baseline.as_ref().filter(|_| !args.dry_run).map(|baseline| baseline.compare(&compiled, &name));
         failed |= compiled.outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }));

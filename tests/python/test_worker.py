@@ -158,6 +158,13 @@ def test_memory_of_a_device_is_told_where_its_plugin_knows_it():
     assert jax_worker.device_memory(jax.devices("cpu")[0]) is None
 
 
+def test_flags_of_libtpu_count_on_a_tpu():
+    environment = {"XLA_FLAGS": "--xla_b=1", "LIBTPU_INIT_ARGS": "--xla_tpu_c=2 --xla_a=3"}
+    assert jax_worker.xla_flags(environment, "tpu") == ["--xla_a=3", "--xla_b=1", "--xla_tpu_c=2"]
+    assert jax_worker.xla_flags(environment, "cpu") == ["--xla_b=1"]
+    assert jax_worker.xla_flags({}, "tpu") == []
+
+
 def test_a_compiler_is_told_by_the_records_of_its_wheels(monkeypatch):
     cpu = types.SimpleNamespace(platform="cpu", platform_version="cpu")
     own = jax_worker.compiler_digest(cpu)
