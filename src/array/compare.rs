@@ -218,7 +218,7 @@ pub struct Finiteness {
 }
 
 impl Finiteness {
-    fn of(dtype: DType, bytes: &[u8]) -> Self {
+    pub(super) fn of(dtype: DType, bytes: &[u8]) -> Self {
         let mut counting = Counting::new(dtype);
         counting.block(bytes);
         counting.finish()
@@ -287,7 +287,7 @@ pub fn element_text(spec: &ArraySpec, bytes: &[u8], index: u64) -> Option<String
 }
 
 /// `|a - b|`; zero for two NaNs or the same infinity, NaN (beyond every tolerance) if only one is finite.
-fn difference(a: Element, b: Element) -> f64 {
+pub(super) fn difference(a: Element, b: Element) -> f64 {
     let real = |a: f64, b: f64| {
         if a == b || (a.is_nan() && b.is_nan()) {
             0.0
@@ -310,7 +310,7 @@ fn difference(a: Element, b: Element) -> f64 {
 }
 
 /// `|b|` as far as it is finite, so that an infinite reference allows nothing.
-fn magnitude(b: Element) -> f64 {
+pub(super) fn magnitude(b: Element) -> f64 {
     finite_magnitude(b).unwrap_or(0.0)
 }
 

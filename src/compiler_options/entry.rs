@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::race::Ended;
 use crate::cache::{CacheKey, Entry, Provenance, why_refused};
 use crate::config::Config;
+use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::ledger::Ledger;
 use crate::measured_by::TOOL;
@@ -100,4 +101,15 @@ pub(super) fn known(
         && from.measured_by.as_condition().compiler(None) == by
         && !options.force;
     Ok(if is_same { Known::Entry(entry) } else { Known::No(None) })
+}
+
+/// A caveat on who does not use an entry of this device: on a CPU, JAX compiles by itself and loads no plugin's file.
+pub(super) fn not_of_jax(device: &DeviceFingerprint) -> Option<String> {
+    let plugin = device.environment.plugin.as_ref().filter(|plugin| !plugin.starts_with("jaxlib "))?;
+    (device.identity.platform == "cpu").then(|| {
+        format!(
+            "a JAX process does not use these options, because `{plugin}` is not its compiler: `--timer jax` \
+                 measures with JAX's own"
+        )
+    })
 }

@@ -14,6 +14,7 @@
 mod entry;
 mod failed;
 mod module;
+mod precise;
 mod race;
 mod rescue;
 mod settle;

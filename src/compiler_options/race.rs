@@ -15,7 +15,7 @@ use crate::ledger::Ledger;
 use crate::measure::MeasureError;
 use crate::timer::events::Events;
 use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature, Timer};
-use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Raced, TuneError, TuneOptions, race_programs};
+use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Raced, Spent, TuneError, TuneOptions, race_programs};
 
 /// A timer, and everything that a race of a module's variants needs.
 pub(super) struct Races<'a> {
@@ -213,4 +213,17 @@ const LEAST_LAST: Duration = Duration::from_secs(10);
 
 pub(super) fn time_for_last(since: Instant) -> Duration {
     LEAST_LAST.max(since.elapsed() / 3)
+}
+
+/// What so many values will take, by what compiling and running the base took: one line.
+pub(super) fn forecast(races: &Races<'_>, spent: &Spent, base_ns: f64, values: usize) -> String {
+    let is_cpu = races.timer.device().identity.platform == "cpu";
+    let at_once = if is_cpu { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
+    // the base and its copy were compiled, each by itself, where they were not kept
+    let one = spent.compile_baselines_ns.max(spent.compile_candidates_ns) as f64;
+    let seconds = |ns: f64| format!("{:.0} s", (ns / 1e9).ceil());
+    let compiling = seconds(one * values as f64 / at_once as f64);
+    let running = seconds(base_ns * values as f64 * f64::from(races.options.usual_rounds()));
+    let compiling = if one > 0.0 { format!("about {compiling} to compile, and ") } else { String::new() };
+    format!("{}: {compiling}up to {running} to run if no two have the same code", number_of(values, "value"))
 }

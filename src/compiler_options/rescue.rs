@@ -71,6 +71,7 @@ fn failed_row(variant: &Variant, failure: Failure) -> CandidateResult {
         work: None,
         differences: Vec::new(),
         special_values: Vec::new(),
+        reference_errors: Vec::new(),
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::entry::{Decided, Known, known};
+use super::entry::{Decided, Known, known, not_of_jax};
 use super::failed::{as_known, forget_failure, is_lasting, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, TunedOptions, not_cached};
-use super::race::{Ended, Races, Rules, call, counted, time_for_last};
+use super::precise::{error_from_reference, planned, try_reference};
+use super::race::{Ended, Races, Rules, call, counted, forecast, time_for_last};
 use super::rescue::{First, first_that_runs, rescuers};
 use super::special::{error_of, special_values, told};
 use super::variant::{Variant, Variants};
@@ -19,16 +20,15 @@ use crate::candidates::{Choice, OptionKind};
 use crate::config::Config;
 use crate::counted::counted as number_of;
 use crate::decision::DecisionRules;
-use crate::device::DeviceFingerprint;
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
-use crate::measure::make_inputs;
+use crate::measure::{MeasuredProgram, make_inputs};
 use crate::stats::Interval;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Kind, Slice};
 use crate::tune::{
-    CandidateOutcome, CandidateResult, CandidateTimes, LARGE_OUTPUTS, OperationResult, Raced, Spent, Status, Tally,
+    CandidateOutcome, CandidateResult, CandidateTimes, LARGE_OUTPUTS, OperationResult, Raced, Status, Tally,
     TuneError, TuneOptions, fill_from_entry, spent,
 };
 
@@ -177,6 +177,7 @@ impl Walk<'_, '_> {
         }
         let preflight = preflight.on_device(self.races.timer.device_memory(), program.partitions);
         preflight.check(scratch)?;
+        let (preflight, wide) = planned(program, preflight, &signature, scratch);
         let preflight = preflight.to_string();
         (self.races.inputs, self.races.inputs_digest) = (inputs.arrays, inputs.digest);
         self.races.events.tell(Kind::Ahead(&preflight));
@@ -194,14 +195,15 @@ impl Walk<'_, '_> {
         self.races.events.tell(Kind::Ahead(&ahead));
         let measured = self.screen(&base, &singles)?;
         let best = self.combine(&variants, &base, &measured)?;
-        let finals = self.finals(&variants, &base, &best, &measured)?;
+        let mut finals = self.finals(&variants, &base, &best, &measured)?;
+        self.try_reference(&variants, &base, wide, &mut finals)?;
         self.try_special_values(&variants, &base)?;
         self.conclude(key, search.to_owned(), rescued.is_some(), finals)
     }
 
     /// Digest of everything that a decision follows from, except for the samples and the conditions that they were taken under.
     fn search(&self) -> Result<String, Ended> {
-        let mut hasher = FieldHasher::new("compiler options, 2");
+        let mut hasher = FieldHasher::new("compiler options, 3");
         hasher.field(self.module.program.identity().as_bytes()).field(self.module.inputs.digest()?.as_bytes());
         hasher.field(self.module.base.to_config().as_str().as_bytes());
         hasher.field(&self.races.options.rules.min_improvement.to_le_bytes());
@@ -338,7 +340,7 @@ impl Walk<'_, '_> {
                 || self.races.is_late()
                 || (self.races.until.is_none() && begin.elapsed() > allowed)
                 || alive.is_empty();
-            finals = Some(Finals { variants: raced.clone(), raced: seen, verdict });
+            finals = Some(Finals { variants: raced.clone(), alive, raced: seen, verdict });
             if is_last {
                 break;
             }
@@ -347,6 +349,24 @@ impl Walk<'_, '_> {
             self.take_rows(&finals.raced, &[1]);
         }
         Ok(finals)
+    }
+
+    /// Compares finalists with the module in `f64`. One whose error is clearly larger than the default's cannot win.
+    fn try_reference(
+        &mut self,
+        variants: &Variants<'_>,
+        base: &Variant,
+        wide: Result<MeasuredProgram, String>,
+        finals: &mut Option<Finals>,
+    ) -> Result<(), Ended> {
+        let finalists = finals.as_ref().map_or(&[][..], |finals| &finals.variants);
+        let note = try_reference(&mut self.races, wide, (variants, base), finalists, &mut self.rows)?;
+        self.result.flags.extend(note);
+        let Some(Finals { variants, alive, raced, verdict }) = finals else { return Ok(()) };
+        let row = |finalist: &Finalist| self.rows.get(&variants.get(finalist.candidate)?.config);
+        alive.retain(|finalist| row(finalist).is_none_or(|row| row.failure().is_none()));
+        *verdict = decide(&counted(raced), (0, 1), alive, &self.races.options.rules);
+        Ok(())
     }
 
     /// Runs each set that changes arithmetic on values that it need not honour; what comes of it stands in its row.
@@ -388,7 +408,7 @@ impl Walk<'_, '_> {
         let mut job = None;
         self.result.status = Status::BaselineKept;
         self.result.reason = format!("no set of options is faster by {} %", min_improvement * 100.0);
-        if let Some(Finals { variants, raced, verdict }) = &finals {
+        if let Some(Finals { variants, raced, verdict, .. }) = &finals {
             job = Some(raced.digest);
             if verdict.copy_bound.is_finite() {
                 let bound = 100.0 * verdict.copy_bound;
@@ -415,6 +435,7 @@ impl Walk<'_, '_> {
                 let is_set = |choice: &Choice| variant.set.get(&choice.name) == Some(&choice.value);
                 let mut fast = self.module.choices.iter().filter(|choice| choice.kind == OptionKind::FastMath);
                 let row = self.result.candidates.iter().find(|row| row.config == config);
+                self.result.flags.extend(row.map(|row| error_from_reference(&row.reference_errors)).unwrap_or_default());
                 if let Some(row) = row.filter(|_| fast.any(is_set)) {
                     self.result.flags.push(error_of(&row.differences));
                     self.result.flags.extend(told(&row.special_values));
@@ -458,33 +479,11 @@ impl Walk<'_, '_> {
     }
 }
 
-/// What so many values will take, by what compiling and running the base took: one line.
-fn forecast(races: &Races<'_>, spent: &Spent, base_ns: f64, values: usize) -> String {
-    let is_cpu = races.timer.device().identity.platform == "cpu";
-    let at_once = if is_cpu { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
-    // the base and its copy were compiled, each by itself, where they were not kept
-    let one = spent.compile_baselines_ns.max(spent.compile_candidates_ns) as f64;
-    let seconds = |ns: f64| format!("{:.0} s", (ns / 1e9).ceil());
-    let compiling = seconds(one * values as f64 / at_once as f64);
-    let running = seconds(base_ns * values as f64 * f64::from(races.options.usual_rounds()));
-    let compiling = if one > 0.0 { format!("about {compiling} to compile, and ") } else { String::new() };
-    format!("{}: {compiling}up to {running} to run if no two have the same code", number_of(values, "value"))
-}
-
-/// A caveat on who does not use an entry of this device: on a CPU, JAX compiles by itself and loads no plugin's file.
-fn not_of_jax(device: &DeviceFingerprint) -> Option<String> {
-    let plugin = device.environment.plugin.as_ref().filter(|plugin| !plugin.starts_with("jaxlib "))?;
-    (device.identity.platform == "cpu").then(|| {
-        format!(
-            "a JAX process does not use these options, because `{plugin}` is not its compiler: `--timer jax` \
-                 measures with JAX's own"
-        )
-    })
-}
-
 /// The last race, and what it says.
 struct Finals {
     variants: Vec<Variant>,
+    /// Those that may win.
+    alive: Vec<Finalist>,
     raced: Raced,
     verdict: Verdict,
 }

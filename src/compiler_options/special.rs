@@ -62,7 +62,7 @@ pub(super) fn special_values(
     Ok(found)
 }
 
-fn of_device(what: &str, error: &std::io::Error) -> Failure {
+pub(super) fn of_device(what: &str, error: &std::io::Error) -> Failure {
     Failure::new(FailureKind::Device, format!("{what} cannot be made for other inputs: {error}{}", remedy(error)))
 }
 
@@ -101,7 +101,7 @@ fn expected(races: &mut Races<'_>) -> Result<Expected, Failure> {
 }
 
 /// Compiles and runs a candidate; a worker that breaks is started again without it.
-fn run<T>(
+pub(super) fn run<T>(
     races: &mut Races<'_>,
     candidate: usize,
     call: impl FnOnce(&mut dyn Timer) -> Result<T, Failure>,

@@ -24,6 +24,8 @@ mod escape;
 mod found;
 mod frames;
 mod hlo_text;
+#[cfg(feature = "tuner")]
+mod in_f64;
 mod index_range;
 mod interface;
 mod label;
@@ -54,6 +56,8 @@ pub use dump_files::{DumpedModules, earlier_stage, modules_before_passes};
 pub use error::{ScanError, ScanErrorKind};
 pub use found::{CallSite, Diagnosis, FoundLabel, ModuleForm, Scan};
 pub use frames::Frame;
+#[cfg(feature = "tuner")]
+pub use in_f64::{NotInF64, in_f64};
 pub use interface::ProgramArgument;
 pub use label::{Evidence, Label};
 pub use memory::{AliveBuffer, ProgramMemory};

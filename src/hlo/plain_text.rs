@@ -60,7 +60,7 @@ fn is_location_alias(line: &str) -> bool {
 }
 
 /// Bytes of the string that a text starts with, quotes included.
-fn string_length(text: &str) -> usize {
+pub(super) fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (index, byte) in text.bytes().enumerate().skip(1) {
         match byte {

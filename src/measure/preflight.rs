@@ -82,6 +82,25 @@ impl Preflight {
         self
     }
 
+    /// The same with a run of the program in `f64`, at another time: the files of its inputs and outputs, beside those of
+    /// the program itself, and its arrays on the device in place of them.
+    #[must_use]
+    pub fn with_reference(mut self, arguments: &[ArraySpec], outputs: &[ArraySpec]) -> Self {
+        let own = |spec: &ArraySpec| spec.host_bytes().unwrap_or(u64::MAX);
+        let wide = |spec: &ArraySpec| own(&spec.widest());
+        let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
+        let files = sum(&mut arguments.iter().filter(|spec| spec.widest() != **spec).map(wide));
+        let of_outputs = sum(&mut outputs.iter().map(wide));
+        self.disk_bytes = self.disk_bytes.saturating_add(files).saturating_add(of_outputs);
+        // an output as it is, and in `f64` beside the reference's
+        let at_once = arguments.iter().map(|spec| own(spec).saturating_add(wide(spec)));
+        let compared = outputs.iter().map(|spec| own(spec).saturating_add(wide(spec).saturating_mul(2)));
+        self.host_bytes = at_once.chain(compared).fold(self.host_bytes, u64::max);
+        let on_device = sum(&mut arguments.iter().map(wide)).saturating_add(of_outputs);
+        self.device_bytes = self.device_bytes.max(on_device);
+        self
+    }
+
     /// Whether it fits.
     ///
     /// # Errors
@@ -213,6 +232,11 @@ mod tests {
         let integers = "s32[1000000]".parse().unwrap();
         let other = found.clone().with_other_inputs(&[specs[0].clone(), specs[1].clone(), integers]);
         assert_eq!(other.disk_bytes, found.disk_bytes + 4096 + 1024);
+        // 8 KiB and 4 KiB of inputs in f64, 2 KiB of one output and 24 bytes of the other; on the device instead of the rest
+        let reference = found.clone().with_reference(&specs, &outputs);
+        let (inputs, results) = (8192 + 4096, 2048 + 24);
+        assert_eq!(reference.disk_bytes, found.disk_bytes + inputs + results);
+        assert_eq!((reference.device_bytes, reference.host_bytes), (inputs + results, 4096 + 8192));
         let huge: ArraySpec = "f32[18446744073709551615,2]".parse().unwrap();
         assert!(Preflight::of([(&huge, true)], scratch.path()).check(scratch.path()).is_err());
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    2 kB\n"), Some(2048));

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use super::compiled_with::CompiledWith;
 use super::error::MeasureError;
 use crate::digest::{Digest, FieldHasher};
-use crate::hlo::{ModuleForm, ProgramArgument, compiled_as, read_plain, read_program, semantic_digest, side_file_of};
+use crate::hlo::{
+    ModuleForm, ProgramArgument, compiled_as, in_f64, read_plain, read_program, semantic_digest, side_file_of,
+};
 use crate::outside_file;
 use crate::registry::{Program, ProgramFormat};
 use crate::timer::{OptionsFile, ProgramFile};
@@ -159,6 +161,22 @@ impl MeasuredProgram {
     pub(super) fn index_range(&self, index: usize, count: usize) -> Option<u64> {
         let known = Some(&self.index_ranges).filter(|ranges| ranges.len() == count)?;
         known.get(index).copied().flatten()
+    }
+
+    /// The same program with every floating-point array in `f64`, also its arguments and results.
+    ///
+    /// # Errors
+    /// Why there is none, in a few words.
+    pub fn in_f64(&self) -> Result<Self, String> {
+        if self.format != ProgramFormat::StablehloText {
+            return Err("the module is not StableHLO text".to_owned());
+        }
+        if self.partitions > 1 {
+            return Err("the module runs on several devices".to_owned());
+        }
+        let text = std::str::from_utf8(&self.bytes).map_err(|_| "its text is not UTF-8".to_owned())?;
+        let bytes = in_f64(text).map_err(|error| error.to_string())?.into_bytes();
+        Ok(Self { bytes, ..self.clone() })
     }
 
     /// Digest of its StableHLO text without locations and names, where it is one.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::array::{ArraySpec, Special};
+use crate::array::{ArrayError, ArraySpec, Special};
 use crate::config::Config;
 use crate::decision::DropReason;
 use crate::failure::Failure;
@@ -106,8 +106,7 @@ pub struct OutputDifference {
 /// `output 3 \`loss\``.
 impl fmt::Display for OutputDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "output {}", self.output)?;
-        if self.name.is_empty() { Ok(()) } else { write!(f, " `{}`", printable(&self.name)) }
+        write_output(f, self.output, &self.name)
     }
 }
 
@@ -130,6 +129,33 @@ pub struct SpecialValues {
     /// Why there are none, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+}
+
+/// How far one output is from that of the same program in `f64`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ReferenceError {
+    /// Its number among the outputs.
+    pub output: usize,
+    /// Its name, such as `grads/w`; empty if unknown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The candidate's.
+    pub own: ArrayError,
+    /// The baseline's.
+    pub baseline: ArrayError,
+}
+
+/// `output 3 \`loss\``.
+impl fmt::Display for ReferenceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_output(f, self.output, &self.name)
+    }
+}
+
+fn write_output(f: &mut fmt::Formatter<'_>, output: usize, name: &str) -> fmt::Result {
+    write!(f, "output {output}")?;
+    if name.is_empty() { Ok(()) } else { write!(f, " `{}`", printable(name)) }
 }
 
 /// What is known about one candidate.
@@ -155,6 +181,8 @@ pub struct CandidateResult {
     pub differences: Vec<OutputDifference>,
     /// What it makes of NaN, infinities and denormals, if that was tried.
     pub special_values: Vec<SpecialValues>,
+    /// How far its outputs are from those of the program in `f64`, if that was run.
+    pub reference_errors: Vec<ReferenceError>,
 }
 
 impl CandidateResult {
@@ -220,14 +248,16 @@ struct Row {
     differences: Vec<OutputDifference>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     special_values: Vec<SpecialValues>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    reference_errors: Vec<ReferenceError>,
 }
 
 impl From<CandidateResult> for Row {
     fn from(candidate: CandidateResult) -> Self {
         let (status, times) = (candidate.status(), candidate.times().copied());
         let (failure, expected) = (candidate.failure().cloned(), candidate.expected());
-        let CandidateResult { config, tied_with_best, dropped, differences, special_values, temporary_bytes, .. } =
-            candidate;
+        let CandidateResult { config, tied_with_best, dropped, differences, special_values, .. } = candidate;
+        let CandidateResult { reference_errors, temporary_bytes, .. } = candidate;
         Self {
             config,
             status,
@@ -242,6 +272,7 @@ impl From<CandidateResult> for Row {
             temporary_bytes,
             differences,
             special_values,
+            reference_errors,
         }
     }
 }
@@ -251,7 +282,7 @@ impl TryFrom<Row> for CandidateResult {
 
     fn try_from(row: Row) -> Result<Self, String> {
         let Row { config, status, rounds, median_ns, ratio, interval, tied_with_best, dropped, failure, .. } = row;
-        let Row { expected, differences, special_values, temporary_bytes, .. } = row;
+        let Row { expected, differences, special_values, reference_errors, temporary_bytes, .. } = row;
         let times = median_ns.zip(ratio).zip(interval);
         let times = times.map(|((median_ns, ratio), interval)| CandidateTimes { rounds, median_ns, ratio, interval });
         let outcome = match (status, times, failure) {
@@ -281,6 +312,7 @@ impl TryFrom<Row> for CandidateResult {
             work,
             differences,
             special_values,
+            reference_errors,
         })
     }
 }

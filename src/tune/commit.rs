@@ -150,6 +150,7 @@ pub(super) fn candidate_results(
             work: figures.and_then(|figures| figures.work.clone()),
             differences: Vec::new(),
             special_values: Vec::new(),
+            reference_errors: Vec::new(),
         }
     });
     rows.collect()

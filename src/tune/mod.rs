@@ -47,7 +47,8 @@ mod waves;
 pub use again::Again;
 pub(crate) use blame::BASELINE_FAILED;
 pub use candidate_result::{
-    CandidateOutcome, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample, SpecialValues,
+    CandidateOutcome, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample, ReferenceError,
+    SpecialValues,
 };
 pub(crate) use commit::fill_from_entry;
 pub(crate) use copies::ALL_ROUNDS;

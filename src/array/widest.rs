@@ -1,0 +1,137 @@
+//! Arrays in `f64`, and how far an array is from what a program in `f64` gives.
+
+use serde::{Deserialize, Serialize};
+
+use super::compare::{Finiteness, difference, magnitude};
+use super::element::{Element, decode, for_each, for_each_pair, push_float};
+use super::{ArraySpec, DType, Tolerance};
+
+impl DType {
+    /// The type of the most precision that holds all of its values: `f64` for real numbers, `c128` for complex ones.
+    /// Integers and booleans stay.
+    pub fn widest(self) -> Self {
+        match self {
+            _ if self.is_float() => Self::F64,
+            _ if self.is_complex() => Self::C128,
+            other => other,
+        }
+    }
+
+    /// The value of this real floating-point type that is nearest to a number; ties go to the even one. `None` for other
+    /// types.
+    pub fn nearest(self, value: f64) -> Option<f64> {
+        let mut bytes = Vec::new();
+        let real = |element| match element {
+            Element::Real(value) => Some(value),
+            _ => None,
+        };
+        push_float(self, value, &mut bytes).then(|| decode(self, &bytes).and_then(real)).flatten()
+    }
+}
+
+impl ArraySpec {
+    /// The same array in [`DType::widest`].
+    #[must_use]
+    pub fn widest(&self) -> Self {
+        Self { dtype: self.dtype.widest(), dims: self.dims.clone() }
+    }
+}
+
+/// The values of a dense host array in [`DType::widest`], exactly. A part of an element at the end is left out.
+pub fn widened(dtype: DType, bytes: &[u8]) -> Vec<u8> {
+    if dtype.widest() == dtype {
+        return bytes.to_vec();
+    }
+    let elements = bytes.len() / dtype.host_bytes();
+    let mut wide = Vec::with_capacity(elements.saturating_mul(dtype.widest().host_bytes()));
+    for_each(dtype, bytes, |element| match element {
+        Element::Real(value) => wide.extend_from_slice(&value.to_le_bytes()),
+        Element::Complex(re, im) => wide.extend([re, im].into_iter().flat_map(f64::to_le_bytes)),
+        Element::Integer(_) => {}
+    });
+    wide
+}
+
+/// How far an array is from a reference in `f64`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ArrayError {
+    /// The largest absolute difference.
+    pub max_absolute: f64,
+    /// The same over the root mean square of the reference; absent if that is zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_rms: Option<f64>,
+    /// The largest of all elements' differences over what their [`Tolerance`] allows: up to one is within it.
+    pub of_tolerance: f64,
+}
+
+/// How far an array of floating-point numbers is from a reference, whose bytes are of [`DType::widest`]. `None` for
+/// other types, for arrays of different sizes, and if an element of either is not finite: nothing can be subtracted.
+pub fn error_of(dtype: DType, ours: &[u8], reference: &[u8], tolerance: Tolerance) -> Option<ArrayError> {
+    let ours = widened(dtype, ours);
+    let found = Finiteness::of(dtype.widest(), reference);
+    if !dtype.has_fractions() || ours.len() != reference.len() || found.finite != found.elements {
+        return None;
+    }
+    let Tolerance { absolute, relative, of_rms } = tolerance;
+    let (mut most, mut most_of_tolerance) = (0.0_f64, 0.0_f64);
+    let mut is_finite = true;
+    for_each_pair(dtype.widest(), &ours, reference, |own, exact| {
+        let off = difference(own, exact);
+        is_finite &= off.is_finite();
+        let allowed = absolute + of_rms * found.rms + relative * magnitude(own).min(magnitude(exact));
+        most = most.max(off);
+        if off > 0.0 {
+            // JSON has no infinity for what allows nothing
+            most_of_tolerance = most_of_tolerance.max((off / allowed).min(f64::MAX));
+        }
+    });
+    let of_rms = (found.rms > 0.0).then(|| most / found.rms).filter(|ratio| ratio.is_finite());
+    is_finite.then_some(ArrayError { max_absolute: most, of_rms, of_tolerance: most_of_tolerance })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn f64s(values: &[f64]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn values_are_widened_exactly() {
+        // 1/3 in bf16 is 0x3eab = 0.333984375, in f16 0x3555 = 0.333251953125
+        assert_eq!(widened(DType::Bf16, &[0xab, 0x3e, 0x80, 0xff]), f64s(&[0.333984375, f64::NEG_INFINITY]));
+        assert_eq!(widened(DType::F16, &[0x55, 0x35]), f64s(&[0.333251953125]));
+        let tenth = widened(DType::F32, &0.1_f32.to_le_bytes());
+        assert_eq!(tenth, f64s(&[f64::from_bits(0x3FB9_9999_A000_0000)]));
+        let pair = [0.5_f32.to_le_bytes(), (-2.0_f32).to_le_bytes()].concat();
+        assert_eq!(widened(DType::C64, &pair), f64s(&[0.5, -2.0]));
+        assert_eq!(widened(DType::S16, &[1, 2, 3]), [1, 2, 3]);
+        let widest = "c64[2,3]".parse::<ArraySpec>().unwrap().widest().to_string();
+        assert_eq!((widest.as_str(), DType::F8E4M3Fn.widest(), DType::U8.widest()), ("c128[2,3]", DType::F64, DType::U8));
+        assert_eq!(DType::Bf16.nearest(1.0 / 3.0), Some(0.333984375));
+        assert_eq!((DType::S32.nearest(1.0), DType::C64.nearest(1.0)), (None, None));
+    }
+
+    #[test]
+    fn an_error_is_in_units_of_what_is_allowed() {
+        // of f32: 2e-3 of the smaller element, and 2e-3 of the root mean square, which is 1 here
+        let tolerance = Tolerance::for_dtype(DType::F32);
+        let ones = f64s(&[1.0, 1.0]);
+        let own = [1.0_f32, 0.75].map(f32::to_le_bytes).concat();
+        let found = error_of(DType::F32, &own, &ones, tolerance).unwrap();
+        assert_eq!((found.max_absolute, found.of_rms), (0.25, Some(0.25)));
+        assert!((found.of_tolerance - 0.25 / (2e-3 + 0.75 * 2e-3)).abs() < 1e-9, "{found:?}");
+        // what is allowed because the default differs from itself counts, too
+        let slack = error_of(DType::F32, &own, &ones, tolerance.absolute(0.2465)).unwrap();
+        assert!((slack.of_tolerance - 1.0).abs() < 1e-9, "{slack:?}");
+        let zeros = error_of(DType::F32, &own, &f64s(&[0.0, 0.0]), tolerance).unwrap();
+        assert_eq!((zeros.max_absolute, zeros.of_rms, zeros.of_tolerance), (1.0, None, f64::MAX));
+        assert_eq!(error_of(DType::F32, &own, &f64s(&[1.0, f64::INFINITY]), tolerance), None);
+        let nan = [1.0_f32, f32::NAN].map(f32::to_le_bytes).concat();
+        assert_eq!(error_of(DType::F32, &nan, &ones, tolerance), None);
+        assert_eq!(error_of(DType::F32, &own, &ones[..8], tolerance), None);
+        assert_eq!(error_of(DType::S32, &own, &own, tolerance), None);
+    }
+}

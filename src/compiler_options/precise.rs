@@ -1,0 +1,236 @@
+//! A reference of a higher precision: the module in `f64`, on the same inputs. It says how much of a difference is the
+//! set's error and how much the default's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::race::{Ended, Races};
+use super::special::{of_device, run};
+use super::variant::{Variant, Variants};
+use crate::array::{ArrayError, ArraySpec, Tolerance, error_of, widened};
+use crate::config::Config;
+use crate::counted::listed;
+use crate::failure::{Failure, FailureKind};
+use crate::measure::{MeasuredProgram, Preflight};
+use crate::timer::events::Slice;
+use crate::timer::{InputArray, Job, OutputArray, Signature};
+use crate::tune::{CandidateOutcome, CandidateResult, LARGE_OUTPUTS, ReferenceError};
+
+/// The most bytes of all outputs in `f64`: those of an `f32` module that are files.
+const LARGEST_OUTPUTS: u64 = 2 * LARGE_OUTPUTS;
+/// A set may be off by so many times what the default is off, where that is more than the tolerance.
+const TIMES_THE_DEFAULTS: f64 = 2.0;
+
+/// The module in `f64`, or why there is none; with the preflight of both.
+pub(super) fn planned(
+    program: &MeasuredProgram,
+    preflight: Preflight,
+    signature: &Signature,
+    scratch: &Path,
+) -> (Preflight, Result<MeasuredProgram, String>) {
+    let wide = program.in_f64().and_then(|wide| {
+        let results = signature.results.as_deref().unwrap_or_default();
+        check_size(results.iter().map(|spec| spec.widest().host_bytes()))?;
+        let larger = preflight.clone().with_reference(&signature.parameters, results);
+        larger.check(scratch).map_err(|error| error.to_string())?;
+        Ok((larger, wide))
+    });
+    match wide {
+        Ok((larger, wide)) => (larger, Ok(wide)),
+        Err(why) => (preflight, Err(why)),
+    }
+}
+
+fn check_size(mut outputs: impl Iterator<Item = Option<u64>>) -> Result<(), String> {
+    let bytes = outputs.try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?));
+    match bytes.is_some_and(|bytes| bytes <= LARGEST_OUTPUTS) {
+        true => Ok(()),
+        false => Err(too_large()),
+    }
+}
+
+fn too_large() -> String {
+    format!("in f64 its outputs take more than {} MiB", LARGEST_OUTPUTS >> 20)
+}
+
+/// Compares finalists whose outputs differ from the base's, and sets that change arithmetic, with the module in `f64`: their
+/// rows have the errors, and one whose error is clearly larger than the base's is refused. Gives the reason if that could not
+/// be done.
+pub(super) fn try_reference(
+    races: &mut Races<'_>,
+    wide: Result<MeasuredProgram, String>,
+    (variants, base): (&Variants<'_>, &Variant),
+    finalists: &[Variant],
+    rows: &mut BTreeMap<Config, CandidateResult>,
+) -> Result<Option<String>, Ended> {
+    let is_asked = |row: &CandidateResult, variant: &Variant| {
+        let is_finalist = finalists.iter().any(|finalist| finalist.config == row.config);
+        matches!(row.outcome, CandidateOutcome::Measured(_))
+            && (variants.changes_arithmetic(variant) || (is_finalist && !row.differences.is_empty()))
+    };
+    let known = rows.values().filter_map(|row| Some((row, variants.of(&row.config)?)));
+    let asked: Vec<Variant> =
+        known.filter(|(row, variant)| is_asked(row, variant)).map(|(_, variant)| variant).collect();
+    if asked.is_empty() {
+        return Ok(None);
+    }
+    let found = match wide {
+        _ if races.is_late() => Err("the time is used up".to_owned()),
+        Ok(wide) => reference_errors(races, &wide, base, &asked)?,
+        Err(why) => Err(why),
+    };
+    let found = match found {
+        Ok(found) => found,
+        Err(why) => return Ok(Some(format!("no reference in f64: {why}"))),
+    };
+    for (variant, errors) in asked.iter().zip(found) {
+        let Some(row) = rows.get_mut(&variant.config) else { continue };
+        if let Some(why) = refusal(&errors) {
+            row.outcome = CandidateOutcome::Failed(Failure::new(FailureKind::WrongOutput, why));
+        }
+        row.reference_errors = errors;
+    }
+    Ok(None)
+}
+
+/// How far the outputs of each variant are from those of the module in `f64`, and the base's; the reason why that is unknown
+/// of all of them. The timer has no job afterwards.
+fn reference_errors(
+    races: &mut Races<'_>,
+    wide: &MeasuredProgram,
+    base: &Variant,
+    variants: &[Variant],
+) -> Result<Result<Vec<Vec<ReferenceError>>, String>, Ended> {
+    let _slice = races.events.open(Slice::Step("the module in f64"));
+    let reference = reference(races, wide, base);
+    races.timer.end();
+    let reference = match reference {
+        Ok(reference) => reference,
+        Err(why) => return Ok(Err(why)),
+    };
+    let all: Vec<Variant> = std::iter::once(base).chain(variants).cloned().collect();
+    races.timer.begin(&races.job(&all))?;
+    let order: Vec<usize> = (0..all.len()).collect();
+    if races.timer.expect(&order).is_err() {
+        races.timer.restart(&[])?;
+    }
+    let mut found = Vec::new();
+    for candidate in order {
+        let outputs = run(races, candidate, |timer| timer.outputs(candidate));
+        found.push(outputs.map_err(|failure| failure.message).and_then(|outputs| errors(races, &outputs, &reference)));
+    }
+    races.timer.end();
+    let mut found = found.into_iter();
+    let of_base = match found.next() {
+        Some(Ok(of_base)) => of_base,
+        Some(Err(why)) => return Ok(Err(format!("the default's outputs are unknown: {why}"))),
+        None => Vec::new(),
+    };
+    let beside = |own: Vec<Option<_>>| {
+        let both = own.into_iter().zip(&of_base).enumerate();
+        let both = both.filter_map(|(output, (own, baseline))| {
+            let name = races.results.get(output).cloned().unwrap_or_default();
+            Some(ReferenceError { output, name, own: own?, baseline: (*baseline)? })
+        });
+        both.collect()
+    };
+    Ok(Ok(found.map(|own| own.map(beside).unwrap_or_default()).collect()))
+}
+
+/// The outputs of the module in `f64` under the base's options.
+fn reference(races: &mut Races<'_>, wide: &MeasuredProgram, base: &Variant) -> Result<Vec<OutputArray>, String> {
+    let said = |failure: Failure| failure.to_string();
+    let folder = tempfile::tempdir_in(races.scratch).map_err(|error| said(of_device("a folder", &error)))?;
+    let program = wide.write(folder.path(), "program").map_err(|error| error.to_string())?;
+    let inputs = wider(&races.inputs, folder.path()).map_err(said)?;
+    let mut job = Job { inputs, ..races.job(std::slice::from_ref(base)) };
+    job.candidates.iter_mut().for_each(|candidate| candidate.program = Some(program.clone()));
+    // what does not hold these inputs holds the others: the next job starts it again
+    races.timer.begin(&job).map_err(said)?;
+    let outputs = run(races, 0, |timer| match timer.keep_outputs(0, LARGEST_OUTPUTS)? {
+        Some(_) => Ok(None),
+        None => timer.outputs(0).map(Some),
+    });
+    let outputs = outputs.map_err(said)?.ok_or_else(too_large)?;
+    check_size(outputs.iter().map(|output| output.spec.host_bytes()))?;
+    Ok(outputs)
+}
+
+/// The same values in `f64`.
+fn wider(inputs: &[InputArray], folder: &Path) -> Result<Vec<InputArray>, Failure> {
+    let wide = |(index, input): (usize, &InputArray)| {
+        let spec = input.spec.widest();
+        if spec == input.spec {
+            return Ok(input.clone());
+        }
+        let path = folder.join(format!("{index}.bin"));
+        fs::write(&path, widened(input.spec.dtype, &fs::read(&input.path)?))?;
+        Ok(InputArray { spec, path, ..input.clone() })
+    };
+    let inputs: std::io::Result<Vec<InputArray>> = inputs.iter().enumerate().map(wide).collect();
+    inputs.map_err(|error| of_device("files", &error))
+}
+
+/// How far each output is off; `None` for integers.
+fn errors(
+    races: &Races<'_>,
+    outputs: &[OutputArray],
+    reference: &[OutputArray],
+) -> Result<Vec<Option<ArrayError>>, String> {
+    let specs = |outputs: &[OutputArray]| outputs.iter().map(|output| output.spec.widest()).collect::<Vec<ArraySpec>>();
+    if specs(outputs) != specs(reference) {
+        return Err("the outputs in `f64` are other arrays".to_owned());
+    }
+    let read = |output: &OutputArray| output.read().map_err(|error| of_device("outputs", &error).to_string());
+    let error = |(index, (own, exact)): (usize, (&OutputArray, &OutputArray))| {
+        let dtype = own.spec.dtype;
+        if !dtype.has_fractions() {
+            return Ok(None);
+        }
+        let tolerance = Tolerance::for_dtype(dtype);
+        let tolerance = tolerance.absolute(tolerance.absolute + races.slack.get(index).copied().unwrap_or_default());
+        let found = error_of(dtype, &read(own)?, &read(exact)?, tolerance);
+        found.map(Some).ok_or_else(|| format!("output {index} is not finite throughout, here or in `f64`"))
+    };
+    outputs.iter().zip(reference).enumerate().map(error).collect()
+}
+
+/// Why a set is refused: an output is further from the reference than the tolerance, and than so many times the default's.
+fn refusal(errors: &[ReferenceError]) -> Option<String> {
+    let is_beyond = |one: &&ReferenceError| {
+        one.own.of_tolerance > (TIMES_THE_DEFAULTS * one.baseline.of_tolerance).max(1.0)
+    };
+    let wrong: Vec<String> = errors
+        .iter()
+        .filter(is_beyond)
+        .map(|one| {
+            let (own, base) = (one.own, one.baseline);
+            format!(
+                "{one} is off by up to {:.3e} from the same module in f64, {:.1} times the tolerance, and the \
+                 default's by {:.3e}, {:.1} times",
+                own.max_absolute, own.of_tolerance, base.max_absolute, base.of_tolerance
+            )
+        })
+        .collect();
+    (!wrong.is_empty()).then(|| listed(wrong))
+}
+
+/// What is said of the winning set's error, and of the default's where that is beyond the tolerance.
+pub(super) fn error_from_reference(errors: &[ReferenceError]) -> Vec<String> {
+    if errors.is_empty() {
+        return Vec::new();
+    }
+    let error = |one: &ReferenceError| {
+        format!("{one} by up to {:.1e}, the default's by {:.1e}", one.own.max_absolute, one.baseline.max_absolute)
+    };
+    let mut lines = vec![format!("off from the same module in f64: {}", listed(errors.iter().map(error)))];
+    let most = errors.iter().map(|one| one.baseline.of_tolerance).fold(0.0, f64::max);
+    if most > 1.0 {
+        lines.push(format!(
+            "the default is off from the same module in f64 by {most:.1} times the tolerance: a set that was rejected \
+             for other outputs may be closer to it"
+        ));
+    }
+    lines
+}

@@ -1,0 +1,42 @@
+module @jit_steps attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%arg0: tensor<5x3xf64>) -> (tensor<3xf64> {jax.result_info = "result[0]"}, tensor<5x3xf64> {jax.result_info = "result[1]"}) {
+    %0 = stablehlo.slice %arg0 [0:1, 0:3] : (tensor<5x3xf64>) -> tensor<1x3xf64>
+    %1 = stablehlo.reshape %0 : (tensor<1x3xf64>) -> tensor<3xf64>
+    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f64>
+    %2 = stablehlo.broadcast_in_dim %cst, dims = [] : (tensor<f64>) -> tensor<5x3xf64>
+    %c = stablehlo.constant dense<0> : tensor<i64>
+    %3:4 = stablehlo.while(%iterArg = %arg0, %iterArg_0 = %c, %iterArg_1 = %1, %iterArg_2 = %2) : tensor<5x3xf64>, tensor<i64>, tensor<3xf64>, tensor<5x3xf64>
+    cond {
+      %c_3 = stablehlo.constant dense<5> : tensor<i64>
+      %4 = stablehlo.compare LT, %iterArg_0, %c_3, SIGNED : (tensor<i64>, tensor<i64>) -> tensor<i1>
+      stablehlo.return %4 : tensor<i1>
+    } do {
+      %4 = func.call @dynamic_index_in_dim(%iterArg, %iterArg_0) : (tensor<5x3xf64>, tensor<i64>) -> tensor<3xf64>
+      %5:2 = func.call @closed_call(%iterArg_1, %4) : (tensor<3xf64>, tensor<3xf64>) -> (tensor<3xf64>, tensor<3xf64>)
+      %6 = func.call @dynamic_update_index_in_dim(%iterArg_2, %5#1, %iterArg_0) : (tensor<5x3xf64>, tensor<3xf64>, tensor<i64>) -> tensor<5x3xf64>
+      %c_3 = stablehlo.constant dense<1> : tensor<i64>
+      %7 = stablehlo.add %iterArg_0, %c_3 : tensor<i64>
+      stablehlo.return %iterArg, %7, %5#0, %6 : tensor<5x3xf64>, tensor<i64>, tensor<3xf64>, tensor<5x3xf64>
+    }
+    return %3#2, %3#3 : tensor<3xf64>, tensor<5x3xf64>
+  }
+  func.func private @dynamic_index_in_dim(%arg0: tensor<5x3xf64>, %arg1: tensor<i64>) -> tensor<3xf64> {
+    %c = stablehlo.constant dense<0> : tensor<i64>
+    %0 = stablehlo.dynamic_slice %arg0, %arg1, %c, sizes = [1, 3] : (tensor<5x3xf64>, tensor<i64>, tensor<i64>) -> tensor<1x3xf64>
+    %1 = stablehlo.reshape %0 : (tensor<1x3xf64>) -> tensor<3xf64>
+    return %1 : tensor<3xf64>
+  }
+  func.func private @closed_call(%arg0: tensor<3xf64>, %arg1: tensor<3xf64>) -> (tensor<3xf64>, tensor<3xf64>) {
+    %cst = stablehlo.constant dense<5.000000e-01> : tensor<f64>
+    %0 = stablehlo.broadcast_in_dim %cst, dims = [] : (tensor<f64>) -> tensor<3xf64>
+    %1 = stablehlo.multiply %arg0, %0 : tensor<3xf64>
+    %2 = stablehlo.add %1, %arg1 : tensor<3xf64>
+    return %2, %arg0 : tensor<3xf64>, tensor<3xf64>
+  }
+  func.func private @dynamic_update_index_in_dim(%arg0: tensor<5x3xf64>, %arg1: tensor<3xf64>, %arg2: tensor<i64>) -> tensor<5x3xf64> {
+    %0 = stablehlo.broadcast_in_dim %arg1, dims = [1] : (tensor<3xf64>) -> tensor<1x3xf64>
+    %c = stablehlo.constant dense<0> : tensor<i64>
+    %1 = stablehlo.dynamic_update_slice %arg0, %0, %arg2, %c : (tensor<5x3xf64>, tensor<1x3xf64>, tensor<i64>, tensor<i64>) -> tensor<5x3xf64>
+    return %1 : tensor<5x3xf64>
+  }
+}
