@@ -435,7 +435,7 @@ impl Walk<'_, '_> {
                 let is_set = |choice: &Choice| variant.set.get(&choice.name) == Some(&choice.value);
                 let mut fast = self.module.choices.iter().filter(|choice| choice.kind == OptionKind::FastMath);
                 let row = self.result.candidates.iter().find(|row| row.config == config);
-                self.result.flags.extend(row.map(|row| error_from_reference(&row.reference_errors)).unwrap_or_default());
+                self.result.flags.extend(row.and_then(|row| error_from_reference(&row.reference_errors)));
                 if let Some(row) = row.filter(|_| fast.any(is_set)) {
                     self.result.flags.push(error_of(&row.differences));
                     self.result.flags.extend(told(&row.special_values));

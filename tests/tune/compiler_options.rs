@@ -61,8 +61,11 @@ pub(super) struct Compiler {
     pub(super) cancel: Arc<AtomicBool>,
     epoch: u32,
     /// Whether outputs are compared here, and no file holds them.
-    keeps: bool,
+    pub(super) keeps: bool,
     kept: Option<Reference>,
+    /// What the program gives on inputs in `f64`, and how often it was compiled for them.
+    pub(super) in_f64: Result<f64, Failure>,
+    pub(super) compiled_in_f64: usize,
 }
 
 impl Compiler {
@@ -86,7 +89,21 @@ impl Compiler {
             epoch,
             keeps,
             kept,
+            in_f64: Ok(1.0),
+            compiled_in_f64: 0,
         }
+    }
+
+    /// Whether the job is the program in `f64`, with inputs that are exactly those of the others.
+    fn is_in_f64(&self) -> bool {
+        let job = self.job.as_ref().unwrap();
+        if job.inputs[0].spec.to_string() != "f64[4]" {
+            return false;
+        }
+        assert_eq!(std::fs::metadata(&job.inputs[0].path).unwrap().len(), 32);
+        let program = std::fs::read_to_string(&job.candidates[0].program.as_ref().unwrap().path).unwrap();
+        assert!(program.contains("tensor<4xf64>") && !program.contains("f32"), "{program}");
+        true
     }
 
     fn count(&mut self, asked: usize, measured: usize) {
@@ -132,6 +149,10 @@ impl Timer for Compiler {
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let outcome = self.outcome(candidate, "compile")?;
         self.compiled += 1;
+        if self.is_in_f64() {
+            self.compiled_in_f64 += 1;
+            self.in_f64.clone()?;
+        }
         // the same time is the same code
         Ok(Prepared::new(1).executable(Some(Digest::of(&outcome.factor.to_le_bytes()))))
     }
@@ -168,6 +189,10 @@ impl Timer for Compiler {
         assert!(!self.keeps, "a file");
         let bytes = self.output(candidate)?;
         let scratch = &self.job.as_ref().unwrap().scratch;
+        if self.is_in_f64() {
+            let exact = self.in_f64.clone()?.to_le_bytes().repeat(4);
+            return Ok(vec![OutputArray::write("f64[4]".parse().unwrap(), &exact, scratch).unwrap()]);
+        }
         Ok(vec![OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap()])
     }
 

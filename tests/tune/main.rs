@@ -12,6 +12,7 @@ mod fleet_shards;
 mod gate;
 mod known_options;
 mod noisy;
+mod precise_options;
 mod prove;
 mod run;
 mod search;
