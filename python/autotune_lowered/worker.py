@@ -573,14 +573,15 @@ class Worker:
         import jax
 
         arrays = []
-        for index, (host, donated) in enumerate(self.inputs):
-            where = program.place_of(index)
-            if donated:
-                arrays.append(jax.device_put(host, where))
-                continue
-            if (index, where) not in self.placed:
-                self.placed[index, where] = jax.device_put(host, where)
-            arrays.append(self.placed[index, where])
+        with sixty_four_bits():
+            for index, (host, donated) in enumerate(self.inputs):
+                where = program.place_of(index)
+                if donated:
+                    arrays.append(jax.device_put(host, where))
+                    continue
+                if (index, where) not in self.placed:
+                    self.placed[index, where] = jax.device_put(host, where)
+                arrays.append(self.placed[index, where])
         return jax.block_until_ready(arrays)
 
     def run(self, candidate, flush=None):
@@ -661,6 +662,18 @@ class Worker:
 
     def shutdown(self, _):
         return {}
+
+
+def sixty_four_bits():
+    """While it is open, JAX puts arrays of 64 bits on the device as they are; it would make 32 of them."""
+    import jax
+
+    try:
+        return jax.enable_x64(True)
+    except AttributeError:  # before JAX 0.8
+        from jax.experimental import enable_x64
+
+        return enable_x64(True)
 
 
 def own_devices(index):

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use super::race::{Ended, Races};
 use super::special::{of_device, run};
@@ -97,7 +98,7 @@ pub(super) fn try_reference(
     for (variant, errors) in asked.iter().zip(found) {
         let Some(row) = rows.get_mut(&variant.config) else { continue };
         if row.failure().is_some() {
-            closer.extend(is_closer(&errors).then(|| row.config.to_brief().to_string()));
+            closer.extend(is_closer(&errors).then(|| row.config.to_brief()));
         } else if let Some(why) = refusal(&errors) {
             row.outcome = CandidateOutcome::Failed(Failure::new(FailureKind::WrongOutput, why));
         }
@@ -136,6 +137,9 @@ fn reference_errors(
     }
     let mut found = Vec::new();
     for candidate in order {
+        if races.cancel.load(Ordering::Relaxed) {
+            return Err(Ended::Interrupted);
+        }
         let outputs = run(races, candidate, |timer| timer.outputs(candidate));
         found.push(outputs.map_err(|failure| failure.message).and_then(|outputs| errors(races, &outputs, &reference)));
     }
@@ -242,4 +246,35 @@ pub(super) fn error_from_reference(errors: &[ReferenceError]) -> Option<String> 
     };
     let line = || format!("off from the same module in f64: {}", listed(errors.iter().map(error)));
     (!errors.is_empty()).then(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What has no room leaves the run as it is.
+    #[test]
+    fn a_reference_without_room_is_none() {
+        let text = "func.func public @main(%x: tensor<1024xf32>) -> tensor<1024xf32>";
+        let program = MeasuredProgram::of_text(text);
+        let spec: ArraySpec = "f32[1024]".parse().unwrap();
+        let signature = Signature::new(vec![spec.clone()]).results(Some(vec![spec.clone()]));
+        let scratch = tempfile::tempdir().unwrap();
+        let mut preflight = Preflight::of([(&spec, true)], scratch.path());
+        // 8 KiB of inputs and as much of outputs beside the 4 KiB that are there
+        preflight.disk_free = Some(4096 + 2 * 8192);
+        let (larger, wide) = planned(&program, preflight.clone(), &signature, scratch.path());
+        assert_eq!(larger.disk_bytes, 4096 + 2 * 8192);
+        assert!(wide.unwrap().stablehlo_digest() != program.stablehlo_digest());
+        preflight.disk_free = Some(4095 + 2 * 8192);
+        let (same, wide) = planned(&program, preflight.clone(), &signature, scratch.path());
+        let why = wide.unwrap_err();
+        assert!(same == preflight && why.contains("take 20.0 KiB of disk"), "{why}");
+        // 2^24 numbers are 128 MiB in f64
+        let outputs = |spec: &str| Signature::new(Vec::new()).results(Some(vec![spec.parse().unwrap()]));
+        (preflight.disk_free, preflight.host_free) = (None, None);
+        assert!(planned(&program, preflight.clone(), &outputs("f32[16777216]"), scratch.path()).1.is_ok());
+        let (_, wide) = planned(&program, preflight, &outputs("f32[16777217]"), scratch.path());
+        assert_eq!(wide.unwrap_err(), "in f64 its outputs take more than 128 MiB");
+    }
 }

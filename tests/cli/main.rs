@@ -19,6 +19,7 @@ mod golden;
 mod log_folder;
 mod measure;
 mod peaks;
+mod precise_options;
 mod prove;
 mod report_html;
 mod report_plots;
