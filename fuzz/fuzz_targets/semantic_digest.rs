@@ -1,7 +1,9 @@
-//! A program's bytes: its semantic digest takes time in proportion to its length and does not depend on locations.
+//! A program's bytes: its semantic digest takes time in proportion to its length and does not depend on locations. Its copy
+//! in `f64` is a text without narrower types.
 
 #![no_main]
 
+use autotune_lowered::hlo::in_f64;
 use autotune_lowered::registry::{ProgramFormat, custom_calls, semantic_digest};
 use libfuzzer_sys::fuzz_target;
 
@@ -12,5 +14,12 @@ fuzz_target!(|bytes: &[u8]| {
         for target in custom_calls(format, bytes) {
             assert!(!target.is_empty());
         }
+    }
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    if let Ok(copy) = in_f64(text) {
+        // eight bytes of a constant for one, in two digits each, or a decimal of twenty-odd characters for a digit
+        assert!(copy.len() <= 32 * text.len(), "{} bytes of {}", copy.len(), text.len());
+        // a text in which taking locations out made new ones is another text
+        assert!(copy.contains(" loc(") || in_f64(&copy).is_err());
     }
 });

@@ -667,13 +667,11 @@ class Worker:
 def sixty_four_bits():
     """While it is open, JAX puts arrays of 64 bits on the device as they are; it would make 32 of them."""
     import jax
+    import jax.experimental
 
-    try:
-        return jax.enable_x64(True)
-    except AttributeError:  # before JAX 0.8
-        from jax.experimental import enable_x64
-
-        return enable_x64(True)
+    # where older ones had it
+    place = jax if hasattr(jax, "enable_x64") else jax.experimental
+    return place.enable_x64(True)
 
 
 def own_devices(index):

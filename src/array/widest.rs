@@ -109,7 +109,10 @@ mod tests {
         assert_eq!(widened(DType::C64, &pair), f64s(&[0.5, -2.0]));
         assert_eq!(widened(DType::S16, &[1, 2, 3]), [1, 2, 3]);
         let widest = "c64[2,3]".parse::<ArraySpec>().unwrap().widest().to_string();
-        assert_eq!((widest.as_str(), DType::F8E4M3Fn.widest(), DType::U8.widest()), ("c128[2,3]", DType::F64, DType::U8));
+        assert_eq!(
+            (widest.as_str(), DType::F8E4M3Fn.widest(), DType::U8.widest()),
+            ("c128[2,3]", DType::F64, DType::U8)
+        );
         assert_eq!(DType::Bf16.nearest(1.0 / 3.0), Some(0.333984375));
         assert_eq!((DType::S32.nearest(1.0), DType::C64.nearest(1.0)), (None, None));
     }

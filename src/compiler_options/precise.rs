@@ -221,9 +221,8 @@ fn errors(
 
 /// Why a set is refused: an output is further from the reference than the tolerance, and than so many times the default's.
 fn refusal(errors: &[ReferenceError]) -> Option<String> {
-    let is_beyond = |one: &&ReferenceError| {
-        one.own.of_tolerance > (TIMES_THE_DEFAULTS * one.baseline.of_tolerance).max(1.0)
-    };
+    let is_beyond =
+        |one: &&ReferenceError| one.own.of_tolerance > (TIMES_THE_DEFAULTS * one.baseline.of_tolerance).max(1.0);
     let wrong: Vec<String> = errors
         .iter()
         .filter(is_beyond)

@@ -28,8 +28,8 @@ use crate::stats::Interval;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Kind, Slice};
 use crate::tune::{
-    CandidateOutcome, CandidateResult, CandidateTimes, LARGE_OUTPUTS, OperationResult, Raced, Status, Tally,
-    TuneError, TuneOptions, fill_from_entry, spent,
+    CandidateOutcome, CandidateResult, CandidateTimes, LARGE_OUTPUTS, OperationResult, Raced, Status, Tally, TuneError,
+    TuneOptions, fill_from_entry, spent,
 };
 
 /// When the last rounds are looked at.

@@ -318,7 +318,8 @@ fn number_length(text: &str) -> usize {
 
 fn number(text: &str, dtype: DType) -> Option<String> {
     if let Some(digits) = text.strip_prefix("0x") {
-        let bits = u64::from_str_radix(digits, 16).ok().filter(|bits| bits.checked_shr(dtype.bits()).unwrap_or(0) == 0)?;
+        let bits =
+            u64::from_str_radix(digits, 16).ok().filter(|bits| bits.checked_shr(dtype.bits()).unwrap_or(0) == 0)?;
         let wide = widened(dtype, bits.to_le_bytes().get(..dtype.host_bytes())?);
         return Some(written(f64::from_le_bytes(wide.try_into().ok()?)));
     }
@@ -401,7 +402,8 @@ mod tests {
                     : (tensor<4x?xf64>, tensor<f64>, tensor<*xf64>) -> (tensor<2xcomplex<f64>>, tensor<i32>, tensor<3xf64>)";
         assert_eq!(in_f64(text).unwrap(), wide);
         // XLA takes this attribute in f32 whatever the operands are
-        let norm = "\"stablehlo.batch_norm_inference\"(%0) <{epsilon = 1.0e-3 : f32}> : (tensor<2xf32>) -> tensor<2xf32>";
+        let norm =
+            "\"stablehlo.batch_norm_inference\"(%0) <{epsilon = 1.0e-3 : f32}> : (tensor<2xf32>) -> tensor<2xf32>";
         assert_eq!(in_f64(norm).unwrap(), norm.replace("2xf32", "2xf64"));
     }
 
@@ -410,8 +412,10 @@ mod tests {
         let said = |text: &str| in_f64(text).unwrap_err().to_string();
         let random = "%1 = stablehlo.bitcast_convert %0 : (tensor<4xui32>) -> tensor<4xf32>";
         assert_eq!(said(random), "`stablehlo.bitcast_convert` depends on the width of its type");
-        assert_eq!(said("stablehlo.custom_call @f(%0) : (tensor<i32>) -> tensor<i32>"),
-                   "`stablehlo.custom_call` depends on the width of its type");
+        assert_eq!(
+            said("stablehlo.custom_call @f(%0) : (tensor<i32>) -> tensor<i32>"),
+            "`stablehlo.custom_call` depends on the width of its type"
+        );
         for text in [
             "\"stablehlo.custom_call\"(%0) : (tensor<f32>) -> tensor<f32>",
             "stablehlo.reduce_precision %0, format = e8m7 : tensor<4xf32>",
@@ -423,10 +427,13 @@ mod tests {
         // between integers it is what it was, and what follows has types of its own
         let bits = "%1 = stablehlo.bitcast_convert %0 : (tensor<ui64>) -> tensor<2xui32>\n    %2 = stablehlo.abs %x : tensor<f32>";
         assert_eq!(in_f64(bits).unwrap(), bits.replace("f32", "f64"));
-        let dot = "stablehlo.dot_general %0, %1, algorithm = <lhs_precision_type = tf32> : (tensor<f32>) -> tensor<f32>";
+        let dot =
+            "stablehlo.dot_general %0, %1, algorithm = <lhs_precision_type = tf32> : (tensor<f32>) -> tensor<f32>";
         assert_eq!(said(dot), "an attribute has the type `tf32`");
-        assert_eq!(said("stablehlo.composite \"a.b\" %0 {composite_attributes = {eps = 1.0 : f32}} : (tensor<f32>)"),
-                   "an attribute has the type `f32`");
+        assert_eq!(
+            said("stablehlo.composite \"a.b\" %0 {composite_attributes = {eps = 1.0 : f32}} : (tensor<f32>)"),
+            "an attribute has the type `f32`"
+        );
         assert_eq!(said("tensor<4x!quant.uniform<i8:f32, 1.0>>"), "`!quant.uniform<i8:f32, 1.0>>` cannot become `f64`");
         assert_eq!(said("tensor<4xf6E2M3FN>"), "`f6E2M3FN` cannot become `f64`");
         assert_eq!(said("dense_resource<a> : tensor<4xf32>"), "the constant `dense_resource` cannot be converted");

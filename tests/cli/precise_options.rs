@@ -1,10 +1,10 @@
-//! `--compiler-options` beside the module in `f64`, on real compilers: errors that are known in closed form.
+//! `--compiler-options` beside the module in `f64`, on a real compiler: errors that are known in closed form.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Map, Value, json};
 
-use crate::support::prerequisite::{plugin, python_with};
+use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 
 /// Adds one a thousand times to a number, rounds another to `bf16`, and divides a row by one number again and again. The
@@ -47,7 +47,10 @@ fn module() -> String {
     )
 }
 
-fn errors_are_known(timer: &[&str]) {
+#[test]
+fn errors_from_the_module_in_f64_are_known() {
+    let Some(plugin) = plugin() else { return };
+    let timer = ["--timer", "pjrt", "--plugin", plugin.to_str().unwrap()];
     let place = Place::new();
     let module = place.file("sums.mlir", module());
     let with: Map<String, Value> = ["nans", "infs", "division", "functions"]
@@ -66,7 +69,7 @@ fn errors_are_known(timer: &[&str]) {
     }
     let inputs = inputs.display().to_string();
     let how = ["--compiler-options", "fast-math", "--options-file", &list, "--inputs", &inputs, "--format", "json"];
-    let run = place.run(&[&[&*module], &how[..], timer].concat());
+    let run = place.run(&[&[&*module], &how[..], &timer].concat());
     assert_eq!(run.code, 0, "{}", run.stderr);
     let operation = &run.json()["operations"][0];
     let rows = operation["candidates"].as_array().unwrap();
@@ -91,16 +94,4 @@ fn errors_are_known(timer: &[&str]) {
     assert!(own.max(base) < 65.0 * f64::from(f32::EPSILON) / 2.0 * most, "{own} {base} {most}");
     let said = operation["flags"].as_array().unwrap().iter().map(|flag| flag.as_str().unwrap());
     assert!(said.clone().all(|flag| !flag.contains("no reference in f64")), "{operation}");
-}
-
-#[test]
-fn a_plugin_runs_the_module_in_f64() {
-    let Some(plugin) = plugin() else { return };
-    errors_are_known(&["--timer", "pjrt", "--plugin", plugin.to_str().unwrap()]);
-}
-
-#[test]
-fn jax_runs_the_module_in_f64() {
-    let Some(python) = python_with("jax") else { return };
-    errors_are_known(&["--timer", &format!("jax:{}", python.display())]);
 }

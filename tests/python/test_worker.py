@@ -104,6 +104,30 @@ def test_candidates_are_compiled_ahead_and_each_failure_is_its_own(worker, tmp_p
     assert worker.process.wait(60) == 0
 
 
+def test_arrays_of_64_bits_stay_as_they_are(tmp_path):
+    import numpy as np
+
+    here = jax_worker.Worker(0)
+    # with less than 52 bits of fraction, and less than 64 bits of an integer, both would be others
+    values = np.array([1 + 2.0**-40, -(2.0**200)]), np.array([2**40 + 1, -1])
+    inputs = []
+    for name, array in zip(("f64[2]", "s64[2]"), values, strict=True):
+        array.tofile(tmp_path / name)
+        inputs.append({"name": name, "spec": name, "path": str(tmp_path / name), "donated": False})
+    here.begin({"inputs": inputs, "scratch": str(tmp_path)})
+    (tmp_path / "program.mlir").write_text("""module {
+      func.func public @main(%x: tensor<2xf64>, %n: tensor<2xi64>) -> (tensor<2xf64>, tensor<2xi64>) {
+        %0 = stablehlo.add %x, %x : tensor<2xf64>
+        return %0, %n : tensor<2xf64>, tensor<2xi64>
+      }
+    }""")
+    here.load(load_of(0, tmp_path / "program.mlir"))
+    doubled, same = here.outputs({"candidate": 0, "folder": str(tmp_path)})["outputs"]
+    assert (doubled["spec"], same["spec"]) == ("f64[2]", "s64[2]")
+    assert np.array_equal(np.fromfile(doubled["path"], "<f8"), 2 * values[0])
+    assert np.array_equal(np.fromfile(same["path"], "<i8"), values[1])
+
+
 def test_options_of_the_compiler_and_programs_in_its_own_form(monkeypatch, tmp_path):
     here = jax_worker.Worker(0)
     assert "compiler-options" in here.hello({})["capabilities"]

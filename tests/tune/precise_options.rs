@@ -50,7 +50,11 @@ const LEVEL_ALONE: &str = r#"{"xla_backend_optimization_level":1}"#;
 
 /// Wide vectors halve the time and give 1.0065, where the default gives so much.
 fn wide_gives(options: &Overrides, default: f32) -> Outcome {
-    if has(options, WIDE) { Outcome { output: 1.0065, ..takes(0.5) } } else { Outcome { output: default, ..takes(1.0) } }
+    if has(options, WIDE) {
+        Outcome { output: 1.0065, ..takes(0.5) }
+    } else {
+        Outcome { output: default, ..takes(1.0) }
+    }
 }
 
 /// Of ones in `f32` the tolerance is 2e-3 of the element and as much of the root mean square: 4e-3. The set is off from the default
@@ -97,7 +101,8 @@ fn what_is_closer_than_the_default_wins_and_both_errors_are_told() {
     assert_eq!((far.status, row(&far, WIDE_ALONE).status()), (Status::BaselineKept, CandidateStatus::Failed));
     let found = &row(&far, WIDE_ALONE).reference_errors[0];
     assert!((found.own.max_absolute - 0.0035).abs() < 1e-6 && (found.baseline.max_absolute - 0.009).abs() < 1e-6);
-    let said = "rejected for other outputs than the default's, and closer than the default to the same module in f64: xla_cpu";
+    let said =
+        "rejected for other outputs than the default's, and closer than the default to the same module in f64: xla_cpu";
     assert!(says(&far, said), "{:?}", far.flags);
     // a set that is further off than the default is rejected and nothing is told
     let mut timer = compiler(Ok(1.0), |options, _| wide_gives(options, 1.001));
@@ -121,7 +126,8 @@ fn without_the_refused_set_the_next_one_wins() {
 fn without_a_reference_the_comparison_stays_and_the_reason_is_told() {
     let of: fn(&Overrides, u32) -> Outcome = |options, _| wide_gives(options, 1.003);
     let crash = Err(Failure::new(FailureKind::Crash, "the worker died"));
-    let call = IN_F32.replace("    return", "    %y = stablehlo.custom_call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>\n    return");
+    let call = IN_F32
+        .replace("    return", "    %y = stablehlo.custom_call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>\n    return");
     let mut keeping = Compiler::new(of);
     keeping.keeps = true;
     let cases = [
@@ -134,7 +140,8 @@ fn without_a_reference_the_comparison_stays_and_the_reason_is_told() {
     for (mut timer, text, why, compiled) in cases {
         let operation = tuned(&mut timer, &module_of(text));
         assert_eq!((operation.status, best(&operation).as_str()), (Status::Tuned, WIDE_ALONE), "{why}");
-        let notes: Vec<&String> = operation.flags.iter().filter(|flag| flag.starts_with("no reference in f64: ")).collect();
+        let notes: Vec<&String> =
+            operation.flags.iter().filter(|flag| flag.starts_with("no reference in f64: ")).collect();
         assert!(notes.len() == 1 && notes[0].contains(why), "{why}: {:?}", operation.flags);
         assert_eq!(timer.compiled_in_f64, compiled, "{why}");
         assert!(row(&operation, WIDE_ALONE).reference_errors.is_empty());
