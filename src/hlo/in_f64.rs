@@ -273,7 +273,7 @@ fn bytes(text: &str, dtype: DType) -> Option<String> {
     };
     let narrow: Vec<u8> = digits.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
     // how MLIR packs narrower elements is its own affair
-    if dtype.bits() < 8 || narrow.len() % dtype.host_bytes() != 0 {
+    if dtype.bits() < 8 || !narrow.len().is_multiple_of(dtype.host_bytes()) {
         return None;
     }
     let mut wide = String::with_capacity(narrow.len() / dtype.host_bytes() * 16 + 4);

@@ -26,8 +26,10 @@ fn module_of(text: &str) -> OptionModule {
     module
 }
 
+type Gives = fn(&Overrides, u32) -> Outcome;
+
 /// A compiler whose program gives so much in `f64`.
-fn compiler(in_f64: Result<f64, Failure>, of: fn(&Overrides, u32) -> Outcome) -> Compiler {
+fn compiler(in_f64: Result<f64, Failure>, of: Gives) -> Compiler {
     let mut compiler = Compiler::new(of);
     compiler.in_f64 = in_f64;
     compiler
@@ -62,7 +64,7 @@ fn wide_gives(options: &Overrides, default: f32) -> Outcome {
 #[test]
 fn a_set_whose_error_is_more_than_twice_the_defaults_is_refused() {
     // 0.75 tolerances, and 0.825
-    let cases: [(fn(&Overrides, u32) -> Outcome, Status); 2] = [
+    let cases: [(Gives, Status); 2] = [
         (|options, _| wide_gives(options, 1.003), Status::BaselineKept),
         (|options, _| wide_gives(options, 1.0033), Status::Tuned),
     ];
@@ -124,7 +126,7 @@ fn without_the_refused_set_the_next_one_wins() {
 
 #[test]
 fn without_a_reference_the_comparison_stays_and_the_reason_is_told() {
-    let of: fn(&Overrides, u32) -> Outcome = |options, _| wide_gives(options, 1.003);
+    let of: Gives = |options, _| wide_gives(options, 1.003);
     let crash = Err(Failure::new(FailureKind::Crash, "the worker died"));
     let call = IN_F32
         .replace("    return", "    %y = stablehlo.custom_call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>\n    return");
