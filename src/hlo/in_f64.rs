@@ -83,6 +83,8 @@ struct Copier<'a> {
     name: &'a str,
     /// An operation on bits whose types are still to come, and whether one of them was read.
     bits: Option<(&'static str, bool)>,
+    /// Whether nothing but blanks was read on this line.
+    is_line_start: bool,
     has_changed: bool,
 }
 
@@ -97,6 +99,11 @@ impl<'a> Copier<'a> {
 
     fn token(&mut self) -> Result<(), NotInF64> {
         let Some(first) = self.rest.chars().next() else { return Ok(()) };
+        if !first.is_ascii_whitespace() && std::mem::take(&mut self.is_line_start) {
+            // the types of an operation are at its end, wherever its lines break
+            let begins = first.is_ascii_alphabetic() || "%}^".contains(first);
+            self.bits = self.bits.filter(|(_, has_types)| !(*has_types && begins));
+        }
         match first {
             '"' => {
                 let text = self.take(string_length(self.rest));
@@ -106,11 +113,9 @@ impl<'a> Copier<'a> {
             '/' if self.rest.starts_with("//") => {
                 self.take(self.rest.find('\n').unwrap_or(self.rest.len()));
             }
-            '\n' => {
+            _ if first.is_ascii_whitespace() => {
                 self.take(1);
-                // the types of an operation are at its end, wherever its lines break
-                let begins = self.rest.trim_start().starts_with(|c: char| c.is_ascii_alphabetic() || "%}^".contains(c));
-                self.bits = self.bits.filter(|(_, has_types)| !(*has_types && begins));
+                self.is_line_start |= first == '\n';
             }
             '@' => {
                 self.take(1);
