@@ -324,7 +324,7 @@ fn passes_that_crash_and_fast_arithmetic_are_rows_with_what_they_do() {
         found["special_values"].as_array().unwrap().iter().map(|one| one["values"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["nan", "infinities", "denormals"], "{found}");
     assert!(found["differences"][0]["max_absolute"].as_f64().unwrap() > 0.0, "{found}");
-    assert_eq!(operation["best"]["config"], fast, "one division in place of 32");
+    assert_eq!(operation["best"]["config"], fast, "one division in place of 32: {operation}");
     let flags = operation["flags"].as_array().unwrap().iter().map(|flag| flag.as_str().unwrap());
     let said = "it changes arithmetic, and with it output 0 `divided` by up to ";
     assert!(flags.clone().any(|flag| flag.starts_with(said)), "{operation}");
