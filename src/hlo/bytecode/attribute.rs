@@ -8,10 +8,12 @@ mod code {
     pub(super) const DICTIONARY: u64 = 1;
     pub(super) const STRING: u64 = 2;
     pub(super) const INTEGER: u64 = 8;
+    #[cfg(feature = "tuner")]
     pub(super) const DENSE_ARRAY: u64 = 17;
 }
 
 /// Largest number of elements of an array that is read.
+#[cfg(feature = "tuner")]
 const MAX_ELEMENTS: usize = 1 << 10;
 
 /// The integer under this name in any dictionary; only the module's has `mhlo.num_partitions`.
@@ -24,8 +26,8 @@ pub(crate) fn integer_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<u64>
     })
 }
 
-#[cfg(feature = "tuner")]
 /// The array of 64-bit integers under this name in any dictionary.
+#[cfg(feature = "tuner")]
 pub(crate) fn integers_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<Vec<i64>>> {
     first_named(bytes, name, |attribute| {
         let Some(mut array) = fields(attribute, code::DENSE_ARRAY)? else { return Ok(None) };
