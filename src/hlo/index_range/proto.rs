@@ -8,8 +8,8 @@ use crate::hlo::cost::Shape;
 use crate::hlo::module::{HloComputation, HloInstruction, HloModule};
 use crate::wire::{WireCursor, WireValue, repeated_varints};
 
-/// Maximum number of values of a module, and of operands of its calls.
-const MAX_VALUES: usize = 1 << 20;
+/// Maximum number of values of a module, operands counted once for each value that holds them.
+const MAX_VALUES: usize = 1 << 22;
 /// Operations whose results hold the values of their operands, or those plus a constant, as JAX wraps negative indices.
 const KEEPS: [&str; 13] = [
     "broadcast",
@@ -58,6 +58,8 @@ struct Values {
     first: usize,
     count: usize,
     shape: Shape,
+    /// Of a tuple, where the values of each element begin.
+    starts: Vec<usize>,
 }
 
 struct Reader<'m> {
@@ -81,7 +83,14 @@ impl<'m> Reader<'m> {
                 .map_or(Some(Shape::default()), |shape| Shape::decode(shape).ok())?;
             let count = shape.leaves().len();
             *left = left.checked_sub(count)?;
-            reader.by_id.insert(instruction.id, Values { first, count, shape });
+            let mut next = first;
+            let start = |element: &Shape| {
+                let start = next;
+                next += element.leaves().len();
+                start
+            };
+            let starts = shape.tuple.iter().map(start).collect();
+            reader.by_id.insert(instruction.id, Values { first, count, shape, starts });
             first += count;
             if instruction.opcode == "parameter" {
                 reader.arguments = first;
@@ -90,7 +99,7 @@ impl<'m> Reader<'m> {
         Some(reader)
     }
 
-    /// The computation as a function; `left` operands of calls may still be noted.
+    /// The computation as a function; `left` operands may still be noted.
     fn function(&self, root: i64, left: &mut usize) -> Option<Function<i64>> {
         let mut function = Function { arguments: self.arguments, ..Function::default() };
         for instruction in self.instructions {
@@ -100,11 +109,13 @@ impl<'m> Reader<'m> {
                 continue;
             }
             let mut hold = |operands: &[&Values]| {
+                *left = left.checked_sub(own.count.saturating_mul(operands.len()))?;
                 for value in 0..own.count {
-                    let of =
-                        operands.iter().filter(|operand| value < operand.count).map(|operand| operand.first + value);
+                    let of = operands.iter().filter(|operand| value < operand.count);
+                    let of = of.map(|operand| operand.first + value);
                     function.holds.insert(own.first + value, of.collect());
                 }
+                Some(())
             };
             match &*instruction.opcode {
                 "tuple" => {
@@ -114,16 +125,14 @@ impl<'m> Reader<'m> {
                 "get-tuple-element" => {
                     let index = usize::try_from(number(instruction.message, field::TUPLE_INDEX)).ok()?;
                     let Some(operand) = operands.first() else { continue };
-                    let before =
-                        operand.shape.tuple.iter().take(index).map(|shape| shape.leaves().len()).sum::<usize>();
-                    *left = left.checked_sub(before)?;
-                    let element = operand.first + before..operand.first + operand.count;
+                    let Some(start) = operand.starts.get(index) else { continue };
+                    let element = *start..operand.first + operand.count;
                     function.holds.extend((own.first..own.first + own.count).zip(element.map(|value| vec![value])));
                 }
                 // the condition of a select is not an index
-                "select" => hold(operands.get(1..).unwrap_or_default()),
-                "gather" | "dynamic-slice" => hold(operands.get(..1).unwrap_or_default()),
-                opcode if KEEPS.contains(&opcode) => hold(&operands),
+                "select" => hold(operands.get(1..).unwrap_or_default())?,
+                "gather" | "dynamic-slice" => hold(operands.get(..1).unwrap_or_default())?,
+                opcode if KEEPS.contains(&opcode) => hold(&operands)?,
                 "call" | "while" | "conditional" => {
                     for (place, callee) in instruction.called.iter().enumerate() {
                         // a branch has an operand of its own, after the one that chooses
