@@ -46,7 +46,9 @@ def compiler(plugin, target):
         return f"jaxlib {importlib.metadata.version('jaxlib')}"
     path = pathlib.Path(plugin).resolve()
     for one in importlib.metadata.distributions():
-        if any(pathlib.Path(one.locate_file(file)).resolve() == path for file in one.files or [] if file.name == path.name):
+        if any(
+            pathlib.Path(one.locate_file(file)).resolve() == path for file in one.files or [] if file.name == path.name
+        ):
             return f"{one.metadata['Name'].replace('_', '-')} {one.version}"
     return path.name
 

@@ -124,7 +124,7 @@ module @jit_step attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 
     return %8 : tensor<64xf32> loc(#loc)
   } loc(#loc104)
 } loc(#loc)
-#loc6 = loc("make_indices.py":75:8 to :76)
+#loc6 = loc("make_indices.py":78:8 to :76)
 #loc7 = loc("make_indices.py":22:12 to :35)
 #loc9 = loc("make_indices.py":30:42 to :60)
 #loc10 = loc("make_indices.py":30:13 to :61)

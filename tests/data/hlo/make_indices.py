@@ -63,8 +63,11 @@ def taken_as_they_are():
         "ids": lambda number: bool(np.isfinite(outputs(ids=both(number))[0]).all()),
         "wide": lambda number: bool(np.isfinite(outputs(wide=both(number, np.int16))[1]).all()),
         "at": lambda number: outputs(at=np.int32(number))[2][0, 0] == 4 * number,
-        "put": lambda number: number < 50 and bool((outputs(put=np.int32(number))[3][number] == -1).all())
-        and (number == 0 or bool((outputs(put=np.int32(number))[3][number - 1] != -1).all())),
+        "put": lambda number: (
+            number < 50
+            and bool((outputs(put=np.int32(number))[3][number] == -1).all())
+            and (number == 0 or bool((outputs(put=np.int32(number))[3][number - 1] != -1).all()))
+        ),
         "kept": lambda number: bool((outputs(kept=both(number))[4] == -1).any()),
     }
     counts = {name: sum(bool(one(number)) for number in range(100)) for name, one in is_taken.items()}
