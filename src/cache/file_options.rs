@@ -75,6 +75,9 @@ const WORDS: [&str; 13] = [
     "paths",
     "saver",
 ];
+/// The path that JAX sends of itself.
+#[cfg(feature = "tuner")]
+const DEFAULT_PATH: &str = "xla_gpu_cuda_data_dir";
 /// Has such a word, and names no file.
 const FAST_PATH: &str = "xla_hlo_evaluator_use_fast_path";
 
@@ -88,6 +91,15 @@ pub fn reaches_files(name: &str) -> bool {
 #[cfg(feature = "tuner")]
 pub(crate) fn is_field_of_files(number: u32) -> bool {
     FIELDS.iter().any(|(field, _)| *field == number) || EARLIER_FIELDS.contains(&number)
+}
+
+/// The name of a field of `DebugOptions` that holds a path which the user sets: JAX sends the others by default.
+#[cfg(feature = "tuner")]
+pub(crate) fn path_option(number: u32) -> Option<&'static str> {
+    const PATHS: [&str; 6] = ["_to", "_file", "_path", "_dir", "_from", "_filename"];
+    let (_, name) = FIELDS.iter().find(|(field, _)| *field == number)?;
+    let is_path = *name != DEFAULT_PATH && PATHS.iter().any(|end| name.ends_with(end));
+    is_path.then_some(*name)
 }
 
 /// Why an entry with these compiler options is refused, if it is: a phrase that follows the entry's name.

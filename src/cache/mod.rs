@@ -47,7 +47,7 @@ pub use exchange::{
     export_options, export_tokamax, flags_of, import_ejkernel, import_json, import_json_as, import_tokamax,
 };
 #[cfg(feature = "tuner")]
-pub(crate) use file_options::is_field_of_files;
+pub(crate) use file_options::{is_field_of_files, path_option};
 pub use file_options::{reaches_files, why_refused};
 pub use hit::{Flag, FlagKind, Hit};
 #[cfg(feature = "tuner")]

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::counted::counted;
 use crate::device::DeviceFingerprint;
 use crate::ledger::Ledger;
-use crate::measure::InputOptions;
+use crate::measure::{CompiledWith, InputOptions};
 use crate::timer::Timer;
 use crate::timer::events::Events;
 use crate::tune::{AutotuningResult, OperationResult, Status, StepProfile, TuneOptions};
@@ -191,6 +191,8 @@ impl Wanted {
         set.extend(named);
         notes.extend(note.filter(|note| !notes.contains(note)));
         notes.extend(of_file);
+        let left_out = program.compiled_with.as_ref().and_then(CompiledWith::note);
+        notes.extend(left_out.filter(|note| !notes.contains(note)));
         let mut choices = space.choices(self.class);
         choices.retain(|choice| choice.scope == OptionScope::Compile);
         let is_set =

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::measure::{MeasureError, MeasureMode, MeasureOptions, measure};
+use crate::measure::{CompiledWith, MeasureError, MeasureMode, MeasureOptions, measure};
 use crate::measured_by::{CacheState, Launch};
 use crate::report::MeasuredDocument;
 use crate::timer::events::Events;
@@ -63,6 +63,9 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     // a file that is not a program fails before a device is started
     let program =
         ProgramReader::new(&timer, &args.limits).open(&args.program).map_err(|error| fault(&args.program, error))?;
+    if let Some(note) = program.compiled_with.as_ref().and_then(CompiledWith::note) {
+        tracing::warn!("{note}");
+    }
     let scratch = scratch()?;
     let (plugin, limits) = (args.plugin.clone(), args.limits.clone());
     let cache_state = args.cache_state.clone();

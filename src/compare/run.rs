@@ -1,6 +1,6 @@
 //! From contestants to their ratios.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -256,6 +256,8 @@ fn result(
     let mut notes = timer.notes().to_vec();
     notes.extend(timer.clocks_seen());
     notes.extend(raced.notes);
+    let of_dumps = contestants.iter().filter_map(|contestant| contestant.program.compiled_with.as_ref()?.note());
+    notes.extend(of_dumps.collect::<BTreeSet<String>>());
     let rounds = compared(0).map_or(0, |times| times.rounds);
     CompareResult {
         device: timer.device().clone(),

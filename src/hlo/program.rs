@@ -5,7 +5,7 @@ use super::bytecode::integer_attribute;
 use super::detect::{self, Content, HEAD_BYTES};
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
-use super::index_range::index_ranges;
+use super::index_range::{index_ranges_of_proto, index_ranges_of_text};
 use super::interface::{ProgramArgument, arguments, results};
 use super::proto;
 use crate::wire::{WireCursor, WireError, WireValue};
@@ -92,10 +92,13 @@ impl Program<'_> {
     }
 
     /// For each argument, how many values it may have as an index into some array, from zero on; `None` if it is not an
-    /// index. Empty for every form but StableHLO text.
+    /// index. Empty for every form but StableHLO text and `HloModuleProto`.
     pub fn index_ranges(&self) -> Vec<Option<u64>> {
-        let text = Some(self.bytes).filter(|_| self.form == ModuleForm::StablehloText);
-        text.and_then(|bytes| std::str::from_utf8(bytes).ok()).map(index_ranges).unwrap_or_default()
+        match self.form {
+            ModuleForm::StablehloText => std::str::from_utf8(self.bytes).map(index_ranges_of_text).unwrap_or_default(),
+            ModuleForm::HloProto => index_ranges_of_proto(self.bytes),
+            _ => Vec::new(),
+        }
     }
 
     /// The names of its results, such as `loss` or `grads/w`, in order; the list is empty if the form does not have

@@ -1,12 +1,13 @@
 //! The options with which JAX has a module compiled, from its side file: what the compiler is told where the module is used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::cache::{is_field_of_files, reaches_files};
+use crate::cache::{is_field_of_files, path_option, reaches_files};
 use crate::candidates::spelled;
 use crate::digest::Digest;
+use crate::printable::printable;
 use crate::wire::{Message, WireCursor, WireError, WireValue};
 
 /// Fields of `CompileOptionsProto` (openxla/xla, xla/pjrt/proto/compile_options.proto).
@@ -20,6 +21,8 @@ mod options {
 /// Fields of `ExecutableBuildOptionsProto`. Which devices run a program, and as how many, is this machine's to say.
 mod build {
     pub(super) const DEBUG_OPTIONS: u32 = 3;
+    /// Options of a compiler in messages of its own, which cannot be read here. JAX sends none.
+    pub(super) const ENVIRONMENTS: u32 = 13;
     /// Device, replicas, partitions, whether a partitioner cuts the program, the devices' assignment, which partitioner.
     pub(super) const OF_DEVICES: [u32; 6] = [1, 4, 5, 6, 9, 19];
 }
@@ -40,7 +43,13 @@ pub struct CompiledWith {
     pub(super) bytes: Vec<u8>,
     /// Options of the compiler that the user named for this program (`jax.jit(compiler_options=…)`).
     pub named: BTreeMap<String, Value>,
+    /// Names of the options that were set and left out, because they reach files; safe for a terminal.
+    left_out: BTreeSet<String>,
 }
+
+/// Most options that are noted as left out, and most characters of a name.
+const MAX_NOTED: usize = 8;
+const MAX_NOTED_CHARS: usize = 64;
 
 impl CompiledWith {
     /// Reads a `CompileOptionsProto`.
@@ -50,15 +59,18 @@ impl CompiledWith {
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
         let mut kept = Message::default();
         let mut named = BTreeMap::new();
+        let mut left_out = BTreeSet::new();
         for field in WireCursor::new(bytes) {
             match field? {
                 (options::BUILD, WireValue::Bytes(bytes)) => {
-                    kept.bytes(options::BUILD, &build_options(bytes)?.0);
+                    kept.bytes(options::BUILD, &build_options(bytes, &mut left_out)?.0);
                 }
                 (options::PORTABLE, _) => {}
                 (options::OVERRIDES, WireValue::Bytes(bytes)) => {
                     let (name, value) = named_option(bytes)?;
-                    if !reaches_files(&name) {
+                    if reaches_files(&name) {
+                        leave_out(&name, &mut left_out);
+                    } else {
                         named.extend(value.map(|value| (name, value)));
                         kept.bytes(options::OVERRIDES, bytes);
                     }
@@ -66,7 +78,16 @@ impl CompiledWith {
                 (field, value) => kept.field(field, value),
             }
         }
-        Ok(Self { bytes: kept.0, named })
+        Ok(Self { bytes: kept.0, named, left_out })
+    }
+
+    /// What to say of the options that were left out; `None` if none was.
+    pub fn note(&self) -> Option<String> {
+        let names: Vec<String> = self.left_out.iter().map(|name| format!("`{name}`")).collect();
+        (!names.is_empty()).then(|| {
+            let names = names.join(", ");
+            format!("compiled without options of its dump that reach files: {names}")
+        })
     }
 
     /// The named ones, spelled as XLA reads them.
@@ -80,7 +101,13 @@ impl CompiledWith {
     }
 }
 
-fn build_options(bytes: &[u8]) -> Result<Message, WireError> {
+fn leave_out(name: &str, left_out: &mut BTreeSet<String>) {
+    if left_out.len() < MAX_NOTED {
+        left_out.insert(printable(&name.chars().take(MAX_NOTED_CHARS).collect::<String>()));
+    }
+}
+
+fn build_options(bytes: &[u8], left_out: &mut BTreeSet<String>) -> Result<Message, WireError> {
     let mut kept = Message::default();
     for field in WireCursor::new(bytes) {
         match field? {
@@ -90,11 +117,13 @@ fn build_options(bytes: &[u8]) -> Result<Message, WireError> {
                     let (field, value) = field?;
                     if !is_field_of_files(field) {
                         debug.field(field, value);
+                    } else if let Some(name) = path_option(field).filter(|_| value.as_bytes() != Some(b"")) {
+                        leave_out(name, left_out);
                     }
                 }
                 kept.bytes(build::DEBUG_OPTIONS, &debug.0);
             }
-            (field, _) if build::OF_DEVICES.contains(&field) => {}
+            (field, _) if field == build::ENVIRONMENTS || build::OF_DEVICES.contains(&field) => {}
             (field, value) => kept.field(field, value),
         }
     }
@@ -146,6 +175,8 @@ mod tests {
         debug.number(99, 1).bytes(109, b"/tmp/dump").number(112, 1).bytes(30, b"fusion").bytes(222, b"/tmp/results");
         let mut build = Message::default();
         build.number(1, 3).bytes(3, &debug.0).number(4, 8).number(5, 2).number(6, 1).bytes(9, b"\x08\x01").number(8, 1);
+        // `comp_envs`: an `Any` of a compiler's own options
+        build.bytes(13, b"\x0a\x04\x0a\x02xy");
         let mut all = Message::default();
         all.number(2, 1).bytes(3, &build.0).number(4, 1).number(5, 7);
         let with = CompiledWith::read(&all.0).unwrap();
@@ -157,7 +188,11 @@ mod tests {
         expected.number(2, 1).bytes(3, &build.0).number(5, 7);
         assert_eq!(with.bytes, expected.0);
         assert_eq!(with.named, BTreeMap::new());
-        assert_eq!(CompiledWith::read(&with.bytes).unwrap(), with, "once is enough");
+        let said =
+            "compiled without options of its dump that reach files: `xla_dump_to`, `xla_gpu_dump_autotune_results_to`";
+        assert_eq!(with.note().as_deref(), Some(said));
+        let again = CompiledWith::read(&with.bytes).unwrap();
+        assert_eq!((again.note(), again.bytes), (None, with.bytes), "once is enough");
     }
 
     #[test]
@@ -166,6 +201,7 @@ mod tests {
         let named = json!({"xla_cpu_enable_fast_math": true, "xla_cpu_prefer_vector_width": -3, "xla_disable_hlo_passes": "dce",
             "xla_gpu_auto_spmd_partitioning_memory_budget_ratio": 0.5});
         assert_eq!(json!(with.named), named);
+        assert_eq!(with.note(), None, "JAX's defaults are no choice of the user's");
         assert!(with.bytes.len() > 900 && with.bytes.len() < OF_JAX.len(), "{} of {}", with.bytes.len(), OF_JAX.len());
     }
 

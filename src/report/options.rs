@@ -47,7 +47,7 @@ impl Document for CompilerOptions<'_> {
             .iter()
             .map(|space| {
                 let options: Vec<Value> = space.options().iter().map(of).collect();
-                json!({"platform": space.platform(), "options": options})
+                json!({"platform": space.platform(), "asked": space.asked(), "options": options})
             })
             .collect();
         json!({"schema": 1, "platforms": platforms})
@@ -55,7 +55,8 @@ impl Document for CompilerOptions<'_> {
 
     /// One option per row; long lists of values are truncated.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        let mut grid = Grid::new(&["platform", "option", "values", "kind", "tried by", "does", "source"]);
+        let mut grid =
+            Grid::new(&["platform", "option", "values", "kind", "tried by", "accepted by", "does", "source"]);
         for space in self.spaces {
             for option in space.options() {
                 let (platform, kind) = (space.platform(), option.kind.as_str());
@@ -64,7 +65,11 @@ impl Document for CompilerOptions<'_> {
                     OptionScope::Compile => "no class",
                 });
                 let (name, values) = (&option.name, values(option));
-                grid.row(cells![platform, name, values, kind, tried, option.does, option.source]);
+                let accepted = match option.versions.is_empty() {
+                    true => "not asked".to_owned(),
+                    false => option.versions.join(", "),
+                };
+                grid.row(cells![platform, name, values, kind, tried, accepted, option.does, option.source]);
             }
         }
         grid.write(out)

@@ -151,6 +151,10 @@ fn a_side_file_lets_nobody_write_files() {
     let how = ["--plugin", &plugin, "--timer", "pjrt", "--format", "json"];
     let run = place.run(&[&["compare", &path, &other, "--rounds", "6"], &how[..]].concat());
     assert!(run.code <= 1, "{}", run.stderr);
+    let notes = run.json()["notes"].to_string();
+    for said in ["files: `xla_dump_hlo_as_text`, `xla_dump_to`\"", "files: `xla_dump_to`\""] {
+        assert!(notes.contains(said), "{notes}");
+    }
     assert_eq!([&dumps, &others].map(|folder| Path::new(folder).exists()), [false; 2], "{}", run.stderr);
     // nor is its word taken for what the text computes
     let side = place.path("by_name.mlir.labels.json");

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use autotune_lowered::cache::{Mapping, Snapshot};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
@@ -55,9 +57,21 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     let given = ["prove", &folder_name, "-o", &snapshot_name, "--plugin", &plugin, "--timer", "pjrt"];
     // 1050 turns either way, 100 where the second is put back, and 2000 where the first is
     step(&folder, [1000, 50], [50, 1000]);
+    let manifest = fs::read_to_string(folder.join("prove.json")).unwrap();
+    let mut told: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    // whoever wrote the folder may not have files written: env_option_overrides (field 7) with a text and with a switch
+    let dumps = place.text("dumps");
+    let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat();
+    let named = |name: &str, value: &[u8]| field(7, &[field(1, name.as_bytes()), field(2, value)].concat());
+    let options = [named("xla_dump_to", &field(1, dumps.as_bytes())), named("xla_dump_hlo_as_text", &[2 << 3, 1])];
+    told["compile_options"] = STANDARD.encode(options.concat()).into();
+    seal(&folder, &told);
     let found = place.run(&[&given[..], &["--format", "json"]].concat());
     assert_eq!(found.code, 0, "{}{}", found.stdout, found.stderr);
+    assert!(!Path::new(&dumps).exists(), "{}", found.stderr);
     let found = found.json();
+    let said = "compiled without options of its dump that reach files: `xla_dump_hlo_as_text`, `xla_dump_to`";
+    assert_eq!(found["notes"].as_array().unwrap().iter().filter(|note| *note == said).count(), 1, "{found}");
     let standing = |call: usize| found["calls"][call]["in_step"]["standing"].as_str().unwrap();
     assert_eq!((standing(0), standing(1)), ("gains", "loses"), "{found}");
     let proven: Vec<_> = found["proven"]["calls"].as_array().unwrap().iter().collect();
@@ -67,10 +81,7 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     let [entry] = &entries[..] else { panic!("{} entries", entries.len()) };
     assert_eq!(entry.config.as_str(), "{\"block\":64}");
     // the step is compiled as JAX compiles it: with an option that no compiler knows it does not compile
-    let manifest = fs::read_to_string(folder.join("prove.json")).unwrap();
-    let mut told: serde_json::Value = serde_json::from_str(&manifest).unwrap();
-    // env_option_overrides (field 7), an entry of `none` with the switch (field 2) on
-    told["compile_options"] = "OgoKBG5vbmUSAhAB".into();
+    told["compile_options"] = STANDARD.encode(named("none", &[2 << 3, 1])).into();
     seal(&folder, &told);
     let refused = place.run(&given);
     assert_eq!(refused.code, BAD_INPUT, "{}{}", refused.stdout, refused.stderr);

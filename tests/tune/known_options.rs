@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::gate::{CheckOptions, CheckedModule, Verdict, check_compiler_options};
 use autotune_lowered::ledger::Ledger;
@@ -15,7 +16,10 @@ use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::timer::events::Events;
 use autotune_lowered::tune::{OperationResult, Status, TuneOptions};
 
-use super::compiler_options::{Compiler, LEVEL, Outcome, Overrides, best, has, module, takes, tune, two_that_add_up};
+use super::compiler_options::{
+    Compiler, LEVEL, Outcome, Overrides, WIDE, best, has, module, takes, tune, two_that_add_up, wide_crashes,
+    wide_halves,
+};
 
 /// A compiler of which nothing is to be asked.
 fn asks_nothing() -> Compiler {
@@ -196,4 +200,37 @@ fn a_search_that_was_ended_measures_only_the_rest() {
     let found = tune(&mut rest, &open("parts"), &module(), &options).operation;
     assert_eq!((found.status, best(&found)), (Status::Tuned, best(&expected)));
     assert!(rest.measured < whole.measured / 2, "{} of {}", rest.measured, whole.measured);
+}
+
+#[test]
+fn cached_options_are_checked_against_what_they_were_decided_against() {
+    let ledger = Ledger::in_memory(vec![]);
+    let module = module();
+    tune(&mut Compiler::new(wide_halves), &ledger, &module, &TuneOptions::default());
+    let checked = CheckedModule::new(module.program.clone(), module.key.clone().unwrap());
+    let verdict = |of: fn(&Overrides, u32) -> Outcome| {
+        let (options, asked) = (TuneOptions::default(), CheckOptions::default());
+        let (never, events) = (AtomicBool::new(false), Events::default());
+        let mut timer = Compiler::new(of);
+        let found = check_compiler_options(&mut timer, &ledger, &checked, (&options, asked), 1, &never, &events);
+        let found = found.unwrap().unwrap();
+        assert_eq!(found.entry.as_ref().unwrap().config.as_str(), r#"{"xla_cpu_prefer_vector_width":512}"#);
+        (found.verdict, found.ratio.map(|ratio| (ratio * 10.0).round() / 10.0))
+    };
+    assert_eq!(verdict(wide_halves), (Verdict::Holds, Some(0.5)));
+    assert_eq!(
+        verdict(|options, _| takes(if has(options, WIDE) { 0.8 } else { 1.0 })),
+        (Verdict::Regressed, Some(0.8))
+    );
+    assert_eq!(
+        verdict(|options, _| takes(if has(options, WIDE) { 1.2 } else { 1.0 })),
+        (Verdict::NotBetter, Some(1.2))
+    );
+    assert_eq!(verdict(wide_crashes), (Verdict::Broken, None));
+    let other = CheckedModule::new(module.program.clone(), Digest::of(b"other"));
+    let (options, asked) = (TuneOptions::default(), CheckOptions::default());
+    let (never, events) = (AtomicBool::new(false), Events::default());
+    let mut timer = Compiler::new(wide_halves);
+    let none = check_compiler_options(&mut timer, &ledger, &other, (&options, asked), 1, &never, &events);
+    assert!(none.unwrap().is_none());
 }

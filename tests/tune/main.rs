@@ -17,6 +17,7 @@ mod prove;
 mod run;
 mod search;
 mod selftest;
+mod shared_options;
 mod step;
 mod strategies;
 mod trace;

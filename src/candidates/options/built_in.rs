@@ -34,7 +34,7 @@ impl OptionSpace {
 mod tests {
     use std::path::Path;
 
-    use super::super::{OptionClass, OptionKind};
+    use super::super::{OptionClass, OptionKind, OptionScope};
     use super::*;
 
     #[test]
@@ -50,6 +50,32 @@ mod tests {
             assert!(OptionSpace::built_in(platform).is_some());
         }
         assert!(OptionSpace::built_in("rocm").is_none());
+    }
+
+    /// `benches/compiler_options.py` asked: whatever is in a list is accepted by someone, and a range is of compilers that were
+    /// asked.
+    #[test]
+    fn who_accepts_an_option_is_known_where_compilers_were_asked() {
+        for (platform, is_asked) in [("cpu", true), ("cuda", true), ("tpu", false)] {
+            let space = OptionSpace::built_in(platform).unwrap();
+            assert_eq!(!space.asked().is_empty(), is_asked, "{platform}");
+            for option in space.options() {
+                // one of a process is not asked for
+                let wants = is_asked && option.scope == OptionScope::Compile;
+                assert_eq!(!option.versions.is_empty(), wants, "{platform}: {}", option.name);
+                let place = |name: &str| space.asked().iter().position(|asked| asked == name);
+                let mut before = None;
+                for known in &option.versions {
+                    let (first, last) = known.split_once(" to ").unwrap_or((known, ""));
+                    let (package, version) = first.split_once(' ').unwrap();
+                    let last = format!("{package} {}", if last.is_empty() { version } else { last });
+                    let [first, last] = [first, &last].map(|name| place(name).unwrap_or_else(|| panic!("{known}")));
+                    assert!(before < Some(first) && first <= last, "{}: {known}", option.name);
+                    assert!(space.asked()[first..=last].iter().all(|asked| asked.starts_with(package)), "{known}");
+                    before = Some(last);
+                }
+            }
+        }
     }
 
     /// Fast-math honours NaN, infinities, division and functions until each is disabled, and no other option sets any

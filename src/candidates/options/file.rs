@@ -11,6 +11,8 @@ pub(super) struct File {
     #[serde(rename = "schema")]
     _schema: u64,
     pub(super) platform: String,
+    #[serde(default)]
+    pub(super) asked: Vec<String>,
     pub(super) options: Vec<Entry>,
 }
 

@@ -6,6 +6,7 @@
 //! {
 //!   "schema": 1,
 //!   "platform": "cpu",
+//!   "asked": ["jaxlib 0.9.2", "jaxlib 0.10.2"],
 //!   "options": [
 //!     {
 //!       "name": "xla_cpu_enable_fast_math",
@@ -13,7 +14,7 @@
 //!       "kind": "fast-math",
 //!       "scope": "compile",
 //!       "with": {"xla_cpu_fast_math_honor_nans": false},
-//!       "versions": ["jaxlib 0.10.2"],
+//!       "versions": ["jaxlib 0.9.2 to 0.10.2"],
 //!       "does": "reorders and approximates floating point arithmetic",
 //!       "source": "xla/debug_options_flags.cc"
 //!     }

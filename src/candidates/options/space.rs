@@ -37,7 +37,8 @@ pub struct CompilerOption {
     pub scope: OptionScope,
     /// What must be set with it.
     pub with: OptionSet,
-    /// Compilers that are known to take it, such as `jaxlib 0.10.2`.
+    /// Those of the compilers that were asked which accept every value of it: `jaxlib 0.10.2`, or from one version to another,
+    /// `jaxlib 0.9.2 to 0.10.2`.
     pub versions: Vec<String>,
     /// What it does, in one line.
     pub does: String,
@@ -65,6 +66,7 @@ pub struct Choice {
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptionSpace {
     platform: String,
+    asked: Vec<String>,
     options: Vec<CompilerOption>,
 }
 
@@ -135,6 +137,11 @@ impl OptionSpace {
             let message = format!("{} options, at most {MAX_ENTRIES} are read", read.options.len());
             return Err(wrong(&[Step::Key("options")], message));
         }
+        if read.asked.len() > MAX_VERSIONS || !read.asked.iter().all(|name| is_compiler(name)) {
+            let message =
+                format!("not a list of at most {MAX_VERSIONS} compilers with their versions: `jaxlib 0.10.2`");
+            return Err(wrong(&[Step::Key("asked")], message));
+        }
         let mut options = Vec::new();
         // what the choices before set, to find the same again
         let mut known: BTreeMap<BTreeMap<String, String>, String> = BTreeMap::new();
@@ -150,12 +157,17 @@ impl OptionSpace {
             }
             options.push(option);
         }
-        Ok(Self { platform: read.platform, options })
+        Ok(Self { platform: read.platform, asked: read.asked, options })
     }
 
     /// The platform of the plugins that take these options.
     pub fn platform(&self) -> &str {
         &self.platform
+    }
+
+    /// The compilers that were asked which options they accept, such as `jaxlib 0.10.2`; those of a package by rising version.
+    pub fn asked(&self) -> &[String] {
+        &self.asked
     }
 
     /// The options, in the file's order. A name may occur several times, with other values or other accompanying
@@ -170,6 +182,19 @@ impl OptionSpace {
         // none is left out: `parse` made each of them
         of_class.flat_map(|option| option.choices().unwrap_or_default()).collect()
     }
+}
+
+/// Whether a text is a package and its version: `jaxlib 0.10.2`.
+fn is_compiler(text: &str) -> bool {
+    let is_name = |name: &str| {
+        name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') && !name.is_empty()
+    };
+    text.len() <= MAX_LINE_BYTES
+        && text.split_once(' ').is_some_and(|(name, version)| is_name(name) && is_version(version))
+}
+
+fn is_version(text: &str) -> bool {
+    text.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// An option of the file, or which member is wrong and why.
@@ -191,6 +216,13 @@ fn checked(entry: Entry) -> Result<CompilerOption, (&'static str, String)> {
     for (member, line) in lines.chain(versions.iter().map(|version| ("versions", version))) {
         if line.is_empty() || line.len() > MAX_LINE_BYTES || printable(line) != *line {
             return Err((member, format!("not one line of 1 to {MAX_LINE_BYTES} bytes")));
+        }
+    }
+    for known in &versions {
+        let (first, last) = known.split_once(" to ").unwrap_or((known, "0"));
+        if !(is_compiler(first) && is_version(last)) {
+            let message = format!("`{known}` is neither such as `jaxlib 0.10.2` nor such as `jaxlib 0.9.2 to 0.10.2`");
+            return Err(("versions", message));
         }
     }
     let mut company = OptionSet::default();
@@ -261,6 +293,9 @@ mod tests {
             (with("with", json!({"a": false})), "`a` is set to `True` and to `False`"),
             (with("with", json!({"b": []})), "`b`: the value is a list"),
             (with("versions", json!([""])), "not one line"),
+            (with("versions", json!(["jaxlib"])), "`jaxlib` is neither such as"),
+            (with("versions", json!(["jaxlib 0.9.2 to"])), "is neither such as"),
+            (with("versions", json!(["jaxlib 0.9.2 to new"])), "is neither such as"),
             (with("does", json!("two\nlines")), "not one line"),
             (with("source", json!("x".repeat(513))), "not one line"),
             (with("more", json!(1)), "unknown field `more`"),
@@ -275,6 +310,9 @@ mod tests {
         assert!(error.contains("schema 2, this version reads 1"), "{error}");
         let error = OptionSpace::parse("f", "{\"schema\": 1, \"platform\": \"C P\", \"options\": []}").unwrap_err();
         assert!(error.message.contains("lower-case"), "{error}");
+        let text = r#"{"schema": 1, "platform": "cpu", "asked": ["jaxlib 0.x"], "options": []}"#;
+        let error = OptionSpace::parse("f", text).unwrap_err();
+        assert!(error.message.contains("not a list of at most 64 compilers"), "{error}");
         assert!(OptionSpace::open(Path::new("/dev/zero")).unwrap_err().message.contains("cannot be read"));
     }
 }

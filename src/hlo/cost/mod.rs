@@ -17,3 +17,4 @@ mod window;
 
 pub use amount::{Cost, FlopUnit, Flops};
 pub use analysis::Costs;
+pub(super) use shape::Shape;

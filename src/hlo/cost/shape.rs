@@ -15,10 +15,10 @@ const OPAQUE: u64 = 14;
 
 /// A `ShapeProto`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Shape {
+pub(in crate::hlo) struct Shape {
     element: u64,
-    pub(super) dims: Vec<u64>,
-    pub(super) tuple: Vec<Shape>,
+    pub(in crate::hlo) dims: Vec<u64>,
+    pub(in crate::hlo) tuple: Vec<Shape>,
     /// From the fastest dimension to the slowest.
     pub(super) minor_to_major: Vec<u64>,
     /// Bits of an element where elements are packed.
@@ -26,7 +26,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+    pub(in crate::hlo) fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         Self::decode_within(bytes, MAX_DEPTH)
     }
 
@@ -98,7 +98,7 @@ impl Shape {
     }
 
     /// The arrays and other shapes in it that are not tuples.
-    pub(super) fn leaves(&self) -> Vec<&Self> {
+    pub(in crate::hlo) fn leaves(&self) -> Vec<&Self> {
         let (mut open, mut leaves) = (vec![self], Vec::new());
         while let Some(shape) = open.pop() {
             if shape.is_tuple() {

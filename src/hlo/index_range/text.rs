@@ -1,16 +1,12 @@
-//! The range of a module's integer arguments that are indices, from the shapes that they index into.
-//!
-//! StableHLO text is read line by line, one operation each. An argument that becomes the index of a gather, of a scatter or of a dynamic
-//! slice by way of operations that keep values, or that wrap negative ones, is in the range of the operand's dimension. Arguments are
-//! followed into functions, out of them, and into loops.
+//! The functions of StableHLO text, which is read line by line, one operation each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-/// Maximum depth of functions, and maximum number of values followed in total.
-const MAX_CALLS: usize = 8;
-const MAX_VALUES: usize = 1 << 20;
+use super::follow;
+use super::places::{self, Scatter};
+
 /// Operations whose results hold the values of their operands, or those plus a constant, as JAX wraps negative indices.
-const KEEPS: [&str; 9] = [
+const KEEPS: [&str; 11] = [
     "stablehlo.broadcast_in_dim",
     "stablehlo.reshape",
     "stablehlo.convert",
@@ -19,6 +15,8 @@ const KEEPS: [&str; 9] = [
     "stablehlo.slice",
     "stablehlo.clamp",
     "stablehlo.add",
+    "stablehlo.minimum",
+    "stablehlo.maximum",
     "stablehlo.select",
 ];
 /// Operations whose results hold values of their first operand only; the others give positions.
@@ -47,8 +45,35 @@ struct Function<'a> {
 }
 
 /// For each argument of `main`, how many values it may have as an index, from zero on; `None` if it is not an index.
-pub(super) fn index_ranges(text: &str) -> Vec<Option<u64>> {
-    Ranges { functions: functions(text), known: BTreeMap::new(), left: MAX_VALUES }.of("main", MAX_CALLS).indices
+pub(in crate::hlo) fn index_ranges(text: &str) -> Vec<Option<u64>> {
+    let functions = functions(text);
+    follow::index_ranges(functions.iter().map(|(name, function)| (*name, function.followed())).collect(), "main")
+}
+
+impl<'a> Function<'a> {
+    fn followed(&self) -> follow::Function<&'a str> {
+        let mut followed = follow::Function { arguments: self.arguments, ..follow::Function::default() };
+        for (result, operation) in &self.operations {
+            let Operation { name, operands, line, .. } = operation;
+            let mut hold = |operands: &[Option<usize>]| {
+                followed.holds.insert(*result, operands.iter().copied().flatten().collect());
+            };
+            match *name {
+                // the condition of a select is not an index
+                "stablehlo.select" => hold(operands.get(1..).unwrap_or_default()),
+                name if name == SET_TO || KEEPS.contains(&name) => hold(operands),
+                name if TAKES.contains(&name) => hold(operands.get(..1).unwrap_or_default()),
+                "call" | "func.call" => {
+                    followed.results.insert(*result, (followed.calls.len(), None));
+                    followed.calls.push((callee(line), operands.clone()));
+                }
+                _ => {}
+            }
+            followed.indices.extend(operation.indices());
+        }
+        followed.returns.clone_from(&self.returns);
+        followed
+    }
 }
 
 /// Names and numbers of the values visible at a line. Sibling regions use the same names.
@@ -162,129 +187,32 @@ fn values(text: &str) -> Vec<&str> {
     named.collect()
 }
 
-/// What a function reveals about its arguments.
-#[derive(Debug, Clone, Default)]
-struct Known {
-    /// How many values each may have as an index.
-    indices: Vec<Option<u64>>,
-    /// Which of them its results hold.
-    kept: BTreeSet<usize>,
-}
-
-/// What is known about each function, so that each is analysed once.
-struct Ranges<'a> {
-    functions: BTreeMap<&'a str, Function<'a>>,
-    known: BTreeMap<&'a str, Known>,
-    /// The remaining number of values to follow.
-    left: usize,
-}
-
-impl<'a> Ranges<'a> {
-    fn of(&mut self, name: &str, calls: usize) -> Known {
-        if let Some(known) = self.known.get(name) {
-            return known.clone();
-        }
-        // a recursive call adds nothing about the arguments: the function is removed in the meantime
-        let Some((name, function)) = self.functions.remove_entry(name) else { return Known::default() };
-        let mut found = Known { indices: vec![None; function.arguments], kept: BTreeSet::new() };
-        let defined: BTreeMap<usize, &Operation<'_>> =
-            function.operations.iter().map(|(number, one)| (*number, one)).collect();
-        for (_, operation) in &function.operations {
-            for (value, count) in self.uses(operation, calls) {
-                for argument in self.origins(value, &defined, function.arguments, calls) {
-                    if let Some(place) = found.indices.get_mut(argument) {
-                        *place = Some(place.map_or(count, |other: u64| other.min(count)));
-                    }
-                }
-            }
-        }
-        for &value in &function.returns {
-            found.kept.extend(self.origins(value, &defined, function.arguments, calls));
-        }
-        self.known.insert(name, found.clone());
-        found
-    }
-
-    /// The arguments whose values a value holds.
-    fn origins(
-        &mut self,
-        value: usize,
-        defined: &BTreeMap<usize, &Operation<'a>>,
-        arguments: usize,
-        calls: usize,
-    ) -> BTreeSet<usize> {
-        let (mut seen, mut open, mut found) = (BTreeSet::new(), vec![value], BTreeSet::new());
-        while let Some(value) = open.pop().filter(|_| self.left > 0) {
-            self.left -= 1;
-            if !seen.insert(value) {
-                continue;
-            }
-            if value < arguments {
-                found.insert(value);
-                continue;
-            }
-            let Some(Operation { name, operands, line, .. }) = defined.get(&value) else { continue };
-            match *name {
-                // the condition of a select is not an index
-                "stablehlo.select" => open.extend(operands.iter().skip(1).flatten()),
-                name if name == SET_TO || KEEPS.contains(&name) => open.extend(operands.iter().flatten()),
-                name if TAKES.contains(&name) => open.extend(operands.first().copied().flatten()),
-                "call" | "func.call" if calls > 0 => {
-                    let kept = self.of(callee(line), calls - 1).kept;
-                    open.extend(kept.iter().filter_map(|&at| operands.get(at).copied().flatten()));
-                }
-                _ => {}
-            }
-        }
-        found
-    }
-
-    /// The operands of an operation that are indices, with how many values each may have.
-    fn uses(&mut self, operation: &Operation<'a>, calls: usize) -> Vec<(usize, u64)> {
-        let Operation { name, operands, line, types } = operation;
+impl Operation<'_> {
+    /// The operands that are indices, with how many values each may have.
+    fn indices(&self) -> Vec<(usize, u64)> {
+        let Self { name, operands, line, types } = self;
         let types = || types.rsplit_once(" : (").map(|(_, types)| types).unwrap_or_default();
         let shape = |at: usize| types().split("tensor<").nth(at + 1).and_then(dimensions).unwrap_or_default();
-        // the number of positions at which a slice of this size fits
-        let places = |whole: u64, part: u64| whole.checked_sub(part).map(|left| left + 1);
         let with = |first: usize, counts: Vec<Option<u64>>| {
             let indices = operands.iter().skip(first).zip(counts);
             indices.filter_map(|(operand, count)| Some(((*operand)?, count?))).collect()
         };
-        // of the indexed dimensions, the one with the fewest positions
-        let least = |whole: &[u64], sizes: &[u64], mapped: &[u64]| {
-            let of = |dimension: &u64| {
-                let at = usize::try_from(*dimension).ok()?;
-                places(*whole.get(at)?, *sizes.get(at)?)
-            };
-            mapped.iter().map(of).min().flatten()
-        };
         match *name {
             "stablehlo.gather" => {
                 let sizes = numbers(line, "slice_sizes = array<i64: ", '>');
-                with(1, vec![least(&shape(0), &sizes, &numbers(line, "start_index_map = [", ']'))])
+                with(1, vec![places::of_gather(&shape(0), &sizes, &numbers(line, "start_index_map = [", ']'))])
             }
             "stablehlo.scatter" if operands.len() == 3 => {
-                let (whole, updates) = (shape(0), shape(2));
-                let inserted = numbers(line, "inserted_window_dims = [", ']');
-                let batched = numbers(line, "input_batching_dims = [", ']');
-                // the others are those of a window, in their order
-                let mut windows = numbers(line, "update_window_dims = [", ']').into_iter();
-                let mut size = |dimension: u64| {
-                    let is_one = inserted.contains(&dimension) || batched.contains(&dimension);
-                    let window = if is_one { None } else { windows.next() };
-                    window.and_then(|at| updates.get(usize::try_from(at).ok()?).copied()).unwrap_or(1)
+                let scatter = Scatter {
+                    update_window_dims: numbers(line, "update_window_dims = [", ']'),
+                    inserted_window_dims: numbers(line, "inserted_window_dims = [", ']'),
+                    input_batching_dims: numbers(line, "input_batching_dims = [", ']'),
+                    scatter_dims_to_operand_dims: numbers(line, "scatter_dims_to_operand_dims = [", ']'),
                 };
-                let sizes: Vec<u64> = (0..whole.len() as u64).map(&mut size).collect();
-                with(1, vec![least(&whole, &sizes, &numbers(line, "scatter_dims_to_operand_dims = [", ']'))])
+                with(1, vec![places::of_scatter(&shape(0), &shape(2), &scatter)])
             }
-            "stablehlo.dynamic_slice" => {
-                let sizes = numbers(line, "sizes = [", ']');
-                with(1, shape(0).iter().zip(&sizes).map(|(whole, part)| places(*whole, *part)).collect())
-            }
-            "stablehlo.dynamic_update_slice" => {
-                with(2, shape(0).iter().zip(&shape(1)).map(|(whole, part)| places(*whole, *part)).collect())
-            }
-            "call" | "func.call" if calls > 0 => with(0, self.of(callee(line), calls - 1).indices),
+            "stablehlo.dynamic_slice" => with(1, places::of_slice(&shape(0), &numbers(line, "sizes = [", ']'))),
+            "stablehlo.dynamic_update_slice" => with(2, places::of_slice(&shape(0), &shape(1))),
             _ => Vec::new(),
         }
     }
@@ -342,7 +270,7 @@ mod tests {
     /// from, and another loop takes rows by tokens. The table has 1000 rows.
     #[test]
     fn indices_of_scatters_and_in_loops_are_in_range_too() {
-        let text = include_str!("../../tests/data/hlo/indices_in_loops.mlir");
+        let text = include_str!("../../../tests/data/hlo/indices_in_loops.mlir");
         assert_eq!(index_ranges(text), [None, Some(1000), None, Some(993), Some(1000)]);
         for end in (0..text.len()).step_by(13) {
             let _ = index_ranges(&text[..end]);
