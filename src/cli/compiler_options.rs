@@ -14,7 +14,7 @@ use crate::compiler_options::{
     OPERATION, OptionModule, OptionTuneError, SharedModule, tune_compiler_options, tune_shared_options,
 };
 use crate::config::Config;
-use crate::counted::counted;
+use crate::counted::{counted, listed};
 use crate::device::DeviceFingerprint;
 use crate::ledger::Ledger;
 use crate::measure::{CompiledWith, InputOptions};
@@ -45,13 +45,14 @@ pub(super) struct OptionArgs {
     #[arg(long = "only-compiler-options", requires = "compiler_options")]
     pub only_options: bool,
     /// Find one set for all modules of a folder, because `XLA_FLAGS` apply to a whole process: it slows none of them
-    /// down and saves the most in all. With --profile, modules are weighted by their time in the step (docs/options.md)
+    /// down and saves the most in all. With --profile, modules are weighted by their time in the step. Only then are options
+    /// tried that act on a process, such as `xla_cpu_max_isa`, and no module's cache entry holds one (docs/options.md)
     #[arg(long, requires = "compiler_options")]
     pub shared: bool,
     /// Try the options of this file, in the format of candidates/options/cpu.json, instead of the program's own
     #[arg(long = "options-file", value_name = "FILE", requires = "compiler_options")]
     pub options_file: Option<PathBuf>,
-    /// An option that is always set, `NAME=VALUE`; may be repeated. Such options are part of the baseline
+    /// An option of one compilation that is always set, `NAME=VALUE`; may be repeated. Such options are part of the baseline
     #[arg(
         long = "base-options",
         value_name = "NAME=VALUE",
@@ -150,11 +151,21 @@ impl Wanted {
             let message = format!("no compiler options for `{platform}` are known: name a list with `--options-file`");
             return Err(Fault::new(exit::NOTHING_MATCHED, message));
         };
+        if let Some((name, _)) = self.base.iter().find(|(name, _)| acts_on_process(space, name)) {
+            let variable = FlagVariable::of_platform(&platform).name();
+            let message = format!(
+                "`--base-options {name}`: it acts on a process and not on one compilation: set it in {variable} for this run"
+            );
+            return Err(Fault::new(exit::USAGE, message));
+        }
         let mut told: Vec<String> = self.files.left_aside.take().into_iter().collect();
         let files = std::mem::take(&mut self.files.modules);
         let own = set_here(timer.device());
         let modules = files.into_iter().map(|file| self.ready(space, file, &own, &mut told));
-        let modules = modules.collect::<Result<Vec<Ready>, Fault>>()?;
+        let mut modules = modules.collect::<Result<Vec<Ready>, Fault>>()?;
+        if !timer.takes_process_options() {
+            told.extend(without_process_options(&mut modules, timer.name()));
+        }
         told.into_iter().for_each(|line| tell(result, line));
         if is_dry {
             for Ready { name, module } in modules {
@@ -186,6 +197,11 @@ impl Wanted {
         if space.platform() == TPU {
             flags.extend(tpu_flags);
         }
+        // what acts on a process does nothing as an option of one program, and is not part of an entry
+        let (of_process, named): (Vec<_>, Vec<_>) =
+            named.into_iter().partition(|(name, _)| acts_on_process(space, name));
+        let in_flags = flags.iter().filter(|(name, _)| acts_on_process(space, name)).cloned();
+        let of_process: Vec<_> = in_flags.chain(of_process).collect();
         let (mut set, note) = set_by_process(space, flags);
         // an option named for one program overrides that of the process
         set.extend(named);
@@ -194,9 +210,12 @@ impl Wanted {
         let left_out = program.compiled_with.as_ref().and_then(CompiledWith::note);
         notes.extend(left_out.filter(|note| !notes.contains(note)));
         let mut choices = space.choices(self.class);
-        choices.retain(|choice| choice.scope == OptionScope::Compile);
-        let is_set =
-            |choice: &Choice| set.iter().chain(&self.base).chain(own).any(|(name, _)| choice.set.get(name).is_some());
+        // an entry is what one program is compiled with
+        choices.retain(|choice| choice.scope == OptionScope::Compile || self.is_shared);
+        let is_set = |choice: &Choice| {
+            let mut set = set.iter().chain(&of_process).chain(&self.base).chain(own);
+            set.any(|(name, _)| choice.set.get(name).is_some())
+        };
         choices.retain(|choice| !is_set(choice));
         if let Some((name, _)) = self.base.iter().find(|(name, _)| reaches_files(name)) {
             key = Err(format!(
@@ -264,7 +283,12 @@ impl Wanted {
                 shared.weight = *share;
             }
         }
-        let bases: BTreeSet<Config> = modules.iter().map(|shared| shared.module.base.to_config()).collect();
+        let base = |module: &OptionModule| {
+            // what is not tried was set
+            let tried: Vec<String> = module.choices.iter().map(Choice::to_string).collect();
+            (module.base.to_config(), tried)
+        };
+        let bases: BTreeSet<(Config, Vec<String>)> = modules.iter().map(|shared| base(&shared.module)).collect();
         if bases.len() > 1 {
             let message =
                 "`--shared` is for the modules of one process, and these were dumped with different XLA_FLAGS";
@@ -273,8 +297,7 @@ impl Wanted {
         let found = tune_shared_options(timer, ledger, &modules, options, cancel, events).map_err(fault)?;
         tell(result, format!("one set for {}: {}", counted(modules.len(), "module"), found.reason));
         if let Some(set) = found.set {
-            let platform = &timer.device().identity.platform;
-            let variable = if platform == TPU { FlagVariable::LibtpuInitArgs } else { FlagVariable::XlaFlags };
+            let variable = FlagVariable::of_platform(&timer.device().identity.platform);
             let flags = flags_of(&set.to_config()).map_err(|error| Fault::new(exit::BAD_INPUT, error))?;
             tell(result, format!("set for the process: {}='{flags}'", variable.name()));
         }
@@ -291,6 +314,26 @@ impl Wanted {
 fn tell(result: &mut AutotuningResult, line: String) {
     say(&line);
     result.notes.push(line);
+}
+
+fn acts_on_process(space: &OptionSpace, name: &str) -> bool {
+    space.options().iter().any(|option| option.scope == OptionScope::Process && option.name == name)
+}
+
+/// Takes the choices away that act on a process; one line on why, if there were any.
+fn without_process_options(modules: &mut [Ready], timer: &str) -> Option<String> {
+    let mut names = BTreeSet::new();
+    for Ready { module, .. } in modules {
+        let (process, others): (Vec<Choice>, Vec<Choice>) =
+            std::mem::take(&mut module.choices).into_iter().partition(|choice| choice.scope == OptionScope::Process);
+        names.extend(process.into_iter().map(|choice| format!("`{}`", choice.name)));
+        module.choices = others;
+    }
+    let names = (!names.is_empty()).then(|| listed(names))?;
+    Some(format!(
+        "not tried, because they act on a process and the timer `{timer}` compiles in the one that measures: {names}; \
+         `--timer pjrt` compiles elsewhere"
+    ))
 }
 
 /// Options that the environment of this run sets, with every program that it compiles.
@@ -326,7 +369,7 @@ fn set_by_process(space: &OptionSpace, flags: Vec<(String, Value)>) -> (Vec<(Str
     (set, note)
 }
 
-/// Prints how to use the options, if a set was found.
+/// Prints how to use the options of each module, if a set was found.
 pub(super) fn say_use(result: &AutotuningResult) {
     let found = result.operations.iter().filter(|operation| operation.call.op_id == OPERATION);
     for best in found.filter_map(|operation| operation.best.as_ref()).filter(|best| !best.config.as_map().is_empty()) {
@@ -364,15 +407,29 @@ mod tests {
     }
 
     /// What is set and which options are tried of a module whose process had these flags, where this run has others.
-    fn ready(platform: &str, [xla, tpu, here]: [&str; 3]) -> (Value, Vec<String>, Vec<String>) {
-        let option = |name: &str, value: &str| {
+    fn ready(platform: &str, flags: [&str; 3]) -> (Value, Vec<String>, Vec<String>) {
+        let (Ready { module, .. }, notes) = ready_for(false, platform, flags, &[]);
+        let tried = module.choices.iter().map(|choice| choice.name.clone()).collect();
+        (json!(module.base.to_config()), tried, notes)
+    }
+
+    /// The same of a program with these options of its own; one of the list acts on a process.
+    fn ready_for(
+        is_shared: bool,
+        platform: &str,
+        [xla, tpu, here]: [&str; 3],
+        named: &[(&str, Value)],
+    ) -> (Ready, Vec<String>) {
+        let option = |name: &str, value: &str, scope: &str| {
             format!(
-                r#"{{"name": "{name}", "values": [{value}], "kind": "safe", "scope": "compile", "does": "d", "source": "s"}}"#
+                r#"{{"name": "{name}", "values": [{value}], "kind": "safe", "scope": "{scope}", "does": "d", "source": "s"}}"#
             )
         };
-        let options = [option("xla_a", "true"), option("xla_b", "2"), option("xla_c", "3")];
+        let compile =
+            [("xla_a", "true"), ("xla_b", "2"), ("xla_c", "3")].map(|(name, value)| option(name, value, "compile"));
+        let options = [&compile[..], &[option("xla_p", "4", "process")]].concat();
         let list = format!(r#"{{"schema": 1, "platform": "{platform}", "options": [{}]}}"#, options.join(","));
-        let wanted = wanted(OptionSpace::parse("list.json", &list).unwrap());
+        let wanted = Wanted { is_shared, ..wanted(OptionSpace::parse("list.json", &list).unwrap()) };
         let file = OptionFile {
             name: "m".to_owned(),
             module: None,
@@ -380,14 +437,33 @@ mod tests {
             key: Err("none".to_owned()),
             flags: settings_of(xla),
             tpu_flags: settings_of(tpu),
-            named: Vec::new(),
+            named: named.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
             note: None,
         };
         let mut notes = Vec::new();
         let space = wanted.space.as_ref().unwrap();
         let Ok(ready) = wanted.ready(space, file, &settings_of(here), &mut notes) else { panic!("a module") };
-        let tried = ready.module.choices.iter().map(|choice| choice.name.clone()).collect();
-        (json!(ready.module.base.to_config()), tried, notes)
+        (ready, notes)
+    }
+
+    #[test]
+    fn what_acts_on_a_process_is_tried_for_a_process_alone_and_only_where_nobody_set_it() {
+        let tries = |is_shared, flags, named: &[(&str, Value)]| {
+            let (Ready { module, .. }, _) = ready_for(is_shared, "cpu", flags, named);
+            assert_eq!(module.base.get("xla_p"), None, "it would be in an entry");
+            module.choices.iter().any(|choice| choice.name == "xla_p")
+        };
+        assert!(tries(true, ["--xla_a", "", "--xla_b=2"], &[]));
+        assert!(!tries(false, ["", "", ""], &[]));
+        assert!(!tries(true, ["--xla_p=5", "", ""], &[]) && !tries(true, ["", "", "--xla_p=5"], &[]));
+        assert!(!tries(true, ["", "", ""], &[("xla_p", json!(5))]), "as an option of one program it does nothing");
+        // other timers compile where they measure
+        let (ready, _) = ready_for(true, "cpu", ["", "", ""], &[]);
+        let mut modules = [ready];
+        let line = without_process_options(&mut modules, "jax").unwrap();
+        assert!(line.contains("the timer `jax`") && line.contains(": `xla_p`;"), "{line}");
+        assert_eq!(modules[0].module.choices.len(), 3);
+        assert_eq!(without_process_options(&mut modules, "jax"), None);
     }
 
     #[test]

@@ -173,7 +173,10 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     paged?;
     if !args.dry_run {
         result_lines(&result, cache.ledger.root()).iter().for_each(|line| say(line));
-        say_use(&result);
+        // one set for a process was told as its flags
+        if !args.compiler.shared {
+            say_use(&result);
+        }
     }
     printed?;
     Ok(exit_code(&result, args.compiler.compiler_options.is_some() || !plan.matched_nothing()))

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::cache::{CacheKey, Entry};
 use crate::call::Direction;
-use crate::candidates::{Choice, OptionSet};
-use crate::counted::counted;
-use crate::digest::Digest;
+use crate::candidates::{Choice, OptionScope, OptionSet};
+use crate::counted::{counted, listed};
+use crate::digest::{Digest, FieldHasher};
 use crate::ledger::LedgerError;
 use crate::measure::{InputOptions, MeasureError, MeasuredProgram};
 use crate::tune::{OperationResult, Status, TuneError};
@@ -23,7 +23,8 @@ pub struct OptionModule {
     pub key: Result<Digest, String>,
     /// Options that are set in any case.
     pub base: OptionSet,
-    /// What may be set beside them.
+    /// What may be set beside them. A set that has an option of a process becomes no entry: nobody compiles one program with
+    /// it.
     pub choices: Vec<Choice>,
     /// How its inputs are made.
     pub inputs: InputOptions,
@@ -47,6 +48,22 @@ impl OptionModule {
             ..OperationResult::undecided(call, Direction::Forward, self.base.to_config())
         }
     }
+}
+
+/// What a decision follows from, of choices.
+pub(super) fn hash_choices(choices: &[Choice], hasher: &mut FieldHasher) {
+    for choice in choices {
+        hasher.field(choice.set.to_config().as_str().as_bytes());
+        if choice.scope == OptionScope::Process {
+            hasher.field(b"\0process");
+        }
+    }
+}
+
+/// What is said of a set that has options of a process, of these names.
+pub(super) fn not_of_one_program(names: &[&str]) -> String {
+    let names = names.iter().map(|name| format!("`{name}`"));
+    not_cached(&format!("{} acts on a process, not on one compilation: set it in the process's flags", listed(names)))
 }
 
 /// What is said of a module without a key.

@@ -109,9 +109,10 @@ impl Races<'_> {
     /// A job of variants; a second one of the same options is another compilation.
     pub(super) fn job(&self, variants: &[Variant]) -> Job {
         let candidate = |(index, variant): (usize, &Variant)| {
-            let earlier = variants.iter().take(index).filter(|other| other.overrides == variant.overrides).count();
+            let earlier = variants.iter().take(index).filter(|other| other.set == variant.set).count();
             let copy = u32::try_from(earlier).unwrap_or(u32::MAX);
-            let build = Build::default().options(variant.overrides.clone()).copy(copy);
+            let Variant { overrides, process, .. } = variant.clone();
+            let build = Build::default().options(overrides).process(process).copy(copy);
             JobCandidate::new(variant.config.clone()).program(Some(self.program.clone())).build(build)
         };
         Job {

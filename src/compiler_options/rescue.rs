@@ -3,7 +3,7 @@
 use super::module::OptionModule;
 use super::race::{Ended, NONE_RUNS, Races, Rules, without_rescue};
 use super::variant::Variant;
-use crate::candidates::OptionKind;
+use crate::candidates::{Choice, OptionKind, OptionScope};
 use crate::failure::{Failure, FailureKind};
 use crate::tune::{BASELINE_FAILED, CandidateOutcome, CandidateResult, Raced};
 
@@ -21,11 +21,13 @@ pub(super) struct First {
 }
 
 /// The choices that may mend a default that does not run, likely ones first: what switches something off takes the code that
-/// crashes out of the program. What changes arithmetic is none, since no default says what is right.
+/// crashes out of the program. What changes arithmetic is none, since no default says what is right; nor is what acts on a process,
+/// since the baseline is what the module is compiled with.
 pub(super) fn rescuers(singles: &[Variant], module: &OptionModule) -> Vec<Variant> {
     let choice = |variant: &Variant| variant.choices.first().and_then(|&choice| module.choices.get(choice));
     let known = singles.iter().filter_map(|variant| Some((variant, choice(variant)?)));
-    let mut known: Vec<_> = known.filter(|(_, choice)| choice.kind != OptionKind::FastMath).collect();
+    let mends = |choice: &Choice| choice.kind != OptionKind::FastMath && choice.scope == OptionScope::Compile;
+    let mut known: Vec<_> = known.filter(|(_, choice)| mends(choice)).collect();
     let switches_off = |value: &serde_json::Value| value == false || value == "";
     known.sort_by_key(|(_, choice)| (choice.kind != OptionKind::Safe, !switches_off(&choice.value)));
     known.into_iter().map(|(variant, _)| variant.clone()).collect()

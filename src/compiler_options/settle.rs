@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::entry::{Decided, Known, known, not_of_jax};
 use super::failed::{as_known, forget_failure, is_lasting, known_failure, note_failure};
-use super::module::{OptionModule, OptionTuneError, TunedOptions, not_cached};
+use super::module::{OptionModule, OptionTuneError, TunedOptions, hash_choices, not_cached, not_of_one_program};
 use super::precise::{error_from_reference, planned, try_reference};
 use super::race::{Ended, Races, Rules, call, counted, forecast, time_for_last};
 use super::rescue::{First, first_that_runs, rescuers};
@@ -207,9 +207,7 @@ impl Walk<'_, '_> {
         hasher.field(self.module.program.identity().as_bytes()).field(self.module.inputs.digest()?.as_bytes());
         hasher.field(self.module.base.to_config().as_str().as_bytes());
         hasher.field(&self.races.options.rules.min_improvement.to_le_bytes());
-        for choice in &self.module.choices {
-            hasher.field(choice.set.to_config().as_str().as_bytes());
-        }
+        hash_choices(&self.module.choices, &mut hasher);
         Ok(hasher.finish().to_string())
     }
 
@@ -405,7 +403,7 @@ impl Walk<'_, '_> {
         };
         let sure = |confidence| Interval { low: 1.0, high: 1.0, confidence };
         let (mut config, mut times) = (base.clone(), CandidateTimes { ratio: 1.0, interval: sure(1.0), ..of_base });
-        let mut job = None;
+        let (mut job, mut process) = (None, Vec::new());
         self.result.status = Status::BaselineKept;
         self.result.reason = format!("no set of options is faster by {} %", min_improvement * 100.0);
         if let Some(Finals { variants, raced, verdict, .. }) = &finals {
@@ -432,6 +430,7 @@ impl Walk<'_, '_> {
                     return Ok(None);
                 }
                 (config, times) = (variant.config.clone(), of_winner);
+                process = variant.process.keys().map(String::as_str).collect();
                 let is_set = |choice: &Choice| variant.set.get(&choice.name) == Some(&choice.value);
                 let mut fast = self.module.choices.iter().filter(|choice| choice.kind == OptionKind::FastMath);
                 let row = self.result.candidates.iter().find(|row| row.config == config);
@@ -456,6 +455,10 @@ impl Walk<'_, '_> {
         fill_from_entry(self.result, &entry);
         if let Err(why) = &self.module.key {
             self.result.flags.push(not_cached(why));
+            return Ok(None);
+        }
+        if !process.is_empty() {
+            self.result.flags.push(not_of_one_program(&process));
             return Ok(None);
         }
         self.races.ledger.commit(job, &key, &entry)?;
@@ -490,6 +493,6 @@ struct Finals {
 
 /// Whether the compiler does not know the option, or not the value.
 fn is_refusal(failure: &Failure) -> bool {
-    let words = ["No such compile option", "While setting option"];
+    let words = ["No such compile option", "While setting option", "this plugin does not accept `--"];
     failure.kind == FailureKind::Compile && words.iter().any(|words| failure.message.contains(words))
 }

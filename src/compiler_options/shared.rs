@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use super::entry::{Decided, Known, known};
 use super::failed::{as_known, forget_failure, known_failure, note_failure};
-use super::module::{OptionModule, OptionTuneError, not_cached};
+use super::module::{OptionModule, OptionTuneError, hash_choices, not_cached, not_of_one_program};
 use super::race::{Ended, Races, Rules, call, counted};
 use super::rescue::rescuers;
 use super::settle::{LOOKS, tune_compiler_options};
 use super::shared_verdict::{OnModule, decide_shared};
-use super::variant::{Variant, Variants, variant};
+use super::variant::{Variant, Variants};
 use super::verdict::{Finalist, Verdict, decide};
 use crate::cache::{CacheKey, Entry};
 use crate::call::Direction;
@@ -134,7 +134,10 @@ impl Shared<'_> {
             }
         }
         // also if there is none: an entry says so to the next run
-        let sets = with_all_together(sets);
+        let sets = match self.modules.first() {
+            Some(first) => with_all_together(sets, &variants_of(&first.module)),
+            None => sets,
+        };
         let mut last = BTreeMap::new();
         for (place, shared) in self.modules.iter().enumerate() {
             if failed.contains_key(&place) {
@@ -192,9 +195,7 @@ impl Shared<'_> {
         for SharedModule { module, weight, .. } in self.modules {
             hasher.field(module.program.identity().as_bytes()).field(&weight.to_le_bytes());
             hasher.field(module.base.to_config().as_str().as_bytes()).field(module.inputs.digest()?.as_bytes());
-            for choice in &module.choices {
-                hasher.field(choice.set.to_config().as_str().as_bytes());
-            }
+            hash_choices(&module.choices, &mut hasher);
         }
         Ok(hasher.finish().to_string())
     }
@@ -265,7 +266,7 @@ impl Shared<'_> {
             return Err(failure.into());
         }
         let best = operation.best.filter(|_| operation.status == Status::Tuned);
-        Ok(best.and_then(|best| Some(variant(OptionSet::from_config(&best.config).ok()?, Vec::new()))))
+        Ok(best.and_then(|best| variants_of(&shared.module).of(&best.config)))
     }
 
     /// The base, a copy of it and every set, on one module.
@@ -288,7 +289,7 @@ impl Shared<'_> {
             scratch: scratch.path(),
             until: self.until,
         };
-        let variants = Variants { base: module.base.clone(), choices: &module.choices };
+        let variants = variants_of(module);
         let base = variants.base();
         let signature = races.signature(&base, &rescuers(&variants.singles(), module))?;
         let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, scratch.path())?;
@@ -343,6 +344,7 @@ impl Shared<'_> {
             }
             None => (Status::BaselineKept, losses(sets, &verdict.losses, &names)),
         };
+        let process: Vec<&str> = winner.iter().flat_map(|(_, set)| set.process.keys().map(String::as_str)).collect();
         let mut all = self.without_a_set(status, reason);
         for (place, Last { raced, on }) in last {
             let Some((shared, operation)) = self.modules.get(place).zip(all.operations.get_mut(place)) else {
@@ -367,7 +369,9 @@ impl Shared<'_> {
             let decided = Decided { config, times, base, of_base, candidates, job, search, program };
             let entry = Arc::new(decided.into_entry(&*self.timer, self.options));
             fill_from_entry(operation, &entry);
-            if shared.module.key.is_ok() {
+            if shared.module.key.is_ok() && !process.is_empty() {
+                operation.flags.push(not_of_one_program(&process));
+            } else if shared.module.key.is_ok() {
                 let key = self.key(&shared.module);
                 self.ledger.commit(job, &key, &entry)?;
                 all.entries.push((key, entry));
@@ -438,13 +442,17 @@ fn losses(sets: &[Variant], losses: &[Vec<usize>], modules: &[String]) -> String
     format!("every set is slower somewhere: {}", of.collect::<Vec<_>>().join("; "))
 }
 
+fn variants_of(module: &OptionModule) -> Variants<'_> {
+    Variants { base: module.base.clone(), choices: &module.choices }
+}
+
 /// All sets together, as far as they can be, and each by itself.
-fn with_all_together(mut sets: Vec<Variant>) -> Vec<Variant> {
+fn with_all_together(mut sets: Vec<Variant>, variants: &Variants<'_>) -> Vec<Variant> {
     sets.truncate(MOST_SETS - 1);
     let together = sets.iter().skip(1).fold(sets.first().map(|first| first.set.clone()), |all, next| {
         all.map(|all| all.with(&next.set).unwrap_or(all))
     });
-    let together = together.map(|set| variant(set, Vec::new()));
+    let together = together.map(|set| variants.of_set(set));
     sets.extend(together.filter(|together| sets.iter().all(|set| set.config != together.config)));
     sets
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::candidates::{Choice, OptionKind, OptionSet};
+use crate::candidates::{Choice, OptionKind, OptionScope, OptionSet};
 use crate::config::Config;
 
 /// Settings, and the choices that they are made of.
@@ -11,6 +11,8 @@ pub(super) struct Variant {
     pub(super) config: Config,
     pub(super) set: OptionSet,
     pub(super) overrides: BTreeMap<String, String>,
+    /// What the process that compiles is started with.
+    pub(super) process: BTreeMap<String, String>,
     /// Numbers of the choices, ascending.
     pub(super) choices: Vec<usize>,
 }
@@ -25,7 +27,7 @@ pub(super) struct Variants<'a> {
 impl Variants<'_> {
     /// The base itself.
     pub(super) fn base(&self) -> Variant {
-        variant(self.base.clone(), Vec::new())
+        self.variant(self.base.clone(), Vec::new())
     }
 
     /// The base with these choices; `None` if they exclude each other or change nothing.
@@ -34,7 +36,7 @@ impl Variants<'_> {
         let set = wanted.try_fold(self.base.clone(), |set, choice| set.with(&choice.set)).ok()?;
         let mut choices = choices.to_vec();
         choices.sort_unstable();
-        (set != self.base).then(|| variant(set, choices))
+        (set != self.base).then(|| self.variant(set, choices))
     }
 
     /// Every choice alone.
@@ -44,7 +46,22 @@ impl Variants<'_> {
 
     /// What has this config, without the choices that make it up.
     pub(super) fn of(&self, config: &Config) -> Option<Variant> {
-        OptionSet::from_config(config).ok().map(|set| variant(set, Vec::new()))
+        OptionSet::from_config(config).ok().map(|set| self.of_set(set))
+    }
+
+    /// A set, without the choices that make it up.
+    pub(super) fn of_set(&self, set: OptionSet) -> Variant {
+        self.variant(set, Vec::new())
+    }
+
+    fn variant(&self, set: OptionSet, choices: Vec<usize>) -> Variant {
+        // a list has each name in one scope
+        let of_process = |name: &str| {
+            let mut process = self.choices.iter().filter(|choice| choice.scope == OptionScope::Process);
+            process.any(|choice| choice.name == name)
+        };
+        let (process, overrides) = set.overrides().into_iter().partition(|(name, _)| of_process(name));
+        Variant { config: set.to_config(), overrides, process, set, choices }
     }
 
     /// Whether a set changes arithmetic beyond what the base does.
@@ -70,11 +87,6 @@ impl Variants<'_> {
         }
         variants
     }
-}
-
-/// A set, and the choices that it is made of.
-pub(super) fn variant(set: OptionSet, choices: Vec<usize>) -> Variant {
-    Variant { config: set.to_config(), overrides: set.overrides(), set, choices }
 }
 
 #[cfg(test)]

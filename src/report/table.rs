@@ -173,6 +173,8 @@ pub fn result_lines(result: &AutotuningResult, folder: Option<&Path>) -> Vec<Str
     };
     let place = folder.map_or_else(|| "not kept".to_owned(), |folder| format!("in `{}`", folder.display()));
     let spent = time_line(result.operations.iter().map(|operation| operation.spent));
-    let last = format!("{decided} of {} {place}; {what}", counted(result.operations.len(), "best config"));
+    // what is no entry is decided all the same
+    let kept = result.entries.len();
+    let last = format!("{kept} of {} {place}; {what}", counted(result.operations.len(), "best config"));
     spent.into_iter().chain([last]).collect()
 }

@@ -106,11 +106,14 @@ pub struct Build {
     /// Options of the compiler for this program alone, by name, their values spelled as XLA reads them: `True`, `512`, `0.5`, a
     /// text.
     pub options: BTreeMap<String, String>,
+    /// Options of the process that compiles, spelled likewise. The process that measures does not have them: it loads what was
+    /// compiled under them.
+    pub process: BTreeMap<String, String>,
     /// Which compilation of the same program with the same options it is: each number is compiled by itself.
     pub copy: u32,
 }
 
-setters!(Build { options: BTreeMap<String, String>, copy: u32 });
+setters!(Build { options: BTreeMap<String, String>, process: BTreeMap<String, String>, copy: u32 });
 
 /// Everything a timer needs to know of one invocation. Candidates are named by their index.
 #[derive(Debug, Clone, PartialEq)]

@@ -90,6 +90,12 @@ pub trait Timer: Send {
     /// The device that samples come from.
     fn device(&self) -> &DeviceFingerprint;
 
+    /// Whether it compiles programs in processes that do not measure, so that these may have options of their own
+    /// ([`Build::process`](super::Build::process)).
+    fn takes_process_options(&self) -> bool {
+        false
+    }
+
     /// How many devices of its kind there are here, including that one, if it knows: a program of several partitions
     /// runs on that device and on those after it.
     fn device_count(&self) -> Option<usize> {

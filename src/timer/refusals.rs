@@ -25,6 +25,9 @@ const MOST_OF_REASON: usize = 200;
 /// Maximum length of a name or value.
 const MAX_TEXT_BYTES: usize = 128;
 
+/// How the reason begins for which a flag of a compiling process is refused; the flag follows, with its dashes.
+pub(super) const NOT_ACCEPTED: &str = "this plugin does not accept `";
+
 /// A refusal by a plugin or another compiler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Refused {
@@ -57,7 +60,7 @@ impl Refusals {
         Self { path, plugin, refused: of_plugin.map(|one| one.refused).unwrap_or_default() }
     }
 
-    /// Why a set of options is refused, if known.
+    /// Why a set of options is refused, if known. Flags of a process have their dashes.
     pub(super) fn find(&self, options: &BTreeMap<String, String>) -> Option<Failure> {
         let holds = |one: &&Refused| {
             options.get(&one.name).is_some_and(|given| one.value.as_ref().is_none_or(|value| value == given))
@@ -91,7 +94,11 @@ fn refused(options: &BTreeMap<String, String>, message: &str) -> Option<Refused>
         let (name, _) = options.get_key_value(name)?;
         return (name.len() <= MAX_TEXT_BYTES).then(|| Refused { name: name.clone(), value: None, reason });
     }
-    let (name, _) = after("While setting option ")?.split_once(',')?;
+    let named = match message.strip_prefix(NOT_ACCEPTED) {
+        Some(flag) => flag.split_once('='),
+        None => after("While setting option ")?.split_once(','),
+    };
+    let (name, _) = named?;
     let (name, value) = options.get_key_value(name)?;
     let is_short = name.len() <= MAX_TEXT_BYTES && value.len() <= MAX_TEXT_BYTES;
     is_short.then(|| Refused { name: name.clone(), value: Some(value.clone()), reason })

@@ -145,7 +145,10 @@ impl Measuring<'_> {
             let program = self.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
             program.map(|file| file.program.semantic_digest)
         };
-        let options = |candidate: usize| self.job.candidates.get(candidate).map(|candidate| &candidate.build.options);
+        let options = |candidate: usize| {
+            let build = self.job.candidates.get(candidate).map(|candidate| &candidate.build);
+            build.map(|build| (&build.options, &build.process))
+        };
         let own = program(self.identity.baseline);
         let others = self.active().into_iter().filter(|&candidate| candidate != self.identity.baseline);
         let own_options = options(self.identity.baseline);

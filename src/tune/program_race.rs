@@ -84,6 +84,9 @@ impl ProgramRace {
             for (name, value) in &candidate.build.options {
                 hasher.field(b"\0option").field(name.as_bytes()).field(value.as_bytes());
             }
+            for (name, value) in &candidate.build.process {
+                hasher.field(b"\0process").field(name.as_bytes()).field(value.as_bytes());
+            }
         }
         hasher.finish()
     }
@@ -98,6 +101,9 @@ fn semantic_digest(program: &Digest, build: &Build) -> Digest {
     hasher.field(program.as_bytes()).field(&build.copy.to_le_bytes());
     for (name, value) in &build.options {
         hasher.field(name.as_bytes()).field(value.as_bytes());
+    }
+    for (name, value) in &build.process {
+        hasher.field(b"\0process").field(name.as_bytes()).field(value.as_bytes());
     }
     hasher.finish()
 }

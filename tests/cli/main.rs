@@ -20,6 +20,7 @@ mod log_folder;
 mod measure;
 mod peaks;
 mod precise_options;
+mod process_options;
 mod prove;
 mod report_html;
 mod report_plots;

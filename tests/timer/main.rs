@@ -11,6 +11,7 @@ mod pjrt;
 mod pjrt_caches;
 mod pjrt_outputs;
 mod pjrt_partitions;
+mod pjrt_process;
 mod pjrt_profiler;
 mod replay_profiles;
 mod worker;

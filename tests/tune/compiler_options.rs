@@ -112,7 +112,9 @@ impl Compiler {
         let candidate = &self.job.as_ref().unwrap().candidates[candidate];
         let (build, program) = (&candidate.build, candidate.program.as_ref().unwrap().program.digest);
         let of = self.others.get(&program).copied().unwrap_or(self.of);
-        let outcome = of(&build.options, build.copy);
+        // options of the process that compiles have dashes here
+        let process = build.process.iter().map(|(name, value)| (format!("--{name}"), value.clone()));
+        let outcome = of(&build.options.clone().into_iter().chain(process).collect(), build.copy);
         match outcome.fails {
             Some((place, failure)) if place == at => Err(failure),
             _ => Ok(outcome),
@@ -131,6 +133,10 @@ impl Timer for Compiler {
 
     fn device(&self) -> &DeviceFingerprint {
         &self.device
+    }
+
+    fn takes_process_options(&self) -> bool {
+        true
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {

@@ -13,6 +13,7 @@ mod gate;
 mod known_options;
 mod noisy;
 mod precise_options;
+mod process_options;
 mod prove;
 mod run;
 mod search;

@@ -18,9 +18,9 @@ use super::compiler_options::{
 };
 
 /// A module of a process, and how it behaves.
-type Shape = (&'static str, fn(&Overrides, u32) -> Outcome);
+pub(super) type Shape = (&'static str, fn(&Overrides, u32) -> Outcome);
 
-fn process(shapes: &[Shape]) -> (Compiler, Vec<SharedModule>) {
+pub(super) fn process(shapes: &[Shape]) -> (Compiler, Vec<SharedModule>) {
     let mut timer = Compiler::new(|_, _| takes(1.0));
     let modules = shapes.iter().map(|(name, of)| {
         let program = MeasuredProgram::of_text(&format!("module @{name} {{}}"));
@@ -32,7 +32,7 @@ fn process(shapes: &[Shape]) -> (Compiler, Vec<SharedModule>) {
     (timer, modules)
 }
 
-fn share(timer: &mut Compiler, ledger: &Ledger, modules: &[SharedModule]) -> SharedOptions {
+pub(super) fn share(timer: &mut Compiler, ledger: &Ledger, modules: &[SharedModule]) -> SharedOptions {
     let options = TuneOptions::default();
     tune_shared_options(timer, ledger, modules, &options, &AtomicBool::new(false), &Events::default()).unwrap()
 }

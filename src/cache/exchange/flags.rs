@@ -27,6 +27,11 @@ pub enum FlagVariable {
 }
 
 impl FlagVariable {
+    /// The variable that a platform's compiler reads.
+    pub fn of_platform(platform: &str) -> Self {
+        if platform == TPU { Self::LibtpuInitArgs } else { Self::XlaFlags }
+    }
+
     /// The variable's name.
     pub fn name(self) -> &'static str {
         match self {

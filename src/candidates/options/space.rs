@@ -157,6 +157,18 @@ impl OptionSpace {
             }
             options.push(option);
         }
+        // a set has names alone, so what a name acts on must follow from it
+        let of_process = |name: &str| {
+            let mut process = options.iter().filter(|option| option.scope == OptionScope::Process);
+            process.any(|option| option.name == name)
+        };
+        for (index, option) in options.iter().enumerate().filter(|(_, option)| option.scope == OptionScope::Compile) {
+            let mut names = std::iter::once(option.name.as_str()).chain(option.with.iter().map(|(name, _)| name));
+            if let Some(name) = names.find(|name| of_process(name)) {
+                let message = format!("`{name}` acts on a process: what sets it has the scope `process`");
+                return Err(wrong(&[Step::Key("options"), Step::Index(index), Step::Key("scope")], message));
+            }
+        }
         Ok(Self { platform: read.platform, asked: read.asked, options })
     }
 
@@ -302,6 +314,15 @@ mod tests {
         ] {
             let error = space(&[entry]).unwrap_err().to_string();
             assert!(error.starts_with("cpu.json:1:") && error.contains(said), "{error}");
+        }
+        // a set would not say what acts on what
+        let mut process = entry("a", json!([1]), "safe");
+        process["scope"] = json!("process");
+        let mut sets_it = entry("b", json!([1]), "safe");
+        sets_it["with"] = json!({"a": 2});
+        for other in [entry("a", json!([2]), "safe"), sets_it] {
+            let error = space(&[other, process.clone()]).unwrap_err().to_string();
+            assert!(error.contains("`a` acts on a process"), "{error}");
         }
         let text = "{\"schema\": 1, \"platform\": \"cpu\", \"options\": [\n{\"name\": \"a\", \"values\":\n  [], \"kind\": \"safe\", \
                     \"scope\": \"compile\", \"does\": \"d\", \"source\": \"s\"}]}";

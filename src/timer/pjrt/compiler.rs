@@ -7,6 +7,7 @@ use rustix::process::Signal;
 
 use super::compilers::{Compiler, Stop};
 use super::job::nanoseconds;
+use super::process_flags::ProcessFlags;
 use super::store::{CompiledFor, ExecutableKey, ExecutableStore, Kept, MAX_EXECUTABLE_BYTES, Note};
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
@@ -24,6 +25,8 @@ pub(super) struct CompileTask {
     pub(super) config: Config,
     pub(super) program: ProgramRef,
     pub(super) key: ExecutableKey,
+    /// What the compiling process is started with, where that is not the usual.
+    pub(super) process: Option<ProcessFlags>,
     /// Whose program it is, for who looks into the store.
     pub(super) of: Option<CompiledFor>,
     /// The job's scratch folder, in which the worker writes the executable before it is kept.
@@ -53,12 +56,31 @@ pub(super) struct CompileWorker {
     client: WorkerClient,
     limits: Limits,
     store: ExecutableStore,
+    process: Option<ProcessFlags>,
 }
 
 impl CompileWorker {
-    pub(super) fn start(command: &WorkerCommand, limits: &Limits, store: &ExecutableStore) -> Result<Self, Failure> {
-        let client = WorkerClient::spawn(command, limits)?;
-        Ok(Self { client, limits: limits.clone(), store: store.clone() })
+    /// One for this task, and for others that ask for the same flags.
+    pub(super) fn start(
+        command: &WorkerCommand,
+        limits: &Limits,
+        store: &ExecutableStore,
+        task: &CompileTask,
+    ) -> Result<Self, Failure> {
+        let process = task.process.clone();
+        let client = match &process {
+            Some(flags) => WorkerClient::spawn(&flags.added_to(command), limits)?,
+            None => WorkerClient::spawn(command, limits)?,
+        };
+        Ok(Self { client, limits: limits.clone(), store: store.clone(), process })
+    }
+
+    /// The reason of a failure, where the worker died of flags that not every worker has.
+    fn explained(&self, failure: Failure) -> Failure {
+        match &self.process {
+            Some(flags) if self.client.is_gone() => flags.explained(failure, &self.client.stderr()),
+            _ => failure,
+        }
     }
 }
 
@@ -69,7 +91,15 @@ impl Compiler for CompileWorker {
     fn greet(&mut self, task: &CompileTask) -> Result<(), Failure> {
         let events = task.own_track();
         let _starting = events.open(Slice::Detail("start a compile worker"));
-        self.client.hello(&self.limits).map(drop)
+        self.client.hello(&self.limits).map(drop).map_err(|failure| self.explained(failure))
+    }
+
+    fn suits(&self, task: &CompileTask) -> bool {
+        self.process == task.process
+    }
+
+    fn as_own(task: &CompileTask, failure: &Failure) -> Option<Failure> {
+        task.process.is_some().then(|| Failure::new(FailureKind::Compile, failure.message.clone()))
     }
 
     fn compile(&mut self, task: &CompileTask) -> Result<CompiledTask, Failure> {
@@ -84,17 +114,19 @@ impl Compiler for CompileWorker {
         let _compiling = events.open(Slice::Compile { candidate, operation: &operation, config: &config });
         let call = Method::Compile(CompileParams { candidate, program, executable: path.clone(), overrides });
         let begin = Instant::now();
-        let compiled: Compiled = self.client.request(call, self.limits.compile).inspect_err(|failure| {
-            // a device decides again what it can compile; where none is there the compiler's word is all there is
-            if failure.kind == FailureKind::Compile && key.target.is_some() {
-                let (compile_ns, refused) = (nanoseconds(begin.elapsed()), Some(failure.message.clone()));
-                let note = Note { compile_ns, refused, of: of.clone(), ..Note::default() };
-                if let Err(error) = self.store.refuse(&key, note) {
-                    tracing::warn!("the refusal of candidate {candidate} was not kept: {error}");
+        let compiled: Result<Compiled, Failure> = self.client.request(call, self.limits.compile);
+        let compiled = compiled.map_err(|failure| self.explained(failure));
+        let Compiled { compile_ns, cpu_ns, serialized, signature, memory, kernels, cost } =
+            compiled.inspect_err(|failure| {
+                // a device decides again what it can compile; where none is there the compiler's word is all there is
+                if failure.kind == FailureKind::Compile && key.target.is_some() {
+                    let (compile_ns, refused) = (nanoseconds(begin.elapsed()), Some(failure.message.clone()));
+                    let note = Note { compile_ns, refused, of: of.clone(), ..Note::default() };
+                    if let Err(error) = self.store.refuse(&key, note) {
+                        tracing::warn!("the refusal of candidate {candidate} was not kept: {error}");
+                    }
                 }
-            }
-        })?;
-        let Compiled { compile_ns, cpu_ns, serialized, signature, memory, kernels, cost } = compiled;
+            })?;
         if !serialized {
             return Ok(CompiledTask { kept: None, compile_ns, cpu_ns });
         }

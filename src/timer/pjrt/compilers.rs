@@ -27,8 +27,16 @@ pub(super) trait Compiler: Send + 'static {
     /// What it gives.
     type Output: Send + 'static;
 
-    /// Makes it ready, for this task at first; a failure is not a program's.
+    /// Makes it ready, for this task at first. A failure is not a program's, but see `as_own`.
     fn greet(&mut self, task: &Self::Task) -> Result<(), Failure>;
+    /// Whether it is one for this task.
+    fn suits(&self, _task: &Self::Task) -> bool {
+        true
+    }
+    /// What a failure to start says of the task, where that asks for a compiler of its own: nothing of other tasks.
+    fn as_own(_task: &Self::Task, _failure: &Failure) -> Option<Failure> {
+        None
+    }
     /// Compiles a program.
     fn compile(&mut self, task: &Self::Task) -> Result<Self::Output, Failure>;
     /// Whether it is of no more use.
@@ -40,7 +48,7 @@ pub(super) trait Compiler: Send + 'static {
 }
 
 /// How a compiler is started.
-type Start<C> = Box<dyn Fn() -> Result<C, Failure> + Send + Sync>;
+type Start<C> = Box<dyn Fn(&<C as Compiler>::Task) -> Result<C, Failure> + Send + Sync>;
 type Outcome<C> = Result<<C as Compiler>::Output, Failure>;
 
 /// A sharer of a pool.
@@ -97,6 +105,14 @@ impl<C: Compiler> State<C> {
     fn wants(&self, begun: Begun) -> bool {
         self.is_of_now(begun) && !self.closing
     }
+
+    /// An idle compiler for a task; where none suits, one that makes room for a new one, so that there are never more than hands.
+    fn take_idle(&mut self, task: &C::Task) -> Idle<C> {
+        match self.idle.iter().rposition(|compiler| compiler.suits(task)) {
+            Some(place) => Idle::Suits(self.idle.swap_remove(place)),
+            None => self.idle.pop().map_or(Idle::None, Idle::MakesRoom),
+        }
+    }
 }
 
 struct Running {
@@ -105,9 +121,18 @@ struct Running {
     stop: Option<Stop>,
 }
 
+/// A compiler that compiles nothing.
+enum Idle<C> {
+    Suits(C),
+    MakesRoom(C),
+    None,
+}
+
 /// The outcome of one attempt.
 enum Attempt<C: Compiler> {
     Ended(C, Outcome<C>),
+    /// The compiler that this task asks for does not start.
+    Refused(Failure),
     /// No compiler could be started.
     NotStarted(Failure),
     /// Dropped before it began.
@@ -139,8 +164,16 @@ impl<C: Compiler> Shared<C> {
             state.running.push(Running { key, hand, stop: None });
             let round = state.rounds.get(key.0).copied().unwrap_or_default();
             let begun = Begun { sharer: key.0, round, hand };
-            let idle = state.idle.pop();
+            let idle = state.take_idle(&task);
             drop(state);
+            let idle = match idle {
+                Idle::Suits(compiler) => Some(compiler),
+                Idle::MakesRoom(compiler) => {
+                    drop(compiler);
+                    None
+                }
+                Idle::None => None,
+            };
             // a thread that ends silently would be waited for forever
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(begun, idle, &task)));
             let attempt = attempt.unwrap_or_else(|_| {
@@ -161,6 +194,11 @@ impl<C: Compiler> Shared<C> {
                     }
                     if state.is_of_now(begun) {
                         state.done.insert(key, outcome);
+                    }
+                }
+                Attempt::Refused(failure) => {
+                    if state.is_of_now(begun) {
+                        state.done.insert(key, Err(failure));
                     }
                 }
                 Attempt::NotStarted(failure) => {
@@ -194,7 +232,9 @@ impl<C: Compiler> Shared<C> {
             let mut compiler = match ready.take().map_or_else(|| self.begin(begun, task), |one| Ok(Some(one))) {
                 Ok(Some(compiler)) => compiler,
                 Ok(None) => return Attempt::Dropped,
-                Err(failure) => return Attempt::NotStarted(failure),
+                Err(failure) => {
+                    return C::as_own(task, &failure).map_or(Attempt::NotStarted(failure), Attempt::Refused);
+                }
             };
             if !self.may_stop(begun, &compiler) {
                 return Attempt::Dropped;
@@ -226,7 +266,7 @@ impl<C: Compiler> Shared<C> {
     fn begin(&self, begun: Begun, task: &C::Task) -> Result<Option<C>, Failure> {
         let mut forgiven = false;
         loop {
-            let mut compiler = (self.start)()?;
+            let mut compiler = (self.start)(task)?;
             if !self.may_stop(begun, &compiler) {
                 return Ok(None);
             }
@@ -234,7 +274,9 @@ impl<C: Compiler> Shared<C> {
                 Ok(()) => return Ok(Some(compiler)),
                 // ended by us
                 Err(_) if !self.lock().wants(begun) => return Ok(None),
-                Err(_) if compiler.was_killed() && !forgiven => forgiven = true,
+                Err(failure) if compiler.was_killed() && !forgiven && failure.kind != FailureKind::Compile => {
+                    forgiven = true;
+                }
                 Err(failure) => return Err(failure),
             }
         }
@@ -261,7 +303,7 @@ fn is_death(failure: &Failure) -> bool {
 
 impl<C: Compiler> Compilers<C> {
     /// A pool of up to `jobs` compilers. None is started before there is something to compile.
-    pub(super) fn new(jobs: usize, start: impl Fn() -> Result<C, Failure> + Send + Sync + 'static) -> Self {
+    pub(super) fn new(jobs: usize, start: impl Fn(&C::Task) -> Result<C, Failure> + Send + Sync + 'static) -> Self {
         let state = State {
             queue: VecDeque::new(),
             running: Vec::new(),

@@ -30,6 +30,7 @@ mod options;
 mod plugin;
 mod plugin_digest;
 mod probe;
+mod process_flags;
 #[allow(unsafe_code)]
 mod profiler;
 mod restore;

@@ -195,13 +195,13 @@ impl TargetCompiler {
             let (limits, store) = (options.limits.clone(), store.clone());
             let dumps = (options.llo && options.target.platform == "tpu").then(|| scratch.path().to_owned());
             let started = AtomicUsize::new(0);
-            Compilers::new(jobs, move || {
+            Compilers::new(jobs, move |task| {
                 let folder = |dumps: &PathBuf| dumps.join(format!("llo-{}", started.fetch_add(1, Ordering::Relaxed)));
                 let command = match dumps.as_ref().map(folder) {
                     Some(folder) => TargetOptions::command_with_dump(&command, &folder),
                     None => command.clone(),
                 };
-                CompileWorker::start(&command, &limits, &store)
+                CompileWorker::start(&command, &limits, &store, task)
             })
         };
         let (target, overrides, others) = (options.target.clone(), options.overrides.clone(), options.others.clone());
@@ -333,6 +333,7 @@ impl TargetCompiler {
             config,
             program: (&program).into(),
             key,
+            process: None,
             of: Some(of),
             scratch: self.scratch.path().to_owned(),
             events: Events::default(),

@@ -12,6 +12,7 @@ use super::compilers::Compilers;
 use super::compiling::read_code;
 use super::device::cpu_features;
 use super::options::{Partitions, partitioned_options};
+use super::process_flags::ProcessFlags;
 use super::same_work::work_digest;
 use super::start::{PjrtOptions, start_and_digest, without_profiler};
 use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
@@ -104,7 +105,7 @@ impl PjrtTimer {
         let compile_jobs = options.compile_jobs.unwrap_or_else(|| default_compile_jobs(&device));
         let compilers = {
             let (command, limits, store) = (without_profiler(&command), options.limits.clone(), store.clone());
-            Compilers::new(compile_jobs, move || CompileWorker::start(&command, &limits, &store))
+            Compilers::new(compile_jobs, move |task| CompileWorker::start(&command, &limits, &store, task))
         };
         let mut timer = Self {
             in_place,
@@ -131,9 +132,12 @@ impl PjrtTimer {
         Ok(timer)
     }
 
-    fn key_of(&self, program: &ProgramFile, build: &Build) -> ExecutableKey {
-        let key =
+    fn key_of(&self, program: &ProgramFile, build: &Build, process: Option<&ProcessFlags>) -> ExecutableKey {
+        let mut key =
             self.key(program.program.digest, program.program.format.pjrt_format().to_owned(), partitions_of(program));
+        if let Some(flags) = process {
+            key.xla_flags = flags.in_key();
+        }
         let base_options = program.compile_options.as_ref().map(|options| options.digest);
         ExecutableKey { overrides: build.options.clone(), copy: build.copy, base_options, ..key }
     }
@@ -156,12 +160,18 @@ impl PjrtTimer {
         }
     }
 
-    fn task(&self, candidate: usize, program: &ProgramFile, key: ExecutableKey) -> Result<CompileTask, Failure> {
+    fn task(
+        &self,
+        candidate: usize,
+        program: &ProgramFile,
+        (key, process): (ExecutableKey, Option<ProcessFlags>),
+    ) -> Result<CompileTask, Failure> {
         let scratch = scratch(&self.job)?;
         let config = find(&self.job, candidate)?.config.clone();
         let operation = self.job.as_ref().map(|job| job.call.to_string()).unwrap_or_default();
         let events = self.bench.events.clone();
-        Ok(CompileTask { candidate, operation, config, program: program.into(), key, of: None, scratch, events })
+        let (program, of) = (program.into(), None);
+        Ok(CompileTask { candidate, operation, config, program, key, process, of, scratch, events })
     }
 
     /// Compiles in a worker that dies alone: what was expected is in progress already.
@@ -169,9 +179,9 @@ impl PjrtTimer {
         &mut self,
         candidate: usize,
         program: &ProgramFile,
-        key: ExecutableKey,
+        how: (ExecutableKey, Option<ProcessFlags>),
     ) -> Result<CompiledTask, Failure> {
-        let task = self.task(candidate, program, key)?;
+        let task = self.task(candidate, program, how)?;
         self.compilers.submit([(candidate, task)])?;
         let nothing = || Err(Failure::new(FailureKind::Device, "a compilation was dropped"));
         self.compilers.take(candidate).unwrap_or_else(nothing).map_err(as_compile_failure)
@@ -195,7 +205,10 @@ impl PjrtTimer {
     /// The outcome of a program where the device was not; nothing if that is not known, or must be found out here.
     fn compiled_before(&self, program: &ProgramFile, key: &ExecutableKey) -> Option<CompiledBefore> {
         // where no device was, programs are compiled as they are by default
-        let is_default = key.overrides.is_empty() && key.base_options.is_none() && key.copy == 0;
+        let is_default = key.overrides.is_empty()
+            && key.base_options.is_none()
+            && key.copy == 0
+            && key.xla_flags == self.device.environment.xla_flags;
         let found = self.compiled.as_ref().filter(|_| is_default)?.find(key)?;
         // where a device is XLA measures how to compute some operations, and chooses blindly if there is none: a race of the
         // one with the other would be decided by that
@@ -204,7 +217,7 @@ impl PjrtTimer {
         (!measures || !is_blind()).then_some(found)
     }
 
-    fn load_params(&self, candidate: usize) -> Result<(ProgramFile, Build, LoadParams), Failure> {
+    fn asked(&self, candidate: usize) -> Result<Asked, Failure> {
         let found = find(&self.job, candidate)?;
         let program = found.program.clone().ok_or_else(|| {
             Failure::new(
@@ -212,7 +225,9 @@ impl PjrtTimer {
                 "a PJRT plugin cannot build its program; `--timer jax` can if the record holds a recipe",
             )
         })?;
-        Ok((program, found.build.clone(), LoadParams::new(candidate, found)))
+        let (build, params) = (found.build.clone(), LoadParams::new(candidate, found));
+        let process = ProcessFlags::of(&self.device, &build.process)?;
+        Ok(Asked { program, build, process, params })
     }
 
     fn load_kept(&mut self, mut params: LoadParams, kept: Kept) -> Result<Prepared, Failure> {
@@ -222,7 +237,8 @@ impl PjrtTimer {
         }
         let mut digest = kept.executable.digest;
         let is_told = |file: &ProgramFile| file.compile_options.is_some();
-        let has_own = |one: &JobCandidate| !one.build.options.is_empty() || one.program.as_ref().is_some_and(is_told);
+        let is_usual = |build: &Build| build.options.is_empty() && build.process.is_empty();
+        let has_own = |one: &JobCandidate| !is_usual(&one.build) || one.program.as_ref().is_some_and(is_told);
         let has_options = |job: &Job| job.candidates.iter().any(has_own);
         let acts_in_running = AT_RUN_TIME.iter().any(|name| params.overrides.contains_key(*name));
         let is_cpu = self.device().identity.platform == "cpu";
@@ -238,18 +254,15 @@ impl PjrtTimer {
     }
 
     /// Compiles or finds a candidate whose options are not known to be refused.
-    fn prepare_new(
-        &mut self,
-        candidate: usize,
-        (program, build, params): (ProgramFile, Build, LoadParams),
-    ) -> Result<Prepared, Failure> {
+    fn prepare_new(&mut self, candidate: usize, asked: Asked) -> Result<Prepared, Failure> {
+        let Asked { program, build, process, params } = asked;
         if self.in_place {
-            return self.compile_in_place(params);
+            return self.compile_in_place(params, process.as_ref(), NOT_SERIALIZED);
         }
         if let Some(outcome) = self.compilers.take(candidate) {
-            return self.load_compiled(params, outcome.map_err(as_compile_failure)?);
+            return self.load_compiled(params, process.as_ref(), outcome.map_err(as_compile_failure)?);
         }
-        let key = self.key_of(&program, &build);
+        let key = self.key_of(&program, &build, process.as_ref());
         if let Some(kept) = self.store.find(&key) {
             match self.load_kept(params.clone(), kept) {
                 Ok(prepared) => return Ok(prepared.reused(true)),
@@ -275,8 +288,8 @@ impl PjrtTimer {
             },
             None => {}
         }
-        let compiled = self.compile(candidate, &program, key)?;
-        self.load_compiled(params, compiled)
+        let compiled = self.compile(candidate, &program, (key, process.clone()))?;
+        self.load_compiled(params, process.as_ref(), compiled)
     }
 
     /// Says once how donated inputs come to the runs, where that takes them time.
@@ -285,32 +298,63 @@ impl PjrtTimer {
         self.notes.extend(reason.filter(|reason| !self.notes.contains(reason)));
     }
 
-    /// The measuring worker compiles: its request names the candidate that is to blame if it dies.
-    fn compile_in_place(&mut self, params: LoadParams) -> Result<Prepared, Failure> {
+    /// The measuring worker compiles: its request names the candidate that is to blame if it dies. It has no flags beside the
+    /// user's own, and compiles nothing that asks for others.
+    fn compile_in_place(
+        &mut self,
+        params: LoadParams,
+        process: Option<&ProcessFlags>,
+        why: &str,
+    ) -> Result<Prepared, Failure> {
+        if let Some(flags) = process {
+            return Err(flags.not_loaded(why));
+        }
         let loaded = self.bench.load(params)?;
         self.note(&loaded);
         Ok(Prepared::of(&loaded))
     }
 
     /// What was just compiled is loaded; a plugin whose executables are of no use compiles where it measures.
-    fn load_compiled(&mut self, params: LoadParams, compiled: CompiledTask) -> Result<Prepared, Failure> {
+    fn load_compiled(
+        &mut self,
+        params: LoadParams,
+        process: Option<&ProcessFlags>,
+        compiled: CompiledTask,
+    ) -> Result<Prepared, Failure> {
         let CompiledTask { kept, compile_ns, cpu_ns } = compiled;
+        let mut why = NOT_SERIALIZED.to_owned();
         if let Some(kept) = kept {
             match self.load_kept(params.clone(), kept) {
                 Ok(prepared) => return Ok(Prepared { compile_ns, cpu_ns, ..prepared }),
                 // fresh and refused: what this plugin serializes is of no use
-                Err(failure) if failure.kind == FailureKind::Compile => {}
+                Err(failure) if failure.kind == FailureKind::Compile => why = failure.message,
                 Err(failure) => return Err(failure),
             }
         }
-        if !self.has_loaded {
+        if !self.has_loaded && process.is_none() {
             self.in_place = true;
             self.compilers.clear();
             self.compilers.retire();
         }
-        self.compile_in_place(params)
+        self.compile_in_place(params, process, &why)
     }
 }
+
+/// A candidate's program, and how it is compiled and loaded.
+struct Asked {
+    program: ProgramFile,
+    build: Build,
+    process: Option<ProcessFlags>,
+    params: LoadParams,
+}
+
+/// What a candidate sets, as refusals name it: flags of the compiling process with their dashes.
+fn settings(build: &Build) -> BTreeMap<String, String> {
+    let flags = build.process.iter().map(|(name, value)| (format!("--{name}"), value.clone()));
+    build.options.clone().into_iter().chain(flags).collect()
+}
+
+const NOT_SERIALIZED: &str = "the plugin does not serialize this executable";
 
 /// Options that XLA:CPU reads when it runs a program: the same code with them is another program.
 const AT_RUN_TIME: [&str; 1] = ["xla_cpu_multi_thread_eigen"];
@@ -359,7 +403,7 @@ impl Timer for PjrtTimer {
 
     fn forecast(&self, programs: &[ProgramFile]) -> Option<Forecast> {
         let is_kept = |program: &&ProgramFile| {
-            let key = self.key_of(program, &Build::default());
+            let key = self.key_of(program, &Build::default(), None);
             self.store.find(&key).is_some() || self.compiled_before(program, &key).is_some()
         };
         let kept = programs.iter().filter(is_kept).count();
@@ -379,7 +423,7 @@ impl Timer for PjrtTimer {
     fn refused(&self, program: &ProgramFile) -> Option<String> {
         // most were not, and that costs no look at the program
         self.compiled.as_ref()?.note(program.program.digest)?.refused.as_ref()?;
-        match self.compiled_before(program, &self.key_of(program, &Build::default()))? {
+        match self.compiled_before(program, &self.key_of(program, &Build::default(), None))? {
             CompiledBefore::Refused(reason) => Some(reason),
             CompiledBefore::Executable(_) => None,
         }
@@ -387,6 +431,10 @@ impl Timer for PjrtTimer {
 
     fn device_count(&self) -> Option<usize> {
         Some(self.bench.hello().devices.len())
+    }
+
+    fn takes_process_options(&self) -> bool {
+        !self.in_place
     }
 
     fn beside(&self) -> Option<Box<dyn Timer>> {
@@ -428,15 +476,15 @@ impl Timer for PjrtTimer {
     }
 
     fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
-        let (program, build, params) = self.load_params(candidate)?;
+        let Asked { program, build, process, params } = self.asked(candidate)?;
         if !self.in_place {
             let kept = match self.compilers.take(candidate) {
                 Some(outcome) => outcome.map_err(as_compile_failure)?.kept,
                 None => {
-                    let key = self.key_of(&program, &build);
+                    let key = self.key_of(&program, &build, process.as_ref());
                     match (self.store.find(&key), self.compiled_before(&program, &key)) {
                         (Some(kept), _) | (None, Some(CompiledBefore::Executable(kept))) => Some(kept),
-                        _ => self.compile(candidate, &program, key)?.kept,
+                        _ => self.compile(candidate, &program, (key, process.clone()))?.kept,
                     }
                 }
             };
@@ -444,7 +492,10 @@ impl Timer for PjrtTimer {
                 return Ok(Some(signature));
             }
         }
-        self.bench.signature(params)
+        match process {
+            Some(flags) => Err(flags.not_loaded(NOT_SERIALIZED)),
+            None => self.bench.signature(params),
+        }
     }
 
     fn expect(&mut self, candidates: &[usize]) -> Result<(), Failure> {
@@ -454,13 +505,13 @@ impl Timer for PjrtTimer {
         let mut tasks = Vec::new();
         for &candidate in candidates {
             // what cannot be compiled at all is reported when it is prepared
-            let Ok((program, build, _)) = self.load_params(candidate) else { continue };
-            if self.refusals.find(&build.options).is_some() {
+            let Ok(Asked { program, build, process, .. }) = self.asked(candidate) else { continue };
+            if self.refusals.find(&settings(&build)).is_some() {
                 continue;
             }
-            let key = self.key_of(&program, &build);
+            let key = self.key_of(&program, &build, process.as_ref());
             if self.store.find(&key).is_none() && self.compiled_before(&program, &key).is_none() {
-                tasks.push((candidate, self.task(candidate, &program, key)?));
+                tasks.push((candidate, self.task(candidate, &program, (key, process))?));
             }
         }
         // so is what keeps the pool from compiling
@@ -469,13 +520,12 @@ impl Timer for PjrtTimer {
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        let (program, build, params) = self.load_params(candidate)?;
-        if let Some(known) = self.refusals.find(&build.options) {
+        let asked = self.asked(candidate)?;
+        let settings = settings(&asked.build);
+        if let Some(known) = self.refusals.find(&settings) {
             return Err(known);
         }
-        let options = build.options.clone();
-        self.prepare_new(candidate, (program, build, params))
-            .inspect_err(|failure| self.refusals.take(&options, failure))
+        self.prepare_new(candidate, asked).inspect_err(|failure| self.refusals.take(&settings, failure))
     }
 
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {

@@ -23,6 +23,8 @@ enum Does {
     Panics,
     /// Waits until so many compile at once.
     Meets(usize),
+    /// Asks for a compiler of its own kind.
+    Own(u8),
 }
 
 #[derive(Default)]
@@ -54,6 +56,7 @@ impl World {
 struct Fake {
     world: Arc<World>,
     number: usize,
+    kind: Option<u8>,
     compiled: usize,
     gone: bool,
     ended: Arc<(Mutex<bool>, Condvar)>,
@@ -68,7 +71,16 @@ impl Compiler for Fake {
         if self.gone { Err(Failure::new(FailureKind::Device, "died of SIGKILL")) } else { Ok(()) }
     }
 
+    fn suits(&self, task: &Does) -> bool {
+        self.kind == kind(*task)
+    }
+
+    fn as_own(task: &Does, failure: &Failure) -> Option<Failure> {
+        kind(*task).map(|_| Failure::new(FailureKind::Compile, failure.message.clone()))
+    }
+
     fn compile(&mut self, task: &Does) -> Result<(), Failure> {
+        assert!(self.suits(task));
         let world = Arc::clone(&self.world);
         world.begun.lock().unwrap().push(*task);
         self.compiled += 1;
@@ -77,7 +89,7 @@ impl Compiler for Fake {
             Err(Failure::new(FailureKind::Crash, "died"))
         };
         match task {
-            Does::Fine => Ok(()),
+            Does::Fine | Does::Own(_) => Ok(()),
             Does::Refused => Err(Failure::new(FailureKind::Compile, "refused")),
             Does::Panics => panic!("as a test has it"),
             Does::Dies => crash(self),
@@ -125,6 +137,10 @@ impl Compiler for Fake {
     }
 }
 
+fn kind(task: Does) -> Option<u8> {
+    if let Does::Own(kind) = task { Some(kind) } else { None }
+}
+
 /// A pool whose compilers start, except those of the given numbers.
 fn pool(jobs: usize, unstartable: &'static [usize]) -> (Arc<World>, Compilers<Fake>) {
     pool_in(World::default(), jobs, unstartable)
@@ -133,12 +149,13 @@ fn pool(jobs: usize, unstartable: &'static [usize]) -> (Arc<World>, Compilers<Fa
 fn pool_in(world: World, jobs: usize, unstartable: &'static [usize]) -> (Arc<World>, Compilers<Fake>) {
     let world = Arc::new(world);
     let inside = Arc::clone(&world);
-    let compilers = Compilers::new(jobs, move || {
+    let compilers = Compilers::new(jobs, move |task: &Does| {
         let number = inside.starts.fetch_add(1, Ordering::Relaxed);
         if unstartable.contains(&number) {
             return Err(Failure::new(FailureKind::Device, format!("no start {number}")));
         }
-        Ok(Fake { world: Arc::clone(&inside), number, compiled: 0, gone: false, ended: Arc::default() })
+        let (world, kind) = (Arc::clone(&inside), kind(*task));
+        Ok(Fake { world, number, kind, compiled: 0, gone: false, ended: Arc::default() })
     });
     (world, compilers)
 }
@@ -261,6 +278,8 @@ fn who_shares_a_pool_sees_and_drops_its_own_programs_alone() {
     other.submit([(0, Does::Refused), (1, Does::Fine)]).unwrap();
     assert_eq!(other.take(0).unwrap().unwrap_err().message, "refused");
     assert!(other.take(2).is_none());
+    // else one of the two may compile what is dropped, and is ended with it
+    until(&pool.pool.shared, |state| state.running.len() == 1 && state.queue.is_empty());
     // what hangs is ended, and what the other one waits for is not
     pool.clear();
     assert!(pool.take(1).is_none() && pool.take(0).is_none());
@@ -297,6 +316,22 @@ fn where_none_can_be_started_each_program_tells_why_and_the_next_try_is_another_
     pool.submit([(8, Does::Panics)]).unwrap();
     assert_eq!(pool.take(8).unwrap().unwrap_err().kind, FailureKind::Device);
     pool.hold();
+}
+
+#[test]
+fn a_compiler_of_a_tasks_own_kind_takes_the_place_of_another_and_fails_alone() {
+    let (world, pool) = pool(1, &[1]);
+    let tasks = [Does::Fine, Does::Own(1), Does::Own(2), Does::Own(2), Does::Fine];
+    pool.submit(tasks.into_iter().enumerate()).unwrap();
+    for candidate in [0, 2, 3, 4] {
+        pool.take(candidate).unwrap().unwrap();
+        pool.hold();
+        assert_eq!(pool.pool.shared.lock().idle.len(), 1, "one process at a time");
+    }
+    let failure = pool.take(1).unwrap().unwrap_err();
+    assert_eq!((failure.kind, &*failure.message), (FailureKind::Compile, "no start 1"));
+    // the two of one kind share one
+    assert_eq!(world.starts(), 4);
 }
 
 #[test]
