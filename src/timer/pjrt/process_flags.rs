@@ -18,7 +18,7 @@ pub(super) struct ProcessFlags {
     variable: FlagVariable,
     /// At least one, separated by blanks.
     flags: String,
-    /// The user's own `XLA_FLAGS`, also those of a file.
+    /// The user's own as the device's worker has them, also those of a file.
     own: Vec<String>,
 }
 
@@ -38,14 +38,8 @@ impl ProcessFlags {
     /// All flags as the key of an executable has them: the same as if the user had set these.
     pub(super) fn in_key(&self) -> Vec<String> {
         let mut all = self.own.clone();
-        match self.variable {
-            FlagVariable::XlaFlags => {
-                all.extend(self.flags.split_whitespace().map(str::to_owned));
-                all.sort_by(|one, other| one.split('=').next().cmp(&other.split('=').next()));
-            }
-            // a flag of the other variable is another one
-            FlagVariable::LibtpuInitArgs => all.push(format!("{}={}", self.variable.name(), self.flags)),
-        }
+        all.extend(self.flags.split_whitespace().map(str::to_owned));
+        all.sort_by(|one, other| one.split('=').next().cmp(&other.split('=').next()));
         all
     }
 
@@ -62,7 +56,9 @@ impl ProcessFlags {
         if names_a_file && self.variable == FlagVariable::XlaFlags {
             text = self.own.join(" ").into();
         }
-        text.push(" ");
+        if !text.is_empty() {
+            text.push(" ");
+        }
         text.push(&self.flags);
         command.environment.retain(|(known, _)| known != name);
         command.environment.push((name.into(), Some(text)));
@@ -129,7 +125,7 @@ mod tests {
         assert_eq!(cpu.in_key(), ["--xla_a=1", "--xla_b=true", "--xla_c=AVX2", "--xla_z=2"]);
         let tpu = flags("tpu", &["--xla_a=1"], &options).unwrap().unwrap();
         assert_eq!(variable(&tpu, "--d").last().unwrap().1.as_deref().unwrap(), "--d --xla_b=true --xla_c=AVX2");
-        assert_eq!(tpu.in_key(), ["--xla_a=1", "LIBTPU_INIT_ARGS=--xla_b=true --xla_c=AVX2"]);
+        assert_eq!(tpu.in_key(), ["--xla_a=1", "--xla_b=true", "--xla_c=AVX2"]);
         let blank = flags("cpu", &[], &[("xla_b", "a b")]).unwrap_err();
         assert_eq!((blank.kind, &*blank.message), (FailureKind::Compile, "`xla_b` has a value with blanks or quotes"));
     }
