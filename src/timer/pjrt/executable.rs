@@ -14,22 +14,22 @@ use super::plugin::{Buffer, Client, PjrtError, Plugin, call, number_of_value};
 use crate::outside_file;
 use crate::timer::protocol::{CostAnalysis, MemoryStats};
 
-/// Largest optimized program that is asked for its signature; real ones are far below.
+/// Largest optimized program whose signature is read; real ones are far smaller.
 const MAX_PROGRAM_BYTES: usize = 1 << 30;
 
-/// A compiled program, on no device.
+/// A compiled program that is not loaded on a device.
 pub(super) struct PlainExecutable {
     plugin: Rc<Plugin>,
     raw: *mut RawExecutable,
 }
 
 impl PlainExecutable {
-    /// Takes over what a plugin handed out.
+    /// Takes ownership of an executable returned by a plugin.
     pub(super) fn adopt(plugin: &Rc<Plugin>, raw: *mut RawExecutable) -> Self {
         Self { plugin: Rc::clone(plugin), raw }
     }
 
-    /// The executable's bytes; unimplemented in some plugins.
+    /// The executable's bytes; some plugins do not implement this.
     pub(super) fn serialize(&self) -> Result<Vec<u8>, PjrtError> {
         let mut arguments = SerializeArgs::new();
         arguments.executable = self.raw;
@@ -74,7 +74,7 @@ impl PlainExecutable {
         Ok((code, String::from_utf8_lossy(format).into_owned()))
     }
 
-    /// How many outputs it leaves on each of its devices.
+    /// Number of outputs on each device.
     pub(super) fn outputs(&self) -> Result<usize, PjrtError> {
         let mut arguments = ExecutableCountArgs::new();
         arguments.executable = self.raw;
@@ -83,20 +83,20 @@ impl PlainExecutable {
         Ok(arguments.count)
     }
 
-    /// On how many devices it runs: one for each of its partitions.
+    /// Number of devices that it runs on: one for each partition.
     pub(super) fn devices(&self) -> Result<usize, PjrtError> {
         let mut arguments = ExecutableCountArgs::new();
         arguments.executable = self.raw;
         // SAFETY: the executable is alive; a number is written.
         match unsafe { call!(self.plugin, executable_num_partitions, &mut arguments) } {
             Ok(()) => Ok(arguments.count.max(1)),
-            // a plugin that does not count them has one
+            // a plugin that does not implement the count has one partition
             Err(error) if error.is_unimplemented() => Ok(1),
             Err(error) => Err(error),
         }
     }
 
-    /// What the compiler counts in a run; `None` if it counts nothing, unimplemented in some plugins.
+    /// The compiler's cost analysis of a run; `None` if it has none, unimplemented in some plugins.
     pub(super) fn cost(&self) -> Result<Option<CostAnalysis>, PjrtError> {
         let mut arguments = CostAnalysisArgs::new();
         arguments.executable = self.raw;
@@ -112,7 +112,7 @@ impl PlainExecutable {
         Ok(CostAnalysis::of(&properties))
     }
 
-    /// What a run takes of the device's memory, bytes; unimplemented in some plugins.
+    /// Device memory of a run in bytes; some plugins do not implement this.
     pub(super) fn memory(&self) -> Result<MemoryStats, PjrtError> {
         let mut arguments = MemoryStatsArgs::new();
         arguments.executable = self.raw;
@@ -145,17 +145,17 @@ pub(super) struct Executable {
     plain: PlainExecutable,
     /// Outputs on each device.
     outputs: usize,
-    /// Devices that it runs on: one for each of its partitions.
+    /// Number of devices that it runs on: one for each partition.
     devices: usize,
 }
 
-/// A place for what a run leaves.
+/// Space for the results of a run.
 struct Room {
     /// The outputs of the first device, then those of the second.
     outputs: Vec<*mut RawBuffer>,
-    /// For each device where its outputs begin.
+    /// For each device, where its outputs begin.
     lists: Vec<*mut *mut RawBuffer>,
-    /// For each device when it is done.
+    /// For each device, the event that signals completion.
     events: Vec<*mut RawEvent>,
 }
 
@@ -173,8 +173,8 @@ impl Executable {
         Self::adopt(client, arguments.executable)
     }
 
-    /// Loads what [`serialize`](PlainExecutable::serialize) gave in a process like this one. `options`, a serialized
-    /// `CompileOptionsProto`, replaces the options that it was compiled with, and with them the devices; an empty one does not.
+    /// Loads the bytes of [`serialize`](PlainExecutable::serialize) in a compatible process. `options`, a serialized
+    /// `CompileOptionsProto`, replaces the options of the compilation, and with them the devices; empty options do not.
     pub(super) fn deserialize(client: &Rc<Client>, bytes: &[u8], options: &[u8]) -> Result<Self, PjrtError> {
         let mut arguments = DeserializeArgs::new();
         arguments.client = client.raw;
@@ -206,18 +206,18 @@ impl Executable {
         Ok(executable)
     }
 
-    /// How many devices it runs on.
+    /// Number of devices that it runs on.
     pub(super) fn devices(&self) -> usize {
         self.devices
     }
 
-    /// How many outputs it leaves on each.
+    /// Number of outputs on each device.
     pub(super) fn outputs(&self) -> usize {
         self.outputs
     }
 
-    /// Whether it runs on the devices from the first one on, in that order: one that was compiled for others, or where none
-    /// was, would take its arguments elsewhere.
+    /// Whether it runs on consecutive devices from `first` on. An executable that was compiled for other devices, or without
+    /// one, would send its arguments elsewhere.
     pub(super) fn is_on(&self, first: usize) -> Result<bool, PjrtError> {
         let expected = (first..first.saturating_add(self.devices)).map(|index| self.client.device(index));
         let expected = expected.collect::<Result<Vec<_>, _>>()?;
@@ -231,19 +231,19 @@ impl Executable {
             })
         };
         match is_expected {
-            // a plugin that does not tell has one device
+            // a plugin that does not implement this has one device
             Err(error) if error.is_unimplemented() && self.devices == 1 => Ok(true),
             is_expected => is_expected,
         }
     }
 
-    /// What was compiled, without the device.
+    /// The executable without its devices.
     pub(super) fn plain(&self) -> &PlainExecutable {
         &self.plain
     }
 
-    /// Runs once: outputs, those of the first device first, and the time from launch until the last device is done, which is
-    /// awaited awake for as long as `watched`.
+    /// Runs once. Returns the outputs, the first device's first, and the time from launch until the last device is done.
+    /// Completion is polled for up to `watched`.
     pub(super) fn run(&self, call: &Call<'_>, watched: Duration) -> Result<(Vec<Buffer>, Duration), PjrtError> {
         let mut room = self.room();
         let start = Instant::now();
@@ -253,8 +253,8 @@ impl Executable {
         result.map(|()| (outputs, elapsed))
     }
 
-    /// Runs `batch` times, each to completion, and takes the time of all together. There is a call for each run, or one for
-    /// all. Outputs that are not kept until the end are freed in between, as a program does that runs in a loop.
+    /// Runs `batch` times, each to completion, and times them together. There is one call for each run, or one for all. Outputs
+    /// that are not kept until the end are freed between runs, as a program does in a loop.
     pub(super) fn run_batch(
         &self,
         calls: &[Call<'_>],
@@ -282,7 +282,7 @@ impl Executable {
         result.map(|()| elapsed)
     }
 
-    /// A place for what one run leaves.
+    /// Allocates space for the results of one run.
     fn room(&self) -> Room {
         Room {
             outputs: vec![ptr::null_mut(); self.devices.saturating_mul(self.outputs)],
@@ -291,14 +291,14 @@ impl Executable {
         }
     }
 
-    /// The outputs that a run left there.
+    /// Takes a run's outputs out of the space.
     fn taken(&self, room: &mut Room) -> impl Iterator<Item = Buffer> {
         let taken = room.outputs.iter_mut().map(|raw| std::mem::replace(raw, ptr::null_mut()));
         taken.filter(|raw| !raw.is_null()).map(|raw| Buffer { client: Rc::clone(&self.client), raw })
     }
 
-    /// Runs once and waits until the last device is done, awake for as long as `watched`; the room is what
-    /// [`room`](Self::room) gave.
+    /// Runs once and waits until the last device is done, polling for up to `watched`; the space comes from
+    /// [`room`](Self::room).
     fn launch(&self, call: &Call<'_>, room: &mut Room, watched: Duration) -> Result<(), PjrtError> {
         if call.lists.len() != self.devices {
             let message = format!("arguments on {} devices for a program of {}", call.lists.len(), self.devices);
@@ -325,7 +325,7 @@ impl Executable {
         let mut result = Ok(());
         for &event in &room.events {
             self.client.plugin.watch_event(event, watched);
-            // also after one that failed: nothing may be freed that another device still uses
+            // also after a failure: nothing may be freed while another device still uses it
             result = result.and(self.client.plugin.await_event(event));
         }
         result
@@ -341,39 +341,39 @@ impl Drop for Executable {
     }
 }
 
-/// The arguments of one run: borrowed device arrays, and which of them the program must leave alone.
+/// The arguments of one run: borrowed device arrays, and which of them must not be donated.
 pub(super) struct Call<'a> {
-    /// The arguments of the first device, then those of the second: what `lists` points into.
+    /// The arguments of the first device, then those of the second; `lists` points into it.
     _arguments: Vec<*mut RawBuffer>,
-    /// For each device where its arguments begin.
+    /// For each device, where its arguments begin.
     lists: Vec<*const *mut RawBuffer>,
-    /// How many each device has.
+    /// Number of arguments on each device.
     count: usize,
     kept: Vec<i64>,
     _buffers: std::marker::PhantomData<&'a Buffer>,
 }
 
 impl<'a> Call<'a> {
-    /// Arguments in the program's order, each with its part on every device and whether the program may take it over.
+    /// Takes the arguments in the program's order: each has one part on every device, and whether it may be donated.
     pub(super) fn new(devices: usize, arguments: &[(&'a [Buffer], bool)]) -> Result<Self, PjrtError> {
         let mut all = Vec::new();
         for device in 0..devices {
             for (parts, _) in arguments {
-                // a null pointer would end the process
+                // a null pointer would crash the process
                 let missing = || PjrtError::local(format!("an argument has no part on device {device}"));
                 all.push(parts.get(device).ok_or_else(missing)?.raw);
             }
         }
         let count = arguments.len();
         let mut lists: Vec<*const *mut RawBuffer> = all.chunks(count.max(1)).map(<[_]>::as_ptr).collect();
-        // without arguments there is nothing to point at
+        // without arguments there is nothing to point to
         lists.resize(devices, ptr::dangling());
         let kept = (0_i64..).zip(arguments).filter(|(_, (_, donated))| !donated).map(|(index, _)| index).collect();
         Ok(Self { _arguments: all, lists, count, kept, _buffers: std::marker::PhantomData })
     }
 }
 
-/// Reads a whole file, no longer than `limit` bytes.
+/// Reads a whole file of at most `limit` bytes.
 pub(super) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, PjrtError> {
     let read = outside_file::open(path, limit).and_then(|file| outside_file::read(file, limit));
     read.map_err(|error| PjrtError::local(format!("{}: cannot be read: {error}", path.display())))

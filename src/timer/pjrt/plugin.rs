@@ -23,14 +23,14 @@ pub(super) const API_MAJOR: c_int = 0;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct PjrtError {
-    /// `PJRT_Error_Code`, or [`PjrtError::LOCAL`] where no plugin was asked.
+    /// `PJRT_Error_Code`, or [`PjrtError::LOCAL`] if the error does not come from a plugin.
     pub(super) code: c_int,
-    /// One text, as the plugin gave it.
+    /// The plugin's message.
     pub(super) message: String,
 }
 
 impl PjrtError {
-    /// Not an error of the plugin.
+    /// The error does not come from a plugin.
     pub(super) const LOCAL: c_int = -1;
     const UNIMPLEMENTED: c_int = 12;
 
@@ -47,13 +47,13 @@ impl PjrtError {
         }
     }
 
-    /// Whether the plugin does not have what was asked for, as opposed to having failed at it.
+    /// Whether the plugin lacks the function, as opposed to having failed in it.
     pub(super) fn is_unimplemented(&self) -> bool {
         self.code == Self::UNIMPLEMENTED
     }
 }
 
-/// Calls a function of the table by its field's name; the arguments must be what that function takes.
+/// Calls a function of the table by its field's name; the arguments must be of that function's type.
 macro_rules! call {
     ($plugin:expr, $function:ident, $arguments:expr) => {
         $plugin.call($plugin.api.$function, stringify!($function), $arguments)
@@ -61,7 +61,7 @@ macro_rules! call {
 }
 pub(super) use call;
 
-/// A plugin's function table. The library is never unloaded: plugins leave threads behind.
+/// A plugin's function table. The library is never unloaded because plugins leave threads behind.
 pub(super) struct Plugin {
     pub(super) api: Api,
     version: String,
@@ -70,11 +70,11 @@ pub(super) struct Plugin {
 impl Plugin {
     /// Loads the library, checks the API's version and initialises the plugin.
     pub(super) fn load(path: &Path) -> Result<Rc<Self>, PjrtError> {
-        // a bare name would be looked for in the system's folders, not here
+        // the loader would search the system's folders for a bare name
         let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         // SAFETY: the library's constructors run; this process exists to risk that.
         let library = unsafe { libloading::Library::new(&file) }.map_err(|error| {
-            // the loader's own words stand in the source; the outer error only says who failed
+            // the source holds the loader's message; the outer error only names the library
             let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             PjrtError::local(format!(
                 "{}: cannot be loaded: {}; give a PJRT plugin's shared library, such as that of `pip install xla-cpu-pjrt`",
@@ -134,7 +134,7 @@ impl Plugin {
         &self.version
     }
 
-    /// Calls `function` and turns what it returns into a result.
+    /// Calls `function` and converts the error that it returns.
     ///
     /// # Safety
     /// Every pointer in `arguments` is null if the API allows it, or points to what the API says for as long as
@@ -151,7 +151,7 @@ impl Plugin {
         self.check(error)
     }
 
-    /// Takes an error apart and frees it; null is success.
+    /// Reads an error and frees it; null is success.
     fn check(&self, error: *mut RawError) -> Result<(), PjrtError> {
         if error.is_null() {
             return Ok(());
@@ -178,7 +178,8 @@ impl Plugin {
         }
     }
 
-    /// Looks at an event until it is there or the time is over: whoever sleeps is woken late. Not every plugin lets one look.
+    /// Polls an event until it is ready or the time is up, because a sleeping thread wakes late. Not every plugin supports
+    /// polling.
     pub(super) fn watch_event(&self, event: *mut RawEvent, most: Duration) {
         if event.is_null() || self.api.event_is_ready.is_none() {
             return;
@@ -195,7 +196,7 @@ impl Plugin {
         }
     }
 
-    /// Waits for an event and frees it; null is an event that has happened.
+    /// Waits for an event and frees it; null is an event that is already complete.
     pub(super) fn await_event(&self, event: *mut RawEvent) -> Result<(), PjrtError> {
         if event.is_null() {
             return Ok(());
@@ -211,7 +212,7 @@ impl Plugin {
     }
 }
 
-/// Copies a text that the plugin owns.
+/// Copies a text owned by the plugin.
 ///
 /// # Safety
 /// `text` is null or points to `size` readable bytes.
@@ -244,7 +245,7 @@ pub(super) struct Client {
     devices: Vec<*mut RawDevice>,
 }
 
-/// What a plugin says about one device.
+/// A plugin's description of one device.
 pub(super) struct DeviceDescription {
     pub(super) id: i64,
     pub(super) kind: String,
@@ -302,7 +303,7 @@ impl Client {
         })
     }
 
-    /// The number of a device on this machine, by which its driver knows it in this process.
+    /// The local hardware id of a device: its driver's number for it in this process.
     pub(super) fn local_id(&self, index: usize) -> Result<usize, PjrtError> {
         let mut arguments = LocalIdArgs::new();
         arguments.device = self.device(index)?;
@@ -311,7 +312,7 @@ impl Client {
         usize::try_from(arguments.id).map_err(|_| PjrtError::local(format!("device {index} has no number of its own")))
     }
 
-    /// What a device's memory holds and may hold; some plugins do not tell, those of CPUs among them.
+    /// Used and total memory of a device. Some plugins do not report it, among them those of CPUs.
     pub(super) fn memory(&self, index: usize) -> Result<DeviceMemory, PjrtError> {
         let mut arguments = DeviceMemoryArgs::new();
         arguments.device = self.device(index)?;
@@ -337,7 +338,7 @@ impl Client {
 }
 
 impl DeviceDescription {
-    /// What a plugin says about a device, present or not.
+    /// Reads a plugin's description of a device, present or not.
     ///
     /// # Safety
     /// The description is alive.
@@ -374,7 +375,7 @@ impl Drop for Client {
     }
 }
 
-/// What an attribute says; `None` if its kind is not known.
+/// An attribute's value as text; `None` if its kind is unknown.
 ///
 /// # Safety
 /// The arm that `kind` names was written, and a text is as long as `value_size` says.
@@ -391,7 +392,7 @@ unsafe fn text_of_value(value: &NamedValue) -> Option<String> {
     }
 }
 
-/// A number by its name; `None` if it is none.
+/// A numeric attribute's name and value; `None` if it is not a number.
 ///
 /// # Safety
 /// As of [`text_of_value`], and the name is as long as `name_size` says.

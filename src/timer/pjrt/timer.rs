@@ -1,5 +1,5 @@
-//! The `pjrt` timer: expendable workers compile side by side, another one loads every executable and measures. Nothing is
-//! measured while anything is compiled.
+//! The `pjrt` timer. Expendable workers compile side by side; another worker loads every executable and measures. Nothing is
+//! measured during a compilation.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ use crate::timer::protocol::{
 use crate::timer::refusals::Refusals;
 use crate::timer::said::Said;
 
-/// Most programs that are compiled at once by default.
+/// Default maximum number of concurrent compilations.
 const MAX_COMPILE_JOBS: usize = 8;
 
 fn default_compile_jobs(device: &DeviceFingerprint) -> usize {
@@ -58,7 +58,7 @@ pub struct PjrtTimer {
     store: ExecutableStore,
     refusals: Refusals,
     compiled: Option<Arc<CompiledStore>>,
-    /// Seconds and bytes of what is kept of the device, read when they are asked for.
+    /// Seconds and bytes of the executables kept for the device, read on first use.
     costs: OnceCell<Vec<(f64, u64)>>,
     plugin_digest: Digest,
     device: DeviceFingerprint,
@@ -66,19 +66,20 @@ pub struct PjrtTimer {
     notes: Vec<String>,
     metric: Metric,
     job: Option<Job>,
-    /// The plugin cannot serialize, or not load what it serialized.
+    /// The plugin cannot serialize, or cannot load what it serialized.
     in_place: bool,
-    /// It has loaded what it serialized: where it cannot, that is one program's affair, as of one that calls XNNPACK.
+    /// It has loaded an executable that it serialized. A later failure to load then concerns one program only, for example one
+    /// that calls XNNPACK.
     has_loaded: bool,
 }
 
 impl PjrtTimer {
-    /// Starts the measuring worker and asks for its devices. A plugin that dies of flags in `XLA_FLAGS` is started
-    /// again without them, which [`notes`](Self::notes) tells.
+    /// Starts the measuring worker and lists its devices. If the plugin dies of flags in `XLA_FLAGS`, it is started again
+    /// without them, and [`notes`](Self::notes) names them.
     ///
     /// # Errors
     ///
-    /// A plugin that cannot be loaded, or that shows no such device.
+    /// If the plugin cannot be loaded or shows no such device.
     pub fn start(options: &PjrtOptions) -> Result<Self, Failure> {
         let device_failure = |message: String| Failure::new(FailureKind::Device, message);
         let store = ExecutableStore::open(&options.executables).map_err(|error| {
@@ -174,7 +175,7 @@ impl PjrtTimer {
         Ok(CompileTask { candidate, operation, config, program, key, process, of, scratch, events })
     }
 
-    /// Compiles in a worker that dies alone: what was expected is in progress already.
+    /// Compiles in a worker whose crash does not affect others. An announced program is already in progress.
     fn compile(
         &mut self,
         candidate: usize,
@@ -187,11 +188,11 @@ impl PjrtTimer {
         self.compilers.take(candidate).unwrap_or_else(nothing).map_err(as_compile_failure)
     }
 
-    /// Nothing is compiled from here on: what is measured has the machine for itself.
+    /// Stops all compilation, so that the measurement has the machine for itself.
     fn quiet(&mut self) {
         self.compilers.hold();
         if self.device.identity.platform != "cpu" {
-            // each holds a client, and with it memory of the device that is measured
+            // each holds a client, and with it memory of the measured device
             self.compilers.retire();
         }
     }
@@ -202,16 +203,16 @@ impl PjrtTimer {
         }
     }
 
-    /// The outcome of a program where the device was not; nothing if that is not known, or must be found out here.
+    /// The outcome of a program that was compiled without the device; `None` if it is unknown or must be determined here.
     fn compiled_before(&self, program: &ProgramFile, key: &ExecutableKey) -> Option<CompiledBefore> {
-        // where no device was, programs are compiled as they are by default
+        // without a device, programs are compiled with default options
         let is_default = key.overrides.is_empty()
             && key.base_options.is_none()
             && key.copy == 0
             && key.xla_flags == self.device.environment.xla_flags;
         let found = self.compiled.as_ref().filter(|_| is_default)?.find(key)?;
-        // where a device is XLA measures how to compute some operations, and chooses blindly if there is none: a race of the
-        // one with the other would be decided by that
+        // With a device, XLA measures how to compute some operations; without one it picks blindly. A race between the two
+        // kinds of executables would compare these choices only.
         let measures = xla_measures(&self.device.identity.platform, &self.device.environment.xla_flags);
         let is_blind = || read_code(&program.into()).map_or(true, |code| is_measured_by_xla(&code));
         (!measures || !is_blind()).then_some(found)
@@ -266,7 +267,7 @@ impl PjrtTimer {
         if let Some(kept) = self.store.find(&key) {
             match self.load_kept(params.clone(), kept) {
                 Ok(prepared) => return Ok(prepared.reused(true)),
-                // a plugin may refuse what it wrote itself: then the program decides
+                // a plugin may refuse its own serialized executable; then the program is compiled
                 Err(failure) if failure.kind == FailureKind::Compile => {}
                 Err(failure) => return Err(failure),
             }
@@ -292,14 +293,14 @@ impl PjrtTimer {
         self.load_compiled(params, process.as_ref(), compiled)
     }
 
-    /// Says once how donated inputs come to the runs, where that takes them time.
+    /// Notes once how donated inputs are restored before each run, if that costs time.
     fn note(&mut self, loaded: &Loaded) {
         let reason = loaded.from_host.as_ref().map(|reason| one_line(reason, 500));
         self.notes.extend(reason.filter(|reason| !self.notes.contains(reason)));
     }
 
-    /// The measuring worker compiles: its request names the candidate that is to blame if it dies. It has no flags beside the
-    /// user's own, and compiles nothing that asks for others.
+    /// Compiles in the measuring worker. The request names the candidate, so that it is blamed if the worker dies. The worker
+    /// has only the user's flags, so a candidate that needs other process flags is not compiled here.
     fn compile_in_place(
         &mut self,
         params: LoadParams,
@@ -314,7 +315,7 @@ impl PjrtTimer {
         Ok(Prepared::of(&loaded))
     }
 
-    /// What was just compiled is loaded; a plugin whose executables are of no use compiles where it measures.
+    /// Loads a fresh executable. If the plugin cannot load its own executables, programs are compiled in the measuring worker.
     fn load_compiled(
         &mut self,
         params: LoadParams,
@@ -326,7 +327,7 @@ impl PjrtTimer {
         if let Some(kept) = kept {
             match self.load_kept(params.clone(), kept) {
                 Ok(prepared) => return Ok(Prepared { compile_ns, cpu_ns, ..prepared }),
-                // fresh and refused: what this plugin serializes is of no use
+                // fresh and refused: this plugin cannot load what it serializes
                 Err(failure) if failure.kind == FailureKind::Compile => why = failure.message,
                 Err(failure) => return Err(failure),
             }
@@ -340,7 +341,7 @@ impl PjrtTimer {
     }
 }
 
-/// A candidate's program, and how it is compiled and loaded.
+/// A candidate's program with its options for compiling and loading.
 struct Asked {
     program: ProgramFile,
     build: Build,
@@ -348,7 +349,7 @@ struct Asked {
     params: LoadParams,
 }
 
-/// What a candidate sets, as refusals name it: flags of the compiling process with their dashes.
+/// A candidate's settings as refusals name them: flags of the compiling process keep their dashes.
 fn settings(build: &Build) -> BTreeMap<String, String> {
     let flags = build.process.iter().map(|(name, value)| (format!("--{name}"), value.clone()));
     build.options.clone().into_iter().chain(flags).collect()
@@ -356,10 +357,10 @@ fn settings(build: &Build) -> BTreeMap<String, String> {
 
 const NOT_SERIALIZED: &str = "the plugin does not serialize this executable";
 
-/// Options that XLA:CPU reads when it runs a program: the same code with them is another program.
+/// Options that XLA:CPU reads when it runs a program: the same code with another value is another program.
 const AT_RUN_TIME: [&str; 1] = ["xla_cpu_multi_thread_eigen"];
 
-/// Into how many partitions a program is cut. One that cannot be read is never compiled.
+/// The number of partitions of a program. An unreadable program is never compiled.
 fn partitions_of(program: &ProgramFile) -> Partitions {
     Partitions::of(&read_code(&program.into()).unwrap_or_default())
 }
@@ -421,7 +422,7 @@ impl Timer for PjrtTimer {
     }
 
     fn refused(&self, program: &ProgramFile) -> Option<String> {
-        // most were not, and that costs no look at the program
+        // most were not refused, and this check does not read the program
         self.compiled.as_ref()?.note(program.program.digest)?.refused.as_ref()?;
         match self.compiled_before(program, &self.key_of(program, &Build::default(), None))? {
             CompiledBefore::Refused(reason) => Some(reason),
@@ -459,7 +460,7 @@ impl Timer for PjrtTimer {
     }
 
     fn compiles_beside_outputs(&self) -> bool {
-        // elsewhere each process holds a client, and with it memory of the device
+        // on other platforms each process holds a client, and with it memory of the device
         self.device.identity.platform == "cpu" && !self.in_place
     }
 
@@ -468,7 +469,7 @@ impl Timer for PjrtTimer {
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
-        // candidates are numbered again
+        // candidate numbers start over
         self.compilers.clear();
         self.bench.revive()?;
         self.job = Some(job.clone());
@@ -504,7 +505,7 @@ impl Timer for PjrtTimer {
         }
         let mut tasks = Vec::new();
         for &candidate in candidates {
-            // what cannot be compiled at all is reported when it is prepared
+            // a candidate that cannot be compiled at all is reported when it is prepared
             let Ok(Asked { program, build, process, .. }) = self.asked(candidate) else { continue };
             if self.refusals.find(&settings(&build)).is_some() {
                 continue;
@@ -514,7 +515,7 @@ impl Timer for PjrtTimer {
                 tasks.push((candidate, self.task(candidate, &program, (key, process))?));
             }
         }
-        // so is what keeps the pool from compiling
+        // an error of the pool is reported then, too
         let _ = self.compilers.submit(tasks);
         Ok(())
     }
@@ -600,7 +601,7 @@ impl Timer for PjrtTimer {
 
     fn end(&mut self) {
         self.job = None;
-        // the workers stay for the next job; one that compiles what nobody wants any more does not
+        // the workers stay for the next job, except those whose program is no longer wanted
         self.compilers.clear();
         self.bench.end();
     }

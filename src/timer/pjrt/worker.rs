@@ -60,11 +60,11 @@ struct PjrtWorker {
 
 struct Opened {
     client: Rc<Client>,
-    /// The device to compile for, where it is not the first.
+    /// The device to compile for, if it is not the first.
     device_id: Option<i64>,
-    /// Where times come from: the plugin's profiler, or why not from there.
+    /// The plugin's profiler, which provides times, or why it cannot.
     profiler: Result<Profiler, String>,
-    /// The driver's view of the device, or why there is none; nothing if the device is not a GPU of NVIDIA's.
+    /// The driver's view of the device, or why it is unavailable; `None` if the device is not an NVIDIA GPU.
     nvml: Option<Result<Nvml, String>>,
 }
 
@@ -88,12 +88,12 @@ impl PjrtWorker {
         self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
     }
 
-    /// How fast the GPU runs, if its driver reports it.
+    /// The GPU's current clocks, if its driver reports them.
     fn running(&self) -> Option<RunningClocks> {
         self.opened.as_ref()?.nvml.as_ref()?.as_ref().ok()?.running()
     }
 
-    /// A job whose runs are timed by the host's clock: otherwise its samples would pass for device time.
+    /// The job, if its runs are timed by the host's clock. Otherwise host times would be taken for device time.
     fn job_by_clock(&self, candidate: usize) -> Result<&Job, Failure> {
         let job = self.job()?;
         job.find(candidate)?;
@@ -123,7 +123,7 @@ impl PjrtWorker {
         }
     }
 
-    /// What the compiler is told of a program, and of the devices that run it here.
+    /// The compile options of a program, with the devices that run it here.
     fn options_here(
         &self,
         opened: &Opened,
@@ -139,7 +139,7 @@ impl PjrtWorker {
         options_of(program, options)
     }
 
-    /// Loads an executable from its file onto the devices of this worker.
+    /// Loads an executable from its file onto this worker's devices.
     fn load_file(&self, file: &ExecutableRef, params: &LoadParams) -> Result<Executable, Failure> {
         let (opened, first) = (self.client()?, self.options.device);
         let failed = |error: PjrtError| compile_failure(&error);
@@ -150,7 +150,7 @@ impl PjrtWorker {
         }
         drop(as_compiled);
         let elsewhere = || failed(PjrtError::local("the executable is for other devices"));
-        // a compiler without a device numbers its own from zero
+        // a compiler without a device numbers its own devices from zero
         let program = params.program.as_ref().ok_or_else(elsewhere)?;
         let options = self.options_here(opened, program, &read_code(program)?, &params.overrides)?;
         let moved = Executable::deserialize(&opened.client, &bytes, &options).map_err(failed)?;
@@ -158,7 +158,7 @@ impl PjrtWorker {
     }
 }
 
-/// The bytes of an executable: the plugin would run whatever code it is given.
+/// Reads an executable and compares its digest, if one is given, because the plugin would run any code.
 fn executable_bytes(file: &ExecutableRef) -> Result<Vec<u8>, PjrtError> {
     let mut bytes = read_bounded(&file.path, MAX_EXECUTABLE_BYTES)?;
     let start = usize::try_from(file.offset).unwrap_or(usize::MAX);
@@ -175,7 +175,7 @@ fn executable_bytes(file: &ExecutableRef) -> Result<Vec<u8>, PjrtError> {
 }
 
 impl Opened {
-    /// The ids of as many devices, from this one on.
+    /// The ids of `count` devices from `first` on.
     fn device_ids(&self, first: usize, count: u64) -> Result<Vec<i64>, Failure> {
         let shown = self.client.device_count();
         let end = usize::try_from(count).ok().and_then(|count| first.checked_add(count));
@@ -252,7 +252,7 @@ impl Worker for PjrtWorker {
                 capabilities.push(capability::PROFILE.to_owned());
                 (Source::DeviceProfile, Vec::new())
             }
-            // whoever asked for the host clock need not be told why
+            // if the host clock was requested, no reason is needed
             Err(_) if no_profiler => (Source::HostWall, Vec::new()),
             Err(reason) => (Source::HostWall, vec![format!("{HOST_CLOCK}: {reason}")]),
         };
@@ -275,7 +275,7 @@ impl Worker for PjrtWorker {
             clocks: clocks.and_then(Result::ok),
             memory: opened.client.memory(device).ok(),
             notes,
-            // the timer has the plugin's own digest
+            // the timer knows the plugin's digest
             compiler: None,
         })
     }
