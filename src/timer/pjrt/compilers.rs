@@ -1,14 +1,14 @@
-//! Programs compiled side by side: each by a worker process of its own, driven by a thread of its own.
+//! Compiles programs side by side: each in its own worker process, driven by its own thread.
 //!
-//! Programs are started in the order in which they were handed in, except that one somebody waits for comes next. While the
-//! pool is held nothing is started: a compilation takes cores, or the device, away from whatever is measured.
+//! Programs start in the order of submission, except that one that is waited for comes next. While the pool is held, none
+//! starts, because a compilation takes cores, or the device, away from a measurement.
 //!
-//! Several timers of one device share a pool, so that programs of several jobs keep it busy. Each sees its own programs alone.
+//! Several timers of one device share a pool, so that programs of several jobs keep it busy. Each sees only its own programs.
 //!
-//! A worker stays from program to program and from job to job. One that dies takes its program along and nothing else, and
-//! that only where a second fresh one died of it too: a signal may have come from anyone.
-//! A worker may be started by one thread and ended by another: its supervisor watches the process that it was started
-//! by, not the thread, and sets the parent-death signal from its own only thread.
+//! A worker stays for later programs and jobs. If it dies, only its program fails, and only if a second, fresh worker died of
+//! it too, because anyone may have sent a signal.
+//! A worker may be started by one thread and ended by another: its supervisor watches the process that started it, not the
+//! thread, and sets the parent-death signal from its own only thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,54 +17,54 @@ use std::thread::JoinHandle;
 
 use crate::failure::{Failure, FailureKind};
 
-/// Ends a compiler from another thread.
+/// Ends a compiler, from another thread.
 pub(super) type Stop = Box<dyn Fn() + Send>;
 
-/// One that compiles a program at a time.
+/// A compiler, which compiles one program at a time.
 pub(super) trait Compiler: Send + 'static {
-    /// What it is handed.
+    /// What it receives.
     type Task: Clone + Send + 'static;
-    /// What it gives.
+    /// What it returns.
     type Output: Send + 'static;
 
-    /// Makes it ready, for this task at first. A failure is not a program's, but see `as_own`.
+    /// Makes it ready, with this task as the first. A failure is not blamed on a program, but see `as_own`.
     fn greet(&mut self, task: &Self::Task) -> Result<(), Failure>;
-    /// Whether it is one for this task.
+    /// Whether it is suitable for this task.
     fn suits(&self, _task: &Self::Task) -> bool {
         true
     }
-    /// What a failure to start says of the task, where that asks for a compiler of its own: nothing of other tasks.
+    /// A failure to start as this task's failure, if the task needs a compiler of its own; it does not affect other tasks.
     fn as_own(_task: &Self::Task, _failure: &Failure) -> Option<Failure> {
         None
     }
     /// Compiles a program.
     fn compile(&mut self, task: &Self::Task) -> Result<Self::Output, Failure>;
-    /// Whether it is of no more use.
+    /// Whether it is no longer usable.
     fn is_gone(&self) -> bool;
-    /// Whether a signal ended it, nobody knows whose.
+    /// Whether a signal ended it, whoever sent it.
     fn was_killed(&self) -> bool;
-    /// How it is ended while it compiles.
+    /// How to end it while it compiles.
     fn stop(&self) -> Option<Stop>;
 }
 
-/// How a compiler is started.
+/// Starts a compiler.
 type Start<C> = Box<dyn Fn(&<C as Compiler>::Task) -> Result<C, Failure> + Send + Sync>;
 type Outcome<C> = Result<<C as Compiler>::Output, Failure>;
 
-/// A sharer of a pool.
+/// One user of a shared pool.
 pub(super) struct Compilers<C: Compiler> {
     pool: Arc<Pool<C>>,
     sharer: usize,
 }
 
-/// The threads of a pool, which end with its last sharer.
+/// A pool's threads, which end with its last user.
 struct Pool<C: Compiler> {
     shared: Arc<Shared<C>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     jobs: usize,
 }
 
-/// Whose program it is, and its number there.
+/// The pool's user, and the number of its program.
 type Key = (usize, usize);
 
 struct Shared<C: Compiler> {
@@ -74,20 +74,20 @@ struct Shared<C: Compiler> {
 }
 
 struct State<C: Compiler> {
-    /// Candidates that nobody has begun, with their programs.
+    /// Candidates that have not been started, with their programs.
     queue: VecDeque<(Key, C::Task)>,
     running: Vec<Running>,
     done: BTreeMap<Key, Outcome<C>>,
     idle: Vec<C>,
-    /// Threads that take from the queue.
+    /// Number of threads that take from the queue.
     hands: usize,
     held: bool,
     closing: bool,
-    /// For each sharer counts the times that it dropped everything: what was started before is of no use after.
+    /// For each user, how often it dropped everything: work from before the last drop is useless.
     rounds: Vec<u64>,
 }
 
-/// What was started for a sharer, and in which of its rounds.
+/// Work started for a user, and in which of its rounds.
 #[derive(Debug, Clone, Copy)]
 struct Begun {
     sharer: usize,
@@ -96,17 +96,18 @@ struct Begun {
 }
 
 impl<C: Compiler> State<C> {
-    /// Whether nothing was dropped since this was started.
+    /// Whether nothing was dropped since this work started.
     fn is_of_now(&self, begun: Begun) -> bool {
         self.rounds.get(begun.sharer) == Some(&begun.round)
     }
 
-    /// Whether what was started is of use still.
+    /// Whether this work is still needed.
     fn wants(&self, begun: Begun) -> bool {
         self.is_of_now(begun) && !self.closing
     }
 
-    /// An idle compiler for a task; where none suits, one that makes room for a new one, so that there are never more than hands.
+    /// An idle compiler for a task. If none suits, one that makes room for a new one, so that compilers never outnumber
+    /// threads.
     fn take_idle(&mut self, task: &C::Task) -> Idle<C> {
         match self.idle.iter().rposition(|compiler| compiler.suits(task)) {
             Some(place) => Idle::Suits(self.idle.swap_remove(place)),
@@ -121,7 +122,7 @@ struct Running {
     stop: Option<Stop>,
 }
 
-/// A compiler that compiles nothing.
+/// An idle compiler.
 enum Idle<C> {
     Suits(C),
     MakesRoom(C),
@@ -131,11 +132,11 @@ enum Idle<C> {
 /// The outcome of one attempt.
 enum Attempt<C: Compiler> {
     Ended(C, Outcome<C>),
-    /// The compiler that this task asks for does not start.
+    /// The compiler that this task requires does not start.
     Refused(Failure),
     /// No compiler could be started.
     NotStarted(Failure),
-    /// Dropped before it began.
+    /// Dropped before it started.
     Dropped,
 }
 
@@ -148,7 +149,7 @@ impl<C: Compiler> Shared<C> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread's life.
+    /// The body of a thread.
     fn work(&self, hand: usize) {
         let mut state = self.lock();
         loop {
@@ -174,7 +175,7 @@ impl<C: Compiler> Shared<C> {
                 }
                 Idle::None => None,
             };
-            // a thread that ends silently would be waited for forever
+            // a thread that panics silently would be waited for forever
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(begun, idle, &task)));
             let attempt = attempt.unwrap_or_else(|_| {
                 Attempt::NotStarted(Failure::new(FailureKind::Device, "a compile thread panicked"))
@@ -183,9 +184,9 @@ impl<C: Compiler> Shared<C> {
             let mut leaves = false;
             match attempt {
                 Attempt::Ended(compiler, outcome) => {
-                    // one that was told to stop may have answered just before
+                    // a compiler that was told to stop may have answered just before
                     if !state.is_of_now(begun) || compiler.is_gone() {
-                        // it counts as running until its process is gone
+                        // it counts as running until its process has ended
                         drop(state);
                         drop(compiler);
                         state = self.lock();
@@ -207,7 +208,7 @@ impl<C: Compiler> Shared<C> {
                         state.queue.push_front((key, task));
                     }
                     if state.hands == 1 {
-                        // the last one tells why
+                        // the last one reports the reason
                         let queue = std::mem::take(&mut state.queue);
                         state.done.extend(queue.into_iter().map(|(key, _)| (key, Err(failure.clone()))));
                     }
@@ -225,7 +226,7 @@ impl<C: Compiler> Shared<C> {
 
     fn attempt(&self, begun: Begun, idle: Option<C>, task: &C::Task) -> Attempt<C> {
         let mut ready = idle;
-        // fresh ones that died of this program
+        // fresh compilers that died of this program
         let mut deaths = 0;
         loop {
             let used = ready.is_some();
@@ -242,10 +243,10 @@ impl<C: Compiler> Shared<C> {
             let mut outcome = compiler.compile(task);
             let once_more = match &mut outcome {
                 Err(failure) if compiler.is_gone() && used => {
-                    // one that had compiled before may have died of that
+                    // an earlier program may have caused the death of a used one
                     is_death(failure)
                 }
-                // a compiler may live on while what it runs was killed
+                // a compiler may survive the killing of a process that it runs
                 Err(failure) if failure.kind == FailureKind::Crash => {
                     deaths += 1;
                     if deaths == 2 {
@@ -261,8 +262,8 @@ impl<C: Compiler> Shared<C> {
         }
     }
 
-    /// A fresh compiler; `None` if its program is not wanted any more. One that a signal ends before it is ready is
-    /// started once more.
+    /// A fresh compiler; `None` if its program is no longer needed. A compiler that a signal ends before it is ready is started
+    /// once more.
     fn begin(&self, begun: Begun, task: &C::Task) -> Result<Option<C>, Failure> {
         let mut forgiven = false;
         loop {
@@ -272,7 +273,7 @@ impl<C: Compiler> Shared<C> {
             }
             match compiler.greet(task) {
                 Ok(()) => return Ok(Some(compiler)),
-                // ended by us
+                // it was ended on purpose
                 Err(_) if !self.lock().wants(begun) => return Ok(None),
                 Err(failure) if compiler.was_killed() && !forgiven && failure.kind != FailureKind::Compile => {
                     forgiven = true;
@@ -282,7 +283,7 @@ impl<C: Compiler> Shared<C> {
         }
     }
 
-    /// Makes the compiler one that can be stopped; `false` if it should have been already.
+    /// Allows the compiler to be stopped; `false` if it should have been stopped already.
     fn may_stop(&self, begun: Begun, compiler: &C) -> bool {
         let stop = compiler.stop();
         let mut state = self.lock();
@@ -293,16 +294,16 @@ impl<C: Compiler> Shared<C> {
     }
 }
 
-/// How the reason begins for which a program is blamed: one death alone is nobody's fault.
+/// How the message begins when a program is blamed; a single death is not blamed on it.
 const TWICE: &str = "twice, in fresh workers: ";
 
-/// A time-out is not a death: another one would cost as much again.
+/// A time-out is not a death, because a second one would take as long again.
 fn is_death(failure: &Failure) -> bool {
     matches!(failure.kind, FailureKind::Crash | FailureKind::Memory | FailureKind::Protocol | FailureKind::Device)
 }
 
 impl<C: Compiler> Compilers<C> {
-    /// A pool of up to `jobs` compilers. None is started before there is something to compile.
+    /// A pool of up to `jobs` compilers. None is started before there is work.
     pub(super) fn new(jobs: usize, start: impl Fn(&C::Task) -> Result<C, Failure> + Send + Sync + 'static) -> Self {
         let state = State {
             queue: VecDeque::new(),
@@ -319,19 +320,19 @@ impl<C: Compiler> Compilers<C> {
         Self { pool: Arc::new(pool), sharer: 0 }
     }
 
-    /// Another sharer of the same pool.
+    /// Another user of the same pool.
     pub(super) fn share(&self) -> Self {
         let mut state = self.pool.shared.lock();
         state.rounds.push(0);
         Self { pool: Arc::clone(&self.pool), sharer: state.rounds.len() - 1 }
     }
 
-    /// How many compile at once.
+    /// Maximum number of concurrent compilations.
     pub(super) fn jobs(&self) -> usize {
         self.pool.jobs
     }
 
-    /// Hands in programs to compile, the first one first.
+    /// Submits programs to compile, the first one first.
     pub(super) fn submit(&self, tasks: impl IntoIterator<Item = (usize, C::Task)>) -> Result<(), Failure> {
         let Pool { shared: own, threads, jobs } = &*self.pool;
         let mut state = own.lock();
@@ -358,7 +359,7 @@ impl<C: Compiler> Compilers<C> {
                     state.queue.clear();
                     return Err(Failure::new(FailureKind::Device, format!("no thread to compile with: {error}")));
                 }
-                // fewer at once
+                // fewer run at once
                 Err(_) => break,
             }
             state.hands += 1;
@@ -366,7 +367,7 @@ impl<C: Compiler> Compilers<C> {
         Ok(())
     }
 
-    /// The outcome of a candidate's program; waits for it, and lets it be the next one. `None` if it was not handed in.
+    /// The outcome of a candidate's program. Waits for it and moves it to the front. `None` if it was not submitted.
     pub(super) fn take(&self, candidate: usize) -> Option<Outcome<C>> {
         let (shared, key) = (&self.pool.shared, (self.sharer, candidate));
         let mut state = shared.lock();
@@ -388,8 +389,8 @@ impl<C: Compiler> Compilers<C> {
         }
     }
 
-    /// Blocks until running compilations finish, those of other sharers too, and starts no new ones. What is queued stays so
-    /// until somebody asks for it, or hands in more.
+    /// Blocks until running compilations finish, those of other users too, and starts no new ones. The queue stays until a
+    /// result is requested or more is submitted.
     pub(super) fn hold(&self) {
         let shared = &self.pool.shared;
         let mut state = shared.lock();
@@ -399,13 +400,13 @@ impl<C: Compiler> Compilers<C> {
         }
     }
 
-    /// Ends the compilers that compile nothing.
+    /// Ends the idle compilers.
     pub(super) fn retire(&self) {
         let idle = std::mem::take(&mut self.pool.shared.lock().idle);
         drop(idle);
     }
 
-    /// Drops everything of this sharer: what is queued is forgotten, what runs is ended, with its compiler.
+    /// Drops everything of this user: clears its queue and ends its running compilations with their compilers.
     pub(super) fn clear(&self) {
         let shared = &self.pool.shared;
         let is_own = |key: &Key| key.0 == self.sharer;

@@ -1,4 +1,4 @@
-//! A job on a device: its inputs, its candidates, and the runs of these.
+//! A job on a device: its inputs, its candidates, and their runs.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -20,86 +20,86 @@ use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
 use crate::timer::protocol::{BeginParams, ComparedOutput, Input, KeptOutput, Launch, MAX_KEPT_OUTPUTS};
 
-/// A run that is shorter is awaited awake, for so long.
+/// Completion of shorter runs is polled, for so long.
 const SHORT_RUN: Duration = Duration::from_micros(100);
 const WATCHED: Duration = Duration::from_millis(1);
 
-/// The most bytes that outputs of a batch may take together to be kept to its end, outside the timed region: more would push
-/// the program's own data out of the caches.
+/// Maximum bytes of a batch's outputs that are kept until its end and freed outside the timed region. More would evict the
+/// program's own data from the caches.
 const MAX_KEPT_BYTES: u64 = 256 << 10;
-/// The most bytes that the donated inputs of a batch may take, which all must be there before it.
+/// Maximum bytes of a batch's donated inputs, because all copies must exist before it starts.
 const MAX_DONATED_BYTES: u64 = 256 << 20;
-/// Of the memory of a device that is free, outputs that are kept there take one part at most: what is run beside them has outputs of
-/// its own, and temporaries.
+/// Kept outputs take at most this fraction of a device's free memory, because the programs that run meanwhile need space for
+/// their own outputs and temporaries.
 const KEPT_PART: u64 = 4;
 
-/// The donated inputs of a program, by their number and how they are cut.
+/// The donated inputs of a program: their numbers and shardings.
 type DonatedInputs = Vec<(usize, Sharding)>;
 
-/// The job at hand.
+/// The current job.
 pub(super) struct Job {
     client: Rc<Client>,
-    /// The first device of every program.
+    /// The first device that every program runs on.
     device: usize,
     inputs: Vec<Input>,
-    /// Inputs where programs take them, by their number and how they are cut.
+    /// Inputs as programs take them, by number and sharding.
     arguments: BTreeMap<(usize, Sharding), Rc<Argument>>,
-    /// What copies the donated inputs, by these, or why nothing does.
+    /// What restores donated inputs, by number and sharding, or why nothing does.
     restorers: BTreeMap<DonatedInputs, Result<Rc<Restorer>, String>>,
     candidates: BTreeMap<usize, Candidate>,
-    /// Where caches are to be cold.
+    /// How caches are flushed, if they are to be cold.
     flush: Option<Flush>,
-    /// Outputs that others are compared with.
+    /// Outputs that other outputs are compared with.
     kept: Vec<Kept>,
-    /// The most bytes of an output that are on the host to be compared.
+    /// Maximum bytes of an output that are on the host for a comparison.
     block_bytes: u64,
     /// The fastest run of any candidate so far.
     fastest: Cell<Duration>,
 }
 
-/// A candidate that is loaded.
+/// A loaded candidate.
 pub(super) struct Candidate {
     executable: Executable,
     arguments: Vec<Rc<Argument>>,
-    /// Copies its donated inputs on the device, where they are worth it and have room twice.
+    /// Copies its donated inputs on the device, if this pays off and they fit twice.
     restorer: Option<Rc<Restorer>>,
-    /// How its outputs are cut, where it runs on several devices.
+    /// Shardings of its outputs, if it runs on several devices.
     outputs: Option<Vec<Sharding>>,
-    /// Bytes of the outputs of one run, once there was one.
+    /// Bytes of the outputs of one run, known after the first run.
     output_bytes: Cell<Option<u64>>,
 }
 
-/// An input as a program takes it: a part on each of its devices.
+/// An input as a program takes it: one part on each of its devices.
 enum Argument {
     /// On the devices for the whole job.
     Kept(Vec<Buffer>),
-    /// Given again before every run.
+    /// Restored before every run.
     Donated(Donated),
 }
 
-/// An input that runs destroy.
+/// An input that a run destroys.
 struct Donated {
     input: Input,
     sharding: Sharding,
     part: ArraySpec,
     devices: usize,
-    /// Its parts on the host, while runs are given them from there.
+    /// Its parts on the host, as long as runs are restored from there.
     parts: RefCell<Option<Rc<Vec<Vec<u8>>>>>,
 }
 
-/// How the donated inputs of a program come to its runs.
+/// How the donated inputs of a program are restored before its runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Restored {
-    /// There are none, or they take next to nothing.
+    /// There are none, or they are small.
     Nothing,
-    /// So many bytes are copied on the device.
+    /// This many bytes are copied on the device.
     OnDevice(u64),
-    /// So many bytes come from the host, because the device makes no copies.
+    /// This many bytes come from the host, because the device cannot copy them.
     FromHost { bytes: u64, reason: String },
 }
 
 impl Donated {
-    /// Its parts on the host, read again where they were let go.
+    /// Its parts on the host, read again if they were freed.
     fn parts(&self) -> Result<Rc<Vec<Vec<u8>>>, PjrtError> {
         if let Some(parts) = self.parts.borrow().as_ref() {
             return Ok(Rc::clone(parts));
@@ -110,14 +110,14 @@ impl Donated {
         Ok(parts)
     }
 
-    /// Bytes of all parts; an empty one is made again like any other.
+    /// Bytes of all parts; an empty part is restored like any other.
     fn bytes(&self) -> u64 {
         self.part.host_bytes().unwrap_or(u64::MAX).max(1).saturating_mul(self.devices as u64)
     }
 }
 
 impl Job {
-    /// Looks at the inputs. They are loaded with the first candidate, which says where they are to be.
+    /// Checks the inputs. They are loaded with the first candidate, which determines their devices and shardings.
     pub(super) fn begin(
         client: &Rc<Client>,
         device: usize,
@@ -125,7 +125,7 @@ impl Job {
         block_bytes: u64,
     ) -> Result<Self, Failure> {
         params.inputs.iter().try_for_each(check_input)?;
-        // the protocol lets no state through besides warm and cold
+        // the protocol accepts only warm and cold
         let flush = match params.cache_state.is_warm() {
             true => None,
             false => Some(Flush::of(client, device).map_err(|error| device_failure(&error))?),
@@ -144,8 +144,8 @@ impl Job {
         })
     }
 
-    /// Adds a candidate, or puts it in the place of one before it, and tells how its donated inputs come to its runs. One that runs on
-    /// several devices comes with how its arrays are cut.
+    /// Adds or replaces a candidate and returns how its donated inputs are restored. One that runs on several devices comes
+    /// with its shardings.
     pub(super) fn insert(
         &mut self,
         candidate: usize,
@@ -169,7 +169,7 @@ impl Job {
         Ok(restored)
     }
 
-    /// What copies the donated inputs of a program, and how they are restored.
+    /// The restorer of a program's donated inputs, and how they are restored.
     fn restorer(
         &mut self,
         arguments: &[Rc<Argument>],
@@ -194,7 +194,7 @@ impl Job {
         }
     }
 
-    /// An input cut so over so many devices, loaded unless it is there already.
+    /// An input with this sharding on this many devices, loaded on first use.
     fn argument(&mut self, index: usize, sharding: Sharding, devices: usize) -> Result<Rc<Argument>, Failure> {
         let key = (index, sharding);
         if let Some(argument) = self.arguments.get(&key) {
@@ -207,20 +207,20 @@ impl Job {
         Ok(argument)
     }
 
-    /// A candidate that was loaded.
+    /// A loaded candidate.
     pub(super) fn find(&self, candidate: usize) -> Result<&Candidate, Failure> {
         self.candidates.get(&candidate).ok_or_else(|| {
             Failure::new(FailureKind::Protocol, format!("candidate {candidate} was not loaded: `load` must come first"))
         })
     }
 
-    /// On how many devices a candidate runs.
+    /// Number of devices that a candidate runs on.
     pub(super) fn devices(&self, candidate: usize) -> Result<usize, Failure> {
         self.find(candidate).map(|candidate| candidate.executable.devices())
     }
 
-    /// The outputs of one run that nobody times, as whole arrays, each given to `take` with its number. What several devices
-    /// have copies of must be the same on all of them.
+    /// Passes the outputs of one untimed run to `take` as whole arrays, each with its number. Copies on several devices must be
+    /// equal.
     pub(super) fn outputs(
         &self,
         candidate: usize,
@@ -229,7 +229,7 @@ impl Job {
         self.whole(candidate, self.run_after(candidate, None, None)?.0, take)
     }
 
-    /// What a run left, as whole arrays.
+    /// The outputs of a run as whole arrays.
     fn whole(
         &self,
         candidate: usize,
@@ -263,8 +263,8 @@ impl Job {
         Ok(())
     }
 
-    /// Keeps the outputs of one run, where they take more than so many bytes together and can be told of in a line; nothing is
-    /// kept else.
+    /// Keeps the outputs of one run if they take more than `above` bytes together and their description fits into a line;
+    /// otherwise keeps nothing.
     pub(super) fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
         self.kept = Vec::new();
         let found = self.find(candidate)?;
@@ -287,15 +287,15 @@ impl Job {
         Ok(Some(self.kept.iter().map(Kept::told).collect()))
     }
 
-    /// Whether so many bytes may stay on the device for the whole job: that takes no room from a candidate where the device's
-    /// memory is the host's, or four times as much is free.
+    /// Whether so many bytes may stay on the device for the whole job. They take no space from a candidate if the device's
+    /// memory is the host's, or if four times as much is free.
     fn may_stay(&self, bytes: u64) -> bool {
         let is_cpu = self.client.platform_name().is_ok_and(|platform| platform.eq_ignore_ascii_case("cpu"));
         let has_room = || self.client.memory(self.device).is_ok_and(|memory| bytes <= memory.free_bytes() / KEPT_PART);
         is_cpu || has_room()
     }
 
-    /// How the outputs of one run are beside those that are kept.
+    /// Compares the outputs of one run with the kept ones.
     pub(super) fn compare_outputs(
         &self,
         candidate: usize,
@@ -324,8 +324,8 @@ impl Job {
         self.run_after(candidate, self.flush.as_ref(), None).map(|(_, elapsed)| nanoseconds(elapsed))
     }
 
-    /// One run under a profile, with what [`made_before`](Self::made_before) has of it. The rest comes from the host, since the program
-    /// that copies it would stand in the profile as one that was launched.
+    /// One run under a profile, with the copies of [`made_before`](Self::made_before). Other inputs come from the host, because
+    /// the program that copies them on the device would appear in the profile as a launched one.
     pub(super) fn profiled_run(&self, candidate: usize, made: Option<Fresh>) -> Result<(), Failure> {
         let fresh = match made {
             Some(fresh) => fresh,
@@ -334,7 +334,7 @@ impl Job {
         self.run_after(candidate, self.flush.as_ref(), Some(fresh)).map(drop)
     }
 
-    /// The donated inputs of the runs of a round, as far as a device copies them and they may all be there before it.
+    /// Copies the donated inputs of a round's runs in advance, if the device can and as far as their size is within the limit.
     pub(super) fn made_before(&self, launches: &[Launch]) -> Result<VecDeque<Option<Fresh>>, Failure> {
         let (mut made, mut bytes) = (VecDeque::new(), 0_u64);
         for launch in launches {
@@ -351,7 +351,7 @@ impl Job {
         Ok(made)
     }
 
-    /// The donated inputs are made and the caches are flushed before, and the clock does not see it.
+    /// Restores donated inputs and flushes the caches before the run, outside the timed region.
     fn run_after(
         &self,
         candidate: usize,
@@ -370,14 +370,14 @@ impl Job {
         Ok((outputs, elapsed))
     }
 
-    /// For how long a run is awaited awake. Being woken takes as long as a short program, and now this long, now that. It is
-    /// the same for all candidates of a job: else the one that is watched would look faster. Where runs are longer the
-    /// core is left to the programs.
+    /// For how long completion is polled. Waking a thread takes as long as a short program, and the latency varies. It is the
+    /// same for all candidates of a job, because a polled one would otherwise look faster. Longer runs are not polled, so that
+    /// the programs have the core.
     fn watched(&self) -> Duration {
         if self.fastest.get() < SHORT_RUN { WATCHED } else { Duration::ZERO }
     }
 
-    /// Whether so many runs of a candidate can be timed together; the inner error says why they are to be timed one by one.
+    /// Whether `batch` runs of a candidate can be timed together; the inner error says why they are timed one by one.
     pub(super) fn check_batch(&self, candidate: usize, batch: u32) -> Result<Result<(), String>, Failure> {
         if self.flush.is_some() {
             let message = "a batch would warm the caches, which must be cold: request single runs";
@@ -392,7 +392,7 @@ impl Job {
         )))
     }
 
-    /// The mean of so many runs that are timed together, nanoseconds; all donated inputs are made before.
+    /// The mean of `batch` runs that are timed together, in nanoseconds; all donated inputs are restored in advance.
     pub(super) fn timed_batch(&self, candidate: usize, batch: u32) -> Result<u64, Failure> {
         let output_bytes = self.output_bytes(candidate)?;
         let candidate = self.find(candidate)?;
@@ -408,7 +408,7 @@ impl Job {
         Ok(u64::try_from((elapsed.as_nanos() + count / 2) / count).unwrap_or(u64::MAX))
     }
 
-    /// Bytes of a run's outputs, which only a run tells.
+    /// Bytes of a run's outputs, which only a run reveals.
     fn output_bytes(&self, candidate: usize) -> Result<u64, Failure> {
         match self.find(candidate)?.output_bytes.get() {
             Some(bytes) => Ok(bytes),
@@ -426,12 +426,12 @@ impl Job {
         Ok(bytes)
     }
 
-    /// What a run may destroy, by argument: copied on the device, else from the host.
+    /// The donated arguments of one run: copied on the device, or else from the host.
     fn donate(&self, candidate: &Candidate) -> Result<Fresh, PjrtError> {
         let restorer = candidate.restorer.as_ref().filter(|restorer| !restorer.is_broken());
         match restorer.map(|restorer| restorer.copies()) {
             Some(Ok(copies)) => Ok(copies),
-            // no room any more, perhaps: what is there once has it
+            // memory may have run out: inputs from the host need no second copy on the device
             Some(Err(_)) | None => self.brought_from_host(candidate),
         }
     }
@@ -442,7 +442,7 @@ impl Job {
     }
 }
 
-/// The arguments that runs destroy, in their order.
+/// The donated arguments, in order.
 fn donated(arguments: &[Rc<Argument>]) -> impl Iterator<Item = &Donated> {
     arguments.iter().filter_map(|argument| match &**argument {
         Argument::Kept(_) => None,
@@ -450,7 +450,7 @@ fn donated(arguments: &[Rc<Argument>]) -> impl Iterator<Item = &Donated> {
     })
 }
 
-/// Keeps donated inputs on the devices; the host lets them go.
+/// Keeps donated inputs on the devices and frees them on the host.
 fn restorer_of(client: &Rc<Client>, first: usize, devices: usize, donated: &[&Donated]) -> Result<Restorer, PjrtError> {
     let parts = donated.iter().map(|donated| donated.parts()).collect::<Result<Vec<_>, _>>()?;
     let arguments: Vec<_> = donated.iter().zip(&parts).map(|(donated, parts)| (&donated.part, &parts[..])).collect();
@@ -459,7 +459,7 @@ fn restorer_of(client: &Rc<Client>, first: usize, devices: usize, donated: &[&Do
     Ok(restorer)
 }
 
-/// The arguments of a run, with what was made for it alone.
+/// The arguments of a run, with the copies made for it.
 fn call<'a>(candidate: &'a Candidate, fresh: &'a [Vec<Buffer>]) -> Result<Call<'a>, PjrtError> {
     let mut donated = fresh.iter();
     let arguments = candidate.arguments.iter().filter_map(|argument| match &**argument {
@@ -477,7 +477,7 @@ fn wrong_input(input: &Input, message: &str) -> Failure {
     Failure::new(FailureKind::Signature, format!("input `{}`: {message}", one_line(&input.name)))
 }
 
-/// Whether an input's file can be read and is as long as its array.
+/// Checks that an input's file is readable and as long as its array.
 fn check_input(input: &Input) -> Result<(), Failure> {
     let Input { spec, path, .. } = input;
     let expected = spec.host_bytes();
@@ -490,7 +490,7 @@ fn check_input(input: &Input) -> Result<(), Failure> {
     }
 }
 
-/// Compares what a program takes with the inputs: of parts of a wrong array nobody could tell.
+/// Compares a program's parameters with the inputs, because a part of a wrong array would go unnoticed.
 fn check_signature(parameters: &[ArraySpec], inputs: &[Input]) -> Result<(), Failure> {
     if parameters.len() != inputs.len() {
         let message = format!("the program takes {} arguments, {} are given", parameters.len(), inputs.len());
@@ -505,7 +505,7 @@ fn check_signature(parameters: &[ArraySpec], inputs: &[Input]) -> Result<(), Fai
     }
 }
 
-/// Reads an input and brings its parts where they are kept.
+/// Reads an input and loads its parts: onto the devices, or to the host if it is donated.
 fn load(client: &Rc<Client>, devices: Range<usize>, input: &Input, sharding: &Sharding) -> Result<Argument, Failure> {
     let wrong = |message: String| wrong_input(input, &message);
     let part = sharding.part_of(&input.spec).map_err(wrong)?;
@@ -533,7 +533,7 @@ fn read(input: &Input) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// The parts of an input on so many devices, for as long as one likes.
+/// The parts of an input on `devices` devices, owned.
 fn read_parts(input: &Input, sharding: &Sharding, devices: usize) -> Result<Vec<Vec<u8>>, Failure> {
     let bytes = read(input)?;
     if devices == 1 && sharding.is_whole() {
@@ -543,7 +543,7 @@ fn read_parts(input: &Input, sharding: &Sharding, devices: usize) -> Result<Vec<
     parts.collect::<Result<_, _>>().map_err(|message| wrong_input(input, &message))
 }
 
-/// Brings parts to the devices that follow each other from the first on.
+/// Transfers parts to consecutive devices from the first on.
 fn on_devices(
     client: &Rc<Client>,
     first: usize,

@@ -1,6 +1,6 @@
-//! Serialized executables, kept from run to run: a compilation costs a hundred times a load.
+//! Serialized executables, kept from run to run, because a compilation takes a hundred times as long as loading.
 //!
-//! A folder `executables-v2` of files that are named by their key's digest. Format of a file:
+//! A folder `executables-v2` of files, each named by its key's digest. Format of a file:
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -10,16 +10,16 @@
 //! | header | JSON: `{"key": {…}, "payload_digest": SHA-256, "payload_bytes": n, "signature": …, "note": {…}}` |
 //! | payload | what the plugin gave, to the file's end; nothing if the compiler refused the program |
 //!
-//! Every field of the key stands in the header and is compared: a file under another one's name counts as missing. A file is
-//! written under another name and renamed. Whatever is not as described, a flipped byte included, counts as missing too: the
-//! program is compiled again. Between finding a file and loading it the file may be replaced, therefore the worker that
-//! loads it is told the payload's digest and compares what it has read. Nothing here is worth more than the time to make it,
-//! so nothing is synced: what a power cut leaves of a file has not the digest of its header.
+//! Every field of the key is in the header and is compared: a file with another key counts as missing. A file is written under
+//! a temporary name and renamed. Anything malformed, even one flipped byte, also counts as missing, and the program is compiled
+//! again. A file may be replaced between finding and loading it; therefore the worker receives the payload's digest and
+//! verifies what it has read. Nothing is synced, because everything here can be recomputed: a file truncated by a power failure
+//! does not match its header's digest.
 //!
-//! Who keeps what others load signs each file: beside it lie signatures of the SHA-256 of its header, whose payload's digest
-//! makes it stand for the whole file (`X.exe.sig`, in the format of [`crate::signature`]).
+//! Executables that other users load are signed. Beside each file lie signatures of the SHA-256 of its header (`X.exe.sig`, in
+//! the format of [`crate::signature`]). The header contains the payload's digest, so the signature covers the whole file.
 //!
-//! The folder is kept within bounds by [`bound_executables`].
+//! [`bound_executables`] limits the folder's size.
 
 mod bounds;
 mod items;
@@ -51,7 +51,7 @@ const MAGIC: &[u8; 8] = b"ATLEXE2\n";
 const MAX_HEADER_BYTES: u32 = 1 << 20;
 /// Largest serialized executable that is read.
 pub(super) const MAX_EXECUTABLE_BYTES: u64 = 4 << 30;
-/// A use is noted no more often than this, in the file's time of modification.
+/// A use is recorded at most this often, as the file's time of modification.
 const NOTED_EVERY: Duration = Duration::from_secs(3600);
 
 /// What an executable depends on.
@@ -59,33 +59,33 @@ const NOTED_EVERY: Duration = Duration::from_secs(3600);
 pub(super) struct ExecutableKey {
     pub(super) program: Digest,
     pub(super) format: String,
-    /// As the plugin takes them.
+    /// In the plugin's format.
     pub(super) compile_options: Vec<u8>,
     pub(super) plugin: Digest,
-    /// Identity of the device that it was compiled on.
+    /// Identity of the device on which it was compiled.
     pub(super) device: String,
     pub(super) device_index: usize,
     pub(super) cpu_features: String,
     pub(super) xla_flags: Vec<String>,
-    /// What it was compiled for where no device was there, as the plugin was told it: a topology's name, or the text of a
-    /// target's config.
+    /// The target, if it was compiled without a device, as the plugin receives it: a topology's name, or the text of a target's
+    /// config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<String>,
-    /// Name and version of a compiler that the plugin runs and does not bring along, such as `ptxas`.
+    /// Name and version of a compiler that the plugin runs but does not include, such as `ptxas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) toolchain: Option<String>,
-    /// What overrides options of the compiler for this program alone, by name.
+    /// Compiler options of this program alone, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) overrides: BTreeMap<String, String>,
-    /// Digest of what its compiler is told of the program where it is used, where somebody says.
+    /// Digest of the compile options that the program has where it is used, if they are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) base_options: Option<Digest>,
-    /// Which compilation of the same it is, where more than one is wanted.
+    /// Number of the copy, if the same program is compiled more than once.
     #[serde(default, skip_serializing_if = "is_first")]
     pub(super) copy: u32,
 }
 
-// serde hands over a reference
+// serde passes a reference
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_first(copy: &u32) -> bool {
     *copy == 0
@@ -93,7 +93,7 @@ fn is_first(copy: &u32) -> bool {
 
 impl ExecutableKey {
     fn to_digest(&self) -> Digest {
-        // the label stays as long as a key of before means the same
+        // the label stays the same as long as old keys keep their meaning
         let mut hasher = FieldHasher::new("pjrt-executable-v1");
         hasher
             .field(self.program.as_bytes())
@@ -106,7 +106,7 @@ impl ExecutableKey {
         for flag in &self.xla_flags {
             hasher.field(flag.as_bytes());
         }
-        // what is not the default comes after the flags, behind a name that no flag can have
+        // non-default fields follow the flags, behind a name that no flag can have
         for (name, value) in [("\0target", &self.target), ("\0toolchain", &self.toolchain)] {
             if let Some(value) = value {
                 hasher.field(name.as_bytes()).field(value.as_bytes());
@@ -149,53 +149,53 @@ pub(super) struct Note {
     pub(super) kernels: Vec<KernelUse>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cost: Option<CostAnalysis>,
-    /// Why the compiler refused it.
+    /// Why the compiler refused the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refused: Option<String>,
-    /// Whose program it is, where it was compiled for a target.
+    /// The target's program, if it was compiled for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) of: Option<CompiledFor>,
 }
 
-/// Whose program was compiled: what stays the same when the program or the compiler changes.
+/// Identifies a compiled program by what stays the same when the program or the compiler changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CompiledFor {
     /// As the user named it.
     pub target: String,
     /// `op@vN:key` and the direction, or the module's file.
     pub operation: String,
-    /// The config; empty of a module.
+    /// The config; empty for a module.
     pub config: Config,
 }
 
-/// A file of the store by its header, which is sound; its payload was not looked at.
+/// A file of the store, known by its header, which is intact; its payload was not read.
 #[derive(Debug)]
 pub(super) struct Listed {
     pub(super) path: PathBuf,
     pub(super) key: ExecutableKey,
     pub(super) note: Option<Note>,
     pub(super) payload_bytes: u64,
-    /// When it was last written or used, to the hour.
+    /// Time of its last write or use, to the hour.
     pub(super) used: SystemTime,
-    /// What a signature of the file signs.
+    /// The digest that signatures of the file cover.
     pub(super) digest: Digest,
 }
 
 impl Listed {
-    /// Seconds of its compilation, where that was noted, and its bytes.
+    /// Seconds of its compilation, if known, and its bytes.
     pub(super) fn cost(&self) -> Option<(f64, u64)> {
         Some((self.note.as_ref()?.compile_ns as f64 / 1e9, self.payload_bytes))
     }
 }
 
-/// An executable as it was found.
+/// An executable found in the store.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Kept {
     pub(super) executable: ExecutableRef,
     pub(super) signature: Option<Signature>,
 }
 
-/// The folder, open as long as this lives.
+/// The folder, open as long as this value lives.
 #[derive(Debug, Clone)]
 pub(super) struct ExecutableStore {
     folder: PathBuf,
@@ -204,21 +204,21 @@ pub(super) struct ExecutableStore {
 }
 
 impl ExecutableStore {
-    /// Opens the store in a folder, or makes both.
+    /// Opens the store in a folder; creates both if needed.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         let folder = executables_folder(folder)?;
-        // without a note the folder is of use all the same
+        // the store is useful even without the note
         let user = User::note(&folder).ok().map(Arc::new);
         Ok(Self { folder, _user: user, signer: None })
     }
 
-    /// Lets it sign what it keeps.
+    /// Signs the files that it keeps from now on.
     pub(super) fn signed_by(self, signer: Option<Arc<Signer>>) -> Self {
         Self { signer, ..self }
     }
 
-    /// What is in the store of a folder, by the headers alone and in the order of the names; what is not sound is left out.
-    /// Nothing is written, not even that the store is in use.
+    /// Lists a folder's store from the headers alone, sorted by name; malformed files are omitted. Nothing is written, not even
+    /// that the store is in use.
     pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
         list(&folder.join(FOLDER)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => why_none(folder).unwrap_or_else(|error| error),
@@ -231,7 +231,7 @@ impl ExecutableStore {
         &self.folder
     }
 
-    /// The same of this store.
+    /// The same for this store.
     pub(super) fn listed(&self) -> io::Result<Vec<Listed>> {
         list(&self.folder)
     }
@@ -240,7 +240,7 @@ impl ExecutableStore {
         path_in(&self.folder, key)
     }
 
-    /// The executable of a key, its checksum verified; `None` if there is no sound one.
+    /// The executable of a key, with its checksum verified; `None` if there is no intact one.
     pub(super) fn find(&self, key: &ExecutableKey) -> Option<Kept> {
         let path = self.path(key);
         let (Head { header, .. }, offset) = read_whole(&path, key).ok()?;
@@ -251,19 +251,19 @@ impl ExecutableStore {
         Some(Kept { executable, signature: header.signature })
     }
 
-    /// The result of compiling a program, where that was noted, and the bytes of its executable.
+    /// The recorded result of compiling a program, if any, and the bytes of its executable.
     pub(super) fn noted(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
         let (Head { header, .. }, _) = read_whole(&self.path(key), key).ok()?;
         Some((header.note?, header.payload_bytes))
     }
 
-    /// The same in the store of another folder, which is written nothing to but the use.
+    /// The same in another folder's store, where only the use is written.
     pub(super) fn noted_in(folder: &Path, key: &ExecutableKey) -> Option<(Note, u64)> {
         let (Head { header, .. }, _) = read_whole(&path_in(&folder.join(FOLDER), key), key).ok()?;
         Some((header.note?, header.payload_bytes))
     }
 
-    /// Copies what the store of another folder has of a key, with its signatures: who made it stays who made it.
+    /// Copies the entry of a key from another folder's store, with its signatures, so that it keeps its origin.
     pub(super) fn take_over(&self, folder: &Path, key: &ExecutableKey) -> io::Result<()> {
         let (from, to) = (path_in(&folder.join(FOLDER), key), self.path(key));
         let (Head { file: mut theirs, metadata, .. }, _) = read_whole(&from, key)?;
@@ -279,12 +279,12 @@ impl ExecutableStore {
         Ok(())
     }
 
-    /// Remembers that the compiler refused a program.
+    /// Records that the compiler refused a program.
     pub(super) fn refuse(&self, key: &ExecutableKey, note: Note) -> io::Result<()> {
         self.write(key, &mut io::empty(), 0, Digest::of(&[]), None, note).map(drop)
     }
 
-    /// The executable of a file that was listed, if the file is the same still and its checksums hold.
+    /// The executable of a listed file, if the file is unchanged and its checksums match.
     pub(super) fn take_listed(listed: &Listed) -> Option<Kept> {
         let (head, offset) = read_whole(&listed.path, &listed.key).ok()?;
         let is_same = head.digest == listed.digest;
@@ -292,7 +292,7 @@ impl ExecutableStore {
         is_same.then_some(Kept { executable, signature: head.header.signature })
     }
 
-    /// Takes over what a compile worker wrote.
+    /// Stores what a compile worker wrote.
     pub(super) fn keep(
         &self,
         key: &ExecutableKey,
@@ -332,7 +332,7 @@ impl ExecutableStore {
         file.persist(&path).map_err(|error| error.error)?;
         if let Some(signer) = &self.signer {
             let signed = signer.sign(Statement::of_file(signed_digest(digest)));
-            // unsigned it is of use here, and elsewhere it is compiled again
+            // unsigned it is usable here, and other machines compile it again
             if let Err(error) = signed.and_then(|signature| Signatures::from(signature).write_beside(&path)) {
                 tracing::warn!("{}: not signed: {error}", path.display());
             }
@@ -371,15 +371,16 @@ fn list(folder: &Path) -> io::Result<Vec<Listed>> {
     Ok(paths.filter_map(listed).collect())
 }
 
-/// What is signed of a file: it differs from its header's own digest, so that nobody's signature of a snapshot is one of a file.
+/// The digest that is signed. It differs from the header's own digest, so that a signature of a snapshot cannot be used for a
+/// file.
 fn signed_digest(header: Digest) -> Digest {
     FieldHasher::new("pjrt-executable-file-v1").field(header.as_bytes()).finish()
 }
 
-/// A file's header, which has its digest.
+/// A file's header with its digest.
 struct Head {
     header: Header,
-    /// As [`Listed`] has it.
+    /// As in [`Listed`].
     digest: Digest,
     file: File,
     /// Where the payload begins.
@@ -413,7 +414,7 @@ fn read_head(path: &Path) -> io::Result<Head> {
     Ok(Head { header, digest, file, offset, metadata })
 }
 
-/// The header of a file of this key, all of which is sound, and where its payload begins. The use is noted.
+/// The header of this key's file, verified with the whole file, and where its payload begins. Records the use.
 fn read_whole(path: &Path, key: &ExecutableKey) -> io::Result<(Head, u64)> {
     let mut head = read_head(path)?;
     let Head { header, file, offset, metadata, .. } = &mut head;
@@ -425,7 +426,7 @@ fn read_whole(path: &Path, key: &ExecutableKey) -> io::Result<(Head, u64)> {
     }
     let now = SystemTime::now();
     if metadata.modified().is_ok_and(|noted| now.duration_since(noted).is_ok_and(|since| since > NOTED_EVERY)) {
-        // a use that cannot be noted costs a compilation one day
+        // if the use cannot be recorded, a later run may have to compile again
         let _ = file.set_modified(now);
     }
     Ok((head, offset))
@@ -455,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_key_of_before_has_the_name_of_before() {
-        // worked out by hand, from the fields that there were before: length and bytes of each
+        // computed by hand, from the fields that existed first: length and bytes of each
         let key = ExecutableKey { xla_flags: vec!["--xla_a=1".into(), "--xla_b".into()], ..key() };
         assert_eq!(key.to_digest().to_string(), "410750283afb9aacb68c138058cff2e8cf31fc8b31174b4e3aff6af44028d727");
     }
@@ -488,7 +489,7 @@ mod tests {
             ExecutableKey { copy: 1, ..key() },
         ] {
             assert_eq!(store.find(&other), None, "{other:?}");
-            // nor is it believed under the other one's name
+            // nor is it accepted under the other key's name
             fs::copy(&kept.executable.path, store.path(&other)).unwrap();
             assert_eq!(store.find(&other), None, "{other:?}");
             fs::remove_file(store.path(&other)).unwrap();
@@ -504,7 +505,7 @@ mod tests {
         store.refuse(&key(), note.clone()).unwrap();
         assert_eq!(store.find(&key()), None);
         assert_eq!(store.noted(&key()), Some((note, 0)));
-        // whoever compiles it all the same, as on a device, is believed
+        // a later successful compilation, for example on a device, replaces it
         let payload = folder.path().join("payload");
         fs::write(&payload, b"machine code").unwrap();
         let note = Note { kernels: vec![KernelUse::new("add", 384, 12, 0, 0)], ..Note::default() };

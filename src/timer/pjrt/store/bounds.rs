@@ -1,7 +1,7 @@
-//! What is kept of the executables: the least recently used go first, beyond a size and an age.
+//! Limits on the kept executables: the least recently used are removed, beyond a size and an age.
 //!
-//! Nothing is removed on a file system of the network, in a folder that another host has open, or in one that is another
-//! user's or a link: there a tuner that this process knows nothing of may be about to load what looks unused.
+//! Nothing is removed on a network file system, in a folder that another host has open, or in a folder that is a link or
+//! belongs to another user: an unknown tuner may be about to load a file that looks unused.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,20 +14,20 @@ use super::items::{Item, items};
 use super::users::other_host;
 use crate::mapped_file::is_local;
 
-/// The folder of the store, in the one that it is opened in.
+/// The store's folder within the cache folder.
 pub(super) const FOLDER: &str = "executables-v2";
-/// The folder of versions that did not compare keys; nothing reads it any more.
+/// The folder of versions that did not compare keys; it is no longer read.
 const OLD_FOLDER: &str = "executables-v1";
-/// What a killed run left half-written is this old at least.
+/// Minimum age of a file that a killed run left unfinished.
 const UNFINISHED_AFTER: Duration = Duration::from_secs(24 * 3600);
 
-/// How much is kept.
+/// Limits on what is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExecutableBounds {
     /// Bytes of all kept executables together.
     pub bytes: u64,
-    /// The longest time without a use.
+    /// Maximum time without a use.
     pub unused_for: Duration,
 }
 
@@ -37,43 +37,43 @@ impl Default for ExecutableBounds {
     }
 }
 
-/// The outcome of the kept executables of a cache folder.
+/// The result of applying the limits to a cache folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct BoundExecutables {
-    /// Files that stay.
+    /// Files kept.
     pub kept: u64,
     /// Their bytes.
     pub kept_bytes: u64,
-    /// Files that went, or would.
+    /// Files removed, or that would be.
     pub removed: u64,
     /// Their bytes.
     pub removed_bytes: u64,
-    /// Why nothing could go.
+    /// Why nothing could be removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_alone: Option<String>,
 }
 
-/// Whether executables are kept in a cache folder.
+/// Whether a cache folder has kept executables.
 pub fn keeps_executables(cache: &Path) -> bool {
     cache.join(FOLDER).is_dir()
 }
 
-/// The folder of a cache folder's kept executables, and of what else is known of compilers; made where it is not there.
+/// A cache folder's folder of kept executables and of other data on compilers; created if missing.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If it cannot be created.
 pub fn executables_folder(cache: &Path) -> io::Result<PathBuf> {
     let folder = cache.join(FOLDER);
     fs::create_dir_all(&folder)?;
     Ok(folder)
 }
 
-/// Removes what is beyond the bounds from a cache folder's kept executables, and the folder of older versions. With
-/// `dry_run` nothing goes and what would is counted.
+/// Removes executables beyond the limits from a cache folder, and the folder of older versions. With `dry_run` nothing is
+/// removed, only counted.
 ///
 /// # Errors
-/// If the folder, or a file in it, cannot be looked at.
+/// If the folder, or a file in it, cannot be read.
 pub fn bound_executables(cache: &Path, bounds: &ExecutableBounds, dry_run: bool) -> io::Result<BoundExecutables> {
     let mut found = BoundExecutables::default();
     if let Some(folder) = open_folder(CWD, &cache.join(FOLDER))? {
@@ -84,14 +84,14 @@ pub fn bound_executables(cache: &Path, bounds: &ExecutableBounds, dry_run: bool)
     {
         remove_old(&old, dry_run, &mut found)?;
         if !dry_run {
-            // with something else in it, it stays
+            // if it contains something else, it stays
             let _ = fs::remove_dir(cache.join(OLD_FOLDER));
         }
     }
     Ok(found)
 }
 
-/// A folder; `None` if a link replaces it.
+/// Opens a folder; `None` if it is now a link.
 pub(super) fn open_folder(at: impl rustix::fd::AsFd, path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(at, path, flags, Mode::empty()) {
@@ -110,7 +110,7 @@ fn bound(
 ) -> io::Result<()> {
     let mut items = items(folder)?;
     items.retain(|item| item.is_executable() || item.is_unfinished());
-    // by name where the times are the same, so that what goes does not depend on the folder's order
+    // by name if the times are equal, so that the result does not depend on the folder's order
     items.sort_by(|one, other| (one.modified, &one.name).cmp(&(other.modified, &other.name)));
     let mut left = items.iter().fold(0, |sum: u64, item| sum.saturating_add(item.bytes));
     found.left_alone = match why_not(folder, is_local)? {
@@ -134,7 +134,7 @@ fn bound(
     Ok(())
 }
 
-/// Why nothing may be removed from a folder, whoever has it open.
+/// Why nothing may be removed from a folder, no matter which host has it open.
 fn why_not(folder: &File, is_local: bool) -> io::Result<Option<String>> {
     let owner = rustix::fs::fstat(folder)?.st_uid;
     Ok(if !is_local {
@@ -152,7 +152,7 @@ fn remove(folder: &File, item: &Item, dry_run: bool, found: &mut BoundExecutable
         Err(error) => return Err(error.into()),
     }
     if !dry_run {
-        // signatures of nothing; what stays behind of them is as harmless
+        // signatures without a file; leftovers are harmless
         let _ = unlinkat(folder, [item.name.to_bytes(), b".sig"].concat(), AtFlags::empty());
     }
     found.removed += 1;
@@ -160,7 +160,7 @@ fn remove(folder: &File, item: &Item, dry_run: bool, found: &mut BoundExecutable
     Ok(())
 }
 
-/// Empties the folder of older versions, which lay in a folder of the same name.
+/// Empties the folder of older versions, which contained a folder of the same name.
 fn remove_old(old: &File, dry_run: bool, found: &mut BoundExecutables) -> io::Result<()> {
     if why_not(old, is_local(old))?.is_some() {
         return Ok(());
@@ -185,7 +185,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// A kept executable of so many bytes that was used so long ago.
+    /// Creates a kept executable of this size, last used so long ago.
     fn put(folder: &Path, digit: char, bytes: usize, unused_for: Duration) {
         let path = folder.join(format!("{}.exe", digit.to_string().repeat(64)));
         fs::write(&path, vec![0; bytes]).unwrap();
@@ -244,7 +244,7 @@ mod tests {
         assert!(found.left_alone.unwrap().contains("`elsewhere`"));
         assert_eq!((found.removed, names(&old)), (0, vec!["bbbbbbbb".to_owned()]));
         fs::remove_file(note).unwrap();
-        // a folder that is a link is nobody's
+        // a folder that is a link is not touched
         let moved = cache.path().join("moved");
         fs::rename(&folder, &moved).unwrap();
         symlink(&moved, &folder).unwrap();

@@ -35,7 +35,7 @@ pub(super) fn items(folder: &File) -> io::Result<Vec<Item>> {
     let mut items = Vec::new();
     for entry in Dir::read_from(folder)? {
         let name = entry?.file_name().to_owned();
-        // one that went meanwhile is none
+        // it was removed in the meantime
         let Ok(stat) = statat(folder, &*name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
             let since = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));

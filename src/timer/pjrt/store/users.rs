@@ -1,5 +1,5 @@
-//! Who has a folder of executables open: each process keeps a file in it whose name tells the host. On its own host such a
-//! file is locked as long as its process lives; no lock can be trusted to reach from one host to another.
+//! Which processes have a folder of executables open. Each keeps a file in it whose name contains the host. On its own host the
+//! file is locked as long as its process lives; locks across hosts cannot be trusted.
 
 use std::fs::File;
 use std::io;
@@ -12,17 +12,17 @@ use tempfile::NamedTempFile;
 use super::items::{Item, items};
 
 const PREFIX: &str = ".open-";
-/// A process of another host that left no word for so long is gone.
+/// A process of another host whose file is older than this is gone.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// This process, as one that has the folder open; the note goes when it is dropped.
+/// This process as a user of the folder; its file is removed on drop.
 #[derive(Debug)]
 pub(super) struct User {
     _note: NamedTempFile,
 }
 
 impl User {
-    /// Leaves a note.
+    /// Creates this process's file.
     pub(super) fn note(folder: &Path) -> io::Result<Self> {
         let note = tempfile::Builder::new().prefix(&format!("{PREFIX}{}-", own_host())).tempfile_in(folder)?;
         flock(note.as_file(), FlockOperation::NonBlockingLockExclusive)?;
@@ -30,7 +30,7 @@ impl User {
     }
 }
 
-/// The name of this machine, as far as a file's name can hold it.
+/// This machine's name, as far as a file name can hold it.
 fn own_host() -> String {
     let system = rustix::system::uname();
     let name = system.nodename().to_string_lossy();
@@ -38,7 +38,7 @@ fn own_host() -> String {
     name.chars().take(64).map(plain).collect()
 }
 
-/// Another host that has the folder open. Notes of processes that are gone are removed on the way, except for a `dry_run`.
+/// Another host that has the folder open. Removes the files of processes that are gone, except in a `dry_run`.
 pub(super) fn other_host(folder: &File, dry_run: bool) -> io::Result<Option<String>> {
     let own = own_host();
     for item in items(folder)? {
@@ -49,7 +49,7 @@ pub(super) fn other_host(folder: &File, dry_run: bool) -> io::Result<Option<Stri
             SystemTime::now().duration_since(item.modified).is_ok_and(|since| since > FORGOTTEN_AFTER)
         };
         if is_gone && !dry_run {
-            // one that stays costs its name alone
+            // a leftover costs only its name
             let _ = unlinkat(folder, &*item.name, AtFlags::empty());
         } else if !is_gone && host != own {
             return Ok(Some(host.to_owned()));
@@ -58,7 +58,7 @@ pub(super) fn other_host(folder: &File, dry_run: bool) -> io::Result<Option<Stri
     Ok(None)
 }
 
-/// The host in a note's name; a name ends with letters by chance.
+/// The host in a file's name, whose last letters are random.
 fn host_of(item: &Item) -> Option<&str> {
     let (host, _) = item.name.to_str().ok()?.strip_prefix(PREFIX)?.rsplit_once('-')?;
     Some(host)
