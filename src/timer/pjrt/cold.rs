@@ -1,4 +1,4 @@
-//! Cold caches: what a run left in them is pushed out before the next one.
+//! Cold caches: evicts what a run left in them before the next run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,33 +11,33 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::plugin::{Buffer, Client, PjrtError};
 use crate::array::ArraySpec;
 
-/// Where Linux tells the caches of each core.
+/// Where Linux describes the caches of each core.
 const CORES: &str = "/sys/devices/system/cpu";
-/// What is streamed where the system tells nothing.
+/// Bytes to stream if the system does not describe its caches.
 const USUAL_BYTES: usize = 64 << 20;
-/// The most that is streamed before a run.
+/// Maximum bytes to stream before a run.
 const MAX_BYTES: usize = 1 << 30;
-/// What is moved to a device before a run: twice the largest second-level cache of any GPU that there is.
+/// Bytes to transfer to a device before a run: twice the largest second-level cache of any GPU.
 const DEVICE_BYTES: usize = 256 << 20;
-/// Bytes that a core fetches at once.
+/// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// What it takes to flush the caches between a program's runs.
+/// How the caches are flushed between runs.
 pub(super) enum Flush {
     /// Each core streams a buffer of its own.
     Host(Vec<Stream>),
-    /// A transfer that is larger than the device's caches, to the first device and to those after it that a program has.
+    /// A transfer larger than the device's caches, to the first device and to the others of the program.
     Device { client: Rc<Client>, index: usize, spec: ArraySpec, bytes: Vec<u8> },
 }
 
-/// A core's part; the core is absent if threads cannot be bound to one.
+/// One core's buffer; the core is absent if threads cannot be bound.
 pub(super) struct Stream {
     core: Option<usize>,
     words: Vec<AtomicU64>,
 }
 
 impl Flush {
-    /// What suits the device of a client.
+    /// The flush that suits a client's device.
     pub(super) fn of(client: &Rc<Client>, index: usize) -> Result<Self, PjrtError> {
         if client.platform_name()?.eq_ignore_ascii_case("cpu") {
             return Ok(Self::host(&own_cores(), Path::new(CORES)));
@@ -57,8 +57,7 @@ impl Flush {
         Self::Host(threads.into_iter().map(stream).collect())
     }
 
-    /// Does it for a program that runs on so many devices, from the first on; what was in the caches before is not there
-    /// afterwards.
+    /// Flushes the caches of a program's devices, from the first on. Afterwards nothing from before is cached.
     pub(super) fn run(&self, devices: usize) -> Result<(), PjrtError> {
         match self {
             Self::Host(streams) => {
@@ -74,7 +73,7 @@ impl Flush {
                     Ok(())
                 })
             }
-            // dropped at once: the memory is the program's again
+            // dropped at once, so that the program has the memory
             Self::Device { client, index, spec, bytes } => (*index..index.saturating_add(devices))
                 .try_for_each(|index| Buffer::from_host(client, index, spec, bytes).map(drop)),
         }
@@ -90,7 +89,7 @@ impl Stream {
     }
 }
 
-/// Keeps this thread on a core, where that is allowed.
+/// Binds this thread to a core, if that is permitted.
 fn bind(core: Option<usize>) {
     if let Some(core) = core {
         let mut only = CpuSet::new();
@@ -105,7 +104,7 @@ fn own_cores() -> Vec<usize> {
     allowed.map_or_else(|_| Vec::new(), |set| (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 
-/// The bytes of all data caches that these cores use, one that several share counted once; `None` if nothing is told.
+/// The total bytes of these cores' data caches, a shared cache counted once; `None` if the system describes none.
 fn cache_bytes(cores: &[usize], root: &Path) -> Option<usize> {
     let mut seen = BTreeSet::new();
     let mut sum: usize = 0;
@@ -114,7 +113,7 @@ fn cache_bytes(cores: &[usize], root: &Path) -> Option<usize> {
         for index in 0.. {
             let read = |name: &str| fs::read_to_string(folder.join(format!("index{index}/{name}"))).ok();
             let (Some(kind), Some(size)) = (read("type"), read("size")) else { break };
-            // where sharing is not told, a cache is its core's own
+            // if sharing is not described, a cache belongs to its core alone
             let shared = read("shared_cpu_list").unwrap_or_else(|| core.to_string());
             if kind.trim() != "Instruction" && seen.insert((index, shared)) {
                 sum = sum.saturating_add(size_of_text(size.trim()).unwrap_or(0));
@@ -124,7 +123,7 @@ fn cache_bytes(cores: &[usize], root: &Path) -> Option<usize> {
     (sum > 0).then_some(sum)
 }
 
-/// `32768K`, as the kernel writes sizes.
+/// Parses `32768K`, the kernel's format of sizes.
 fn size_of_text(text: &str) -> Option<usize> {
     let (digits, unit) = match text.strip_suffix(['K', 'M', 'G']) {
         Some(digits) => (digits, text.chars().last()),
@@ -136,7 +135,7 @@ fn size_of_text(text: &str) -> Option<usize> {
         Some('G') => 30,
         _ => 0,
     };
-    // beyond any cache
+    // larger than any cache
     let number = digits.parse::<usize>().ok().filter(|&number| number < 1 << 30)?;
     number.checked_mul(1 << shift)
 }
@@ -145,7 +144,7 @@ fn size_of_text(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Two cores that share the third level, as sysfs has it.
+    /// Two cores that share a third-level cache, in the layout of sysfs.
     fn machine(folder: &Path) {
         for core in 0..2 {
             let levels = [("Data", "48K", core), ("Instruction", "32K", core), ("Unified", "1024K", core)];

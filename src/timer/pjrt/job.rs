@@ -29,7 +29,7 @@ const WATCHED: Duration = Duration::from_millis(1);
 const MAX_KEPT_BYTES: u64 = 256 << 10;
 /// Maximum bytes of a batch's donated inputs, because all copies must exist before it starts.
 const MAX_DONATED_BYTES: u64 = 256 << 20;
-/// Kept outputs take at most this fraction of a device's free memory, because the programs that run meanwhile need space for
+/// Kept outputs take at most a device's free memory divided by this, because the programs that run meanwhile need space for
 /// their own outputs and temporaries.
 const KEPT_PART: u64 = 4;
 

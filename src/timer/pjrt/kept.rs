@@ -1,5 +1,5 @@
-//! Outputs that others are compared with. Where a device gives parts of its arrays, both stay there and are looked at block by
-//! block, so that the host holds no more than two blocks.
+//! Outputs that other outputs are compared with. If the device can copy parts of its arrays, both stay there and are compared
+//! block by block, so that the host holds at most two blocks.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,28 +10,28 @@ use crate::digest::{Digest, DigestWriter};
 use crate::timer::compared_blocks::ComparedBlocks;
 use crate::timer::protocol::{ComparedOutput, KeptOutput};
 
-/// The most bytes of an array that are looked at together.
+/// Maximum bytes of an array that are compared at a time.
 pub(super) const BLOCK_BYTES: u64 = 64 << 20;
 
-/// A whole array that a run left.
+/// A whole array from a run.
 pub(super) struct Array {
     spec: ArraySpec,
     place: Place,
 }
 
-/// Where it is.
+/// Where the array is.
 enum Place {
     Device(Buffer),
     Host(Vec<u8>),
 }
 
 impl Array {
-    /// Stays on the device.
+    /// An array that stays on the device.
     pub(super) fn on_device(buffer: Buffer) -> Result<Self, PjrtError> {
         Ok(Self { spec: buffer.spec()?, place: Place::Device(buffer) })
     }
 
-    /// Is here already.
+    /// An array that is on the host.
     pub(super) fn here(spec: ArraySpec, bytes: Vec<u8>) -> Self {
         Self { spec, place: Place::Host(bytes) }
     }
@@ -40,7 +40,7 @@ impl Array {
         &self.spec
     }
 
-    /// All of it.
+    /// All of its bytes.
     pub(super) fn into_bytes(self) -> Result<Vec<u8>, PjrtError> {
         match self.place {
             Place::Device(buffer) => buffer.to_host(&self.spec),
@@ -53,13 +53,13 @@ impl Array {
         self.into_bytes().map(|bytes| Self::here(spec, bytes))
     }
 
-    /// The same, here if its device gives no parts of it.
+    /// The same array, moved to the host if its device cannot copy parts of it.
     fn in_parts(self) -> Result<Self, PjrtError> {
         let gives_none = matches!(&self.place, Place::Device(buffer) if !buffer.gives_parts(&self.spec));
         if gives_none { self.fetched() } else { Ok(self) }
     }
 
-    /// Where its blocks begin and end, each of whole elements and about so many bytes.
+    /// The byte ranges of its blocks, each of whole elements and about `bytes` long.
     fn blocks(&self, bytes: u64) -> impl Iterator<Item = Range<usize>> + use<> {
         let width = self.spec.dtype.host_bytes();
         let block = usize::try_from(bytes).unwrap_or(usize::MAX / 2).max(1).div_ceil(width).saturating_mul(width);
@@ -83,13 +83,13 @@ pub(super) struct Kept {
     array: Array,
     block_bytes: u64,
     digest: Digest,
-    /// One for each block, where blocks have to be fetched: of an equal one the digest is enough.
+    /// One for each block if blocks have to be fetched, because equal digests spare a comparison.
     digests: Vec<Digest>,
     finiteness: Finiteness,
 }
 
 impl Kept {
-    /// Looks at it once. It stays on the device if it may, and the device gives parts of it.
+    /// Reads the array once. It stays on the device if it may and the device can copy parts of it.
     pub(super) fn new(array: Array, may_stay: bool, block_bytes: u64) -> Result<Self, PjrtError> {
         let array = if may_stay { array.in_parts() } else { array.fetched() }?;
         let is_on_device = matches!(array.place, Place::Device(_));
@@ -108,7 +108,7 @@ impl Kept {
         KeptOutput::looked_at(self.array.spec.clone(), self.digest, self.finiteness)
     }
 
-    /// How an output is beside this one.
+    /// Compares an output with this one.
     pub(super) fn compare(&self, own: Array, tolerance: Tolerance) -> Result<ComparedOutput, PjrtError> {
         if own.spec != self.array.spec {
             return Ok(ComparedOutput::untold(own.spec));

@@ -1,4 +1,4 @@
-//! Clocks of NVIDIA's GPUs, by NVML: the library of the driver for whoever manages devices, which is there or not.
+//! Clocks of NVIDIA's GPUs, read with NVML, the driver's management library, which is not always installed.
 //!
 //! Runs in worker processes only, as plugins do. Names, signatures and numbers are those of `nvml.h` (NVML 12) and `cuda.h`.
 
@@ -12,10 +12,10 @@ use crate::measured_by::Clocks;
 use crate::timer::protocol::RunningClocks;
 
 const NVML: &str = "libnvidia-ml.so.1";
-/// The driver's library, which the plugin has loaded and initialised by then.
+/// The driver's library; the plugin has already loaded and initialised it.
 const CUDA: &str = "libcuda.so.1";
 
-/// `NVML_SUCCESS`, and `CUDA_SUCCESS` alike.
+/// `NVML_SUCCESS`, also `CUDA_SUCCESS`.
 const SUCCESS: c_int = 0;
 /// `NVML_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: c_int = 3;
@@ -25,12 +25,12 @@ const NO_FUNCTION: c_int = 13;
 const SM: c_uint = 1;
 /// `NVML_CLOCK_MEM`.
 const MEMORY: c_uint = 2;
-/// Bytes of a PCI bus id, as `NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE` has it.
+/// Bytes of a PCI bus id: `NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE`.
 const BUS_ID_BYTES: usize = 32;
-/// No clock of a GPU is as fast: what is above says nothing.
+/// No GPU's clock is faster, so a higher number means nothing.
 const MOST_MHZ: c_uint = 100_000;
 
-/// The bits of `nvmlDeviceGetCurrentClocksEventReasons` that hold a clock back; an idle GPU is held back by nothing.
+/// The bits of `nvmlDeviceGetCurrentClocksEventReasons` that limit a clock; being idle is not one of them.
 const REASONS: [(c_ulonglong, &str); 8] = [
     (0x2, "the clocks that are set"),
     (0x4, "its power limit"),
@@ -52,7 +52,7 @@ type ReasonsFn = unsafe extern "C" fn(Device, *mut c_ulonglong) -> c_int;
 type CuDeviceFn = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
 type CuBusIdFn = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 
-/// One GPU, as NVML knows it. The library is never unloaded: it may have threads.
+/// One GPU as seen by NVML. The library is never unloaded because it may have threads.
 pub(super) struct Nvml {
     device: Device,
     highest: ClockFn,
@@ -63,7 +63,7 @@ pub(super) struct Nvml {
 }
 
 impl Nvml {
-    /// The GPU that CUDA calls so in this process, whose client is open.
+    /// The GPU with this CUDA ordinal in this process, whose client is open.
     pub(super) fn open(ordinal: usize) -> Result<Self, String> {
         let library = load(NVML)?;
         // SAFETY: `nvml.h` declares each name with this type, here and below.
@@ -81,7 +81,7 @@ impl Nvml {
                 now: function(library, "nvmlDeviceGetClockInfo").ok(),
                 set: function(library, "nvmlDeviceGetApplicationsClock").ok(),
                 unset: function(library, "nvmlDeviceGetDefaultApplicationsClock").ok(),
-                // renamed in CUDA 12.2
+                // the name since CUDA 12.2
                 reasons: function(library, "nvmlDeviceGetCurrentClocksEventReasons")
                     .or_else(|_| function(library, "nvmlDeviceGetCurrentClocksThrottleReasons"))
                     .ok(),
@@ -89,14 +89,14 @@ impl Nvml {
         }
     }
 
-    /// How fast it may run.
+    /// Its clock limits.
     pub(super) fn clocks(&self) -> Result<Clocks, String> {
         let of = |kind| -> Result<(u32, u32), String> {
             let highest = self.ask("nvmlDeviceGetMaxClockInfo", Some(self.highest), kind)?;
             let highest = highest.ok_or_else(|| "`nvmlDeviceGetMaxClockInfo`: not supported".to_owned())?;
             let set = self.ask("nvmlDeviceGetApplicationsClock", self.set, kind)?;
             let unset = self.ask("nvmlDeviceGetDefaultApplicationsClock", self.unset, kind)?;
-            // at the driver's own default it boosts to the highest
+            // with the driver's default setting it boosts to the highest clock
             let set = set.filter(|set| unset.is_some_and(|unset| unset != *set));
             Ok((set.map_or(highest, |set| set.min(highest)), highest))
         };
@@ -104,7 +104,7 @@ impl Nvml {
         Ok(Clocks { sm_mhz, memory_mhz, max_sm_mhz, max_memory_mhz })
     }
 
-    /// How fast it runs at this moment; nothing if the driver does not tell.
+    /// Its current clocks; `None` if the driver does not report them.
     pub(super) fn running(&self) -> Option<RunningClocks> {
         let sm_mhz = self.ask("nvmlDeviceGetClockInfo", self.now, SM).ok()??;
         let mut bits: c_ulonglong = 0;
@@ -132,7 +132,7 @@ impl Nvml {
     }
 }
 
-/// NVML's handle of the GPU: by its place on the bus, which CUDA knows, or the only one.
+/// NVML's handle of the GPU: found by its PCI bus id from CUDA, or the only one.
 fn device(library: &'static Library, ordinal: usize) -> Result<Device, String> {
     let mut device: Device = ptr::null_mut();
     let found = match bus_id(ordinal) {
@@ -159,7 +159,7 @@ fn device(library: &'static Library, ordinal: usize) -> Result<Device, String> {
     if device.is_null() { Err("NVML gave no device".to_owned()) } else { Ok(device) }
 }
 
-/// Where the GPU is plugged in, ended by a zero.
+/// The GPU's PCI bus id, ended by a zero.
 fn bus_id(ordinal: usize) -> Result<[u8; BUS_ID_BYTES], String> {
     let library = load(CUDA)?;
     let ordinal = c_int::try_from(ordinal).map_err(|_| format!("no device has the number {ordinal}"))?;
@@ -195,7 +195,7 @@ unsafe fn function<F: Copy>(library: &'static Library, name: &str) -> Result<F, 
     unsafe { library.get::<F>(name.as_bytes()) }.map(|found| *found).map_err(|_| format!("there is no `{name}`"))
 }
 
-/// An error's number with its name in `nvml.h`, where it is one to be expected.
+/// An error's number, with its name in `nvml.h` if it is an expected one.
 fn check(name: &str, code: c_int) -> Result<(), String> {
     let known = match code {
         SUCCESS => return Ok(()),

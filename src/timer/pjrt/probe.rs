@@ -1,4 +1,4 @@
-//! Whether a plugin's profiler tells the device time of executions: tried on two trivial programs, not believed.
+//! Tests whether a plugin's profiler reports the device time of executions, with two trivial programs.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::profile::XSpace;
 use crate::timer::profiled::ProfiledRound;
 use crate::timer::subscriber;
 
-/// What is launched under the trial's session: program and runs. Both programs bear one name, as candidates may.
+/// The launches of the trial session: program and runs. Both programs have the same name, as candidates may.
 const LAUNCHES: [(usize, u32); 4] = [(0, 2), (1, 3), (0, 1), (1, 1)];
 
 /// The profiler, if a trial finds every execution of every launch in its profile; else the reason.
@@ -29,7 +29,7 @@ pub(super) fn probe(client: &Rc<Client>, device: usize, compile_options: &[u8]) 
 }
 
 fn explained(reason: &str) -> String {
-    // under a tool some sessions start and then record nothing
+    // under a profiling tool, some sessions start but record nothing
     match subscriber::named(reason).or_else(subscriber::from_environment) {
         Some(holder) => {
             format!("{reason}; {holder} holds CUPTI, which serves one at a time: end it to get device time")
@@ -67,7 +67,7 @@ fn trial(
         }
         None => Ok(()),
     };
-    // a first run loads code onto the device, and is not profiled
+    // the first run loads code onto the device, so it is not profiled
     run(0)?;
     run(1)?;
     let session = profiler.start()?;
@@ -79,11 +79,11 @@ fn trial(
     session.finish()
 }
 
-/// The same reading as a round's: every launch is found, takes time, and the programs can be distinguished.
+/// Reads the profile like a round's: every launch is found and takes time, and the programs can be distinguished.
 fn check(bytes: Vec<u8>) -> Result<(), String> {
     let space = XSpace::from_bytes(bytes).map_err(|error| format!("its profile cannot be read: {error}"))?;
     let round = ProfiledRound::of(&space, None, &LAUNCHES).map_err(|failure| failure.message)?;
-    // where programs have ids, `find` has compared them with the launches
+    // if programs have ids, `find` has compared them with the launches
     if (0..LAUNCHES.len()).any(|launch| round.runs(launch).any(|run| run.program_id.is_none())) {
         return Err("its profile does not distinguish programs".to_owned());
     }

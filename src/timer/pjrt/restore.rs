@@ -1,4 +1,4 @@
-//! Donated inputs made again on the device: by a program that copies what is kept there.
+//! Restores donated inputs on the device, with a program that copies the kept ones.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -11,33 +11,33 @@ use super::options::compile_options;
 use super::plugin::{Buffer, Client, PjrtError};
 use crate::array::ArraySpec;
 
-/// Inputs that take less are made from the host: that costs less than to compile a program which copies them.
+/// Smaller inputs come from the host, because compiling a program that copies them would cost more.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// What one run may destroy: for each donated argument its part on every device.
+/// The donated arguments of one run, each with its part on every device.
 pub(super) type Fresh = Vec<Vec<Buffer>>;
 
-/// Keeps the donated inputs of a program on its devices, and copies them there. That takes twice their room.
+/// Keeps the donated inputs of a program on its devices and copies them there. This takes twice their size.
 pub(super) struct Restorer {
     devices: Vec<OnDevice>,
     bytes: u64,
     is_broken: Cell<bool>,
 }
 
-/// The inputs on one device, and the program that copies them.
+/// The inputs on one device, with the program that copies them.
 struct OnDevice {
     copy: Executable,
     kept: Vec<Buffer>,
 }
 
 impl Restorer {
-    /// Whether inputs of so many bytes are worth it.
+    /// Whether inputs of this size are worth it.
     pub(super) fn is_worth(bytes: u64) -> bool {
         bytes >= LEAST_BYTES
     }
 
-    /// Brings the parts to the devices that follow each other from the first on, each argument with its parts on all of them, and
-    /// copies them once: where twice as much has no room, or the copies are not the same bytes, that is an error.
+    /// Transfers the parts to consecutive devices from the first on, each argument with its parts on all devices, and copies
+    /// them once. It is an error if they do not fit twice, or if the copies differ.
     pub(super) fn new(
         client: &Rc<Client>,
         first: usize,
@@ -75,12 +75,12 @@ impl Restorer {
         self.bytes
     }
 
-    /// Whether a copy failed once: a program that was loaded since may have taken the room.
+    /// Whether a copy failed, for example because a program that was loaded later took the memory.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken.get()
     }
 
-    /// What one run may destroy. After an error it is broken.
+    /// Copies for one run. After an error it is broken.
     pub(super) fn copies(&self) -> Result<Fresh, PjrtError> {
         let copied = self.devices.iter().map(OnDevice::copies).collect::<Result<Vec<_>, _>>();
         let copied = copied.inspect_err(|_| self.is_broken.set(true))?;
@@ -97,7 +97,7 @@ impl Restorer {
 
 impl OnDevice {
     fn copies(&self) -> Result<Vec<Buffer>, PjrtError> {
-        // the program must leave them alone: so each of its results is an array of its own
+        // the program must not take them over; therefore each result is a new array
         let arguments: Vec<_> = self.kept.iter().map(|kept| (std::slice::from_ref(kept), false)).collect();
         let (copies, _) = self.copy.run(&Call::new(1, &arguments)?, Duration::ZERO)?;
         match copies.len() == self.kept.len() {
@@ -107,13 +107,13 @@ impl OnDevice {
     }
 }
 
-/// A program that gives what it takes.
+/// A program that returns its arguments.
 fn program<'a>(specs: impl Iterator<Item = &'a ArraySpec>) -> String {
     let (mut taken, mut names, mut types) = (String::new(), String::new(), String::new());
     for (index, spec) in specs.enumerate() {
         let mut kind = "tensor<".to_owned();
         for dim in &spec.dims {
-            // what is written to a text never fails
+            // writing to a string never fails
             let _ = write!(kind, "{dim}x");
         }
         let _ = write!(kind, "{}>", spec.dtype.stablehlo_name());

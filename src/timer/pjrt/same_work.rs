@@ -1,4 +1,4 @@
-//! What an executable does, distinguished from how it came about: a serialized one holds the compiler's options too.
+//! A digest of what an executable does, whatever it was compiled with: the serialized form also holds the compiler's options.
 
 use std::path::Path;
 
@@ -6,29 +6,29 @@ use super::executable::read_bounded;
 use crate::digest::{Digest, FieldHasher};
 use crate::wire::{WireCursor, WireValue};
 
-/// Largest executable that is looked into.
+/// Largest executable that is read.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Fields of `ExecutableAndOptionsProto` (xla/pjrt/proto/compile_options.proto): the executable, and the options.
+/// Fields of `ExecutableAndOptionsProto` (xla/pjrt/proto/compile_options.proto): the executable and the options.
 const EXECUTABLE: u32 = 1;
 const OPTIONS: u32 = 2;
 /// Fields of XLA:CPU's `CompilationResultProto` (xla/service/cpu/executable.proto): the module with its options, which is not
-/// run; the thunks, which say by number which module of the compiling process they come from; symbols and object files, whose
-/// order is that in which threads finished.
+/// executed; the thunks, which contain the number of their module in the compiling process; symbols and object files, in the
+/// order in which threads finished.
 const MODULE: u32 = 1;
 const THUNKS: u32 = 6;
 const SYMBOL: u32 = 7;
 const OBJECT_FILE: u32 = 8;
-/// Fields of a thunk's `InfoProto`: the name of its module, and its number.
+/// Fields of a thunk's `InfoProto`: its module's name and number.
 const MODULE_NAME: u32 = 2;
 const MODULE_ID: u32 = 3;
-/// The kernel in a thunk, and in it the numbers of the arguments that it only reads: a set, in any order.
+/// The kernel in a thunk, and its set of read-only arguments' numbers, in arbitrary order.
 const READ_ONLY: (u32, u32) = (11, 3);
-/// How deep thunks are looked into.
+/// Maximum depth of nested thunks.
 const MAX_DEPTH: u32 = 32;
 
-/// Digest of what an executable of a CPU runs: its object files, thunks and buffers. `None` if it has another form, and
-/// then all of its bytes count.
+/// Digest of what a CPU executable runs: its object files, thunks and buffers. `None` if it has another form; then all of its
+/// bytes count.
 pub(super) fn work_digest(path: &Path, offset: u64) -> Option<Digest> {
     let bytes = read_bounded(path, MAX_BYTES).ok()?;
     of_payload(bytes.get(usize::try_from(offset).ok()?..)?)
@@ -69,7 +69,7 @@ fn of_payload(payload: &[u8]) -> Option<Digest> {
     (modules == 1 && has_code).then(|| hasher.finish())
 }
 
-/// The first field of a message, where it is 1 and holds bytes.
+/// The first field of a message, if it is field 1 and holds bytes.
 fn first(message: &[u8]) -> Option<&[u8]> {
     match WireCursor::new(message).next()?.ok()? {
         (1, value) => value.as_bytes(),
@@ -77,7 +77,7 @@ fn first(message: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Hashes a message recursively, except for the number of the module of this name.
+/// Hashes a message recursively, except the number of the module with this name.
 fn take(message: &[u8], (name, of): (&[u8], u32), depth: u32, hasher: &mut FieldHasher) {
     let fields: Result<Vec<_>, _> = WireCursor::new(message).collect();
     let Some(fields) = fields.ok().filter(|fields| depth > 0 && !fields.is_empty()) else {
@@ -135,7 +135,7 @@ mod tests {
         assert!(one.is_some());
         assert_eq!(one, of_payload(&payload(25, [b"more", b"code"], b"others")));
         assert_ne!(one, of_payload(&payload(7, [b"code", b"less"], b"options")));
-        // other forms count whole
+        // other forms are hashed as a whole
         let cut = payload(7, [b"code", b"more"], b"options")[1..].to_vec();
         for other in [b"ELF".to_vec(), Vec::new(), bytes(1, b"x"), cut] {
             assert_eq!(of_payload(&other), None, "{other:?}");

@@ -1,7 +1,7 @@
-//! How an array is cut over the devices of a program, as XLA's `OpSharding` says it.
+//! How an array is split over the devices of a program, read from XLA's `OpSharding`.
 //!
-//! Field numbers and what they mean: openxla/xla, `xla/xla_data.proto`. Devices are counted as the program counts them, from
-//! its first one on.
+//! Field numbers and their meaning: openxla/xla, `xla/xla_data.proto`. Devices are numbered as in the program, from its first
+//! one on.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,12 +18,12 @@ mod kind {
     pub(super) const MANUAL: u64 = 4;
 }
 
-/// Equal parts of an array, one on each device; several devices may have the same one.
+/// Equal parts of an array, one on each device; several devices may have the same part.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Sharding {
-    /// How many parts there are along each dimension; nothing if every device has the whole array.
+    /// Number of parts along each dimension; empty if every device has the whole array.
     parts: Vec<u64>,
-    /// For each device the number of its part, row major.
+    /// For each device, the row-major number of its part.
     places: Vec<usize>,
 }
 
@@ -38,7 +38,7 @@ impl Sharding {
         self.parts.is_empty()
     }
 
-    /// Reads the shardings of a tuple's arrays, or of the one array that there is.
+    /// Reads the shardings of a tuple's arrays, or of a single array.
     pub(super) fn read_all(proto: &[u8], devices: usize) -> Result<Vec<Self>, String> {
         let fields = Fields::read(proto).map_err(|error| error.to_string())?;
         match fields.kind {
@@ -52,12 +52,12 @@ impl Sharding {
         Fields::read(proto).map_err(|error| error.to_string())?.sharding(devices)
     }
 
-    /// What each device has of an array.
+    /// The part of an array that each device has.
     pub(super) fn part_of(&self, whole: &ArraySpec) -> Result<ArraySpec, String> {
         self.scaled(whole, |dim, parts| (dim % parts == 0).then(|| dim / parts))
     }
 
-    /// The array of which each device has such a part.
+    /// The array whose part on each device is `part`.
     pub(super) fn whole_of(&self, part: &ArraySpec) -> Result<ArraySpec, String> {
         self.scaled(part, u64::checked_mul)
     }
@@ -88,12 +88,12 @@ impl Sharding {
         Ok(Cow::Owned(cut))
     }
 
-    /// Puts the parts of all devices together. Those who have the same part must agree on it, as far as its numbers can.
+    /// Assembles the parts of all devices. Copies of the same part must agree within the tolerance of their type.
     pub(super) fn join(&self, part: &ArraySpec, parts: Vec<Vec<u8>>) -> Result<(ArraySpec, Vec<u8>), String> {
         let whole = self.whole_of(part)?;
         let size = whole.host_bytes().and_then(|bytes| usize::try_from(bytes).ok());
         let size = size.ok_or_else(|| format!("{whole} is larger than any memory"))?;
-        // by its place the device that a part is taken from, and the part where another one has it too
+        // for each place, the device whose part is used, and the part itself to compare further copies with
         let count = self.places.iter().max().map_or(0, |&last| last + 1);
         let mut taken: Vec<Option<(usize, Reference)>> = (0..count).map(|_| None).collect();
         let mut bytes = vec![0; size];
@@ -124,7 +124,7 @@ impl Sharding {
         self.places.get(device).copied().ok_or_else(|| format!("{} devices", self.places.len()))
     }
 
-    /// The bytes of a part that lie together, in the whole array and in the part.
+    /// The contiguous byte ranges of a part: in the whole array, and in the part.
     fn runs(
         &self,
         whole: &ArraySpec,
@@ -133,8 +133,7 @@ impl Sharding {
     ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
         let size_of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let element = whole.dtype.host_bytes();
-        // dimensions from the innermost on: elements of the part, elements from one index to the next in the whole array,
-        // and where the part begins
+        // from the innermost dimension on: the part's elements, the stride in the whole array, and where the part begins
         let (mut stride, mut rest) = (1_usize, place);
         let mut start = 0_usize;
         let mut dims = Vec::new();
@@ -164,13 +163,13 @@ impl Sharding {
     }
 }
 
-/// The fields of an `OpSharding` that say where what lies.
+/// The fields of an `OpSharding` that determine the placement.
 #[derive(Default)]
 struct Fields<'a> {
     kind: u64,
-    /// How many tiles there are along each dimension, and behind them how many devices share one, and why.
+    /// Number of tiles along each dimension, followed by the numbers of devices that share a tile, one for each reason.
     tiles: Vec<u64>,
-    /// The devices of the tiles, row major; or else the numbers from 0 on, reshaped and transposed.
+    /// The tiles' devices, row major; or else the numbers from 0 on, reshaped and transposed.
     devices: Vec<u64>,
     iota: Vec<u64>,
     transposed: Vec<u64>,
@@ -193,7 +192,7 @@ impl<'a> Fields<'a> {
                 (8, value) => repeated_varints(value, &mut fields.last)?,
                 (9, value) => repeated_varints(value, &mut fields.iota)?,
                 (10, value) => repeated_varints(value, &mut fields.transposed)?,
-                // the words of a later XLA, in which the other fields say nothing
+                // named axes of a later XLA, with which the other fields have no meaning
                 (14, _) => fields.is_named = true,
                 _ => {}
             }
@@ -206,14 +205,14 @@ impl<'a> Fields<'a> {
             return Err("a sharding by the names of a mesh".to_owned());
         }
         match self.kind {
-            // one device's copy is as good as any: where copies are put together they are compared
+            // any device's copy will do: copies are compared when they are assembled
             kind::REPLICATED | kind::MAXIMAL | kind::MANUAL => Ok(Sharding::whole(devices)),
             kind::OTHER => self.tiled(devices).ok_or_else(|| format!("tiles that are not those of {devices} devices")),
             other => Err(format!("a sharding of type {other}")),
         }
     }
 
-    /// `None` if the tiles are not each of a device, or devices share one for another reason than that they have copies.
+    /// `None` if a tile does not belong to one device, or if devices share a tile for another reason than replication.
     fn tiled(&self, devices: usize) -> Option<Sharding> {
         let shared = match self.last.len() {
             0 => usize::from(self.is_last_replicated),
@@ -242,13 +241,13 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The numbers from 0 on as an array of the given shape, whose dimensions are then put into the given order.
+    /// The numbers from 0 on as an array of the given shape, with its dimensions permuted into the given order.
     fn counted(&self, devices: usize) -> Option<Vec<u64>> {
         let rank = self.iota.len();
         if product(&self.iota)? != devices || self.transposed.len() != rank {
             return None;
         }
-        // for each dimension of the transposed array its size and how far apart its numbers are
+        // for each dimension of the transposed array, its size and its stride
         let mut dims = Vec::new();
         for (at, &axis) in self.transposed.iter().enumerate() {
             let axis = usize::try_from(axis).ok()?;
@@ -270,7 +269,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// How many there are in all; `None` beyond what can be counted, and where a dimension has none.
+/// The number of elements; `None` on overflow, or if a dimension is zero.
 fn product(dims: &[u64]) -> Option<usize> {
     let product = dims.iter().try_fold(1_u64, |product, &dim| product.checked_mul(dim))?;
     usize::try_from(product).ok().filter(|&product| product > 0)
@@ -285,7 +284,7 @@ mod tests {
 
     const DEVICES: usize = 8;
 
-    /// An array, the bytes of a sharding, and from where to where each device has each dimension.
+    /// An array, its sharding's bytes, and each device's index range in each dimension.
     type Case = (ArraySpec, Vec<u8>, Vec<Vec<(u64, u64)>>);
 
     /// `make_shardings.py`, JAX 0.10.2, eight devices.
@@ -306,12 +305,12 @@ mod tests {
         cases.iter().map(case).collect()
     }
 
-    /// An array that holds the numbers from 0 on.
+    /// An array of the numbers from 0 on.
     fn counted(spec: &ArraySpec) -> Vec<u8> {
         (0..spec.elements().unwrap() as u16).flat_map(u16::to_le_bytes).collect()
     }
 
-    /// Elements of a counted array that lie between these indices, one at a time.
+    /// The elements of a counted array within these index ranges, read one at a time.
     fn between(spec: &ArraySpec, ranges: &[(u64, u64)]) -> Vec<u8> {
         let is_inside = |number: u64| {
             let mut rest = number;
@@ -346,7 +345,7 @@ mod tests {
                 cut.push(bytes);
             }
             assert_eq!(sharding.join(&part, cut.clone()).unwrap(), (spec.clone(), whole));
-            // another number on the last device is the array's, or differs from that of a device that has a copy
+            // a changed number on the last device either ends up in the array, or differs from another device's copy
             cut[DEVICES - 1][0] ^= 1;
             let changed = sharding.join(&part, cut);
             let is_shared = parts[..DEVICES - 1].contains(&parts[DEVICES - 1]);
@@ -367,7 +366,7 @@ mod tests {
         let shared =
             Sharding::read(b"\x08\x03\x1a\x03\x02\x01\x02\x42\x02\x04\x00\x4a\x01\x04\x52\x01\x00", 4).unwrap();
         assert_eq!(shared, Sharding { parts: vec![2], places: vec![0, 0, 1, 1] });
-        // one tile, whatever its device, and a function that is written for one device
+        // one tile on any device, and a function written for one device
         for whole in [
             &b"\x08\x01\x1a\x01\x01\x22\x01\x02"[..],
             b"\x08\x04",
@@ -390,17 +389,17 @@ mod tests {
         assert_eq!(why(b"\x08\x03\x72\x00", 2), "a sharding by the names of a mesh");
         assert!(why(b"\x08", 2).contains("truncated"));
         for (proto, devices) in [
-            // two tiles on three devices, no tile at all, and fewer dimensions than are shared
+            // two tiles on three devices, no tile at all, and fewer dimensions than shared ones
             (&b"\x08\x03\x1a\x01\x02\x4a\x01\x02\x52\x01\x00"[..], 3),
             (b"\x08\x03", 2),
             (b"\x08\x03\x30\x01", 1),
-            // a device twice, one that is not there, and numbers that are not transposed but mixed up
+            // a repeated device, an absent one, and numbers that are mixed up rather than transposed
             (b"\x08\x03\x1a\x01\x02\x22\x02\x01\x01", 2),
             (b"\x08\x03\x1a\x01\x02\x22\x02\x00\x02", 2),
             (b"\x08\x03\x1a\x01\x04\x4a\x02\x02\x02\x52\x02\x00\x00", 4),
             (b"\x08\x03\x1a\x01\x04\x4a\x02\x02\x02\x52\x01\x00", 4),
             (b"\x08\x03\x1a\x01\x04\x4a\x02\x02\x02\x52\x02\x00\x05", 4),
-            // devices that share a tile since each has a term of a sum
+            // devices that share a tile because each has a term of a sum
             (b"\x08\x03\x1a\x02\x02\x02\x42\x01\x06\x4a\x01\x04\x52\x01\x00", 4),
             // more tiles than can be counted
             (b"\x08\x03\x1a\x0c\xff\xff\xff\xff\xff\x7f\xff\xff\xff\xff\xff\x7f\x22\x02\x00\x01", 2),

@@ -1,4 +1,4 @@
-//! How a plugin's worker is started, and what the plugin shows.
+//! How a plugin's worker is started, and what a plugin offers.
 
 use std::path::{Path, PathBuf};
 
@@ -19,27 +19,27 @@ use crate::timer::protocol::Hello;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PjrtOptions {
-    /// This program, which workers are started from.
+    /// This program's executable, from which workers are started.
     pub exe: PathBuf,
     /// The plugin's file.
     pub plugin: PathBuf,
     /// Index of the device to measure on.
     pub device: usize,
-    /// `name=value` for the plugin's client; sensible ones for its platform when empty.
+    /// `name=value` for the plugin's client; suitable defaults for its platform if empty.
     pub client_options: Vec<String>,
-    /// `XLA_FLAGS` of the workers; this process's own where not told.
+    /// `XLA_FLAGS` of the workers; by default those of this process.
     pub xla_flags: Option<String>,
-    /// What of an execution is its duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's
-    /// profiler; the device time of a profile if there is one unless told.
+    /// What counts as an execution's duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's profiler.
+    /// The default is the device time of a profile if available.
     pub metric: Option<Metric>,
-    /// Folder in which the kept executables have theirs.
+    /// Folder that contains the folder of kept executables.
     pub executables: PathBuf,
-    /// What was compiled for this device where it was not.
+    /// Executables that were compiled for this device without it.
     pub compiled: Option<CompiledOptions>,
-    /// How many programs are compiled at once. Unless told: one for each core, eight at most, on a CPU, and on a GPU where
-    /// XLA's own autotuning measures nothing as it compiles; else one, since such measurements would disturb each other.
+    /// Maximum number of concurrent compilations. Default on a CPU, and on a GPU if XLA's own autotuning measures nothing
+    /// during compilation: one for each core, eight at most. Otherwise one, because such measurements would disturb each other.
     pub compile_jobs: Option<usize>,
-    /// Limits of every worker, each on its own.
+    /// Limits of each worker.
     pub limits: Limits,
 }
 
@@ -54,7 +54,7 @@ setters!(PjrtOptions {
 });
 
 impl PjrtOptions {
-    /// The first device of a plugin: `exe` is this program, `executables` the folder for what is compiled.
+    /// The first device of a plugin. `exe` is this program, `executables` the folder for executables.
     pub fn new(exe: impl Into<PathBuf>, plugin: impl Into<PathBuf>, executables: impl Into<PathBuf>) -> Self {
         Self {
             exe: exe.into(),
@@ -93,10 +93,10 @@ impl PjrtOptions {
     }
 }
 
-/// Tells a worker to leave the plugin's profiler alone.
+/// Tells a worker not to use the plugin's profiler.
 const NO_PROFILER: &str = "--no-profiler";
 
-/// The same command for a worker that does not measure: two workers must not hold the device's profiler.
+/// The same command for a worker that does not measure, because two workers must not hold the device's profiler.
 pub(super) fn without_profiler(command: &WorkerCommand) -> WorkerCommand {
     let mut command = command.clone();
     if !command.command.iter().any(|word| word == NO_PROFILER) {
@@ -105,7 +105,7 @@ pub(super) fn without_profiler(command: &WorkerCommand) -> WorkerCommand {
     command
 }
 
-/// The plugin's digest, taken while its first worker starts, and that worker; `kept` is a folder of digests.
+/// The plugin's digest and its first worker, which starts meanwhile; `kept` is a folder of digests.
 pub(super) fn start_and_digest(
     options: &PjrtOptions,
     kept: Option<&Path>,
@@ -115,33 +115,33 @@ pub(super) fn start_and_digest(
         let started = start_worker(options);
         let digest = match digest.map(std::thread::ScopedJoinHandle::join) {
             Ok(Ok(digest)) => digest,
-            // no thread could be had
+            // no thread could be started
             _ => digest_of_plugin(&options.plugin, kept),
         };
-        // a file that cannot be read is the better reason
+        // an unreadable file is the better reason
         Ok((digest?, started?))
     })
 }
 
-/// What a plugin shows.
+/// What a plugin offers.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Probed {
     /// Every device.
     pub devices: Vec<DeviceFingerprint>,
-    /// How fast the GPU that was asked for may run, if its driver reports it.
+    /// Clock limits of the chosen GPU, if its driver reports them.
     pub clocks: Option<Clocks>,
-    /// What the user should know, one line each.
+    /// Notes for the user, one line each.
     pub notes: Vec<String>,
 }
 
-/// Every device that a plugin shows, as a worker with the given options sees them.
+/// Every device of a plugin, as a worker with the given options sees them.
 ///
 /// # Errors
 ///
-/// A plugin that cannot be loaded, or that shows no device.
+/// If the plugin cannot be loaded or shows no device.
 pub fn probe(options: &PjrtOptions) -> Result<Probed, Failure> {
-    // to see a device its profiler is not needed
+    // listing devices does not need a profiler
     let options = &PjrtOptions { metric: Some(Metric::Elapsed), ..options.clone() };
     let (plugin_digest, (_, client, hello)) = start_and_digest(options, None)?;
     client.shutdown(&options.limits);
@@ -152,8 +152,8 @@ pub fn probe(options: &PjrtOptions) -> Result<Probed, Failure> {
     Ok(Probed { devices, clocks, notes })
 }
 
-/// A worker that said hello, with the command that works: without the flags that the plugin dies of, and without its
-/// profiler where the trial of that breaks the worker.
+/// A worker after its greeting, and the command that works: without flags that crash the plugin, and without its profiler if
+/// the trial of it breaks the worker.
 fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, Hello), Failure> {
     let limits = &options.limits;
     let mut command = options.command();
@@ -168,9 +168,9 @@ fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, H
                 return Ok((command, client, hello));
             }
             Err(failure) => {
-                // each turn takes a flag away, thus there are not many
+                // each turn removes a flag, so there are not many
                 let Some((left, gone)) = without_fatal(&flags, &client.stderr()) else {
-                    // the same once more before the profiler is taken for the reason: anybody may have sent the signal
+                    // one retry before the profiler is blamed, because anybody may have sent the signal
                     if client.was_killed() && forgiven.as_ref() != Some(&command) {
                         forgiven = Some(command.clone());
                         continue;

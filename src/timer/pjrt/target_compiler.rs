@@ -1,4 +1,4 @@
-//! Programs compiled for a device that need not be here, side by side in workers that open none.
+//! Compiles programs for a device that need not be present, side by side in workers that open no device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -33,23 +33,23 @@ use crate::timer::protocol::{CostAnalysis, KernelUse, MemoryStats};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TargetOptions {
-    /// This program, which workers are started from.
+    /// This program's executable, from which workers are started.
     pub exe: PathBuf,
     /// The vendor's plugin.
     pub plugin: PathBuf,
     /// What to compile for.
     pub target: Target,
-    /// Folder in which executables and refusals are kept.
+    /// Folder of the kept executables and refusals.
     pub store: PathBuf,
-    /// Stores of other machines: what they have is taken over.
+    /// Stores of other machines; their entries are copied.
     pub others: Vec<PathBuf>,
-    /// How many programs are compiled at once; one for each core by default.
+    /// Maximum number of concurrent compilations; one for each core by default.
     pub compile_jobs: Option<usize>,
-    /// Limits of every worker, each on its own.
+    /// Limits of each worker.
     pub limits: Limits,
-    /// Options of the compiler for every program, by name.
+    /// Compiler options for every program, by name.
     pub overrides: BTreeMap<String, String>,
-    /// Have libtpu dump what it schedules, and read bundles and vector memory of it.
+    /// Makes libtpu dump its schedules, and reads bundles and vector memory from them.
     pub llo: bool,
 }
 
@@ -86,14 +86,14 @@ impl TargetOptions {
         }
         let mut environment = Vec::new();
         if self.target.platform == "tpu" {
-            // libtpu lets one process of a machine in, unless it is told that they take no TPU
+            // libtpu admits one process a machine, unless it is told that they use no TPU
             environment.push(("ALLOW_MULTIPLE_LIBTPU_LOAD".into(), Some("1".into())));
             environment.extend(without_metadata());
         }
         WorkerCommand { exe: self.exe.clone(), command, environment }
     }
 
-    /// The same, with libtpu's dump in a folder of the worker's own.
+    /// The same command, with libtpu's dump in a folder of the worker's own.
     fn command_with_dump(command: &WorkerCommand, folder: &Path) -> WorkerCommand {
         let mut command = command.clone();
         command.command.extend(["--llo-dump".into(), folder.into()]);
@@ -107,7 +107,7 @@ impl TargetOptions {
 /// One program to compile.
 #[derive(Debug, Clone)]
 pub struct TargetProgram {
-    /// `op@vN:key`, or the module, for who follows the run.
+    /// `op@vN:key`, or the module, for progress messages.
     pub operation: String,
     /// The config.
     pub config: Config,
@@ -115,7 +115,7 @@ pub struct TargetProgram {
     pub program: ProgramFile,
 }
 
-/// The result of a program.
+/// The result of compiling a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -126,28 +126,28 @@ pub enum Outcome {
         seconds: f64,
         /// Bytes of the serialized executable.
         executable_bytes: u64,
-        /// What a run takes of the device's memory, if the compiler reports it.
+        /// Device memory of a run, if the compiler reports it.
         #[serde(skip_serializing_if = "Option::is_none")]
         memory: Option<MemoryStats>,
-        /// What its kernels take of a GPU; empty if they are not known.
+        /// Its kernels' use of GPU resources; empty if unknown.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kernels: Vec<KernelUse>,
-        /// What the compiler counts in a run, if it says so.
+        /// The compiler's cost analysis of a run, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<CostAnalysis>,
-        /// Whether that was known from before.
+        /// Whether the result was known from an earlier run.
         reused: bool,
     },
     /// The compiler refused it.
     Refused {
-        /// Its own words.
+        /// The compiler's message.
         reason: String,
         /// Time of the attempt, seconds.
         seconds: f64,
-        /// Whether that was known from before.
+        /// Whether the result was known from an earlier run.
         reused: bool,
     },
-    /// It was not decided: a worker died or took too long. The next run tries again.
+    /// Undecided, because a worker died or took too long. The next run tries again.
     Failed {
         /// Why.
         reason: String,
@@ -168,11 +168,11 @@ pub struct TargetCompiler {
 }
 
 impl TargetCompiler {
-    /// Asks the plugin what it knows of the target. What is kept is signed, so that others may load it.
+    /// Asks the plugin for the target's description. Kept executables are signed, so that others may load them.
     ///
     /// # Errors
-    /// A plugin that cannot be loaded or compiles for no absent device, a target that it does not know, a store that
-    /// cannot be made.
+    /// If the plugin cannot be loaded or cannot compile for absent devices, if it does not know the target, or if the store
+    /// cannot be created.
     pub fn start(options: &TargetOptions, signer: Option<Arc<Signer>>) -> Result<Self, Failure> {
         let failure = |message: String| Failure::new(FailureKind::Device, message);
         let store = ExecutableStore::open(&options.store).map(|store| store.signed_by(signer)).map_err(|error| {
@@ -185,7 +185,7 @@ impl TargetCompiler {
             let digest = scope.spawn(|| digest_of_plugin(&options.plugin, Some(store.folder())));
             let device = first_device(&command, options);
             let digest = digest.join().unwrap_or_else(|_| digest_of_plugin(&options.plugin, Some(store.folder())));
-            // a file that cannot be read is the better reason
+            // an unreadable file is the better reason
             Ok::<_, Failure>((digest?, device?))
         })?;
         let toolchain = toolchain(options, &device.environment.xla_flags, store.folder());
@@ -208,22 +208,22 @@ impl TargetCompiler {
         Ok(Self { compilers, store, others, target, plugin_digest, toolchain, overrides, device, scratch })
     }
 
-    /// The target as a device that is here would be told: what is compiled for it is found there.
+    /// The target's fingerprint, as a present device would have it, so that executables for it are found on that device.
     pub fn device(&self) -> &DeviceFingerprint {
         &self.device
     }
 
-    /// What it compiles for.
+    /// The target.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// A folder for files that are needed as long as this lives.
+    /// A folder for files that are needed as long as this value lives.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Compiles programs, or finds earlier outcomes; reports each as soon as it is known, by its index.
+    /// Compiles programs, or finds earlier outcomes, and reports each by its index as soon as it is known.
     ///
     /// # Errors
     /// If no worker can be started, or `is_cancelled`.
@@ -277,7 +277,7 @@ impl TargetCompiler {
         Ok(outcomes)
     }
 
-    /// The result of a program before; what another machine's store has of it is taken over.
+    /// The earlier result of a program; entries of other machines' stores are copied.
     fn known(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
         self.store.noted(key).or_else(|| {
             let other = self.others.iter().find(|other| ExecutableStore::noted_in(other, key).is_some())?;
@@ -289,7 +289,7 @@ impl TargetCompiler {
         })
     }
 
-    /// What compiling programs would take.
+    /// The estimated cost of compiling programs.
     pub fn forecast<'a>(&self, programs: impl IntoIterator<Item = &'a TargetProgram>) -> Forecast {
         let is_kept = |key: &ExecutableKey| {
             let in_other = |other: &PathBuf| ExecutableStore::noted_in(other, key).is_some();
@@ -313,7 +313,7 @@ impl TargetCompiler {
             plugin: self.plugin_digest,
             device: self.device.identity.to_string(),
             device_index: 0,
-            // what is compiled for elsewhere depends on no processor here
+            // code for another device does not depend on this machine's processor
             cpu_features: String::new(),
             xla_flags: self.device.environment.xla_flags.clone(),
             target: Some(self.target.description()),
@@ -341,8 +341,8 @@ impl TargetCompiler {
     }
 }
 
-/// The result of every program that a store has of targets, by whose program it was; of several programs and compilers those that were
-/// used last.
+/// The result of every program that a store has for targets, by the target's program. If several programs and compilers apply,
+/// those used last count.
 ///
 /// # Errors
 /// If there is no store.
@@ -365,8 +365,8 @@ fn outcome_of(note: Note, executable_bytes: u64, reused: bool) -> Outcome {
     }
 }
 
-/// Every assembler that XLA may run for a CUDA target: the folder that the flag names, the package beside the plugin's, the usual
-/// folder, those of `PATH`. Which one it takes is its own to say; a change of any of them makes other code possible.
+/// Every assembler that XLA may run for a CUDA target: in the folder named by the flag, in the package beside the plugin's, in
+/// the usual folder, and on `PATH`. XLA picks one of them. A change of any may change the code.
 fn toolchain(options: &TargetOptions, xla_flags: &[String], folder: &Path) -> Option<String> {
     if options.target.platform != "cuda" {
         return None;
@@ -388,7 +388,7 @@ fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<Devi
     let told = |why: &str| Failure::new(FailureKind::Device, format!("target `{}` of {plugin}: {why}", options.target));
     let mut client = WorkerClient::spawn(command, &options.limits)?;
     let hello = client.hello(&options.limits).map_err(|failure| {
-        // what another platform's plugin says of a target is seldom the reason
+        // the message of another platform's plugin seldom gives the reason
         let is_its_own = plugin.contains(&*options.target.platform);
         let hint = format!("; is it a plugin for `{}`? Name one with `--plugin`", options.target.platform);
         told(&format!("{}{}", failure.message, if is_its_own { "" } else { &hint }))
@@ -399,7 +399,7 @@ fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<Devi
     if identity.platform != options.target.platform {
         return Err(told(&format!("the plugin compiles for `{}`", identity.platform)));
     }
-    // a plugin spells one that it was not told in words, or as `0.0`, and then refuses every program or dies of it
+    // if it was not told one, a plugin reports words or `0.0`, and then refuses every program or crashes
     let is_known = |capability: &String| capability.parse::<f64>().is_ok_and(|capability| capability > 0.0);
     if identity.hardware.get("compute_capability").is_some_and(|capability| !is_known(capability)) {
         return Err(told("it names no compute capability: give a whole GpuTargetConfigProto"));
