@@ -1,4 +1,4 @@
-//! Arrays on a device: to it, from it, and what they are.
+//! Arrays on a device: transfers in both directions, and their types.
 
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -94,12 +94,12 @@ impl Buffer {
         Ok(bytes)
     }
 
-    /// Whether parts of the array can be copied as they are: it lies dense and row major on the device, and the plugin copies
-    /// its first element. Elements of less than a byte may be packed.
+    /// Whether parts of the array can be copied as they are: it is dense and row major on the device, and the plugin can copy
+    /// its first element. Elements smaller than a byte may be packed.
     pub(super) fn gives_parts(&self, spec: &ArraySpec) -> bool {
         let width = spec.dtype.host_bytes();
         let is_packed = spec.dtype != DType::Pred && spec.dtype.bits() as usize != 8 * width;
-        // an older table has no such function, and of an empty array there is no part
+        // an older table lacks this function, and an empty array has no parts
         let is_none = self.client.plugin.api.buffer_copy_raw_to_host.is_none() || spec.host_bytes() == Some(0);
         !is_packed && !is_none && self.is_row_major(spec).is_ok_and(|is| is) && self.part(0, width).is_ok()
     }
@@ -122,7 +122,7 @@ impl Buffer {
         Ok(kind == TILED && tiles == 0 && order == row_major(spec))
     }
 
-    /// Copies so many bytes from an offset on to the host, as they lie on the device.
+    /// Copies `length` bytes from an offset to the host, as they lie on the device.
     pub(super) fn part(&self, offset: usize, length: usize) -> Result<Vec<u8>, PjrtError> {
         let number = |value: usize| i64::try_from(value).map_err(|_| PjrtError::local("a part beyond any array"));
         let mut bytes = vec![0_u8; length];
@@ -138,7 +138,7 @@ impl Buffer {
     }
 }
 
-/// Dimensions from the one that varies fastest to the one that varies slowest.
+/// The order of dimensions from the fastest varying to the slowest.
 fn row_major(spec: &ArraySpec) -> Vec<i64> {
     (0..spec.dims.len() as i64).rev().collect()
 }

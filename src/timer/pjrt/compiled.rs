@@ -1,4 +1,4 @@
-//! What was compiled where the device was not: refusals, and executables, for the device that is here.
+//! Refusals and executables for the present device that were compiled without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,26 +9,26 @@ use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::signature::{PublicKeys, SignatureError, Signatures};
 
-/// Stores that `compile` made.
+/// Stores created by `compile`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompiledOptions {
-    /// Their folders; of what several have that of the first counts.
+    /// Their folders; an entry in an earlier one takes precedence.
     pub stores: Vec<PathBuf>,
-    /// Who is trusted to have compiled them: executables are native code.
+    /// Keys whose owners are trusted, because executables are native code.
     pub trusted: Vec<PublicKeys>,
 }
 
 impl CompiledOptions {
-    /// The stores in these folders, signed by one of these.
+    /// The stores in these folders, signed by one of these keys.
     pub fn new(stores: impl IntoIterator<Item = impl Into<PathBuf>>, trusted: Vec<PublicKeys>) -> Self {
         Self { stores: stores.into_iter().map(Into::into).collect(), trusted }
     }
 
-    /// Looks whether each of the folders is a store.
+    /// Checks that each folder is a store.
     ///
     /// # Errors
-    /// One line that names the first one that is not, and why.
+    /// One line that names the first folder that is not a store, and why.
     pub fn check(&self) -> Result<(), String> {
         self.stores.iter().try_for_each(|store| list(store).map(drop))
     }
@@ -41,7 +41,7 @@ fn list(store: &Path) -> Result<Vec<Listed>, String> {
     })
 }
 
-/// What of stores was compiled for one device, by the compiler that is here.
+/// The entries of stores that were compiled for one device, by the present compiler.
 pub(super) struct CompiledStore {
     of_program: BTreeMap<Digest, Listed>,
 }
@@ -49,13 +49,13 @@ pub(super) struct CompiledStore {
 /// The outcome of a program.
 pub(super) enum CompiledBefore {
     Executable(Kept),
-    /// The compiler's reason.
+    /// The compiler's message.
     Refused(String),
 }
 
 impl CompiledStore {
-    /// Reads stores. `key` is that of any program for the device that is here; one line for each thing that the user should
-    /// know of what is left out.
+    /// Reads stores. `key` is that of any program for the present device. Also returns notes on what was ignored, one line
+    /// each.
     ///
     /// # Errors
     /// If one of them is not a store.
@@ -73,7 +73,7 @@ impl CompiledStore {
             let have = if options.stores.len() == 1 { "has" } else { "have" };
             notes.push(format!("{store} {have} {others}: everything is compiled here, for {}", key.device));
         }
-        // assemblers generate code of different speed, so one race takes the programs of one of them
+        // assemblers generate code of different speed, so one race uses the programs of a single one
         let mut of_assembler: BTreeMap<Option<String>, BTreeMap<Digest, Listed>> = BTreeMap::new();
         let (all, mut untrusted, mut reasons) = (here.len(), 0, BTreeSet::new());
         for listed in here {
@@ -107,12 +107,12 @@ impl CompiledStore {
         Ok((Self { of_program }, notes))
     }
 
-    /// What the compiler said of a program.
+    /// The compiler's note on a program.
     pub(super) fn note(&self, program: Digest) -> Option<&Note> {
         self.of_program.get(&program)?.note.as_ref()
     }
 
-    /// The outcome of the program of a key.
+    /// The outcome of a key's program.
     pub(super) fn find(&self, key: &ExecutableKey) -> Option<CompiledBefore> {
         let listed = self.of_program.get(&key.program).filter(|listed| listed.key.format == key.format)?;
         match listed.note.as_ref().and_then(|note| note.refused.clone()) {
@@ -122,8 +122,8 @@ impl CompiledStore {
     }
 }
 
-/// Whether what was compiled under a key of the store is what would be compiled here under the other, whatever the program. The
-/// target is not part of that: the device that it gave is.
+/// Whether an entry with the key `stored` equals what would be compiled with `here`, whatever the program. The target is not
+/// compared, because its device is.
 fn is_for(stored: &ExecutableKey, here: &ExecutableKey) -> bool {
     stored.target.is_some()
         && flags(stored).eq(flags(here))
@@ -131,7 +131,7 @@ fn is_for(stored: &ExecutableKey, here: &ExecutableKey) -> bool {
             == (&here.device, here.plugin, &here.compile_options, &here.overrides, here.base_options)
 }
 
-/// Flags that make other code; where CUDA's folder lies is a matter of each machine.
+/// Flags that change the code; the location of CUDA's folder depends on the machine.
 fn flags(key: &ExecutableKey) -> impl Iterator<Item = &String> {
     key.xla_flags.iter().filter(|flag| !flag.starts_with("--xla_gpu_cuda_data_dir="))
 }
@@ -146,7 +146,7 @@ fn why_not(stored: &ExecutableKey, here: &ExecutableKey) -> String {
     format!("programs for {}{compiler}{other_flags}{other_options}", stored.device)
 }
 
-/// Checks that somebody who is trusted signed a file; else why not, of several files at once.
+/// Checks that a trusted key signed a file; otherwise returns why not, in words that fit several files.
 fn believed(listed: &Listed, trusted: &[PublicKeys]) -> Result<(), String> {
     let name = listed.path.display().to_string();
     let why = |error| match error {

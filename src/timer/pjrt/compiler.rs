@@ -1,4 +1,4 @@
-//! A worker process that compiles programs, and what is kept of them.
+//! A worker process that compiles programs, and how its executables are kept.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -20,23 +20,23 @@ use crate::timer::protocol::{CompileParams, Compiled, ExecutableRef, Method, Pro
 #[derive(Debug, Clone)]
 pub(super) struct CompileTask {
     pub(super) candidate: usize,
-    /// `op@vN:key` and the config, for who follows the run.
+    /// `op@vN:key` and the config, for progress messages.
     pub(super) operation: String,
     pub(super) config: Config,
     pub(super) program: ProgramRef,
     pub(super) key: ExecutableKey,
-    /// What the compiling process is started with, where that is not the usual.
+    /// How the compiling process is started, if not as usual.
     pub(super) process: Option<ProcessFlags>,
-    /// Whose program it is, for who looks into the store.
+    /// The target's program, for readers of the store.
     pub(super) of: Option<CompiledFor>,
     /// The job's scratch folder, in which the worker writes the executable before it is kept.
     pub(super) scratch: PathBuf,
-    /// Where is told what is done for it.
+    /// Receives events about its compilation.
     pub(super) events: Events,
 }
 
 impl CompileTask {
-    /// The track of the thread at hand, one of those that compile.
+    /// The track of the current thread, one of those that compile.
     fn own_track(&self) -> Events {
         self.events.on_track(std::thread::current().name().unwrap_or("compile"))
     }
@@ -51,7 +51,7 @@ pub(super) struct CompiledTask {
     pub(super) cpu_ns: u64,
 }
 
-/// A worker that measures nothing and is expendable.
+/// An expendable worker that measures nothing.
 pub(super) struct CompileWorker {
     client: WorkerClient,
     limits: Limits,
@@ -60,7 +60,7 @@ pub(super) struct CompileWorker {
 }
 
 impl CompileWorker {
-    /// One for this task, and for others that ask for the same flags.
+    /// Starts one for this task, and for others that need the same flags.
     pub(super) fn start(
         command: &WorkerCommand,
         limits: &Limits,
@@ -75,7 +75,7 @@ impl CompileWorker {
         Ok(Self { client, limits: limits.clone(), store: store.clone(), process })
     }
 
-    /// The reason of a failure, where the worker died of flags that not every worker has.
+    /// Explains a failure if the worker died of flags that not every worker has.
     fn explained(&self, failure: Failure) -> Failure {
         match &self.process {
             Some(flags) if self.client.is_gone() => flags.explained(failure, &self.client.stderr()),
@@ -118,7 +118,7 @@ impl Compiler for CompileWorker {
         let compiled = compiled.map_err(|failure| self.explained(failure));
         let Compiled { compile_ns, cpu_ns, serialized, signature, memory, kernels, cost } =
             compiled.inspect_err(|failure| {
-                // a device decides again what it can compile; where none is there the compiler's word is all there is
+                // with a device it is decided again what compiles; without one, the compiler's refusal is final
                 if failure.kind == FailureKind::Compile && key.target.is_some() {
                     let (compile_ns, refused) = (nanoseconds(begin.elapsed()), Some(failure.message.clone()));
                     let note = Note { compile_ns, refused, of: of.clone(), ..Note::default() };
@@ -137,7 +137,7 @@ impl Compiler for CompileWorker {
         let kept = match self.store.keep(&key, payload, signature.clone(), note) {
             Ok(kept) => kept,
             Err(error) => {
-                // a full or missing folder costs the next run a compilation, and this one nothing
+                // a full or missing folder costs the next run a compilation, and this run nothing
                 tracing::warn!("the executable of candidate {candidate} was not kept: {error}");
                 folder.leave();
                 Kept { executable: ExecutableRef { path, offset: 0, digest: None }, signature }
@@ -157,13 +157,13 @@ impl Compiler for CompileWorker {
     fn stop(&self) -> Option<Stop> {
         let handle = self.client.process_handle().ok()?;
         Some(Box::new(move || {
-            // the supervisor's end is the worker's, by its parent-death signal
+            // when the supervisor ends, its parent-death signal ends the worker
             let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
         }))
     }
 }
 
-/// A compile worker's death is the program's failure, not one of the measuring worker, which continues.
+/// A compile worker's death is the program's failure. The measuring worker is unaffected and continues.
 pub(super) fn as_compile_failure(failure: Failure) -> Failure {
     match failure.kind {
         FailureKind::Crash | FailureKind::Timeout | FailureKind::Memory | FailureKind::Protocol => {

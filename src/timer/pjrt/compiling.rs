@@ -1,4 +1,5 @@
-//! What compiling a program takes besides the plugin: its bytes, its time, what it says of itself, and its file.
+//! Everything around a compilation except the plugin's call: reading the program, timing, the executable's figures, writing it
+//! to a file.
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,7 +19,7 @@ use crate::timer::protocol::{Compiled, CostAnalysis, KernelSchedule, ProgramRef}
 /// Largest program that is read.
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 
-/// Largest `CompileOptionsProto` that is read: one with a profile for the compiler has some megabytes.
+/// Largest `CompileOptionsProto` that is read: one with a profile for the compiler has a few megabytes.
 const MAX_OPTIONS_BYTES: u64 = 1 << 24;
 
 /// A program's bytes.
@@ -26,8 +27,8 @@ pub(super) fn read_code(program: &ProgramRef) -> Result<Vec<u8>, Failure> {
     read_bounded(&program.path, MAX_PROGRAM_BYTES).map_err(|error| Failure::new(FailureKind::NoProgram, error.message))
 }
 
-/// What its compiler is told of a program where it is used, and then `own`, which names devices and overrides: the later one of
-/// two messages holds where both set a field.
+/// The program's own compile options, followed by `own`, which names devices and overrides. If both set a field, the later
+/// message wins.
 pub(super) fn options_of(program: &ProgramRef, own: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let Some(path) = &program.compile_options else { return Ok(own) };
     let told = read_bounded(path, MAX_OPTIONS_BYTES);
@@ -35,7 +36,7 @@ pub(super) fn options_of(program: &ProgramRef, own: Vec<u8>) -> Result<Vec<u8>, 
     Ok([told, own].concat())
 }
 
-/// Compiles, and takes the time and the processor time of it.
+/// Compiles, and measures the elapsed time and the processor time.
 pub(super) fn timed<T>(compile: impl FnOnce() -> Result<T, PjrtError>) -> Result<(T, Compiled), PjrtError> {
     let (start, cpu_start) = (Instant::now(), processor_ns());
     let executable = compile()?;
@@ -43,7 +44,7 @@ pub(super) fn timed<T>(compile: impl FnOnce() -> Result<T, PjrtError>) -> Result
     Ok((executable, Compiled::new(compile_ns).cpu_ns(cpu_ns)))
 }
 
-/// The same with what the executable says of itself, as far as its plugin can show.
+/// Adds what the executable reports about itself, as far as its plugin supports it.
 pub(super) fn described(
     compiled: Compiled,
     executable: &PlainExecutable,
@@ -56,38 +57,38 @@ pub(super) fn described(
     let cycles = module.and_then(cycles_of);
     let schedule = module.zip(llo_dump).and_then(|(module, folder)| schedule_of(module, folder));
     let signature = optimized.and_then(|(code, format)| read_signature(&code, &format)).or_else(|| {
-        // a module in the form that XLA itself writes tells it without the plugin
+        // a module in XLA's own format contains the signature, so the plugin is not needed
         (program.format == ProgramFormat::HloProto).then(|| read_signature(code, "hlo")).flatten()
     });
     let cost = CostAnalysis::with_estimates(executable.cost().ok().flatten(), cycles, schedule);
     compiled.signature(signature).memory(executable.memory().ok()).cost(cost)
 }
 
-/// Cycles that the compiler estimated for one run of an optimized module.
+/// The compiler's estimate of the cycles of one run of an optimized module.
 fn cycles_of(module: &[u8]) -> Option<f64> {
-    // compilers for other devices write none: nothing is counted for nothing
+    // compilers for other devices write none, so nothing is parsed
     memchr::memmem::find(module, b"estimated_cycles")?;
     Cost::of_run(module).map(|cost| cost.estimated_cycles).filter(|cycles| *cycles > 0.0)
 }
 
-/// What the compiler scheduled for the Pallas kernels of an optimized module, by its dump.
+/// The compiler's schedule of an optimized module's Pallas kernels, read from its dump.
 fn schedule_of(module: &[u8], folder: &Path) -> Option<KernelSchedule> {
     let kernels = HloModule::read(module, "the optimized program").ok()?.tpu_kernels();
     llo::schedule(folder, &kernels)
 }
 
-/// What a run does, counted from the optimized program, where the plugin gives it.
+/// The cost of a run, counted from the optimized program, if the plugin provides it.
 pub(super) fn work_of(executable: &PlainExecutable) -> Option<Cost> {
     let (code, format) = executable.optimized_program().ok()?;
     Cost::of_run(module_of(&code, &format)?)
 }
 
-/// Writes an executable to its file, where it can be serialized, and tells of the kernels in it.
+/// Writes an executable to its file, if it can be serialized, and adds its kernels' figures.
 pub(super) fn written(compiled: Compiled, executable: &PlainExecutable, path: &Path) -> Result<Compiled, Failure> {
     let bytes = match executable.serialize() {
         Ok(bytes) => bytes,
         Err(error) => {
-            // the compiler took the program all the same
+            // the compiler accepted the program all the same
             if !error.is_unimplemented() {
                 tracing::warn!("the executable cannot be serialized: {}", one_line(&error.message));
             }
@@ -98,14 +99,14 @@ pub(super) fn written(compiled: Compiled, executable: &PlainExecutable, path: &P
     Ok(compiled.kernels(kernels_of(&bytes).unwrap_or_default()))
 }
 
-/// Processor time of this process so far, of all its threads: a plugin compiles with several.
+/// Processor time of this process so far, over all threads, because a plugin compiles with several.
 fn processor_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let (seconds, rest) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-/// Why a device's plugin does not compile a program.
+/// Why the plugin of a device does not compile a program.
 pub(super) fn compile_failure(error: &PjrtError) -> Failure {
     let message = one_line(&error.message);
     match unhandled_target(&message) {
@@ -120,12 +121,12 @@ pub(super) fn compile_failure(error: &PjrtError) -> Failure {
     }
 }
 
-/// Why a compiler does not compile a program, in its own words.
+/// Why a compiler refuses a program, with the compiler's message.
 pub(super) fn refusal(error: &PjrtError) -> Failure {
     let message = one_line(&error.message);
-    // no program's fault: without ptxas none compiles
+    // not the program's fault: without ptxas none compiles
     if message.contains("No PTX compilation provider") {
-        // what follows is every place that it looked in
+        // the rest lists every place that it searched
         let first = message.split(". ").next().unwrap_or_default();
         let message = format!(
             "the plugin finds no ptxas: install nvidia-cuda-nvcc-cu12 beside it, or name CUDA's folder with \
@@ -133,7 +134,7 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
         );
         return Failure::new(FailureKind::Device, message);
     }
-    // nor is this: what the kernel calls is brought by JAX, and the plugin alone does not have it
+    // not its fault either: JAX provides the function that the kernel calls, and the plugin alone lacks it
     if message.contains("Failed to materialize symbols") {
         let message = format!(
             "the plugin lacks a function that this kernel calls during compilation, such as Mosaic GPU's, which come \
@@ -153,12 +154,12 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
     Failure::new(kind, message)
 }
 
-/// What the C library says of a machine that has run out of something, whatever the program is.
+/// The C library's messages when the machine runs out of something, whatever the program.
 const OF_THE_MACHINE: [&str; 4] =
     ["No space left on device", "Disk quota exceeded", "Too many open files", "Read-only file system"];
 
-/// Whether a signal ended the assembler that the plugin runs: anybody may have sent it, so it says nothing of the program. XLA
-/// gives the status as `wait` has it, whose lower seven bits are the signal.
+/// Whether a signal ended the plugin's assembler: anybody may have sent it, so it says nothing about the program. XLA reports
+/// the status in the format of `wait`, whose lower seven bits are the signal.
 fn is_of_a_signal(message: &str) -> bool {
     let status = message.split_once("ptxas exited with non-zero error code ").map(|(_, rest)| rest);
     let digits = status.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
@@ -177,13 +178,13 @@ mod tests {
     #[test]
     fn what_says_nothing_of_the_program_is_no_refusal() {
         let kind = |message: &str| refusal(&PjrtError { code: 13, message: message.to_owned() }).kind;
-        // a real plugin's words where ptxas was killed
+        // a real plugin's message after ptxas was killed
         assert_eq!(kind("ptxas exited with non-zero error code 9, output: "), FailureKind::Crash);
         // exit code 255
         let refused = "ptxas exited with non-zero error code 65280, output: ptxas fatal   : Unsupported .version";
         assert_eq!(kind(refused), FailureKind::Compile);
         assert_eq!(kind("Shared memory size limit exceeded: requested 196608"), FailureKind::Compile);
-        // a full folder for temporary files, as XLA and ptxas tell it, and a machine without memory
+        // messages of XLA and ptxas for a full temporary folder and for a lack of memory
         for full in
             ["INTERNAL: /tmp/x.ptx; No space left on device", "ptxas fatal : Could not open: Too many open files"]
         {

@@ -1,10 +1,10 @@
-//! Which custom call a plugin has no handler for, from its error message: the API has no code for it.
+//! Which custom call lacks a handler, from a plugin's error message, because the API has no error code for it.
 
-/// What XLA says before the target's name: `xla/service/cpu/thunk_emitter.cc`, `xla/service/gpu/thunk_emitter.cc`
-/// and `xla/ffi/ffi_registry.cc`.
+/// XLA's messages up to the target's name: `xla/service/cpu/thunk_emitter.cc`, `xla/service/gpu/thunk_emitter.cc` and
+/// `xla/ffi/ffi_registry.cc`.
 const BEFORE_TARGET: [&str; 2] = ["custom call to ", "No FFI handler registered for "];
 
-/// The target named in the message, where it speaks of a custom call without a handler.
+/// The target named in the message, if it is about a custom call without a handler.
 pub(super) fn unhandled_target(message: &str) -> Option<&str> {
     let missing = message.contains("No registered implementation") || message.contains("No FFI handler registered");
     let rest = BEFORE_TARGET
@@ -21,7 +21,7 @@ mod tests {
 
     #[test]
     fn names_the_target() {
-        // what three CPU plugins say, and XLA's GPU compiler
+        // messages of three CPU plugins and of XLA's GPU compiler
         for (message, target) in [
             ("No registered implementation for untyped custom call to lapack_sgetrf for Host", Some("lapack_sgetrf")),
             (

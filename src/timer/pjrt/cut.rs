@@ -1,4 +1,4 @@
-//! What a program of several partitions takes and gives: parts of arrays, one on each of its devices.
+//! The inputs and outputs of a program with several partitions: parts of arrays, one on each device.
 
 use super::executable::PlainExecutable;
 use super::plugin::{PjrtError, one_line};
@@ -9,18 +9,18 @@ use crate::failure::{Failure, FailureKind};
 use crate::timer::protocol::Signature;
 use crate::wire::{WireCursor, WireValue};
 
-/// How the arrays of a program are cut.
+/// The shardings of a program's arrays.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Cut {
-    /// Each parameter, and how it is cut.
+    /// Each parameter and its sharding.
     pub(super) parameters: Vec<(ArraySpec, Sharding)>,
-    /// How the outputs are cut.
+    /// The outputs' shardings.
     pub(super) outputs: Vec<Sharding>,
 }
 
 impl Cut {
-    /// What a compiled program tells; `None` if it runs on one device. What is not understood is a failure: a wrong part
-    /// would go unnoticed.
+    /// Reads a compiled program; `None` if it runs on one device. Anything unknown is a failure, because a wrong part would go
+    /// unnoticed.
     pub(super) fn of(executable: &PlainExecutable) -> Result<Option<Self>, Failure> {
         let cut = || {
             let devices = executable.devices()?;
@@ -54,7 +54,7 @@ impl Cut {
         if shardings.len() != parts.len() {
             return Err(format!("{} shardings of {} parameters", shardings.len(), parts.len()));
         }
-        // one that says the same of all
+        // one that applies to all
         if let [one] = of_outputs.as_slice()
             && one.is_whole()
         {

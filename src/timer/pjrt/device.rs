@@ -1,4 +1,4 @@
-//! Device fingerprints: what a client tells of its devices, and what the machine tells of itself.
+//! Device fingerprints: what a client reports about its devices, and what the system reports about the machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use super::topology::Topology;
 use crate::device::{DeviceFingerprint, DeviceIdentity, Environment, xla_autotuning};
 use crate::outside_file;
 
-/// The fingerprint of every device of a client. The plugin's digest is left to who started the worker.
+/// The fingerprint of every device of a client. The caller adds the plugin's digest.
 pub(super) fn fingerprints(client: &Client, plugin: &Path) -> Result<Vec<DeviceFingerprint>, PjrtError> {
     let platform = client.platform_name()?.to_lowercase();
     let driver = driver_version(&platform);
@@ -18,7 +18,7 @@ pub(super) fn fingerprints(client: &Client, plugin: &Path) -> Result<Vec<DeviceF
     (0..client.device_count()).map(|index| Ok(fingerprint(&platform, client.describe(index)?, &environment))).collect()
 }
 
-/// The same of every device of a topology, none of which need be here: no driver is known.
+/// The same for every device of a topology. They need not be present: no driver is known.
 pub(super) fn fingerprints_of_target(topology: &Topology, plugin: &Path) -> Result<Vec<DeviceFingerprint>, PjrtError> {
     let platform = topology.platform_name()?.to_lowercase();
     let environment = environment(&platform, topology.platform_version()?, plugin, topology.plugin.version());
@@ -45,8 +45,8 @@ fn fingerprint(platform: &str, description: DeviceDescription, environment: &Env
     DeviceFingerprint { identity, environment: environment.clone() }
 }
 
-/// JAX puts a line before the version of a client that it reaches through the C API, as we do; its CPU client is its
-/// own and has none. Kernel libraries key their caches by JAX's spelling.
+/// JAX adds a line before the version of a client that it reaches through the C API, and so do we; its CPU client is built in
+/// and has none. Kernel libraries key their caches by JAX's spelling.
 fn as_jax_has_it(platform: &str, version: String) -> String {
     if platform == "cpu" { version } else { format!("PJRT C API\n{version}") }
 }
@@ -65,7 +65,7 @@ fn hardware(platform: &str, description: &DeviceDescription) -> BTreeMap<String,
             hardware.insert(ours.to_owned(), value.clone());
         }
     }
-    // the driver puts the slice into the device's name: `NVIDIA H100 80GB HBM3 MIG 1g.10gb`
+    // the driver appends the slice to the device's name: `NVIDIA H100 80GB HBM3 MIG 1g.10gb`
     if let Some((_, slice)) = description.kind.split_once(" MIG ") {
         hardware.insert("mig".to_owned(), slice.to_owned());
     }
@@ -77,7 +77,7 @@ fn cpu_model() -> String {
 }
 
 fn cpu_model_in(info: &str) -> String {
-    // virtual machines often shorten the name to `AMD EPYC`: family and model still tell the generations apart
+    // virtual machines often shorten the name to `AMD EPYC`: family and model still distinguish the generations
     let numbers = cpuinfo_field(info, &["cpu family"]).zip(cpuinfo_field(info, &["model"]));
     cpuinfo_field(info, &["model name", "Model", "cpu model", "uarch"])
         .map(|name| match numbers {
@@ -85,7 +85,7 @@ fn cpu_model_in(info: &str) -> String {
             None => name,
         })
         .or_else(|| {
-            // 64-bit Arm names no model: implementer and part do
+            // 64-bit Arm has no model name: implementer and part identify it
             let part = cpuinfo_field(info, &["CPU part"])?;
             Some(format!("arm {} {part}", cpuinfo_field(info, &["CPU implementer"])?))
         })
@@ -101,7 +101,7 @@ pub(super) fn cpuinfo_field(info: &str, names: &[&str]) -> Option<String> {
     })
 }
 
-/// The instruction sets that compiled code may use: an executable of another machine must not be loaded here.
+/// The instruction sets that compiled code may use, because an executable of another machine must not be loaded here.
 pub(super) fn cpu_features() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     cpuinfo_field(&info, &["flags", "Features", "isa"]).unwrap_or_default()
@@ -123,11 +123,11 @@ fn nvidia_driver(text: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Largest file of flags that is read.
+/// Largest flags file that is read.
 const MAX_FLAGS_BYTES: u64 = 1 << 20;
 
-/// The flags in force, on a TPU also those of libtpu alone. As `xla/parse_flags_from_env.cc` has it, what begins with no
-/// dash names a file of them.
+/// The flags in force, on a TPU also libtpu's own. As in `xla/parse_flags_from_env.cc`, a value that does not begin with a dash
+/// names a file of flags.
 fn xla_flags(platform: &str) -> Vec<String> {
     let text = std::env::var("XLA_FLAGS").unwrap_or_default();
     let is_file = !text.trim_start().is_empty() && !text.trim_start().starts_with('-');
@@ -136,7 +136,7 @@ fn xla_flags(platform: &str) -> Vec<String> {
     by_name(&format!("{} {}", read.unwrap_or(text), of_libtpu.unwrap_or_default()))
 }
 
-/// Sorted by name; of one flag the last value counts, so that their order stays.
+/// Sorted by name. A flag's last value counts, so the order of its values is kept.
 fn by_name(text: &str) -> Vec<String> {
     let mut flags: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     flags.sort_by(|one, other| one.split('=').next().cmp(&other.split('=').next()));

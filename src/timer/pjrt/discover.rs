@@ -1,4 +1,4 @@
-//! Where PJRT plugins are: told by the user, by the environment, or installed in the active Python environment.
+//! Finds PJRT plugins: named by the user or the environment, or installed in the active Python environment.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -9,10 +9,10 @@ use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
 use crate::timer::active_python::{ActivePython, sorted_entries};
 
-/// Largest plugin that is looked at; those of vendors have half a gigabyte.
+/// Largest plugin that is accepted; vendors' plugins have half a gigabyte.
 pub(super) const MAX_PLUGIN_BYTES: u64 = 8 << 30;
 
-/// Packages by which plugins announce themselves, as JAX looks for them.
+/// Packages in which plugins are registered; JAX searches the same.
 const NAMESPACES: [&str; 2] = ["xla_plugins", "jax_plugins"];
 
 /// A plugin that was found.
@@ -23,22 +23,22 @@ pub struct FoundPlugin {
     pub name: String,
     /// Its file.
     pub path: PathBuf,
-    /// Who named it: `--plugin`, a variable, or a folder.
+    /// What named it: `--plugin`, a variable, or a folder.
     pub origin: String,
 }
 
-/// Finds plugins, in the order in which they are to be preferred: `given` (`--plugin`), then
-/// `PJRT_NAMES_AND_LIBRARY_PATHS`, `PJRT_PLUGIN_LIBRARY_PATH`, then `xla_plugins` and `jax_plugins` of the active Python
-/// environment. `name` keeps those whose name contains it. None at all is an error that says how to get one.
+/// Finds plugins in order of preference: `given` (`--plugin`), then `PJRT_NAMES_AND_LIBRARY_PATHS`, `PJRT_PLUGIN_LIBRARY_PATH`,
+/// then `xla_plugins` and `jax_plugins` of the active Python environment. `name` keeps those whose name contains it. If there
+/// is none, the error says how to get one.
 ///
 /// # Errors
 ///
-/// No plugin at all, or one that was named and is not there.
+/// If there is no plugin, or if a named one does not exist.
 pub fn discover(given: Option<&Path>, name: Option<&str>) -> Result<Vec<FoundPlugin>, Failure> {
     discover_in(given, name, |variable| std::env::var_os(variable))
 }
 
-/// What is wrong with a path of a plugin at which there is no regular file.
+/// Why a plugin's path without a regular file is wrong.
 fn why_no_file(path: &Path) -> &'static str {
     if path.exists() { "not a regular file, so not a plugin" } else { "no such plugin file" }
 }
@@ -107,13 +107,13 @@ fn named_in_variables(
     Ok(found)
 }
 
-/// The plugins that are installed in a Python environment; libtpu, which most machines that have it can only compile with, comes
-/// last.
+/// The plugins installed in a Python environment. libtpu comes last, because most machines that have it can only compile with
+/// it.
 pub(in crate::timer) fn installed_in(python: &ActivePython) -> Vec<FoundPlugin> {
     let mut found = Vec::new();
     let announced = python.site_packages.iter().flat_map(|folder| NAMESPACES.map(|namespace| folder.join(namespace)));
     let announced = announced.flat_map(|namespace| sorted_entries(&namespace));
-    // a package of its own
+    // a package outside these namespaces
     let libtpu = python.site_packages.iter().map(|folder| folder.join("libtpu"));
     for package in announced.chain(libtpu) {
         let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -130,7 +130,7 @@ fn library_of(package: &Path) -> Option<PathBuf> {
     sorted_entries(package).into_iter().filter(is_library).find(|path| names_the_entry_point(path))
 }
 
-/// Whether a file holds the entry point's name, read in blocks that overlap by the name's length.
+/// Whether a file contains the entry point's name, read in blocks that overlap by the name's length.
 fn names_the_entry_point(path: &Path) -> bool {
     const NAME: &[u8] = b"GetPjrtApi\0";
     let Ok(mut file) = outside_file::open(path, MAX_PLUGIN_BYTES) else { return false };

@@ -1,16 +1,16 @@
-//! Struct layouts of the PJRT C API, version 0.81 (openxla/xla, `xla/pjrt/c/pjrt_c_api.h`), those that a timer needs.
+//! Struct layouts of the PJRT C API, version 0.81 (openxla/xla, `xla/pjrt/c/pjrt_c_api.h`), as far as a timer needs them.
 //!
-//! Every argument struct starts with its size and an extension pointer. A plugin accepts structs of another minor
-//! version as long as the size says so, thus a caller of these layouts works with older and newer plugins.
+//! Every argument struct starts with its size and an extension pointer. A plugin accepts structs of another minor version if
+//! the size is right, so these layouts work with older and newer plugins.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
-/// What a plugin writes for a `bool` of C. A Rust `bool` of another byte than 0 and 1 would be undefined behaviour: whatever is
-/// not 0 is true.
+/// What a plugin writes for a C `bool`. A Rust `bool` with a byte other than 0 and 1 would be undefined behaviour: anything but
+/// 0 is true.
 pub(super) type CBool = u8;
 
-/// A handle that only the plugin can look into.
+/// An opaque handle.
 macro_rules! opaque {
     ($($name:ident),+) => { $( #[repr(C)] pub(super) struct $name { _private: [u8; 0] } )+ };
 }
@@ -27,13 +27,13 @@ opaque!(
     RawTopology
 );
 
-/// A function of the API: takes its argument struct, returns null or an error.
+/// A function of the API: takes its argument struct and returns null or an error.
 pub(super) type Fn<T> = unsafe extern "C" fn(*mut T) -> *mut RawError;
 /// A function of the API that cannot fail.
 pub(super) type VoidFn<T> = unsafe extern "C" fn(*mut T);
 type Unused = unsafe extern "C" fn();
 
-/// An argument struct; `new` gives it its size, all else zero: null pointers, no function, `false`.
+/// An argument struct; `new` sets its size and zeroes the rest: null pointers, no function, `false`.
 macro_rules! arguments {
     ($($name:ident { $($field:ident: $type:ty = $zero:expr),* $(,)? })+) => { $(
         #[repr(C)]
@@ -44,10 +44,10 @@ macro_rules! arguments {
         }
 
         impl $name {
-            // a struct that only the plugin fills in is never made here
+            // structs that only the plugin fills in are never created here
             #[allow(dead_code)]
             pub(super) fn new() -> Self {
-                // the C side counts to the end of the last field, without the padding behind it
+                // C counts up to the end of the last field, without the padding after it
                 #[allow(unused_mut, unused_assignments)]
                 let mut struct_size = size_of::<usize>() + size_of::<*mut c_void>();
                 $(struct_size = std::mem::offset_of!(Self, $field) + size_of::<$type>();)*
@@ -281,7 +281,7 @@ arguments! {
         peak_pool_bytes: i64 = 0,
         has_peak_pool_bytes: CBool = 0,
     }
-    // `PJRT_Buffer_MemoryLayout` with the union's tiled arm, its larger one, laid out in place
+    // `PJRT_Buffer_MemoryLayout` with the union's larger arm, the tiled one, in place
     MemoryLayout {
         tiled_struct_size: usize = 7 * size_of::<usize>(),
         tiled_extension_start: *mut c_void = ptr::null_mut(),
@@ -303,7 +303,7 @@ arguments! {
 }
 
 impl ProgramStruct {
-    /// Borrows both: they must outlive the call that the struct is for, which does not write to the code.
+    /// Borrows both: they must outlive the call, which does not write to the code.
     pub(super) fn of(code: &[u8], format: &str) -> Self {
         let mut program = Self::new();
         program.code = code.as_ptr().cast_mut().cast();
@@ -324,7 +324,7 @@ pub(super) mod named_value_kind {
     pub(in super::super) const BOOL: c_int = 4;
 }
 
-/// The value of a [`NamedValue`]; `kind` says which arm.
+/// The value of a [`NamedValue`]; `kind` selects the arm.
 #[repr(C)]
 pub(super) union NamedValueUnion {
     pub(super) string: *const c_char,
@@ -333,7 +333,7 @@ pub(super) union NamedValueUnion {
     pub(super) boolean: CBool,
 }
 
-/// The API's function table up to the last function in use; a plugin's own may be shorter or longer.
+/// The API's function table up to the last function in use; a plugin's table may be shorter or longer.
 #[repr(C)]
 pub(super) struct Api {
     pub(super) struct_size: usize,
@@ -416,7 +416,7 @@ mod tests {
 
     use super::*;
 
-    /// Sizes as a C compiler has them of the header of version 0.81 (`PJRT_…_STRUCT_SIZE`).
+    /// Sizes that a C compiler computes from the header of version 0.81 (`PJRT_…_STRUCT_SIZE`).
     #[test]
     fn structs_are_as_long_as_in_c() {
         for (name, ours, theirs) in [
@@ -466,7 +466,7 @@ mod tests {
         }
     }
 
-    /// Offsets as a C compiler has them of the same header.
+    /// Offsets that a C compiler computes from the same header.
     #[test]
     fn fields_are_where_c_has_them() {
         assert_eq!(size_of::<ApiVersion>(), 24);

@@ -1,6 +1,6 @@
-//! `XLA_FLAGS` that a plugin dies of, read from its last words: an unknown flag aborts the process that has it.
+//! `XLA_FLAGS` that kill a plugin, read from its stderr: an unknown flag aborts the process.
 
-/// The flags without those that stderr complains of; `None` when it complains of none.
+/// The flags without those that stderr complains about; `None` if it complains about none.
 pub(super) fn without_fatal(flags: &str, stderr: &str) -> Option<(String, Vec<String>)> {
     let mut fatal: Vec<String> = Vec::new();
     for line in stderr.lines() {
@@ -19,7 +19,7 @@ pub(super) fn without_fatal(flags: &str, stderr: &str) -> Option<(String, Vec<St
             };
             fatal.extend(flags.split_whitespace().filter(wrong).map(str::to_owned));
         } else if line.contains("to read flags for environment variable \"XLA_FLAGS\"") {
-            // a file of flags that cannot be read: the whole value is its name
+            // a flags file that cannot be read: the whole value is its name
             fatal.extend(flags.split_whitespace().map(str::to_owned));
         }
     }
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn takes_away_what_the_plugin_names() {
-        // last words of a real plugin
+        // a real plugin's last message
         let stderr = "F0000 00:00:1795259173.669504   16982 parse_flags_from_env.cc:234] Unknown flags in XLA_FLAGS: --bogus_flag=1 --xla_other_thing\n";
         let (left, gone) =
             without_fatal("--bogus_flag=1 --xla_cpu_enable_fast_math=true --xla_other_thing", stderr).unwrap();

@@ -1,10 +1,9 @@
-//! libtpu's dump of its low-level IR (LLO): how many bundles it scheduled for a kernel, and the vector memory that it gave it.
+//! libtpu's dump of its low-level IR (LLO): the bundles that it scheduled for a kernel, and the kernel's vector memory.
 //!
 //! libtpu writes a file for each kernel and pass into the folder of `--xla_jf_dump_to`. Neither the flag nor the files are
-//! documented. What is read here is what public tools read of dumps of v5e and v6e: the names
-//! `TIME-KERNEL-NUMBER-PASS.txt`, `total scheduled bundles: N` in the pass `schedule-analysis_final_bundles`, and
-//! `#allocation1 [shape = '…', space=vmem, size = 0x3000` in a pass that lists allocations. What is not found as described
-//! counts as unknown.
+//! documented. This module reads what public tools read in dumps of v5e and v6e: the names `TIME-KERNEL-NUMBER-PASS.txt`,
+//! `total scheduled bundles: N` in the pass `schedule-analysis_final_bundles`, and `#allocation1 [shape = '…', space=vmem, size
+//! = 0x3000` in a pass that lists allocations. Anything else counts as unknown.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,11 +20,11 @@ const SCHEDULE: &str = "schedule-analysis_final_bundles";
 /// Passes that list allocations, the one with the final ones first.
 const ALLOCATIONS: [&str; 3] = ["post-ra", "pre-finalize-registers-and-allocations", "original"];
 
-/// Maximum number of files that are listed: a program has some eighty for each of its kernels.
+/// Maximum number of files that are listed: a program has about eighty for each kernel.
 const MAX_FILES: usize = 1 << 18;
-/// Largest file that is read: a schedule's names a kernel's whole configuration.
+/// Largest file that is read: a schedule's file contains the kernel's whole configuration.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// A size that is not decided yet.
+/// A size that is not determined yet.
 const UNDECIDED: u64 = u64::MAX;
 
 /// The flags that make libtpu write into a folder.
@@ -39,7 +38,7 @@ pub(super) fn clear(folder: &Path) {
     let _ = fs::create_dir_all(folder);
 }
 
-/// What the dump says of a program's kernels; `None` if it says of none.
+/// The schedule of a program's kernels in the dump; `None` if it describes none.
 pub(super) fn schedule(folder: &Path, kernels: &[TpuKernel]) -> Option<KernelSchedule> {
     let passes = passes(folder);
     let found = |kernel: &TpuKernel| passes.get(&kernel.name);
@@ -47,13 +46,13 @@ pub(super) fn schedule(folder: &Path, kernels: &[TpuKernel]) -> Option<KernelSch
         let scheduled = scheduled_bundles(found(kernel)?.get(SCHEDULE)?)?;
         Some(scheduled as f64 * kernel.grid_steps? as f64)
     });
-    // a sum without one of the kernels would be no figure to compare with
+    // a sum that lacks a kernel could not be compared
     let bundles = bundles.sum::<Option<f64>>().filter(|bundles| *bundles > 0.0);
     let vmem_bytes = kernels.iter().filter_map(|kernel| vmem_bytes(found(kernel)?)).max();
     (bundles.is_some() || vmem_bytes.is_some()).then_some(KernelSchedule { bundles, vmem_bytes })
 }
 
-/// The files of each kernel by pass; of several compilations those of the last.
+/// The files of each kernel by pass; of several compilations, those of the last.
 fn passes(folder: &Path) -> BTreeMap<String, BTreeMap<String, PathBuf>> {
     let mut times: BTreeMap<String, u64> = BTreeMap::new();
     let mut found: BTreeMap<String, BTreeMap<String, PathBuf>> = BTreeMap::new();
@@ -74,8 +73,8 @@ fn passes(folder: &Path) -> BTreeMap<String, BTreeMap<String, PathBuf>> {
     found
 }
 
-/// Time, kernel and pass: `1772746582910387391-matmul.1-78-schedule-analysis_final_bundles.txt`. Kernels' names may hold dashes
-/// and digits themselves, so the last number between dashes is the pass's.
+/// Time, kernel and pass: `1772746582910387391-matmul.1-78-schedule-analysis_final_bundles.txt`. Kernel names may contain
+/// dashes and digits, so the last number between dashes is the pass's.
 fn parts_of(name: &str) -> Option<(u64, &str, &str)> {
     static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^(\d{10,20})-(.+)-\d{2,3}-(.+)\.txt$").ok());
     let (_, [time, kernel, pass]) = NAME.as_ref()?.captures(name)?.extract();
@@ -89,7 +88,7 @@ fn scheduled_bundles(path: &Path) -> Option<u64> {
     TOTAL.as_ref()?.captures(&text)?.get(1)?.as_str().parse().ok()
 }
 
-/// Bytes of a kernel's allocations in vector memory, each once, by the last pass that lists them.
+/// Bytes of a kernel's allocations in vector memory, each counted once, from the last pass that lists them.
 fn vmem_bytes(passes: &BTreeMap<String, PathBuf>) -> Option<u64> {
     ALLOCATIONS.iter().find_map(|wanted| {
         let listing = passes.iter().filter(|(pass, _)| pass.ends_with(wanted) && !pass.contains("schedule-analysis"));
@@ -119,7 +118,7 @@ mod tests {
         TpuKernel::new(name, Some(steps))
     }
 
-    /// SYNTHETIC files, in the form in which public tools read those of libtpu.
+    /// SYNTHETIC files in the form that public tools read.
     fn write(folder: &Path, name: &str, text: &str) {
         fs::write(folder.join(name), text).unwrap();
     }
@@ -177,7 +176,7 @@ mod tests {
         ];
         write(at, "1772746582910387391-k.1-60-post-ra.txt", &late.concat());
         assert_eq!(vmem(), Some(0x30_1000));
-        // listings of bundles name allocations, too
+        // listings of bundles contain names of allocations, too
         write(at, "1772746582910387391-k.1-70-packed-bundles-post-ra.txt", "0x0: { dma #allocation0 }\n");
         assert_eq!(vmem(), Some(0x30_1000));
     }

@@ -1,4 +1,4 @@
-//! Why a plugin shows no device, from what it writes to stderr: its error says `No visible GPU devices.` whatever the cause.
+//! Why a plugin shows no device, from its stderr: its error is `No visible GPU devices.` whatever the cause.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,23 +8,23 @@ use super::plugin::one_line;
 use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
 
-/// What the runtime says of a driver that is missing or does not work (tsl and XLA, `cuda_platform.cc`, `cudart_stub.cc`).
+/// The runtime's messages for a driver that is missing or does not work (tsl and XLA, `cuda_platform.cc`, `cudart_stub.cc`).
 const CAUSES: [&str; 2] = ["failed call to cuInit", "Could not find cuda drivers"];
 
-/// What plugins say if there is no device of theirs: XLA for GPUs, libtpu.
+/// Plugins' messages if they find no device: XLA for GPUs, libtpu.
 const NO_DEVICE: [&str; 2] = ["No visible", "No jellyfish device found"];
-/// What libtpu says where another process has the TPU; it continues to advise `sudo rm` of a file that is that process's lock.
+/// libtpu's message if another process has the TPU. It goes on to advise `sudo rm` of a file that is that process's lock.
 const LOCKED: &str = "multi-process lockfile";
-/// Size of a file that holds one number, as the system states it.
+/// Maximum size of a system file that holds one number.
 const MAX_NUMBER_BYTES: u64 = 1 << 12;
-/// Where the system lists what is plugged in.
+/// The system's list of PCI devices.
 pub(in crate::timer) const PCI: &str = "/sys/bus/pci/devices";
-/// The vendor of TPUs by its PCI number: Google, whose network cards and disks are in virtual machines without a TPU too.
+/// The PCI vendor number of TPUs: Google, whose network cards and disks are also in virtual machines without a TPU.
 const TPU_VENDOR: &str = "0x1ae0";
 /// TPUs of that vendor, v2 and v3 to TPU7x, as `jax/_src/hardware_utils.py` of JAX 0.10.2 lists them.
 const TPU_DEVICES: [&str; 7] = ["0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"];
 
-/// Whether a TPU is plugged in; `pci` is [`PCI`].
+/// Whether the machine has a TPU; `pci` is [`PCI`].
 pub(in crate::timer) fn has_tpu(pci: &Path) -> bool {
     let devices = fs::read_dir(pci).into_iter().flatten().flatten();
     devices.map(|device| device.path()).any(|device| {
@@ -33,12 +33,12 @@ pub(in crate::timer) fn has_tpu(pci: &Path) -> bool {
     })
 }
 
-/// What keeps libtpu from asking the cloud for a minute or two where it runs, on a machine without a TPU.
+/// Keeps libtpu from querying the cloud's metadata for a minute or two on a machine without a TPU.
 pub(super) fn without_metadata() -> Option<(OsString, Option<OsString>)> {
     (!has_tpu(Path::new(PCI))).then(|| ("TPU_SKIP_MDS_QUERY".into(), Some("1".into())))
 }
 
-/// What a plugin said, without advice that would take the TPU away from the process that has it.
+/// A plugin's message, without advice that would take the TPU away from the process that has it.
 pub(super) fn harmless(message: &str) -> String {
     match message.contains(LOCKED) {
         true => "another process on this machine has the TPU; wait until it ends, or end it".to_owned(),
@@ -46,13 +46,13 @@ pub(super) fn harmless(message: &str) -> String {
     }
 }
 
-/// A failure to open the device, with the plugin's file and the cause where stderr tells it.
+/// A failure to open the device, with the plugin's file and the cause if stderr contains it.
 pub(super) fn explained(failure: Failure, plugin: &Path, stderr: &str) -> Failure {
     if failure.kind != FailureKind::Device || !NO_DEVICE.iter().any(|words| failure.message.contains(words)) {
         return failure;
     }
     let cause = CAUSES.iter().find_map(|cause| stderr.lines().find(|line| line.contains(cause)));
-    // a log line's head ends with the place in the source: `E1123 09:20:54 9581 cuda_platform.cc:57] …`
+    // a log line's head ends with the source location: `E1123 09:20:54 9581 cuda_platform.cc:57] …`
     let cause = cause.map(|line| line.split_once("] ").map_or(line, |(_, words)| words));
     let cause = cause.map_or_else(String::new, |cause| format!(" ({})", one_line(cause)));
     let message = format!(
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_cause_is_the_drivers_and_other_failures_stay() {
-        // a real plugin's last words on a machine without a GPU
+        // a real plugin's last messages on a machine without a GPU
         let stderr = "I0000 00:00:1795425654.870221    9581 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used.\n\
                       E1123 09:20:54.883813    9581 cuda_platform.cc:57] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)\n";
         let none = || Failure::new(FailureKind::Device, "No visible GPU devices.");
@@ -96,7 +96,7 @@ mod tests {
     fn a_tpu_is_known_by_its_vendor_and_number() {
         let folder = tempfile::tempdir().unwrap();
         assert!(!has_tpu(&folder.path().join("none")));
-        // a disk by virtio, Google's own network card, a TPU v5e
+        // a virtio disk, Google's network card, a TPU v5e
         for (place, vendor, device) in
             [(3, "0x1af4\n", "0x1001\n"), (4, "0x1ae0\n", "0x0042\n"), (5, "0x1ae0\n", "0x0063\n")]
         {

@@ -1,4 +1,4 @@
-//! The bytes that tell a plugin how to compile, and the options that its client is created with.
+//! Serialized compile options, and the options with which a plugin's client is created.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::compile_options::{
 use super::plugin::OptionValue;
 use crate::hlo::{Program, read_program};
 
-/// Into how many partitions a program is cut, each for a device of its own, and in whose words it says how.
+/// The number of partitions of a program, each on its own device, and the partitioner that its annotations are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Partitions {
     pub(super) count: u64,
@@ -20,7 +20,7 @@ pub(super) struct Partitions {
 }
 
 impl Partitions {
-    /// What a program says of itself; one partition where it cannot be read, which is the plugin's to refuse.
+    /// Reads them from a program. An unreadable one has one partition, because the plugin will refuse it.
     pub(super) fn of(code: &[u8]) -> Self {
         match read_program(code, "program") {
             Ok(Program { partitions: count @ 2.., is_shardy, .. }) => Self { count, is_shardy },
@@ -29,13 +29,13 @@ impl Partitions {
     }
 }
 
-/// A serialized `CompileOptionsProto`: one replica, one partition, on the device with this id or the first, with options of the
-/// compiler by name.
+/// A serialized `CompileOptionsProto`: one replica, one partition, on the device with this id or the first, with compiler
+/// options by name.
 pub(super) fn compile_options(device_id: Option<i64>, overrides: &BTreeMap<String, String>) -> Vec<u8> {
     partitioned_options(Partitions { count: 1, is_shardy: false }, device_id.as_slice(), overrides)
 }
 
-/// The same for as many partitions, each on the device with its id; on those that the plugin takes where no ids are given.
+/// The same for several partitions, each on the device with its id, or on the plugin's choice if there are no ids.
 pub(super) fn partitioned_options(
     partitions: Partitions,
     device_ids: &[i64],
@@ -59,7 +59,7 @@ pub(super) fn partitioned_options(
     .encode_to_vec()
 }
 
-/// An option's value by its spelling, as XLA reads `name=value` in `XLA_FLAGS`.
+/// Types an option's value the way XLA reads `name=value` in `XLA_FLAGS`.
 fn option_override(text: &str) -> OptionOverride {
     let value = if let Ok(boolean) = text.to_ascii_lowercase().parse() {
         Value::Switch(boolean)
@@ -73,12 +73,12 @@ fn option_override(text: &str) -> OptionOverride {
     OptionOverride { value: Some(value) }
 }
 
-/// What a client of this plugin is best created with. Plugins do not tell their platform before that, but their
-/// file names do; a plugin that does not know an option is asked again without.
+/// The best options for creating a client of this plugin. A plugin does not report its platform before that, but its file name
+/// shows it. If a plugin does not know an option, it is asked again without.
 pub(super) fn default_client_options(plugin: &Path) -> Vec<(String, OptionValue)> {
     let name = plugin.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     if ["cuda", "rocm", "gpu"].iter().any(|platform| name.contains(platform)) {
-        // the compile worker and the measuring worker share the device
+        // the compile workers and the measuring worker share the device
         vec![("preallocate".to_owned(), OptionValue::Bool(false))]
     } else if name.contains("cpu") {
         vec![("cpu_device_count".to_owned(), OptionValue::Int(1))]
@@ -87,7 +87,7 @@ pub(super) fn default_client_options(plugin: &Path) -> Vec<(String, OptionValue)
     }
 }
 
-/// Reads `name=value`: a boolean, an integer, a real number, or else a text.
+/// Reads `name=value`: a boolean, an integer, a real number, or else text.
 pub(super) fn parse_client_option(text: &str) -> Result<(String, OptionValue), String> {
     let (name, value) = text
         .split_once('=')
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_least_that_plugins_take() {
-        // found by trying on three plugins: anything less aborts them
+        // found by testing three plugins: with less they abort
         let none = BTreeMap::new();
         assert_eq!(compile_options(None, &none), [0x1a, 0x04, 0x20, 0x01, 0x28, 0x01]);
         assert_eq!(
@@ -141,7 +141,7 @@ mod tests {
         let bytes = |name: &str, value: &str| {
             compile_options(None, &BTreeMap::from([(name.to_owned(), value.to_owned())]))[6..].to_vec()
         };
-        // field 7, a map's entry: key in field 1, value in field 2; in that fields 1 to 4 by type
+        // field 7, a map's entry: key in field 1, value in field 2, whose fields 1 to 4 are the types
         assert_eq!(bytes("a", "x"), [0x3a, 8, 0x0a, 1, b'a', 0x12, 3, 0x0a, 1, b'x']);
         assert_eq!(bytes("a", "True"), [0x3a, 7, 0x0a, 1, b'a', 0x12, 2, 0x10, 1]);
         assert_eq!(bytes("a", "7"), [0x3a, 7, 0x0a, 1, b'a', 0x12, 2, 0x18, 7]);

@@ -1,5 +1,5 @@
-//! The digest of a plugin's file. A vendor's plugin has half a gigabyte, so it is kept by what changes with the file: device and
-//! inode, size, and the time of the last change of either, which no program can set.
+//! The digest of a plugin's file. A vendor's plugin has half a gigabyte, so the digest is stored with what changes when the
+//! file does: device and inode, size, and the time of the last change of either, which no program can set.
 
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -14,15 +14,15 @@ use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
 use crate::whole_file::write_whole;
 
-/// The file of kept digests, beside the executables.
+/// The file of stored digests, beside the executables.
 const FILE: &str = "plugins.json";
 const MAX_FILE_BYTES: u64 = 1 << 16;
-/// So many plugins are remembered.
+/// Maximum number of plugins that are remembered.
 const MOST: usize = 32;
-/// A file that changed a moment ago may change once more within the clock's resolution.
+/// A file that has just changed may change again within the clock's resolution.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// One file as it was when it was read.
+/// A file's state when it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     device: u64,
@@ -38,7 +38,7 @@ struct Known {
     digest: Digest,
 }
 
-/// SHA-256 of the plugin's file; `folder` is where digests are kept from run to run.
+/// SHA-256 of the plugin's file; `folder` stores digests from run to run.
 pub(super) fn digest_of_plugin(plugin: &Path, folder: Option<&Path>) -> Result<Digest, Failure> {
     digest(plugin, folder).map_err(|error| {
         Failure::new(FailureKind::Device, format!("{}: the plugin cannot be read: {error}", plugin.display()))
@@ -71,7 +71,7 @@ fn digest(plugin: &Path, folder: Option<&Path>) -> io::Result<Digest> {
     Ok(digest)
 }
 
-/// What is kept, where this user wrote it.
+/// The stored digests, if this user wrote them.
 fn read(path: &Path) -> Option<Vec<Known>> {
     let file = outside_file::open_own(path, MAX_FILE_BYTES).ok()?;
     let is_own = file.metadata().is_ok_and(|metadata| metadata.uid() == rustix::process::geteuid().as_raw());
@@ -90,9 +90,9 @@ mod tests {
         let kept = folder.path().join(FILE);
         fs::write(&plugin, b"one").unwrap();
         let of = || digest_of_plugin(&plugin, Some(folder.path())).unwrap();
-        // changed a moment ago: not kept
+        // changed a moment ago: not stored
         assert_eq!((of(), kept.exists()), (Digest::of(b"one"), false));
-        // as if it had been read long ago, with a digest that shows where it comes from
+        // as if it had been read long ago, with a digest that reveals where it comes from
         let metadata = fs::metadata(&plugin).unwrap();
         let stamp = Stamp {
             device: metadata.dev(),

@@ -1,4 +1,4 @@
-//! Options of a compiling process: flags beside the user's own, in the variable that its plugin reads when it is loaded.
+//! Options of a compiling process: flags after the user's own, in the variable that its plugin reads when it is loaded.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::failure::{Failure, FailureKind};
 use crate::timer::client::WorkerCommand;
 use crate::timer::refusals::NOT_ACCEPTED;
 
-/// What a compile worker is started with besides what every worker has.
+/// What a compile worker is started with in addition to every worker's flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProcessFlags {
     variable: FlagVariable,
     /// At least one, separated by blanks.
     flags: String,
-    /// The user's own as the device's worker has them, also those of a file.
+    /// The user's own flags as in the device's worker, including those of a file.
     own: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl ProcessFlags {
         Ok(Some(Self { variable, flags, own: device.environment.xla_flags.clone() }))
     }
 
-    /// All flags as the key of an executable has them: the same as if the user had set these.
+    /// All flags as in an executable's key: the same as if the user had set them.
     pub(super) fn in_key(&self) -> Vec<String> {
         let mut all = self.own.clone();
         all.extend(self.flags.split_whitespace().map(str::to_owned));
@@ -65,7 +65,7 @@ impl ProcessFlags {
         command
     }
 
-    /// Why a worker with these flags ended, by its last words: a flag that it does not know is the option's fault.
+    /// Explains from its stderr why a worker with these flags ended: an unknown flag is the option's fault.
     pub(super) fn explained(&self, failure: Failure, stderr: &str) -> Failure {
         let name = self.variable.name();
         let gone = without_fatal(&self.flags, stderr).and_then(|(_, gone)| gone.into_iter().next());
@@ -75,7 +75,7 @@ impl ProcessFlags {
         }
     }
 
-    /// Why a program is not timed whose executable cannot go from one process to another.
+    /// Why a program is not timed if its executable cannot be loaded in another process.
     pub(super) fn not_loaded(&self, why: &str) -> Failure {
         let message = format!(
             "`{}` acts on the process that compiles, and what it compiled cannot be loaded into the one that measures: \
@@ -119,9 +119,9 @@ mod tests {
             variable(&cpu, "--xla_z=2 --xla_a=1"),
             [other.clone(), with("--xla_z=2 --xla_a=1 --xla_b=true --xla_c=AVX2")]
         );
-        // a file of flags cannot be added to
+        // nothing can be appended to a file of flags
         assert_eq!(variable(&cpu, "flags.txt"), [other, with("--xla_a=1 --xla_z=2 --xla_b=true --xla_c=AVX2")]);
-        // as a process has them that was started so
+        // as in a process that was started with them
         assert_eq!(cpu.in_key(), ["--xla_a=1", "--xla_b=true", "--xla_c=AVX2", "--xla_z=2"]);
         let tpu = flags("tpu", &["--xla_a=1"], &options).unwrap().unwrap();
         assert_eq!(variable(&tpu, "--d").last().unwrap().1.as_deref().unwrap(), "--d --xla_b=true --xla_c=AVX2");
@@ -134,7 +134,7 @@ mod tests {
     fn a_worker_that_dies_of_a_flag_says_which() {
         let flags = flags("cpu", &[], &[("xla_b", "True"), ("xla_c", "x")]).unwrap().unwrap();
         let died = Failure::new(FailureKind::Device, "the worker died of SIGABRT");
-        // words of a real plugin
+        // a real plugin's message
         let stderr = "F0000 00:00:1 17 parse_flags_from_env.cc:234] Unknown flags in XLA_FLAGS: --xla_c=x \n";
         let refused = flags.explained(died.clone(), stderr);
         assert_eq!(refused.to_string(), "compile: this plugin does not accept `--xla_c=x` in XLA_FLAGS");

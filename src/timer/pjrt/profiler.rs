@@ -1,7 +1,7 @@
-//! The plugin's profiler extension: a session around some launches, and the XSpace that it leaves.
+//! The plugin's profiler extension: a session records some launches and yields an XSpace.
 //!
 //! Layouts: openxla/xla, `xla/pjrt/c/pjrt_c_api_profiler_extension.h` and `xla/backends/profiler/plugin/profiler_c_api.h`.
-//! The table is its own small API with its own errors; newer plugins have more functions behind the ones used here.
+//! The table is a small API of its own with its own errors; newer plugins have further functions after the ones used here.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -12,16 +12,16 @@ use crate::wire::WireCursor;
 
 /// `PJRT_Extension_Type_Profiler`.
 const PROFILER_TYPE: c_int = 1;
-/// Extensions that a chain may have: real ones have a dozen, a broken one never ends.
+/// Maximum number of extensions in a chain: real ones have a dozen, a cyclic one never ends.
 const MAX_EXTENSIONS: usize = 256;
-/// Largest profile that is taken from a plugin.
+/// Largest profile that is accepted from a plugin.
 const MAX_PROFILE_BYTES: usize = 2 << 30;
 
-/// A serialized `ProfileOptions`: `version` (5) 1 and `device_tracer_level` (3) 1. What is not written is zero: no host
-/// events (2), whatever device there is (6), no programs in the profile (7).
+/// A serialized `ProfileOptions`: `version` (5) 1 and `device_tracer_level` (3) 1. Omitted fields are zero: no host events (2),
+/// any type of device (6), no programs in the profile (7).
 const PROFILE_OPTIONS: [u8; 4] = [5 << 3, 1, 3 << 3, 1];
 
-/// What every extension starts with.
+/// The start of every extension.
 #[repr(C)]
 struct ExtensionBase {
     struct_size: usize,
@@ -109,7 +109,7 @@ struct CollectArgs {
     buffer_size: usize,
 }
 
-/// The profiler of a plugin.
+/// A plugin's profiler.
 pub(super) struct Profiler {
     api: ProfilerApi,
     // the table lives as long as the library, which is never unloaded
@@ -117,7 +117,7 @@ pub(super) struct Profiler {
 }
 
 impl Profiler {
-    /// The plugin's profiler; `None` if it has no such extension.
+    /// Finds the plugin's profiler; `None` if it has no such extension.
     pub(super) fn of(plugin: &Rc<Plugin>) -> Result<Option<Self>, PjrtError> {
         let mut extension: *const ExtensionBase = plugin.api.extension_start.cast_const().cast();
         for _ in 0..MAX_EXTENSIONS {
@@ -158,7 +158,7 @@ impl Profiler {
         Ok(Self { api: unsafe { *api }, _plugin: Rc::clone(plugin) })
     }
 
-    /// Starts to record what the devices do.
+    /// Starts recording the devices' activity.
     pub(super) fn start(&self) -> Result<Session<'_>, PjrtError> {
         let mut arguments = CreateArgs {
             struct_size: size_of::<CreateArgs>(),
@@ -177,7 +177,7 @@ impl Profiler {
         Ok(session)
     }
 
-    /// Calls a function of the table and turns what it returns into a result.
+    /// Calls a function of the table and converts the error that it returns.
     ///
     /// # Safety
     /// `arguments` are those of the function, and what they point to is alive during the call.
@@ -189,7 +189,7 @@ impl Profiler {
         self.check(error)
     }
 
-    /// Takes an error apart and frees it; null is success.
+    /// Reads an error and frees it; null is success.
     fn check(&self, error: *mut RawProfilerError) -> Result<(), PjrtError> {
         if error.is_null() {
             return Ok(());
@@ -221,10 +221,10 @@ impl Profiler {
     }
 }
 
-/// The C side counts to the end of the last field, without the padding behind it.
+/// C counts up to the end of the last field, without the padding after it.
 const SIZE_TO_CODE: usize = std::mem::offset_of!(ErrorCodeArgs, code) + size_of::<c_int>();
 
-/// A recording in progress; dropped unfinished, it ends without a profile.
+/// A recording in progress; if dropped unfinished, it ends without a profile.
 pub(super) struct Session<'p> {
     profiler: &'p Profiler,
     raw: *mut RawProfiler,
@@ -238,7 +238,7 @@ impl Session<'_> {
         unsafe { self.profiler.call(function, name, &mut arguments) }
     }
 
-    /// Stops, and gives the serialized XSpace.
+    /// Stops, and returns the serialized XSpace.
     pub(super) fn finish(mut self) -> Result<Vec<u8>, PjrtError> {
         self.running = false;
         self.call(self.profiler.api.stop, "stop")?;
@@ -273,8 +273,8 @@ impl Session<'_> {
     }
 }
 
-/// The message without the NUL that many plugins count with it: where the last byte is the start of a field 0, which no
-/// message has. A message may end in a zero of its own.
+/// The message without the NUL that many plugins count: it is removed if the last byte would start a field 0, which no message
+/// has. A message itself may end in a zero byte.
 fn message_of(bytes: &[u8]) -> &[u8] {
     let Some((&0, message)) = bytes.split_last() else { return bytes };
     let mut fields = WireCursor::new(bytes);
@@ -302,7 +302,7 @@ mod tests {
 
     use super::*;
 
-    /// Sizes and offsets as a C compiler has them of the header that the module's documentation names.
+    /// Sizes and offsets that a C compiler computes from the header named in the module's documentation.
     #[test]
     fn structs_are_as_in_c() {
         assert_eq!((size_of::<ExtensionBase>(), offset_of!(ExtensionBase, next)), (24, 16));

@@ -1,7 +1,7 @@
-//! What a program takes, read from the `HloModuleProto` that a compiled executable gives back.
+//! A program's parameters and results, read from the `HloModuleProto` of a compiled executable.
 //!
-//! Plugins check no more than the byte count of an argument: `s32` bytes run as `f32` without a word. Field numbers
-//! and element types: openxla/xla, `xla/service/hlo.proto` and `xla/xla_data.proto`.
+//! Plugins check only the byte count of an argument: they run `s32` bytes as `f32` without an error. Field numbers and element
+//! types: openxla/xla, `xla/service/hlo.proto` and `xla/xla_data.proto`.
 
 use crate::array::{ArraySpec, DType};
 use crate::timer::protocol::Signature;
@@ -42,7 +42,7 @@ const ELEMENT_TYPES: [(u64, DType); 28] = [
 /// `PrimitiveType::TUPLE`.
 const TUPLE: u64 = 13;
 
-/// The signature of an optimized program of the given format; `None` when it holds none that arrays can fill.
+/// The signature of an optimized program of the given format; `None` if it has none, or one that is not made of arrays.
 pub(super) fn read_signature(code: &[u8], format: &str) -> Option<Signature> {
     let module = module_of(code, format)?;
     let parameters = parameters(module).ok().flatten()?;
@@ -59,7 +59,7 @@ pub(super) fn module_of<'a>(code: &'a [u8], format: &str) -> Option<&'a [u8]> {
     }
 }
 
-/// The last occurrence of a length-delimited field, as protobuf has it.
+/// The last occurrence of a length-delimited field, which counts in protobuf.
 fn message(buffer: &[u8], number: u32) -> Result<Option<&[u8]>, WireError> {
     let mut found = None;
     for field in WireCursor::new(buffer) {
@@ -71,7 +71,7 @@ fn message(buffer: &[u8], number: u32) -> Result<Option<&[u8]>, WireError> {
     Ok(found)
 }
 
-/// What a module takes; of one that is partitioned the part of a device. `None` if it takes other things than arrays.
+/// A module's parameters; for a partitioned module, the parts of one device. `None` if one is not an array.
 pub(super) fn parameters(module: &[u8]) -> Result<Option<Vec<ArraySpec>>, WireError> {
     let Some(program_shape) = message(module, 4)? else { return Ok(None) };
     let mut parameters = Vec::new();
@@ -84,10 +84,10 @@ pub(super) fn parameters(module: &[u8]) -> Result<Option<Vec<ArraySpec>>, WireEr
     Ok(Some(parameters))
 }
 
-/// Most arrays of a result that are listed; a program has thousands at most.
+/// Maximum number of arrays in a result; real programs have thousands.
 const MAX_RESULTS: usize = 1 << 16;
 
-/// What a module gives: the arrays of its result, tuples in their order. `None` if it gives other things than arrays.
+/// A module's results: the arrays of its result, tuples in order. `None` if it has other types than arrays.
 fn results(module: &[u8]) -> Result<Option<Vec<ArraySpec>>, WireError> {
     let Some(program_shape) = message(module, 4)? else { return Ok(None) };
     let Some(result) = message(program_shape, 2)? else { return Ok(None) };

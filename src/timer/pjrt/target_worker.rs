@@ -1,4 +1,4 @@
-//! The worker that compiles for absent devices: it opens no client, and runs nothing.
+//! The worker that compiles for absent devices: it opens no client and runs nothing.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -26,13 +26,13 @@ use crate::timer::server::Worker;
 pub(super) struct TargetWorker {
     options: PjrtWorkerOptions,
     topology: Option<Topology>,
-    /// The same with as many devices as programs have partitions, where a plugin makes as many of a GPU as it is told.
+    /// The same with as many devices as programs have partitions, if the plugin creates as many GPUs as requested.
     wider: BTreeMap<u64, Topology>,
 }
 
-/// How a plugin for GPUs is told of its devices: partitions, hosts, and devices of each host.
+/// The option that describes the devices to a GPU plugin: partitions, hosts, and devices of each host.
 const SHAPE: &str = "topology";
-/// One device of one host, as of a target that names no number.
+/// One device on one host: the shape of a target without a number.
 fn is_one(shape: &OptionValue) -> bool {
     matches!(shape, OptionValue::Text(shape) if shape == "1x1x1")
 }
@@ -57,7 +57,7 @@ impl TargetWorker {
         self.topology.as_ref().ok_or_else(|| PjrtError::local("there is no topology"))
     }
 
-    /// The topology for a program of so many partitions, and the ids of its devices.
+    /// The topology for a program with this many partitions, and its devices' ids.
     fn open_for(&mut self, partitions: u64) -> Result<(&Topology, Vec<i64>), Failure> {
         let no_topology = |error: PjrtError| device_failure(&error);
         let mut options = self.topology_options().map_err(no_topology)?;
@@ -71,7 +71,7 @@ impl TargetWorker {
         };
         let shape = options.iter_mut().find(|(name, _)| name == SHAPE);
         let topology = match shape {
-            // of a target that names no number there are as many as a program needs
+            // a target without a number has as many as a program needs
             Some((_, shape)) if is_one(shape) && partitions > 1 => {
                 *shape = OptionValue::Text(format!("1x1x{partitions}"));
                 match wider.entry(partitions) {
@@ -98,7 +98,7 @@ impl TargetWorker {
     }
 }
 
-/// Why a program is not compiled. An option that the compiler does not take says nothing about the program.
+/// Why a program is not compiled. An option that the compiler rejects says nothing about the program.
 fn refused(error: &PjrtError, overrides: &BTreeMap<String, String>) -> Failure {
     let is_of_options =
         ["No such compile option", "While setting option"].iter().any(|words| error.message.contains(words));

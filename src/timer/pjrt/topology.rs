@@ -1,4 +1,4 @@
-//! A device that need not be here: what a plugin knows of it, and programs compiled for it.
+//! A device that need not be present: the plugin's description of it, and programs compiled for it.
 
 use std::ptr;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ pub(super) struct Topology {
 }
 
 impl Topology {
-    /// The topology of a name, or of options, as the plugin has it. Which of the two a plugin takes is its own affair.
+    /// A topology, by name or by options. Plugins accept one or the other.
     pub(super) fn create(
         plugin: &Rc<Plugin>,
         name: &str,

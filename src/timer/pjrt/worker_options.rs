@@ -1,10 +1,10 @@
-//! What a PJRT worker is reported when it starts.
+//! Options of a PJRT worker.
 
 use std::path::PathBuf;
 
 use crate::setters::setters;
 
-/// What `worker pjrt` was told.
+/// The options of `worker pjrt`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PjrtWorkerOptions {
@@ -12,18 +12,18 @@ pub struct PjrtWorkerOptions {
     pub plugin: PathBuf,
     /// Index of the device to run on.
     pub device: usize,
-    /// `name=value` for `PJRT_Client_Create`; the program's own choice when empty.
+    /// `name=value` for `PJRT_Client_Create`; the program's own defaults if empty.
     pub client_options: Vec<String>,
-    /// Compile for the devices of the topology with this name, and for no device that is here. Some plugins know topologies by
-    /// options alone: the name is empty then.
+    /// Compile for the devices of the topology with this name instead of a present device. Some plugins know topologies by
+    /// options alone; then the name is empty.
     pub topology: Option<String>,
     /// `name=value` for `PJRT_TopologyDescription_Create`.
     pub topology_options: Vec<String>,
-    /// The folder into which libtpu dumps what it schedules, as its own flags tell it.
+    /// The folder into which libtpu dumps its schedules, as its flags specify.
     pub llo_dump: Option<PathBuf>,
-    /// Leave the plugin's profiler alone: the host clock times, whatever the plugin could do.
+    /// Do not use the plugin's profiler: the host clock times.
     pub no_profiler: bool,
-    /// The most bytes of a large output that are on the host at a time to be compared; 64 MiB by default.
+    /// Maximum bytes of a large output that are on the host at a time for a comparison; 64 MiB by default.
     pub output_block_bytes: Option<u64>,
 }
 

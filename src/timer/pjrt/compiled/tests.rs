@@ -24,7 +24,7 @@ fn key(program: &[u8]) -> ExecutableKey {
     }
 }
 
-/// The key under which a program is kept that was compiled for the device without it.
+/// The key of a program that was compiled for the device without it.
 fn compiled_for(program: &[u8]) -> ExecutableKey {
     let toolchain = Some("ptxas 12".into());
     ExecutableKey { cpu_features: String::new(), target: Some("config".into()), toolchain, ..key(program) }
@@ -72,7 +72,7 @@ fn only_what_a_trusted_key_signed_is_loaded_and_refusals_are_told() {
     assert!(notes[0].starts_with("3 of 3") && notes[0].contains("which is not trusted here"), "{notes:?}");
     assert!(open(folder.path(), Vec::new()).0.find(&key(b"one")).is_none());
 
-    // another file under the signature of this one, and a signature of nothing
+    // another file with this one's signature, and a signature without a file
     let second = keep(&signed, folder.path(), &compiled_for(b"four"));
     fs::copy(signature_path(&second), signature_path(&path)).unwrap();
     fs::write(signature_path(&second), b"autotune-lowered-signature-v2 \n").unwrap();
@@ -99,7 +99,7 @@ fn a_file_that_changes_after_it_was_believed_is_not_loaded() {
     }
     fs::write(&path, &sound).unwrap();
     assert!(is_executable(compiled.find(&key(b"one"))));
-    // whole and of the same key, but not what was signed
+    // intact and of the same key, but not what was signed
     let payload = folder.path().join("payload");
     fs::write(&payload, b"other machine code").unwrap();
     plain.keep(&compiled_for(b"one"), File::open(&payload).unwrap(), None, Note::default()).unwrap();
@@ -127,7 +127,7 @@ fn what_was_compiled_for_others_is_said_and_not_loaded() {
         assert!(notes[0].contains(told), "{notes:?}");
         fs::remove_file(path).unwrap();
     }
-    // of another options' programs, and of several stores together
+    // programs with other options, and several stores together
     let other = ExecutableKey { overrides: BTreeMap::from([("a".into(), "1".into())]), ..compiled_for(b"one") };
     let path = keep(&store, folder.path(), &other);
     let (_, notes) = open(folder.path(), trusted.clone());
@@ -141,7 +141,7 @@ fn what_was_compiled_for_others_is_said_and_not_loaded() {
     let stores = CompiledOptions::new([folder.path(), second.path()], both);
     let (compiled, notes) = CompiledStore::open(&stores, &key(b"")).unwrap();
     assert!(is_executable(compiled.find(&key(b"two"))) && notes.is_empty(), "{notes:?}");
-    // a race takes the programs of one assembler, and of what both compiled nothing is missing
+    // a race uses the programs of one assembler; if both compiled a program, none is missing
     let other = |program| ExecutableKey { toolchain: Some("ptxas 13".into()), ..compiled_for(program) };
     for program in [&b"one"[..], b"two", b"three"] {
         keep(&store, folder.path(), &other(program));
@@ -156,7 +156,7 @@ fn what_was_compiled_for_others_is_said_and_not_loaded() {
     for entry in fs::read_dir(folder.path().join("executables-v2")).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
-    // where CUDA's folder lies says nothing of the code
+    // the location of CUDA's folder does not affect the code
     let flags = vec!["--xla_gpu_cuda_data_dir=/opt/cuda".into()];
     keep(&store, folder.path(), &ExecutableKey { xla_flags: flags, ..compiled_for(b"one") });
     assert!(is_executable(open(folder.path(), trusted).0.find(&key(b"one"))));

@@ -1,4 +1,4 @@
-//! The pool with compilers that are not processes.
+//! Tests the pool with fake compilers that are not processes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,9 +21,9 @@ enum Does {
     /// Waits for its end.
     Hangs,
     Panics,
-    /// Waits until so many compile at once.
+    /// Waits until this many compile at once.
     Meets(usize),
-    /// Asks for a compiler of its own kind.
+    /// Needs a compiler of its own kind.
     Own(u8),
 }
 
@@ -31,7 +31,7 @@ enum Does {
 struct World {
     begun: Mutex<Vec<Does>>,
     starts: AtomicUsize,
-    /// Those that are killed before they are ready, by their numbers.
+    /// The numbers of those that are killed before they are ready.
     killed_early: Vec<usize>,
     at_once: Mutex<usize>,
     gate: Mutex<bool>,
@@ -141,7 +141,7 @@ fn kind(task: Does) -> Option<u8> {
     if let Does::Own(kind) = task { Some(kind) } else { None }
 }
 
-/// A pool whose compilers start, except those of the given numbers.
+/// A pool whose compilers start, except those with the given numbers.
 fn pool(jobs: usize, unstartable: &'static [usize]) -> (Arc<World>, Compilers<Fake>) {
     pool_in(World::default(), jobs, unstartable)
 }
@@ -160,7 +160,7 @@ fn pool_in(world: World, jobs: usize, unstartable: &'static [usize]) -> (Arc<Wor
     (world, compilers)
 }
 
-/// Waits without a clock until another thread has come so far.
+/// Waits, without a clock, until another thread has reached a state.
 fn until(compilers: &Shared<Fake>, so_far: impl Fn(&State<Fake>) -> bool) {
     while !so_far(&compilers.lock()) {
         std::thread::yield_now();
@@ -191,7 +191,7 @@ fn one_compiler_takes_programs_in_order_and_the_one_waited_for_next() {
 #[test]
 fn as_many_compile_at_once_as_there_are_jobs() {
     let (world, pool) = pool(3, &[]);
-    // each waits for the two others
+    // each waits for the other two
     pool.submit((0..3).map(|candidate| (candidate, Does::Meets(3)))).unwrap();
     for candidate in 0..3 {
         pool.take(candidate).unwrap().unwrap();
@@ -255,7 +255,7 @@ fn nothing_is_begun_while_the_pool_is_held() {
         });
         pool.hold();
     });
-    // both threads found it held, or will
+    // both threads have found it held, or will
     assert!(shared.lock().running.is_empty());
     assert_eq!(world.begun(), [Does::Waits, Does::Waits]);
     pool.take(0).unwrap().unwrap();
@@ -278,9 +278,9 @@ fn who_shares_a_pool_sees_and_drops_its_own_programs_alone() {
     other.submit([(0, Does::Refused), (1, Does::Fine)]).unwrap();
     assert_eq!(other.take(0).unwrap().unwrap_err().message, "refused");
     assert!(other.take(2).is_none());
-    // else one of the two may compile what is dropped, and is ended with it
+    // otherwise one of the two could compile the dropped program and be ended with it
     until(&pool.pool.shared, |state| state.running.len() == 1 && state.queue.is_empty());
-    // what hangs is ended, and what the other one waits for is not
+    // the hanging one is ended, and the one that the other user waits for is not
     pool.clear();
     assert!(pool.take(1).is_none() && pool.take(0).is_none());
     other.take(1).unwrap().unwrap();
@@ -326,12 +326,12 @@ fn a_compiler_of_a_tasks_own_kind_takes_the_place_of_another_and_fails_alone() {
     for candidate in [0, 2, 3, 4] {
         pool.take(candidate).unwrap().unwrap();
         pool.hold();
-        // none where the last one did not start
+        // none if the last one did not start
         assert!(pool.pool.shared.lock().idle.len() <= 1, "one process at a time");
     }
     let failure = pool.take(1).unwrap().unwrap_err();
     assert_eq!((failure.kind, &*failure.message), (FailureKind::Compile, "no start 1"));
-    // the two of one kind share one
+    // the two of one kind share a compiler
     assert_eq!(world.starts(), 4);
 }
 
@@ -351,7 +351,7 @@ fn what_nobody_wants_any_more_is_ended_and_the_others_stay() {
     pool.submit([(2, Does::DiesWhenUsed)]).unwrap();
     pool.take(2).unwrap().unwrap();
     assert_eq!(world.starts(), 2);
-    // dropped while one hangs, it ends all the same
+    // if dropped while one hangs, the pool ends all the same
     pool.submit([(3, Does::Hangs)]).unwrap();
     until(&pool.pool.shared, |state| state.running.len() == 1);
     drop(pool);

@@ -1,14 +1,14 @@
-//! A kernel's figures in a cubin: an ELF file for NVIDIA's GPUs.
+//! Reads a kernel's figures from a cubin, an ELF file for NVIDIA's GPUs.
 //!
-//! NVIDIA describes no more of it than what `cuobjdump -elf` prints. What is read here was compared with `ptxas -v`, `readelf`
-//! and `cuobjdump -res-usage` (CUDA 12.9 and 13.5) for compute capabilities 8.0, 8.9, 9.0, 10.0 and 12.0.
+//! NVIDIA documents only the output of `cuobjdump -elf`. The figures read here were compared with `ptxas -v`, `readelf` and
+//! `cuobjdump -res-usage` (CUDA 12.9 and 13.5) for compute capabilities 8.0, 8.9, 9.0, 10.0 and 12.0.
 
 use super::little_endian::unsigned;
 use crate::timer::protocol::KernelUse;
 
-/// Longest name of a section.
+/// Longest section name.
 const MAX_NAME_BYTES: usize = 320;
-/// Longest name of a kernel.
+/// Longest kernel name.
 const MAX_KERNEL_NAME_BYTES: usize = 256;
 
 // ELF-64
@@ -19,29 +19,29 @@ const SHT_PROGBITS: u64 = 1;
 const SHT_SYMTAB: u64 = 2;
 const SHT_NOBITS: u64 = 8;
 const STT_FUNC: u64 = 2;
-// CUDA's own
+// CUDA's extensions
 const SHT_CUDA_INFO: u64 = 0x7000_0000;
-/// Flag in a symbol's `st_other`: a kernel, and no function that kernels call.
+/// Flag in a symbol's `st_other`: a kernel, not a function that kernels call.
 const STO_CUDA_ENTRY: u64 = 0x10;
 
-/// Attributes of `.nv.info` whose value is a symbol's index and a number. The stack is that of a kernel with all that it calls,
-/// save recursions, which neither XLA nor Triton makes.
+/// Attributes of `.nv.info` whose value is a symbol's index and a number. The stack includes everything that the kernel calls,
+/// except recursion, which neither XLA nor Triton generates.
 const EIATTR_MIN_STACK_SIZE: u8 = 0x12;
 const EIATTR_REGCOUNT: u8 = 0x2f;
-/// How attributes hold their values: within their four bytes, or behind them.
+/// Where attributes hold their values: within their four bytes, or after them.
 const EIFMT_NVAL: u8 = 1;
 const EIFMT_HVAL: u8 = 3;
 const EIFMT_SVAL: u8 = 4;
 
-/// From compute capability 9.0 on the section of a kernel's shared memory begins with what the driver keeps for itself.
+/// From compute capability 9.0 on, a kernel's shared memory section begins with the driver's reserved bytes.
 const RESERVED_SECTION: &[u8] = b".nv.shared.reserved.0";
 const RESERVED_SHARED_BYTES: u64 = 1024;
 
-/// The most that a thread can have of them; beyond it a number means something else.
+/// Maximum registers of a thread; a larger number has another meaning.
 const MAX_REGISTERS: u32 = 255;
 const MAX_STACK_BYTES: u32 = 512 << 10;
 
-/// The figures of a kernel, with its static shared memory alone.
+/// A kernel's figures, with static shared memory only.
 pub(super) fn read_kernel(cubin: &[u8], name: &[u8]) -> Option<KernelUse> {
     if name.is_empty() || name.len() > MAX_KERNEL_NAME_BYTES || !name.iter().all(u8::is_ascii_graphic) {
         return None;
@@ -67,7 +67,7 @@ pub(super) fn read_kernel(cubin: &[u8], name: &[u8]) -> Option<KernelUse> {
     Some(KernelUse::new(name, code.size, registers, u64::from(stack), shared))
 }
 
-/// What an attribute says of a symbol, which must be said once.
+/// The number that an attribute gives for a symbol; it must occur once.
 fn attribute(mut info: &[u8], wanted: u8, symbol: u32) -> Option<u32> {
     let mut found = None;
     while let [format, attribute, low, high, rest @ ..] = info {
@@ -94,7 +94,7 @@ fn attribute(mut info: &[u8], wanted: u8, symbol: u32) -> Option<u32> {
 struct Section<'a> {
     name: &'a [u8],
     kind: u64,
-    /// Bytes in memory; those of `NOBITS` are not in the file.
+    /// Bytes in memory; those of `NOBITS` sections are not in the file.
     size: u64,
     data: &'a [u8],
     link: usize,
@@ -128,7 +128,7 @@ impl<'a> Elf<'a> {
         headers.chunks_exact(SECTION_HEADER_BYTES).map(section).collect::<Option<Vec<_>>>().map(Self)
     }
 
-    /// The section of a name in parts; nothing if there are two.
+    /// The section whose name consists of these parts; `None` if there are two.
     fn section(&self, name: &[&[u8]]) -> Option<Option<&Section<'a>>> {
         let name = name.concat();
         let mut found = self.0.iter().filter(|section| section.name == name);
@@ -155,7 +155,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// The bytes of a section in the file.
+/// A section's bytes in the file.
 fn data_of<'a>(file: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
     if unsigned(header, 4, 4)? == SHT_NOBITS {
         return Some(&[]);
@@ -164,7 +164,7 @@ fn data_of<'a>(file: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
     file.get(at..at.checked_add(size)?)
 }
 
-/// The text in a table of names that ends with a zero.
+/// The zero-terminated text at this place of a name table.
 fn text_at(names: &[u8], at: u64) -> Option<&[u8]> {
     let names = names.get(usize::try_from(at).ok()?..)?;
     let names = names.get(..MAX_NAME_BYTES).unwrap_or(names);
@@ -225,7 +225,7 @@ mod tests {
         let info = info(attributes);
         let sections =
             [sections, &[(".text.k", SHT_PROGBITS, 0, &[0; 48]), (".nv.info", SHT_CUDA_INFO, 0, &info)]].concat();
-        // a function of the same name, which is not a kernel
+        // a function of the same name that is not a kernel
         read_kernel(&cubin(&sections, &[("k", 2, 0), ENTRY]), b"k")
     }
 
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(told(&[], &[&USUAL[..], &USUAL[1..2]].concat()), None);
         assert_eq!(told(&[(".text.k", SHT_PROGBITS, 0, &[0; 16])], &USUAL), None);
         assert_eq!(told(&[(".nv.shared.k", SHT_PROGBITS, 0, &[0; 16])], &USUAL), None);
-        // beyond what a thread can have
+        // more than a thread can have
         assert_eq!(told(&[], &[(0x2f, 1, 256), (0x12, 1, 0)]), None);
         assert_eq!(told(&[], &[(0x2f, 1, 255), (0x12, 1, u32::MAX)]), None);
         let sections = [(".text.k", SHT_PROGBITS, 0, &[0; 48][..]), (".nv.info", SHT_CUDA_INFO, 0, &info(&USUAL))];

@@ -1,8 +1,8 @@
-//! Fields that a message has once.
+//! Fields that occur at most once in a message.
 
 use crate::wire::{WireCursor, WireValue};
 
-/// The field of a message that may lack it; nothing if it comes twice, or if the bytes are not a message.
+/// An optional field of a message; `None` if it occurs twice, or if the bytes are not a message.
 pub(super) fn at_most_one(message: &[u8], number: u32) -> Option<Option<WireValue<'_>>> {
     let mut found = None;
     for field in WireCursor::new(message) {
@@ -14,7 +14,7 @@ pub(super) fn at_most_one(message: &[u8], number: u32) -> Option<Option<WireValu
     Some(found)
 }
 
-/// Text, bytes or a message that another one must have.
+/// Required text, bytes or message.
 pub(super) fn the_bytes(message: &[u8], number: u32) -> Option<&[u8]> {
     at_most_one(message, number)??.as_bytes()
 }

@@ -1,9 +1,9 @@
-//! What the kernels of a GPU's executable take of it, read from the bytes that a plugin serialized.
+//! GPU resources of an executable's kernels, read from the bytes that a plugin serialized.
 //!
-//! The payload is an `ExecutableAndOptionsProto` whose first field holds a file of Riegeli records (`records.rs`). They make up
-//! a `GpuExecutableProto` in pieces (`payload.rs`), whose thunks bring their kernels along (`thunks.rs`), each as a cubin
-//! (`cubin.rs`). The bytes may be anything: all lengths are bounded, and what is not understood gives nothing, never a figure
-//! that may be wrong.
+//! The payload is an `ExecutableAndOptionsProto` whose first field holds a file of Riegeli records (`records.rs`). They are the
+//! pieces of a `GpuExecutableProto` (`payload.rs`), whose thunks contain their kernels (`thunks.rs`), each as a cubin
+//! (`cubin.rs`). The bytes are not trusted: all lengths are bounded, and unknown input yields no figure rather than a wrong
+//! one.
 
 mod cubin;
 mod fields;

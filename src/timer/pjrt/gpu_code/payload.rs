@@ -1,4 +1,4 @@
-//! From a serialized executable to the pieces of its `GpuExecutableProto`.
+//! Splits a serialized executable into the pieces of its `GpuExecutableProto`.
 
 use super::fields::the_bytes;
 use super::records::records;
@@ -16,15 +16,15 @@ const FIELD_OVERRIDE_RECORD: u32 = 3;
 // xla/service/gpu/gpu_executable.proto, GpuExecutableProto
 const THUNKS: u32 = 13;
 
-/// The kernels whose machine code a serialized CUDA executable brings along (`PJRT_Executable_Serialize`), each once, in the
-/// order in which they are first launched. Kernels of the plugin and of NVIDIA's libraries are not among them.
+/// The kernels whose machine code is contained in a serialized CUDA executable (`PJRT_Executable_Serialize`), each once, in the
+/// order of their first launch. Kernels of the plugin and of NVIDIA's libraries are not included.
 ///
-/// `None` if they are not all known: the executable is none of CUDA's, is written in another way than XLA wrote it in 2026,
-/// has code of a custom call that cannot be looked into, has more than 1024 kernels, or is damaged. Formats: openxla/xla,
+/// `None` if not all of them are known: the executable is not CUDA's, is not in the format that XLA wrote in 2026, has opaque
+/// code of a custom call, has more than 1024 kernels, or is damaged. Formats: openxla/xla,
 /// `xla/util/split_proto/split_gpu_executable_writer.cc` and the `.proto` files that are named beside the fields' numbers.
 pub fn kernels_of(serialized: &[u8]) -> Option<Vec<KernelUse>> {
     let records = records(the_bytes(serialized, SERIALIZED_EXECUTABLE)?)?;
-    // the first record says what the others are
+    // the first record describes the others
     let (manifest, records) = records.split_first()?;
     if the_bytes(manifest, RESULT_PROTO_TYPE)? != b"xla.gpu.GpuExecutableProto" {
         return None;
@@ -39,7 +39,7 @@ pub fn kernels_of(serialized: &[u8]) -> Option<Vec<KernelUse>> {
         let record = records.next()?;
         match WireCursor::new(value.as_bytes()?).next()?.ok()?.0 {
             PROTO_MERGE_RECORD => read_part(record, &mut kernels)?,
-            // one whole field, of text or bytes
+            // one whole field of text or bytes
             FIELD_OVERRIDE_RECORD => {}
             _ => return None,
         }
@@ -47,7 +47,7 @@ pub fn kernels_of(serialized: &[u8]) -> Option<Vec<KernelUse>> {
     records.next().is_none().then(|| kernels.into_vec())
 }
 
-/// Reads a part of the message: its fields are those of all parts together.
+/// Reads a part of the message; its fields are those of all parts together.
 fn read_part(part: &[u8], kernels: &mut Kernels) -> Option<()> {
     for field in WireCursor::new(part) {
         let (number, value) = field.ok()?;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::wire::Message;
 
-    /// One of those that `tests/data/targets/kernels.py` made.
+    /// An executable made by `tests/data/targets/kernels.py`.
     fn data(name: &str) -> Vec<u8> {
         fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/targets/kernels").join(name)).unwrap()
     }
@@ -83,7 +83,7 @@ mod tests {
         [&*header.concat(), &(decoded as u64).to_le_bytes(), data].concat()
     }
 
-    /// Chunks behind the signature, with the headers of blocks in between.
+    /// Chunks after the signature, with the block headers in between.
     fn executable_of(chunks: &[Vec<u8>]) -> Vec<u8> {
         let chunks = [chunk(b's', 0, 0, &[]), chunks.concat()].concat();
         let blocks = chunks.chunks((1 << 16) - 24).map(|block| [&[0; 24], block].concat());
@@ -102,7 +102,7 @@ mod tests {
         bytes
     }
 
-    /// A chunk of records that are not compressed.
+    /// A chunk of uncompressed records.
     fn plain_chunk(records: &[Vec<u8>]) -> Vec<u8> {
         let (sizes, values) =
             (records.iter().flat_map(|record| varint(record.len())).collect::<Vec<_>>(), records.concat());
@@ -114,7 +114,7 @@ mod tests {
         kernels_of(&executable_of(&[plain_chunk(records)]))
     }
 
-    /// What is told of an executable with these thunks alone.
+    /// The kernels reported for an executable that has only these thunks.
     fn told_of(thunks: &[Message]) -> Option<Vec<KernelUse>> {
         let mut manifest = Message::default();
         manifest.bytes(RESULT_PROTO_TYPE, b"xla.gpu.GpuExecutableProto");
@@ -153,8 +153,8 @@ mod tests {
     fn headers_of_blocks_may_interrupt_anything() {
         let (records, expected) = (pieces("loop.executable"), kernels_of(&data("loop.executable")));
         let usable = (1 << 16) - 24;
-        // what is before the records' chunk: the signature's header and the padding's own. From records that fill the first block
-        // to records that begin in the second
+        // the bytes before the records' chunk are the signature's header and the padding's own. The cases range from records
+        // that fill the first block to records that begin in the second
         for padding in (0..usable).step_by(977).chain(usable - 130..usable - 70) {
             let chunks = [chunk(b'p', 0, 0, &vec![0; padding]), plain_chunk(&records)];
             assert_eq!(kernels_of(&executable_of(&chunks)), expected, "{padding}");
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Bytes behind the first field.
+    /// The bytes after the first field.
     fn at_end(executable: &[u8]) -> usize {
         let mut fields = WireCursor::new(executable);
         fields.next();
@@ -218,7 +218,7 @@ mod tests {
             let data = [b"s", &*varint(sizes.len()), sizes, values].concat();
             kernels_of(&executable_of(&[chunk(b'r', 1, 1 << 25, &data)]))
         };
-        // 32 MiB of what is 20 bytes, and sizes of as many bytes
+        // 20 bytes that claim to expand to 32 MiB, and sizes that claim the same
         let bomb = [varint(1 << 25), varint(1 << 25), vec![0xfe; 20]].concat();
         assert_eq!(told(&[1, 1, 0, 9], &bomb), None);
         assert_eq!(told(&bomb, &[1, 1, 0, 9]), None);
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(told_of(&[]), Some(Vec::new()));
         // a copy, and a matrix product of cuBLAS
         assert_eq!(told_of(&[thunk(3, |_| {}), thunk(9, |_| {})]), Some(Vec::new()));
-        // a kernel in the executable's own cubin, a custom call, a collective, a kind that is yet to come
+        // a kernel in the executable's own cubin, a custom call, a collective, an unknown kind
         for kind in [8, 30, 39, 99] {
             assert_eq!(told_of(&[thunk(kind, |_| {})]), None, "{kind}");
             assert_eq!(told_of(&[sequence(&thunk(kind, |_| {}))]), None, "{kind}");

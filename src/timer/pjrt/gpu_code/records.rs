@@ -1,24 +1,24 @@
 //! Riegeli's files of records, as far as XLA writes them: simple chunks, compressed with Snappy or not at all.
 //!
-//! Format: <https://github.com/google/riegeli/blob/master/doc/riegeli_records_file_format.md>, which lacks Snappy, `s`. The
-//! hashes are left alone, since the bytes come from a plugin in this process or were compared with their digest.
+//! Format: <https://github.com/google/riegeli/blob/master/doc/riegeli_records_file_format.md>, which lacks Snappy, `s`. Hashes
+//! are not checked, because the bytes come from a plugin in this process or were compared with their digest.
 
 use std::borrow::Cow;
 
 use super::little_endian::unsigned;
 use crate::wire::{WireValue, repeated_varints};
 
-/// A header of so many bytes stands at each multiple of so many, whatever it interrupts.
+/// A header of `BLOCK_HEADER_BYTES` is inserted at each multiple of this, whatever it interrupts.
 const BLOCK_BYTES: usize = 1 << 16;
 const BLOCK_HEADER_BYTES: usize = 24;
 const CHUNK_HEADER_BYTES: usize = 40;
-/// The hash with which the header of each file's first chunk begins.
+/// The hash at the start of each file's first chunk header.
 const SIGNATURE: &[u8] = b"\x91\xba\xc2\x3c\x92\x87\xe1\xa9";
-/// Most bytes of a file, and most that its records expand to: a worker has not much memory to spare, and what makes an executable
-/// larger than this is its constants.
+/// Maximum bytes of a file, and of its expanded records, because a worker has little memory to spare. Larger executables are
+/// large because of their constants.
 const MAX_BYTES: usize = 64 << 20;
 const MAX_RECORDS: usize = 1 << 16;
-/// What a compressed byte expands to at most: Snappy copies 64 bytes by three.
+/// Maximum expansion of a compressed byte: Snappy copies 64 bytes with three.
 const MAX_EXPANSION: usize = 22;
 
 /// The records of a file.
@@ -34,7 +34,7 @@ pub(super) fn records(file: &[u8]) -> Option<Vec<Vec<u8>>> {
         let (header, after) = rest.split_at_checked(CHUNK_HEADER_BYTES)?;
         let (data, after) = after.split_at_checked(usize::try_from(unsigned(header, 8, 8)?).ok()?)?;
         let count = usize::try_from(unsigned(header, 25, 7)?).ok()?;
-        // a chunk of more records than bytes has padding, which XLA's few records never need
+        // a chunk with more records than bytes has padding, which XLA's few records never need
         if count > MAX_RECORDS.saturating_sub(records.len()) || count > CHUNK_HEADER_BYTES + data.len() {
             return None;
         }
@@ -54,7 +54,7 @@ fn read_chunk(data: &[u8], count: usize, bytes: u64, left: &mut usize, records: 
     let (&compression, data) = data.split_first()?;
     let (length, data) = varint(data)?;
     let (sizes, values) = data.split_at_checked(usize::try_from(length).ok()?)?;
-    // ten bytes are the longest number
+    // the longest number has ten bytes
     let sizes = expanded(compression, sizes, count.saturating_mul(10))?;
     let mut lengths = Vec::new();
     repeated_varints(WireValue::Bytes(&sizes), &mut lengths).ok()?;
@@ -72,7 +72,7 @@ fn read_chunk(data: &[u8], count: usize, bytes: u64, left: &mut usize, records: 
     values.is_empty().then_some(())
 }
 
-/// What bytes were before they were compressed, if that is no more than so many.
+/// Decompresses bytes to at most `most` bytes.
 fn expanded(compression: u8, bytes: &[u8], most: usize) -> Option<Cow<'_, [u8]>> {
     if compression == 0 {
         return (bytes.len() <= most).then_some(Cow::Borrowed(bytes));
@@ -85,7 +85,7 @@ fn expanded(compression: u8, bytes: &[u8], most: usize) -> Option<Cow<'_, [u8]>>
     snap::raw::Decoder::new().decompress_vec(bytes).ok().map(Cow::Owned)
 }
 
-/// The number that bytes begin with, and what follows it.
+/// The number at the start of the bytes, and the rest.
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let last = bytes.iter().take(9).position(|byte| byte & 0x80 == 0)?;
     let (number, rest) = bytes.split_at_checked(last + 1)?;

@@ -1,4 +1,4 @@
-//! Thunks, which are what XLA's executables do: the kernels that they launch.
+//! Thunks, the steps of XLA's executables: finds the kernels that they launch.
 
 use super::cubin::read_kernel;
 use super::fields::{at_most_one, the_bytes};
@@ -7,9 +7,9 @@ use crate::wire::WireCursor;
 
 /// As many as fit into the header of a kept executable.
 const MAX_KERNELS: usize = 1024;
-/// More than any GPU has for a block: beyond it a number means something else.
+/// More than any GPU has for a block; a larger number has another meaning.
 const MAX_SHARED_BYTES: u64 = 1 << 20;
-/// Loops within loops, and branches.
+/// Maximum nesting of loops and branches.
 const MAX_DEPTH: usize = 32;
 
 // fields of openxla/xla, xla/backends/gpu/runtime/thunk.proto: ThunkSequenceProto and SequentialThunkProto,
@@ -27,36 +27,35 @@ const CUBIN_DATA: u32 = 1;
 
 /// What a thunk has to do with kernels.
 enum Kind {
-    /// Is a sequence of thunks.
+    /// A sequence of thunks.
     Sequence,
-    /// Has such sequences in these fields.
+    /// It has sequences in these fields.
     Sequences(&'static [u32]),
-    /// Launches a kernel that it brings along.
+    /// It launches a kernel that it contains.
     CustomKernel,
-    /// None of its own: it copies, or runs what the libraries and the driver bring.
+    /// No kernel of its own: it copies, or runs kernels of the libraries and the driver.
     None,
 }
 
-/// The kind by its field in `ThunkProto`. A custom call or a collective may run kernels that are not seen here, and so may a
-/// kind that is not known.
+/// The kind by its field in `ThunkProto`. A custom call or a collective may run unseen kernels, and so may an unknown kind.
 fn kind_of(field: u32) -> Option<Kind> {
     match field {
         2 => Some(Kind::Sequence),
-        // conditional; while, its condition and its body; dynamic slice; start of what runs beside; dynamic slice fusion
+        // conditional; while, its condition and its body; dynamic slice; start of asynchronous execution; dynamic slice fusion
         6 => Some(Kind::Sequences(&[2])),
         7 => Some(Kind::Sequences(&[2, 3])),
         18 => Some(Kind::Sequences(&[1])),
         57 => Some(Kind::Sequences(&[3])),
         60 => Some(Kind::Sequences(&[6])),
         36 => Some(Kind::CustomKernel),
-        // the thunk's name; copies; GEMM, triangular solve, replica id, copy on the device, partition id, cuDNN; memzero, select-k,
-        // infeed, cuBLASLt, outfeed, norm, convolutions, FFT, memset; end of what runs beside
+        // the thunk's name; copies; GEMM, triangular solve, replica id, copy on the device, partition id, cuDNN; memzero,
+        // select-k, infeed, cuBLASLt, outfeed, norm, convolutions, FFT, memset; end of asynchronous execution
         1 | 3..=5 | 9 | 11..=15 | 19..=28 | 58 => Some(Kind::None),
         _ => None,
     }
 }
 
-/// The kernels that were met.
+/// The kernels found so far.
 #[derive(Debug, Default)]
 pub(super) struct Kernels {
     found: Vec<KernelUse>,
@@ -68,7 +67,7 @@ impl Kernels {
         self.found
     }
 
-    /// Adds the kernels of a thunk and of those within it.
+    /// Adds the kernels of a thunk and of the thunks within it.
     pub(super) fn read_thunk(&mut self, thunk: &[u8]) -> Option<()> {
         for field in WireCursor::new(thunk) {
             let (number, value) = field.ok()?;
