@@ -80,7 +80,7 @@ fn site_packages_under(prefix: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What is in a folder, by name; nothing if it cannot be read.
+/// A folder's entries, sorted by name; empty if it cannot be read.
 pub(super) fn sorted_entries(folder: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -88,9 +88,9 @@ pub(super) fn sorted_entries(folder: &Path) -> Vec<PathBuf> {
     entries
 }
 
-/// Prints the folders of packages in the order in which a program's imports look. `-I` keeps the current folder and the
-/// variables of Python out of this process, and with them the user's own folder, which is on a program's path where the
-/// interpreter's own packages are.
+/// Prints the package folders in the order in which a program's imports search them. `-I` isolates this process from the
+/// current folder and from Python's variables. It also removes the user's own folder, which is therefore printed separately,
+/// if the interpreter's own packages are on the path.
 const QUESTION: &str = "
 import os, site, sys
 base = set(site.getsitepackages([sys.base_prefix])) & set(sys.path)

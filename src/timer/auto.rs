@@ -102,7 +102,7 @@ mod tests {
         // JAX itself falls back to the CPU there
         assert_eq!(chosen(&[jax[0], jax[1], cuda], ""), "jax");
         assert_eq!(chosen(&["jax_plugins/metal"], ""), "plugin");
-        // no TPU is plugged in
+        // the machine has no TPU
         assert_eq!(chosen(&[jax[0], jax[1], "libtpu"], ""), "jax");
         assert_eq!(AutoTimer::of(None, |_| true, root.path()), AutoTimer::PluginWithoutJax);
     }

@@ -41,7 +41,7 @@ pub(crate) struct Bench {
     own_files: Option<TempDir>,
     inputs: Vec<InputArray>,
     prepared: BTreeMap<usize, LoadParams>,
-    /// Why a candidate that was prepared is not loaded in this epoch.
+    /// Why a prepared candidate is not loaded in this epoch.
     missing: BTreeMap<usize, Failure>,
     /// Candidates that the worker may still be compiling in the background.
     ahead: BTreeSet<usize>,
@@ -459,8 +459,8 @@ impl Bench {
         self.own_files = None;
     }
 
-    /// Starts a worker if the last job left none; the new one learns nothing about that job, which may have killed its
-    /// predecessor.
+    /// Starts a worker if the last job left none. Nothing of that job is loaded into it, because it may have killed the
+    /// previous worker.
     pub(crate) fn revive(&mut self) -> Result<(), Failure> {
         if self.client.as_ref().is_some_and(|client| !client.is_gone()) {
             return Ok(());
@@ -499,7 +499,7 @@ pub(crate) fn check_signature(signature: &Signature, inputs: &[InputArray]) -> R
     Ok(())
 }
 
-/// Whether a worker can have detected that.
+/// Whether a worker's comparison can be true.
 fn is_plausible(output: &ComparedOutput) -> bool {
     let ComparedOutput { spec, mismatches, max_absolute, first, other_class } = output;
     let elements = spec.elements().unwrap_or(u64::MAX);

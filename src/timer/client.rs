@@ -456,8 +456,8 @@ impl WorkerClient {
         self.gone
     }
 
-    /// Whether a signal ended the worker or its supervisor in the middle of a request, and no limit of ours was the reason:
-    /// it crashed, or somebody killed it (the system does if memory is short). The two cannot be distinguished.
+    /// Whether a signal ended the worker or its supervisor during a request, and not because of a limit of ours: it crashed, or
+    /// somebody killed it (as the system does if memory is short). The two cannot be distinguished.
     pub(crate) fn was_killed(&self) -> bool {
         self.killed
     }
@@ -482,13 +482,13 @@ impl WorkerClient {
         }
     }
 
-    /// Closes the worker's stdin and waits for its end; the exit code, or `None` when it had to be killed.
+    /// Closes the worker's stdin and waits for its end; the exit code, or `None` if it had to be killed.
     pub(crate) fn close_and_wait(&mut self, limit: Duration) -> Option<i32> {
         self.stdin = None;
         self.wait(limit)
     }
 
-    /// Waits for the worker's end; the exit code, or `None` when it had to be killed.
+    /// Waits for the worker's end; the exit code, or `None` if it had to be killed.
     pub(crate) fn wait(&mut self, limit: Duration) -> Option<i32> {
         let since = Instant::now();
         while since.elapsed() < limit {

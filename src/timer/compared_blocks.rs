@@ -1,9 +1,9 @@
-//! How an output is beside the one that is kept, looked at block by block: no more than a block of each is on the host.
+//! Compares an output with the kept one block by block, so that the host holds at most one block of each.
 
 use super::protocol::{ComparedOutput, FirstMismatch};
 use crate::array::{ArraySpec, Comparing, Tolerance, element_text, other_class_in};
 
-/// What is found so far. Where the blocks are cut changes nothing.
+/// The findings so far. They do not depend on the block boundaries.
 pub(super) struct ComparedBlocks {
     spec: ArraySpec,
     comparing: Comparing,
@@ -12,13 +12,13 @@ pub(super) struct ComparedBlocks {
 }
 
 impl ComparedBlocks {
-    /// Nothing is seen yet. `rms` is the root mean square of the finite elements of the array that is kept.
+    /// Starts a comparison. `rms` is the root mean square of the kept array's finite elements.
     pub(super) fn new(spec: ArraySpec, tolerance: Tolerance, rms: f64) -> Self {
         let comparing = Comparing::new(spec.dtype, tolerance, rms);
         Self { spec, comparing, first: None, other_class: 0 }
     }
 
-    /// Compares the next elements of both, of which there are equally many.
+    /// Compares the next elements of both arrays; the numbers are equal.
     pub(super) fn block(&mut self, own: &[u8], kept: &[u8]) {
         let start = self.comparing.elements();
         self.comparing.block(own, kept);
@@ -30,12 +30,12 @@ impl ComparedBlocks {
         self.other_class = self.other_class.saturating_add(other_class_in(self.spec.dtype, own, kept));
     }
 
-    /// Passes over so many bytes that are the same in both.
+    /// Skips bytes that are the same in both.
     pub(super) fn pass(&mut self, bytes: usize) {
         self.comparing.pass(bytes);
     }
 
-    /// What was found.
+    /// The result.
     pub(super) fn finish(self) -> ComparedOutput {
         let found = self.comparing.found();
         ComparedOutput {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::array::Reference;
 
-    /// Of 11 elements, however they are cut, what the whole array shows.
+    /// The result for 11 elements equals that of the whole array, for all block sizes.
     #[test]
     fn blocks_show_what_the_whole_array_does() {
         let spec: ArraySpec = "f32[11]".parse().unwrap();
@@ -76,7 +76,7 @@ mod tests {
             assert_eq!(found, ComparedOutput::of(spec.clone(), &own, Some(&kept_whole)), "blocks of {length}");
             let first = found.first.unwrap();
             assert_eq!((first.element, first.own.as_str(), first.kept.as_str()), (6, "NaN", "7"));
-            // the NaN and the twelve; of another class the NaN and the denormal
+            // the NaN and the twelve are mismatches; the NaN and the denormal are of another class
             assert_eq!((found.mismatches, found.max_absolute, found.other_class), (2, 1.0, 2));
         }
     }

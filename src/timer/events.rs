@@ -146,7 +146,7 @@ pub enum Slice<'a> {
         /// Whether these are a sample of more.
         sampled: bool,
     },
-    /// One config that a search asks for, beside the baseline.
+    /// One config that a search requests, in addition to the baseline.
     Try {
         /// Which one, from one.
         number: usize,
@@ -236,8 +236,8 @@ impl fmt::Display for Slice<'_> {
 
 /// A receiver of events.
 pub trait Sink: Send {
-    /// Takes an event. A failure becomes the job's where the event can be refused: at the beginning of a [`Slice::Job`], and of a
-    /// [`Kind::Profiled`] that tells a profile.
+    /// Takes an event. An error becomes the job's failure if the event can be refused: the beginning of a [`Slice::Job`], and a
+    /// [`Kind::Profiled`] with a profile.
     ///
     /// # Errors
     ///
@@ -292,8 +292,8 @@ impl Events {
         with
     }
 
-    /// The same stream on another track. Beside the only tuner it has this name; beside one of several, the name of
-    /// both.
+    /// The same stream on another track. The track has this name; beside one of several tuners, the tuner's name precedes
+    /// it.
     #[must_use]
     pub fn on_track(&self, name: &str) -> Self {
         let track = if *self.track == *TUNER { name.into() } else { format!("{} {name}", self.track).into() };

@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn our_own_memory_is_seen() {
-        // a test process has some megabytes and no terabyte
+        // a test process has a few megabytes, far below a terabyte
         let bytes = resident_bytes(std::process::id());
         assert!(bytes > 1 << 20 && bytes < 1 << 40, "{bytes}");
         assert_eq!(resident_bytes(u32::MAX), 0);

@@ -25,7 +25,7 @@ impl Forecast {
     #[cfg(feature = "pjrt")]
     pub(super) fn by(known: &[(f64, u64)], to_compile: usize, kept: usize, jobs: usize) -> Self {
         let mean = |sum: f64| (!known.is_empty()).then(|| sum / known.len() as f64);
-        // the last ones may have cores to spare
+        // the last turn may not use all cores
         let turns = to_compile.div_ceil(jobs.max(1)) as f64;
         let seconds = mean(known.iter().map(|(seconds, _)| seconds).sum());
         let bytes = mean(known.iter().map(|(_, bytes)| *bytes as f64).sum());

@@ -36,8 +36,8 @@ with open(proto, 'wb') as file:
     file.write(module.as_serialized_hlo_module_proto())
 ";
 
-/// The serialized `HloModuleProto` of HLO text. XLA's parser runs in a process of its own, with the time of a compilation and the
-/// memory of a worker; `exe` is this program.
+/// The serialized `HloModuleProto` of HLO text. XLA's parser runs in its own process, with the time limit of a compilation and
+/// the memory limit of a worker; `exe` is this program.
 ///
 /// # Errors
 /// If the Python's jaxlib has no such parser, the parser rejects the text, or a limit is reached.
@@ -52,7 +52,7 @@ pub fn hlo_text_to_proto(exe: &Path, python: &Path, limits: &Limits, text: &[u8]
     let command = vec![python.into(), script.into(), from.into(), to.clone().into()];
     let mut child = Command::new(exe)
         .args(ExecOptions::default().memory_bytes(limits.memory_bytes).command(command).to_arguments())
-        // open as long as the parser may run
+        // keeps stdin open as long as the parser may run
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(said_to)
@@ -86,7 +86,7 @@ pub fn hlo_text_to_proto(exe: &Path, python: &Path, limits: &Limits, text: &[u8]
     Err(Failure::new(kind, printable(&last)))
 }
 
-/// The last so many bytes of a file of text.
+/// The end of a text file: at most `bytes` bytes.
 fn end_of(path: &Path, bytes: u64) -> io::Result<String> {
     let mut file = outside_file::open(path, u64::MAX)?;
     let length = file.metadata()?.len();

@@ -33,7 +33,7 @@ impl ProgramFile {
     }
 }
 
-/// A serialized `CompileOptionsProto` without devices: another one that follows it names those, and overrides.
+/// A serialized `CompileOptionsProto` without devices: a second one, which is appended, adds devices and overrides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OptionsFile {
@@ -41,8 +41,8 @@ pub struct OptionsFile {
     pub path: PathBuf,
     /// SHA-256 of its bytes.
     pub digest: Digest,
-    /// Those of its options that the program's user named, by name, spelled as XLA reads them: for a worker that does not read
-    /// the file.
+    /// The options in it that the program's user set, by name, spelled as XLA reads them: for a worker that does not read the
+    /// file.
     pub named: BTreeMap<String, String>,
 }
 
@@ -103,19 +103,18 @@ setters!(JobCandidate { program: Option<ProgramFile>, build: Build });
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Build {
-    /// Options of the compiler for this program alone, by name, their values spelled as XLA reads them: `True`, `512`, `0.5`, a
-    /// text.
+    /// Compiler options for this program alone, by name, with values as XLA reads them: `True`, `512`, `0.5`, text.
     pub options: BTreeMap<String, String>,
-    /// Options of the process that compiles, spelled likewise. The process that measures does not have them: it loads what was
-    /// compiled under them.
+    /// Options of the compiling process, spelled likewise. The measuring process does not have them, because it loads the
+    /// executable compiled with them.
     pub process: BTreeMap<String, String>,
-    /// Which compilation of the same program with the same options it is: each number is compiled by itself.
+    /// Number of the compilation among those of the same program with the same options: each number is compiled separately.
     pub copy: u32,
 }
 
 setters!(Build { options: BTreeMap<String, String>, process: BTreeMap<String, String>, copy: u32 });
 
-/// Everything a timer needs to know of one invocation. Candidates are named by their index.
+/// Everything a timer needs to know about one invocation. Candidates are identified by their index.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Job {

@@ -45,7 +45,7 @@ pub trait Timer: Send {
             .compiler(self.device().environment.compiler())
     }
 
-    /// Memory of its device before the first job; `None` if nobody reports it, as of a CPU.
+    /// Memory of its device before the first job; `None` if it is not reported, as for a CPU.
     fn device_memory(&self) -> Option<DeviceMemory> {
         None
     }
@@ -233,7 +233,7 @@ pub trait Timer: Send {
         Err(Failure::new(FailureKind::Protocol, format!("the timer `{}` keeps no outputs", self.name())))
     }
 
-    /// Counts the measuring workers started so far; samples of different epochs are never paired.
+    /// Number of measuring workers started so far; samples of different epochs are never paired.
     fn epoch(&self) -> u32;
 
     /// Ends the measuring worker, starts another and loads what was prepared again, except `without`.

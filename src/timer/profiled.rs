@@ -60,7 +60,7 @@ impl ProfiledRound {
         Ok(Self { file: Some(file), ..round })
     }
 
-    /// Completeness of a launch can only be checked if its number of devices is known: one by default.
+    /// A launch can only be checked for completeness if its number of devices is known: one by default.
     fn check_devices(&self, told: Option<&[u32]>) -> Result<(), Failure> {
         for (launch, runs) in self.launches.iter().enumerate() {
             let told = told.map_or(Some(1), |told| told.get(launch).copied());
@@ -211,8 +211,8 @@ fn by_name(times: &DeviceTime, module_name: &str, launches: &[(usize, u32)]) -> 
     Ok(launches.iter().map(of_launch).collect())
 }
 
-/// How often each program ran, if no execution has an id and a device has not as many as were launched: then one
-/// operation may come several times in an execution. Programs appear in the order in which candidates were launched.
+/// How often each program ran, if no execution has an id and a device has fewer or more than were launched: an operation may
+/// then occur several times in an execution. Programs appear in the order in which candidates were launched.
 fn runs_of_programs(times: &DeviceTime, launches: &[(usize, u32)]) -> Option<BTreeMap<(String, Option<i64>), u64>> {
     let told = |execution: &Execution| execution.run_id.is_some() || execution.layout != Layout::DeviceStreams;
     let launched: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();
@@ -285,7 +285,7 @@ mod tests {
     use serde_json::Value;
     use std::path::Path;
 
-    /// A real trace of six functions run five times each, and what an independent program computed for it.
+    /// A real trace of six functions with five runs each, and the results of an independent program for it.
     #[test]
     fn durations_are_the_oracles_in_launch_order() {
         let oracle = std::fs::read_to_string(folder().join("autotune6x5.oracle.json")).unwrap();
@@ -321,7 +321,7 @@ mod tests {
         assert!(absent.needs_restart() && absent.message.contains("holds 0 executions"), "{absent}");
     }
 
-    /// The devices that the worker tells, one by default, are those of the profile.
+    /// The worker's device counts, one by default, match the profile's.
     #[test]
     fn a_device_that_left_nothing_is_missed() {
         let launches = [0, 1].map(|candidate| (candidate, 5));
@@ -336,7 +336,7 @@ mod tests {
         assert!(round.check_devices(Some(&[1])).unwrap_err().message.contains("`devices` of every launch"));
     }
 
-    /// The order that the functions' names tell, found without them.
+    /// The order given by the functions' names, found without them.
     #[test]
     fn launches_without_names_are_told_by_their_order() {
         let times = times();

@@ -50,7 +50,7 @@ pub enum Method {
         /// The tuner's [`PROTOCOL_VERSION`].
         protocol: u32,
     },
-    /// Starts a job: the inputs are loaded. Answered by an empty object.
+    /// Starts a job: loads the inputs. Answered by an empty object.
     Begin(BeginParams),
     /// Compiles a program into a file without loading it; capability `compile`. Answered by [`Compiled`].
     Compile(CompileParams),
@@ -83,12 +83,12 @@ pub enum Method {
         /// Where to write: a folder of this request's own.
         folder: PathBuf,
     },
-    /// Runs a candidate once and keeps its outputs in the worker, until the job ends or others are kept; capability `compare-outputs`.
-    /// Answered by [`KeptOutputs`].
+    /// Runs a candidate once and keeps its outputs in the worker, until the job ends or others are kept; capability
+    /// `compare-outputs`. Answered by [`KeptOutputs`].
     KeepOutputs {
         /// Index of the candidate.
         candidate: usize,
-        /// They are kept if they take more bytes than this together.
+        /// They are kept if they take more than this many bytes together.
         above: u64,
     },
     /// Runs a candidate once and compares its outputs with the kept ones; capability `compare-outputs`. Answered by
@@ -129,7 +129,7 @@ fn one() -> u32 {
     1
 }
 
-// serde hands over a reference to the field
+// serde passes a reference to the field
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_one(batch: &u32) -> bool {
     *batch == 1
@@ -170,7 +170,7 @@ impl BeginParams {
     }
 }
 
-/// A worker that cannot provide a state must not measure in another one.
+/// Rejects an unknown state, because a worker that cannot provide it must not measure in another one.
 fn warm_or_cold<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<CacheState, D::Error> {
     match CacheState::deserialize(deserializer)? {
         CacheState::Other(state) => Err(serde::de::Error::unknown_variant(&state, &["warm", "cold"])),
@@ -188,7 +188,7 @@ pub struct Input {
     pub spec: ArraySpec,
     /// File of dense little-endian bytes.
     pub path: PathBuf,
-    /// Given again before every run, outside the timed region.
+    /// Restored before every run, outside the timed region.
     #[serde(default)]
     pub donated: bool,
 }
@@ -199,7 +199,7 @@ impl From<&InputArray> for Input {
     }
 }
 
-/// A program on the wire.
+/// A program's file on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProgramRef {
@@ -207,8 +207,8 @@ pub struct ProgramRef {
     pub format: ProgramFormat,
     /// Its file.
     pub path: PathBuf,
-    /// File of a `CompileOptionsProto` without devices, with which the program's own process compiles it; capability
-    /// `compile-options`.
+    /// File of a `CompileOptionsProto` without devices: the options with which the process that uses the program compiles it;
+    /// capability `compile-options`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compile_options: Option<PathBuf>,
 }
@@ -228,7 +228,7 @@ pub struct ExecutableRef {
     pub path: PathBuf,
     /// Where the executable starts in it; it goes to the file's end.
     pub offset: u64,
-    /// SHA-256 of the executable: the bytes read must be those that were found.
+    /// SHA-256 of the executable, because the file may have been replaced since it was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
 }
@@ -243,7 +243,7 @@ pub struct CompileParams {
     pub program: ProgramRef,
     /// File to write the serialized executable to.
     pub executable: PathBuf,
-    /// Options of the compiler for this program alone, by name.
+    /// Compiler options for this program alone, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub overrides: BTreeMap<String, String>,
 }
@@ -262,7 +262,7 @@ pub struct LoadParams {
     /// The program, already compiled by a worker of the same kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<ExecutableRef>,
-    /// Options of the compiler for this program alone, by name; capability `compiler-options`.
+    /// Compiler options for this program alone, by name; capability `compiler-options`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub overrides: BTreeMap<String, String>,
 }
@@ -292,7 +292,7 @@ pub struct Hello {
     pub capabilities: Vec<String>,
     /// The clock of its samples.
     pub source: Source,
-    /// Every device that it shows.
+    /// Every device that it has.
     pub devices: Vec<DeviceFingerprint>,
     /// Index of the device that it runs on.
     #[serde(default)]
@@ -304,7 +304,7 @@ pub struct Hello {
     /// The clock limits of its GPU, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<Clocks>,
-    /// Memory of the device that it runs on, if it knows.
+    /// Memory of the device that it runs on, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<DeviceMemory>,
     /// Notes for the user, one line each.
@@ -329,19 +329,19 @@ setters!(Hello {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DeviceMemory {
-    /// The most that programs may take.
+    /// Maximum for programs.
     pub limit_bytes: u64,
-    /// What is taken already.
+    /// Bytes already in use.
     pub used_bytes: u64,
 }
 
 impl DeviceMemory {
-    /// So much that programs may take, of which so much is taken.
+    /// Memory with this limit and these bytes in use.
     pub fn new(limit_bytes: u64, used_bytes: u64) -> Self {
         Self { limit_bytes, used_bytes }
     }
 
-    /// What programs may still take.
+    /// Bytes still available to programs.
     pub fn free_bytes(self) -> u64 {
         self.limit_bytes.saturating_sub(self.used_bytes)
     }
@@ -385,7 +385,7 @@ pub mod capability {
     pub const PROFILE: &str = "profile";
     /// `measure` takes `batch`: that many runs are timed together.
     pub const BATCHES: &str = "batches";
-    /// `load` and `compile` take `overrides`: options of the compiler.
+    /// `load` and `compile` take `overrides`: compiler options.
     pub const COMPILER_OPTIONS: &str = "compiler-options";
     /// A program's `compile_options` are honoured.
     pub const COMPILE_OPTIONS: &str = "compile-options";
@@ -421,16 +421,16 @@ impl Signature {
 pub struct Compiled {
     /// Time of the compilation, nanoseconds.
     pub compile_ns: u64,
-    /// Processor time of the whole worker in it, nanoseconds; zero if the worker does not tell.
+    /// Processor time of the whole worker in it, nanoseconds; zero if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_ns: u64,
-    /// `false` if the executable cannot be written to a file after all: `load` must be given the program.
+    /// `false` if the executable could not be written to a file: `load` then requires the program.
     #[serde(default = "yes")]
     pub serialized: bool,
-    /// What the program takes, where the worker can tell.
+    /// The program's signature, if the worker knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
-    /// What a run takes of the device's memory, where the worker can tell.
+    /// Device memory of a run, if the worker knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStats>,
     /// The GPU resources of its kernels; empty if unknown.
@@ -465,28 +465,29 @@ pub struct CostAnalysis {
     pub flops: f64,
     /// Bytes that operations read and write.
     pub accessed_bytes: f64,
-    /// Cycles that a TPU's compiler estimates for its own operations, each loop as often as it runs. Pallas kernels have none.
+    /// Cycles that a TPU's compiler estimates for its own operations, each loop counted as often as it runs. Pallas kernels
+    /// have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_cycles: Option<f64>,
-    /// What a TPU's compiler scheduled for the program's Pallas kernels, if it was asked to say.
+    /// A TPU compiler's schedule of the program's Pallas kernels, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<KernelSchedule>,
 }
 
-/// What a TPU's compiler scheduled for the Pallas kernels of a program.
+/// A TPU compiler's schedule of a program's Pallas kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct KernelSchedule {
-    /// Instruction bundles, each kernel's times the steps of its grid. A loop's body counts once, and waiting for copies of
-    /// memory not at all.
+    /// Instruction bundles, each kernel's multiplied by the steps of its grid. A loop's body counts once, and waiting for
+    /// memory copies does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundles: Option<f64>,
-    /// Bytes of vector memory (VMEM) that the kernel which takes the most of it is given.
+    /// Vector memory (VMEM) of the kernel with the most of it, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vmem_bytes: Option<u64>,
 }
 
 impl CostAnalysis {
-    /// The same with what a TPU's compiler says in other places, where it says anything.
+    /// Adds the figures that a TPU's compiler reports elsewhere, if any.
     #[cfg(feature = "pjrt")]
     pub(in crate::timer) fn with_estimates(
         counted: Option<Self>,
@@ -503,7 +504,7 @@ impl CostAnalysis {
     #[cfg(feature = "pjrt")]
     pub(in crate::timer) fn of(properties: &[(String, f64)]) -> Option<Self> {
         let named = |wanted: &str| properties.iter().find(|(name, _)| name == wanted).map(|(_, value)| *value);
-        // what XLA cannot count is negative
+        // negative means that XLA cannot count it
         let count = |wanted: &str| named(wanted).filter(|value| value.is_finite() && *value >= 0.0);
         let (flops, accessed_bytes) = (count("flops"), count("bytes accessed"));
         (flops.is_some() || accessed_bytes.is_some()).then(|| Self {
@@ -542,8 +543,8 @@ impl MemoryStats {
         if self.peak_bytes > 0 { self.peak_bytes } else { self.allocated_bytes() }
     }
 
-    /// Bytes that are allocated for a run. XLA counts as its peak what is in use, and allocates temporary arrays as one block, whose
-    /// gaps are not in the peak.
+    /// Bytes that are allocated for a run. XLA's peak counts only bytes in use, but temporary arrays are allocated as one
+    /// block, whose gaps the peak excludes.
     pub fn allocated_bytes(&self) -> u64 {
         let parts = [self.argument_bytes, self.output_bytes, self.temporary_bytes];
         let all = parts.into_iter().fold(0, u64::saturating_add).saturating_sub(self.alias_bytes);
@@ -594,13 +595,13 @@ pub struct Loaded {
     /// Time of the compilation, nanoseconds; zero if there was none.
     #[serde(default)]
     pub compile_ns: u64,
-    /// Processor time of the whole worker in it, nanoseconds; zero if the worker does not tell.
+    /// Processor time of the whole worker in it, nanoseconds; zero if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cpu_ns: u64,
-    /// What the program takes, where the worker can tell.
+    /// The program's signature, if the worker knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
-    /// SHA-256 of the serialized executable, where the worker has it: equal ones are one program.
+    /// SHA-256 of the serialized executable, if the worker has it: equal digests are the same program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<Digest>,
     /// Bytes of donated inputs that the device copies before every run; zero if there are few, or they are copied from
@@ -610,7 +611,7 @@ pub struct Loaded {
     /// Why large donated inputs are copied from the host before every run, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_host: Option<String>,
-    /// What a run takes of the device's memory, where the worker can tell.
+    /// Device memory of a run, if the worker knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStats>,
     /// The work of a run, if the worker counts it.
@@ -651,7 +652,7 @@ pub struct Measured {
     /// Why the runs of a batch were timed one by one, if they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single_runs: Option<String>,
-    /// How fast the GPU ran, where the worker can tell.
+    /// The GPU's actual clocks, if the worker knows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<RunningClocks>,
 }
@@ -698,7 +699,7 @@ pub struct Profiled {
     /// On how many devices the program of each launch ran: one, by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<Vec<u32>>,
-    /// How fast the GPU ran, where the worker can tell.
+    /// The GPU's actual clocks, if the worker knows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<RunningClocks>,
 }
@@ -721,7 +722,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// What a program gave.
+    /// The outputs of a program.
     pub fn new(outputs: Vec<OutputRef>) -> Self {
         Self { outputs }
     }
@@ -743,14 +744,14 @@ pub const MAX_KEPT_OUTPUTS: usize = 2000;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct KeptOutputs {
-    /// The kept outputs, in the program's order; absent if nothing is kept, because they are smaller than that, or more
-    /// than [`MAX_KEPT_OUTPUTS`] arrays.
+    /// The kept outputs, in the program's order; absent if nothing is kept, because they are not larger than `above`, or
+    /// because there are more than [`MAX_KEPT_OUTPUTS`] arrays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<KeptOutput>>,
 }
 
 impl KeptOutputs {
-    /// What a program gave.
+    /// The kept outputs of a program.
     pub fn new(outputs: Option<Vec<KeptOutput>>) -> Self {
         Self { outputs }
     }
@@ -776,7 +777,7 @@ impl KeptOutput {
         Self { spec: reference.spec().clone(), digest, finiteness: reference.finiteness() }
     }
 
-    /// The same of one that was looked at block by block.
+    /// The same for an array that was read block by block.
     #[cfg(feature = "pjrt")]
     pub(super) fn looked_at(spec: ArraySpec, digest: Digest, found: Finiteness) -> Self {
         let is_told = spec.dtype.has_fractions() && found.elements > 0;
@@ -820,7 +821,7 @@ pub struct ComparedOutput {
 }
 
 impl ComparedOutput {
-    /// An output of which nothing but its spec is told: its bytes are those that are kept, or its spec is another one.
+    /// An output with its spec alone: either its bytes equal the kept ones, or its spec differs.
     pub(super) fn untold(spec: ArraySpec) -> Self {
         Self { spec, mismatches: 0, max_absolute: 0.0, first: None, other_class: 0 }
     }
@@ -856,7 +857,7 @@ pub struct FirstMismatch {
     pub kept: String,
 }
 
-// serde hands over a reference to the field
+// serde passes a reference to the field
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero_real(value: &f64) -> bool {
     *value == 0.0
@@ -867,7 +868,7 @@ fn is_zero_real(value: &f64) -> bool {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Response {
-    /// The request's; null for a line whose request could not be read.
+    /// The request's id; null for a line whose request could not be read.
     pub id: Option<u64>,
     /// The result of the method.
     #[serde(default, skip_serializing_if = "Option::is_none")]

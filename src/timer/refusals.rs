@@ -25,7 +25,7 @@ const MOST_OF_REASON: usize = 200;
 /// Maximum length of a name or value.
 const MAX_TEXT_BYTES: usize = 128;
 
-/// How the reason begins for which a flag of a compiling process is refused; the flag follows, with its dashes.
+/// How the message begins when a flag of a compiling process is refused; the flag with its dashes follows.
 pub(super) const NOT_ACCEPTED: &str = "this plugin does not accept `";
 
 /// A refusal by a plugin or another compiler.
@@ -132,7 +132,7 @@ mod tests {
         let mut refusals = Refusals::open(folder.path(), plugin);
         let (none, other) = (set(&[("a", "1"), ("gone", "True")]), set(&[("a", "1")]));
         assert_eq!(refusals.find(&none), None);
-        // words of xla-cpu-pjrt 0.0.1
+        // messages of xla-cpu-pjrt 0.0.1
         refusals.take(&none, &compile("No such compile option: 'gone'"));
         refusals.take(&set(&[("b", "x")]), &compile("While setting option b, 'x' is not a valid bool value."));
         let again = Refusals::open(folder.path(), plugin);

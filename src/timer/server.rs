@@ -44,14 +44,14 @@ pub trait Worker {
     /// If the candidate is not loaded, or its program fails.
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure>;
     /// Answers a `measure` whose runs are timed `batch` at a time; `runs` is a multiple of it. A worker without the capability
-    /// `batches` need not know it.
+    /// `batches` need not implement it.
     ///
     /// # Errors
     /// As [`measure`](Self::measure), and if the worker times no batches.
     fn measure_batches(&mut self, _candidate: usize, _runs: u32, _batch: u32) -> Result<Measured, Failure> {
         Err(Failure::new(FailureKind::Protocol, "`batch` is not a parameter of this worker"))
     }
-    /// Answers `measure-round`; a worker without the capability `profile` need not know it.
+    /// Answers `measure-round`; a worker without the capability `profile` need not implement it.
     ///
     /// # Errors
     /// As [`measure`](Self::measure), and if the worker takes no profiles or cannot write one.
@@ -63,7 +63,7 @@ pub trait Worker {
     /// # Errors
     /// As [`measure`](Self::measure), and if an output cannot be written.
     fn outputs(&mut self, candidate: usize, folder: &std::path::Path) -> Result<Outputs, Failure>;
-    /// Answers `keep-outputs`; a worker without the capability `compare-outputs` need not know it.
+    /// Answers `keep-outputs`; a worker without the capability `compare-outputs` need not implement it.
     ///
     /// # Errors
     /// As [`outputs`](Self::outputs).
@@ -92,7 +92,7 @@ pub fn take_stdout() -> io::Result<File> {
     Ok(File::from(private))
 }
 
-/// Answers requests from `input` until it ends or `shutdown` comes.
+/// Answers requests from `input` until it ends or requests a `shutdown`.
 ///
 /// # Errors
 ///
