@@ -1,4 +1,4 @@
-//! Folders of inputs that a running step left: `manifest.json` and one `.npy` file for each argument.
+//! Folders of inputs captured from a running step: `manifest.json` and one `.npy` file for each argument.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,10 +12,10 @@ use crate::digest::Digest;
 use crate::outside_file::{self, Folder};
 use crate::printable::printable;
 
-/// The file that makes a folder such a one, and the format that it names.
+/// The file that marks a capture, and the format that it names.
 pub(super) const MANIFEST: &str = "manifest.json";
 const FORMAT: &str = "autotune-lowered-inputs-v1";
-/// Largest manifest that is read: some hundred thousand arguments.
+/// Largest manifest that is read: a few hundred thousand arguments.
 const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 /// Largest header of a `.npy` file; those of plain arrays have 128 bytes.
 const MAX_HEADER_BYTES: usize = 1 << 16;
@@ -25,17 +25,17 @@ pub(super) struct Captured {
     path: PathBuf,
     folder: Folder,
     arguments: Vec<CapturedArgument>,
-    /// Their numbers by their paths; of two with one path the first.
+    /// Indices by path; if two have the same path, the first.
     by_path: BTreeMap<String, usize>,
 }
 
-/// One argument as the manifest has it.
+/// One argument in the manifest.
 #[derive(Debug, Deserialize)]
 pub(super) struct CapturedArgument {
-    /// Its place in the tree of arguments, such as `params/w`.
+    /// Its path in the tree of arguments, such as `params/w`.
     pub(super) path: String,
     spec: ArraySpec,
-    /// Whether the step may write over it.
+    /// Whether the step may overwrite it.
     pub(super) donated: bool,
     file: PathBuf,
     sha256: Digest,
@@ -48,10 +48,10 @@ struct Manifest {
 }
 
 impl Captured {
-    /// Reads the manifest of a folder; `None` if there is none in it.
+    /// Reads a folder's manifest; `None` if there is none.
     ///
     /// # Errors
-    /// If the folder or the manifest cannot be read, or the manifest is of another format.
+    /// If the folder or the manifest cannot be read, or the manifest has another format.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, MeasureError> {
         let unreadable = |path: PathBuf| move |source| MeasureError::Unreadable { path, source };
         let folder = Folder::open(path).map_err(unreadable(path.to_owned()))?;
@@ -72,10 +72,11 @@ impl Captured {
         Ok(Some(Self { path: path.to_owned(), folder, arguments, by_path }))
     }
 
-    /// The capture of an argument: by its path where the program names it, else by its number where there are as many.
+    /// The capture of an argument: by its path if the program names it, otherwise by its number if there are as many captures
+    /// as arguments.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it was not captured.
     pub(super) fn find(&self, index: usize, count: usize, place: &str) -> Result<&CapturedArgument, MeasureError> {
         let missing = |reason| MeasureError::Captured { path: self.path.join(MANIFEST), reason };
         if place.is_empty() {
@@ -92,10 +93,10 @@ impl Captured {
         found.ok_or_else(|| missing(format!("has no argument `{}`, which the program takes", printable(place))))
     }
 
-    /// The dense little-endian elements of a captured argument, and where they stand.
+    /// The dense little-endian elements of a captured argument, and their position in the file.
     ///
     /// # Errors
-    /// If the file cannot be read, is a link or is outside of the folder, has another digest, or holds another array.
+    /// If the file cannot be read, is a link, is outside the folder, has another digest, or holds another array.
     pub(super) fn read(
         &self,
         argument: &CapturedArgument,
@@ -125,7 +126,7 @@ impl Captured {
     }
 }
 
-/// Where the elements of a `.npy` file begin (numpy, `numpy/lib/format.py`), which must be those of `spec`, in C's order.
+/// Where the elements of a `.npy` file begin (numpy, `numpy/lib/format.py`); the array must be that of `spec`, in C order.
 fn elements_start(bytes: &[u8], spec: &ArraySpec) -> Result<usize, String> {
     let no_header = || "is not an .npy file".to_owned();
     let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or_else(no_header)?;
@@ -156,7 +157,7 @@ fn elements_start(bytes: &[u8], spec: &ArraySpec) -> Result<usize, String> {
     Ok(end)
 }
 
-/// Whether numpy's description of a type is that of an element type; types that numpy lacks are stored as plain bytes.
+/// Whether numpy's type description matches an element type; types that numpy lacks are stored as plain bytes.
 fn holds(descr: &str, dtype: DType) -> bool {
     let Some((order, rest)) = descr.split_at_checked(1) else { return false };
     let Some((kind, size)) = rest.split_at_checked(1) else { return false };
@@ -169,7 +170,7 @@ fn holds(descr: &str, dtype: DType) -> bool {
         DType::U8 | DType::U16 | DType::U32 | DType::U64 => "u",
         _ => "uiV",
     };
-    // the order of one byte is none
+    // single bytes have no order
     is_of_size && matches!(order, "<" | "|") && kinds.contains(kind)
 }
 
@@ -180,7 +181,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// As `numpy.save` writes an array, version 1.0 of the format.
+    /// A file as `numpy.save` writes it, version 1.0 of the format.
     fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
         let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
         header.push_str(&" ".repeat(118 - 1 - header.len()));
@@ -224,7 +225,7 @@ mod tests {
         assert!(said(&["f16[2]", "s32[]"]).contains("is `p/w` of bf16[2], the program takes f16[2]"));
         manifest(at, &rows[..1]);
         assert!(said(&specs).contains("has no argument `p/w`"));
-        // what is there is not what was captured, or is elsewhere
+        // the content is not what was captured, or is elsewhere
         manifest(at, &rows);
         fs::write(at.join("1.npy"), &n).unwrap();
         assert!(said(&specs).contains("digest differs"));

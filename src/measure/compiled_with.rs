@@ -1,4 +1,4 @@
-//! The options with which JAX has a module compiled, from its side file: what the compiler is told where the module is used.
+//! The options with which JAX compiles a module, from its side file: the compile options where the module is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use crate::wire::{Message, WireCursor, WireError, WireValue};
 /// Fields of `CompileOptionsProto` (openxla/xla, xla/pjrt/proto/compile_options.proto).
 mod options {
     pub(super) const BUILD: u32 = 3;
-    /// For any device: a plugin refuses it beside a device assignment.
+    /// Marks the executable as portable, which a plugin refuses together with a device assignment.
     pub(super) const PORTABLE: u32 = 4;
     pub(super) const OVERRIDES: u32 = 7;
 }
 
-/// Fields of `ExecutableBuildOptionsProto`. Which devices run a program, and as how many, is this machine's to say.
+/// Fields of `ExecutableBuildOptionsProto`. This machine decides which and how many devices run a program.
 mod build {
     pub(super) const DEBUG_OPTIONS: u32 = 3;
-    /// Options of a compiler in messages of its own, which cannot be read here. JAX sends none.
+    /// Compiler options in a compiler's own messages, which cannot be read here. JAX sends none.
     pub(super) const ENVIRONMENTS: u32 = 13;
-    /// Device, replicas, partitions, whether a partitioner cuts the program, the devices' assignment, which partitioner.
+    /// Device, replicas, partitions, use of SPMD partitioning, device assignment, choice of the partitioner.
     pub(super) const OF_DEVICES: [u32; 6] = [1, 4, 5, 6, 9, 19];
 }
 
@@ -35,19 +35,20 @@ mod value {
     pub(super) const REAL: u32 = 4;
 }
 
-/// What the compiler is told of a module besides its code, in one form: without devices, and without what reaches files: it may come from anyone.
+/// A module's compile options in canonical form: without devices, and without options that reach files, because a side file may
+/// come from anyone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompiledWith {
-    /// A `CompileOptionsProto`; one that follows it names devices and overrides.
+    /// A `CompileOptionsProto`; a second one, which is appended, adds devices and overrides.
     pub(super) bytes: Vec<u8>,
-    /// Options of the compiler that the user named for this program (`jax.jit(compiler_options=…)`).
+    /// Compiler options that the user set for this program (`jax.jit(compiler_options=…)`).
     pub named: BTreeMap<String, Value>,
-    /// Names of the options that were set and left out, because they reach files; safe for a terminal.
+    /// Names of the removed options, which reach files; safe for a terminal.
     left_out: BTreeSet<String>,
 }
 
-/// Most options that are noted as left out, and most characters of a name.
+/// Maximum number of removed options in a note, and of characters of a name.
 const MAX_NOTED: usize = 8;
 const MAX_NOTED_CHARS: usize = 64;
 
@@ -55,7 +56,7 @@ impl CompiledWith {
     /// Reads a `CompileOptionsProto`.
     ///
     /// # Errors
-    /// Bytes that are none.
+    /// If the bytes are not one.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
         let mut kept = Message::default();
         let mut named = BTreeMap::new();
@@ -81,7 +82,7 @@ impl CompiledWith {
         Ok(Self { bytes: kept.0, named, left_out })
     }
 
-    /// What to say of the options that were left out; `None` if none was.
+    /// A note on the removed options; `None` if there are none.
     pub fn note(&self) -> Option<String> {
         let names: Vec<String> = self.left_out.iter().map(|name| format!("`{name}`")).collect();
         (!names.is_empty()).then(|| {
@@ -90,12 +91,12 @@ impl CompiledWith {
         })
     }
 
-    /// The named ones, spelled as XLA reads them.
+    /// The options that the user set, spelled as XLA reads them.
     pub(super) fn overrides(&self) -> BTreeMap<String, String> {
         self.named.iter().map(|(name, value)| (name.clone(), spelled(value))).collect()
     }
 
-    /// Digest of all of it.
+    /// Digest of the whole.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.bytes)
     }
@@ -130,7 +131,7 @@ fn build_options(bytes: &[u8], left_out: &mut BTreeSet<String>) -> Result<Messag
     Ok(kept)
 }
 
-/// An entry of the map: a name, and the value where it is of a kind that is known.
+/// A map entry: a name, and its value if the kind is known.
 fn named_option(bytes: &[u8]) -> Result<(String, Option<Value>), WireError> {
     let (mut name, mut found) = (String::new(), None);
     for field in WireCursor::new(bytes) {
@@ -141,7 +142,7 @@ fn named_option(bytes: &[u8]) -> Result<(String, Option<Value>), WireError> {
                     found = match field? {
                         (value::TEXT, WireValue::Bytes(text)) => Some(String::from_utf8_lossy(text).into()),
                         (value::SWITCH, WireValue::Varint(switch)) => Some((switch != 0).into()),
-                        // of 64 bits with a sign, as protobuf has them
+                        // signed 64-bit integers in protobuf's encoding
                         (value::INTEGER, WireValue::Varint(integer)) => Some(integer.cast_signed().into()),
                         (value::REAL, WireValue::Fixed64(real)) => Some(real_value(f64::from_bits(real))),
                         _ => found,
@@ -154,7 +155,7 @@ fn named_option(bytes: &[u8]) -> Result<(String, Option<Value>), WireError> {
     Ok((name, found))
 }
 
-/// JSON has no number for what is not finite; as a text XLA reads it.
+/// JSON has no non-finite numbers; XLA reads them as text.
 fn real_value(real: f64) -> Value {
     if real.is_finite() { real.into() } else { real.to_string().into() }
 }
@@ -165,17 +166,17 @@ mod tests {
 
     use super::*;
 
-    /// What jaxlib 0.10.2 gives for `jit(f, compiler_options={...})`, as `tests/data/pjrt/README.md` says.
+    /// The output of jaxlib 0.10.2 for `jit(f, compiler_options={...})`; see `tests/data/pjrt/README.md`.
     const OF_JAX: &[u8] = include_bytes!("../../tests/data/pjrt/jax-0.10.2-compile-options.pb");
 
     #[test]
     fn devices_and_what_reaches_files_are_taken_out_and_the_rest_stays() {
-        // fields by number, as xla's protos have them, written by hand
+        // field numbers from xla's protos, written by hand
         let mut debug = Message::default();
         debug.number(99, 1).bytes(109, b"/tmp/dump").number(112, 1).bytes(30, b"fusion").bytes(222, b"/tmp/results");
         let mut build = Message::default();
         build.number(1, 3).bytes(3, &debug.0).number(4, 8).number(5, 2).number(6, 1).bytes(9, b"\x08\x01").number(8, 1);
-        // `comp_envs`: an `Any` of a compiler's own options
+        // `comp_envs`: an `Any` with a compiler's own options
         build.bytes(13, b"\x0a\x04\x0a\x02xy");
         let mut all = Message::default();
         all.number(2, 1).bytes(3, &build.0).number(4, 1).number(5, 7);
@@ -219,7 +220,7 @@ mod tests {
         for name in ["xla_dump_to", "xla_gpu_kernel_cache_file", "xla_gpu_load_autotune_results_from"] {
             all.bytes(7, &named(name, &text));
         }
-        // a name that comes after its value, and one that is told twice: the later one holds
+        // a name after its value, and a name set twice: the later value counts
         let (mut late, mut twice) = (Message::default(), Message::default());
         late.bytes(2, &text.0).bytes(1, b"xla_dump_to");
         twice.bytes(1, b"xla_a").bytes(2, &text.0).bytes(1, b"xla_gpu_ptx_file");
@@ -239,7 +240,7 @@ mod tests {
             flipped[length] ^= 0x81;
             let _ = CompiledWith::read(&flipped);
         }
-        // a length beyond the end, a group, a number too long: outside and inside of each message
+        // a length beyond the end, a group, a number that is too long: outside and inside each message
         for bytes in [&b"\x1a\x7f"[..], b"\x0b", b"\x1a\x02\x1a\x7f", b"\x1a\x04\x1a\x02\x0d\x01", b"\x3a\x02\x12\x7f"]
         {
             assert!(CompiledWith::read(bytes).is_err(), "{bytes:?}");

@@ -14,8 +14,8 @@ use crate::config::Config;
 use crate::measured_by::CacheState;
 use crate::timer::{Job, JobCandidate, Timer};
 
-/// A job of `copies` candidates with the same program, each to be loaded by itself. The inputs are made from `parameters`,
-/// or where those are not known from what the timer says that the program takes.
+/// A job of `copies` candidates with the same program, each loaded separately. The inputs are made from `parameters`; if those
+/// are unknown, from the timer's report on the program.
 ///
 /// # Errors
 /// If the program cannot be written or compiled, or its inputs cannot be made.

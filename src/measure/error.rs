@@ -10,7 +10,7 @@ use crate::profile::KernelsDiffer;
 use crate::remedy::{remedy, scratch_remedy};
 use crate::wire::WireError;
 
-/// What plugins compile, of whoever has HLO text.
+/// The advice for HLO text.
 const DUMP_A_PROTO: &str = "dump a form that plugins compile: `XLA_FLAGS='--xla_dump_to=FOLDER \
                             --xla_dump_hlo_as_proto'`, or `autotune_lowered.dump(lowered, \"module.mlir\")`";
 
@@ -23,7 +23,7 @@ pub enum MeasureError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is not a program.
@@ -32,7 +32,7 @@ pub enum MeasureError {
     /// The side file of a module cannot be used.
     #[error(transparent)]
     SideFile(ScanError),
-    /// What a side file says the compiler is told of its module is not a `CompileOptionsProto`.
+    /// The compile options in a side file are not a `CompileOptionsProto`.
     #[error(
         "the side file `{path}` has `compile_options` that are not a CompileOptionsProto ({source}); write it again \
          with `autotune_lowered.dump`, or remove the member",
@@ -59,7 +59,7 @@ pub enum MeasureError {
         /// The file.
         path: PathBuf,
     },
-    /// HLO text that no HloModuleProto could be made of.
+    /// HLO text that could not be converted to an HloModuleProto.
     #[error("`{path}`: is HLO text, and {reason}; {DUMP_A_PROTO}", path = path.display())]
     NotConverted {
         /// The file.
@@ -75,7 +75,8 @@ pub enum MeasureError {
         /// Its partitions.
         partitions: u64,
     },
-    /// HLO text of a program that runs on several devices. As a proto, which is what plugins compile, it does not tell on how many.
+    /// HLO text of a program that runs on several devices. Plugins compile protos, and a proto does not contain the number of
+    /// devices.
     #[error(
         "`{path}`: is HLO text of {partitions} partitions, which it does not tell the compiler; give StableHLO: \
          `autotune_lowered.dump(lowered, \"module.mlir\")` in Python",
@@ -95,7 +96,7 @@ pub enum MeasureError {
         /// Why.
         source: FillError,
     },
-    /// An argument's type does not hold the values that are asked for.
+    /// An argument's type cannot hold the requested values.
     #[error("`--fill` of the argument `{argument}`: {reason}")]
     Values {
         /// The argument, as the user named it.
@@ -103,7 +104,7 @@ pub enum MeasureError {
         /// Why not.
         reason: String,
     },
-    /// A folder of captured inputs is not what it should be.
+    /// A folder of captured inputs is invalid.
     #[error("`{path}`: {reason}", path = path.display())]
     Captured {
         /// The manifest, or the file of an input.
@@ -114,9 +115,9 @@ pub enum MeasureError {
     /// No argument has the name.
     #[error("`--fill`: no argument has the name `{argument}`; there are: {arguments}")]
     UnknownArgument {
-        /// What the user named.
+        /// The name that the user gave.
         argument: String,
-        /// What could have been named.
+        /// The names of arguments.
         arguments: String,
     },
     /// The file of an input has another size than its array.
@@ -131,10 +132,10 @@ pub enum MeasureError {
         /// The file's size.
         bytes: u64,
     },
-    /// The inputs are larger than what is left of disk or memory.
+    /// The inputs do not fit into the free disk space or memory.
     #[error("{message}")]
     NoRoom {
-        /// What lacks, how much it is and what is needed.
+        /// What is short, how much is free and how much is needed.
         message: String,
     },
     /// The scratch folder cannot be written.
@@ -142,16 +143,16 @@ pub enum MeasureError {
     Scratch {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The timer takes no profiles.
+    /// The timer cannot take profiles.
     #[error("the timer `{timer}` takes no profiles, and only these distinguish kernels; `--timer jax` takes them")]
     NoProfiles {
         /// The timer.
         timer: String,
     },
-    /// The timer does not say what the program takes.
+    /// The timer does not report the program's parameters.
     #[error("the timer `{timer}` does not report the program's inputs, so none can be made")]
     NoSignature {
         /// The timer.
@@ -160,13 +161,13 @@ pub enum MeasureError {
     /// The worker failed.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The iterations are not the same work.
+    /// The iterations did not do the same work.
     #[error(transparent)]
     KernelsDiffer(#[from] KernelsDiffer),
 }
 
 impl MeasureError {
-    /// Whether another input would mend it, and no other device or worker.
+    /// Whether other inputs could fix it, but no other device or worker.
     pub fn is_of_input(&self) -> bool {
         match self {
             Self::Unreadable { .. }

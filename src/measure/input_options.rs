@@ -1,4 +1,4 @@
-//! What a user says of a program's inputs.
+//! A user's options for a program's inputs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,28 +12,28 @@ use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
 use crate::setters::setters;
 
-/// Longest text of a fill.
+/// Maximum length of a fill's text.
 const MAX_FILL_CHARS: usize = 4096;
 
 /// How the inputs of a program are made.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct InputOptions {
-    /// Values of single arguments; of several that name one argument the last counts.
+    /// Values of single arguments; if several apply to one argument, the last counts.
     pub fills: Vec<ArgumentFill>,
     /// Folder of input files; an argument without one is filled.
     pub folder: Option<PathBuf>,
-    /// Which values are drawn: the same seed gives the same bytes on every machine.
+    /// The seed of the random values: the same seed gives the same bytes on every machine.
     pub seed: u64,
 }
 
 setters!(InputOptions { fills: Vec<ArgumentFill>, folder: Option<PathBuf>, seed: u64 });
 
 impl InputOptions {
-    /// Digest of what the inputs of a program follow from, the program aside; nothing of them is made.
+    /// Digest of everything that determines a program's inputs, except the program; no input is made.
     ///
     /// # Errors
-    /// If a file of the user's cannot be read.
+    /// If one of the user's files cannot be read.
     pub fn digest(&self) -> Result<Digest, MeasureError> {
         let mut hasher = FieldHasher::new("how inputs are made, 1");
         hasher.field(&self.seed.to_le_bytes()).field(format!("{:?}", self.fills).as_bytes());
@@ -46,8 +46,8 @@ impl InputOptions {
     }
 }
 
-/// The files of a folder that inputs are read from, each with its digest: the manifest of a capture, which has those of the others, or
-/// else one file an argument.
+/// The files of a folder that determine the inputs, each with its digest: a capture's manifest, which contains the digests of
+/// the others, or else one file for each argument.
 fn files_of(folder: &Path) -> Result<BTreeMap<String, Digest>, MeasureError> {
     let unreadable = |path: &Path| {
         let path = path.to_owned();
@@ -69,17 +69,17 @@ fn files_of(folder: &Path) -> Result<BTreeMap<String, Digest>, MeasureError> {
     })
 }
 
-/// Which values a user wants for an argument, or for all below a place in a tree of arguments.
+/// The values of an argument, or of all arguments below a path in the tree.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ArgumentFill {
-    /// The argument: its number from 0, its path such as `params/w`, or what its path begins with, such as `params`.
+    /// The argument: its number from 0, its path such as `params/w`, or the beginning of a path, such as `params`.
     pub argument: String,
     /// Its values.
     pub values: Values,
 }
 
-/// Kinds of values, as `--fill` spells them.
+/// Kinds of values in the syntax of `--fill`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Values {
@@ -88,7 +88,7 @@ pub enum Values {
         /// Standard deviation.
         scale: f64,
     },
-    /// Uniform values from `low` to below `high`: `uniform:0,1e-4`. Integers as well.
+    /// Uniform values from `low` to below `high`: `uniform:0,1e-4`. Also for integers.
     Uniform {
         /// Lower end, included.
         low: f64,
@@ -103,14 +103,14 @@ pub enum Values {
 }
 
 impl Values {
-    /// The recipe for an array; an error says what the type does not hold.
+    /// The recipe for an array; the error says what the type cannot hold.
     pub(super) fn fill(self, spec: &ArraySpec) -> Result<Fill, String> {
         let has_fractions = spec.dtype.has_fractions();
         match self {
             Self::Normal { .. } if !has_fractions => {
                 Err(format!("{} holds no fractions; `uniform:0,9` fits it", spec.dtype))
             }
-            // the end of a range of integers is excluded, as it is of others
+            // the end of an integer range is excluded, as that of others
             Self::Uniform { low, high } if !has_fractions => {
                 let whole = |value: f64| (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64);
                 match (whole(low), whole(high)) {
@@ -159,7 +159,7 @@ impl FromStr for Values {
 impl FromStr for ArgumentFill {
     type Err = String;
 
-    /// Reads `ARGUMENT=VALUES`; an argument's path may itself hold `=`.
+    /// Reads `ARGUMENT=VALUES`; an argument's path may contain `=`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.chars().nth(MAX_FILL_CHARS).is_some() {
             return Err(format!("more than {MAX_FILL_CHARS} characters"));
@@ -180,15 +180,15 @@ impl fmt::Display for ArgumentFill {
 }
 
 impl ArgumentFill {
-    /// Whether it is meant for an argument: by number, by path, or by a part of the path from its beginning.
+    /// Whether it applies to an argument: by number, by path, or by the beginning of the path.
     pub(super) fn names(&self, index: usize, path: &str) -> bool {
         let below = |path: &str| path.strip_prefix(&self.argument).is_some_and(|rest| rest.starts_with('/'));
         self.argument == path || self.argument == index.to_string() || (!path.is_empty() && below(path))
     }
 }
 
-/// What an argument is filled with where nobody says: normal values where the type has fractions; integers that are known to be
-/// indices, of so many values, as any of these; zeros for others and booleans, which may be lengths or conditions.
+/// An argument's default values: normal for types with fractions; any valid index for integers that are known to be indices
+/// into so many values; zeros for other integers and booleans, which may be lengths or conditions.
 pub(super) fn default_fill(spec: &ArraySpec, index_range: Option<u64>) -> Fill {
     match spec.dtype {
         DType::S32 | DType::S64 | DType::U32 | DType::U64 if index_range.is_some_and(|count| count > 1) => {
@@ -196,7 +196,7 @@ pub(super) fn default_fill(spec: &ArraySpec, index_range: Option<u64>) -> Fill {
             Fill::IntegerRange { low: 0, high }
         }
         dtype if !dtype.has_fractions() => Fill::Constant { value: 0.0 },
-        // it has no sign
+        // it is unsigned
         DType::F8E8M0Fnu => Fill::Uniform { low: 0.5, high: 2.0 },
         _ => Fill::Normal { scale: 1.0 },
     }
@@ -241,7 +241,7 @@ mod tests {
         let before = of(&with);
         write("notes.txt", "not read");
         assert_eq!(of(&with), before);
-        // the manifest has the digests of the others
+        // the manifest contains the digests of the others
         write("manifest.json", "{}");
         seen.push(of(&with));
         write("0.bin", "c");

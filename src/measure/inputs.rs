@@ -1,4 +1,4 @@
-//! Inputs made from nothing but what the program takes and what the user says of them.
+//! Makes inputs from a program's parameters and the user's options.
 
 use std::path::{Path, PathBuf};
 
@@ -15,25 +15,25 @@ use crate::outside_file;
 use crate::printable::printable;
 use crate::timer::InputArray;
 
-/// Where an input's values come from.
+/// The source of an input's values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Made {
     /// A recipe, the same bytes on every machine.
     Fill(Fill),
-    /// A file of the user's.
+    /// One of the user's files.
     File(PathBuf),
 }
 
-/// One input as it was made.
+/// A generated input.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MadeInput {
-    /// Its place in the tree of arguments; empty if the program does not say.
+    /// Its path in the tree of arguments; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// Whether every run gets a new copy, since the program may write over it.
+    /// Whether every run gets a new copy, because the program may overwrite it.
     pub donated: bool,
     /// Element type and dimensions.
     pub spec: ArraySpec,
@@ -48,20 +48,21 @@ pub struct MadeInput {
 pub struct Inputs {
     /// The arrays, in the program's order.
     pub arrays: Vec<InputArray>,
-    /// How each was made.
+    /// The source of each.
     pub made: Vec<MadeInput>,
-    /// Digest of what they hold: their types, their shapes and every byte.
+    /// Digest of the contents: types, shapes and every byte.
     pub digest: Digest,
-    /// What they need and what there was before they were made.
+    /// The space needed and available before they were made.
     pub preflight: Preflight,
 }
 
-/// Makes the inputs of a program, `specs` being what it takes in its compiled form: of each argument the
-/// values that the user asked for, or the user's file, or else a recipe's. Files go into `scratch`, where none of their names is taken.
+/// Makes the inputs of a program with the compiled parameters `specs`. Each argument has the values that the user requested,
+/// the content of the user's file, or default values. Files are written to `scratch`, which must not contain any of their
+/// names.
 ///
 /// # Errors
-/// If a file of the user's cannot be read or has another size, an argument's type does not hold the values, a name is none
-/// of an argument, there is no room for the inputs, or `scratch` cannot be written.
+/// If one of the user's files cannot be read or has another size, a type cannot hold the values, a name is not an argument's,
+/// the inputs do not fit, or `scratch` cannot be written.
 pub fn make_inputs(
     program: &MeasuredProgram,
     specs: &[ArraySpec],
@@ -86,7 +87,7 @@ pub fn make_inputs(
         let (path, made, digest) = match (&captured, &options.folder) {
             (Some(captured), _) if wanted.is_none() => {
                 let argument = captured.find(index, specs.len(), place)?;
-                // where the program writes over some argument and does not say which, the step that was captured does
+                // if the program overwrites some argument without saying which, the captured step says it
                 donated &= argument.donated || program.tells_arguments(specs.len());
                 let (file, bytes) = captured.read(argument, spec)?;
                 let (path, digest) = write(&bytes)?;
@@ -122,7 +123,7 @@ pub fn make_inputs(
     Ok(inputs)
 }
 
-/// What the inputs need: a dense file of the user's is read where it lies.
+/// The space that the inputs need; a dense file of the user's is not copied.
 fn preflight(
     program: &MeasuredProgram,
     specs: &[ArraySpec],
@@ -150,7 +151,7 @@ fn check_names(program: &MeasuredProgram, specs: &[ArraySpec], options: &InputOp
     }
 }
 
-/// Arguments that a message lists.
+/// Maximum number of arguments in a message.
 const NAMES_SHOWN: usize = 24;
 
 fn names(program: &MeasuredProgram, specs: &[ArraySpec]) -> String {
@@ -167,7 +168,7 @@ fn names(program: &MeasuredProgram, specs: &[ArraySpec]) -> String {
     names.join(", ")
 }
 
-/// Seed 0 gives the values that an argument of this name has everywhere else.
+/// With seed 0, an argument has the same values as any argument of this name elsewhere.
 fn seed(name: &str, index: usize, seed: u64) -> u64 {
     match seed {
         0 => argument_seed(name, index as u64),
@@ -175,7 +176,7 @@ fn seed(name: &str, index: usize, seed: u64) -> u64 {
     }
 }
 
-/// The user's file for an argument, whole and of the right size, with the digest of its bytes.
+/// The user's file for an argument, with the digest of its bytes; its size is checked.
 fn of_user(folder: &Path, index: usize, spec: &ArraySpec) -> Result<Option<(PathBuf, Digest)>, MeasureError> {
     let path = folder.join(format!("{index}.bin"));
     let unreadable = |source| MeasureError::Unreadable { path: path.clone(), source };
@@ -280,7 +281,7 @@ mod tests {
         let plain = made(&specs, &options).unwrap().digest;
         assert_eq!(made(&specs, &options).unwrap().digest, plain);
         assert_ne!(made(&specs, &options.clone().seed(1)).unwrap().digest, plain);
-        // the values of a recipe, from a file
+        // a recipe's values, from a file
         std::fs::write(given.path().join("1.bin"), [0; 8]).unwrap();
         let of_file = options.clone().folder(Some(given.path().to_owned()));
         assert_eq!(made(&specs, &of_file).unwrap().digest, plain);

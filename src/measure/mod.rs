@@ -1,8 +1,8 @@
-//! One program's device time: its kernels added up, or the span from the first to the last with the gaps between them.
+//! A program's device time: the sum of its kernels, or the span from the first to the last with the gaps between them.
 //!
-//! [`make_inputs`] makes the inputs of a whole program. [`measure`] compiles a program with a timer that gives profiles, makes its inputs from what it takes, and runs it
-//! under one profile. What comes out is a [`crate::profile::Measurement`] with how it was made. [`measure_peaks`] runs programs of its own for
-//! the roof of a device that no data sheet tells of.
+//! [`make_inputs`] makes the inputs of a whole program. [`measure`] compiles a program with a timer that takes profiles, makes
+//! its inputs from its parameters, and runs it under one profile. The result is a [`crate::profile::Measurement`] with its
+//! circumstances. [`measure_peaks`] runs programs of its own for the roof of a device without a data sheet.
 
 mod captured;
 mod compiled_with;

@@ -1,7 +1,8 @@
-//! What a device attains through its own plugin: products of matrices, chains of multiply-adds, and streams through memory.
+//! A device's attainable peaks, measured through its own plugin: matrix products, chains of multiply-adds, and streams through
+//! memory.
 //!
-//! An attainable roof, as the Empirical Roofline Tool measures it, and not that of a data sheet: whatever the plugin's compiler
-//! leaves unused of the device is not in it.
+//! This is an attainable roof, as the Empirical Roofline Tool measures it, not a data sheet's: capacity that the plugin's
+//! compiler leaves unused is not included.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,30 +23,30 @@ use crate::printable::printable;
 use crate::stats::quantiles;
 use crate::timer::{InputArray, Timer};
 
-/// Sides of the matrices, and elements of the vectors: the next larger ones are tried while a run is short.
+/// Sides of the matrices, and lengths of the vectors: larger ones follow as long as a run is short.
 const SIDES: [u64; 5] = [512, 1024, 2048, 4096, 8192];
 const LENGTHS: [u64; 4] = [1 << 18, 1 << 20, 1 << 22, 1 << 24];
 /// A run that takes this long fills the device.
 const LONG_NS: f64 = 20e6;
-/// Runs of each program: as many as take about this long, in these bounds.
+/// Number of runs of each program: as many as take about this long, within these bounds.
 const SERIES_NS: f64 = 5e8;
 const RUNS: (u32, u32) = (5, 20);
-/// Runs before those that count.
+/// Runs before the counted ones.
 const WARM_UP: u32 = 2;
-/// Elements of a stream, 128 MiB of `f32`: beyond the caches of all but the largest servers.
+/// Elements of a stream, 128 MiB of `f32`: more than the caches of all but the largest servers.
 const STREAM: u64 = 1 << 25;
-/// Rows of the matrix of as many elements.
+/// Rows of the matrix with as many elements.
 const STREAM_ROWS: u64 = 1 << 12;
-/// Chains of multiply-adds that do not wait for each other, so that the units' latency is hidden, and the length of each.
+/// Number of independent chains of multiply-adds, which hide the units' latency, and the length of each.
 const CHAINS: u64 = 8;
 const STEPS: u64 = 16;
 
-/// What a figure is the peak of.
+/// The resource whose peak a figure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PeakOf {
-    /// The units that multiply matrices, FLOP/s.
+    /// The units for matrix products, FLOP/s.
     Matrix,
     /// All other units, FLOP/s.
     Vector,
@@ -54,7 +55,7 @@ pub enum PeakOf {
 }
 
 impl PeakOf {
-    /// As tables name it.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Matrix => "matrix",
@@ -63,17 +64,17 @@ impl PeakOf {
         }
     }
 
-    /// What is counted.
+    /// The unit of the amount.
     pub fn unit(self) -> &'static str {
         if self == Self::Memory { "B/s" } else { "FLOP/s" }
     }
 }
 
-/// What one program attained.
+/// A program's result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MeasuredPeak {
-    /// What it is the peak of.
+    /// The resource.
     pub of: PeakOf,
     /// The element type.
     pub dtype: DType,
@@ -81,13 +82,13 @@ pub struct MeasuredPeak {
     pub program: String,
     /// FLOPs or bytes of a run.
     pub amount: f64,
-    /// As many in a second: the median over the runs.
+    /// Amount per second: the median over the runs.
     pub per_second: f64,
     /// The lower quartile.
     pub low: f64,
     /// The upper quartile.
     pub high: f64,
-    /// Runs that count.
+    /// Number of counted runs.
     pub runs: usize,
 }
 
@@ -101,32 +102,32 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// What was measured of a device.
+/// The results for a device.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MeasuredPeaks {
-    /// As a file of peaks has them.
+    /// In the form of a peaks file.
     pub peaks: Peaks,
-    /// The figures, the fastest program of each kind and type.
+    /// The figures of the fastest program of each kind and type.
     pub figures: Vec<MeasuredPeak>,
-    /// What did not run.
+    /// Programs that did not run.
     pub left_out: Vec<LeftOut>,
 }
 
-/// A program whose FLOPs or bytes are known.
+/// A program with a known number of FLOPs or bytes.
 struct PeakProgram {
     name: String,
     text: String,
     arguments: Vec<ArraySpec>,
     amount: f64,
-    /// Whether its arguments are zeros, which cost nothing to make.
+    /// Whether its arguments are zeros, which are cheap to make.
     is_of_zeros: bool,
 }
 
-/// Runs programs of each kind and type, larger ones while they are short, and takes the fastest of each.
+/// Runs programs of each kind and type, larger ones as long as they are short, and keeps the fastest of each.
 ///
 /// # Errors
-/// Where the device or the worker fails, the scratch folder cannot be written, or no program that streams runs.
+/// If the device or the worker fails, the scratch folder cannot be written, or no streaming program runs.
 pub fn measure_peaks(timer: &mut dyn Timer, scratch: &Path) -> Result<MeasuredPeaks, MeasureError> {
     let mut measured = Vec::new();
     let mut left_out = Vec::new();
@@ -135,7 +136,7 @@ pub fn measure_peaks(timer: &mut dyn Timer, scratch: &Path) -> Result<MeasuredPe
     let mut series: Vec<(PeakOf, DType, Vec<PeakProgram>)> = Vec::new();
     series.extend(matrix.map(|dtype| (PeakOf::Matrix, dtype, SIDES.map(|side| product(dtype, side)).into())));
     series.extend(floats.map(|dtype| (PeakOf::Vector, dtype, LENGTHS.map(|length| chains(dtype, length)).into())));
-    // each of them may be the fastest, however long it runs
+    // each of them may be the fastest, no matter how long it runs
     series.extend(streams().map(|stream| (PeakOf::Memory, DType::F32, vec![stream])));
     for (of, dtype, programs) in series {
         let mut best: Option<MeasuredPeak> = None;
@@ -214,7 +215,7 @@ fn is_of_device(error: &MeasureError) -> bool {
     }
 }
 
-/// Runs one program for its rate.
+/// Runs one program and returns its rate.
 fn attained(
     timer: &mut dyn Timer,
     program: &PeakProgram,
@@ -243,7 +244,7 @@ fn attained(
 
 fn inputs(program: &PeakProgram, text: &MeasuredProgram, folder: &Path) -> Result<Vec<InputArray>, MeasureError> {
     if !program.is_of_zeros {
-        // zeros would draw less power, and 0.5 keeps chains of multiply-adds among common numbers
+        // zeros would draw less power, and 0.5 keeps chains of multiply-adds within normal numbers
         let values = |spec: &ArraySpec| match spec.dtype.has_fractions() {
             true => Values::Uniform { low: 0.25, high: 0.75 },
             false => Values::Uniform { low: -4.0, high: 4.0 },
@@ -264,7 +265,7 @@ fn inputs(program: &PeakProgram, text: &MeasuredProgram, folder: &Path) -> Resul
     program.arguments.iter().enumerate().map(zeros).collect()
 }
 
-/// The type in StableHLO.
+/// The type's name in StableHLO.
 fn mlir(dtype: DType) -> String {
     match dtype {
         DType::S8 => "i8".to_owned(),
@@ -295,14 +296,14 @@ fn product(dtype: DType, side: u64) -> PeakProgram {
     }
 }
 
-/// Chains of multiply-adds on each element of a vector, which stay in registers.
+/// Chains of multiply-adds on each element of a vector, held in registers.
 fn chains(dtype: DType, length: u64) -> PeakProgram {
     let (vector, scalar) = (format!("tensor<{length}x{}>", mlir(dtype)), format!("tensor<{}>", mlir(dtype)));
     let mut body = String::new();
     for (name, argument) in [("a", "%p"), ("b", "%q")] {
         body += &format!("    %{name} = stablehlo.broadcast_in_dim {argument}, dims = [] : ({scalar}) -> {vector}\n");
     }
-    // no two chains start at one value: they would be one
+    // different start values, because equal chains would be merged
     body += &format!("    %c0_0 = stablehlo.add %x, %b : {vector}\n");
     for chain in 1..CHAINS {
         body += &format!("    %c{chain}_0 = stablehlo.add %c{}_0, %b : {vector}\n", chain - 1);
@@ -332,7 +333,7 @@ fn chains(dtype: DType, length: u64) -> PeakProgram {
     }
 }
 
-/// Programs that almost only read and write memory.
+/// Programs that do little but read and write memory.
 fn streams() -> [PeakProgram; 3] {
     let element = 4.0;
     let stream = format!("tensor<{STREAM}xf32>");

@@ -1,4 +1,4 @@
-//! Whether what a program takes has room, before anything of it is made.
+//! Checks that a program's inputs and outputs fit before any of them is made.
 
 use std::fmt;
 use std::path::Path;
@@ -8,31 +8,33 @@ use crate::array::ArraySpec;
 use crate::timer::InputArray;
 use crate::timer::protocol::DeviceMemory;
 
-/// What the inputs of a program need and what there is, bytes. Limits that the machine does not report are not checked.
+/// The space that a program's inputs need, and the space available, in bytes. Limits that the machine does not report are not
+/// checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preflight {
-    /// Files of inputs that are to be written.
+    /// Input files to be written.
     pub disk_bytes: u64,
-    /// Room for them in the scratch folder.
+    /// Free space in the scratch folder.
     pub disk_free: Option<u64>,
-    /// The most that is held on the host at one time: one whole array, here as it is made and in the worker as it is read; or all
-    /// outputs of the baseline and one of a candidate.
+    /// Peak memory on the host: one whole array, here while it is made and in the worker while it is read; or all outputs of
+    /// the baseline and one of a candidate.
     pub host_bytes: u64,
-    /// Memory of the host that programs may still take.
+    /// Host memory available to programs.
     pub host_free: Option<u64>,
-    /// All arguments on the device, without temporaries, which only the compiled program tells; with the outputs where they are known.
+    /// All arguments on the device, with the outputs if known. Temporaries are excluded, because only the compiled program
+    /// reveals them.
     pub device_bytes: u64,
-    /// Donated arguments: they are on the device once more, for runs to destroy, unless that does not fit.
+    /// Donated arguments: the device holds a second copy for runs to destroy, if it fits.
     pub donated_bytes: u64,
-    /// Room on the device.
+    /// Free memory on the device.
     pub device_free: Option<u64>,
     /// All outputs, if the program reports them.
     pub output_bytes: Option<u64>,
 }
 
 impl Preflight {
-    /// Looks at what a program takes, each with whether its file is to be written, and at where the files will be.
+    /// Takes a program's parameters, each with whether its file must be written, and the folder of the files.
     pub fn of<'a>(arguments: impl IntoIterator<Item = (&'a ArraySpec, bool)>, scratch: &Path) -> Self {
         let mut found = Self { disk_free: disk_free(scratch), host_free: host_free(), ..Self::default() };
         for (spec, is_written) in arguments {
@@ -44,8 +46,8 @@ impl Preflight {
         found
     }
 
-    /// The same with what the program gives: the outputs of a candidate are compared with those of the baseline. Those of two
-    /// programs at a time are files, unless they take more bytes than `files_up_to` together.
+    /// Adds the program's outputs: a candidate's are compared with the baseline's. The outputs of two programs at a time are
+    /// files, unless they take more than `files_up_to` bytes together.
     #[must_use]
     pub fn with_outputs(mut self, outputs: &[ArraySpec], files_up_to: u64) -> Self {
         let sizes = || outputs.iter().map(|spec| spec.host_bytes().unwrap_or(u64::MAX));
@@ -59,7 +61,7 @@ impl Preflight {
         self
     }
 
-    /// The same with those of the inputs that are donated.
+    /// Adds the device copies of the donated inputs.
     #[must_use]
     pub fn with_donated(self, inputs: &[InputArray]) -> Self {
         let donated =
@@ -67,13 +69,13 @@ impl Preflight {
         Self { donated_bytes: donated.fold(0, u64::saturating_add), ..self }
     }
 
-    /// The same on so many devices with such a memory each, if that is known.
+    /// The same for this many devices, each with this memory if known.
     #[must_use]
     pub fn on_device(self, memory: Option<DeviceMemory>, devices: u64) -> Self {
         Self { device_free: memory.map(|memory| memory.free_bytes().saturating_mul(devices)), ..self }
     }
 
-    /// The same with another copy of the inputs that hold fractions, at one time, for runs on other values.
+    /// Adds a second copy of the inputs with fractions, one at a time, for runs on other values.
     #[must_use]
     pub fn with_other_inputs(mut self, arguments: &[ArraySpec]) -> Self {
         let others = arguments.iter().filter(|spec| spec.dtype.has_fractions());
@@ -82,8 +84,8 @@ impl Preflight {
         self
     }
 
-    /// The same with a run of the program in `f64`, at another time: the files of its inputs and outputs, beside those of
-    /// the program itself, and its arrays on the device in place of them.
+    /// Adds a run of the program in `f64`, at another time. Files of its inputs and outputs are needed in addition to those of
+    /// the program; on the device its arrays replace the program's.
     #[must_use]
     pub fn with_reference(mut self, arguments: &[ArraySpec], outputs: &[ArraySpec]) -> Self {
         let own = |spec: &ArraySpec| spec.host_bytes().unwrap_or(u64::MAX);
@@ -104,7 +106,7 @@ impl Preflight {
     /// Whether it fits.
     ///
     /// # Errors
-    /// What does not, with what it needs and what there is.
+    /// What does not fit, with the space needed and available.
     pub fn check(&self, scratch: &Path) -> Result<(), MeasureError> {
         let lacks = |needed: u64, free: Option<u64>| free.is_some_and(|free| needed > free);
         let no_room = |message| Err(MeasureError::NoRoom { message });
@@ -145,7 +147,7 @@ impl fmt::Display for Preflight {
     }
 }
 
-/// Bytes for people.
+/// A size in readable units.
 struct Size(u64);
 
 impl fmt::Display for Size {
@@ -168,7 +170,7 @@ fn host_free() -> Option<u64> {
     available(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// `MemAvailable` of Linux's `/proc/meminfo`, which counts kibibytes.
+/// `MemAvailable` of Linux's `/proc/meminfo`, in kibibytes.
 fn available(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
@@ -195,7 +197,7 @@ mod tests {
             found.to_string(),
             "inputs take 4.0 KiB on disk, 4.0 KiB of 1 bytes left of host memory at a time, 5.0 KiB of device memory"
         );
-        // donated inputs are there twice if that fits; they need not be
+        // donated inputs are held twice if that fits; it is not required
         let donated = [(&specs[0], true), (&specs[1], false)];
         let donated = donated.map(|(spec, donated)| InputArray::new("x", spec.clone(), "x").donated(donated));
         let on_device = found.clone().with_donated(&donated).on_device(Some(DeviceMemory::new(4096, 1024)), 2);
@@ -228,11 +230,11 @@ mod tests {
         (found.disk_free, found.host_free) = (Some(4096 + 2 * 1048 - 1), None);
         let error = found.check(scratch.path()).unwrap_err().to_string();
         assert!(error.contains("the inputs and outputs take 6.0 KiB of disk"), "{error}");
-        // a second copy of what NaN can be planted in: 4 KiB and 1 KiB, and none of the integers
+        // a second copy of the inputs that can hold NaN: 4 KiB and 1 KiB, and none of the integers
         let integers = "s32[1000000]".parse().unwrap();
         let other = found.clone().with_other_inputs(&[specs[0].clone(), specs[1].clone(), integers]);
         assert_eq!(other.disk_bytes, found.disk_bytes + 4096 + 1024);
-        // 8 KiB and 4 KiB of inputs in f64, 2 KiB of one output and 24 bytes of the other; on the device instead of the rest
+        // 8 KiB and 4 KiB of inputs in f64, 2 KiB of one output and 24 bytes of the other; on the device these replace the rest
         let reference = found.clone().with_reference(&specs, &outputs);
         let (inputs, results) = (8192 + 4096, 2048 + 24);
         assert_eq!(reference.disk_bytes, found.disk_bytes + inputs + results);

@@ -1,4 +1,4 @@
-//! The program, from its file to what a worker takes.
+//! A program, from its file to a worker's request.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,26 +18,26 @@ use crate::timer::{OptionsFile, ProgramFile};
 pub(crate) const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 const MAX_COMPRESSION_LAYERS: usize = 2;
 
-/// A program that was read from a file.
+/// A program read from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeasuredProgram {
     /// The module's bytes.
     pub(super) bytes: Vec<u8>,
     /// Their form.
     pub format: ProgramFormat,
-    /// Whether it may write its outputs over its arguments.
+    /// Whether it may overwrite its arguments with its outputs.
     pub donates: bool,
-    /// On how many devices it runs, one for each partition.
+    /// Number of devices that it runs on, one for each partition.
     pub partitions: u64,
-    /// Whether XLA's passes have run over it: options of the compiler that steer them do nothing any more.
+    /// Whether XLA's passes have run on it: compiler options for them then have no effect.
     pub is_optimized: bool,
     /// Its arguments, if the form reports them one by one.
     pub arguments: Option<Vec<ProgramArgument>>,
-    /// What its results are called, if the form reports it.
+    /// The names of its results, if the form reports them.
     pub results: Vec<String>,
-    /// Of each argument how many values it may have as an index, if the form reports it.
+    /// For each argument, the number of values that it may have as an index, if the form reports it.
     pub index_ranges: Vec<Option<u64>>,
-    /// What its compiler is told of it where it is used, as its side file says.
+    /// The compile options where it is used, from its side file.
     pub compiled_with: Option<CompiledWith>,
 }
 
@@ -51,23 +51,23 @@ impl MeasuredProgram {
         Self::open_with(path, |_| Err(MeasureError::HloText { path: path.to_owned() }))
     }
 
-    /// The same, also where it runs on several devices: what is only compiled needs none of them.
+    /// The same, but accepts a program for several devices, because compiling needs none of them.
     ///
     /// # Errors
     /// If the file cannot be read, or is not a program or HLO text.
     pub fn open_to_compile(path: &Path) -> Result<Self, MeasureError> {
         let read = Self::read(&read_file(path)?, path, |_| Err(MeasureError::HloText { path: path.to_owned() }));
         read.map_err(|error| match error {
-            // that it runs on several devices is nothing against it
+            // a program for several devices is accepted
             MeasureError::Partitioned { path, partitions } => MeasureError::PartitionedText { path, partitions },
             error => error,
         })
     }
 
-    /// The same, where HLO text becomes a serialized `HloModuleProto`.
+    /// The same, but converts HLO text to a serialized `HloModuleProto`.
     ///
     /// # Errors
-    /// As of [`open`](Self::open), and what `to_proto` says.
+    /// As [`open`](Self::open), and errors of `to_proto`.
     pub fn open_with(
         path: &Path,
         to_proto: impl FnOnce(&[u8]) -> Result<Vec<u8>, MeasureError>,
@@ -75,7 +75,7 @@ impl MeasuredProgram {
         Ok(Self { compiled_with: told(path)?, ..Self::read(&read_file(path)?, path, to_proto)?.on_one_device(path)? })
     }
 
-    /// The same of the bytes of a file that is read already; `path` is what errors call it.
+    /// The same for bytes that were read already; `path` is their name in errors.
     pub(crate) fn of_bytes(bytes: &[u8], path: &Path) -> Result<Self, MeasureError> {
         let not_text = |_: &[u8]| Err(MeasureError::HloText { path: path.to_owned() });
         Self::read(bytes, path, not_text)?.on_one_device(path)
@@ -99,7 +99,7 @@ impl MeasuredProgram {
         let converted;
         if program.form == ModuleForm::HloText && !program.is_optimized {
             if partitions > 1 {
-                // what it becomes does not tell them
+                // the converted form does not contain the number
                 return Err(MeasureError::Partitioned { path: path.to_owned(), partitions });
             }
             converted = to_proto(bytes)?;
@@ -129,7 +129,7 @@ impl MeasuredProgram {
         })
     }
 
-    /// A program of our own, as StableHLO text, that writes nothing over its arguments.
+    /// A generated program, as StableHLO text, that overwrites none of its arguments.
     pub fn of_text(text: &str) -> Self {
         Self {
             bytes: text.as_bytes().to_vec(),
@@ -144,20 +144,20 @@ impl MeasuredProgram {
         }
     }
 
-    /// Whether the module tells its arguments one by one, as many as these.
+    /// Whether the module lists this many arguments one by one.
     pub(super) fn tells_arguments(&self, count: usize) -> bool {
         self.arguments.as_ref().is_some_and(|arguments| arguments.len() == count)
     }
 
-    /// The path of an argument, empty if it is not known, and whether the program may write over it. Where the module does
-    /// not tell its arguments one by one, a program that writes over any may write over all.
+    /// The path of an argument, empty if unknown, and whether the program may overwrite it. If the module does not list its
+    /// arguments one by one and may overwrite any, it may overwrite all.
     pub(crate) fn argument(&self, index: usize, count: usize) -> (&str, bool) {
         let known = self.arguments.as_ref().filter(|arguments| arguments.len() == count);
         let known = known.and_then(|arguments| arguments.get(index));
         known.map_or(("", self.donates), |argument| (argument.path.as_str(), argument.is_donated))
     }
 
-    /// How many values an argument may have as an index, where that is known.
+    /// The number of values that an argument may have as an index, if known.
     pub(super) fn index_range(&self, index: usize, count: usize) -> Option<u64> {
         let known = Some(&self.index_ranges).filter(|ranges| ranges.len() == count)?;
         known.get(index).copied().flatten()
@@ -166,7 +166,7 @@ impl MeasuredProgram {
     /// The same program with every floating-point array in `f64`, also its arguments and results.
     ///
     /// # Errors
-    /// Why there is none, in a few words.
+    /// Why it cannot be converted, in a few words.
     pub fn in_f64(&self) -> Result<Self, String> {
         if self.format != ProgramFormat::StablehloText {
             return Err("the module is not StableHLO text".to_owned());
@@ -179,13 +179,13 @@ impl MeasuredProgram {
         Ok(Self { bytes, ..self.clone() })
     }
 
-    /// Digest of its StableHLO text without locations and names, where it is one.
+    /// Digest of its StableHLO text without locations and names, if it is StableHLO.
     pub fn stablehlo_digest(&self) -> Option<Digest> {
         let is_text = self.format == ProgramFormat::StablehloText;
         is_text.then(|| semantic_digest(&self.bytes, "").ok()).flatten()
     }
 
-    /// Digest of what it computes, where its form tells that; else of its bytes.
+    /// Digest of what it computes, if its form reveals that; otherwise of its bytes.
     pub fn meaning(&self) -> Digest {
         semantic_digest(&self.bytes, "").unwrap_or_else(|_| self.digest())
     }
@@ -195,7 +195,7 @@ impl MeasuredProgram {
         Digest::of(&self.bytes)
     }
 
-    /// What tells it from others that are compiled: its bytes, and what the compiler is told of it besides.
+    /// Identifies it among compiled programs: its bytes and its compile options.
     pub fn identity(&self) -> Digest {
         let Some(with) = &self.compiled_with else { return self.digest() };
         let mut hasher = FieldHasher::new("program and what its compiler is told, 1");
@@ -203,10 +203,10 @@ impl MeasuredProgram {
         hasher.finish()
     }
 
-    /// Writes it where a worker reads it, and what the compiler is told of it beside it.
+    /// Writes it where a worker reads it, with its compile options beside it.
     ///
     /// # Errors
-    /// If the file is there already, or cannot be written.
+    /// If the file already exists, or cannot be written.
     pub fn write(&self, folder: &Path, name: &str) -> Result<ProgramFile, MeasureError> {
         let path = folder.join(format!("{name}.{}", self.format.extension()));
         write_file(&path, &self.bytes)?;
@@ -233,7 +233,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, MeasureError> {
     Ok(bytes)
 }
 
-/// What the side file of a module says that its compiler is told.
+/// The compile options in a module's side file.
 fn told(path: &Path) -> Result<Option<CompiledWith>, MeasureError> {
     let side = compiled_as(path).map_err(MeasureError::SideFile)?;
     let Some(bytes) = side.and_then(|side| side.compile_options) else { return Ok(None) };
@@ -242,7 +242,7 @@ fn told(path: &Path) -> Result<Option<CompiledWith>, MeasureError> {
 }
 
 pub(super) fn write_file(path: &PathBuf, bytes: &[u8]) -> Result<(), MeasureError> {
-    // a worker that runs already may have put something in its place: it must be new
+    // must be a new file: a worker that is already running may have created one in its place
     let written = File::create_new(path).and_then(|mut file| file.write_all(bytes));
     written.map_err(|source| MeasureError::Scratch { path: path.clone(), source })
 }

@@ -1,4 +1,4 @@
-//! From a program to its measurement.
+//! Measures a program.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::setters::setters;
 use crate::timer::events::{Events, Phase, Slice};
 use crate::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
 
-/// Iterations before those that count: caches are cold, and kernels may be loaded at their first launch.
+/// Iterations before the counted ones, because caches are cold and kernels may be loaded at their first launch.
 pub const WARM_UP: u32 = 1;
 
 /// What of a program is measured; the two are not interchangeable.
@@ -36,38 +36,38 @@ pub enum MeasureMode {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MeasureOptions {
-    /// Iterations that count; at least one.
+    /// Number of counted iterations; at least one.
     pub iterations: u32,
     /// How the inputs are made.
     pub inputs: InputOptions,
-    /// What every iteration finds in the caches.
+    /// The state of the caches before every iteration.
     pub cache_state: CacheState,
 }
 
 setters!(MeasureOptions { inputs: InputOptions, cache_state: CacheState });
 
 impl MeasureOptions {
-    /// So many iterations, with inputs that are filled and caches as the iteration before left them.
+    /// So many iterations, with default inputs and caches as the previous iteration left them.
     pub fn new(iterations: u32) -> Self {
         Self { iterations, inputs: InputOptions::default(), cache_state: CacheState::Warm }
     }
 }
 
-/// A program's times and how they came about.
+/// A program's times and their circumstances.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Measured {
-    /// The times; without iterations where the program ran nothing on the device.
+    /// The times; without iterations if the program ran nothing on the device.
     pub measurement: Measurement,
     /// The inputs.
     pub inputs: Vec<MadeInput>,
-    /// What could mislead, as the profile has it.
+    /// What could mislead, found in the profile.
     pub findings: Vec<Finding>,
 }
 
-/// Runs a program [`WARM_UP`] + `iterations` times under one profile and adds up its kernels. What it does is told to `events`.
+/// Runs a program [`WARM_UP`] + `iterations` times under one profile and adds up its kernels. Emits its progress to `events`.
 ///
-/// A profile without any execution is believed only where the same timer sees the kernel of a program that has one.
+/// A profile without executions is only accepted if the same timer sees the kernel of a program that has one.
 ///
 /// # Errors
 /// If the timer takes no profiles, the inputs cannot be made, the program fails, or its iterations ran different kernels.
@@ -82,7 +82,7 @@ pub fn measure(
         return Err(MeasureError::NoProfiles { timer: timer.name().to_owned() });
     }
     let file = program.write(scratch, "program")?;
-    // inputs are part of a job, and only the compiled program tells what they are
+    // inputs are part of a job, and only the compiled program reveals its parameters
     timer.begin(&job(&file, Vec::new(), options.cache_state.clone(), scratch))?;
     let specs = timer.signature(0)?;
     let specs = specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?.parameters;
@@ -141,7 +141,7 @@ const CONTROL: &str = "module @control {
 }
 ";
 
-/// Whether a profile of this timer shows kernels at all.
+/// Checks that this timer's profiles show kernels at all.
 fn control(timer: &mut dyn Timer, scratch: &Path) -> Result<(), Failure> {
     let of_scratch = |error: MeasureError| Failure::new(FailureKind::Device, error.to_string());
     let scratch = tempfile::tempdir_in(scratch)
@@ -149,7 +149,7 @@ fn control(timer: &mut dyn Timer, scratch: &Path) -> Result<(), Failure> {
     let scratch = scratch.path();
     let program = MeasuredProgram::of_text(CONTROL);
     let file = program.write(scratch, "control").map_err(of_scratch)?;
-    // what was prepared is not wanted again
+    // the prepared program is not needed again
     timer.end();
     timer.restart(&[])?;
     timer.begin(&job(&file, Vec::new(), CacheState::Warm, scratch))?;
@@ -164,7 +164,7 @@ fn control(timer: &mut dyn Timer, scratch: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Says who else is subscribed to CUPTI, where that may be why there is no profile.
+/// Names another CUPTI subscriber, if it may be the reason for a missing profile.
 fn explained(timer: &dyn Timer, failure: Failure) -> Failure {
     let of_environment = || {
         let has_cupti = timer.device().identity.platform == "cuda";
