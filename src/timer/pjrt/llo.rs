@@ -1,9 +1,10 @@
 //! libtpu's dump of its low-level IR (LLO): the bundles that it scheduled for a kernel, and the kernel's vector memory.
 //!
 //! libtpu writes a file for each kernel and pass into the folder of `--xla_jf_dump_to`. Neither the flag nor the files are
-//! documented. This module reads what public tools read in dumps of v5e and v6e: the names `TIME-KERNEL-NUMBER-PASS.txt`,
-//! `total scheduled bundles: N` in the pass `schedule-analysis_final_bundles`, and `#allocation1 [shape = '…', space=vmem, size
-//! = 0x3000` in a pass that lists allocations. Anything else counts as unknown.
+//! documented. This module reads what public tools read in dumps of v5e and v6e: the names
+//! `TIME-KERNEL-NUMBER-PASS.txt`, `total scheduled bundles: N` in the pass `schedule-analysis_final_bundles`, and
+//! `#allocation1 [shape = '…', space=vmem, size = 0x3000` in a pass that lists allocations. Anything else counts as
+//! unknown.
 
 use std::collections::BTreeMap;
 use std::fs;
