@@ -87,7 +87,7 @@ pub fn make_inputs(
         let (path, made, digest) = match (&captured, &options.folder) {
             (Some(captured), _) if wanted.is_none() => {
                 let argument = captured.find(index, specs.len(), place)?;
-                // if the program overwrites some argument without saying which, the captured step says it
+                // if the program overwrites some argument without saying which, the capture decides
                 donated &= argument.donated || program.tells_arguments(specs.len());
                 let (file, bytes) = captured.read(argument, spec)?;
                 let (path, digest) = write(&bytes)?;

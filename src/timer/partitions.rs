@@ -196,7 +196,7 @@ mod tests {
             let message = found(&space, None).unwrap_err();
             assert!(message.contains("7 on 2 devices, of which device 1 has 3; 4 were launched on each"), "{message}");
         }
-        // each device has as many as were launched, but not of the same launches
+        // each device has as many executions as were launched, but of different launches
         let mut crossed = LAUNCHES;
         (crossed[2].2[0], crossed[3].2[1]) = (None, None);
         let third: Launch = (0, 82, [Some((1300, 9)), Some((1300, 9))]);

@@ -51,7 +51,7 @@ impl Phases {
                     ..Self::default()
                 };
             }
-            // nor is what is compiled beside it
+            // concurrent compilation on other tracks is not part of it either
             _ if self.track.as_deref() != Some(event.track) => {}
             Kind::End(Slice::Job(_)) => self.track = None,
             Kind::Begin(slice) => self.begin(slice, signed(event.at_ns)),

@@ -226,7 +226,7 @@ impl From<&ProgramFile> for ProgramRef {
 pub struct ExecutableRef {
     /// The file.
     pub path: PathBuf,
-    /// Where the executable starts in it; it goes to the file's end.
+    /// Where the executable starts in it; it extends to the file's end.
     pub offset: u64,
     /// SHA-256 of the executable, because the file may have been replaced since it was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -157,7 +157,7 @@ impl Compiler for CompileWorker {
     fn stop(&self) -> Option<Stop> {
         let handle = self.client.process_handle().ok()?;
         Some(Box::new(move || {
-            // when the supervisor ends, its parent-death signal ends the worker
+            // the supervisor's death ends the worker through the parent-death signal
             let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
         }))
     }

@@ -51,20 +51,20 @@ pub(super) trait Compiler: Send + 'static {
 type Start<C> = Box<dyn Fn(&<C as Compiler>::Task) -> Result<C, Failure> + Send + Sync>;
 type Outcome<C> = Result<<C as Compiler>::Output, Failure>;
 
-/// One user of a shared pool.
+/// A sharer of a pool.
 pub(super) struct Compilers<C: Compiler> {
     pool: Arc<Pool<C>>,
     sharer: usize,
 }
 
-/// A pool's threads, which end with its last user.
+/// A pool's threads, which end with its last sharer.
 struct Pool<C: Compiler> {
     shared: Arc<Shared<C>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     jobs: usize,
 }
 
-/// The pool's user, and the number of its program.
+/// A sharer, and the number of its program there.
 type Key = (usize, usize);
 
 struct Shared<C: Compiler> {
@@ -83,11 +83,11 @@ struct State<C: Compiler> {
     hands: usize,
     held: bool,
     closing: bool,
-    /// For each user, how often it dropped everything: work from before the last drop is useless.
+    /// For each sharer, how often it dropped everything: work from before the last drop is useless.
     rounds: Vec<u64>,
 }
 
-/// Work started for a user, and in which of its rounds.
+/// Work started for a sharer, and in which of its rounds.
 #[derive(Debug, Clone, Copy)]
 struct Begun {
     sharer: usize,
@@ -320,7 +320,7 @@ impl<C: Compiler> Compilers<C> {
         Self { pool: Arc::new(pool), sharer: 0 }
     }
 
-    /// Another user of the same pool.
+    /// Another sharer of the same pool.
     pub(super) fn share(&self) -> Self {
         let mut state = self.pool.shared.lock();
         state.rounds.push(0);
@@ -389,7 +389,7 @@ impl<C: Compiler> Compilers<C> {
         }
     }
 
-    /// Blocks until running compilations finish, those of other users too, and starts no new ones. The queue stays until a
+    /// Blocks until running compilations finish, those of other sharers too, and starts no new ones. The queue stays until a
     /// result is requested or more is submitted.
     pub(super) fn hold(&self) {
         let shared = &self.pool.shared;
@@ -406,7 +406,7 @@ impl<C: Compiler> Compilers<C> {
         drop(idle);
     }
 
-    /// Drops everything of this user: clears its queue and ends its running compilations with their compilers.
+    /// Drops everything of this sharer: clears its queue and ends its running compilations with their compilers.
     pub(super) fn clear(&self) {
         let shared = &self.pool.shared;
         let is_own = |key: &Key| key.0 == self.sharer;

@@ -20,7 +20,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
 use crate::timer::protocol::{BeginParams, ComparedOutput, Input, KeptOutput, Launch, MAX_KEPT_OUTPUTS};
 
-/// Completion of shorter runs is polled, for so long.
+/// Completion of runs shorter than `SHORT_RUN` is polled, for up to `WATCHED`.
 const SHORT_RUN: Duration = Duration::from_micros(100);
 const WATCHED: Duration = Duration::from_millis(1);
 

@@ -395,7 +395,7 @@ unsafe fn text_of_value(value: &NamedValue) -> Option<String> {
 /// A numeric attribute's name and value; `None` if it is not a number.
 ///
 /// # Safety
-/// As of [`text_of_value`], and the name is as long as `name_size` says.
+/// As for [`text_of_value`], and the name is as long as `name_size` says.
 pub(super) unsafe fn number_of_value(value: &NamedValue) -> Option<(String, f64)> {
     // SAFETY: each arm is read where the kind says that it was written.
     unsafe {

@@ -16,7 +16,7 @@ use crate::timer::refusals::NOT_ACCEPTED;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProcessFlags {
     variable: FlagVariable,
-    /// At least one, separated by blanks.
+    /// At least one flag, separated by spaces.
     flags: String,
     /// The user's own flags as in the device's worker, including those of a file.
     own: Vec<String>,

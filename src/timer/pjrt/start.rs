@@ -105,7 +105,7 @@ pub(super) fn without_profiler(command: &WorkerCommand) -> WorkerCommand {
     command
 }
 
-/// The plugin's digest and its first worker, which starts meanwhile; `kept` is a folder of digests.
+/// The plugin's digest, computed while its first worker starts, and that worker; `kept` is a folder of digests.
 pub(super) fn start_and_digest(
     options: &PjrtOptions,
     kept: Option<&Path>,

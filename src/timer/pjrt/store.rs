@@ -8,13 +8,13 @@
 //! | 4 | length of the header, little endian |
 //! | 32 | SHA-256 of the header |
 //! | header | JSON: `{"key": {…}, "payload_digest": SHA-256, "payload_bytes": n, "signature": …, "note": {…}}` |
-//! | payload | what the plugin gave, to the file's end; nothing if the compiler refused the program |
+//! | payload | the plugin's bytes, to the file's end; empty if the compiler refused the program |
 //!
 //! Every field of the key is in the header and is compared: a file with another key counts as missing. A file is written under
 //! a temporary name and renamed. Anything malformed, even one flipped byte, also counts as missing, and the program is compiled
 //! again. A file may be replaced between finding and loading it; therefore the worker receives the payload's digest and
 //! verifies what it has read. Nothing is synced, because everything here can be recomputed: a file truncated by a power failure
-//! does not match its header's digest.
+//! does not match its digests.
 //!
 //! Executables that other users load are signed. Beside each file lie signatures of the SHA-256 of its header (`X.exe.sig`, in
 //! the format of [`crate::signature`]). The header contains the payload's digest, so the signature covers the whole file.

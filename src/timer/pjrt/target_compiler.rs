@@ -86,7 +86,7 @@ impl TargetOptions {
         }
         let mut environment = Vec::new();
         if self.target.platform == "tpu" {
-            // libtpu admits one process a machine, unless it is told that they use no TPU
+            // libtpu admits one process per machine, unless this says that they use no TPU
             environment.push(("ALLOW_MULTIPLE_LIBTPU_LOAD".into(), Some("1".into())));
             environment.extend(without_metadata());
         }
@@ -399,7 +399,7 @@ fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<Devi
     if identity.platform != options.target.platform {
         return Err(told(&format!("the plugin compiles for `{}`", identity.platform)));
     }
-    // if it was not told one, a plugin reports words or `0.0`, and then refuses every program or crashes
+    // a plugin that was given none reports words or `0.0`, and then refuses every program or crashes
     let is_known = |capability: &String| capability.parse::<f64>().is_ok_and(|capability| capability > 0.0);
     if identity.hardware.get("compute_capability").is_some_and(|capability| !is_known(capability)) {
         return Err(told("it names no compute capability: give a whole GpuTargetConfigProto"));

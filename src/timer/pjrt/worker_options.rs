@@ -21,7 +21,7 @@ pub struct PjrtWorkerOptions {
     pub topology_options: Vec<String>,
     /// The folder into which libtpu dumps its schedules, as its flags specify.
     pub llo_dump: Option<PathBuf>,
-    /// Do not use the plugin's profiler: the host clock times.
+    /// Do not use the plugin's profiler: times come from the host clock.
     pub no_profiler: bool,
     /// Maximum bytes of a large output that are on the host at a time for a comparison; 64 MiB by default.
     pub output_block_bytes: Option<u64>,

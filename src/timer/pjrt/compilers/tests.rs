@@ -280,7 +280,7 @@ fn who_shares_a_pool_sees_and_drops_its_own_programs_alone() {
     assert!(other.take(2).is_none());
     // otherwise one of the two could compile the dropped program and be ended with it
     until(&pool.pool.shared, |state| state.running.len() == 1 && state.queue.is_empty());
-    // the hanging one is ended, and the one that the other user waits for is not
+    // the hanging one is ended, and the one that the other sharer waits for is not
     pool.clear();
     assert!(pool.take(1).is_none() && pool.take(0).is_none());
     other.take(1).unwrap().unwrap();
