@@ -33,7 +33,7 @@ struct Open(Arc<Mutex<Vec<Arc<Connection>>>>);
 
 struct Connection {
     stream: TcpStream,
-    /// Whether its request was read, so that the answer is under way.
+    /// Whether its request was read, so that it is being answered.
     is_answered: AtomicBool,
 }
 
