@@ -60,7 +60,7 @@ def arguments(lowered: Any, text: str) -> list[Argument] | None:
     try:
         kept = sorted(lowered._lowering.compile_args["kept_var_idx"])
         leaves, _ = jax.tree_util.tree_flatten_with_path(lowered.args_info)
-        # as the program names them that reads the module
+        # named as the program that reads the module names them
         names = _native.argument_paths(text.encode()) or [""] * len(kept)
         found = []
         for leaf, name in zip(kept, names, strict=True):
@@ -75,7 +75,7 @@ def arguments(lowered: Any, text: str) -> list[Argument] | None:
 
 
 def _path(path: tuple[Any, ...]) -> str:
-    """The first part of a path says whether the argument is positional, which the second one shows anyway."""
+    """A path as text, without its first part, because the second shows whether the argument is positional."""
     return "/".join(_part(part) for part in path[1:])
 
 

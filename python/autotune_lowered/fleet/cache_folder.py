@@ -39,8 +39,8 @@ class CacheFolder:
                 raise FleetError(f"the cache `{path}` cannot be read: {done.fault}")
             for entry in json.loads(file.read_text())["entries"]:
                 self._entries[_key(entry)] = entry
-        # checked before anything is measured; the program rejects an import without entries, which is not the question
-        # here
+        # checked before anything is measured; the program rejects an import without entries, but here only access
+        # matters
         done = self._import([])
         if done.code not in (0, _NO_ENTRIES):
             raise FleetError(f"the cache `{path}` cannot be written to: {done.fault}")

@@ -12,10 +12,11 @@ from typing import Any
 
 from .dtypes import is_real
 
-# old enough for plugins of early 2025; what needs a newer one is written in the running one's
+# old enough for plugins of early 2025; a program that needs a newer version is written in JAX's current one
 _TARGET_VERSION = "1.8.0"
 
-# kernels that JAX itself refuses to export, since their encoding may change; a recording is run by the version that made it
+# kernels that JAX itself refuses to export, because their encoding may change; a recording runs with the version that
+# made it
 _KNOWN_CUSTOM_CALLS = (
     "__gpu$xla.gpu.triton",
     "triton_kernel_call",
@@ -60,7 +61,7 @@ def lower(
     import jax
     from jax import export
 
-    # one platform at a time: several at once can add an argument that tells which one runs
+    # one platform at a time, because several can add an argument that tells which one runs
     placed = {} if sharding is None else {"in_shardings": sharding}
     jitted = jax.jit(function, keep_unused=keep_unused, **placed)
     named = list(_KNOWN_CUSTOM_CALLS)
@@ -86,7 +87,7 @@ def lower_taking_all(
     lowered = lower(function, specs, platform, sharding=sharding, devices=devices)
     if len(lowered.kept) == len(specs):
         return lowered
-    # only then: with `keep_unused` JAX keeps dead code too
+    # only then, because with `keep_unused` JAX keeps dead code too
     return lower(function, specs, platform, keep_unused=True, sharding=sharding, devices=devices)
 
 
@@ -104,7 +105,7 @@ def _portable(exported: Any) -> Lowered:
             plain = module.operation.get_asm(enable_debug_info=False).strip()
             artifact: bytes = _serialize(stablehlo, module, has_shardy="sdy." in plain)
     except (ImportError, AttributeError, ValueError):
-        # locations stay in, and the registry's writer computes the semantic digest from the artifact
+        # locations stay, because the registry's writer computes the semantic digest from the artifact
         return Lowered(exported.mlir_module_serialized, None, sorted(set(_CUSTOM_CALL.findall(text))), kept)
     calls = sorted(set(_CUSTOM_CALL.findall(plain)))
     return Lowered(artifact, hashlib.sha256(plain.encode()).hexdigest(), calls, kept)
@@ -134,7 +135,7 @@ def _strip_sharding(ir: Any, module: Any) -> None:
 
 def _serialize(stablehlo: Any, module: Any, has_shardy: bool) -> Any:
     if has_shardy:
-        # programs of several devices; the public binding takes no dialect beside StableHLO
+        # for programs of several devices, because the public binding accepts no dialect but StableHLO
         from jaxlib import _jax
 
         return _jax.mlir.serialize_portable_artifact(module, _TARGET_VERSION, True)
@@ -202,7 +203,7 @@ def with_vjp(function: Function, specs: Sequence[Any]) -> Function:
 
 
 def restricted(function: Function, specs: Sequence[Any], kept: Sequence[int]) -> Function:
-    """The function of the `kept` arguments alone; the others, which it must not need, are zeros."""
+    """The function with only the `kept` arguments. The others, which it must not need, are zeros."""
     import jax.numpy as jnp
 
     def of_kept(*values: Any) -> Any:

@@ -12,13 +12,13 @@ from typing import Any
 
 from .._vmap import Axis, Batch
 
-# called with the axes that are known now, the outermost first, with those that were before, and with the traced arrays by
-# name, which have the axes of now
+# called with the current axes, the outermost first, with the earlier ones, and with the traced arrays by name, which
+# have the current axes
 Tell = Callable[[Batch, Batch, Mapping[str, Any]], None]
 
 
 class _Mark:
-    """What the primitive carries. JAX keeps it as long as it keeps the trace."""
+    """The primitive's data. JAX keeps it as long as the trace."""
 
     def __init__(self, names: tuple[str, ...], tell: Tell, batch: Batch) -> None:
         self.names, self.tell, self.batch = names, tell, batch
@@ -42,7 +42,7 @@ def listen(arrays: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def is_inside_mapped_body(arrays: Mapping[str, Any]) -> bool:
-    """Whether a `vmap` stands around the body that is being traced, whatever it maps."""
+    """Whether the body that is being traced is inside a `vmap`, whatever that maps."""
     import jax
 
     for array in arrays.values():
@@ -59,7 +59,7 @@ def is_inside_mapped_body(arrays: Mapping[str, Any]) -> bool:
 
 @functools.cache
 def _primitive() -> Any | None:
-    """The primitive; `None` for a JAX whose `shard_map` would have to be told of it."""
+    """The primitive; `None` if JAX's `shard_map` would need a rule for it."""
     import jax
 
     if jax.__version_info__ < (0, 7):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-# programs lowered beyond the candidates' own, to distinguish parameters that only ever vary together
+# maximum number of additional programs, lowered to distinguish parameters that only vary together
 _MOST_PROBES = 8
 
 Config = Mapping[str, Any]
@@ -49,10 +49,10 @@ def parameters_of(
 
 
 def _told_by_candidates(name: str, flat: Sequence[tuple[dict[str, Any], str]]) -> str | None:
-    # a parameter that is left out and one that is null are the same
+    # an absent parameter equals a null one
     if len({json.dumps(config.get(name), sort_keys=True) for config, _ in flat}) < 2:
         return "not_varied"
-    # configs that agree in all but this parameter
+    # configs that differ only in this parameter
     groups: dict[str, list[str]] = {}
     for config, digest in flat:
         rest = {other: value for other, value in config.items() if other != name}
@@ -63,7 +63,7 @@ def _told_by_candidates(name: str, flat: Sequence[tuple[dict[str, Any], str]]) -
 
 
 def _others(name: str, flat: Sequence[tuple[dict[str, Any], str]], baseline: Config, digests: Config) -> list[Any]:
-    """The parameter's values that are not the baseline's, those first that came with another program."""
+    """The parameter's other values than the baseline's; first those that came with another program."""
     own, here = digests.get(spelled(flatten(baseline))), flatten(baseline).get(name)
     by_interest = sorted(flat, key=lambda one: one[1] == own)
     values = {json.dumps(config.get(name), sort_keys=True): None for config, _ in by_interest}

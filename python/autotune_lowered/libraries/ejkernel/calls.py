@@ -96,7 +96,7 @@ class _Attached:
 def _on_call(
     own: Callable[..., None] | None, device: str, op_id: str, call_key: str, kernel: Any, args: Any, kwargs: Any
 ) -> None:
-    """Replaces `record_invocation`. Its caller swallows every exception, so none may get lost here."""
+    """Replaces `record_invocation`. Its caller swallows every exception, so this logs or handles each one."""
     if own is not None:
         own(device, op_id, call_key, kernel, args, kwargs)
     recorder = active()
@@ -104,12 +104,12 @@ def _on_call(
         return
     try:
         arrays, batch = _traced_arrays(kernel, args, kwargs)
-        # ejkernel's key knows no `vmap`
+        # ejkernel's key lacks the `vmap`
         own_key, call_key = call_key, variant_key(call_key, batch)
         if recorder.wants(op_id, call_key):
             watch = functools.partial(recorder.watch, op_id, call_key)
             recorder.record(describe_call(op_id, own_key, kernel, args, kwargs, watch, batch))
-        # ejkernel continues with its own arrays: the tapped ones are never used
+        # ejkernel continues with its own arrays and never uses the tapped ones
         recorder.listen(op_id, call_key, arrays)
     except Unrecordable as reason:
         recorder.skipped(op_id, call_key, str(reason))

@@ -30,7 +30,7 @@ _LOG = logging.getLogger("autotune_lowered")
 _LOCK = threading.Lock()
 _ATTACHED: list[object] = []
 _ORIGINALS: list[tuple[type, str, Any]] = []
-# an attribute of ours on Tokamax's operations
+# this package's attribute on Tokamax's operations
 _CHOSEN_FOR = "_autotune_lowered_chosen_for"
 
 
