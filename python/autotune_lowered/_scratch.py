@@ -1,8 +1,8 @@
 """Temporary folders of this process; the next process removes those of killed ones.
 
 The program makes and removes the same folders (`src/scratch.rs`): `autotune-lowered-run-…`, of mode 0700, locked by their
-owner and marked once they are. A marked folder that nobody has locked belongs to a process that was killed. A process
-identifier would not do in place of a lock, since containers share folders and not identifiers.
+owner and marked once they are. A marked folder that nobody has locked belongs to a process that was killed. A
+process identifier cannot replace the lock, because containers share folders but not identifiers.
 """
 
 from __future__ import annotations

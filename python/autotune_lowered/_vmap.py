@@ -24,8 +24,8 @@ class Axis(NamedTuple):
     size: int
     """Calls in it."""
     places: Mapping[str, int]
-    """Where an argument has the axis, counted with the axes of the `vmap`s inside and without those outside of it. An
-    argument that is not mapped is left out."""
+    """The place of the axis in each argument, counted with the axes of inner `vmap`s and without those of outer
+    ones. Arguments that are not mapped are left out."""
     name: str | None = None
     """`axis_name`, for collectives; not part of the variant's key."""
 

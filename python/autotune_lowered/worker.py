@@ -1,10 +1,10 @@
 """The `jax` worker: runs candidates by the host clock, or under `jax.profiler` and gives the tuner the profile of each round.
 
 Speaks the worker protocol of `docs/worker-protocol.md` on stdin and stdout. Every candidate's module is named
-`jit_autotune_fn_{candidate}`, so that its executions are found in the XSpace; all launches of a round are in one trace.
-Needs JAX (0.8 or later: profiles of older ones hold no executions on a CPU) with its MLIR bindings; nothing else. The
-file is complete in itself, since the program carries it along; importing it changes nothing, and JAX is imported where
-it is used.
+`jit_autotune_fn_{candidate}`, so that its executions are found in the XSpace; all launches of a round are in one
+trace. Needs only JAX with its MLIR bindings, in version 0.8 or later, because profiles of older versions hold no
+executions on a CPU. The file stands alone, except to build recipes, because the program carries a copy of it.
+Importing it has no side effects, and JAX is imported where it is used.
 """
 
 import concurrent.futures
@@ -679,8 +679,8 @@ def sixty_four_bits():
 def own_devices(index):
     """The devices that this process opens, and the place of the wanted one among them.
 
-    A GPU is opened alone: each client takes memory on every device that it opens, and other workers have the others. None is
-    taken before it is needed, since the tuner's user may be on the same device.
+    A GPU is opened alone, because each client reserves memory on every device that it opens, and other workers use
+    the others. No memory is preallocated, because the tuner's user may be on the same device.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:

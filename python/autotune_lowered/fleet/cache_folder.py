@@ -57,7 +57,7 @@ class CacheFolder:
     def commit(self, entries: Sequence[dict[str, Any]]) -> str | None:
         """Commits entries, synced to the disk when it returns; returns a line if there is something to report.
 
-        Where another process holds the cache they wait for the next commit or for `flush`.
+        If another process holds the cache, they wait for the next commit or for `flush`.
         """
         new = [entry for entry in entries if self._entries.get(_key(entry)) != entry]
         if not new and not self._waiting:

@@ -46,8 +46,8 @@ class DeviceWorker:
     def start(self, shipment: bytes | None, expected: str, limit_s: float) -> dict[str, Any]:
         """Unpacks the shipment, and reports the device and what to tune on it.
 
-        Returns `versions` (package, program), and where the plan could be made `plan`: the main job's JSON of a dry run;
-        else `failure`, one line.
+        Returns `versions` (package, program), and `plan`, the main job's JSON of a dry run. If there is no plan,
+        returns `failure`, one line, instead.
         """
         here: dict[str, Any] = {"versions": versions(limit_s)}
         if shipment is None:
@@ -74,8 +74,8 @@ class DeviceWorker:
     ) -> dict[str, Any]:
         """Tunes calls (`op_id`, `call_key`) in an empty cache that holds only the entries in `known`.
 
-        Returns `rows`, the operations of the main job's JSON; `entries` as `cache export` writes them; and where the program
-        could not end by itself `failure`, one line, with `retry`.
+        Returns `rows`, the operations of the main job's JSON; `entries` as `cache export` writes them; and if the
+        program could not end by itself, `failure`, one line, with `retry`.
         """
         with tempfile.TemporaryDirectory(prefix="lease-", dir=self._folder) as place:
             cache, exchange = pathlib.Path(place, "cache"), pathlib.Path(place, "entries.json")

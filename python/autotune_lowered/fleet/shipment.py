@@ -16,7 +16,7 @@ class ShipmentError(RuntimeError):
 def pack(parts: dict[str, pathlib.Path], max_bytes: int) -> bytes:
     """Files and folders under the given names as an archive; equal contents give equal bytes.
 
-    Raises `ShipmentError` where something is missing or all of it is more than `max_bytes`.
+    Raises `ShipmentError` if something is missing or the total exceeds `max_bytes`.
     """
     out, size = io.BytesIO(), 0
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:

@@ -17,7 +17,8 @@ from .compiler_options import compiler_options
 _LOG = logging.getLogger("autotune_lowered")
 
 _STATES = 4
-"""States of the look-up whose programs a function keeps, the last ones used: overlays come and go, and caches are refreshed."""
+"""Number of look-up states whose programs a function keeps, the most recently used ones, because overlays and
+caches change."""
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:

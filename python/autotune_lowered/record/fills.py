@@ -81,8 +81,9 @@ def fill_of(
 ) -> Found:
     """The `fill` of one argument.
 
-    `value` is the call's own array, if it was concrete. `rule` is what is to be drawn in any case; for integers and booleans,
-    where the call's own are not known. `usual` is what real values of this argument are drawn from unless more is known.
+    `value` is the call's own array, if it was concrete. `rule` is the distribution of real values in any case, and
+    of integers and booleans if the call's own are unknown. `usual` is the distribution of real values unless more
+    is known.
     """
     host = host_value(value, max_bytes)
     if is_real(spec.dtype):
@@ -120,7 +121,7 @@ class Observed:
     """How many values one call takes: under `vmap` fewer than were seen."""
     is_complex: bool
     low: float
-    """The least finite value; zero of complex ones and if there is none."""
+    """The smallest finite value; zero for complex values and if there is none."""
     high: float
     """The largest one."""
     rms: float

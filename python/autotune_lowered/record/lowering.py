@@ -53,10 +53,10 @@ def lower(
     sharding: Any = None,
     devices: int = 1,
 ) -> Lowered:
-    """Lower a function of positional arrays for one platform, whose device need not be there.
+    """Lower a function of positional arrays for one platform, whose device may be absent.
 
-    `specs` holds a `jax.ShapeDtypeStruct` for each argument; all of them lie as `sharding` says, if one is given. `devices` is how
-    many the program is meant for. Raises what tracing the function raises.
+    `specs` holds a `jax.ShapeDtypeStruct` for each argument. All arguments have the `sharding`, if one is given.
+    `devices` is the number of devices that the program is for. Raises what tracing the function raises.
     """
     import jax
     from jax import export
@@ -112,7 +112,8 @@ def _portable(exported: Any) -> Lowered:
 
 
 def _strip_sharding(ir: Any, module: Any) -> None:
-    """Removes what says how to partition: a program for one device has no use for it, and a portable artifact no words.
+    """Removes the attributes for partitioning. A program for one device does not need them, and a portable artifact
+    cannot represent them.
 
     JAX gives the custom calls of LAPACK a `sdy.sharding_rule` wherever they run.
     """

@@ -1,8 +1,7 @@
 """Axes that a call cannot see while it is traced: a `jit`, `scan` or `checkpoint` stands between it and the `vmap`.
 
-Such a body is traced once, unmapped, and mapped as a whole afterwards. A primitive that gives back what it is given
-stands in the body while a recording runs and hears of it. It lowers to nothing and is its own derivative, so what the
-program computes is the same."""
+Such a body is traced once, unmapped, and mapped as a whole afterwards. During a recording, an identity primitive in
+the body is notified of that. It lowers to nothing and is its own derivative, so the program computes the same."""
 
 from __future__ import annotations
 
@@ -25,12 +24,12 @@ class _Mark:
 
 
 def listen(arrays: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Tells when the tracers among the arrays are mapped: of axes that the call sees at once, of others when its body is
-    mapped. Gives the arrays to continue with.
+    """Calls `tell` when the tracers among the arrays are mapped: at once for axes that the call sees, for others
+    when its body is mapped. Returns the arrays to continue with.
 
-    Where several are traced, these are the given ones: what the primitive gives back depends, to JAX, on all of them, and a
-    transposition must not take a coefficient for a variable. Nobody uses it then, so JAX drops it, and nothing is told,
-    where a derivative is taken of the body inside of the `vmap`."""
+    If several are traced, these are the given arrays. The primitive's results depend, to JAX, on all of its
+    arguments, so a transposition could take a coefficient for a variable. The results are unused in this case. If a
+    derivative of the body is taken inside the `vmap`, JAX therefore drops the primitive, and `tell` is not called."""
     import jax
 
     names = tuple(name for name, array in arrays.items() if isinstance(array, jax.core.Tracer))

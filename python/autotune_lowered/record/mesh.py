@@ -1,7 +1,7 @@
-"""A call inside of `shard_map` that talks over the mesh's axes: its programs run on as many devices as the mesh has.
+"""A call inside `shard_map` that communicates over the mesh's axes. Its programs run on all devices of the mesh.
 
-Each array of the call is recorded with a leading dimension, a part for each device. Equal parts would let XLA see that there is
-nothing to exchange, so they are not.
+Each array of the call is recorded with a leading dimension that has a part for each device. The parts differ,
+because from equal parts XLA could see that there is nothing to exchange.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which parameters of a configuration a set of programs exercises.
 
-A parameter is *exercised* where two programs differ by it alone, *unexercised* where it varies and never changes the
-program, *not varied* where all candidates give it one value, and *unknown* if that is unknown.
+A parameter is *exercised* if two programs differ only by it, *unexercised* if it varies and never changes the
+program, *not varied* if all candidates give it one value, and *unknown* otherwise.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def parameters_of(
 ) -> dict[str, list[str]]:
     """Sort the parameters into `exercised`, `unexercised`, `not_varied` and `unknown`, by their points (`fwd_params.q`).
 
-    `lowered` holds configs with the digests of their programs. `probe` gives the digest of a config that is none of
-    them, or `None` if it cannot be lowered; it is asked only for what the candidates leave open.
+    `lowered` holds configs with the digests of their programs. `probe` returns the digest of another config's
+    program, or `None` if it cannot be lowered. It is called only for what the candidates leave open.
     """
     flat = [(flatten(config), digest) for config, digest in lowered]
     found: dict[str, list[str]] = {"exercised": [], "unexercised": [], "not_varied": [], "unknown": []}

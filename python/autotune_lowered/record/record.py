@@ -33,7 +33,7 @@ def store(
 ) -> list[dict[str, Any]]:
     """Lower a call's candidates and write its records, one for each platform and direction; return their reports.
 
-    `fills` says for each array how its values are made, `unknown` why they are not known.
+    `fills` states for each array how its values are made, `unknown` why they are not known.
     """
     reports = []
     for platform in registry.platforms:

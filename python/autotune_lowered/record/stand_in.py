@@ -1,7 +1,7 @@
 """Answers libraries' queries for JAX's devices with a target while calls are recorded for it.
 
-Tokamax chooses an operation's implementation, and kernels choose their blocks, by the device that JAX says is there.
-Where another one is recorded for, that would be the host's choice.
+Tokamax chooses an operation's implementation, and kernels choose their blocks, by the device that JAX reports.
+Without this, a recording for another device would contain the choices for the host.
 """
 
 from __future__ import annotations
@@ -70,9 +70,10 @@ def answered() -> Target | None:
 
 @contextlib.contextmanager
 def answering(target: Target | None) -> Iterator[None]:
-    """In this thread, kernels are told of `target` as if JAX computed on it; of the host where it is `None`.
+    """In this thread, JAX reports `target` to kernels as its device; the host if it is `None`.
 
-    `jax.extend.backend.get_default_device` tells everybody. What is traced inside is traced again outside.
+    `jax.extend.backend.get_default_device` reports it to every caller. Functions traced inside are traced again
+    outside.
     """
     if target == answered():
         yield

@@ -1,8 +1,8 @@
 """Calls of ejkernel's operations, as its own executor reports them.
 
 With `EJKERNEL_OPS_RECORD=1` the executor hands every call, after `prepare`, to `ejkernel.ops.registry.record_invocation`.
-Both are read at each call; a recording sets the one and stands in for the other, and ejkernel's own in-memory registry,
-which would keep tracers, stays empty unless the user asked for it.
+It reads both at each call. A recording sets the variable and replaces the function. ejkernel's own in-memory
+registry would keep tracers, so it stays empty unless the user requested it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,8 @@ def describe_call(
 ) -> RecordedCall:
     """The neutral description of a call of an ejkernel `Kernel` with prepared arguments; keeps no tracer.
 
-    `call_key` is ejkernel's, `batch` the `vmap`s around the call. `watch` is given the whole arrays and tracers by name.
+    `call_key` is ejkernel's, `batch` the `vmap`s around the call. `watch` receives the whole arrays and tracers by
+    name.
     Raises `Unrecordable` with the reason.
     """
     from ejkernel.ops import Invocation

@@ -1,6 +1,7 @@
 """Recipes of calls of ejkernel's operations: a kernel class, its state and the call's arguments as JSON, and back.
 
-A recipe names classes of ejkernel and enumerations of JAX alone: what a registry says must not decide what else is imported.
+A recipe names only classes of ejkernel and enumerations of JAX, because a registry must not decide what else is
+imported.
 """
 
 from __future__ import annotations

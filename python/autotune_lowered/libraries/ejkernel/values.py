@@ -1,7 +1,7 @@
 """Values for the array arguments of ejkernel's operations, if a call's own values are unknown.
 
-Standard normal values are outside the domain of many: a positive `decay` is a state that grows with every token, and where
-all outputs overflow no two programs can be compared.
+Standard normal values are outside the domain of many arguments: with a positive `decay` the state grows with every
+token, and programs cannot be compared if all outputs overflow.
 """
 
 from __future__ import annotations

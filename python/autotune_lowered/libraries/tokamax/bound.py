@@ -32,7 +32,7 @@ def _stamp(bound: Any) -> str:
 
 
 def from_stamp(stamp: str) -> RecordedCall:
-    """The call that a stamp (`{"op": …, "arguments": …}`) is of; an operation of Tokamax alone."""
+    """The call of a stamp (`{"op": …, "arguments": …}`); only operations of Tokamax are accepted."""
     import pydantic
     import tokamax
 
