@@ -46,7 +46,7 @@ class Done:
 
     @property
     def fault(self) -> str:
-        """The line of stderr that says what is wrong, else its last one that is not a log's."""
+        """The line of stderr that states what is wrong, else the last one that is not a log line."""
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
         named = [line for line in lines if line.startswith("autotune-lowered: ")]
         other = [line for line in lines if not line.startswith(_LOGGED)]
@@ -79,7 +79,7 @@ def run(words: Sequence[str], limit_s: float, environment: Mapping[str, str] | N
         except subprocess.TimeoutExpired:
             pass
         finally:
-            # never written to: closing it tells the supervisor to end the program
+            # never written to: closing it makes the supervisor end the program
             if process.stdin is not None:
                 process.stdin.close()
             try:

@@ -26,7 +26,7 @@ _LOG = logging.getLogger("autotune_lowered")
 
 MAX_ARRAY_BYTES = 64 << 20
 
-# never an `id`, which may be reused: traces of one recording must not be mistaken for those of the next
+# never an `id`, which may be reused: traces of one recording must not be taken for those of the next
 _NUMBERS = itertools.count(1)
 
 
@@ -106,7 +106,7 @@ class recording:
         if self._entered is not None:
             raise RuntimeError("this recording has already started: make another one")
         self._entered = contextlib.ExitStack()
-        # also for none: a recording inside of one for a target is for the host again
+        # also for `None`: a recording inside one for a target is for the host again
         self._entered.enter_context(answering(self._absent))
         self._recorder.begin()
         self._entered.callback(self._recorder.end)
@@ -182,7 +182,7 @@ def record_whole_process(folder: str) -> None:
     whole = recording(folder)
     whole.start()
 
-    # JAX drops its clients at exit, and lowering needs them: as the last to register, ours would run first
+    # JAX drops its clients at exit, but lowering needs them; the last to register runs first
     def at_exit(_: ModuleType) -> None:
         atexit.register(whole.stop, raising=False)
 

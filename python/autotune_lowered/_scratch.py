@@ -1,8 +1,8 @@
 """Temporary folders of this process; the next process removes those of killed ones.
 
 The program makes and removes the same folders (`src/scratch.rs`): `autotune-lowered-run-…`, of mode 0700, locked by their
-owner and marked once they are. A marked folder that nobody has locked belongs to a process that was killed. A process
-identifier would not do in place of a lock, since containers share folders and not identifiers.
+owner and marked once they are. A marked folder that nobody has locked belongs to a process that was killed. A
+process identifier cannot replace the lock, because containers share folders but not identifiers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MARK = ".autotune-lowered-scratch"
 
 
 class Scratch:
-    """A folder of this process's own, until `remove` or the process's end."""
+    """A private folder of this process, until `remove` or the process's end."""
 
     def __init__(self) -> None:
         """Creates it, after removing those of killed processes."""
@@ -29,7 +29,7 @@ class Scratch:
         sweep(base)
         self.path = pathlib.Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        # a file system without such locks: unmarked, so that no process removes it
+        # a file system without such locks: unmarked, so no process removes it
         with contextlib.suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             (self.path / _MARK).touch(mode=0o600, exist_ok=False)
@@ -64,7 +64,7 @@ def _remove_orphan(path: str) -> None:
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         found = os.fstat(folder)
-        # one without its mark is being created, or is not ours
+        # an unmarked folder is being created, or is not ours
         marked = stat.S_ISREG(os.stat(_MARK, dir_fd=folder, follow_symlinks=False).st_mode)
         if found.st_uid != os.geteuid() or found.st_mode & 0o077 or not marked:
             return

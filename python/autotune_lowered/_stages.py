@@ -1,6 +1,6 @@
 """What JAX's stages, a `Lowered` and a `Compiled`, say about a program: its text, its arguments, how it is compiled.
 
-What is not public is asked for with care: where a version of JAX keeps it elsewhere, it counts as not told.
+Private attributes of JAX are read with care: if a version of JAX has one elsewhere, its value counts as unknown.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Argument(NamedTuple):
     """An argument of a program."""
 
     path: str
-    """The parameter's name, then keys and names inside: `params/w`; its place in the call where JAX does not name it."""
+    """The parameter's name, then keys and names inside: `params/w`; its place in the call if JAX does not name it."""
     array: Any
-    """Its shape and element type; for typed random keys those of the integers that they hold."""
+    """Its shape and element type; for typed random keys, those of the integers in them."""
     donated: bool
     """Whether the caller donates it."""
     leaf: int
@@ -42,8 +42,8 @@ def stablehlo_text(lowered: Any) -> str:
 
 
 def text_to_hash(lowered: Any) -> str:
-    """StableHLO text without locations. JAX verified the program when it lowered it, and verifying it again for
-    printing costs a third more."""
+    """StableHLO text without locations. It is printed unverified, because JAX verified the program when it lowered
+    it, and verifying it again costs a third more."""
     try:
         return str(lowered.compiler_ir("stablehlo").operation.get_asm(assume_verified=True))
     except _UNTOLD:
@@ -51,16 +51,16 @@ def text_to_hash(lowered: Any) -> str:
 
 
 def arguments(lowered: Any, text: str) -> list[Argument] | None:
-    """What a program takes, in order, by `text`, its StableHLO with locations: arguments that it does not need are left out.
+    """A program's arguments in order, without those that it does not need. `text` is its StableHLO with locations.
 
-    None where JAX does not tell.
+    None if JAX does not report them.
     """
     import jax
 
     try:
         kept = sorted(lowered._lowering.compile_args["kept_var_idx"])
         leaves, _ = jax.tree_util.tree_flatten_with_path(lowered.args_info)
-        # as the program names them that reads the module
+        # named as the program that reads the module names them
         names = _native.argument_paths(text.encode()) or [""] * len(kept)
         found = []
         for leaf, name in zip(kept, names, strict=True):
@@ -75,7 +75,7 @@ def arguments(lowered: Any, text: str) -> list[Argument] | None:
 
 
 def _path(path: tuple[Any, ...]) -> str:
-    """The first part of a path says whether the argument is positional, which the second one shows anyway."""
+    """A path as text, without its first part, because the second shows whether the argument is positional."""
     return "/".join(_part(part) for part in path[1:])
 
 

@@ -24,8 +24,8 @@ class Axis(NamedTuple):
     size: int
     """Calls in it."""
     places: Mapping[str, int]
-    """Where an argument has the axis, counted with the axes of the `vmap`s inside and without those outside of it. An
-    argument that is not mapped is left out."""
+    """The place of the axis in each argument, counted with the axes of inner `vmap`s and without those of outer
+    ones. Arguments that are not mapped are left out."""
     name: str | None = None
     """`axis_name`, for collectives; not part of the variant's key."""
 
@@ -50,16 +50,16 @@ def variant_key(call_key: str, batch: Batch) -> str:
     """The key of a call under these axes; the call's own if there are none."""
     if not batch:
         return call_key
-    # late: a look-up alone needs none
+    # imported late, because a look-up alone does not need it
     import hashlib
 
-    # not only ASCII, as other keys are: the program reads and names it too
+    # may contain non-ASCII characters, unlike other keys, because the program reads and writes it the same way
     axes = json.dumps([axis.to_json() for axis in batch], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     digest = hashlib.sha256(axes.encode()).hexdigest()[:8]
     return f"{call_key}~{'x'.join(str(axis.size) for axis in batch)}-{digest}"
 
 
-# compiled at first use: a look-up alone needs none
+# compiled at first use, because a look-up alone does not need it
 _VARIANT = r"~([1-9][0-9]*(?:x[1-9][0-9]*)*)-[0-9a-f]{8}\Z"
 
 

@@ -76,6 +76,6 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    # libraries that print when they are imported must not print into the table
+    # libraries that print during import must not print into the table
     stdout, sys.stdout = sys.stdout, sys.stderr
     print(table(), file=stdout)

@@ -46,7 +46,7 @@ def capture(
         manifest = {"format": FORMAT, "arguments": rows}
         _put(making / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
         _sync(making)
-        # replaces an empty folder, and no other
+        # replaces only an empty folder
         os.rename(making, target)
         _sync(target.absolute().parent)
     except BaseException:

@@ -23,7 +23,7 @@ from .tuning.result import AutotuningResult
 FORMAT = "autotune-lowered-prove-v1"
 MANIFEST = "prove.json"
 
-# what `prove` reads, and the least difference of a step that it seeks by default
+# the limit that `prove` reads, and the smallest difference of a step that it seeks by default
 MAX_CALLS = 1024
 MIN_SHARE = 0.01
 
@@ -93,7 +93,7 @@ def _dump_variants(
     baselines = {label: row["baseline"]["config"] for label, row in tuned.items()}
     at_baselines = lowered_with(baselines)
     first = stablehlo_text(at_baselines)
-    # what JAX tells the compiler of the step holds for each of its forms
+    # the compile options are the same for each form of the step
     told = compiled_as(at_baselines, None, None)["compile_options"]
     calls = _calls_of(first, tuned)
     if not set(calls) - set(put_back):
@@ -155,7 +155,7 @@ def _calls_of(text: str, tuned: Mapping[Label, dict[str, Any]]) -> list[Label]:
 
 
 def _divided(labels: Sequence[Label], tuned: Mapping[Label, dict[str, Any]]) -> list[Label]:
-    """The calls whose parts may be told; those without a share may."""
+    """The calls whose parts may get separate sets, including those without a share."""
     return [label for label in labels if (share := tuned[label].get("share")) is None or share >= MIN_SHARE]
 
 

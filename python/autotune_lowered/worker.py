@@ -1,10 +1,10 @@
 """The `jax` worker: runs candidates by the host clock, or under `jax.profiler` and gives the tuner the profile of each round.
 
 Speaks the worker protocol of `docs/worker-protocol.md` on stdin and stdout. Every candidate's module is named
-`jit_autotune_fn_{candidate}`, so that its executions are found in the XSpace; all launches of a round are in one trace.
-Needs JAX (0.8 or later: profiles of older ones hold no executions on a CPU) with its MLIR bindings; nothing else. The
-file is complete in itself, since the program carries it along; importing it changes nothing, and JAX is imported where
-it is used.
+`jit_autotune_fn_{candidate}`, so that its executions are found in the XSpace; all launches of a round are in one
+trace. Needs only JAX with its MLIR bindings, in version 0.8 or later, because profiles of older versions hold no
+executions on a CPU. The file stands alone, except to build recipes, because the program carries a copy of it.
+Importing it has no side effects, and JAX is imported where it is used.
 """
 
 import concurrent.futures
@@ -58,15 +58,15 @@ NUMPY_NAMES = {
 XLA_NAMES = {numpy: xla for xla, numpy in NUMPY_NAMES.items()}
 
 
-# bytes that are streamed to flush a CPU's caches where the system does not tell their sizes, and at most
+# bytes that are streamed to flush a CPU's caches if the system does not report their sizes, and the maximum
 USUAL_CACHE_BYTES = 64 << 20
 MAX_FLUSH_BYTES = 1 << 30
-# bytes that are moved to another device: twice the largest second-level cache of any GPU
+# bytes that are copied to another device: twice the largest second-level cache of any GPU
 DEVICE_FLUSH_BYTES = 256 << 20
 
 
 class Failed(Exception):
-    """A failure with the kind that the protocol gives it."""
+    """A failure, with its kind in the protocol."""
 
     def __init__(self, kind, message):
         super().__init__(message)
@@ -74,7 +74,7 @@ class Failed(Exception):
 
 
 def parse_spec(spec):
-    """`f32[2,128]` to a numpy dtype and a shape."""
+    """`f32[2,128]` as a numpy dtype and a shape."""
     import jax
 
     name, dims = spec.rstrip("]").split("[")
@@ -101,10 +101,10 @@ class OnOneDevice:
 
 
 class OnSeveralDevices:
-    """A program of several partitions, a device each: its arrays are whole ones, of which each device has its part."""
+    """A program of several partitions, one per device. Its arrays are whole ones, and each device holds a part."""
 
     def __init__(self, executable, devices, shapes):
-        # not public: the compiled program tells its shardings in XLA's terms, which no public class takes
+        # not public: the compiled program has its shardings in XLA's form, which no public class accepts
         from jax._src.sharding_impls import GSPMDSharding
 
         self.executable, self.count, self.shapes, self.devices = executable, len(devices), shapes, devices
@@ -123,7 +123,7 @@ class OnSeveralDevices:
 
 
 class HostFlush:
-    """Pushes what a run left out of a CPU's caches: each core reads and writes a buffer of its own."""
+    """Evicts from a CPU's caches what a run left there: each core reads and writes a separate buffer."""
 
     def __init__(self, cores=None, root="/sys/devices/system/cpu"):
         import numpy
@@ -145,16 +145,16 @@ class HostFlush:
     @staticmethod
     def stream(core, buffer):
         try:
-            # of this thread alone
+            # only for this thread
             os.sched_setaffinity(0, {core})
         except (AttributeError, OSError):
             pass  # no such thing on this system, or the core is another's by now
-        # numpy gives the interpreter's lock away meanwhile
+        # numpy releases the interpreter's lock meanwhile
         buffer += 1
 
 
 class DeviceFlush:
-    """Pushes what a run left out of an accelerator's caches: more than they hold is moved there."""
+    """Evicts from an accelerator's caches what a run left there: copies more to the device than they hold."""
 
     def __init__(self, size=DEVICE_FLUSH_BYTES):
         import numpy
@@ -165,12 +165,12 @@ class DeviceFlush:
         import jax
 
         for device in devices:
-            # dropped at once: the memory is the program's again
+            # dropped at once, so that the program has the memory again
             jax.block_until_ready(jax.device_put(self.host, device))
 
 
 def cache_bytes(cores, root):
-    """Bytes of all data caches that these cores use, one that several share counted once; 0 if nothing is told."""
+    """Bytes of all data caches that these cores use. A shared cache counts once; 0 if unknown."""
     sizes = {}
     for core in cores:
         for path in glob.glob(os.path.join(root, "cpu%d" % core, "cache", "index*")):
@@ -196,12 +196,12 @@ def partitions_of(module):
     return attributes["mhlo.num_partitions"].value if "mhlo.num_partitions" in attributes else 1
 
 
-# options that XLA:CPU reads when it runs a program: the same code with them is another program
+# options that XLA:CPU reads when it runs a program: with other values the same code behaves differently
 AT_RUN_TIME = ("xla_cpu_multi_thread_eigen",)
 
 
 def fields_of(message):
-    """Numbers and values of a protobuf message; ValueError where it is none."""
+    """Numbers and values of a protobuf message; ValueError if it is none."""
     found, at = [], 0
 
     def varint():
@@ -231,10 +231,11 @@ def fields_of(message):
 
 
 def work_digest(serialized):
-    """SHA-256 of what an executable of a CPU runs, as `timer/pjrt/same_work.rs` has it: object files, thunks and buffers,
-    and not the options and the module's name and number, which it holds too. None where it has another form."""
+    """SHA-256 of the code that an executable of a CPU runs, as in `timer/pjrt/same_work.rs`: object files, thunks
+    and buffers, without the options and the module's name and number, which the executable contains too. None if it
+    has another form."""
     try:
-        # behind a message of IFRT's with its length: ExecutableAndOptionsProto
+        # after a message of IFRT's, which follows its length: ExecutableAndOptionsProto
         length = shift = at = 0
         while at == 0 or serialized[at - 1] > 127:
             length, shift, at = length | (serialized[at] & 127) << shift, shift + 7, at + 1
@@ -245,7 +246,7 @@ def work_digest(serialized):
         name = fields_of(fields_of(module)[0][1])[0][1]
         if not any(number == 8 for number, _ in parts):
             return None
-        # symbols and object files are in the order in which threads finished
+        # the order of symbols and object files depends on which thread finished first
         ordered = [(number, value) for number, value in parts if number not in (1, 7, 8)]
         ordered += sorted((number, value) for number, value in parts if number in (7, 8))
         digest = hashlib.sha256()
@@ -257,7 +258,7 @@ def work_digest(serialized):
 
 
 def plain(message, name, of):
-    """A thunk without its module's name and number, and with the sets in it in one order."""
+    """A thunk without its module's name and number, and with its sets in a fixed order."""
     if not isinstance(message, bytes):
         return message
     try:
@@ -280,8 +281,8 @@ def of_field(number, value):
 
 
 def prepare_lapack():
-    """Gives JAX's handlers of LAPACK their functions: it does so itself when it traces a call of one, which a process that
-    only loads programs never does, and the first run would end it with SIGSEGV."""
+    """Gives JAX's LAPACK handlers their functions. JAX does so when it traces a LAPACK call. A process that only
+    loads programs traces none, and without this the first run would crash with SIGSEGV."""
     try:
         from jaxlib.lapack import _lapack  # type: ignore[attr-defined]
 
@@ -291,7 +292,7 @@ def prepare_lapack():
 
 
 def shapes_of(module):
-    """Dimensions of the parameters and of the results of `main`, before partitioning."""
+    """Dimensions of `main`'s parameters and results, before partitioning."""
     from jaxlib.mlir import ir
 
     for operation in module.body.operations:
@@ -302,7 +303,7 @@ def shapes_of(module):
 
 
 def stablehlo_of(module, form):
-    """StableHLO text of a program in XLA's own form, of one partition: HLO text, or a serialized HloModuleProto."""
+    """StableHLO text of a one-partition program in XLA's own form: HLO text, or a serialized HloModuleProto."""
     from jax._src.lib import xla_client  # type: ignore[attr-defined]
     from jaxlib import _jax
 
@@ -317,7 +318,7 @@ def stablehlo_of(module, form):
 
 
 def take_profile(work, path):
-    """Does the work under a profile and writes its XSpace."""
+    """Runs `work` under a profile and writes its XSpace."""
     import jax
 
     options = jax.profiler.ProfileOptions()
@@ -338,7 +339,7 @@ def take_profile(work, path):
 
 
 def take_public_profile(work, path, options):
-    """The same where this JAX keeps its profiler elsewhere."""
+    """The same for a JAX that has its profiler elsewhere."""
     import jax
 
     with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as folder:
@@ -355,15 +356,15 @@ class Worker:
         self.devices, self.index = own_devices(index)
         self.device = self.devices[self.index]
         self.inputs = []
-        # inputs on the devices, by their place and where they are
+        # inputs on the devices, by their number and placement
         self.placed = {}
         self.loaded = {}
-        # what annotations in a profile say of a candidate
+        # what a profile's annotations state about a candidate
         self.configs = {}
         self.job = {}
-        # what pushes out of the caches what a run left there, where they are to be cold
+        # flushes the caches before each run, if they are to be cold
         self.flush = None
-        # compilations in the background, by candidate: what was asked for, and what will come of it
+        # compilations in the background, by candidate: the request and its future
         self.ahead = {}
         self.pool = None
 
@@ -375,7 +376,7 @@ class Worker:
             "protocol": 1,
             "worker": "jax %s" % jax.__version__,
             **{name: value for name, value in told.items() if value},
-            # recipes are built by the package, which need not be where this file is
+            # the package builds recipes, and it need not be installed where this file is
             "capabilities": ["profile", "compile-ahead", "cold-caches", "compiler-options"]
             + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
             "source": "device-profile",
@@ -384,7 +385,7 @@ class Worker:
         }
 
     def compile_ahead(self, params):
-        """Begins a compilation in the background: XLA compiles with the interpreter's lock released."""
+        """Starts a compilation in the background, because XLA compiles with the interpreter's lock released."""
         # a recipe runs code of other libraries, which may not be thread-safe
         if params.get("program") is None:
             return {}
@@ -394,7 +395,8 @@ class Worker:
         return {}
 
     def forget_ahead(self):
-        """Ends what nobody loaded; what is in progress is waited for, since it would disturb a measurement."""
+        """Cancels compilations that nobody loaded. Waits for those in progress, because they would disturb a
+        measurement."""
         waiting, self.ahead = self.ahead, {}
         futures = [future for _, future in waiting.values() if not future.cancel()]
         concurrent.futures.wait(futures)
@@ -420,7 +422,7 @@ class Worker:
 
     def load(self, params):
         asked, future = self.ahead.pop(params["candidate"], (None, None))
-        # another thread's failure is raised here, as this one's would be
+        # raises a failure of the background thread here, like one of this thread
         compiled = future.result() if asked == params else self.compiled(params)
         loaded, answer = compiled
         self.loaded[params["candidate"]] = loaded
@@ -428,7 +430,7 @@ class Worker:
         return answer | self.costs(loaded.executable)
 
     def compiled(self, params):
-        """A candidate's program, compiled, and what `load` answers."""
+        """A candidate's compiled program, and the answer of `load`."""
         program = params.get("program")
         if program is None:
             form, module = "stablehlo-portable", self.build(params["config"])
@@ -446,7 +448,7 @@ class Worker:
             kind = "custom-call" if "custom call" in str(error) else "compile"
             raise Failed(kind, str(error)) from error
         answer = {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
-        # elsewhere what JAX serializes holds the options and the module's number, so that no two are equal
+        # on other platforms, JAX's serialization contains the options and the module's number, so no two are equal
         if self.device.platform == "cpu" and loaded.count == 1 and not overrides.keys() & set(AT_RUN_TIME):
             try:
                 digest = work_digest(loaded.executable.serialize())
@@ -456,7 +458,7 @@ class Worker:
         return loaded, answer
 
     def costs(self, executable):
-        """What a run takes of the device's memory, and the optimized program, from which the tuner counts what a run does."""
+        """The memory of a run, and the optimized program, from which the tuner counts the work of a run."""
         told: dict[str, object] = {}
         try:
             stats = executable.get_compiled_memory_stats()
@@ -469,7 +471,7 @@ class Worker:
             }
         except Exception:
             pass  # some plugins do not tell
-        # the tuner has read it before it asks for the next one
+        # the tuner reads it before it requests the next one
         path = os.path.join(self.job["scratch"], "optimized.pb")
         try:
             with open(path, "wb") as file:
@@ -480,7 +482,7 @@ class Worker:
         return told
 
     def build(self, config):
-        """The program of a config that the recorder could not lower, by the recipe that it left."""
+        """Builds, by its recipe, the program of a config that the recorder could not lower."""
         if self.job.get("recipe") is None:
             raise Failed("no-program", "there is neither a program nor a recipe for it")
         try:
@@ -514,7 +516,7 @@ class Worker:
             count = partitions_of(parsed)
             if count > 1:
                 parameters, results = shapes_of(parsed)
-                # a module whose shardings are Shardy's is refused by the other partitioner
+                # the other partitioner refuses a module with Shardy's shardings
                 is_shardy = "sdy." in str(parsed.operation.get_asm(large_elements_limit=16))
             code = jax_mlir.module_to_bytecode(parsed)
         options = xla_client.CompileOptions()
@@ -531,13 +533,13 @@ class Worker:
         signature = self.signature(executable)
         if count == 1:
             return OnOneDevice(executable, self.device), signature
-        # the compiled program's parameters are one device's parts
+        # the compiled program's parameters are those of one device
         names = [spec.partition("[")[0] for spec in signature]
         signature = ["%s[%s]" % (name, ",".join(map(str, dims))) for name, dims in zip(names, parameters, strict=True)]
         return OnSeveralDevices(executable, devices, results), signature
 
     def devices_for(self, count):
-        """The devices of as many partitions: the chosen one and those after it."""
+        """The devices for this many partitions: the chosen one and those after it."""
         devices = tuple(self.devices[self.index : self.index + count])
         if len(devices) < count:
             ways = {
@@ -569,7 +571,7 @@ class Worker:
         return self.loaded[candidate]
 
     def place(self, program):
-        """Puts the inputs where a program takes them: the ones that it may destroy again, the others once."""
+        """Puts the inputs where a program expects them: those that it may destroy each time, the others once."""
         import jax
 
         arrays = []
@@ -597,11 +599,11 @@ class Worker:
             raise Failed("execute", str(error)) from error
 
     def measure(self, params):
-        """Runs a candidate and tells each run's time by the host clock, from launch to completion."""
+        """Runs a candidate and returns each run's time by the host clock, from launch to completion."""
         self.forget_ahead()
         candidate, samples = params["candidate"], []
         program = self.find(candidate)
-        # a collection that a run sets off would count as its time
+        # a garbage collection during a run would count as its time
         gc.disable()
         try:
             for _ in range(params["runs"]):
@@ -619,7 +621,7 @@ class Worker:
         return {"samples_ns": samples}
 
     def measure_round(self, params):
-        """Runs the launches in order under one trace and keeps its XSpace."""
+        """Runs the launches in order under one trace and writes its XSpace."""
         import jax
 
         self.forget_ahead()
@@ -627,7 +629,7 @@ class Worker:
 
         def launch_all():
             for launch in params["launches"]:
-                # who looks at the profile sees which candidate ran when
+                # shows in the profile which candidate ran when
                 name = "autotune-lowered candidate %d" % launch["candidate"]
                 with jax.profiler.TraceAnnotation(name, runs=launch["runs"], **self.marks(launch["candidate"])):
                     for _ in range(launch["runs"]):
@@ -638,7 +640,7 @@ class Worker:
         return {"profile": path, "module_name": MODULE_NAME.replace("%d", "{candidate}"), "devices": devices}
 
     def marks(self, candidate):
-        """What an annotation says of a candidate; the profiler ends what it is told at a `#`, which JSON can say otherwise."""
+        """An annotation's data on a candidate. The profiler cuts it at a `#`, so JSON escapes that character."""
         config = json.dumps(self.configs.get(candidate), separators=(",", ":")).replace("#", "\\u0023")
         operation = "%s:%s" % (self.job.get("op_id"), self.job.get("call_key"))
         return {"operation": operation.replace("#", ""), "config": config}
@@ -648,7 +650,7 @@ class Worker:
 
         written = []
         for index, array in enumerate(self.run(params["candidate"])):
-            # `ascontiguousarray` would make an array of one element of a scalar
+            # `ascontiguousarray` would turn a scalar into an array of one element
             host = np.asarray(array, order="C")
             path = os.path.join(params["folder"], "output-%d-%d.bin" % (params["candidate"], index))
             host.tofile(path)
@@ -665,11 +667,11 @@ class Worker:
 
 
 def sixty_four_bits():
-    """While it is open, JAX puts arrays of 64 bits on the device as they are; it would make 32 of them."""
+    """While this is open, JAX keeps 64-bit arrays as they are; otherwise it converts them to 32 bits."""
     import jax
     import jax.experimental
 
-    # where older ones had it
+    # older JAX has it in `jax.experimental`
     place = jax if hasattr(jax, "enable_x64") else jax.experimental
     return place.enable_x64(True)
 
@@ -677,8 +679,8 @@ def sixty_four_bits():
 def own_devices(index):
     """The devices that this process opens, and the place of the wanted one among them.
 
-    A GPU is opened alone: each client takes memory on every device that it opens, and other workers have the others. None is
-    taken before it is needed, since the tuner's user may be on the same device.
+    A GPU is opened alone, because each client reserves memory on every device that it opens, and other workers use
+    the others. No memory is preallocated, because the tuner's user may be on the same device.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:
@@ -690,7 +692,7 @@ def own_devices(index):
         sys.exit(what % (sys.executable, sys.executable))
 
     for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
-        # what the user has chosen stands
+        # the user's own choice stays
         if option.upper() not in os.environ:
             try:
                 jax.config.update(option, str(index))
@@ -699,7 +701,7 @@ def own_devices(index):
     try:
         devices = jax.local_devices()
     except RuntimeError as error:
-        # libtpu goes on to advise `sudo rm` of a file that is the other process's lock
+        # the rest of libtpu's message advises `sudo rm` of a file that is the other process's lock
         if "multi-process lockfile" not in str(error):
             raise
         sys.exit("worker jax: another process on this machine has the TPU; wait until it ends, or end it")
@@ -711,7 +713,7 @@ def own_devices(index):
 
 
 def fingerprint(device):
-    """What a device is and what is around it, as the `pjrt` worker tells it too, so that both measure for one device."""
+    """A device and its environment, as the `pjrt` worker reports them, so that both measure for the same device."""
     import jax
 
     client = device.client
@@ -725,7 +727,7 @@ def fingerprint(device):
         for ours, theirs in (("compute_capability", "compute_capability"), ("sm_count", "core_count")):
             if getattr(device, theirs, None) is not None:
                 hardware[ours] = str(getattr(device, theirs))
-        # the driver puts the slice into the device's name: `NVIDIA H100 80GB HBM3 MIG 1g.10gb`
+        # the driver adds the slice to the device's name: `NVIDIA H100 80GB HBM3 MIG 1g.10gb`
         _, is_slice, name = device.device_kind.partition(" MIG ")
         if is_slice:
             hardware["mig"] = name
@@ -740,7 +742,8 @@ def fingerprint(device):
 
 
 def device_memory(device):
-    """What programs may take of a device's memory, and what is taken, bytes; `None` if its plugin does not tell, as a CPU's."""
+    """Bytes of a device's memory that programs may use, and bytes in use; `None` if its plugin does not report
+    them, as on a CPU."""
     try:
         stats = device.memory_stats() or {}
     except Exception:
@@ -751,7 +754,8 @@ def device_memory(device):
 
 
 def compiler_digest(client):
-    """What compiles, by the records of its wheels, which have the digest of every file; `None` if one has no record."""
+    """Digest of the compiler, from the records of its wheels, which list the digest of every file; `None` if one
+    has no record."""
     platform = client.platform.lower()
     wheels = ["jaxlib"]
     if platform == "tpu":
@@ -772,13 +776,13 @@ def compiler_digest(client):
             return None  # built here, and may be another one next time
         digest.update(("%s\0%s\0" % (wheel, record)).encode())
         found += 1
-    # jaxlib compiles for the CPU alone, and elsewhere the plugin does
+    # jaxlib compiles for the CPU only; elsewhere the plugin does
     return digest.hexdigest() if found > (platform != "cpu") else None
 
 
 def xla_flags(environment, platform):
-    """Flags by name, those of one name in their order, since the last counts; on a TPU also those of libtpu alone. What begins
-    with no dash names a file of them."""
+    """Flags by name. Flags of the same name keep their order, because the last one counts. On a TPU, also libtpu's
+    own flags. A text that does not begin with a dash names a file of flags."""
     text = environment.get("XLA_FLAGS", "")
     if text.strip() and not text.lstrip().startswith("-"):
         try:
@@ -791,7 +795,7 @@ def xla_flags(environment, platform):
 
 
 def cpu_model(path="/proc/cpuinfo"):
-    """The name, family and model."""
+    """The CPU's name, family and model."""
     fields: dict[str, str] = {}
     try:
         with open(path) as file:
@@ -803,7 +807,7 @@ def cpu_model(path="/proc/cpuinfo"):
     for name in ("model name", "Model", "cpu model", "uarch"):
         if fields.get(name):
             if "cpu family" in fields and "model" in fields:
-                # virtual machines often shorten the name: family and model still tell the generations apart
+                # virtual machines often shorten the name, but family and model still identify the generation
                 return "%s (family %s model %s)" % (fields[name], fields["cpu family"], fields["model"])
             return fields[name]
     if "CPU part" in fields and "CPU implementer" in fields:
@@ -848,10 +852,10 @@ def answer_to(worker, line):
 
 
 def main():
-    # stdout is the protocol's alone: whatever prints from here on goes to stderr
+    # stdout is only for the protocol: anything else that is printed goes to stderr
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    # what is measured is what was compiled now
+    # every measured program is compiled in this process, never taken from a cache
     os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     worker = Worker(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
     while line := sys.stdin.buffer.readline(LIMIT):

@@ -1,4 +1,4 @@
-//! `cache`: look at cached configs, or remove them.
+//! `cache`: shows or removes cached configs.
 
 use std::io::Write;
 use std::path::PathBuf;

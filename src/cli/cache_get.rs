@@ -1,4 +1,4 @@
-//! `cache get`: what a program finds at run time.
+//! `cache get`: the config that a program finds at run time.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ use super::fault::Fault;
 use super::options::CacheArgs;
 use super::{cache, exit};
 
-/// What a program finds at run time: the published snapshot answers. If there is none, or it is damaged, the folder's other
-/// stores do.
+/// Looks up what a program finds at run time, in the published snapshot. If there is none, or it is damaged, the folder's other
+/// stores answer.
 pub(super) fn look_up(
     args: &CacheArgs,
     device: &DeviceFingerprint,

@@ -1,4 +1,4 @@
-//! `candidates`: look at search spaces.
+//! `candidates`: shows search spaces.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(super) struct SpacesArg {
     pub format: FormatArg,
 }
 
-/// Configs printed of one space.
+/// Maximum number of configs printed of one space.
 const MAX_SHOWN: usize = 100_000;
 
 /// The shipped spaces, overridden by those of a folder; invalid files are reported on stderr.

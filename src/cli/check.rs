@@ -91,7 +91,7 @@ fn probability(text: &str) -> Result<f64, String> {
 
 /// Checks a module's cached configs and prints the result of each.
 pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
-    // if the file cannot be written, fail before anything is measured
+    // an unwritable file fails before anything is measured
     let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
     let read = args.plan.read(&args.module)?;
     let ledger = cache::open_for_reading(&args.cache)?;
@@ -159,7 +159,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     }
     result.notes.extend(of_selftest);
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
-    // even if stdout fails: others wait for these
+    // even if stdout fails, because others wait for these
     if let Some(junit) = junit {
         junit.write(|out| write_junit(out, &result, args.allow_missing))?;
     }
@@ -209,7 +209,7 @@ fn exit_code(result: &CheckResult, is_matched: bool, args: &CheckArgs) -> u8 {
     } else if result.interrupted {
         exit::INTERRUPTED
     } else if !is_matched || (is_nothing_cached && args.plan.shard.is_none()) {
-        // another module's cache, or a mistyped folder, must not pass for one that holds
+        // another module's cache, or a mistyped folder, must not pass the check
         exit::NOTHING_MATCHED
     } else if all(has_no_device) {
         exit::DEVICE_TROUBLE

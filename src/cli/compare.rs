@@ -136,7 +136,7 @@ fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<
     let first = others.next().ok_or_else(|| Fault::new(exit::USAGE, "name two or more modules"))?;
     let mut others: Vec<Box<dyn Timer>> = others.collect();
     let Some(own) = timers.first().filter(|_| !others.is_empty()) else { return Ok((first, names)) };
-    // the others run in processes of their own, and so must the first one's copy, because that difference is noise too
+    // the others run in separate processes, and so must the first one's copy, because their differences are noise too
     others.push(start_timer(own, Executables::kept(folder))?);
     owners.push(others.len());
     Ok((Box::new(SideBySide::new(first, others, owners).map_err(Fault::device)?), names))

@@ -106,7 +106,7 @@ fn targets(names: &[String]) -> Result<Vec<Target>, Fault> {
 /// Compiles for each target and prints the result; refusals are not a failure.
 pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let targets = targets(&args.targets)?;
-    // what would fail after the run fails before it
+    // everything that would fail after the run fails before it
     let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
     let baseline = args.baseline.as_deref().map(|store| {
         let wrong = |error| Fault::input(format!("`{}` is not a store to compare with: {error}", store.display()));

@@ -1,4 +1,4 @@
-//! `--compiler-options`: tunes how a whole module is compiled, with or without its labels.
+//! `--compiler-options`: tunes how a whole module is compiled, whether it has labels or not.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use super::option_setting::{option_set, setting, settings_of};
 use super::programs::ProgramReader;
 use super::say::say;
 
-/// The platform whose compiler reads `LIBTPU_INIT_ARGS`, too.
+/// The platform whose compiler also reads `LIBTPU_INIT_ARGS`.
 const TPU: &str = "tpu";
 
 #[derive(Debug, Clone, Args)]
@@ -100,7 +100,8 @@ impl OptionArgs {
     }
 }
 
-/// A list of the user's own. An entry with an option that reaches files is refused wherever it is used, so none is looked for.
+/// The user's own list. An entry with an option that reaches files would be refused at every use, so such lists are refused
+/// here.
 fn own_list(path: &Path) -> Result<OptionSpace, Fault> {
     let space = OptionSpace::open(path).map_err(Fault::input)?;
     let of_files =
@@ -130,7 +131,7 @@ impl Wanted {
         self
     }
 
-    /// Tunes them one after the other, or all together, and adds the outcome to a result; in a dry run, what would be
+    /// Tunes them one after the other, or all together, and adds the outcome to a result. In a dry run, adds what would be
     /// measured.
     pub(super) fn tune(
         mut self,
@@ -197,20 +198,20 @@ impl Wanted {
         if space.platform() == TPU {
             flags.extend(tpu_flags);
         }
-        // what acts on a process does nothing as an option of one program, and is not part of an entry
+        // an option of a process has no effect as an option of one program, and is not part of an entry
         let (of_process, named): (Vec<_>, Vec<_>) =
             named.into_iter().partition(|(name, _)| acts_on_process(space, name));
         let in_flags = flags.iter().filter(|(name, _)| acts_on_process(space, name)).cloned();
         let of_process: Vec<_> = in_flags.chain(of_process).collect();
         let (mut set, note) = set_by_process(space, flags);
-        // an option named for one program overrides that of the process
+        // an option set for one program overrides that of the process
         set.extend(named);
         notes.extend(note.filter(|note| !notes.contains(note)));
         notes.extend(of_file);
         let left_out = program.compiled_with.as_ref().and_then(CompiledWith::note);
         notes.extend(left_out.filter(|note| !notes.contains(note)));
         let mut choices = space.choices(self.class);
-        // an entry is what one program is compiled with
+        // an entry holds the options that one program is compiled with
         choices.retain(|choice| choice.scope == OptionScope::Compile || self.is_shared);
         let is_set = |choice: &Choice| {
             let mut set = set.iter().chain(&of_process).chain(&self.base).chain(own);
@@ -240,7 +241,7 @@ impl Wanted {
         let until = options.budget.and_then(|budget| Instant::now().checked_add(budget));
         let mut left = modules.len();
         for Ready { name, module } in modules {
-            // time that one module leaves goes to the others
+            // a module leaves its unused time to the others
             let part =
                 until.map(|until| until.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1));
             left -= 1;
@@ -252,7 +253,7 @@ impl Wanted {
                     }
                     result.take(Some(tuned.operation), tuned.entry);
                 }
-                // bad inputs of one module are no reason to skip the others
+                // bad inputs of one module do not skip the others
                 Err(OptionTuneError::Inputs(error)) if self.files.are_of_folder => {
                     let (status, reason) = (Status::Failed, error.to_string());
                     result.take(Some(OperationResult { how: name, status, reason, ..module.planned() }), None);
@@ -277,14 +278,14 @@ impl Wanted {
     ) -> Result<(), Fault> {
         let mut modules: Vec<SharedModule> =
             modules.into_iter().map(|Ready { name, module }| SharedModule::new(name, module)).collect();
-        // a step that runs none of them says nothing about their time
+        // the profile of a step that runs none of them says nothing about their time
         if let Some(shares) = self.shares.as_ref().filter(|shares| shares.iter().any(|share| *share > 0.0)) {
             for (shared, share) in modules.iter_mut().zip(shares) {
                 shared.weight = *share;
             }
         }
         let base = |module: &OptionModule| {
-            // what is not tried was set
+            // the options that are not tried were set
             let tried: Vec<String> = module.choices.iter().map(Choice::to_string).collect();
             (module.base.to_config(), tried)
         };
@@ -310,7 +311,7 @@ impl Wanted {
     }
 }
 
-/// Prints a line and keeps it with the result.
+/// Prints a line and adds it to the result.
 fn tell(result: &mut AutotuningResult, line: String) {
     say(&line);
     result.notes.push(line);
@@ -320,7 +321,7 @@ fn acts_on_process(space: &OptionSpace, name: &str) -> bool {
     space.options().iter().any(|option| option.scope == OptionScope::Process && option.name == name)
 }
 
-/// Takes the choices away that act on a process; one line on why, if there were any.
+/// Removes the choices that act on a process. Returns one line on why, if there were any.
 fn without_process_options(modules: &mut [Ready], timer: &str) -> Option<String> {
     let mut names = BTreeSet::new();
     for Ready { module, .. } in modules {
@@ -336,7 +337,7 @@ fn without_process_options(modules: &mut [Ready], timer: &str) -> Option<String>
     ))
 }
 
-/// Options that the environment of this run sets, with every program that it compiles.
+/// Options that this run's environment sets for every program that it compiles.
 fn set_here(device: &DeviceFingerprint) -> Vec<(String, Value)> {
     settings_of(&device.environment.xla_flags.join(" "))
 }
@@ -406,14 +407,14 @@ mod tests {
         }
     }
 
-    /// What is set and which options are tried of a module whose process had these flags, where this run has others.
+    /// The set options and the tried ones of a module whose process had these flags, if this run has others.
     fn ready(platform: &str, flags: [&str; 3]) -> (Value, Vec<String>, Vec<String>) {
         let (Ready { module, .. }, notes) = ready_for(false, platform, flags, &[]);
         let tried = module.choices.iter().map(|choice| choice.name.clone()).collect();
         (json!(module.base.to_config()), tried, notes)
     }
 
-    /// The same of a program with these options of its own; one of the list acts on a process.
+    /// The same for a program with these options of its own. One option of the list acts on a process.
     fn ready_for(
         is_shared: bool,
         platform: &str,
@@ -457,7 +458,7 @@ mod tests {
         assert!(!tries(false, ["", "", ""], &[]));
         assert!(!tries(true, ["--xla_p=5", "", ""], &[]) && !tries(true, ["", "", "--xla_p=5"], &[]));
         assert!(!tries(true, ["", "", ""], &[("xla_p", json!(5))]), "as an option of one program it does nothing");
-        // other timers compile where they measure
+        // other timers compile in the process that measures
         let (ready, _) = ready_for(true, "cpu", ["", "", ""], &[]);
         let mut modules = [ready];
         let line = without_process_options(&mut modules, "jax").unwrap();
@@ -472,7 +473,7 @@ mod tests {
         let (base, tried, notes) = ready("cpu", ["--xla_a --xla_b=7 --xla_z", "--xla_c=4", ""]);
         assert_eq!((base, tried), (json!({"xla_a": true, "xla_b": 7}), names(&["xla_c"])));
         assert!(notes.len() == 1 && notes[0].contains("unknown here: xla_z;"), "{notes:?}");
-        // what this run's environment sets is part of every program as it is
+        // what this run's environment sets is already part of every program
         let (base, tried, _) = ready("cpu", ["--xla_a=0", "", "--xla_b"]);
         assert_eq!((base, tried), (json!({"xla_a": false}), names(&["xla_c"])));
         let (base, tried, _) = ready("tpu", ["--xla_a", "--xla_b=7 --xla_dump_to=/x", ""]);

@@ -80,7 +80,7 @@ pub(super) fn read(args: &ConfigFileArgs, shape: &Command) -> Result<Option<Conf
 }
 
 fn found() -> Result<Option<SettingsFile>, Fault> {
-    // a deleted folder has no parents
+    // a deleted working folder has no parents
     let Some(path) = std::env::current_dir().ok().and_then(|folder| find(&folder)) else { return Ok(None) };
     match SettingsFile::found(&path)? {
         Found::Own(file) => Ok(Some(file)),

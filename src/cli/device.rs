@@ -77,7 +77,7 @@ fn fingerprints(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             Err(failure) => failures.push(failure),
         }
     }
-    // if no plugin works, the first one's reason is the error; beside working ones it is only a message
+    // if no plugin works, the first one's reason is the error; otherwise it is only a message
     let said_later = usize::from(shown.is_empty());
     for failure in failures.iter().skip(said_later) {
         tracing::warn!("{failure}");

@@ -1,4 +1,4 @@
-//! Every command in the documentation is one that the program accepts.
+//! Tests that the program accepts every command in the documentation.
 
 use std::ffi::OsString;
 use std::fs;
@@ -68,7 +68,7 @@ fn inside(line: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// What is wrong with a command.
+/// What is wrong with a command, if anything.
 fn wrong(told: &Told) -> Option<String> {
     let words = shlex::split(&told.line).unwrap_or_default();
     let steers = |word: &String| ["|", "||", "&&", ";", ">", "2>"].contains(&word.as_str()) || word.starts_with('>');

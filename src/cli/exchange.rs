@@ -102,7 +102,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
             }
             (export.written, export.files, "ejkernel")
         }
-        // it was already printed
+        // already printed
         ExchangeArg::XlaFlags | ExchangeArg::LibtpuInitArgs | ExchangeArg::OptionsJson => return Ok(exit::FINE),
         ExchangeArg::Tokamax => {
             let registry = args.registry.as_deref().map(registry::open).transpose()?;

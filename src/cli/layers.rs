@@ -67,8 +67,8 @@ pub(super) fn parsed(command: Command, words: &[OsString]) -> Result<Cli, clap::
     command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
-/// Whether a file may set arguments of a command. Not of workers: the tuner passes them everything, and the file may
-/// change while they run.
+/// Whether a file may set arguments of a command. Workers are excluded, because the tuner passes them everything, and the file
+/// may change while they run.
 fn takes_settings(leaf: &Command, names: &[String]) -> bool {
     names.first().is_none_or(|first| first != "worker") && leaf.get_arguments().any(|arg| setting_of(arg).is_some())
 }
@@ -81,7 +81,7 @@ pub(super) fn command() -> Command {
         command.mut_args(|arg| match arg.get_env() {
             Some(name) if is_set(name) => arg,
             Some(name) if name == cache && is_set(old_cache.as_ref()) => arg.env(old_cache),
-            // the help shows the name
+            // the help shows the variable's name
             Some(name) if std::env::var_os(name).is_none() => arg,
             Some(_) => arg.env(Resettable::Reset),
             None => arg,
@@ -112,7 +112,7 @@ fn defaults(file: &ConfigFile, leaf: &Command, matches: &ArgMatches) -> Result<D
     let mut defaults = Defaults::new();
     for value in file.file.values() {
         let Some(arg) = leaf.get_arguments().find(|arg| setting_of(arg) == Some(value.setting)) else { continue };
-        // with `--target` the main job measures nothing: the file must not request that
+        // with `--target` the main job measures nothing, so the file must not request that
         let is_forecast = value.setting.key == "target" && !arg.is_required_set();
         if gives_way(arg) || is_forecast {
             continue;
@@ -153,7 +153,7 @@ fn with_defaults(command: Command, defaults: &Defaults) -> Command {
     command.mut_args(|arg| {
         let of = setting_of(&arg);
         match defaults.iter().find(|(setting, _)| of == Some(*setting)) {
-            // these are looked at if there is none on the command line
+            // these are checked if there is none on the command line
             Some((_, words)) => not_required(arg).default_values(words.iter().cloned()),
             None => arg,
         }

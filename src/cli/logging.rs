@@ -1,4 +1,4 @@
-//! tracing on stderr, out of the way of progress bars.
+//! Writes tracing's lines to stderr, above the progress bars.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -13,7 +13,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::printable::printable;
 
-/// Starts logging; the bars returned make way for its lines.
+/// Starts logging. The returned bars are hidden while a line is written.
 pub(super) fn start(verbose: u8, colours: bool) -> MultiProgress {
     let bars = MultiProgress::new();
     let level = match verbose {

@@ -1,4 +1,4 @@
-//! `cache merge` and `cache diff`: whole caches side by side.
+//! `cache merge` and `cache diff`: commands on several whole caches.
 
 use std::fs;
 use std::io::Write;
@@ -49,7 +49,7 @@ pub(super) fn run_merge(args: &MergeArgs, out: &mut dyn Write) -> Result<u8, Fau
     let output = output_of(&args.out)?;
     let is_output =
         |path: &Path| matches!((fs::canonicalize(path), fs::canonicalize(&args.out)), (Ok(a), Ok(b)) if a == b);
-    // its own entries always take part, under its lock
+    // its own entries are always merged too, under its lock
     let inputs = args.caches.iter().filter(|path| !(matches!(output, Output::Folder) && is_output(path)));
     let mut caches: Vec<Cached> = Vec::new();
     for path in inputs {

@@ -1,4 +1,4 @@
-//! The command line: arguments, progress, exit codes. The only room that prints or exits.
+//! The command line: arguments, progress, exit codes. The only module that prints or exits.
 
 mod args;
 mod cache;

@@ -22,7 +22,7 @@ use super::programs::ProgramReader;
 pub(super) struct OptionFile {
     /// Its file's name.
     pub(super) name: String,
-    /// The module's own name, as a profile has it.
+    /// The module's own name, as a profile shows it.
     pub(super) module: Option<String>,
     pub(super) program: MeasuredProgram,
     /// Digest of its StableHLO text, by which a process finds the entry; otherwise why there can be none.
@@ -33,7 +33,7 @@ pub(super) struct OptionFile {
     pub(super) tpu_flags: Vec<(String, Value)>,
     /// Options that its user set for this program alone.
     pub(super) named: Vec<(String, Value)>,
-    /// What there is to say of it.
+    /// A note on it.
     pub(super) note: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn key_of(path: &Path) -> Option<Digest> {
     if path == Path::new("-") || path.is_dir() {
         return None;
     }
-    // what a side file claims of a text need not be so
+    // a side file's claim about a text may be wrong
     let own = MeasuredProgram::open(path).ok().and_then(|program| program.stablehlo_digest());
     own.or_else(|| compiled_as(path).ok().flatten()?.stablehlo_digest)
 }
@@ -140,7 +140,7 @@ fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile
     for path in &dumped.files {
         let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match read_file(path, programs) {
-            // with other options it is another program
+            // a program with other options is another program
             Ok(module) if !seen.insert((module.program.meaning(), told(&module.program))) => {
                 put_aside("the same program as another one", module.name);
             }

@@ -79,7 +79,7 @@ pub(super) struct LabelArgs {
 pub(super) struct CacheArgs {
     /// Cache folder, or URL of a shared cache (docs/remote.md); if nothing is written, also a snapshot [default: the
     /// platform's cache folder]
-    // `layers` reads the old name, too
+    // `layers` also reads the old name
     #[arg(long = "cache", value_name = "DIR|URL|SNAPSHOT", env = "AUTOTUNE_LOWERED_CACHE")]
     pub folder: Option<PathBuf>,
     /// Folder of seed files that override the shipped ones: best configs to read, never written

@@ -1,4 +1,4 @@
-//! Output files that are written after a run and checked to be writable before it.
+//! Output files that are written after a run. Before the run they are checked to be writable.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

@@ -1,4 +1,4 @@
-//! `registry`: look at recorded invocations, or add one.
+//! `registry`: shows recorded invocations, or adds one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -75,7 +75,7 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let signer = args.signer.signer(keys.as_ref())?;
     let mut caches = Vec::new();
     if args.snapshots.is_empty() {
-        // also from a URL's folder: what a run could not publish
+        // also from a URL's folder, which has what a run could not publish
         let ledger = Ledger::open_for_reading(&cache::folder(&args.cache)?, Vec::new)?;
         cache::tell(&ledger);
         caches.push(Cached::Entries(ledger.own_entries()?));

@@ -27,7 +27,7 @@ pub fn main() -> ExitCode {
         Err(Unparsed::Clap(error, command)) => return tell(&error, *command, &words),
         Err(Unparsed::Fault(fault)) => return told(fault),
     };
-    // the tuner reads a worker's stderr: no colours, no bars
+    // the tuner reads a worker's stderr, so there are no colours and no bars
     let bars = logging::start(cli.verbose, !matches!(cli.command, Command::Worker(_)));
     if let Command::Worker(command) = &cli.command {
         return worker::run(command).unwrap_or_else(told);
@@ -103,7 +103,7 @@ fn stdout() -> Result<File, Fault> {
     Ok(File::from(own))
 }
 
-/// Prints clap's message: help and the version on stdout, errors, which repeat the arguments, on stderr.
+/// Prints clap's message: help and the version on stdout. Errors go to stderr and repeat the arguments.
 fn tell(error: &clap::Error, command: clap::Command, words: &[OsString]) -> ExitCode {
     let code = u8::try_from(error.exit_code()).unwrap_or(exit::USAGE);
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
@@ -113,7 +113,7 @@ fn tell(error: &clap::Error, command: clap::Command, words: &[OsString]) -> Exit
             Err(error) => ExitCode::from(Fault::from(error).code),
         };
     }
-    // parsed again without clap's own colours: any control character now comes from an argument or a variable
+    // parsed again without clap's own colours, so any control character comes from an argument or a variable
     let plain = layers::parsed(layers::plain(command), words);
     let mut text = plain.map_or_else(|error| error.render().ansi().to_string(), |_| String::new());
     let arguments: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();

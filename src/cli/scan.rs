@@ -26,7 +26,7 @@ pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let scan = scan_module(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? })?;
     args.format.write(out, &scan)?;
     out.flush()?;
-    // labels before the truncation are printed; a script must not mistake them for all
+    // labels before the truncation are printed, but a script must not mistake them for all labels
     refuse_truncated(&scan, &args.module)?;
     Ok(if scan.labels.is_empty() { exit::NOTHING_MATCHED } else { exit::FINE })
 }

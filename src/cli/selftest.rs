@@ -74,7 +74,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
     let mut points = Vec::new();
     for (index, program) in programs.iter().enumerate() {
         let place = (index, programs.len());
-        // separate the files of different programs
+        // separates the files of different programs
         let own = scratch.path().join(index.to_string());
         std::fs::create_dir(&own)
             .map_err(|error| Fault::device(format!("cannot write to `{}`: {error}", own.display())))?;

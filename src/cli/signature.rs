@@ -146,7 +146,7 @@ pub(super) fn keygen(args: &KeygenArgs, out: &mut dyn Write) -> Result<u8, Fault
     Ok(exit::FINE)
 }
 
-/// Runs `cache sign`: every byte is checked first, since a signature vouches for it.
+/// Runs `cache sign`. Every byte is checked first, because a signature vouches for it.
 pub(super) fn sign(args: &SignArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let keys = public_keys(args.verify_key.as_deref())?;
     let Some(signer) = signer(args.key.as_deref(), args.sign_command.as_deref(), keys.as_ref())? else {

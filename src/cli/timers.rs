@@ -49,16 +49,16 @@ pub(super) struct TimerArgs {
 /// Where executables come from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Executables<'a> {
-    /// The folder of those that are kept.
+    /// The folder of kept executables.
     pub(super) kept: &'a Path,
     /// Stores compiled without the device.
     pub(super) compiled: &'a [PathBuf],
-    /// Keys of those whose executables are loaded besides this user's own.
+    /// Keys whose executables are loaded, besides those of this user's own key.
     pub(super) verify_key: Option<&'a Path>,
 }
 
 impl<'a> Executables<'a> {
-    /// Only those of a folder.
+    /// Only the executables of a folder.
     pub(super) fn kept(kept: &'a Path) -> Self {
         Self { kept, compiled: &[], verify_key: None }
     }
@@ -79,7 +79,7 @@ pub(super) fn start_first(
     start_on(*device, args, executables)
 }
 
-/// Starts a timer for each other group of devices. All must be of one identity.
+/// Starts a timer for each other group of devices. All must have the same identity.
 pub(super) fn start_others(
     args: &TimerArgs,
     first: &dyn Timer,
@@ -226,14 +226,14 @@ fn start_jax(python: &Path, options: PjrtOptions, needs_profiles: bool) -> Resul
     let is_told = metric.is_some() || needs_profiles;
     let timer = CommandTimer::start_jax(&exe, python, device, xla_flags, limits, metric).map_err(Fault::device)?;
     let timer = if is_told { timer } else { timer.prefer_clock() };
-    // without a folder it asks again the next time
+    // without a folder it has to ask again the next time
     Ok(match executables_folder(&executables) {
         Ok(folder) => Box::new(timer.remember_refusals(&folder)),
         Err(_) => Box::new(timer),
     })
 }
 
-/// A folder holds profiles, a file samples.
+/// Replays a folder of profiles or a file of samples.
 fn replay(path: &Path, metric: Option<Metric>) -> Result<Box<dyn Timer>, Fault> {
     let input = |failure: Failure| Fault::input(failure.message);
     if path.is_dir() {

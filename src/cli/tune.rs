@@ -1,4 +1,4 @@
-//! The main job: module in, best configs out.
+//! The main job: tunes a module and prints the best configs.
 
 use std::io::Write;
 use std::path::Path;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         },
     };
     drop(reading);
-    // what would fail after the run fails before it
+    // everything that would fail after the run fails before it
     let page = args.report.as_deref().map(|path| OutputFile::at(path, "report")).transpose()?;
     let trace =
         trace.as_ref().zip(args.trace_run.as_deref()).map(|(trace, path)| TraceFile::at(trace, path)).transpose()?;
@@ -133,7 +133,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         peaks,
         ..TuneOptions::default()
     };
-    // one for each device: each draws its own bar
+    // one for each device, because each draws its own bar
     let events = keeper.iter().fold(events, |events, keeper| events.and(keeper.clone()));
     let told = || events.and(Progress::new(bars.clone()));
     let mut session =
@@ -155,14 +155,14 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     // also for a stopped run, and before anything else can fail
     let traced = trace.map_or(Ok(()), |trace| trace.write());
     result.notes.extend(of_selftest);
-    // even if stdout or the page fails: others wait for the decisions
+    // even if stdout or the page fails, because others wait for the decisions
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
     let paged = page.map_or(Ok(()), |page| {
         let subject = if module == Path::new("-") { "standard input".into() } else { module.to_string_lossy() };
         let report = HtmlReport { subject: &subject, results: std::slice::from_ref(&result) };
         page.write(|out| write_html(out, &report))
     });
-    // also the decisions of a stopped run
+    // a stopped run's decisions are published too
     let published = cache.publish();
     if let Some(error) = stopped_by {
         return Err(error.into());
@@ -173,7 +173,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     paged?;
     if !args.dry_run {
         result_lines(&result, cache.ledger.root()).iter().for_each(|line| say(line));
-        // one set for a process was told as its flags
+        // the set for a process was already printed as its flags
         if !args.compiler.shared {
             say_use(&result);
         }

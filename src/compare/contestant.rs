@@ -62,7 +62,7 @@ pub struct CompareOptions {
     pub seed: u64,
     /// Identifies one of several comparisons of the same programs, whose samples are never mixed.
     pub stage: String,
-    /// Whether to tell what the inputs and outputs need before anything is measured.
+    /// Whether to report what the inputs and outputs need before anything is measured.
     pub tells_preflight: bool,
 }
 

@@ -11,7 +11,7 @@ pub enum CompareError {
     /// There is only one program.
     #[error("{0} programs are given, but a comparison needs two or more; one may be named twice")]
     TooFew(usize),
-    /// A program, or its inputs.
+    /// A program or its inputs cannot be used.
     #[error(transparent)]
     Program(#[from] MeasureError),
     /// Two programs take different arguments.
@@ -38,7 +38,7 @@ pub enum CompareError {
         /// Its results.
         others: String,
     },
-    /// The first contestant fails: there is nothing to compare the others with.
+    /// The first contestant fails, so there is nothing to compare the others with.
     #[error("`{name}`: {failure}")]
     First {
         /// Its name.

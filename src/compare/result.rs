@@ -62,12 +62,12 @@ pub struct ContestantResult {
     pub same_executable: Option<usize>,
     /// The comparison of its outputs.
     pub outputs: Outputs,
-    /// Rounds that count and hold it and the first.
+    /// Rounds that count and contain both it and the first.
     pub rounds: usize,
     /// Median of its samples, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub median_ns: Option<f64>,
-    /// Median of its time over the first one's, round by round; below one is faster. None of the first.
+    /// Median of its time over the first one's, round by round; below one is faster. `None` for the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// Interval of that ratio; all intervals of a comparison hold together, at every look.
@@ -95,7 +95,7 @@ pub enum Outputs {
     },
     /// They differ by more; the failure says where.
     Different,
-    /// There are none: it failed before.
+    /// There are none, because it failed before.
     NotCompared,
 }
 

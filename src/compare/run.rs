@@ -27,8 +27,8 @@ use crate::tune::{Asks, CopiesError, LARGE_OUTPUTS, ProgramRace, Raced, TuneOpti
 /// A contestant that fails, or returns other outputs, is reported in its row.
 ///
 /// # Errors
-/// If there are fewer than two contestants, the programs take or return different arrays, the inputs cannot be made,
-/// the first contestant or the worker fails, the user ends it, or nothing can be kept.
+/// If there are fewer than two contestants, the programs take or return different arrays, the inputs cannot be made, the first
+/// contestant or the worker fails, the user ends it, or nothing can be stored.
 pub fn compare(
     timer: &mut dyn Timer,
     ledger: &Ledger,
@@ -151,9 +151,9 @@ fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Re
                     return Err(CompareError::OtherResults { first, firsts, other, others });
                 }
             }
-            // its outputs tell
+            // its outputs show them
             Ok(None) => {}
-            // it is tried again with the others, and its outcome is in its row
+            // it is tried again with the others, and its row has the outcome
             Err(failure) if failure.needs_restart() => {
                 timer.restart(&[]).map_err(of_timer)?;
                 timer.begin(job).map_err(of_timer)?;
@@ -196,7 +196,7 @@ fn shared_inputs(
     Ok(inputs)
 }
 
-/// What the inputs need, and the outputs if the first program tells them.
+/// What the inputs need, and what the outputs need if the first program reports them.
 fn preflight(timer: &dyn Timer, inputs: &Inputs, results: Option<&[ArraySpec]>, devices: u64) -> Preflight {
     let files_up_to = if timer.compares_outputs() { LARGE_OUTPUTS } else { u64::MAX };
     let preflight = inputs.preflight.clone();

@@ -1,4 +1,4 @@
-//! The entry of a decision, and the one that an earlier run made.
+//! The entry that a decision becomes, and the entry of an earlier run.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,16 +13,16 @@ use crate::measured_by::TOOL;
 use crate::timer::Timer;
 use crate::tune::{CandidateOutcome, CandidateResult, CandidateTimes, TuneOptions};
 
-/// What was decided of a module.
+/// What was decided about a module.
 pub(super) struct Decided<'a> {
     pub(super) config: Config,
     pub(super) times: CandidateTimes,
     pub(super) base: Config,
     pub(super) of_base: CandidateTimes,
     pub(super) candidates: &'a [CandidateResult],
-    /// The race that decided, where there was one.
+    /// The race that decided it, if there was one.
     pub(super) job: Option<Digest>,
-    /// Digest of everything that the decision follows from, except for the samples.
+    /// Digest of everything that the decision follows from, except the samples.
     pub(super) search: String,
     /// What the module computes, in the form in which it was tuned.
     pub(super) program: Digest,
@@ -64,15 +64,15 @@ impl Decided<'_> {
     }
 }
 
-/// What the cache has for a module.
+/// What the cache knows about a module.
 pub(super) enum Known {
-    /// The same search found this, of the same program and under the same conditions.
+    /// The entry of the same search, for the same program and conditions.
     Entry(Arc<Entry>),
-    /// Nothing that answers the question; with what there is to say of the entry in force.
+    /// No usable entry, with a note on the entry in force.
     No(Option<String>),
 }
 
-/// Looks for the entry of a search. It counts if the compiler, the flags of the environment, and how samples were taken are the same.
+/// Looks up the entry of a search. It counts if the compiler, the environment's flags and the way of sampling are the same.
 pub(super) fn known(
     (timer, ledger): (&dyn Timer, &Ledger),
     options: &TuneOptions,
@@ -103,7 +103,7 @@ pub(super) fn known(
     Ok(if is_same { Known::Entry(entry) } else { Known::No(None) })
 }
 
-/// A caveat on who does not use an entry of this device: on a CPU, JAX compiles by itself and loads no plugin's file.
+/// A caveat on who does not use an entry of this device: JAX has its own compiler for CPUs and loads no plugin's file.
 pub(super) fn not_of_jax(device: &DeviceFingerprint) -> Option<String> {
     let plugin = device.environment.plugin.as_ref().filter(|plugin| !plugin.starts_with("jaxlib "))?;
     (device.identity.platform == "cpu").then(|| {

@@ -1,4 +1,4 @@
-//! Modules that do not run as they are: the sample log tells the next run.
+//! Modules that do not run as they are. The sample log keeps the reason for the next run.
 
 use super::module::OptionModule;
 use super::race::{Ended, call};
@@ -10,7 +10,7 @@ use crate::samples::{CandidateRecord, FailureRecord, JobRecord, Record};
 use crate::timer::Timer;
 use crate::tune::TuneOptions;
 
-/// What the failure belongs to: the search, the module, and what it was compiled and run with.
+/// What the failure belongs to: the search, the module, and how it was compiled and run.
 fn job(timer: &dyn Timer, options: &TuneOptions, search: &str, module: &OptionModule) -> Digest {
     let device = timer.device();
     let by = timer.measured_by(&options.cache_state);
@@ -22,18 +22,18 @@ fn job(timer: &dyn Timer, options: &TuneOptions, search: &str, module: &OptionMo
     hasher.finish()
 }
 
-/// Whether the next run would end the same way: limits on time and memory may be others then, and a device may be back.
+/// Whether the next run would fail too. Limits on time and memory may change, and a device may come back.
 pub(super) fn is_lasting(failure: &Failure) -> bool {
     let passes = [FailureKind::Timeout, FailureKind::Memory, FailureKind::Device, FailureKind::Protocol];
     !passes.contains(&failure.kind)
 }
 
-/// Says that a failure was known before.
+/// Marks a failure as already known.
 pub(super) fn as_known(failure: &Failure) -> String {
     format!("{failure}; already known (`--force` tries it again)")
 }
 
-/// Why a module did not run the last time, unless it is to be tried again.
+/// Why a module did not run the last time, unless it must be tried again.
 pub(super) fn known_failure(
     (timer, ledger): (&dyn Timer, &Ledger),
     options: &TuneOptions,
@@ -47,7 +47,7 @@ pub(super) fn known_failure(
     Ok(failures.pop().map(|record| record.failure))
 }
 
-/// Takes back what was kept of a module that runs by now.
+/// Withdraws the stored failure of a module that runs now.
 pub(super) fn forget_failure(
     (timer, ledger): (&dyn Timer, &Ledger),
     options: &TuneOptions,
@@ -60,7 +60,7 @@ pub(super) fn forget_failure(
     Ok(ledger.append(&Record::Job(Box::new(job_record(timer, options, search, module))))?)
 }
 
-/// What is said of the job from here on counts alone.
+/// Only records after this one count for the job.
 fn job_record(timer: &dyn Timer, options: &TuneOptions, search: &str, module: &OptionModule) -> JobRecord {
     let job = job(timer, options, search, module);
     let key = module.key.as_ref().copied().unwrap_or_else(|_| module.program.digest());
@@ -69,7 +69,7 @@ fn job_record(timer: &dyn Timer, options: &TuneOptions, search: &str, module: &O
     JobRecord::new(job, device, call(key), Direction::Forward, by, 0, vec![base]).fresh(true)
 }
 
-/// Keeps why a module does not run.
+/// Stores why a module does not run.
 pub(super) fn note_failure(
     (timer, ledger): (&dyn Timer, &Ledger),
     options: &TuneOptions,

@@ -1,12 +1,11 @@
 //! The compiler options of a whole module: which set of them runs it fastest with the same outputs.
 //!
-//! [`tune_compiler_options`] takes a module and [choices](crate::candidates::Choice) of options. Each choice is
-//! compiled beside the base by itself; choices that compile to one executable are one candidate. The promising ones are
-//! combined, step by step. The remaining ones are measured once more, in new rounds: the base, a second compilation of
-//! the base, and every part of the best set. A set wins by those rounds alone, so that no luck of the first ones
-//! decides.
+//! [`tune_compiler_options`] takes a module and [choices](crate::candidates::Choice) of options. It compiles each choice alone,
+//! beside the base. Choices that compile to the same executable are one candidate. It combines the promising ones step by step
+//! and measures the best set again in new rounds, beside the base, a second compilation of the base, and every part of the set.
+//! Only these rounds decide whether a set wins, because the choice of the set by the first rounds favours lucky ones.
 //!
-//! [`tune_shared_options`] finds one set for all modules of a process, which loses on none of them.
+//! [`tune_shared_options`] finds one set for all modules of a process. It is slower on none of them.
 //!
 //! The result is one [`OperationResult`](crate::tune::OperationResult) of the operation [`OPERATION`], whose call key is the digest of
 //! the module's StableHLO text without locations.
@@ -28,5 +27,5 @@ pub use module::{OptionModule, OptionTuneError, TunedOptions};
 pub use settle::tune_compiler_options;
 pub use shared::{SharedModule, SharedOptions, tune_shared_options};
 
-/// The operation that entries of compiler options belong to.
+/// The operation of the entries for compiler options.
 pub const OPERATION: &str = "compiler_options@v1";

@@ -1,4 +1,4 @@
-//! What is tuned, and the result.
+//! What is tuned, and its result.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::tune::{OperationResult, Status, TuneError};
 
 use super::race::call;
 
-/// A module, and what of its compilation may change.
+/// A module, and the options that may change when it is compiled.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OptionModule {
     /// The module.
     pub program: MeasuredProgram,
-    /// Digest of its StableHLO text without locations, by which a process finds the entry; else why there can be no entry.
+    /// Digest of its StableHLO text without locations, by which a process finds the entry; otherwise why there can be no entry.
     pub key: Result<Digest, String>,
-    /// Options that are set in any case.
+    /// Options that are always set.
     pub base: OptionSet,
-    /// What may be set beside them. A set that has an option of a process becomes no entry: nobody compiles one program with
-    /// it.
+    /// Options that may be added. A set with an option of a whole process becomes no entry, because no single program can be
+    /// compiled with it.
     pub choices: Vec<Choice>,
     /// How its inputs are made.
     pub inputs: InputOptions,
@@ -50,7 +50,7 @@ impl OptionModule {
     }
 }
 
-/// What a decision follows from, of choices.
+/// Hashes the choices, because a decision depends on them.
 pub(super) fn hash_choices(choices: &[Choice], hasher: &mut FieldHasher) {
     for choice in choices {
         hasher.field(choice.set.to_config().as_str().as_bytes());
@@ -60,13 +60,13 @@ pub(super) fn hash_choices(choices: &[Choice], hasher: &mut FieldHasher) {
     }
 }
 
-/// What is said of a set that has options of a process, of these names.
+/// The reason why a set with these options of a whole process becomes no entry.
 pub(super) fn not_of_one_program(names: &[&str]) -> String {
     let names = names.iter().map(|name| format!("`{name}`"));
     not_cached(&format!("{} acts on a process, not on one compilation: set it in the process's flags", listed(names)))
 }
 
-/// What is said of a module without a key.
+/// The note on a module without a key.
 pub(super) fn not_cached(why: &str) -> String {
     format!("not in the cache: {why}")
 }
@@ -75,7 +75,7 @@ pub(super) fn not_cached(why: &str) -> String {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TunedOptions {
-    /// The result, in the form of an operation's.
+    /// The result, in the form of an operation.
     pub operation: OperationResult,
     /// The entry that was committed or found.
     pub entry: Option<(CacheKey, Arc<Entry>)>,
@@ -85,10 +85,10 @@ pub struct TunedOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionTuneError {
-    /// The module or its inputs.
+    /// The module or its inputs cannot be used.
     #[error(transparent)]
     Inputs(#[from] MeasureError),
-    /// A store or the scratch folder.
+    /// A store or the scratch folder failed.
     #[error(transparent)]
     Fatal(#[from] TuneError),
 }

@@ -1,5 +1,5 @@
-//! A reference of a higher precision: the module in `f64`, on the same inputs. It says how much of a difference is the
-//! set's error and how much the default's.
+//! A reference of higher precision: the module in `f64` on the same inputs. It shows whether a difference is the set's error or
+//! the default's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,14 +18,14 @@ use crate::timer::events::Slice;
 use crate::timer::{InputArray, Job, OutputArray, Signature};
 use crate::tune::{CandidateOutcome, CandidateResult, LARGE_OUTPUTS, ReferenceError};
 
-/// The most bytes of all outputs in `f64`: those of an `f32` module that are files.
+/// Maximum bytes of all outputs in `f64`: twice the `f32` outputs that are written to files.
 const LARGEST_OUTPUTS: u64 = 2 * LARGE_OUTPUTS;
-/// A set may be off by so many times what the default is off, where that is more than the tolerance.
+/// A set's error may be this multiple of the default's, if that is more than the tolerance.
 const TIMES_THE_DEFAULTS: f64 = 2.0;
-/// The most sets that are looked at because they were rejected.
+/// Maximum number of rejected sets that are compared with the reference.
 const MOST_REJECTED: usize = 8;
 
-/// The module in `f64`, or why there is none; with the preflight of both.
+/// The module in `f64`, or why there is none, with a preflight for both modules.
 pub(super) fn planned(
     program: &MeasuredProgram,
     preflight: Preflight,
@@ -57,9 +57,9 @@ fn too_large() -> String {
     format!("in f64 its outputs take more than {} MiB", LARGEST_OUTPUTS >> 20)
 }
 
-/// Compares with the module in `f64`: finalists whose outputs differ from the base's, sets that change arithmetic, and some
-/// that were rejected for their outputs. Their rows have the errors, and one whose error is clearly larger than the base's is
-/// refused. Gives what there is to say besides.
+/// Compares sets with the module in `f64`: finalists whose outputs differ from the base's, sets that change arithmetic, and some
+/// that were rejected for their outputs. Writes the errors into their rows and refuses a set whose error is clearly larger than
+/// the base's. Returns a further note.
 pub(super) fn try_reference(
     races: &mut Races<'_>,
     wide: Result<MeasuredProgram, String>,
@@ -108,14 +108,14 @@ pub(super) fn try_reference(
     Ok((!closer.is_empty()).then(|| format!("{line}: {}", listed(closer))))
 }
 
-/// Whether no output is further off than the base's, and one less far.
+/// Whether no output has a larger error than the base's, and at least one has a smaller one.
 fn is_closer(errors: &[ReferenceError]) -> bool {
     let pairs = || errors.iter().map(|one| (one.own.max_absolute, one.baseline.max_absolute));
     pairs().all(|(own, base)| own <= base) && pairs().any(|(own, base)| own < base)
 }
 
-/// How far the outputs of each variant are from those of the module in `f64`, and the base's; the reason why that is unknown
-/// of all of them. The timer has no job afterwards.
+/// The errors of each variant's outputs and of the base's, relative to the module in `f64`; otherwise why they are unknown for
+/// all. The timer has no job afterwards.
 fn reference_errors(
     races: &mut Races<'_>,
     wide: &MeasuredProgram,
@@ -161,7 +161,7 @@ fn reference_errors(
     Ok(Ok(found.map(|own| own.map(beside).unwrap_or_default()).collect()))
 }
 
-/// The outputs of the module in `f64` under the base's options.
+/// The outputs of the module in `f64`, compiled with the base's options.
 fn reference(races: &mut Races<'_>, wide: &MeasuredProgram, base: &Variant) -> Result<Vec<OutputArray>, String> {
     let said = |failure: Failure| failure.to_string();
     let folder = tempfile::tempdir_in(races.scratch).map_err(|error| said(of_device("a folder", &error)))?;
@@ -169,7 +169,7 @@ fn reference(races: &mut Races<'_>, wide: &MeasuredProgram, base: &Variant) -> R
     let inputs = wider(&races.inputs, folder.path()).map_err(said)?;
     let mut job = Job { inputs, ..races.job(std::slice::from_ref(base)) };
     job.candidates.iter_mut().for_each(|candidate| candidate.program = Some(program.clone()));
-    // what does not hold these inputs holds the others: the next job starts it again
+    // these inputs may be too large, but others are not: the next job starts the worker again
     races.timer.begin(&job).map_err(said)?;
     let outputs = run(races, 0, |timer| match timer.keep_outputs(0, LARGEST_OUTPUTS)? {
         Some(_) => Ok(None),
@@ -195,7 +195,7 @@ fn wider(inputs: &[InputArray], folder: &Path) -> Result<Vec<InputArray>, Failur
     inputs.map_err(|error| of_device("files", &error))
 }
 
-/// How far each output is off; `None` for integers.
+/// The error of each output; `None` for integers.
 fn errors(
     races: &Races<'_>,
     outputs: &[OutputArray],
@@ -219,7 +219,7 @@ fn errors(
     outputs.iter().zip(reference).enumerate().map(error).collect()
 }
 
-/// Why a set is refused: an output is further from the reference than the tolerance, and than so many times the default's.
+/// Why a set is refused: an output's error exceeds both the tolerance and the allowed multiple of the default's.
 fn refusal(errors: &[ReferenceError]) -> Option<String> {
     let is_beyond =
         |one: &&ReferenceError| one.own.of_tolerance > (TIMES_THE_DEFAULTS * one.baseline.of_tolerance).max(1.0);
@@ -238,7 +238,7 @@ fn refusal(errors: &[ReferenceError]) -> Option<String> {
     (!wrong.is_empty()).then(|| listed(wrong))
 }
 
-/// What is said of the winning set's error.
+/// The note on the winning set's error.
 pub(super) fn error_from_reference(errors: &[ReferenceError]) -> Option<String> {
     let error = |one: &ReferenceError| {
         format!("{one} by up to {:.1e}, the default's by {:.1e}", one.own.max_absolute, one.baseline.max_absolute)
@@ -251,7 +251,7 @@ pub(super) fn error_from_reference(errors: &[ReferenceError]) -> Option<String> 
 mod tests {
     use super::*;
 
-    /// What has no room leaves the run as it is.
+    /// Without enough room there is no reference, and the run goes on.
     #[test]
     fn a_reference_without_room_is_none() {
         let text = "func.func public @main(%x: tensor<1024xf32>) -> tensor<1024xf32>";
@@ -260,7 +260,7 @@ mod tests {
         let signature = Signature::new(vec![spec.clone()]).results(Some(vec![spec.clone()]));
         let scratch = tempfile::tempdir().unwrap();
         let mut preflight = Preflight::of([(&spec, true)], scratch.path());
-        // 8 KiB of inputs and as much of outputs beside the 4 KiB that are there
+        // 8 KiB of inputs and 8 KiB of outputs in `f64`, beside the 4 KiB of inputs in `f32`
         preflight.disk_free = Some(4096 + 2 * 8192);
         let (larger, wide) = planned(&program, preflight.clone(), &signature, scratch.path());
         assert_eq!(larger.disk_bytes, 4096 + 2 * 8192);

@@ -1,4 +1,4 @@
-//! The races of one module: jobs of variants, on one timer.
+//! The races of one module: jobs of variants on one timer.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::timer::events::Events;
 use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature, Timer};
 use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Raced, Spent, TuneError, TuneOptions, race_programs};
 
-/// A timer, and everything that a race of a module's variants needs.
+/// A timer, and everything else that a race of a module's variants needs.
 pub(super) struct Races<'a> {
     pub(super) timer: &'a mut dyn Timer,
     pub(super) ledger: &'a Ledger,
@@ -28,20 +28,20 @@ pub(super) struct Races<'a> {
     pub(super) call: Call,
     pub(super) inputs: Vec<InputArray>,
     pub(super) inputs_digest: Digest,
-    /// What its results are called.
+    /// The names of its results.
     pub(super) results: Vec<String>,
-    /// By output, the most that the default differs from its copy: a set may differ by as much.
+    /// By output, the largest difference of the default from its copy. A set may differ by as much.
     pub(super) slack: Vec<f64>,
     pub(super) scratch: &'a Path,
-    /// When the time is used up.
+    /// When the time is over.
     pub(super) until: Option<Instant>,
 }
 
-/// Sets that may hang before no other one is tried: each takes the whole time limit.
+/// Maximum number of sets that hang before no more are tried, because each takes the whole time limit.
 const MOST_HANGS: usize = 3;
 pub(super) const NONE_RUNS: &str = "none of them runs";
 
-/// The failure of the base, where what was tried after it fails, too.
+/// The base's failure, and why no other set replaces it.
 pub(super) fn without_rescue(failures: Vec<Failure>, why: &str) -> Failure {
     let others = failures.len().saturating_sub(1);
     let Some(Failure { kind, message }) = failures.into_iter().next() else {
@@ -54,15 +54,15 @@ pub(super) fn without_rescue(failures: Vec<Failure>, why: &str) -> Failure {
     }
 }
 
-/// How a race is run.
+/// How a race runs.
 pub(super) struct Rules<'a> {
-    /// Its name: races of other names share no samples.
+    /// Its name. Races with other names share no samples.
     pub(super) stage: &'a str,
-    /// All rounds of all candidates, so many.
+    /// Exactly this many rounds of every candidate.
     pub(super) exact: Option<u32>,
-    /// Whether the first one's samples of an earlier run are left aside.
+    /// Whether samples of an earlier run of the first candidate are ignored.
     pub(super) is_fresh: bool,
-    /// Whether what compiles to one executable is one candidate.
+    /// Whether variants that compile to the same executable are one candidate.
     pub(super) joins: bool,
 }
 
@@ -106,7 +106,7 @@ impl From<crate::ledger::LedgerError> for Ended {
 }
 
 impl Races<'_> {
-    /// A job of variants; a second one of the same options is another compilation.
+    /// A job of variants. A second variant with the same options is compiled again.
     pub(super) fn job(&self, variants: &[Variant]) -> Job {
         let candidate = |(index, variant): (usize, &Variant)| {
             let earlier = variants.iter().take(index).filter(|other| other.set == variant.set).count();
@@ -127,7 +127,7 @@ impl Races<'_> {
         }
     }
 
-    /// What the module takes and gives, as the first variant that compiles says it. The base is tried in any case.
+    /// The module's inputs and outputs, from the first variant that compiles. The base is always tried.
     pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<Signature, Ended> {
         let variants: Vec<Variant> = std::iter::once(base).chain(others).cloned().collect();
         let job = self.job(&variants);
@@ -158,7 +158,7 @@ impl Races<'_> {
         Err(without_rescue(failures, NONE_RUNS).into())
     }
 
-    /// Why nothing else is tried where so much has failed already.
+    /// Why nothing else is tried after this many failures.
     pub(super) fn gives_up(&self, failures: &[Failure]) -> Result<Option<&'static str>, Ended> {
         if self.cancel.load(Ordering::Relaxed) {
             return Err(Ended::Interrupted);
@@ -174,7 +174,7 @@ impl Races<'_> {
         })
     }
 
-    /// Races variants; the first is what the others are compared with.
+    /// Races variants. The others are compared with the first one.
     pub(super) fn race(&mut self, variants: &[Variant], rules: &Rules<'_>) -> Result<Raced, Ended> {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         let mut options = TuneOptions { force: rules.is_fresh, budget: left, stop_at: None, ..self.options.clone() };
@@ -191,7 +191,7 @@ impl Races<'_> {
         Ok(race_programs(self.timer, self.ledger, &race, &options, self.cancel, self.events)?)
     }
 
-    /// Whether the time is used up.
+    /// Whether the time is over.
     pub(super) fn is_late(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
@@ -202,25 +202,24 @@ pub(super) fn call(digest: Digest) -> Call {
     Call::new(OPERATION, digest.to_string())
 }
 
-/// Rounds that count.
+/// The rounds that count.
 pub(super) fn counted(raced: &Raced) -> Vec<&Round> {
     let aside = &raced.judgement.standing.disturbance.set_aside;
     raced.rounds.iter().enumerate().filter(|(number, _)| !aside.contains(number)).map(|(_, round)| round).collect()
 }
 
-/// The most time for the last rounds, where nobody says how much there is: as long again as a third of what went before, and at
-/// least this.
+/// Minimum time for the last rounds if there is no budget. They may take a third of the time spent before, and at least this.
 const LEAST_LAST: Duration = Duration::from_secs(10);
 
 pub(super) fn time_for_last(since: Instant) -> Duration {
     LEAST_LAST.max(since.elapsed() / 3)
 }
 
-/// What so many values will take, by what compiling and running the base took: one line.
+/// One line that forecasts the time for this many values from the base's compile time and run time.
 pub(super) fn forecast(races: &Races<'_>, spent: &Spent, base_ns: f64, values: usize) -> String {
     let is_cpu = races.timer.device().identity.platform == "cpu";
     let at_once = if is_cpu { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
-    // the base and its copy were compiled, each by itself, where they were not kept
+    // the base and its copy were compiled one by one, unless they were stored
     let one = spent.compile_baselines_ns.max(spent.compile_candidates_ns) as f64;
     let seconds = |ns: f64| format!("{:.0} s", (ns / 1e9).ceil());
     let compiling = seconds(one * values as f64 / at_once as f64);

@@ -1,4 +1,4 @@
-//! The first race, of the default against itself, and what is tried where the default does not run.
+//! The first race, of the default against itself, and the choices that are tried if the default does not run.
 
 use super::module::OptionModule;
 use super::race::{Ended, NONE_RUNS, Races, Rules, without_rescue};
@@ -7,22 +7,23 @@ use crate::candidates::{Choice, OptionKind, OptionScope};
 use crate::failure::{Failure, FailureKind};
 use crate::tune::{BASELINE_FAILED, CandidateOutcome, CandidateResult, Raced};
 
-/// Rounds of the base against a copy of itself, before anything else.
+/// Rounds of the base against its copy, before anything else.
 const FIRST_ROUNDS: u32 = 6;
 
 /// The result of the first race.
 pub(super) struct First {
-    /// The race of what runs.
+    /// The race of the variant that runs.
     pub(super) raced: Raced,
-    /// What runs, where it is not the base.
+    /// The variant that runs, if it is not the base.
     pub(super) rescue: Option<Variant>,
-    /// What was tried before and does not run, the base first.
+    /// Variants that were tried before and do not run, the base first.
     pub(super) failed: Vec<CandidateResult>,
 }
 
-/// The choices that may mend a default that does not run, likely ones first: what switches something off takes the code that
-/// crashes out of the program. What changes arithmetic is none, since no default says what is right; nor is what acts on a process,
-/// since the baseline is what the module is compiled with.
+/// The choices that may rescue a default that does not run, the likeliest first. An option that switches something off is
+/// likely, because it removes the code that crashes from the program. Options that change arithmetic are excluded, because there
+/// is no default to compare with. Options of a process are excluded, because the rescue becomes the baseline, which belongs to
+/// one module.
 pub(super) fn rescuers(singles: &[Variant], module: &OptionModule) -> Vec<Variant> {
     let choice = |variant: &Variant| variant.choices.first().and_then(|&choice| module.choices.get(choice));
     let known = singles.iter().filter_map(|variant| Some((variant, choice(variant)?)));
@@ -33,7 +34,7 @@ pub(super) fn rescuers(singles: &[Variant], module: &OptionModule) -> Vec<Varian
     known.into_iter().map(|(variant, _)| variant.clone()).collect()
 }
 
-/// Races the base with a second compilation of itself. Where it fails, so the rescuers in their order, until one runs.
+/// Races the base with a second compilation of itself. If it fails, races the rescuers in their order until one runs.
 pub(super) fn first_that_runs(races: &mut Races<'_>, base: &Variant, rescuers: &[Variant]) -> Result<First, Ended> {
     let rules = Rules { stage: "itself", exact: Some(FIRST_ROUNDS), is_fresh: races.options.force, joins: false };
     let (mut failed, mut failures) = (Vec::new(), Vec::new());
@@ -77,7 +78,7 @@ fn failed_row(variant: &Variant, failure: Failure) -> CandidateResult {
     }
 }
 
-/// Whether other options may mend it.
+/// Whether other options may help.
 fn is_of_program(failure: &Failure) -> bool {
     matches!(
         failure.kind,

@@ -1,4 +1,4 @@
-//! The steps: every choice alone, the promising ones together, and the remaining ones in rounds of their own.
+//! The steps: every choice alone, the promising ones together, and the remaining ones in separate rounds.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -32,16 +32,16 @@ use crate::tune::{
     TuneOptions, fill_from_entry, spent,
 };
 
-/// When the last rounds are looked at.
+/// The numbers of last rounds after which the interval is evaluated.
 pub(super) const LOOKS: [u32; 4] = [21, 41, 81, 161];
-/// The most choices that are tried together with the best one, and the most in one set.
+/// Maximum number of choices that are tried together with the best one, and maximum number of choices in a set.
 const TRIED_TOGETHER: usize = 24;
 const MOST_TOGETHER: usize = 3;
-/// What another choice must add to be taken in.
+/// The gain that another choice must add to join the set.
 const ADDS: f64 = 0.01;
 
-/// Finds the options that run a module fastest, and commits them. Which choices are refused, crash or compute something else is
-/// part of the result.
+/// Finds the options that run a module fastest and commits them. The result includes the choices that are refused, crash or
+/// compute something else.
 ///
 /// # Errors
 /// If the inputs cannot be made, or a store fails.
@@ -110,14 +110,14 @@ struct Walk<'a, 'r> {
     module: &'a OptionModule,
     result: &'r mut OperationResult,
     began: Instant,
-    /// Where the time went so far.
+    /// The time spent so far.
     tally: &'a Mutex<Tally>,
-    /// What is known of each set, by its config; later races know better.
+    /// What is known about each set, by its config. Later races replace earlier ones.
     rows: BTreeMap<Config, CandidateResult>,
 }
 
 impl Walk<'_, '_> {
-    /// Gives what is known before anything is compiled. The result of a search is kept, also that nothing runs.
+    /// Returns the known result before compiling anything. Every result of a search is stored, including that nothing runs.
     fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, Ended> {
         let search = self.search()?;
         let options = self.races.options;
@@ -183,7 +183,7 @@ impl Walk<'_, '_> {
         self.races.events.tell(Kind::Ahead(&preflight));
         let rescued = self.first(&base, &singles)?;
         if let Some(rescue) = &rescued {
-            // what is left is tried on top of the first set that runs
+            // the remaining ones are tried on top of the first set that runs
             variants.base = rescue.set.clone();
             base = rescue.clone();
             base.choices.clear();
@@ -201,7 +201,7 @@ impl Walk<'_, '_> {
         self.conclude(key, search.to_owned(), rescued.is_some(), finals)
     }
 
-    /// Digest of everything that a decision follows from, except for the samples and the conditions that they were taken under.
+    /// Digest of everything that a decision follows from, except the samples and the conditions of their measurement.
     fn search(&self) -> Result<String, Ended> {
         let mut hasher = FieldHasher::new("compiler options, 3");
         hasher.field(self.module.program.identity().as_bytes()).field(self.module.inputs.digest()?.as_bytes());
@@ -211,7 +211,7 @@ impl Walk<'_, '_> {
         Ok(hasher.finish().to_string())
     }
 
-    /// The base beside a second compilation of itself. Where it fails, the first choice that does not; that one is given back.
+    /// Races the base with a second compilation of itself. If it fails, returns the first choice that does not.
     fn first(&mut self, base: &Variant, singles: &[Variant]) -> Result<Option<Variant>, Ended> {
         let First { raced, rescue, failed } = first_that_runs(&mut self.races, base, &rescuers(singles, self.module))?;
         self.result.flags.extend(raced.notes.iter().cloned());
@@ -234,10 +234,10 @@ impl Walk<'_, '_> {
         Ok(rescue)
     }
 
-    /// Every choice alone, beside the base. Gives those that were timed, each with its ratio, the fastest first.
+    /// Races every choice alone beside the base. Returns those with a time and their ratios, the fastest first.
     fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, Ended> {
         let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
-        // elsewhere XLA measures while it compiles, and one program has several executables
+        // elsewhere XLA measures during compilation, so one program may compile to several executables
         let joins = self.races.timer.device().identity.platform == "cpu";
         let is_fresh = self.races.options.force;
         let raced = self.races.race(&variants, &Rules { stage: "screen", exact: None, is_fresh, joins })?;
@@ -259,14 +259,14 @@ impl Walk<'_, '_> {
         Ok(measured)
     }
 
-    /// Those of the measured that look faster than the base.
+    /// The measured variants that seem faster than the base.
     fn promising<'m>(&self, measured: &'m [(Variant, f64)]) -> impl Iterator<Item = &'m Variant> + use<'m> {
         let enough = 1.0 - self.races.options.rules.min_improvement / 2.0;
         measured.iter().filter(move |(_, ratio)| *ratio < enough).map(|(variant, _)| variant)
     }
 
-    /// The best choice with others, one more at a time for as long as that adds something. First all that were measured are
-    /// tried, since one that does nothing alone may help beside the best; then only those that helped.
+    /// Combines the best choice with others, one more at a time while each adds enough. First tries all measured choices,
+    /// because one without an effect alone may help beside the best one; then only those that helped.
     fn combine(
         &mut self,
         variants: &Variants<'_>,
@@ -304,7 +304,7 @@ impl Walk<'_, '_> {
         Ok(best.choices)
     }
 
-    /// The base, a copy of it, every part of the best set, and the two best choices alone, in rounds of their own.
+    /// Measures the base, its copy, every part of the best set, and the two best choices alone in separate rounds.
     fn finals(
         &mut self,
         variants: &Variants<'_>,
@@ -349,7 +349,7 @@ impl Walk<'_, '_> {
         Ok(finals)
     }
 
-    /// Compares finalists with the module in `f64`. One whose error is clearly larger than the default's cannot win.
+    /// Compares finalists with the module in `f64`. A finalist whose error is clearly larger than the default's cannot win.
     fn try_reference(
         &mut self,
         variants: &Variants<'_>,
@@ -367,7 +367,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Runs each set that changes arithmetic on values that it need not honour; what comes of it stands in its row.
+    /// Runs each set that changes arithmetic on values that it need not honour, and writes the outcome into its row.
     fn try_special_values(&mut self, variants: &Variants<'_>, base: &Variant) -> Result<(), Ended> {
         let runs = |config: &Config| {
             self.rows.get(config).is_some_and(|row| matches!(row.outcome, CandidateOutcome::Measured(_)))
@@ -385,7 +385,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// From the last rounds to an entry.
+    /// Makes an entry from the last rounds.
     fn conclude(
         &mut self,
         key: CacheKey,
@@ -462,7 +462,7 @@ impl Walk<'_, '_> {
             return Ok(None);
         }
         self.races.ledger.commit(job, &key, &entry)?;
-        // processes that look it up read the snapshot
+        // processes look it up in the snapshot
         if let Err(error) = self.races.ledger.publish() {
             self.result.flags.push(format!("the snapshot was not published: {error}"));
         }
@@ -471,7 +471,7 @@ impl Walk<'_, '_> {
 
     fn take_rows(&mut self, raced: &Raced, without: &[usize]) {
         for (index, row) in raced.rows.iter().enumerate() {
-            // a race that is over at once measures nothing, and what was known stays
+            // a race that ends at once measures nothing, so known rows stay
             let is_known = row.times().is_some() || row.failure().is_some();
             if !without.contains(&index) && (is_known || !self.rows.contains_key(&row.config)) {
                 let mut row = row.clone();
@@ -482,16 +482,16 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The last race, and what it says.
+/// The last race and its outcome.
 struct Finals {
     variants: Vec<Variant>,
-    /// Those that may win.
+    /// The finalists that may win.
     alive: Vec<Finalist>,
     raced: Raced,
     verdict: Verdict,
 }
 
-/// Whether the compiler does not know the option, or not the value.
+/// Whether the compiler does not know the option or the value.
 fn is_refusal(failure: &Failure) -> bool {
     let words = ["No such compile option", "While setting option", "this plugin does not accept `--"];
     failure.kind == FailureKind::Compile && words.iter().any(|words| failure.message.contains(words))

@@ -1,7 +1,7 @@
-//! One set of options for every module of a process: `XLA_FLAGS` are one for all that it compiles.
+//! One set of options for all modules of a process, because `XLA_FLAGS` apply to everything that it compiles.
 //!
-//! Modules are searched in their order. What won on an earlier one is tried first on the next, which is searched by itself only where
-//! none of that wins. All sets that were found, and all of them together, are then raced on every module, in rounds of their own.
+//! Modules are searched in their order. The next module first tries the sets that won on an earlier one, and is searched only if
+//! none of them wins. All sets found, and all of them together, then race on every module in separate rounds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,25 +31,25 @@ use crate::timer::Timer;
 use crate::timer::events::{Events, Slice};
 use crate::tune::{CandidateTimes, OperationResult, Raced, Status, TuneError, TuneOptions, fill_from_entry};
 
-/// The most sets that are raced on every module: all of them together, and those that were found first.
+/// Maximum number of sets that race on every module: all together, and those found first.
 const MOST_SETS: usize = 5;
-/// Where nobody says how much time there is, the last rounds of a module take at most this, or as long as its search.
+/// Without a budget, the last rounds of all modules share this, or a third of the time spent before if that is longer.
 const LEAST_LAST: Duration = Duration::from_secs(10);
 
-/// A module of a process.
+/// One module of a process.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SharedModule {
-    /// What its user calls it.
+    /// The user's name for it.
     pub name: String,
-    /// The module; all of one process have the same base and choices.
+    /// The module. All modules of a process have the same base and choices.
     pub module: OptionModule,
-    /// Its part of the process's time; all the same where nothing is known.
+    /// Its share of the process's time; equal shares if nothing is known.
     pub weight: f64,
 }
 
 impl SharedModule {
-    /// A module that counts as much as any other.
+    /// A module with the same weight as any other.
     pub fn new(name: impl Into<String>, module: OptionModule) -> Self {
         Self { name: name.into(), module, weight: 1.0 }
     }
@@ -59,7 +59,7 @@ impl SharedModule {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SharedOptions {
-    /// One result a module.
+    /// One result per module.
     pub operations: Vec<OperationResult>,
     /// The entries that were committed or found.
     pub entries: Vec<(CacheKey, Arc<Entry>)>,
@@ -69,7 +69,7 @@ pub struct SharedOptions {
     pub reason: String,
 }
 
-/// Finds one set of options that loses on no module and saves the most in all, and commits it for each of them.
+/// Finds and commits one set of options that loses on no module and saves the most in total.
 ///
 /// # Errors
 /// If the inputs of a module cannot be made, or a store fails.
@@ -105,7 +105,7 @@ struct Shared<'a> {
     events: &'a Events,
     until: Option<Instant>,
     began: Instant,
-    /// What there is to say of a module's entry in force, by the module's place.
+    /// The notes on the modules' entries in force, by the module's place.
     notes: Vec<(usize, String)>,
 }
 
@@ -122,7 +122,7 @@ impl Shared<'_> {
             return Ok(found);
         }
         let mut sets: Vec<Variant> = Vec::new();
-        // a module whose default does not run has no part in the decision, and is not a reason to leave the others
+        // a module whose default does not run takes no part in the decision and does not end the run for the others
         let mut failed = BTreeMap::new();
         for (place, shared) in self.modules.iter().enumerate() {
             if !sets.is_empty() && self.any_wins(&shared.module, &sets)? {
@@ -133,7 +133,7 @@ impl Shared<'_> {
                 Err(ended) => drop(failed.insert(place, of_module(ended)?)),
             }
         }
-        // also if there is none: an entry says so to the next run
+        // also without a set, because the entry tells the next run
         let sets = match self.modules.first() {
             Some(first) => with_all_together(sets, &variants_of(&first.module)),
             None => sets,
@@ -179,7 +179,7 @@ impl Shared<'_> {
         Ok(all)
     }
 
-    /// The end of a reason that names modules which do not run.
+    /// The end of a reason, which names the modules that do not run.
     fn without_modules(&self, failed: impl Iterator<Item = usize>) -> String {
         let names: Vec<_> = failed.filter_map(|place| Some(format!("`{}`", self.modules.get(place)?.name))).collect();
         match names.is_empty() {
@@ -188,7 +188,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Digest of everything that the decision follows from, except for the samples.
+    /// Digest of everything that the decision follows from, except the samples.
     fn search(&self) -> Result<String, Ended> {
         let mut hasher = FieldHasher::new("shared compiler options, 2");
         hasher.field(&self.options.rules.min_improvement.to_le_bytes());
@@ -200,7 +200,7 @@ impl Shared<'_> {
         Ok(hasher.finish().to_string())
     }
 
-    /// What an earlier run decided, where each module that has a key has an entry of it, or did not run.
+    /// The decision of an earlier run, if every module with a key has an entry of it or did not run.
     fn known(&mut self, search: &str) -> Result<Option<SharedOptions>, Ended> {
         let mut found = self.without_a_set(Status::Cached, "already known; nothing was measured".to_owned());
         let mut failed = Vec::new();
@@ -240,16 +240,16 @@ impl Shared<'_> {
         let raced = self.race(module, sets, "tried first", LOOKS.first().copied().unwrap_or(1));
         match raced {
             Ok(raced) => Ok(verdict(&raced, sets.len(), &rules).winner.is_some()),
-            // its own search says why, or rescues it
+            // its own search reports why, or rescues it
             Err(Ended::Failed(_)) => Ok(false),
             Err(ended) => Err(ended),
         }
     }
 
-    /// What a search of a module by itself finds.
+    /// What a search of one module finds.
     fn search_alone(&mut self, shared: &SharedModule, place: usize) -> Result<Option<Variant>, Ended> {
         let without_key = OptionModule { key: Err("one set is for all modules".to_owned()), ..shared.module.clone() };
-        // half of the time is for the last rounds
+        // half of the time is reserved for the last rounds
         let left = u32::try_from(2 * (self.modules.len() - place)).unwrap_or(u32::MAX);
         let budget = self.until.map(|until| until.saturating_duration_since(Instant::now()) / left);
         let options = TuneOptions { budget, ..self.options.clone() };
@@ -269,7 +269,7 @@ impl Shared<'_> {
         Ok(best.and_then(|best| variants_of(&shared.module).of(&best.config)))
     }
 
-    /// The base, a copy of it and every set, on one module.
+    /// Races the base, its copy and every set on one module.
     fn race(&mut self, module: &OptionModule, sets: &[Variant], stage: &str, rounds: u32) -> Result<Raced, Ended> {
         let scratch = tempfile::tempdir()
             .map_err(|source| Ended::Fatal(TuneError::Scratch { path: std::env::temp_dir(), source }))?;
@@ -299,11 +299,11 @@ impl Shared<'_> {
         races.race(&raced, &Rules { stage, exact: Some(rounds), is_fresh, joins: false })
     }
 
-    /// All sets on a module, in rounds that no search has seen.
+    /// Races all sets on a module, in rounds that no search has seen.
     fn last(&mut self, shared: &SharedModule, sets: &[Variant]) -> Result<Last, Ended> {
         let begin = Instant::now();
         let allowed = LEAST_LAST.max(self.began.elapsed() / 3) / u32::try_from(self.modules.len()).unwrap_or(1).max(1);
-        // no error is larger for there being many modules
+        // the error probability does not grow with the number of modules
         let rules = self.options.rules;
         let confidence = 1.0 - (1.0 - rules.confidence) / self.modules.len().max(1) as f64;
         let for_all = DecisionRules { confidence, ..rules };
@@ -325,7 +325,7 @@ impl Shared<'_> {
         last.ok_or(Ended::Interrupted)
     }
 
-    /// From the last rounds to entries.
+    /// Makes entries from the last rounds.
     fn conclude(
         &mut self,
         search: &str,
@@ -377,7 +377,7 @@ impl Shared<'_> {
                 all.entries.push((key, entry));
             }
         }
-        // processes that look them up read the snapshot
+        // processes look them up in the snapshot
         if let Err(error) = self.ledger.publish() {
             all.reason = format!("{}; the snapshot was not published: {error}", all.reason);
         }
@@ -390,7 +390,7 @@ impl Shared<'_> {
         CacheKey { call: call(digest), direction: Direction::Forward, device: self.timer.device().identity.clone() }
     }
 
-    /// Every module with the same end and no set.
+    /// The same status for every module, without a set.
     fn without_a_set(&self, status: Status, reason: String) -> SharedOptions {
         let of = |shared: &SharedModule| OperationResult {
             occurrences: 1,
@@ -408,13 +408,13 @@ impl Shared<'_> {
     }
 }
 
-/// What is wrong with one module of several.
+/// The failure of one module among several.
 enum ModuleFault {
     Program(Failure),
     Inputs(MeasureError),
 }
 
-/// What one module alone has, if it is that: a worker or a device that is gone ends the run for all.
+/// The failure if it concerns one module only; a lost worker or device ends the run for all.
 fn of_module(ended: Ended) -> Result<ModuleFault, Ended> {
     match ended {
         Ended::Failed(failure) if !matches!(failure.kind, FailureKind::Device | FailureKind::Protocol) => {
@@ -425,7 +425,7 @@ fn of_module(ended: Ended) -> Result<ModuleFault, Ended> {
     }
 }
 
-/// Why no set is taken, `modules` being those that were raced.
+/// Why no set is taken. `modules` are those that were raced.
 fn losses(sets: &[Variant], losses: &[Vec<usize>], modules: &[String]) -> String {
     if sets.is_empty() || modules.is_empty() {
         return "no module has options that are faster".to_owned();
@@ -446,7 +446,7 @@ fn variants_of(module: &OptionModule) -> Variants<'_> {
     Variants { base: module.base.clone(), choices: &module.choices }
 }
 
-/// All sets together, as far as they can be, and each by itself.
+/// All sets together, as far as they are compatible, and each alone.
 fn with_all_together(mut sets: Vec<Variant>, variants: &Variants<'_>) -> Vec<Variant> {
     sets.truncate(MOST_SETS - 1);
     let together = sets.iter().skip(1).fold(sets.first().map(|first| first.set.clone()), |all, next| {
@@ -457,14 +457,14 @@ fn with_all_together(mut sets: Vec<Variant>, variants: &Variants<'_>) -> Vec<Var
     sets
 }
 
-/// What a set has beside the base.
+/// The options of a set that the base lacks.
 fn without(set: &OptionSet, base: &OptionSet) -> OptionSet {
     let own = set.iter().filter(|(name, value)| base.get(name) != Some(value));
     let own = own.map(|(name, value)| (name.to_owned(), value.clone())).collect();
     OptionSet::from_config(&crate::config::Config::new(own)).unwrap_or_default()
 }
 
-/// The verdict of rounds whose candidates are the base, its copy and so many sets.
+/// The verdict of rounds whose candidates are the base, its copy and this many sets.
 fn verdict(raced: &Raced, sets: usize, rules: &DecisionRules) -> Verdict {
     let alive = (2..sets + 2).filter(|candidate| !raced.failures.contains_key(candidate));
     let finalists: Vec<Finalist> = alive.map(|candidate| Finalist { candidate, choices: 1 }).collect();

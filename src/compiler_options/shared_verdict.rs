@@ -1,21 +1,22 @@
-//! Pure: what each module says of each set in, the one set for all of them out.
+//! Pure: chooses one set for all modules from the results of each set on each module.
 //!
-//! A set loses on a module where it fails, is significantly slower, or is slower by more than the default differs from a copy of itself.
-//! Of sets that lose nowhere and win somewhere the one that saves the most is taken; of those that save as much, the smallest.
+//! A set loses on a module if it fails, is significantly slower, or is slower by more than the default differs from its copy. Of
+//! the sets that lose nowhere and win somewhere, the one that saves the most wins. Of sets that save the same, the smallest
+//! wins.
 
 use crate::stats::Interval;
 
-/// Nobody would call this a gain of the whole.
+/// A total gain below this does not count.
 const NO_GAIN: f64 = 0.01;
 
-/// What the last rounds of one module say.
+/// The last rounds of one module.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OnModule {
-    /// How much the module counts.
+    /// The module's weight.
     pub(super) weight: f64,
-    /// How far the default differs from a copy of itself; infinite where that is not known.
+    /// How far the default differs from its copy; infinite if unknown.
     pub(super) copy_bound: f64,
-    /// The median ratio of each set and its interval; `None` if it fails, or too little is known.
+    /// The median ratio of each set and its interval; `None` if it fails or too little is known.
     pub(super) ratios: Vec<Option<(f64, Interval)>>,
 }
 
@@ -24,7 +25,7 @@ pub(super) struct OnModule {
 pub(super) struct SharedVerdict {
     /// The set to use.
     pub(super) winner: Option<usize>,
-    /// Of each set the modules on which it loses.
+    /// The modules on which each set loses.
     pub(super) losses: Vec<Vec<usize>>,
 }
 
@@ -41,7 +42,7 @@ impl OnModule {
         self.ratio(set).is_some_and(|(_, interval)| interval.high < 1.0 - self.copy_bound.max(min_improvement))
     }
 
-    /// Whether more rounds could change what a set is here.
+    /// Whether more rounds would not change the result of any set here.
     pub(super) fn is_settled(&self) -> bool {
         let is_open = |(_, interval): &(f64, Interval)| interval.low <= 1.0 && interval.high > 1.0 + self.copy_bound;
         self.copy_bound.is_finite() && !self.ratios.iter().flatten().any(is_open)
@@ -52,7 +53,7 @@ impl OnModule {
     }
 }
 
-/// Decides; `sizes` are the options of each set.
+/// Decides. `sizes` are the numbers of options in each set.
 pub(super) fn decide_shared(modules: &[OnModule], sizes: &[usize], min_improvement: f64) -> SharedVerdict {
     let losses: Vec<Vec<usize>> = (0..sizes.len())
         .map(|set| modules.iter().enumerate().filter(|(_, on)| on.loses(set)).map(|(module, _)| module).collect())
@@ -91,12 +92,12 @@ mod tests {
         let modules = [on(1.0, 0.02, &[0.5, 0.5, 0.9]), on(1.0, 0.02, &[1.2, f64::NAN, 1.005])];
         let verdict = decide_shared(&modules, &[1, 1, 1], 0.02);
         assert_eq!(verdict, SharedVerdict { winner: Some(2), losses: vec![vec![1], vec![1], vec![]] });
-        // what is slower by less than a copy of the default is not a loss, unless it is significant
+        // slower by less than the default's copy is not a loss, unless it is significant
         let noisy = [on(1.0, 0.1, &[0.7]), on(1.0, 0.1, &[1.009])];
         assert_eq!(decide_shared(&noisy, &[1], 0.02).winner, Some(0));
         let slower = [on(1.0, 0.1, &[0.7]), on(1.0, 0.1, &[1.05])];
         assert_eq!(decide_shared(&slower, &[1], 0.02).losses, [[1]]);
-        // of what nothing is known nothing is said
+        // without a result of the copy no set can win
         let unknown = [on(1.0, 0.02, &[0.7]), on(1.0, f64::INFINITY, &[0.7])];
         assert_eq!(decide_shared(&unknown, &[1], 0.02).winner, None);
     }

@@ -1,4 +1,4 @@
-//! What sets that change arithmetic make of NaN, infinities and denormals: the same programs on inputs that hold some.
+//! How sets that change arithmetic treat NaN, infinities and denormals: the same programs run on inputs that contain some.
 
 use std::fs;
 use std::path::Path;
@@ -14,11 +14,11 @@ use crate::timer::protocol::{ComparedOutput, KeptOutput};
 use crate::timer::{InputArray, Job, OutputArray, Timer};
 use crate::tune::{LARGE_OUTPUTS, OutputDifference, SpecialValues};
 
-/// Places of the planted values follow from this and the argument's number.
+/// The places of the planted values follow from this seed and the argument's number.
 const SEED: u64 = 0x7370_6563;
 
-/// Runs the base and variants on the inputs with values of each kind planted, and compares the outputs by class. What cannot be run
-/// so is told of each variant. The timer has no job afterwards.
+/// Runs the base and the variants on inputs with planted values of each kind, and compares the outputs by class. Reports what
+/// cannot be run for each variant. The timer has no job afterwards.
 pub(super) fn special_values(
     races: &mut Races<'_>,
     base: &Variant,
@@ -48,7 +48,7 @@ pub(super) fn special_values(
                     let ours = run(races, candidate, |timer| timer.compare_outputs(candidate, &tolerances));
                     ours.and_then(|ours| compared(&ours, expected, &races.results))
                 }
-                // it is run all the same: what breaks the worker is the next one's trouble else
+                // run even so: otherwise a program that breaks the worker would affect the next one
                 Err(failure) => {
                     let ran = run(races, candidate, |timer| timer.outputs(candidate));
                     ran.and_then(|_| Err(failure.clone()))
@@ -66,7 +66,7 @@ pub(super) fn of_device(what: &str, error: &std::io::Error) -> Failure {
     Failure::new(FailureKind::Device, format!("{what} cannot be made for other inputs: {error}{}", remedy(error)))
 }
 
-/// The inputs with such values; `None` if none of them can hold any.
+/// The inputs with planted values; `None` if none of them can hold any.
 fn planted(inputs: &[InputArray], values: Special, folder: &Path) -> Result<Option<Vec<InputArray>>, Failure> {
     let mut count = 0;
     let mut plant_in = |(index, input): (usize, &InputArray)| {
@@ -89,7 +89,7 @@ fn planted(inputs: &[InputArray], values: Special, folder: &Path) -> Result<Opti
 /// The base's outputs.
 enum Expected {
     Files(Vec<OutputArray>),
-    /// Where they were made: they are large.
+    /// Kept by the timer, because they are large.
     Kept(Vec<KeptOutput>),
 }
 
@@ -100,7 +100,7 @@ fn expected(races: &mut Races<'_>) -> Result<Expected, Failure> {
     })
 }
 
-/// Compiles and runs a candidate; a worker that breaks is started again without it.
+/// Compiles and runs a candidate. If it breaks the worker, starts it again without the candidate.
 pub(super) fn run<T>(
     races: &mut Races<'_>,
     candidate: usize,
@@ -118,7 +118,7 @@ fn unlike() -> Failure {
     Failure::new(FailureKind::WrongOutput, "other outputs than the default's")
 }
 
-/// The outputs with elements of another class, as the timer counted them.
+/// The outputs with elements of another class, counted by the timer.
 fn compared(
     ours: &[ComparedOutput],
     expected: &[KeptOutput],
@@ -155,7 +155,7 @@ fn compare(ours: &[OutputArray], expected: &[OutputArray], names: &[String]) -> 
     Ok(found)
 }
 
-/// One line for each kind of values of which a set makes something else than the base; none if all is the same.
+/// One line for each kind of value that a set treats differently from the base; none if all is the same.
 pub(super) fn told(found: &[SpecialValues]) -> Vec<String> {
     let line = |one: &SpecialValues| {
         let values = one.values.as_str();
@@ -177,7 +177,7 @@ pub(super) fn told(found: &[SpecialValues]) -> Vec<String> {
     found.iter().filter_map(line).collect()
 }
 
-/// What a set that changes arithmetic makes of usual values: how far its outputs are from the base's.
+/// The error of a set that changes arithmetic on usual values: the difference of its outputs from the base's.
 pub(super) fn error_of(differences: &[OutputDifference]) -> String {
     let error = |one: &OutputDifference| {
         let of_rms = one.of_rms.map_or_else(String::new, |ratio| format!(", {ratio:.1e} of its root mean square"));

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use crate::candidates::{Choice, OptionKind, OptionScope, OptionSet};
 use crate::config::Config;
 
-/// Settings, and the choices that they are made of.
+/// Settings, and the choices that they consist of.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Variant {
     pub(super) config: Config,
     pub(super) set: OptionSet,
     pub(super) overrides: BTreeMap<String, String>,
-    /// What the process that compiles is started with.
+    /// The settings with which the compiling process starts.
     pub(super) process: BTreeMap<String, String>,
     /// Numbers of the choices, ascending.
     pub(super) choices: Vec<usize>,
@@ -44,18 +44,18 @@ impl Variants<'_> {
         (0..self.choices.len()).filter_map(|choice| self.with(&[choice])).collect()
     }
 
-    /// What has this config, without the choices that make it up.
+    /// The variant of this config, without its choices.
     pub(super) fn of(&self, config: &Config) -> Option<Variant> {
         OptionSet::from_config(config).ok().map(|set| self.of_set(set))
     }
 
-    /// A set, without the choices that make it up.
+    /// The variant of a set, without its choices.
     pub(super) fn of_set(&self, set: OptionSet) -> Variant {
         self.variant(set, Vec::new())
     }
 
     fn variant(&self, set: OptionSet, choices: Vec<usize>) -> Variant {
-        // a list has each name in one scope
+        // a name has the same scope throughout a list
         let of_process = |name: &str| {
             let mut process = self.choices.iter().filter(|choice| choice.scope == OptionScope::Process);
             process.any(|choice| choice.name == name)
@@ -71,7 +71,7 @@ impl Variants<'_> {
         of_kind.any(|choice| is_set(choice) && self.base.get(&choice.name) != Some(&choice.value))
     }
 
-    /// Every part of a set, itself included, the largest first; none twice.
+    /// Every subset of a set, itself included, the largest first; no duplicates.
     pub(super) fn parts(&self, set: &[usize]) -> Vec<Variant> {
         let part = |mask: u32| {
             let of = set.iter().enumerate().filter(|(bit, _)| mask & (1 << bit) != 0);
@@ -107,11 +107,11 @@ mod tests {
         ];
         let sizes: Vec<usize> = variants.parts(&set).iter().map(|part| part.choices.len()).collect();
         assert_eq!(sizes, [3, 2, 2, 2, 1, 1, 1]);
-        // two values of one option
+        // two values of one option exclude each other
         let level = number("xla_backend_optimization_level");
         assert_eq!(variants.with(&[level, level + 1]), None);
         assert_eq!(variants.parts(&[level, level + 1]).len(), 2);
-        // what is so already changes nothing
+        // an option that the base already has changes nothing
         let set = Variants { base: choices[level].set.clone(), choices: &choices };
         assert_eq!(set.with(&[level]), None);
     }

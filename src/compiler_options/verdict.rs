@@ -1,35 +1,35 @@
-//! Pure: rounds of the finalists in, the set to use out.
+//! Pure: chooses the set to use from the rounds of the finalists.
 //!
-//! A set wins if the interval of its time over the base's, which holds at every look and for all finalists at once, ends below
-//! one less the larger of the minimum improvement and what the base differs from a copy of itself in the same rounds.
+//! A set wins if the interval of its time over the base's ends below one minus the larger of the minimum improvement and the
+//! base's difference from its copy in the same rounds. The interval holds at every look and for all finalists together.
 
 use crate::decision::{DecisionRules, Round, anytime_interval, paired_ratios};
 use crate::stats::{Interval, median};
 
-/// Nobody would call this a loss: an option that gains less does not carry its own weight.
+/// A loss below this does not count: an option that gains less is not worth setting.
 const NO_LOSS: f64 = 0.01;
 
-/// One finalist: its place among the candidates, and how many choices make it up.
+/// One finalist: its place among the candidates, and its number of choices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Finalist {
     pub(super) candidate: usize,
     pub(super) choices: usize,
 }
 
-/// What the final rounds say.
+/// The result of the final rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Verdict {
     /// The candidate to use; `None` if the base stays.
     pub(super) winner: Option<usize>,
-    /// Whether more rounds could change it.
+    /// Whether more rounds would not change it.
     pub(super) is_settled: bool,
-    /// How far the interval of the base against its copy goes from one: 0.02 is two per cent.
+    /// How far the interval of the base against its copy reaches from one: 0.02 is two per cent.
     pub(super) copy_bound: f64,
     /// Each finalist's median ratio and its interval.
     pub(super) ratios: Vec<(Finalist, f64, Interval)>,
 }
 
-/// Decides by rounds that count. `base` and `copy` are the candidates of the base and of its copy.
+/// Decides from the rounds that count. `base` and `copy` are the candidates of the base and of its copy.
 pub(super) fn decide(
     rounds: &[&Round],
     (base, copy): (usize, usize),
@@ -41,10 +41,10 @@ pub(super) fn decide(
     let is_enough = |interval: &Interval, confidence: f64| interval.confidence >= confidence;
     let copy_bound = match against_copy.filter(|interval| is_enough(interval, rules.confidence)) {
         Some(interval) => (1.0 - interval.low).max(interval.high - 1.0).max(0.0),
-        // without it nothing is known of the noise
+        // without the copy the noise is unknown
         None => f64::INFINITY,
     };
-    // the error is shared out among all of them
+    // the error probability is divided among all finalists
     let confidence = 1.0 - (1.0 - rules.confidence) / finalists.len().max(1) as f64;
     let ratios = finalists.iter().filter_map(|&finalist| {
         let ratios = ratios_of(finalist.candidate, base);
@@ -73,7 +73,7 @@ pub(super) fn decide(
         let tied = winners.iter().filter(|(finalist, _)| loses_little(*finalist, best));
         tied.min_by(|(a, of_a), (b, of_b)| a.choices.cmp(&b.choices).then(of_a.total_cmp(of_b)))
     });
-    // one that is better in the middle than all that won may still win
+    // one with a better median than all winners may still win
     let ahead = winners.first().map_or(f64::INFINITY, |(_, ratio)| *ratio) * (1.0 - NO_LOSS);
     let is_open = |(_, ratio, interval): &(Finalist, f64, Interval)| {
         !wins(interval) && may_win(interval) && *ratio < ahead.min(least)
@@ -86,7 +86,7 @@ pub(super) fn decide(
 mod tests {
     use super::*;
 
-    /// Rounds in which candidate `i` takes `times[i]`, with a wobble of so much that no two share.
+    /// Rounds in which candidate `i` takes `times[i]`, each with its own wobble of this size.
     fn rounds(times: &[f64], wobble: f64, count: usize) -> Vec<Round> {
         let round = |round: usize| {
             let sample = |(index, time): (usize, &f64)| {
@@ -111,11 +111,11 @@ mod tests {
         assert_eq!(verdict(&[1.0, 1.0, 0.5], 0.02, 21, &[(2, 1)]).winner, Some(2));
         let same = verdict(&[1.0, 1.0, 1.0], 0.02, 21, &[(2, 1)]);
         assert_eq!((same.winner, same.is_settled), (None, true));
-        // four per cent in noise of twenty is not separated, and the copy says so
+        // a gain of four per cent in noise of twenty is not separated, as the copy shows
         let noisy = verdict(&[1.0, 1.0, 0.96], 0.2, 21, &[(2, 1)]);
         assert_eq!((noisy.winner, noisy.is_settled), (None, false));
         assert!(noisy.copy_bound > 0.04, "{noisy:?}");
-        // a copy that is slower by as much as the gain takes the gain away
+        // a copy that is slower by as much as the gain cancels it
         assert_eq!(verdict(&[1.0, 1.1, 0.92], 0.0, 41, &[(2, 1)]).winner, None);
     }
 
@@ -124,7 +124,7 @@ mod tests {
         // the pair is half a per cent better than the first alone
         let choice = verdict(&[1.0, 1.0, 0.5, 0.4975, 0.99], 0.01, 41, &[(2, 1), (3, 2), (4, 1)]);
         assert_eq!(choice.winner, Some(2));
-        // and here by a fifth
+        // here by a fifth
         let choice = verdict(&[1.0, 1.0, 0.5, 0.4, 0.99], 0.01, 41, &[(2, 1), (3, 2), (4, 1)]);
         assert_eq!(choice.winner, Some(3));
     }

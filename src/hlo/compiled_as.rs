@@ -1,4 +1,4 @@
-//! How a module's program compiles it, from the side file that `dump` writes: options, flags, devices, arguments.
+//! How the user's program compiles a module, from the side file that `dump` writes: options, flags, devices, arguments.
 //!
 //! Every member may be absent: older side files have none, and not every version of JAX reports all of them.
 
@@ -37,7 +37,7 @@ open_enum! {
     }
 }
 
-/// One argument of a module, in its parameters' order.
+/// One argument of a module, in the order of its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Argument {
@@ -50,11 +50,11 @@ pub struct Argument {
     pub donated: bool,
 }
 
-/// How a module's program compiles it.
+/// How the user's program compiles a module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompiledAs {
-    /// [`semantic_digest`](super::semantic_digest) of the StableHLO text, even if the module is the compiled one.
+    /// [`semantic_digest`](super::semantic_digest) of the StableHLO text, even if the module is compiled HLO.
     pub stablehlo_digest: Option<Digest>,
     /// `CompileOptionsProto` as JAX passes it to the compiler, not decoded.
     pub compile_options: Option<Vec<u8>>,
@@ -62,9 +62,9 @@ pub struct CompiledAs {
     pub xla_flags: Option<String>,
     /// `LIBTPU_INIT_ARGS` of the process.
     pub libtpu_init_args: Option<String>,
-    /// Which partitioner.
+    /// The partitioner.
     pub partitioner: Option<Partitioner>,
-    /// Partitions of the program, each on a device of its own.
+    /// Partitions of the program, each on its own device.
     pub num_partitions: Option<u32>,
     /// Ids of the devices, in the partitions' order; empty if they are not reported.
     pub device_assignment: Vec<i64>,
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// What a side file with these members says about its module.
+    /// What `compiled_as` returns for a side file with these members.
     fn told(members: &Value) -> Result<Option<CompiledAs>, String> {
         let folder = tempfile::tempdir().unwrap();
         let module = folder.path().join("m.mlir");

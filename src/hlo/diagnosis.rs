@@ -9,7 +9,7 @@ const STABLEHLO_COMMAND: &str = "write StableHLO text with `open(\"module.mlir\"
      (where an older JAX takes no `debug_info`: `lowered.compiler_ir().operation.get_asm(enable_debug_info=True)`)";
 const STAMP_COMMAND: &str =
     "run with `EJKERNEL_OPS_STAMP=hash` set before ejkernel is imported, because its default stamps nothing";
-/// How to get labels for a program without a library's.
+/// How to get labels for a program without a kernel library.
 const OWN_LABELS: &str = "`@autotune_lowered.tunable` makes your function an operation with a label, `--label-regex` \
                           finds your own names, and `--compiler-options safe` tunes how the whole module is compiled, \
                           which needs no label";

@@ -1,5 +1,5 @@
-//! An XLA dump folder, scanned as one: for each module the earliest stage is read, since conversion and optimisation
-//! only lose labels: StableHLO, then before optimisation, then any other.
+//! Scans an XLA dump folder as one module. The earliest stage of each module is read, because conversion and optimisation only
+//! lose labels: StableHLO, then before optimisation, then any other.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
         _ => None,
     };
     let count = scans.len();
-    // by code, in the order of the files: which files report it, and the first one's text
+    // by code, in the order of the files: the files that report it, and the first one's text
     let mut said: Vec<(Diagnosis, Vec<String>)> = Vec::new();
     for (name, scan) in scans {
         for label in scan.labels {

@@ -33,8 +33,7 @@ struct DumpFile {
     path: PathBuf,
     /// `jit_f`.
     module: String,
-    /// `module_0001`, or another prefix of its name: unlike the module's name it distinguishes two shapes of one
-    /// function.
+    /// `module_0001`, or another prefix of its name. Unlike the module's name, it distinguishes two shapes of one function.
     number: String,
     stage: Stage,
 }
@@ -51,9 +50,9 @@ pub(super) struct DumpFiles {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpedModules {
-    /// A file of each, by name. One whose name states no stage may be of any.
+    /// The file of each module, by name. A file whose name states no stage may be of any stage.
     pub files: Vec<PathBuf>,
-    /// Modules of which only a later stage exists, each by such a file's name.
+    /// The file names of modules of which only a later stage exists.
     pub only_later: Vec<String>,
 }
 
@@ -131,7 +130,7 @@ impl DumpFiles {
 }
 
 #[cfg(feature = "tuner")]
-/// The modules of a folder before XLA's passes, which compiler options affect.
+/// The modules of a folder before XLA's passes, because compiler options still affect these.
 ///
 /// # Errors
 /// A folder that cannot be read, or that holds no module.
@@ -141,7 +140,7 @@ pub fn modules_before_passes(folder: &Path) -> Result<DumpedModules, ScanError> 
 }
 
 #[cfg(feature = "tuner")]
-/// The file of the same module from before XLA's passes that is beside one from after them.
+/// The file of the same module before XLA's passes, which is beside one from after them.
 pub fn earlier_stage(file: &Path) -> Option<PathBuf> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (module, number) = names(&file_name(file));
@@ -153,7 +152,8 @@ pub fn earlier_stage(file: &Path) -> Option<PathBuf> {
     files.into_iter().next().filter(|found| found.number == number || !number.starts_with("module_")).map(|it| it.path)
 }
 
-/// Files of a stage, none twice: the same stage as text and as a proto is one module, and between stages only the first is read.
+/// The files of a stage without duplicates: the same stage as text and as a proto is one module, and of those between passes
+/// only the first is read.
 fn at_stage<'a>(files: &[&'a DumpFile], stage: Stage) -> Vec<&'a Path> {
     let mut seen = BTreeSet::new();
     let of_stage = files.iter().filter(|file| file.stage == stage);
@@ -174,7 +174,7 @@ fn dump_file(path: &Path) -> Option<DumpFile> {
     let file = outside_file::open(path, u64::MAX).ok()?;
     let form = match form_of(Box::new(file), 0) {
         Ok(form) => Some(form?),
-        // reported where it is read
+        // the reader of the file reports this
         Err(_) => None,
     };
     let name = file_name(path);

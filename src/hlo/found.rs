@@ -34,7 +34,7 @@ pub struct CallSite {
     /// Whether this call is under `transpose(…)`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub backward: bool,
-    /// Shapes of the values that flow in, constants aside; empty if the form does not show them.
+    /// Shapes of the input values except constants; empty if the form does not show them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operands: Vec<ArraySpec>,
 }
@@ -63,7 +63,7 @@ pub struct FoundLabel {
     pub line: Option<u64>,
     /// Whether it occurs under `transpose(…)`: the backward pass runs too.
     pub backward: bool,
-    /// Whether it occurs under `vmap(…)`, as far as its own names show it.
+    /// Whether it occurs under `vmap(…)`, as far as its own names show.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mapped: bool,
     /// Where it is called, as far as the form shows it; at most [`FoundLabel::MAX_CALL_SITES`].
@@ -100,7 +100,7 @@ impl FoundLabel {
 pub struct Diagnosis {
     /// Stable identifier: `no-labels`, `labels-cut`, `no-metadata`, ….
     pub code: String,
-    /// What was found in this file and which command writes a file with labels.
+    /// What was found in this file, and the command that writes a file with labels.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! `StackFrameIndexProto`: the call stacks that a module's instructions share. Its ids count from one, and zero is none.
+//! `StackFrameIndexProto`: the call stacks that a module's instructions share. Ids count from one; zero means none.
 
 use std::borrow::Cow;
 

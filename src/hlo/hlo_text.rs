@@ -51,7 +51,7 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     structure
 }
 
-/// What the first line says about a module that is too large to be read completely.
+/// The first line of a module that is too large to be read completely.
 pub(crate) fn read_head(head: &[u8]) -> Structure {
     let mut structure = Structure::default();
     let line = head.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"HloModule ")).unwrap_or_default();
@@ -98,7 +98,7 @@ fn identifier(text: &[u8]) -> &[u8] {
     text.get(..end).unwrap_or_default()
 }
 
-/// Length of the text up to where a bracket that opens at its start closes; quotes are respected.
+/// Length of the text up to the bracket that closes the one at its start; quotes are respected.
 fn balanced(text: &[u8]) -> usize {
     let mut depth = 0_usize;
     let mut in_string = false;

@@ -1,21 +1,21 @@
-//! A copy of a module that computes in `f64`: the reference for what its own types round.
+//! A copy of a module that computes in `f64`, as a reference for the module's rounding errors.
 //!
-//! StableHLO text is read token by token. The element types of tensors that are narrower floats become `f64`, and
-//! `complex<f32>` becomes `complex<f64>`. Constants keep their values: a decimal that is exact in its type stays, and
-//! another one becomes the number that its type holds, because that is what the module computes with. Bits and raw
-//! bytes are converted. Conversions between floats thus round nothing. A module with an operation whose result depends
-//! on the width of its type has no such copy.
+//! StableHLO text is read token by token. The element types of tensors of narrower floats become `f64`, and `complex<f32>`
+//! becomes `complex<f64>`. Constants keep their values: a decimal that is exact in its type stays as it is, and any other
+//! becomes the number that its type holds, because the module computes with that number. Bits and raw bytes are converted. As a
+//! result, conversions between floats round nothing. A module with an operation whose result depends on the width of its type
+//! has no such copy.
 
 use super::plain_text::{string_length, symbol, without_locations};
 use crate::array::{DType, widened};
 use crate::printable::printable;
 
-/// The largest text that is read; the copy may take eight times as much.
+/// Maximum size of a text; the copy may be eight times as large.
 const MAX_TEXT_BYTES: usize = 64 << 20;
-/// Characters of a word that a message shows.
+/// Maximum characters of a word in a message.
 const WORD_SHOWN: usize = 60;
 
-/// Operations that round to, produce or expect one type, or whose code is not here.
+/// Operations that round to, produce or expect one type, or whose code is not in the module.
 const OF_ONE_TYPE: [&str; 12] = [
     "custom_call",
     "reduce_precision",
@@ -30,25 +30,25 @@ const OF_ONE_TYPE: [&str; 12] = [
     "uniform_dequantize",
     "next_after",
 ];
-/// The same, unless their types are integers.
+/// Operations that depend on the width too, unless their types are integers.
 const OF_BITS: [&str; 2] = ["bitcast_convert", "rng_bit_generator"];
-/// Operations whose attributes are `f32` whatever their operands are.
+/// Operations whose attributes are `f32` whatever the types of their operands.
 const WITH_SINGLE_ATTRIBUTES: &str = "batch_norm";
 
 /// Why a module has no copy in `f64`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotInF64 {
-    /// The operation depends on the width of its type.
+    /// An operation depends on the width of its type.
     #[error("`{0}` depends on the width of its type")]
     Operation(String),
-    /// The type is none that `f64` can replace.
+    /// `f64` cannot replace a type.
     #[error("`{0}` cannot become `f64`")]
     Type(String),
     /// An attribute, not a tensor, has this type.
     #[error("an attribute has the type `{0}`")]
     Attribute(String),
-    /// The constant cannot be read.
+    /// A constant cannot be read.
     #[error("the constant `{0}` cannot be converted")]
     Constant(String),
     /// The text is too long.
@@ -79,17 +79,17 @@ pub fn in_f64(text: &str) -> Result<String, NotInF64> {
 struct Copier<'a> {
     rest: &'a str,
     copy: String,
-    /// The name that was read last of an operation or of an attribute with a dialect.
+    /// The last name of an operation, or of an attribute with a dialect.
     name: &'a str,
-    /// An operation on bits whose types are still to come, and whether one of them was read.
+    /// An operation on bits whose types have not all been read, and whether one of them was.
     bits: Option<(&'static str, bool)>,
-    /// Whether nothing but blanks was read on this line.
+    /// Whether this line has only blanks so far.
     is_line_start: bool,
     has_changed: bool,
 }
 
 impl<'a> Copier<'a> {
-    /// Copies so many bytes as they are. A length inside a character, which no caller has, copies the rest.
+    /// Copies this many bytes unchanged. A length that ends inside a character, which no caller passes, copies the rest.
     fn take(&mut self, length: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         self.copy.push_str(taken);
@@ -100,7 +100,7 @@ impl<'a> Copier<'a> {
     fn token(&mut self) -> Result<(), NotInF64> {
         let Some(first) = self.rest.chars().next() else { return Ok(()) };
         if !first.is_ascii_whitespace() && std::mem::take(&mut self.is_line_start) {
-            // the types of an operation are at its end, wherever its lines break
+            // an operation's types are at its end, on whichever line
             let begins = first.is_ascii_alphabetic() || "%}^".contains(first);
             self.bits = self.bits.filter(|(_, has_types)| !(*has_types && begins));
         }
@@ -130,7 +130,7 @@ impl<'a> Copier<'a> {
             }
             _ if first.is_ascii_alphabetic() || first == '_' => self.word()?,
             _ if first.is_ascii_digit() => {
-                // not the `x` of dimensions: those are read with their tensor
+                // not the `x` between dimensions, which are read with their tensor
                 self.take(word_length(self.rest));
             }
             _ => {
@@ -154,7 +154,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Takes notice of an operation's name.
+    /// Handles an operation's name.
     fn named(&mut self, word: &'a str) -> Result<(), NotInF64> {
         let Some((dialect, name)) = word.split_once('.') else { return Ok(()) };
         if !["stablehlo", "mhlo", "chlo", "vhlo"].contains(&dialect) {
@@ -205,7 +205,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// `<…> : tensor<…>` behind `dense`, without the type.
+    /// `<…> : tensor<…>` after `dense`, without the type.
     fn constant(&mut self) -> Result<(), NotInF64> {
         self.take(1);
         let is_text = self.rest.starts_with('"');
@@ -229,7 +229,7 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Letters, digits and what joins them in a name.
+/// Bytes of a word: letters, digits and the signs that join them in a name.
 fn word_length(text: &str) -> usize {
     text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$'))).unwrap_or(text.len())
 }
@@ -243,7 +243,7 @@ fn float(name: &str) -> Option<DType> {
     DType::ALL.iter().copied().find(|dtype| dtype.is_float() && dtype.stablehlo_name() == name)
 }
 
-/// Whether a word is a floating-point type, also one without tensors here.
+/// Whether a word is a floating-point type, including types without tensors here.
 fn is_float(word: &str) -> bool {
     let is_other = || {
         let digits = word.strip_prefix("tf").or_else(|| word.strip_prefix('f'));
@@ -252,7 +252,7 @@ fn is_float(word: &str) -> bool {
     float(word).is_some() || is_other()
 }
 
-/// Where the element type begins in `<4x?xf32…`, and that type; of a complex one `complex<f32`.
+/// The start of the element type in `<4x?xf32…`, and that type; for a complex one `complex<f32`.
 fn element_type(text: &str) -> Option<(usize, &str)> {
     let mut rest = text.strip_prefix('<')?;
     loop {
@@ -277,7 +277,7 @@ fn bytes(text: &str, dtype: DType) -> Option<String> {
         _ => None,
     };
     let narrow: Vec<u8> = digits.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
-    // how MLIR packs narrower elements is its own affair
+    // MLIR's packing of narrower elements is not supported
     if dtype.bits() < 8 || !narrow.len().is_multiple_of(dtype.host_bytes()) {
         return None;
     }
@@ -291,7 +291,7 @@ fn bytes(text: &str, dtype: DType) -> Option<String> {
     Some(wide)
 }
 
-/// Numbers with what stands between them.
+/// Numbers and the text between them.
 fn numbers(text: &str, dtype: DType) -> Option<String> {
     let mut wide = String::with_capacity(text.len());
     let mut rest = text;
@@ -333,7 +333,7 @@ fn number(text: &str, dtype: DType) -> Option<String> {
     Some(if held == value { text.to_owned() } else { written(held) })
 }
 
-/// A number as MLIR reads it: a decimal has a point, and what is not finite is its bits.
+/// A number in MLIR's spelling: a decimal has a point, and a non-finite value is written as its bits.
 fn written(value: f64) -> String {
     if !value.is_finite() {
         return format!("0x{:016X}", value.to_bits());
@@ -358,13 +358,13 @@ mod tests {
             assert!(["f64>", "complex<f64>>"].contains(&element), "{element}");
             values.to_owned()
         };
-        // exact in their types, as they were
+        // exact in their types, so unchanged
         assert_eq!(of("[1.000000e+00, -0.5]", "f32"), "[1.000000e+00, -0.5]");
         // numpy: float(np.float32(0.1)), float(ml_dtypes.bfloat16(0.1)), float(np.float32(1e-6))
         assert_eq!(of("1.000000e-01", "f32"), "1.0000000149011612e-1");
         assert_eq!(of("1.000980e-01", "bf16"), "1.0009765625e-1");
         assert_eq!(of("1.000000e-06", "f32"), "9.999999974752427e-7");
-        // infinities, NaN and the least denormal by their bits: 2^-149 is 1.401298464324817e-45
+        // infinities, NaN and the smallest denormal by their bits: 2^-149 is 1.401298464324817e-45
         assert_eq!(of("[0x7F800000, 0xFF800000]", "f32"), "[0x7FF0000000000000, 0xFFF0000000000000]");
         assert_eq!(of("0x7FC00000", "f32"), "0x7FF8000000000000");
         assert_eq!(of("0x00000001", "f32"), "1.401298464324817e-45");
@@ -380,7 +380,7 @@ mod tests {
             let text = format!("stablehlo.constant dense<{wrong}> : tensor<2xf32>");
             assert!(matches!(in_f64(&text), Err(NotInF64::Constant(_))), "{wrong}");
         }
-        // of integers nothing changes, whatever the digits look like
+        // integers stay, whatever their digits look like
         let integers = "stablehlo.constant dense<\"0x0000803F\"> : tensor<1xi32>";
         let line = format!("{integers}\nstablehlo.abs %x : tensor<f32>");
         assert_eq!(in_f64(&line).unwrap(), format!("{integers}\nstablehlo.abs %x : tensor<f64>"));
@@ -394,7 +394,7 @@ mod tests {
             std::fs::read_to_string(folder.join(name)).unwrap()
         };
         assert_eq!(in_f64(&text("parts.f32.mlir")).unwrap(), text("parts.f64.mlir"));
-        // JAX's x64 mode also counts a loop's turns in i64
+        // JAX's x64 mode also counts a loop's iterations in i64
         let steps = in_f64(&text("steps.f32.mlir")).unwrap().replace("<i32>", "<i64>");
         assert_eq!(steps, text("steps.f64.mlir"));
     }
@@ -406,7 +406,7 @@ mod tests {
         let wide = "%f32 = \"stablehlo.f32\"(%bf16, @f32, @\"tensor<f32>\") {name = \"tensor<4xf32>\"} // tensor<4xf32>\n\
                     : (tensor<4x?xf64>, tensor<f64>, tensor<*xf64>) -> (tensor<2xcomplex<f64>>, tensor<i32>, tensor<3xf64>)";
         assert_eq!(in_f64(text).unwrap(), wide);
-        // XLA takes this attribute in f32 whatever the operands are
+        // XLA expects this attribute in f32 whatever the operands' type
         let norm =
             "\"stablehlo.batch_norm_inference\"(%0) <{epsilon = 1.0e-3 : f32}> : (tensor<2xf32>) -> tensor<2xf32>";
         assert_eq!(in_f64(norm).unwrap(), norm.replace("2xf32", "2xf64"));
@@ -429,7 +429,7 @@ mod tests {
         ] {
             assert!(matches!(in_f64(text), Err(NotInF64::Operation(_))), "{text}");
         }
-        // between integers it is what it was, and what follows has types of its own
+        // between integers it stays, and what follows has its own types
         let bits = "%1 = stablehlo.bitcast_convert %0 : (tensor<ui64>) -> tensor<2xui32>\n    %2 = stablehlo.abs %x : tensor<f32>";
         assert_eq!(in_f64(bits).unwrap(), bits.replace("f32", "f64"));
         let dot =

@@ -9,8 +9,8 @@ use crate::wire::{WireCursor, WireError, WireValue};
 
 /// Longest path of an argument.
 const MAX_PATH_BYTES: usize = 1024;
-/// Fields of `HloModuleProto` (`xla/service/hlo.proto`), each with the field of its entries that holds the parameter's number:
-/// `input_output_alias` and `buffer_donor`.
+/// Fields of `HloModuleProto` (`xla/service/hlo.proto`), each with the field of its entries that contains the parameter's
+/// number: `input_output_alias` and `buffer_donor`.
 const DONATING: [(u32, u32); 2] = [(8, 2), (18, 1)];
 /// `HloModuleProto.entry_computation_id` and `HloInstructionProto.parameter_number`.
 const ENTRY: u32 = 6;
@@ -20,7 +20,7 @@ const PARAMETER: u32 = 9;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProgramArgument {
-    /// Its place in the tree of arguments, such as `params/w` for JAX's `params['w']`; empty if the module does not say.
+    /// Its place in the tree of arguments, such as `params/w` for JAX's `params['w']`; empty if unknown.
     pub path: String,
     /// Whether the program may overwrite it.
     pub is_donated: bool,
@@ -56,8 +56,8 @@ fn of_text(text: &str) -> Option<Vec<ProgramArgument>> {
     pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(argument).collect()
 }
 
-/// The names of the results of a module's entry, as JAX notes them in the text: `loss` for `result['loss']`; empty if
-/// the form or the text does not have them.
+/// The names of the results of a module's entry, as JAX writes them in the text: `loss` for `result['loss']`; empty if the form
+/// or the text lacks them.
 pub(super) fn results(form: ModuleForm, bytes: &[u8]) -> Vec<String> {
     let text =
         Some(bytes).filter(|_| form == ModuleForm::StablehloText).and_then(|bytes| std::str::from_utf8(bytes).ok());
@@ -76,12 +76,12 @@ fn results_of_text(text: &str) -> Option<Vec<String>> {
     Some(results.iter().map(name).collect())
 }
 
-/// The names that aliases of locations stand for: `#loc1 = loc("params['w']")`.
+/// The names behind location aliases: `#loc1 = loc("params['w']")`.
 fn aliases(text: &str) -> HashMap<&str, &str> {
     let named = text.lines().filter(|line| line.starts_with('#')).filter_map(|line| {
         let (alias, rest) = line.split_once(" = loc(\"")?;
         let name = quoted(rest)?;
-        // a quoted text followed by a position is a file's
+        // a quoted text followed by a position is a file name
         rest.get(name.len()..).filter(|after| after.starts_with("\")") || after.starts_with("\"("))?;
         Some((alias, name))
     });
@@ -146,7 +146,7 @@ fn of_proto(bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, WireError> {
             _ => {}
         }
     }
-    // anything that is not read as instructions is left to the compiler to refuse
+    // the compiler refuses what cannot be read as instructions
     let Ok(module) = HloModule::read(bytes, "module") else { return Ok(None) };
     let Some(computation) = module.computations.iter().find(|one| one.id == entry) else { return Ok(None) };
     let mut found = Vec::new();
@@ -219,7 +219,7 @@ mod tests {
             let bytes = std::fs::read(folder.join(file)).unwrap();
             let found = arguments(form, &bytes).unwrap().unwrap();
             let found: Vec<(&str, bool)> = found.iter().map(|one| (one.path.as_str(), one.is_donated)).collect();
-            // XLA's own form of the step does not keep donations that JAX makes only when it compiles
+            // XLA's own form of the step lacks the donations that JAX makes only when it compiles
             match form {
                 ModuleForm::StablehloText => assert_eq!(found, expected),
                 _ => assert!(found.iter().zip(expected).all(|(found, expected)| found.0 == expected.0), "{found:?}"),
@@ -241,7 +241,7 @@ mod tests {
         // input_output_alias { entries { parameter_number: 1 } }
         module.extend([0x42, 4, 0x0a, 2, 0x10, 1]);
         assert_eq!(donated(&module)[..2], [false, true]);
-        // buffer_donor { entries {} }: the first one, whose number is not written
+        // buffer_donor { entries {} }: the first argument, whose number zero is not written
         module.extend([0x92, 0x01, 2, 0x0a, 0]);
         assert_eq!(donated(&module)[..2], [true, true]);
     }

@@ -1,4 +1,4 @@
-//! The label that a kernel library stamps on a tunable operation: which operation, and which call of it.
+//! The label that a kernel library stamps on a tunable operation: the operation, and the call of it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::split_op_id;
 
-/// Names one tunable call as far as the module kept it: the operation and the key of its arguments.
+/// Identifies one tunable call as far as the module kept it: the operation and the key of its arguments.
 ///
 /// `op_id` is `name@vN` where the version is known, the bare `name` where the module lost it; for tokamax it is the
 /// class path. `call_key` is 16 hexadecimal digits for ejkernel and tokamax, free text for a user's own labels, and

@@ -13,7 +13,7 @@ use crate::wire::{WireCursor, WireError, WireValue};
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ProgramMemory {
-    /// The sum of the following; what is both argument and result counts once.
+    /// The sum of the following, in which an allocation that is both argument and result counts once.
     pub total_bytes: u64,
     /// Arguments.
     pub argument_bytes: u64,
@@ -144,7 +144,7 @@ impl<'a> Buffer<'a> {
 
 /// Replays a `HeapSimulatorTrace`: the maximum number of bytes alive at once, and the buffers alive then.
 ///
-/// A buffer that shares another's memory takes none of its own; the memory is freed with the last of them.
+/// A buffer that shares another's memory uses none of its own. The memory is freed with the last of them.
 fn replay(trace: &[u8], buffers: &HashMap<u64, Buffer<'_>>) -> Result<(u64, Vec<u64>), WireError> {
     let mut events = Vec::new();
     for field in WireCursor::new(trace) {
@@ -170,12 +170,12 @@ struct Heap {
     bytes: u64,
     /// By buffer that has memory, how many use it.
     users: HashMap<u64, u64>,
-    /// By buffer that shares, whose memory.
+    /// By sharing buffer, the buffer whose memory it uses.
     shares: HashMap<u64, u64>,
 }
 
 impl Heap {
-    /// An event's kind, its buffer, and whose memory that shares.
+    /// An event: its kind, its buffer, and the buffer whose memory that one shares.
     fn step(&mut self, [kind, buffer, canonical]: [u64; 3], buffers: &HashMap<u64, Buffer<'_>>) {
         let size = |id: u64| buffers.get(&id).map_or(0, |buffer| buffer.bytes);
         match kind {

@@ -59,7 +59,7 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     structure
 }
 
-/// What the first lines say about a module that is too large to be read completely.
+/// The first lines of a module that is too large to be read completely.
 pub(crate) fn read_head(head: &[u8]) -> Structure {
     let mut structure = Structure::default();
     if let Some(line) = head.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"module ")) {
@@ -74,7 +74,7 @@ fn read_module(line: &[u8], structure: &mut Structure) {
         .strip_prefix("module @")
         .map(|rest| rest.split([' ', '{']).next().unwrap_or_default().trim_matches('"').to_owned())
         .filter(|name| !name.is_empty());
-    // JAX writes the attribute when it lowers, which is before any partitioner runs
+    // JAX writes the attribute during lowering, before any partitioner runs
     structure.partitioned = line.contains("mhlo.num_partitions").then_some(false);
 }
 

@@ -58,17 +58,17 @@ pub struct HloComputation<'a> {
 pub struct HloInstruction<'a> {
     /// Its name, unique in the module: a profile's `hlo_op`.
     pub name: Cow<'a, str>,
-    /// Such as `dot`, `fusion`, `all-reduce`; whatever the file says.
+    /// Its opcode as the file has it, such as `dot`, `fusion`, `all-reduce`.
     pub opcode: Cow<'a, str>,
     /// Its id, which [`HloInstruction::operands`] refer to.
     pub id: i64,
     /// `metadata.op_name`: the scopes that it came from; empty if there is none.
     pub op_name: Cow<'a, str>,
-    /// Ids of its operands, all of its own computation.
+    /// Ids of its operands, all in its own computation.
     pub operands: Vec<i64>,
     /// Ids of the computations that it calls.
     pub called: Vec<i64>,
-    /// Bytes of its result, tuples added up; shapes of unknown types count nothing.
+    /// Bytes of its result, tuples added up. Shapes of unknown types count as zero.
     pub bytes: u64,
     /// The index of its computation in [`HloModule::computations`].
     pub computation: usize,
@@ -177,7 +177,7 @@ impl<'a> HloModule<'a> {
         self.instruction_of_name.get(name).copied()
     }
 
-    /// The instructions of the computations that an instruction calls; but not of those that these call in turn.
+    /// The instructions of the computations that an instruction calls, without those that these call in turn.
     pub fn called_by<'m>(
         &'m self,
         instruction: &'m HloInstruction<'a>,
@@ -192,7 +192,7 @@ impl<'a> HloModule<'a> {
         self.caller_of.get(&instruction.computation).and_then(|&place| self.instructions.get(place))
     }
 
-    /// The instructions whose values an instruction takes.
+    /// The instructions whose values are an instruction's operands.
     pub fn operands_of<'m>(
         &'m self,
         instruction: &'m HloInstruction<'a>,
@@ -202,7 +202,7 @@ impl<'a> HloModule<'a> {
         instruction.operands.iter().filter_map(|id| around.iter().find(|one| one.id == *id))
     }
 
-    /// The source lines that an instruction came from, the outermost call first; empty if the module does not say.
+    /// The source lines that an instruction came from, the outermost call first; empty if unknown.
     pub fn stack(&self, instruction: &HloInstruction<'a>) -> Vec<Frame<'a>> {
         let stack = self.frames.stack(instruction.stack_frame);
         if !stack.is_empty() || instruction.source_file.is_empty() {

@@ -1,4 +1,4 @@
-//! Pallas kernels for a TPU, whose custom calls hold a module of the Mosaic compiler.
+//! Pallas kernels for a TPU. Their custom calls contain a module of the Mosaic compiler.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,12 +21,12 @@ const MAX_CONFIG_BYTES: usize = 64 << 20;
 pub struct TpuKernel {
     /// The instruction's name, such as `matmul.1`.
     pub name: String,
-    /// Number of steps of its grid; `None` if its module does not say.
+    /// Number of steps of its grid; `None` if unknown.
     pub grid_steps: Option<u64>,
 }
 
 impl TpuKernel {
-    /// A kernel with a grid of so many steps.
+    /// A kernel with this many steps in its grid.
     pub fn new(name: impl Into<String>, grid_steps: Option<u64>) -> Self {
         Self { name: name.into(), grid_steps }
     }
@@ -44,7 +44,7 @@ struct Body {
 }
 
 impl HloModule<'_> {
-    /// Its Pallas kernels for a TPU, each call once.
+    /// Its Pallas kernels for a TPU, one for each call.
     pub fn tpu_kernels(&self) -> Vec<TpuKernel> {
         let calls = self.instructions.iter().filter(|one| one.opcode == "custom-call");
         let kernels = calls.filter(|call| field(call.message, TARGET) == Some(b"tpu_custom_call"));
@@ -58,7 +58,7 @@ fn grid_steps(message: &[u8]) -> Option<u64> {
     let config: MosaicConfig = serde_json::from_slice(config).ok()?;
     let module = STANDARD.decode(config.custom_call_config.body).ok()?;
     let sides = integers_attribute(&module, b"iteration_bounds").ok()??;
-    // a side that is known only at run time is negative
+    // a size that is known only at run time is negative
     sides.into_iter().try_fold(1_u64, |steps, side| steps.checked_mul(u64::try_from(side).ok()?))
 }
 

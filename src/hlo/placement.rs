@@ -13,7 +13,7 @@ pub struct Placement {
     pub replicas: usize,
     /// Partitions.
     pub partitions: usize,
-    /// The device of each partition of the first replica, then of the second; empty if the module does not say.
+    /// The devices of the first replica's partitions, then those of the second; empty if unknown.
     pub devices: Vec<i64>,
 }
 

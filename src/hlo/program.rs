@@ -32,11 +32,11 @@ pub struct Program<'a> {
 const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
 /// The field of `HloModuleProto` that only compiled modules have: `schedule`.
 const SCHEDULE_FIELD: u32 = 7;
-/// Markers of these in the first line of HLO text.
+/// The mark of a scheduled module in the first line of HLO text.
 const SCHEDULED: &[u8] = b"is_scheduled=true";
 /// The name of the number of partitions in that line.
 const HLO_PARTITIONS: &str = "num_partitions";
-/// The name of the number of partitions among a module's attributes; nothing else has an attribute of this name.
+/// The name of the module attribute with the number of partitions; no other attribute has this name.
 const PARTITIONS: &str = "mhlo.num_partitions";
 /// The prefix of Shardy's attributes, also of those stored in a portable artifact (`xla.sdy.…`).
 const SHARDY: &str = "sdy.";
@@ -101,8 +101,8 @@ impl Program<'_> {
         }
     }
 
-    /// The names of its results, such as `loss` or `grads/w`, in order; the list is empty if the form does not have
-    /// them, and a name is empty if a result has none.
+    /// The names of its results, such as `loss` or `grads/w`, in order. The list is empty if the form lacks them, and a name is
+    /// empty if a result has none.
     pub fn results(&self) -> Vec<String> {
         results(self.form, self.bytes)
     }
@@ -117,7 +117,7 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
     };
     if form != ModuleForm::HloProto {
         let donates = DONATED.iter().any(|mark| memchr::memmem::find(bytes, mark).is_some());
-        // unreadable bytecode is left to the compiler to refuse
+        // the compiler refuses unreadable bytecode
         let partitions = match form {
             ModuleForm::StablehloBytecode => integer_attribute(bytes, PARTITIONS.as_bytes()).ok().flatten(),
             ModuleForm::HloText => number_in_text(hlo_header(bytes), HLO_PARTITIONS),
@@ -259,7 +259,7 @@ mod tests {
         assert!(said(b"{\"a\": 1}").contains("JSON"));
     }
 
-    /// The programs of a Pallas-Triton matrix product multiply in a kernel of their own; JAX wrote all of them.
+    /// The programs of a Pallas-Triton matrix product multiply in a separate kernel. JAX wrote all of them.
     #[test]
     fn a_matrix_product_outside_of_kernels_is_measured_by_xla() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -69,7 +69,7 @@ pub(crate) fn outer_field(source: &dyn Source, offset: u64, end: u64) -> Result<
 
 /// The range of the `HloModuleProto`: the whole file, or field 1 of an `HloProto`.
 ///
-/// Both begin with field 1; a module's is its name, an `HloProto`'s a message, whose first byte is the tag 0x0a.
+/// Both begin with field 1: a module's is its name, an `HloProto`'s is a message, whose first byte is the tag 0x0a.
 pub(crate) fn module_range(source: &dyn Source) -> Result<(u64, u64), ScanErrorKind> {
     let length = source.len();
     let first = outer_field(source, 0, length)?;

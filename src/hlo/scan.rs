@@ -29,7 +29,7 @@ const BLOCK_BYTES: usize = 1 << 18;
 const TAIL_BYTES: u64 = 1 << 12;
 const MAX_COMPRESSION_LAYERS: usize = 2;
 
-/// How to scan.
+/// Settings of a scan.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ScanOptions {
@@ -114,7 +114,7 @@ pub fn scan_bytes(bytes: &[u8], place: &str, options: &ScanOptions) -> Result<Sc
 }
 
 fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
-    // complete labels are better described by the module itself: with lines and each call site
+    // the module describes complete labels better: with lines and each call site
     labels.retain(|label| {
         let whole =
             scan.labels.iter_mut().find(|known| known.evidence == Evidence::Exact && known.label == label.label);
@@ -268,7 +268,7 @@ fn scan_module(
     Ok(scan)
 }
 
-/// Sets the name of a module of which only the beginning was read for its structure.
+/// Sets the name of a module of which only the beginning was read.
 fn describe_large(form: ModuleForm, head: &[u8], scan: &mut Scan) {
     let structure = match form {
         ModuleForm::HloText => hlo_text::read_head(head),
@@ -334,7 +334,7 @@ fn scan_stream(
     Ok(scan)
 }
 
-/// Whether code of ejkernel is part of a module: locations contain its files and functions, names its operations.
+/// Whether a module contains code of ejkernel: locations contain its files and functions, names its operations.
 fn is_of_ejkernel(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, b"ejkernel").is_some()
 }

@@ -43,8 +43,8 @@ fn digest(bytes: &[u8]) -> Result<Digest, ScanErrorKind> {
     }
 }
 
-/// The text as MLIR prints it without debug information, of a module named `@module`: a recorder that has the module
-/// computes the same digest from the printer's output.
+/// The text as MLIR prints it without debug information, for a module named `@module`. A recorder that has the module computes
+/// the same digest from the printer's output.
 fn of_mlir_text(text: &[u8]) -> Digest {
     match std::str::from_utf8(text) {
         Ok(text) => Digest::of(with_module_renamed(&without_locations(text)).as_bytes()),
@@ -101,7 +101,7 @@ fn hash_module(module: &[u8], hasher: &mut FieldHasher) -> Result<(), WireError>
     Ok(())
 }
 
-/// Ids that name nothing in the module stay apart from those that do.
+/// Ids that name nothing in the module remain distinct from those that do.
 fn renumbered(index: &HashMap<u64, u64>, id: u64) -> u64 {
     index.get(&id).copied().unwrap_or(u64::MAX)
 }

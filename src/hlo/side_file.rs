@@ -7,8 +7,8 @@
 //!              "shapes": ["f32[1,256,4,64]"], "occurrences": 2, "backward": false}]}
 //! ```
 //!
-//! `op_id` is required, all else in a label may be left out. The file is used only if its digest is that of the module;
-//! a file of another schema is not ours and is ignored. It also says how the module is compiled: see `compiled_as`.
+//! `op_id` is required, everything else in a label is optional. The file is used only if its digest is that of the module. A
+//! file with another schema is not ours and is ignored. The file also states how the module is compiled: see `compiled_as`.
 
 use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub(crate) enum Side {
     None,
     /// It belongs to this module.
     Labels(Vec<FoundLabel>),
-    /// It is ours but cannot be used; why.
+    /// It is ours but cannot be used; the diagnosis says why.
     Unusable(Diagnosis),
 }
 
@@ -106,7 +106,7 @@ pub(super) fn of_module<T: DeserializeOwned>(
     let path = path_for(module);
     match std::fs::symlink_metadata(&path) {
         Ok(_) => {}
-        // nothing can be beside what is no file, or has the longest name that there is
+        // a path that is no file, or has the longest possible name, cannot have a file beside it
         Err(error) if matches!(error.kind(), NotFound | NotADirectory | InvalidFilename) => return Ok(None),
         Err(error) => return Err(Refused::unreadable(format!("cannot be read ({error}); it was not used"))),
     }

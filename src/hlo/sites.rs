@@ -1,10 +1,10 @@
 //! Call sites: the connected groups of instructions with one label, and the operands of each.
 //!
-//! A label rarely sits on one instruction. Inlined operations leave it on each of their instructions, an inner `jit` on
-//! the `call` alone. So a call site is a set of instructions of one computation that carry the label and feed each
-//! other; its operands are the values from outside the set, constants aside. Computations called from a labelled
-//! instruction are inside the operation and have no sites of that label. A computation that is called from a transposed
-//! scope is backward, even if its own relative names do not show it.
+//! A label rarely belongs to one instruction. Inlined operations leave it on each of their instructions, an inner `jit` on the
+//! `call` alone. So a call site is a set of instructions of one computation that carry the label and feed each other. Its
+//! operands are the values from outside the set, except constants. Computations called from a labelled instruction are inside
+//! the operation and have no sites of that label. A computation that is called from a transposed scope is backward, even if its
+//! own relative names do not show it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -45,7 +45,7 @@ pub(crate) struct Instruction {
     pub(crate) line: Option<u64>,
 }
 
-/// The labels of one name.
+/// The labels in one name.
 #[derive(Debug, Default)]
 struct Scope {
     labels: Vec<(usize, bool)>,
@@ -153,7 +153,7 @@ impl Sites {
         let mut inside: HashMap<usize, BTreeSet<usize>> = HashMap::new();
         let mut transposed: BTreeSet<usize> = BTreeSet::new();
         let mut work: Vec<usize> = self.computations.keys().copied().collect();
-        // sets only grow, so this ends after at most (labels + 1) rounds a computation
+        // sets only grow, so this ends after at most (labels + 1) rounds per computation
         while let Some(caller) = work.pop() {
             let Some(computation) = self.computations.get(&caller) else { continue };
             let inherited = inside.get(&caller).cloned().unwrap_or_default();

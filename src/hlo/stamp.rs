@@ -1,4 +1,4 @@
-//! Parses a stamp: from the bytes at a label's prefix to the label, as far as the form kept it.
+//! Parses a stamp: from the bytes at a label's prefix to the label, as far as it was kept.
 //!
 //! Families and spellings (ejkernel: `ops/execution/executor.py`, `_stamp_hash` and `_stamp_json`; tokamax: the JSON
 //! of a bound operation):
@@ -58,7 +58,7 @@ pub(crate) struct Stamp {
 /// The stamp at a prefix.
 #[derive(Debug)]
 pub(crate) struct Parsed {
-    /// The label; `None` if not even the operation's name is left.
+    /// The label; `None` if even the operation's name is lost.
     pub(crate) stamp: Option<Stamp>,
     /// Bytes of the stamp as the file spells it.
     pub(crate) length: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Parsed {
     pub(crate) open: bool,
 }
 
-/// A byte that may stand in an operation's name.
+/// A byte that may occur in an operation's name.
 pub(crate) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'@')
 }
@@ -324,7 +324,7 @@ fn short_hex(hasher: Sha256) -> String {
 }
 
 fn json_arguments(args: &[u8], kwargs: &[u8]) -> Option<serde_json::Value> {
-    // Python writes NaN and Infinity, which are not JSON: such arguments are left out, the key stands
+    // Python writes NaN and Infinity, which are not JSON: such arguments are left out, and the key stays
     Some(serde_json::json!({
         "args": serde_json::from_slice::<serde_json::Value>(args).ok()?,
         "kwargs": serde_json::from_slice::<serde_json::Value>(kwargs).ok()?,
@@ -404,7 +404,7 @@ mod tests {
             ("ejkernel_ops#rms_norm@v1:0201 ", label("rms_norm@v1", None), 24),
             ("ejkernel_ops#a.vx:0201", label("a.vx", None), 17),
             ("ejkernel_ops#/mul", None, 13),
-            // with the variant under `vmap`, and with what is none
+            // with the variant under `vmap`, and with a text that is no variant
             ("ejkernel_ops#a.v1:020151af84a38253~8x4-1a2b3c4d)/mul", label("a@v1", Some(MAPPED)), 47),
             ("ejkernel_ops#a.v1:020151af84a38253~8x4-1a2b/mul", label("a@v1", Some("020151af84a38253")), 34),
             ("ejkernel_ops#a.v1:020151af84a38253~/mul", label("a@v1", Some("020151af84a38253")), 34),

@@ -1,4 +1,4 @@
-//! Counts of stamps by their spelling, so that a label that occurs a million times is parsed once.
+//! Counts stamps by their spelling, so that a label that occurs a million times is parsed once.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -45,7 +45,7 @@ impl Surroundings {
         Self { backward: TRANSPOSE.find(part).is_some(), mapped: VMAP.find(part).is_some() }
     }
 
-    /// Adds the surroundings of another occurrence, which are computed only while they can still matter.
+    /// Adds the surroundings of another occurrence, computed only if they can still change the result.
     fn add(&mut self, other: impl FnOnce() -> Self) {
         if *self != Self::ALL {
             let other = other();
@@ -92,7 +92,7 @@ impl Tally {
         self.entries.get_mut(index)
     }
 
-    /// Counts one occurrence; `surroundings` is called only while it can still matter.
+    /// Counts one occurrence. `surroundings` is called only if it can still change the result.
     pub(crate) fn count(
         &mut self,
         spelling: &[u8],
@@ -198,7 +198,7 @@ static TRANSPOSE: LazyLock<memchr::memmem::Finder<'static>> =
 
 static VMAP: LazyLock<memchr::memmem::Finder<'static>> = LazyLock::new(|| memchr::memmem::Finder::new(b"vmap("));
 
-/// Where the name that ends `before` starts: after its opening quote, or after a control byte.
+/// The start of the name that ends `before`: after its opening quote, or after a control byte.
 pub(crate) fn name_start(before: &[u8], escapes: Escapes) -> Option<usize> {
     if escapes == Escapes::Raw {
         return before.iter().rposition(|&byte| byte < 0x20).map(|at| at + 1);

@@ -40,7 +40,7 @@ impl UserLabels {
         }
     }
 
-    /// Labels in one string: where each begins, its operation and its key.
+    /// The labels in one string: the start of each, its operation and its key.
     fn matches<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = (usize, &'a [u8], Option<&'a [u8]>)> + 'a {
         self.0.captures_iter(text).filter_map(|captures| {
             let op = captures.name("op").map(|op| op.as_bytes()).filter(|op| !op.is_empty())?;
@@ -65,7 +65,7 @@ impl UserLabels {
     }
 }
 
-/// The labels in an instruction's `op_name`, from the outermost scope inwards, with how much of each was kept.
+/// The labels in an instruction's `op_name`, from the outermost scope inwards, each with its evidence.
 pub fn labels_in(op_name: &str, user: Option<&UserLabels>) -> Vec<(Label, Evidence)> {
     let name = op_name.as_bytes();
     let found = stamps_of(name, Escapes::Raw).into_iter().filter_map(|(_, parsed)| parsed.stamp);

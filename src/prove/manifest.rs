@@ -78,7 +78,7 @@ struct Variant {
 pub struct StepVariants {
     path: PathBuf,
     folder: Folder,
-    /// The calls that some variant has tuned, and those that `without=` reverted in all.
+    /// The calls that some variant has tuned, and those that `without=` reverted in all variants.
     pub calls: Vec<StepCall>,
     variants: Vec<Variant>,
     /// The compile options that JAX passes for the step.
@@ -93,7 +93,7 @@ impl StepVariants {
     /// Reads the manifest of a folder, and checks every program against it.
     ///
     /// # Errors
-    /// If a file cannot be read, is a link or is outside of the folder, or the manifest or a program is damaged.
+    /// If a file cannot be read, is a link or is outside the folder, or the manifest or a program is damaged.
     pub fn open(path: &Path) -> Result<Self, ProveError> {
         let place = path.join(MANIFEST);
         let unreadable = |path: &Path| {
@@ -119,7 +119,7 @@ impl StepVariants {
         check_calls(&calls).map_err(&wrong)?;
         let (baseline, whole, tree) = placed(&variants, calls.len()).map_err(&wrong)?;
         let found = Self { path: path.to_owned(), folder, calls, variants, compiled_with, baseline, whole, tree };
-        // damage is found before a device is started
+        // damage must be found before a device starts
         let files: BTreeMap<Digest, &Variant> =
             found.variants.iter().map(|variant| (variant.sha256, variant)).collect();
         files.values().try_for_each(|variant| found.bytes(variant).map(drop))?;

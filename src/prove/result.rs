@@ -85,7 +85,7 @@ pub struct ProvenSet {
 pub struct Effect {
     /// In a word.
     pub standing: Standing,
-    /// The step's time without it over that with it; above one is faster.
+    /// The step's time without it over its time with it; above one is faster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_up: Option<f64>,
     /// Its interval; those of all races hold simultaneously.

@@ -22,14 +22,14 @@ const PART_OF_BUDGET: u32 = 3;
 /// The fraction of the total time reserved for the last race.
 const LAST_PART_OF_BUDGET: u32 = 10;
 
-/// Races a step's variants: the gain of all tuned configs over the baselines, and the contribution of each call, by
-/// halving. `options` are those of each race; its budget is for all of them.
+/// Races a step's variants: the gain of all tuned configs over the baselines, and the contribution of each call, by halving.
+/// `options` apply to each race; the budget is for all races together.
 ///
-/// A set with a significant effect is divided before one without, which may still hold calls whose contributions cancel
-/// out. All intervals hold simultaneously: each possible comparison gets an equal part of the error.
+/// A set with a significant effect is divided before one without, which may still hold calls whose contributions cancel out. All
+/// intervals hold simultaneously, because each possible comparison gets an equal part of the error probability.
 ///
 /// # Errors
-/// As [`compare`], and where a program cannot be read.
+/// As [`compare`], and if a program cannot be read.
 pub fn prove(
     timer: &mut dyn Timer,
     ledger: &Ledger,
@@ -95,9 +95,9 @@ struct Races<'a> {
     scratch: &'a Path,
     cancel: &'a AtomicBool,
     events: &'a Events,
-    /// When the time is used up.
+    /// When the time is over.
     until: Option<Instant>,
-    /// How many comparisons share the error.
+    /// How many comparisons share the error probability.
     comparisons: usize,
     /// During the last race, its minimum time.
     last: Option<Duration>,
@@ -118,7 +118,7 @@ impl Races<'_> {
         // `compare` divides it among the others and the copy
         let error = (1.0 - self.options.rules.confidence) * others.len() as f64 / self.comparisons as f64;
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()) / PART_OF_BUDGET);
-        // all races have the same inputs, and the first one tells what they need
+        // all races have the same inputs, so only the first one reports what they need
         let tells_preflight = self.options.tells_preflight && stage == FIRST_STAGE;
         let options = CompareOptions { stage: stage.to_owned(), tells_preflight, ..self.options.clone() }
             .rules(self.options.rules.confidence(1.0 - error))
@@ -139,7 +139,7 @@ impl Races<'_> {
     /// Races sets against all tuned, from the outermost to single calls, while time is left.
     fn divide(&mut self, result: &mut ProveResult) -> Result<(), ProveError> {
         let step = self.step;
-        // significant ones first; then those that could hide contributions that cancel out
+        // significant ones first, then those that could hide contributions that cancel out
         let (mut told, mut hiding) = (step.tree.outer.clone(), Vec::new());
         loop {
             if told.is_empty() {
@@ -198,7 +198,7 @@ impl Races<'_> {
         let node = step.tree.nodes.iter().find(|node| node.calls == worst.calls);
         let Some(variant) = node.map(|node| node.variant) else { return Ok(()) };
         self.last = self.options.budget.map(|budget| budget / LAST_PART_OF_BUDGET);
-        // rounds of its own, because the earlier ones selected it
+        // separate rounds, because the earlier ones selected it
         let race = self.race("prove-set", step.baseline, &[variant])?;
         result.take_note_of(&race);
         let row = race.contestants.get(1).ok_or(CompareError::TooFew(1))?;

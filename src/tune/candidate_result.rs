@@ -118,13 +118,13 @@ impl OutputDifference {
     }
 }
 
-/// What a candidate under unsafe options makes of special values that it need not honour.
+/// How a candidate under unsafe options treats special values that it need not honour.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SpecialValues {
     /// The values that were put among the inputs.
     pub values: Special,
-    /// The outputs that hold elements of another class than the baseline's: NaN, an infinity by its sign, a denormal, another number.
+    /// The outputs with elements of another class than the baseline's: NaN, an infinity by its sign, a denormal, another number.
     pub outputs: Vec<OutputDifference>,
     /// Why there are none, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -171,7 +171,7 @@ pub struct CandidateResult {
     pub tied_with_best: bool,
     /// Why the race dropped it, if it did.
     pub dropped: Option<DropReason>,
-    /// The samples that it was judged by, for plots; empty if it failed or shares another's program.
+    /// The samples that it was judged by, for plots. Empty if it failed or shares another's program.
     pub samples: Vec<PairedSample>,
     /// Peak temporary bytes of a run (neither arguments nor results), if known.
     pub temporary_bytes: Option<u64>,
@@ -179,7 +179,7 @@ pub struct CandidateResult {
     pub work: Option<Cost>,
     /// The outputs that are not bitwise equal to the baseline's, if they were compared in this run.
     pub differences: Vec<OutputDifference>,
-    /// What it makes of NaN, infinities and denormals, if that was tried.
+    /// How it treats NaN, infinities and denormals, if that was tried.
     pub special_values: Vec<SpecialValues>,
     /// How far its outputs are from those of the program in `f64`, if that was run.
     pub reference_errors: Vec<ReferenceError>,

@@ -29,7 +29,7 @@ impl Choices {
     /// program are left out, except for the baseline.
     pub(super) fn new(planned: &PlannedInvocation, builds_programs: bool, seed: u64) -> Result<Self, NoSpace> {
         let invocation = &planned.invocation;
-        // a worker may build programs by the recipe of a call without building those of any config
+        // a worker may be able to build the call's programs by its recipe but not the program of any config
         let builds_programs = builds_programs || invocation.static_arguments.contains_key("recipe");
         let recorded = own_programs(invocation).into_iter().filter_map(|index| invocation.candidates.get(index));
         let runnable = recorded.filter(|candidate| {

@@ -1,4 +1,4 @@
-//! From a verdict to an entry and a result.
+//! Makes an entry and a result from a verdict.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

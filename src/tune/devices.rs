@@ -1,4 +1,4 @@
-//! Several tuners at once, on devices of one kind or side by side on one device: each invocation by one of them.
+//! Several tuners at once, on devices of one kind or side by side on one device. One tuner handles each invocation.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use super::{AutotuningResult, PlannedInvocation, Status, TuneError};
 struct Work {
     waiting: VecDeque<usize>,
     under_way: usize,
-    /// Devices that are still there.
+    /// Devices that are not lost.
     devices: usize,
     steps: Vec<Option<Step>>,
     is_stopped: bool,
@@ -35,8 +35,8 @@ struct Shared {
 /// On one device the calls of an operation run one after another, since each starts from the outcomes of the previous
 /// one.
 ///
-/// The result has the plan's order, whichever device came first. A device that is lost leaves its invocation to the others;
-/// an error of the ledger lets all finish what they have started.
+/// The result has the plan's order, whichever device finished first. A lost device leaves its invocation to the others. After an
+/// error of the ledger all devices finish what they have started.
 pub(super) fn run_on_devices(
     mut result: AutotuningResult,
     ledger: &Ledger,
@@ -108,7 +108,8 @@ impl Shared {
         }
     }
 
-    /// The next invocation; waits while another device may still hand one back, and for the call of its operation before it.
+    /// The next invocation. Waits while another device may still return one, and while an earlier call of its operation is in
+    /// progress.
     fn next(&self, plan: &[PlannedInvocation], seat: &mut Option<Seat>) -> Option<(usize, bool)> {
         let tuned = |index: &usize| plan.get(*index).map(PlannedInvocation::tuned);
         let mut work = self.lock();

@@ -1,13 +1,13 @@
-//! What the outputs of all candidates are compared with.
+//! The outputs that those of all candidates are compared with.
 
 use crate::array::{ArraySpec, Finiteness, Reference};
 use crate::timer::protocol::KeptOutput;
 
 /// The baseline's outputs.
 pub(super) enum Expected {
-    /// Here.
+    /// Outputs that this process holds.
     Here(Vec<Reference>),
-    /// With the timer, which compares others with them.
+    /// Outputs that the timer holds. It compares others with them.
     Kept(Vec<KeptOutput>),
 }
 
@@ -19,7 +19,7 @@ impl Expected {
         }
     }
 
-    /// An output's spec, and what its elements are like.
+    /// An output's spec and the finiteness of its elements.
     pub(super) fn get(&self, index: usize) -> Option<(&ArraySpec, Option<Finiteness>)> {
         match self {
             Self::Here(reference) => reference.get(index).map(|output| (output.spec(), output.finiteness())),

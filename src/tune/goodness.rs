@@ -1,4 +1,4 @@
-//! A call's work in the times of its baseline and of its best config, and its share of the device's roof.
+//! A call's work, done in the times of its baseline and its best config, and its share of the device's roof.
 
 use super::{CandidateResult, ConfigTime, OperationResult};
 use crate::analysis::Work;

@@ -224,7 +224,7 @@ impl Measuring<'_> {
     fn measure_rounds(&mut self, warm: &WarmUp) -> Result<u32, Ended> {
         let (begin, looked) = (Instant::now(), self.running);
         let mut measured = 0;
-        // every restart takes at least one candidate out or uses up its second chance; disturbed rounds are measured again
+        // every restart drops at least one candidate or uses up its second chance; disturbed rounds are measured again
         let is_short = self.is_exact || self.timer.measures_rounds();
         let usual = self.options.usual_rounds();
         let most = match self.options.budget {
@@ -262,7 +262,7 @@ impl Measuring<'_> {
         }
     }
 
-    /// Whether an undecided race had its time, of which part went to first rounds of new candidates.
+    /// Whether an undecided race has used up its time. Part of the time went to first rounds of new candidates.
     fn is_enough(&self, standing: &Standing, most: usize, sampling: &[Sampling], looked: Duration) -> bool {
         let (rounds, least) = match self.options.rounds {
             Some(rounds) => (standing.rounds, rounds as usize),
@@ -273,7 +273,7 @@ impl Measuring<'_> {
             return rounds >= most;
         }
         if self.timer.measures_rounds() {
-            // a profile costs far more than the programs in it; and a replay asks for the same ones, however fast it compiles
+            // a profile costs far more than the programs in it, and a replay asks for the same ones, however fast it compiles
             return rounds >= least.min(most);
         }
         let one_run_each = sampling.iter().map(|sampling| sampling.run_ns).fold(0, u64::saturating_add);

@@ -1,4 +1,4 @@
-//! The walk itself: plan, compile, measure in rounds, decide, commit.
+//! The tuning run: plan, compile, measure in rounds, decide, commit.
 //!
 //! [`plan()`] matches a module's labels with the recordings, and a [`Session`] runs the plan, one invocation at a time
 //! on each device. Each invocation becomes a job ([`crate::timer::Job`]) whose digest says which samples are

@@ -12,21 +12,21 @@ use super::OutputDifference;
 use super::expected::Expected;
 use super::measure::{Ended, Measuring};
 
-/// Outputs of this size are mostly those of arguments that the operation is not made for.
+/// Outputs of this size mostly come from arguments that the operation is not made for.
 const HUGE_RMS: f64 = 1e8;
 
-/// Outputs that take more bytes than this together are compared where they are, if the timer can: no file holds them.
+/// Outputs with more bytes than this in total are compared in the worker, without files, if the timer can.
 pub(crate) const LARGE_OUTPUTS: u64 = 64 << 20;
 
 impl Measuring<'_> {
-    /// The baseline's outputs, which all others are compared with.
+    /// The baseline's outputs. All others are compared with them.
     pub(super) fn reference_outputs(&mut self) -> Result<Expected, Ended> {
         let _reading = self.slice_of(self.identity.baseline);
         let baseline = self.identity.baseline;
         let events = self.events;
         let kept = self.try_twice(baseline, |timer| {
             let kept = timer.keep_outputs(baseline, LARGE_OUTPUTS);
-            // where none are kept the files are what counts as a call: a replay has no others
+            // if none are kept, only the request for the files below is recorded, because a replay knows no other
             if !matches!(kept, Ok(None)) {
                 let (candidate, failure) = (baseline, kept.as_ref().err());
                 events.tell(Kind::Called { candidate, method: Method::Outputs, failure });
@@ -40,7 +40,7 @@ impl Measuring<'_> {
             return Ok(Expected::Kept(kept));
         }
         let outputs = self.on_outputs(baseline, |timer| timer.outputs(baseline))?;
-        // where the baseline's files had room a candidate's have it too: none is blamed for a full disk
+        // the baseline's files fitted, so a candidate's fit too: none is blamed for a full disk
         let reference: Vec<Reference> = outputs
             .ok_or_else(|| self.baseline_failed())?
             .into_iter()
@@ -59,7 +59,7 @@ impl Measuring<'_> {
         Ok(Expected::Here(reference))
     }
 
-    /// Takes candidates of a wave out whose outputs are not the baseline's.
+    /// Drops candidates of a wave whose outputs are not the baseline's.
     pub(super) fn compare_outputs(&mut self, wave: &[usize], expected: &Expected) -> Result<(), Ended> {
         let active = self.active();
         for &candidate in wave.iter().filter(|&&candidate| candidate != self.identity.baseline) {
@@ -90,13 +90,13 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// How far elements of an output may be off.
+    /// The tolerance for the elements of an output.
     fn tolerance(&self, index: usize, spec: &ArraySpec) -> Tolerance {
         let tolerance = Tolerance::for_dtype(spec.dtype);
         tolerance.absolute(tolerance.absolute + self.slack.get(index).copied().unwrap_or_default())
     }
 
-    /// What a candidate's outputs are, or how they compare; `None` if it is dropped.
+    /// A candidate's outputs, or their comparison; `None` if it is dropped.
     fn on_outputs<T>(
         &mut self,
         candidate: usize,
@@ -111,7 +111,7 @@ impl Measuring<'_> {
         })
     }
 
-    /// Notes what makes the baseline's outputs weak evidence, and ends where they are none.
+    /// Notes what makes the baseline's outputs weak evidence, and fails if they are no evidence.
     fn look_at(&mut self, seen: Vec<(usize, &ArraySpec, Finiteness)>) -> Result<(), Ended> {
         if !self.needs_finite
             && self.compares_programs()
@@ -139,7 +139,7 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// Whether any candidate runs another program than the baseline: copies of one program have nothing to prove.
+    /// Whether any candidate runs another program than the baseline. Copies of one program need no comparison.
     fn compares_programs(&self) -> bool {
         let program = |candidate: usize| {
             let program = self.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
@@ -159,7 +159,7 @@ impl Measuring<'_> {
     }
 }
 
-/// Why nothing is decided on this output of a whole program's baseline, where it is not finite throughout.
+/// Why an output of a whole program's baseline prevents a decision, if it is not finite throughout.
 fn refusal(index: usize, spec: &ArraySpec, found: &Finiteness) -> Option<String> {
     let others = found.elements.saturating_sub(found.finite);
     (others > 0).then(|| {
@@ -172,7 +172,7 @@ fn refusal(index: usize, spec: &ArraySpec, found: &Finiteness) -> Option<String>
     })
 }
 
-/// Why an output of the baseline is not what an operation gives in use, where it seems so.
+/// Why an output of the baseline seems unlike those of an operation in real use, if it does.
 fn weakness(index: usize, found: &Finiteness) -> Option<String> {
     let Finiteness { elements, finite, nan, rms } = *found;
     if nan > 0 || finite < elements / 2 {
@@ -187,16 +187,16 @@ fn weakness(index: usize, found: &Finiteness) -> Option<String> {
     })
 }
 
-/// Outputs that a message says about.
+/// Maximum number of outputs in a message.
 const OUTPUTS_SHOWN: usize = 6;
-/// Characters of an element that a message tells: an `f64` may have more than three hundred.
+/// Maximum number of characters of an element in a message: an `f64` may have more than three hundred.
 const ELEMENT_SHOWN: usize = 400;
 
-/// Compares outputs with those that are here, one at a time; an error where one cannot be read.
+/// Compares outputs with those that this process holds, one at a time; an error for each that cannot be read.
 fn compared_here(outputs: &[OutputArray], reference: &[Reference]) -> Vec<Result<ComparedOutput, String>> {
     let compared = |(index, output): (usize, &OutputArray)| {
         let reference = reference.get(index).filter(|reference| *reference.spec() == output.spec);
-        // what is another array is not read
+        // an array of another spec is not read
         let Some(reference) = reference else { return Ok(ComparedOutput::of(output.spec.clone(), &[], None)) };
         let bytes = output.read().map_err(|error| format!("output {index} cannot be read: {error}"))?;
         Ok(ComparedOutput::of(output.spec.clone(), &bytes, Some(reference)))
@@ -204,7 +204,7 @@ fn compared_here(outputs: &[OutputArray], reference: &[Reference]) -> Vec<Result
     outputs.iter().enumerate().map(compared).collect()
 }
 
-/// How outputs differ from the baseline's, those that do, and in one phrase what is wrong with them where one is beyond the tolerance.
+/// The differences of outputs from the baseline's, and one phrase on what is wrong if one is beyond the tolerance.
 fn differences(
     outputs: &[Result<ComparedOutput, String>],
     expected: &Expected,
@@ -215,7 +215,7 @@ fn differences(
     }
     let (mut found, mut wrong) = (Vec::new(), Vec::new());
     for (index, output) in outputs.iter().enumerate() {
-        // names of another number of outputs are those of another form
+        // another number of names belongs to another form of the outputs
         let name = names.get(index).filter(|_| names.len() == outputs.len()).cloned();
         let Some((spec, finiteness)) = expected.get(index) else { continue };
         match output.as_ref().map_err(Clone::clone).and_then(|output| {
@@ -237,7 +237,7 @@ fn differences(
     (found, (!wrong.is_empty()).then(|| wrong.join("; ")))
 }
 
-/// How one output differs, with a phrase where that is beyond the tolerance; an error where it cannot be compared.
+/// The difference of one output, with a phrase if it is beyond the tolerance; an error if it cannot be compared.
 fn difference(
     index: usize,
     name: String,
@@ -262,7 +262,7 @@ fn difference(
         let (own, kept) = (one_line(&first.own, ELEMENT_SHOWN), one_line(&first.kept, ELEMENT_SHOWN));
         format!(", first at element {}: {own}, the baseline's is {kept}", first.element)
     });
-    // nothing finite differs where one of the two is not a number
+    // no finite difference exists if one of the two is not a number
     let most = match output.max_absolute {
         0.0 => String::new(),
         most => format!(" by up to {most:.3e}"),
@@ -279,7 +279,7 @@ mod tests {
     use crate::array::DType;
     use crate::timer::protocol::{ComparedOutputs, KeptOutput};
 
-    /// What files say about outputs, and what a worker's answers do, over the wire.
+    /// The comparison of files, and that of a worker's answers over the wire.
     fn both_ways(
         spec: &ArraySpec,
         baseline: &[u8],
@@ -294,7 +294,7 @@ mod tests {
         let here = Expected::Here(vec![reference()]);
         let Expected::Here(references) = &here else { unreachable!() };
         let by_files = differences(&compared_here(&[file], references), &here, &["loss".to_owned()]);
-        // the worker is told the tolerance later
+        // the worker gets the tolerance later
         let kept = Reference::new(spec.clone(), baseline.to_vec(), Tolerance::EXACT);
         let told = serde_json::to_string(&KeptOutput::of(&kept)).unwrap();
         let told: Vec<KeptOutput> = vec![serde_json::from_str(&told).unwrap()];
@@ -313,7 +313,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
-        /// Random bits hold NaN, infinities and denormals; a changed byte is a small error or a large one.
+        /// Random bits contain NaN, infinities and denormals. A changed byte is a small error or a large one.
         #[test]
         fn a_worker_finds_what_files_show(
             dtype in proptest::sample::select(DType::ALL),

@@ -111,7 +111,7 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Calls that are tuned side by side on one device, and the maximum size of each one's inputs.
+/// Maximum number of calls that are tuned side by side on one device, and maximum size of each one's inputs.
 const MOST_SIDE_BY_SIDE: usize = 4;
 const MOST_INPUT_BYTES: u64 = 1 << 28;
 
@@ -131,7 +131,7 @@ impl Plan {
     }
 
     /// How many calls are worth tuning side by side on one device ([`Session::beside`](super::Session::beside)): one of each
-    /// operation, four at most, since each has a worker process; one alone where the inputs of a call are large, because each
+    /// operation, at most four, because each has a worker process. Only one if the inputs of a call are large, because each
     /// worker holds those of its call.
     pub fn side_by_side(&self) -> usize {
         let operations: BTreeSet<_> = self.invocations.iter().map(PlannedInvocation::tuned).collect();

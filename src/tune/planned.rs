@@ -49,7 +49,7 @@ impl PlannedInvocation {
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// What is raced if nothing can be searched: everything recorded, and as many configs of the space as fit.
+    /// The candidates to race if nothing can be searched: everything recorded, and as many configs of the space as fit.
     pub(super) fn without_search(&self) -> Invocation {
         let mut invocation = self.invocation.as_ref().clone();
         let room = MAX_RACED.saturating_sub(own_programs(&invocation).len());

@@ -40,7 +40,7 @@ pub struct ProgramRace {
     pub is_exact: bool,
     /// The question that the race answers.
     pub asks: Asks,
-    /// By output, how far elements may be off beyond their type's tolerance: the most that the baseline differs from itself.
+    /// By output, how far elements may be off beyond their type's tolerance: the largest difference of the baseline from itself.
     pub slack: Vec<f64>,
 }
 
@@ -114,7 +114,7 @@ fn semantic_digest(program: &Digest, build: &Build) -> Digest {
 pub struct Raced {
     /// The job, in the sample log.
     pub digest: Digest,
-    /// All rounds, of earlier runs too.
+    /// All rounds, including those of earlier runs.
     pub rounds: Vec<Round>,
     /// The verdict by the rules of the options.
     pub judgement: Judgement,
@@ -126,7 +126,7 @@ pub struct Raced {
     pub same_executable: BTreeMap<usize, usize>,
     /// What each candidate compiled to, if the timer knows.
     pub executables: BTreeMap<usize, Digest>,
-    /// The largest absolute difference of each candidate's outputs from the baseline's, of those within the tolerance.
+    /// For each candidate the largest absolute difference from the baseline's outputs that is within the tolerance.
     pub errors: BTreeMap<usize, f64>,
     /// The outputs that are not bitwise equal to the baseline's, for each candidate compared in this run.
     pub differences: BTreeMap<usize, Vec<OutputDifference>>,

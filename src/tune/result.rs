@@ -240,7 +240,7 @@ pub struct ProfiledStep {
     pub expected_gain_high: f64,
 }
 
-/// The result of a run; a cache can take it as an overlay.
+/// The result of a run; a cache accepts it as an overlay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AutotuningResult {

@@ -270,8 +270,8 @@ impl Autotuner<'_> {
             result.flags.extend(timed_otherwise(entry, self.timer.name()));
             return Ok(Some(known_before(result, identity.key, entry)));
         }
-        // a lone program, and one beside which no other can run here, is measured for its time; a lone survivor of failures is
-        // not worth a decision
+        // a lone program is measured for its time, also if no other can run here; a lone survivor of failures is not worth a
+        // decision
         let enough = |rounds: &JobRounds| count_possible(&identity, rounds).min(2);
         let comparable = wanted.len() >= enough(&rounds) && wanted.contains(&identity.baseline);
         let standing = self.judge(&identity, &rounds, None).standing;

@@ -299,7 +299,7 @@ impl Autotuner<'_> {
         }
     }
 
-    /// A compiler's figures for the recorded programs, obtained without the device.
+    /// A compiler's figures for the recorded programs, known without the device.
     fn of_compiler(&self, invocation: &Invocation, choices: &Choices) -> OfCompiler {
         let limits = self.core_limits();
         let mut known = OfCompiler::default();
@@ -315,7 +315,7 @@ impl Autotuner<'_> {
                 *figures = said.figures(limits.as_ref());
             }
             let file = || Some(ProgramFile::new(self.registry.checked_program_path(program).ok()?, program.clone()));
-            // without its baseline an operation fails, and says why
+            // the baseline is not checked, because without it the operation fails and reports why
             let is_tried = candidate.config != invocation.baseline;
             if is_tried && file().is_some_and(|file| self.timer.refused(&file).is_some()) {
                 known.refused.push(point);
@@ -379,8 +379,8 @@ impl Search {
         ranked
     }
 
-    /// The baseline, what is cached, and the best, in an order that does not depend on their times: the same ones are the
-    /// same job.
+    /// The baseline, the cached configs and the best ones, in an order independent of their times: the same configs are the same
+    /// job.
     fn to_race(
         &self,
         invocation: &Invocation,

@@ -1,4 +1,4 @@
-//! The step that a profile shows: the share of each call in it, the resulting order, and the total gain of tuning.
+//! The step in a profile: each call's share of it, the resulting order, and the total gain of tuning.
 
 use crate::analysis::{LabelShare, ModuleSummary, Summary};
 use crate::batch::own_key;
@@ -24,7 +24,7 @@ pub struct StepProfile {
 /// Whether a truncated label of a profile may belong to this call.
 fn may_be(label: &LabelShare, invocation: &Invocation) -> bool {
     let label = &label.label;
-    // a label may know nothing of a `vmap` around the call
+    // a label may lack the `vmap` around the call
     let same_key = label
         .call_key
         .as_ref()
@@ -35,9 +35,9 @@ fn may_be(label: &LabelShare, invocation: &Invocation) -> bool {
     label.op_name() == invocation.call.op_name() && same_key
 }
 
-/// Gives each planned call its share of a profile's time, and puts those with the most first. A label that is truncated
-/// in the profile may match several calls: its share is divided equally among them, and that is flagged. Returns one
-/// line on what the profile and the plan do not have in common.
+/// Gives each planned call its share of a profile's time, and puts those with the most first. A label that is truncated in the
+/// profile may match several calls: its share is divided equally among them, with a flag. Returns one line on what the profile
+/// and the plan do not have in common.
 pub(super) fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShare]) -> Vec<String> {
     let mut strangers = Vec::new();
     for planned in &mut *plan {
@@ -99,15 +99,15 @@ impl StepProfile {
         })
     }
 
-    /// Source lines as the profile names them, such as `model.py:12`, each with the part of the modules' time that its operations take;
-    /// that with the most first. Operations without a line, and lines of installed packages, are left out.
+    /// Source lines as the profile names them, such as `model.py:12`, each with its operations' part of the modules' time, the
+    /// largest first. Leaves out operations without a line and lines of installed packages.
     pub fn own_sources(&self) -> impl Iterator<Item = (&str, f64)> {
         let is_own = |name: &str| name.contains(':') && !name.contains("-packages/");
         let told = self.sources.iter().filter(move |(name, share)| is_own(name) && *share > 0.0);
         told.map(|(name, share)| (name.as_str(), *share))
     }
 
-    /// The share of all modules' time taken by those of a name: `jit_f` of the profile's `jit_f(7)`.
+    /// The share of all modules' time that belongs to modules of a name: `jit_f` of the profile's `jit_f(7)`.
     pub fn share_of_module(&self, name: &str) -> f64 {
         let is_it =
             |module: &str| module.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('('));

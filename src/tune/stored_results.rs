@@ -19,8 +19,8 @@ use super::job::same_programs;
 use super::rounds::JobRounds;
 use super::{AutotuningResult, OperationResult, RESULT_SCHEMA, Status};
 
-/// The decisions in force in a cache folder, one result a device, timer, clock and metric, in the order of their keys. Needs neither
-/// lock nor writing; damage in the log is reported in the notes.
+/// The decisions in force in a cache folder, one result per device, timer, clock and metric, in the order of their keys. Takes
+/// no lock and writes nothing; the notes report damage in the log.
 ///
 /// Times, ratios, intervals and ties are those of the decisions. Labels are not kept, so there are no occurrences.
 ///

@@ -39,8 +39,8 @@ class CacheFolder:
                 raise FleetError(f"the cache `{path}` cannot be read: {done.fault}")
             for entry in json.loads(file.read_text())["entries"]:
                 self._entries[_key(entry)] = entry
-        # checked before anything is measured; the program rejects an import without entries, which is not the question
-        # here
+        # checked before anything is measured; the program rejects an import without entries, but here only access
+        # matters
         done = self._import([])
         if done.code not in (0, _NO_ENTRIES):
             raise FleetError(f"the cache `{path}` cannot be written to: {done.fault}")
@@ -57,7 +57,7 @@ class CacheFolder:
     def commit(self, entries: Sequence[dict[str, Any]]) -> str | None:
         """Commits entries, synced to the disk when it returns; returns a line if there is something to report.
 
-        Where another process holds the cache they wait for the next commit or for `flush`.
+        If another process holds the cache, they wait for the next commit or for `flush`.
         """
         new = [entry for entry in entries if self._entries.get(_key(entry)) != entry]
         if not new and not self._waiting:

@@ -11,10 +11,10 @@ from typing import Any
 from .device_worker import DeviceWorker
 
 _LOG = logging.getLogger("autotune_lowered")
-# how often the cluster is asked for its nodes
+# seconds between queries of the cluster's nodes
 _LOOK_S = 2
 _STOP_S = 5
-# resources that Ray knows by name; all others are custom ones
+# resources for which Ray has names; all others are custom ones
 _NAMED = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
 
 
@@ -88,7 +88,7 @@ class Crew:
 
     def _slots(self, resources: Mapping[str, float]) -> int:
         needs = {_NAMED.get(name, name): amount for name, amount in self._resources.items() if amount}
-        # a tolerance, since thirds of a device add up to one
+        # with a tolerance, because thirds of a device add up to one
         return min((int(resources.get(name, 0) / amount + 1e-6) for name, amount in needs.items()), default=1)
 
     def _make(self, node_id: str | None, now: float) -> Member:
@@ -96,7 +96,7 @@ class Crew:
 
         named = {name: amount for name, amount in self._resources.items() if name in _NAMED}
         custom = {name: amount for name, amount in self._resources.items() if name not in _NAMED}
-        # a worker starts processes and waits for them: it needs no core of its own unless requested
+        # a worker only starts processes and waits for them, so it needs no core unless requested
         options: dict[str, Any] = {
             "num_cpus": 0,
             "max_restarts": 0,

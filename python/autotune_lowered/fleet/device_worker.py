@@ -15,9 +15,9 @@ from .._scratch import Scratch
 from .._version import __version__
 from .shipment import digest, unpack
 
-# failures of a device or of a process: it may succeed elsewhere
+# failures of a device or of a process, which may not occur elsewhere
 _RETRY_KINDS = {"crash", "device", "execute", "memory", "protocol", "timeout"}
-# exit codes of the program: trouble with the device, with the (local) cache, ended from outside
+# exit codes of the program: a failure of the device, a failure of the (local) cache, ended from outside
 _RETRY_CODES = {5, 6, 130}
 # the module has no label, or none of the requested ones
 _NOTHING_MATCHED = 3
@@ -46,8 +46,8 @@ class DeviceWorker:
     def start(self, shipment: bytes | None, expected: str, limit_s: float) -> dict[str, Any]:
         """Unpacks the shipment, and reports the device and what to tune on it.
 
-        Returns `versions` (package, program), and where the plan could be made `plan`: the main job's JSON of a dry run;
-        else `failure`, one line.
+        Returns `versions` (package, program), and `plan`, the main job's JSON of a dry run. If there is no plan,
+        returns `failure`, one line, instead.
         """
         here: dict[str, Any] = {"versions": versions(limit_s)}
         if shipment is None:
@@ -74,8 +74,8 @@ class DeviceWorker:
     ) -> dict[str, Any]:
         """Tunes calls (`op_id`, `call_key`) in an empty cache that holds only the entries in `known`.
 
-        Returns `rows`, the operations of the main job's JSON; `entries` as `cache export` writes them; and where the program
-        could not end by itself `failure`, one line, with `retry`.
+        Returns `rows`, the operations of the main job's JSON; `entries` as `cache export` writes them; and if the
+        program could not end by itself, `failure`, one line, with `retry`.
         """
         with tempfile.TemporaryDirectory(prefix="lease-", dir=self._folder) as place:
             cache, exchange = pathlib.Path(place, "cache"), pathlib.Path(place, "entries.json")
@@ -110,7 +110,7 @@ class DeviceWorker:
         environment = {"TMPDIR": str(self._folder / "tmp"), "AUTOTUNE_LOWERED_CACHE": str(self._folder / "cache")}
         environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         if sys.prefix != sys.base_prefix:
-            # where plugins are looked for
+            # the folder in which plugins are searched for
             environment["VIRTUAL_ENV"] = os.environ.get("VIRTUAL_ENV", sys.prefix)
         job = [str(self._module), "--registry", str(self._registry), "--timer", timer, "--format", "json"]
         return run([*job, *self._settings["options"], *words], limit_s, environment)

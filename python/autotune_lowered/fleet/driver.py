@@ -15,11 +15,11 @@ from .leases import Call, Lease, LeaseBook
 from .result import FleetError
 
 _LOG = logging.getLogger("autotune_lowered")
-# what a worker may take beyond its lease to end the program and to answer
+# seconds beyond its lease that a worker may take to end the program and to answer
 ANSWER_S = 15
-# longest wait without looking at the clock
+# longest wait before the clock is checked
 _TICK_S = 1
-# a result that is ready is fetched from its node
+# maximum time to fetch a finished result from its node
 _FETCH_S = 60
 
 
@@ -60,7 +60,7 @@ class Driver:
         self.devices: dict[str, _Device] = {}
         self.notes: list[str] = []
         self._crew = Crew(ray, order.resources, order.settings, order.devices, order.attempts, self._note)
-        # calls in flight, oldest first: the member, and its lease or how it comes to be one of the fleet
+        # calls in flight, oldest first: the member, and its lease or its stage of joining the fleet
         self._flying: dict[Any, tuple[Member, Lease | Literal["placing", "starting"]]] = {}
         self._shipment = None if order.shipment is None else ray.put(order.shipment)
 
@@ -99,13 +99,13 @@ class Driver:
             self._flying[member.actor.where.remote()] = (member, "placing")
             self._flying[member.actor.start.remote(self._shipment, self._order.digest, limit_s)] = (member, "starting")
         for member in self._crew.starting():
-            # a hanging program is ended there at the limit; this covers workers that cannot even report that
+            # the worker ends a hanging program at the limit; this covers workers that cannot even report that
             if member.placed_at is not None and now - member.placed_at >= limit_s + ANSWER_S:
                 self._refuse(member, f"no answer within {limit_s + ANSWER_S:g} s of its start")
         if self.devices or self._crew.starting():
             return
         if self._crew.left_out and not self._crew.members:
-            # no further worker can arrive
+            # no more workers can arrive
             raise FleetError(self._crew.why_none(None))
         if now - begun >= limit_s:
             raise FleetError(self._crew.why_none(f"{limit_s:g} s"))
@@ -156,7 +156,7 @@ class Driver:
             return
         self._ray.wait(flying, num_returns=1, timeout=limit_s)
         ready = set(self._ray.wait(flying, num_returns=len(flying), timeout=0)[0])
-        # among simultaneous results the one requested first counts
+        # among simultaneous results, the one requested first counts
         for ref in flying:
             if ref in ready and ref in self._flying:
                 self._take(ref)
@@ -196,7 +196,7 @@ class Driver:
         self.book.add_worker(member.number, self._crew.node_name(member.node_id), group)
 
     def _objection(self, answer: dict[str, Any]) -> str | None:
-        """Why a worker cannot be one of the fleet."""
+        """Why a worker cannot join the fleet."""
         for what, ours in self._order.versions.items():
             theirs = answer["versions"][what]
             if theirs != ours:
@@ -209,7 +209,7 @@ class Driver:
             return None
         here, there = device.plan["device"]["environment"], fingerprint["environment"]
         differing = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
-        # the cache keeps one result per device: each would consider the other's outdated
+        # the cache keeps one result per device, and each software would consider the other's outdated
         said = f"the software around its device differs from the other workers' in {', '.join(differing)}"
         return said if differing else None
 
@@ -252,7 +252,7 @@ class Driver:
             for planned in self._planned(call):
                 row = rows[_row_key(planned)]
                 self.devices[call.group].rows[_row_key(planned)] = row | {"node": lease.node}
-        # a call's other direction may have failed: decisions are kept
+        # a call's other direction may have failed, but its decisions are kept
         open_still = {call for call in undecided if self.book.decided_by(call) is None}
         mine = {(call.op_id, call.call_key) for call in {*decided, *open_still}}
         told = self._cache.commit([entry for key, entry in entries.items() if key[:2] in mine])
@@ -274,8 +274,8 @@ def _row_key(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _is_of(entry: Mapping[str, Any] | None, plan: Mapping[str, Any]) -> bool:
-    """Whether an entry was measured under the plan's conditions. The program decides; this says which calls to ask it
-    about together."""
+    """Whether an entry was measured under the plan's conditions. The program decides; this only selects the calls
+    to ask it about together."""
     provenance = (entry or {}).get("provenance")
     if provenance is None:
         return False
@@ -301,6 +301,6 @@ def _names(lease: Lease) -> str:
 
 
 def _line(error: BaseException) -> str:
-    """An error of Ray's in one line: the first lines tell, the rest is how to look further."""
+    """A Ray error in one line: its first lines state the cause, the rest how to investigate."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}"

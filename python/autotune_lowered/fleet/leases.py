@@ -35,7 +35,7 @@ class _State:
 
     probably_known: bool
     attempts: int = 0
-    # those that had it
+    # the nodes that had it
     nodes: set[str] = dataclasses.field(default_factory=set)
     workers: set[int] = dataclasses.field(default_factory=set)
     reasons: list[str] = dataclasses.field(default_factory=list)
@@ -70,7 +70,7 @@ class LeaseBook:
         self._calls: dict[Call, _State] = {}
         self._workers: dict[int, _Worker] = {}
         self._leases = 0
-        # groups without a worker, since when
+        # groups without a worker, with the time since when
         self._alone: dict[str, float] = {}
 
     # workers
@@ -233,11 +233,11 @@ class LeaseBook:
         return self._calls[call].decided_by
 
     def why_failed(self, call: Call) -> str | None:
-        """Why a call was given up, every attempt's reason once, in order; None for one that was not."""
+        """Why a call was given up: each attempt's reason once, in order. None if it was not given up."""
         state = self._calls[call]
         return "; ".join(dict.fromkeys(state.reasons)) if state.failed else None
 
 
 def _goes_in_a_batch(state: _State) -> bool:
-    # once a batch failed, each of its calls is leased alone, so that the culprit affects no other
+    # after a batch failed, each of its calls is leased alone, so that the culprit affects no other
     return state.probably_known and state.attempts == 0

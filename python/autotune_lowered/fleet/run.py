@@ -17,7 +17,7 @@ from .result import FleetError, FleetOperation, FleetResult
 from .shipment import ShipmentError, digest, pack
 
 _VERSION_S = 60
-# another process may hold the cache while it writes
+# seconds, because another process may hold the cache while it writes
 _FLUSH_S = 60
 
 

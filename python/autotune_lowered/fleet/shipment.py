@@ -16,7 +16,7 @@ class ShipmentError(RuntimeError):
 def pack(parts: dict[str, pathlib.Path], max_bytes: int) -> bytes:
     """Files and folders under the given names as an archive; equal contents give equal bytes.
 
-    Raises `ShipmentError` where something is missing or all of it is more than `max_bytes`.
+    Raises `ShipmentError` if something is missing or the total exceeds `max_bytes`.
     """
     out, size = io.BytesIO(), 0
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -32,7 +32,7 @@ def pack(parts: dict[str, pathlib.Path], max_bytes: int) -> bytes:
                         f"`{root}` is more than the {max_bytes} bytes that are shipped: put it on a file system that every node "
                         "has and say `shared=True`, or raise `max_ship_bytes`"
                     )
-                # owner and time are left out: they are not content
+                # owner and time are left out, because they are not content
                 info = tarfile.TarInfo(name if path == root else f"{name}/{path.relative_to(root)}")
                 info.size = len(content)
                 # a registry may hold values of a user's run
@@ -47,7 +47,7 @@ def _files(root: pathlib.Path) -> list[pathlib.Path]:
     if not root.is_dir():
         raise ShipmentError(f"`{root}` is not there")
     found = [pathlib.Path(folder, name) for folder, _, names in os.walk(root) for name in names]
-    # a recorder's half-written files are not part of a registry yet
+    # a recorder's unfinished files are not part of a registry yet
     return sorted(path for path in found if path.is_file() and not path.name.startswith(".tmp-"))
 
 

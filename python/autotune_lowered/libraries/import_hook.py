@@ -16,7 +16,7 @@ Hook = Callable[[ModuleType], None]
 def after_import(name: str, hook: Hook) -> Callable[[], None]:
     """Call `hook` with a module once it is imported: at once if it is, else right after its body has run.
 
-    Gives a function that takes the wish back.
+    Returns a function that cancels this.
     """
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)

@@ -2,7 +2,7 @@
 
 A recipe is JSON. `{"kind": "ejkernel", …}` names a kernel class of ejkernel, its state and the call's arguments;
 `{"kind": "tokamax", "bound": …}` is the JSON of Tokamax's own `BoundArguments`. `batch` holds the `vmap`s around the
-call. A recipe names classes of these two libraries alone: what a registry says must not decide what else is imported.
+call. A recipe names only classes of these two libraries, because a registry must not decide what else is imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def build(
     """The portable program of a recipe under a config, on this process's device.
 
     `inputs` are the specs (`f32[2,128]`) of the program's arguments by name, in order: some of the call's arrays, then
-    cotangents. Raises ImportError where the library is missing, ValueError for a recipe of another version, and what
+    cotangents. Raises ImportError if the library is missing, ValueError for a recipe of another version, and what
     lowering raises.
     """
     function, arrays = _function_of(recipe, config)

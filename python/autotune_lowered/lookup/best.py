@@ -87,11 +87,11 @@ def _config_of(entry: Entry | None, call_key: str) -> Config | None:
     for kind, detail in entry.flags:
         if kind == "other-batch" and (entry.op_id, call_key, detail) not in _told:
             _told.add((entry.op_id, call_key, detail))
-            # a key without `vmap` may stand in a body that is mapped as a whole, and then the entry may be its own
+            # a key without `vmap` may belong to a body that is mapped as a whole, and then the entry may be its own
             level = logging.WARNING if unmapped_key(call_key) != call_key else logging.INFO
             _LOG.log(level, "%s:%s takes the config of another batch: %s", entry.op_id, call_key, detail)
     return entry.config
 
 
-# before anything is traced that needs configs
+# before anything that needs configs is traced
 trace_key.connect()

@@ -40,7 +40,7 @@ def default_folder() -> pathlib.Path:
     if named := _of_environment():
         return pathlib.Path(named)
     base = os.environ.get("XDG_CACHE_HOME")
-    # the specification has relative paths ignored
+    # the specification says to ignore relative paths
     root = pathlib.Path(base) if base and os.path.isabs(base) else pathlib.Path.home() / ".cache"
     return root / "autotune-lowered"
 
@@ -183,7 +183,7 @@ class Cache:
         except (OSError, RuntimeError) as error:
             raise CacheError(str(error)) from None
         entry = None if found is None else Entry.of(op_id, call_key, found)
-        # an answer never changes: the file is immutable, and a new one is another Cache
+        # an answer never changes, because the file is immutable and a new one gets another Cache
         self._answers[question] = entry
         return entry
 

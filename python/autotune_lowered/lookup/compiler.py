@@ -19,8 +19,8 @@ _OF_A_FILE = "PJRT C API"
 def why_another(there: Environment, here: Environment) -> str | None:
     """Why programs of `there` are compiled by another compiler than `here`; `None` if they are not.
 
-    It is one where name and digest are equal, where both are one build of libtpu, and where this process has loaded the
-    very file.
+    The compiler is the same if name and digest are equal, if both are the same build of libtpu, or if this process
+    has loaded the very file.
     """
     if named(there) and named(there) == named(here):
         return None

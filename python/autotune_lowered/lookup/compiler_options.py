@@ -21,7 +21,7 @@ OP_ID = "compiler_options@v1"
 
 Options = dict[str, str | int | float | bool]
 
-# printing and hashing a program is what a look-up costs
+# printing and hashing a program is the cost of a look-up
 _digests: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 _told: set[str] = set()
@@ -57,7 +57,7 @@ def program_digest(lowered: Any) -> str:
         known = _digests.get(lowered)
     if known is not None:
         return known
-    # locations are not part of what is hashed, and printing them takes as long again
+    # locations are not hashed, and printing them takes as long again
     digest = _native.semantic_digest(text_to_hash(lowered).encode())
     with _lock:
         _digests[lowered] = digest
@@ -65,7 +65,7 @@ def program_digest(lowered: Any) -> str:
 
 
 def _void(entry: Entry, own: Device) -> str | None:
-    """Why an entry does not apply; what an overlay says is what the user wants."""
+    """Why an entry does not apply. An overlay's entry always applies, because the user chose it."""
     if any(not isinstance(value, (str, int, float)) for value in entry.config.values()):
         return "an option's value is neither a string nor a number"
     if entry.tier == "overlay":

@@ -131,8 +131,9 @@ def _entered(state: _State) -> Iterator[None]:
 
 
 def _number(*parts: str) -> int:
-    """63 bits of a digest over parts, each after its length; not 0, which is nothing, and not 1, which is the first state."""
-    # late: a look-up alone needs none
+    """63 bits of a digest over parts, each after its length. Not 0, which means nothing, and not 1, the first
+    state."""
+    # imported late, because a look-up alone does not need it
     import hashlib
 
     digest = hashlib.sha256()

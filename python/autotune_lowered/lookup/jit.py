@@ -17,7 +17,8 @@ from .compiler_options import compiler_options
 _LOG = logging.getLogger("autotune_lowered")
 
 _STATES = 4
-"""States of the look-up whose programs a function keeps, the last ones used: overlays come and go, and caches are refreshed."""
+"""Number of look-up states whose programs a function keeps, the most recently used ones, because overlays and
+caches change."""
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -43,7 +44,7 @@ class Jitted:
         self._jitted = jax_for("jit needs").jit(function, **options)
         self._given = options.get("compiler_options") or {}
         self._static = _Static(function, options.get("static_argnums"), options.get("static_argnames"))
-        # by the number of the state, the last used at the end
+        # by the number of the state, the most recently used last
         self._programs: OrderedDict[int, dict[Any, Any]] = OrderedDict()
         self._warned = False
 
@@ -83,7 +84,7 @@ class Jitted:
             self._programs.move_to_end(state)
             return self._programs[state]
         except KeyError:
-            # another thread may have been faster, here and in taking out
+            # another thread may have been faster, both here and in removing one
             programs = self._programs.setdefault(state, {})
             with contextlib.suppress(KeyError):
                 while len(self._programs) > _STATES:
@@ -109,7 +110,7 @@ class _Static:
             parameters = list(inspect.signature(function).parameters.values())
         except (TypeError, ValueError):
             return
-        # each tells the other, as in `jax.jit`
+        # each implies the other, as in `jax.jit`
         by_place = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
         places = {name: place for place, name in enumerate(by_place)}
         known = {number + len(by_place) if number < 0 else number for number in self.numbers}
@@ -160,7 +161,7 @@ def _kind(leaf: Any) -> Any:
 
 
 def _context() -> Any:
-    """What else determines it: JAX's settings in force here."""
+    """What else determines the program: JAX's settings in force here."""
     try:
         from jax._src.config import trace_context
 

@@ -13,7 +13,7 @@ _COUNTER = itertools.count()
 def _client() -> tuple[Any, int] | None:
     """JAX's key-value store between processes and this one's rank; None for a program of one process.
 
-    The store has no public name; where a later JAX moves it, nothing can be compared, with a message.
+    The store has no public name. If a later JAX moves it, nothing can be compared, and a warning reports that.
     """
     # a program that does not use JAX has no ranks here
     if "jax" not in sys.modules:

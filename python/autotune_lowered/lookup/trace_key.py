@@ -65,7 +65,7 @@ def set_process(generation: int) -> None:
     with _lock:
         _process = generation
         if "jax" not in sys.modules:
-            # nothing is traced yet; the key starts with this value
+            # nothing is traced yet, so the key starts with this value
             return
         context = _user_context()
         if context is None:

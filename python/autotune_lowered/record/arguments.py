@@ -7,7 +7,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-# small integer arrays given as numpy's are constants of the program, as they are when the library itself traces the call
+# small integer arrays of numpy are constants of the program, as when the library itself traces the call
 LARGEST_CONSTANT = 1 << 20
 
 
@@ -75,7 +75,7 @@ def holds_leaf(held: Any) -> bool:
 
 
 def _refuse_tracers(name: str, value: Any) -> None:
-    """A callable that has closed over traced values means nothing once their trace has ended."""
+    """A callable that closes over traced values is meaningless after their trace has ended."""
     if holds_tracer(value):
         raise Unrecordable(f"`{name}` closes over traced values: pass them as arguments of the operation")
 

@@ -21,8 +21,7 @@ Config = Mapping[str, Any]
 class RecordedCall:
     """One call of a tunable operation, without objects owned by a trace.
 
-    `baseline` and `configs` may be functions of the platform (`cpu`, `cuda`, …) where the operation has other candidates
-    on each.
+    `baseline` and `configs` may be functions of the platform (`cpu`, `cuda`, …) if the candidates depend on it.
     """
 
     op_id: str
@@ -46,21 +45,21 @@ class RecordedCall:
     """The distribution of real values if the call's own are unknown or uninformative, by argument: within the
     operation's domain, and stable."""
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """The call's own arrays, whole under `vmap`, where they were concrete, by argument. Tracers are ignored and never
-    kept."""
+    """The call's own arrays by argument, if concrete, and whole under `vmap`. Tracers are ignored and never stored."""
     refuse: Callable[[Config, str], str | None] | None = None
     """Why a config cannot be lowered in this process for a platform; `None` if it can be tried."""
     recipe: Mapping[str, Any] | None = None
-    """How a worker on the device builds the programs of configs that could not be lowered here, JSON; for Tokamax also what
-    an exported result names the call by."""
+    """JSON by which a worker on the device builds the programs of configs that could not be lowered here. For
+    Tokamax, it also names the call in an exported result."""
     notes: tuple[str, ...] = ()
     """A note on this call for the report."""
     batch: Batch = ()
     """The `vmap`s around the call, the outermost first. The result of `build` is mapped by them."""
     mesh: OnMesh | None = None
-    """Where the call talks over a mesh's axes: what `build` gives, mapped, runs on each device with its parts."""
+    """The mesh, if the call communicates over its axes. The mapped result of `build` runs on each device with its
+    parts."""
     devices: int = 1
-    """How many devices the programs may be meant for, without `mesh`."""
+    """The number of devices that the programs may be for, without `mesh`."""
 
     def whole_specs(self) -> dict[str, Any]:
         """The programs' arguments: the arrays with the axes of `batch` and the parts of `mesh`."""

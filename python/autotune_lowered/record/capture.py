@@ -14,12 +14,13 @@ from .fills import traced_figures
 
 
 class Capture:
-    """Values by call (operation and call key) and argument: of integers and booleans themselves, of real arrays figures."""
+    """Values by call (operation and call key) and argument: integers and booleans as they are, figures of real
+    arrays."""
 
     def __init__(self, is_asked: bool, max_array_bytes: int) -> None:
         self.is_asked = is_asked
         self._max_array_bytes = max_array_bytes
-        # a lock of its own, because the holder of the recorder's lock may wait for a program whose callback brings a
+        # a separate lock, because the holder of the recorder's lock may wait for a program whose callback brings a
         # value
         self._lock = threading.Lock()
         self._held: dict[tuple[str, str], dict[str, Any]] = {}

@@ -42,7 +42,7 @@ def describe(value: Any) -> Any:
     if callable(value) and not hasattr(value, "dtype"):
         return qualified_name(value)
     text = str(value)
-    # a bare `repr` contains an address, which differs from run to run
+    # a bare `repr` contains an address, which differs between runs
     return f"{type(value).__module__}.{type(value).__qualname__}" if " at 0x" in text else text[:_LONGEST]
 
 

@@ -1,6 +1,6 @@
-"""What JAX's element types are to a record: values to draw, integers that steer, or typed random keys.
+"""The roles of JAX's element types in a record: values to draw, integers that control a kernel, typed random keys.
 
-Typed random keys have no bytes and no spelling in XLA: what is recorded are the integers that they hold."""
+Typed random keys have no bytes and no spelling in XLA, so the integers in them are recorded."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from .._native import RegistryWriter
 from .dtypes import is_real
 
-# enough of an array to know its spread
+# elements that are enough to estimate an array's spread
 _SAMPLE = 1 << 20
 
 Fill = dict[str, Any]
@@ -22,7 +22,7 @@ NORMAL = {"kind": "normal", "scale": 1.0}
 UNDER_JIT = "its values were not known while tracing: call it eagerly once, or record with `capture_values=True`"
 
 
-# any bits are a valid key: none affects what a kernel does
+# any bits are a valid key, and none affects the work of a kernel
 KEY_BITS = {"kind": "integer-range", "low": 0, "high": (1 << 32) - 1}
 
 _FIELDS = {
@@ -54,7 +54,8 @@ def wrong_fill(fill: Any) -> str | None:
 
 
 def host_value(value: Any, max_bytes: int) -> Any | None:
-    """A concrete array as numpy's, or `None` for a tracer, and for one that is too large or not all in this process."""
+    """A concrete array as numpy's; `None` for a tracer, and for an array that is too large or not all in this
+    process."""
     import jax
     import numpy as np
 
@@ -80,15 +81,16 @@ def fill_of(
 ) -> Found:
     """The `fill` of one argument.
 
-    `value` is the call's own array, if it was concrete. `rule` is what is to be drawn in any case; for integers and booleans,
-    where the call's own are not known. `usual` is what real values of this argument are drawn from unless more is known.
+    `value` is the call's own array, if it was concrete. `rule` is the distribution of real values in any case, and
+    of integers and booleans if the call's own are unknown. `usual` is the distribution of real values unless more
+    is known.
     """
     host = host_value(value, max_bytes)
     if is_real(spec.dtype):
         if host is None:
             return Found(rule or usual or NORMAL)
         seen = Observed.of(spec, host)
-        # what is not finite (the `-inf` of a mask) is data, and kept
+        # non-finite values (the `-inf` of a mask) are data, so they are stored
         fill = (rule or seen.fill(usual)) if seen.is_finite else captured(host, writer)
         return Found(fill, warning=seen.warning(is_kept=True))
     if host is not None:
@@ -113,13 +115,13 @@ def captured(host: Any, writer: RegistryWriter) -> Fill:
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """What is kept of the real or complex values that a call saw, and tells how to draw others like them."""
+    """Figures of the real or complex values that a call saw, from which similar values are drawn."""
 
     size: int
     """How many values one call takes: under `vmap` fewer than were seen."""
     is_complex: bool
     low: float
-    """The least finite value; zero of complex ones and if there is none."""
+    """The smallest finite value; zero for complex values and if there is none."""
     high: float
     """The largest one."""
     rms: float
@@ -135,7 +137,7 @@ class Observed:
 
     @classmethod
     def of(cls, spec: Any, host: Any) -> Observed:
-        """Of a concrete array, one call's part of which has this spec; of a large one, a sample."""
+        """The figures of a concrete array; `spec` is that of one call's part. A large array is sampled."""
         import numpy as np
 
         flat = host.reshape(-1)
@@ -146,14 +148,14 @@ class Observed:
 
     @classmethod
     def of_traced(cls, spec: Any, figures: Any) -> Observed:
-        """Of what `traced_figures` brought of an array, one call's part of which has this spec."""
+        """The figures that `traced_figures` returned for an array; `spec` is that of one call's part."""
         return cls(math.prod(spec.shape), spec.dtype.kind == "c", *map(float, figures))
 
     def fill(self, usual: Fill | None) -> Fill:
         """Values of the same size and sign. `usual` is used if the observed values are uninformative: those of a first
         trial are often all the same."""
         if self.size == 0 or (self.rms == 0 and not self.is_complex):
-            # zeros are not suitable for measuring: a device runs faster on them
+            # zeros are unsuitable for measuring, because a device runs faster on them
             return {"kind": "constant", "value": 0.0} if self.size == 1 else usual or NORMAL
         if self.is_complex:
             return {"kind": "normal", "scale": _rounded(self.rms) or 1.0}
@@ -162,7 +164,7 @@ class Observed:
             # a factor or a temperature: its value is part of the work
             return {"kind": "constant", "value": low}
         if low == high:
-            # equal values hide what a wrong kernel mixes up
+            # equal values would hide elements that a wrong kernel mixes up
             return usual or _uniform(*sorted((0.5 * low, 1.5 * low)))
         if low >= 0 or high <= 0:
             # probabilities, decays: the other sign can overflow
@@ -182,16 +184,16 @@ class Observed:
 
 
 def traced_figures(array: Any) -> Any:
-    """The figures of `Observed` for an array inside of a traced program, as one small array."""
+    """The figures of `Observed` for an array inside a traced program, as one small array."""
     import jax.numpy as jnp
 
-    # narrow types hold neither the sum nor the number of their values
+    # narrow types can hold neither the sum nor the number of their values
     wide = array.reshape(-1).astype(array.dtype if array.dtype.itemsize >= 4 else jnp.float32)
     return jnp.stack(_figures(jnp, wide))
 
 
 def _figures(xp: Any, flat: Any) -> list[Any]:
-    """Least, largest and root mean square of the finite values, and the parts that are infinite and that are NaN."""
+    """Smallest, largest and root mean square of the finite values, and the fractions that are infinite and NaN."""
     finite, nan = xp.isfinite(flat), xp.isnan(flat)
     sizes = xp.where(finite, xp.abs(flat), 0)
     some = finite.any()
@@ -202,7 +204,7 @@ def _figures(xp: Any, flat: Any) -> list[Any]:
             xp.where(some, pick(xp.where(finite, flat, other)), 0)
             for pick, other in ((xp.min, xp.inf), (xp.max, -xp.inf))
         )
-    # divided by the largest first: squares may overflow
+    # divided by the largest one first, because squares may overflow
     largest = sizes.max()
     squares = xp.sum((sizes / xp.where(largest > 0, largest, 1)) ** 2)
     rms = largest * xp.sqrt(squares / xp.maximum(finite.sum(), 1))
@@ -211,7 +213,7 @@ def _figures(xp: Any, flat: Any) -> list[Any]:
 
 def _uniform(low: float, high: float) -> Fill:
     ends = _rounded(low), _rounded(high)
-    # equal to three digits, so not a range
+    # equal to three digits, so there is no range
     low, high = ends if ends[0] < ends[1] else (low, high)
     return {"kind": "uniform", "low": low, "high": high}
 

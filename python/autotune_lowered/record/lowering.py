@@ -12,10 +12,11 @@ from typing import Any
 
 from .dtypes import is_real
 
-# old enough for plugins of early 2025; what needs a newer one is written in the running one's
+# old enough for plugins of early 2025; a program that needs a newer version is written in JAX's current one
 _TARGET_VERSION = "1.8.0"
 
-# kernels that JAX itself refuses to export, since their encoding may change; a recording is run by the version that made it
+# kernels that JAX itself refuses to export, because their encoding may change; a recording runs with the version that
+# made it
 _KNOWN_CUSTOM_CALLS = (
     "__gpu$xla.gpu.triton",
     "triton_kernel_call",
@@ -52,15 +53,15 @@ def lower(
     sharding: Any = None,
     devices: int = 1,
 ) -> Lowered:
-    """Lower a function of positional arrays for one platform, whose device need not be there.
+    """Lower a function of positional arrays for one platform, whose device may be absent.
 
-    `specs` holds a `jax.ShapeDtypeStruct` for each argument; all of them lie as `sharding` says, if one is given. `devices` is how
-    many the program is meant for. Raises what tracing the function raises.
+    `specs` holds a `jax.ShapeDtypeStruct` for each argument. All arguments have the `sharding`, if one is given.
+    `devices` is the number of devices that the program is for. Raises what tracing the function raises.
     """
     import jax
     from jax import export
 
-    # one platform at a time: several at once can add an argument that tells which one runs
+    # one platform at a time, because several can add an argument that tells which one runs
     placed = {} if sharding is None else {"in_shardings": sharding}
     jitted = jax.jit(function, keep_unused=keep_unused, **placed)
     named = list(_KNOWN_CUSTOM_CALLS)
@@ -86,7 +87,7 @@ def lower_taking_all(
     lowered = lower(function, specs, platform, sharding=sharding, devices=devices)
     if len(lowered.kept) == len(specs):
         return lowered
-    # only then: with `keep_unused` JAX keeps dead code too
+    # only then, because with `keep_unused` JAX keeps dead code too
     return lower(function, specs, platform, keep_unused=True, sharding=sharding, devices=devices)
 
 
@@ -104,14 +105,15 @@ def _portable(exported: Any) -> Lowered:
             plain = module.operation.get_asm(enable_debug_info=False).strip()
             artifact: bytes = _serialize(stablehlo, module, has_shardy="sdy." in plain)
     except (ImportError, AttributeError, ValueError):
-        # locations stay in, and the registry's writer computes the semantic digest from the artifact
+        # locations stay, because the registry's writer computes the semantic digest from the artifact
         return Lowered(exported.mlir_module_serialized, None, sorted(set(_CUSTOM_CALL.findall(text))), kept)
     calls = sorted(set(_CUSTOM_CALL.findall(plain)))
     return Lowered(artifact, hashlib.sha256(plain.encode()).hexdigest(), calls, kept)
 
 
 def _strip_sharding(ir: Any, module: Any) -> None:
-    """Removes what says how to partition: a program for one device has no use for it, and a portable artifact no words.
+    """Removes the attributes for partitioning. A program for one device does not need them, and a portable artifact
+    cannot represent them.
 
     JAX gives the custom calls of LAPACK a `sdy.sharding_rule` wherever they run.
     """
@@ -134,7 +136,7 @@ def _strip_sharding(ir: Any, module: Any) -> None:
 
 def _serialize(stablehlo: Any, module: Any, has_shardy: bool) -> Any:
     if has_shardy:
-        # programs of several devices; the public binding takes no dialect beside StableHLO
+        # for programs of several devices, because the public binding accepts no dialect but StableHLO
         from jaxlib import _jax
 
         return _jax.mlir.serialize_portable_artifact(module, _TARGET_VERSION, True)
@@ -202,7 +204,7 @@ def with_vjp(function: Function, specs: Sequence[Any]) -> Function:
 
 
 def restricted(function: Function, specs: Sequence[Any], kept: Sequence[int]) -> Function:
-    """The function of the `kept` arguments alone; the others, which it must not need, are zeros."""
+    """The function with only the `kept` arguments. The others, which it must not need, are zeros."""
     import jax.numpy as jnp
 
     def of_kept(*values: Any) -> Any:

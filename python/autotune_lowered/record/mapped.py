@@ -52,7 +52,7 @@ def _is_mapped(tracer: Any) -> bool:
 
 def _inside(tracer: Any) -> Any:
     """A tracer's value in the enclosing transformation; `None` if it is hidden."""
-    # a derivative's tracer has the same value, and tangents beside it
+    # a derivative's tracer has the same value, with tangents beside it
     return tracer.val if _is_mapped(tracer) else getattr(tracer, "primal", None)
 
 
@@ -79,7 +79,7 @@ def whole_arrays(arrays: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
 
 
 def whole_values(arrays: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
-    """Those of them that are concrete."""
+    """Those of the whole arrays that are concrete."""
     import jax
 
     found = whole_arrays(arrays, batch)
@@ -113,7 +113,7 @@ def whole_spec(name: str, spec: Any, batch: Batch) -> Any:
 
 
 def mapped(function: Callable[..., Any], names: Sequence[str], batch: Batch) -> Callable[..., Any]:
-    """A function of arrays of these names under the axes: it takes and gives whole arrays."""
+    """A function of whole arrays with these names, under the axes."""
     import jax
 
     for axis in reversed(batch):
@@ -124,7 +124,7 @@ def mapped(function: Callable[..., Any], names: Sequence[str], batch: Batch) -> 
 
 
 def rule_of_whole(name: str, rule: dict[str, Any], ndim: int, batch: Batch) -> dict[str, Any] | None:
-    """The fill of a mapped argument where `rule` is that of one call's; `None` if it does not carry over."""
+    """The fill of a mapped argument, if `rule` is that of one call's part; `None` if it cannot be extended."""
     if rule.get("kind") == "file" and any(name in axis.places for axis in batch):
         return None
     if rule.get("kind") not in _ROW_FILLS:

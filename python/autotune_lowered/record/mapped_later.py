@@ -1,8 +1,7 @@
 """Axes that a call cannot see while it is traced: a `jit`, `scan` or `checkpoint` stands between it and the `vmap`.
 
-Such a body is traced once, unmapped, and mapped as a whole afterwards. A primitive that gives back what it is given
-stands in the body while a recording runs and hears of it. It lowers to nothing and is its own derivative, so what the
-program computes is the same."""
+Such a body is traced once, unmapped, and mapped as a whole afterwards. During a recording, an identity primitive in
+the body is notified of that. It lowers to nothing and is its own derivative, so the program computes the same."""
 
 from __future__ import annotations
 
@@ -12,25 +11,25 @@ from typing import Any
 
 from .._vmap import Axis, Batch
 
-# called with the axes that are known now, the outermost first, with those that were before, and with the traced arrays by
-# name, which have the axes of now
+# called with the current axes, the outermost first, with the earlier ones, and with the traced arrays by name, which
+# have the current axes
 Tell = Callable[[Batch, Batch, Mapping[str, Any]], None]
 
 
 class _Mark:
-    """What the primitive carries. JAX keeps it as long as it keeps the trace."""
+    """The primitive's data. JAX keeps it as long as the trace."""
 
     def __init__(self, names: tuple[str, ...], tell: Tell, batch: Batch) -> None:
         self.names, self.tell, self.batch = names, tell, batch
 
 
 def listen(arrays: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Tells when the tracers among the arrays are mapped: of axes that the call sees at once, of others when its body is
-    mapped. Gives the arrays to continue with.
+    """Calls `tell` when the tracers among the arrays are mapped: at once for axes that the call sees, for others
+    when its body is mapped. Returns the arrays to continue with.
 
-    Where several are traced, these are the given ones: what the primitive gives back depends, to JAX, on all of them, and a
-    transposition must not take a coefficient for a variable. Nobody uses it then, so JAX drops it, and nothing is told,
-    where a derivative is taken of the body inside of the `vmap`."""
+    If several are traced, these are the given arrays. The primitive's results depend, to JAX, on all of its
+    arguments, so a transposition could take a coefficient for a variable. The results are unused in this case. If a
+    derivative of the body is taken inside the `vmap`, JAX therefore drops the primitive, and `tell` is not called."""
     import jax
 
     names = tuple(name for name, array in arrays.items() if isinstance(array, jax.core.Tracer))
@@ -42,7 +41,7 @@ def listen(arrays: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
 
 
 def is_inside_mapped_body(arrays: Mapping[str, Any]) -> bool:
-    """Whether a `vmap` stands around the body that is being traced, whatever it maps."""
+    """Whether the body that is being traced is inside a `vmap`, whatever that maps."""
     import jax
 
     for array in arrays.values():
@@ -59,7 +58,7 @@ def is_inside_mapped_body(arrays: Mapping[str, Any]) -> bool:
 
 @functools.cache
 def _primitive() -> Any | None:
-    """The primitive; `None` for a JAX whose `shard_map` would have to be told of it."""
+    """The primitive; `None` if JAX's `shard_map` would need a rule for it."""
     import jax
 
     if jax.__version_info__ < (0, 7):

@@ -1,7 +1,7 @@
-"""A call inside of `shard_map` that talks over the mesh's axes: its programs run on as many devices as the mesh has.
+"""A call inside `shard_map` that communicates over the mesh's axes. Its programs run on all devices of the mesh.
 
-Each array of the call is recorded with a leading dimension, a part for each device. Equal parts would let XLA see that there is
-nothing to exchange, so they are not.
+Each array of the call is recorded with a leading dimension that has a part for each device. The parts differ,
+because from equal parts XLA could see that there is nothing to exchange.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Function = Callable[..., Any]
 
 
 def axes_used(function: Function, specs: Sequence[Any]) -> set[str]:
-    """The named axes that a function of these arrays talks over, where it is traced now; none if it is unknown."""
+    """The named axes over which a function of these arrays communicates, in the current trace; none if unknown."""
     import jax
 
     try:
@@ -26,7 +26,7 @@ def axes_used(function: Function, specs: Sequence[Any]) -> set[str]:
 
 
 def mesh_over(axes: set[str]) -> OnMesh:
-    """The mesh whose axes these are. Raises `Unrecordable` where they are none of a `shard_map`."""
+    """The mesh with these axes. Raises `Unrecordable` if they do not belong to a `shard_map`."""
     import jax
 
     find: Callable[[], Any] = getattr(jax.sharding, "get_abstract_mesh", lambda: None)
@@ -63,17 +63,17 @@ class OnMesh:
         return jax.ShapeDtypeStruct((self.devices, *spec.shape), spec.dtype)
 
     def parts(self, value: Any) -> Any:
-        """All devices' parts of an array that each of them has alike."""
+        """All devices' parts of an array that is equal on each of them."""
         import numpy as np
 
         return np.broadcast_to(np.asarray(value), (self.devices, *value.shape))
 
     def wrap(self, function: Function) -> Function:
-        """The function of one device's arrays as one of all devices'."""
+        """Converts a function of one device's arrays to one of all devices' arrays."""
         import jax
 
         def one_device(*parts: Any) -> Any:
             return jax.tree_util.tree_map(lambda leaf: leaf[None], function(*(part[0] for part in parts)))
 
-        # what varies over the axes was checked where the user's own `shard_map` was traced
+        # the variation over the axes was checked when the user's own `shard_map` was traced
         return jax.shard_map(one_device, mesh=self._mesh, in_specs=self._parts, out_specs=self._parts, check_vma=False)

@@ -1,7 +1,7 @@
 """Which parameters of a configuration a set of programs exercises.
 
-A parameter is *exercised* where two programs differ by it alone, *unexercised* where it varies and never changes the
-program, *not varied* where all candidates give it one value, and *unknown* if that is unknown.
+A parameter is *exercised* if two programs differ only by it, *unexercised* if it varies and never changes the
+program, *not varied* if all candidates give it one value, and *unknown* otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-# programs lowered beyond the candidates' own, to distinguish parameters that only ever vary together
+# maximum number of additional programs, lowered to distinguish parameters that only vary together
 _MOST_PROBES = 8
 
 Config = Mapping[str, Any]
@@ -22,8 +22,8 @@ def parameters_of(
 ) -> dict[str, list[str]]:
     """Sort the parameters into `exercised`, `unexercised`, `not_varied` and `unknown`, by their points (`fwd_params.q`).
 
-    `lowered` holds configs with the digests of their programs. `probe` gives the digest of a config that is none of
-    them, or `None` if it cannot be lowered; it is asked only for what the candidates leave open.
+    `lowered` holds configs with the digests of their programs. `probe` returns the digest of another config's
+    program, or `None` if it cannot be lowered. It is called only for what the candidates leave open.
     """
     flat = [(flatten(config), digest) for config, digest in lowered]
     found: dict[str, list[str]] = {"exercised": [], "unexercised": [], "not_varied": [], "unknown": []}
@@ -49,10 +49,10 @@ def parameters_of(
 
 
 def _told_by_candidates(name: str, flat: Sequence[tuple[dict[str, Any], str]]) -> str | None:
-    # a parameter that is left out and one that is null are the same
+    # an absent parameter equals a null one
     if len({json.dumps(config.get(name), sort_keys=True) for config, _ in flat}) < 2:
         return "not_varied"
-    # configs that agree in all but this parameter
+    # configs that differ only in this parameter
     groups: dict[str, list[str]] = {}
     for config, digest in flat:
         rest = {other: value for other, value in config.items() if other != name}
@@ -63,7 +63,7 @@ def _told_by_candidates(name: str, flat: Sequence[tuple[dict[str, Any], str]]) -
 
 
 def _others(name: str, flat: Sequence[tuple[dict[str, Any], str]], baseline: Config, digests: Config) -> list[Any]:
-    """The parameter's values that are not the baseline's, those first that came with another program."""
+    """The parameter's other values than the baseline's; first those that came with another program."""
     own, here = digests.get(spelled(flatten(baseline))), flatten(baseline).get(name)
     by_interest = sorted(flat, key=lambda one: one[1] == own)
     values = {json.dumps(config.get(name), sort_keys=True): None for config, _ in by_interest}

@@ -33,7 +33,7 @@ def store(
 ) -> list[dict[str, Any]]:
     """Lower a call's candidates and write its records, one for each platform and direction; return their reports.
 
-    `fills` says for each array how its values are made, `unknown` why they are not known.
+    `fills` states for each array how its values are made, `unknown` why they are not known.
     """
     reports = []
     for platform in registry.platforms:
@@ -96,22 +96,22 @@ class _Record:
         refused = self._undifferentiable(candidates, baseline)
         if refused is not None:
             return report | self._given_up(f"it cannot be differentiated: {refused}")
-        # before the programs are made to take the same arguments: what is probed takes what it needs
+        # before the programs get the same arguments, because the probes take only what they need
         parameters = self._parameters(candidates, baseline)
         kept = self._same_arguments(candidates)
         path = self._write(candidates, baseline, kept, spelled_specs, parameters)
         return report | self._summary(candidates, kept, parameters) | {"record": path}
 
     def _take_constants(self, baseline: Config) -> None:
-        """Makes integers constants of the program where the operation must see their values, as it saw the call's own."""
+        """Makes integers constants of the program if the operation must see their values, as it did in the call."""
         import jax
 
         mapped_names = {name for axis in self.call.batch for name in axis.places}
-        # as they are: what is numpy's may be traced on the way
+        # unconverted, because numpy arrays could become traced on the way
         values = {
             name: value
             for name, value in self.call.values.items()
-            # a mapped argument shows its values to no operation
+            # no operation sees the values of a mapped argument
             if not is_real(value.dtype) and value.nbytes <= LARGEST_CONSTANT and name not in mapped_names
         }
         if not values or (self.call.refuse is not None and self.call.refuse(baseline, self.platform) is not None):
@@ -271,7 +271,7 @@ class _Record:
         }
         what = f"{self.call.op_id} {self.call.call_key} ({self.direction}, {self.platform})"
         _LOG.info("recorded %s: %s, %s", what, counted(len(candidates), "candidate"), counted(len(digests), "program"))
-        # a recipe is built on the device, where all of it may differ
+        # a recipe is built on the device, where every config may differ
         is_lost = not digests and (self.call.recipe is None or self.registry.is_here(self.platform))
         if is_lost:
             _LOG.warning("%s: no program is recorded, so it cannot be tuned: %s", what, "; ".join(reasons))

@@ -32,7 +32,7 @@ MAYBE_MAPPED = "a `vmap` stands around the body that it is in and was not seen t
 Key = tuple[str, str]
 """Operation and call key."""
 
-# those in force, the innermost last
+# the active ones, the innermost last
 _STACK: list[Recorder] = []
 _RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
 _LOWERING = threading.local()
@@ -59,8 +59,8 @@ class Recorder:
     def __init__(
         self, registry: Registry, candidates: Mapping[str, Any], capture_values: bool, max_array_bytes: int
     ) -> None:
-        """`candidates` are the configs to try in place of an operation's own. With `capture_values` traced programs tell what
-        their arrays hold; of more than `max_array_bytes` nothing is kept."""
+        """`candidates` are the configs to try instead of an operation's own. With `capture_values`, traced programs
+        report the values of their arrays; arrays above `max_array_bytes` are not stored."""
         self.registry = registry
         self.candidates = candidates
         self.max_array_bytes = max_array_bytes
@@ -70,10 +70,10 @@ class Recorder:
         self._pending: dict[Key, tuple[RecordedCall, dict[str, Fill], dict[str, str]]] = {}
         self._reports: dict[Key, list[dict[str, Any]]] = {}
         self._notes: list[dict[str, Any]] = []
-        # calls by which more may come to be known after their trace, and those that were called as they were traced
+        # calls about which more may become known after their trace, and the calls as they were traced
         self._traced: dict[Key, RecordedCall] = {}
         self._as_traced: set[Key] = set()
-        # those around whose body a `vmap` stands that did not map them yet
+        # calls whose body is inside a `vmap` that has not mapped them yet
         self._maybe_mapped: set[Key] = set()
         _RECORDERS.add(self)
         _follow_forks(self)
@@ -89,21 +89,22 @@ class Recorder:
         self._capture.wait()
 
     def wants(self, op_id: str, call_key: str) -> bool:
-        """Whether nothing, or not all, is known of a call yet. One look-up for each call but the first."""
+        """Whether nothing, or not everything, is known about a call yet. Costs one look-up for each call but the
+        first."""
         return self._seen.get((op_id, call_key), True)
 
     def record(self, call: RecordedCall) -> None:
-        """Record one call: at once outside of a trace, else when the trace has ended. Never raises because of the call's
-        content."""
+        """Record one call: immediately outside a trace, else when the trace has ended. Never raises because of the
+        call's content."""
         if self._keep(call) and trace_state_is_clean():
             try:
                 self.flush(final=False)
             except OSError as error:
-                # it stays pending: the program continues, and the recording's end tries again and raises
+                # it stays pending: the program continues, and the end of the recording tries again and raises
                 _LOG.error("%s %s is not written yet: %s", call.op_id, call.call_key, error)
 
     def _keep(self, call: RecordedCall) -> bool:
-        """Holds a call until it is lowered; `False` where it is known already."""
+        """Keeps a call until it is lowered; `False` if it is already known."""
         key = (call.op_id, call.call_key)
         with self._lock:
             if not self._seen.get(key, True):
@@ -114,22 +115,22 @@ class Recorder:
                 return False  # seen before, and nothing more is known now
             self._seen[key] = bool(unknown or awaited)
             self._pending[key] = (_warned(self._with_asked_candidates(call), warnings), fills, unknown)
-            # of real arrays, which may be large, how they are filled is all that is to be known
+            # real arrays may be large, and only their fill matters
             steering = {name: value for name, value in call.values.items() if not is_real(value.dtype)}
             usual = dict(call.usual) | {name: fills[name] for name in call.values if name not in steering}
             self._traced[key] = dataclasses.replace(call, values=steering, usual=usual)
             return True
 
     def listen(self, op_id: str, call_key: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """The arrays of a recorded call, to be used in their stead: where the body that it stands in is mapped later,
-        what runs is recorded as a variant."""
+        """The arrays of a recorded call, to be used in its place. If the body around the call is mapped later, the
+        mapped program is recorded as a variant."""
         key = (op_id, call_key)
         inside = mapped_later.is_inside_mapped_body(arrays)
         with self._lock:
             (self._maybe_mapped if inside else self._as_traced).add(key)
             if key not in self._traced:
                 return dict(arrays)
-        # JAX keeps traces, and with them what is called here, for longer than a recording
+        # JAX keeps traces, and with them this callback, longer than a recording
         recorder = weakref.ref(self)
 
         def tell(now: Batch, before: Batch, whole: Mapping[str, Any]) -> None:
@@ -140,8 +141,8 @@ class Recorder:
         return mapped_later.listen(arrays, tell)
 
     def _mapped_later(self, key: Key, inside: bool, now: Batch, before: Batch, whole: Mapping[str, Any]) -> None:
-        """A body with a call in it was mapped: `now` and `before` are the axes, those included that the call saw itself,
-        `whole` the arrays with those of now."""
+        """A body with a call in it was mapped. `now` and `before` are the axes, including those that the call saw
+        itself; `whole` are the arrays with the axes of `now`."""
         with self._lock:
             call = self._traced.get(key)
             if call is None or active() is not self:
@@ -155,14 +156,14 @@ class Recorder:
                 batch = (*axes[: len(axes) - own], *call.batch)
                 return variant_key(unmapped_key(call.call_key), batch), batch
 
-            # what was mapped does not run by itself
+            # a mapped call does not run by itself
             body = (key[0], variant(before)[0]) if len(before) > own else key
             if (body != key or inside) and body not in self._as_traced and body in self._pending:
                 del self._pending[body], self._seen[body]
             call_key, batch = variant(now)
             if not self.wants(key[0], call_key):
                 return
-            # the values are those that an earlier call had
+            # the values are those of an earlier call
             values = {name: value for name, value in call.values.items() if name not in whole}
             self.watch(key[0], call_key, whole)
             self._keep(dataclasses.replace(call, call_key=call_key, batch=batch, values=values))
@@ -176,7 +177,7 @@ class Recorder:
                 _LOG.warning("%s %s is not recorded: %s", op_id, call_key, reason)
 
     def watch(self, op_id: str, call_key: str, arrays: Mapping[str, Any]) -> None:
-        """With `capture_values`, has the traced program tell what its arrays hold when it runs."""
+        """With `capture_values`, makes the traced program report the values of its arrays when it runs."""
         self._capture.watch((op_id, call_key), arrays)
 
     def _fills_of(self, call: RecordedCall) -> tuple[dict[str, Fill], dict[str, str], dict[str, str | None]]:
@@ -235,8 +236,8 @@ class Recorder:
     def _take_captured(
         self, key: Key, call: RecordedCall, fills: dict[str, Fill], unknown: dict[str, str]
     ) -> tuple[RecordedCall, set[str]]:
-        """Puts what callbacks have brought into the fills; gives the call with what is to be known of it, and the arrays that
-        are waited for yet."""
+        """Puts the values from callbacks into the fills. Returns the call with what is known about it, and the
+        arrays that are still awaited."""
         awaited = self._capture.awaited(key, call)
         values = self._capture.take(key)
         warnings: dict[str, str | None] = {}
@@ -244,7 +245,7 @@ class Recorder:
             spec = call.arrays[name]
             if not is_real(spec.dtype):
                 if name in unknown:
-                    # of a mesh's devices, the first that told stands for all
+                    # of a mesh's devices, the first report stands for all
                     fills[name] = captured(value if call.mesh is None else call.mesh.parts(value), self.registry.writer)
                     del unknown[name]
             elif name in awaited:
@@ -262,7 +263,7 @@ class Recorder:
             return written + self._notes + waiting
 
     def forget_inherited(self) -> None:
-        """In a forked child: the parent writes what was pending, and a lock that it held is free here."""
+        """In a forked child: the parent writes the pending calls, and a lock that it held is free here."""
         self._lock = threading.RLock()
         self._capture.forget()
         self._pending.clear()
@@ -281,7 +282,7 @@ class Recorder:
 
 
 def _rules_of(call: RecordedCall, name: str) -> tuple[Fill | None, Fill | None]:
-    """The rule of a whole argument, and what is usual for it."""
+    """The fill rule of a whole argument, and its usual distribution."""
     ndim = len(call.arrays[name].shape)
     rule, usual = (
         given and rule_of_whole(name, given, ndim, call.batch) for given in (call.fills.get(name), call.usual.get(name))
@@ -290,7 +291,7 @@ def _rules_of(call: RecordedCall, name: str) -> tuple[Fill | None, Fill | None]:
 
 
 def _warned(call: RecordedCall, warnings: Mapping[str, str | None]) -> RecordedCall:
-    """The call with what its reader should know of its arguments' values, which is logged too."""
+    """The call with warnings on its arguments' values, which are also logged."""
     said = [f"`{name}`: {warning}" for name, warning in warnings.items() if warning is not None]
     for warning in said:
         _LOG.warning("%s %s: %s", call.op_id, call.call_key, warning)

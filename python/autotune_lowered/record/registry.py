@@ -36,8 +36,8 @@ class Registry:
         that of the device here, and is asked once."""
         if importlib.util.find_spec("jax") is None:
             raise ImportError("recording needs JAX: pip install 'autotune-lowered[jax]'")
-        # created now: a folder with another schema, or one that cannot be written, is refused before the run and not
-        # after it
+        # created now, so that a folder with another schema, or one that cannot be written, is refused before the run
+        # and not after it
         self.writer = RegistryWriter(Path(folder).absolute())
         self.directions = directions
         self.absent = absent
@@ -65,13 +65,13 @@ class Registry:
         return {"device": self._fingerprint()["identity"]} if self.is_here(platform) else {"platform": platform}
 
     def device_away(self, platform: str) -> Target | None:
-        """What is to be told of the device that is lowered for; `None` if it is the one of this process."""
+        """A note on the device that is lowered for; `None` if it is this process's device."""
         if self.is_here(platform):
             return None
         return self.absent or Target.of_platform(platform)
 
     def is_here(self, platform: str) -> bool:
-        """Whether this process runs on what is recorded for."""
+        """Whether this process runs on the device that is recorded for."""
         return self.absent is None and self._own_platform() == platform
 
     def _own_platform(self) -> str:

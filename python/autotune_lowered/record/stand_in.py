@@ -1,7 +1,7 @@
 """Answers libraries' queries for JAX's devices with a target while calls are recorded for it.
 
-Tokamax chooses an operation's implementation, and kernels choose their blocks, by the device that JAX says is there.
-Where another one is recorded for, that would be the host's choice.
+Tokamax chooses an operation's implementation, and kernels choose their blocks, by the device that JAX reports.
+Without this, a recording for another device would contain the choices for the host.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from .target import Target
 
-# code that queries the device on which its kernels run; other code that asks JAX for devices wants the present ones.
-# ejkernel's CUDA kernels are left out: told of a GPU, they build libraries for it
+# code that asks for the device on which its kernels run; other code that asks JAX for devices wants the present ones.
+# ejkernel's CUDA kernels are excluded, because for a GPU they build libraries
 _KERNELS = (
     "tokamax",
     "ejkernel.kernels._pallas",
@@ -34,7 +34,7 @@ _ANSWERS = threading.local()
 
 
 class _Device:
-    """A target as a JAX device: what kernels ask of one."""
+    """A target as a JAX device, with the attributes that kernels read."""
 
     id = process_index = 0
 
@@ -70,9 +70,10 @@ def answered() -> Target | None:
 
 @contextlib.contextmanager
 def answering(target: Target | None) -> Iterator[None]:
-    """In this thread, kernels are told of `target` as if JAX computed on it; of the host where it is `None`.
+    """In this thread, JAX reports `target` to kernels as its device; the host if it is `None`.
 
-    `jax.extend.backend.get_default_device` tells everybody. What is traced inside is traced again outside.
+    `jax.extend.backend.get_default_device` reports it to every caller. Functions traced inside are traced again
+    outside.
     """
     if target == answered():
         yield
@@ -134,7 +135,8 @@ def _is_kernel(module: str) -> bool:
 
 
 def _devices(target: Target, backend: Any = None) -> list[_Device] | None:
-    """`jax.devices`; `None` if those of another platform are asked for, or any of one of which no device is known."""
+    """`jax.devices`; `None` if another platform's devices are requested, or those of a platform with no known
+    device."""
     is_asked = backend is None or target.device_kind is not None and backend in (target.platform, target.jax_platform)
     return [_device_of(target)] if is_asked else None
 
@@ -153,7 +155,7 @@ def _trace_key() -> Any | None:
 
 @contextlib.contextmanager
 def _traced_apart(target: Target | None) -> Iterator[None]:
-    """What is traced for a target is none of the host's, and the other way round."""
+    """Separates the traces for a target from those of the host."""
     key = _trace_key()
     if key is not None:
         with key(target):
@@ -176,12 +178,12 @@ def abstract_device(target: Target) -> Any | None:
     if described is None or target.device_kind is None:
         return None
     told = {"device_kind": target.device_kind, "num_cores": target.cores, "platform": target.jax_platform}
-    # the platform is none of it before JAX 0.10.1
+    # before JAX 0.10.1 the platform is not one of its fields
     return described(**{field.name: told[field.name] for field in dataclasses.fields(described)})
 
 
 def _on_abstract_device(target: Target | None) -> contextlib.AbstractContextManager[Any]:
-    """What Pallas asks first on a TPU: the device of the mesh in force, which may have no axes."""
+    """Pallas's first query on a TPU: the device of the mesh in force, which may have no axes."""
     import jax
 
     if not hasattr(jax.sharding, "AbstractDevice"):

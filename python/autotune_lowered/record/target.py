@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# a description of a device has some kilobytes
+# maximum size of a device's description, which usually has some kilobytes
 _MAX_BYTES = 1 << 20
 
 # device kind, compute capability and multiprocessors of each file in `candidates/targets`
@@ -124,9 +124,9 @@ def names() -> list[str]:
 
 
 def axes_of(shape: str) -> dict[str, int] | None:
-    """The sides of a topology such as `2x4`; `None` if it is none."""
+    """The sides of a topology such as `2x4`; `None` if it is not one."""
     sides = shape.split("x")
-    # sides as long as the program takes them
+    # sides of a length that the program accepts
     if len(sides) > 3 or not all(re.fullmatch("[0-9]{1,5}", side) and 0 < int(side) < 1 << 16 for side in sides):
         return None
     return dict(zip("xyz", map(int, sides), strict=False))

@@ -55,7 +55,7 @@ def split(declaration: Declaration, bound: inspect.BoundArguments) -> Call:
             full = name + jax.tree_util.keystr(path)
             if is_array(leaf):
                 arrays[full] = leaf
-                # `fill` outlives the call where it is recorded, and tracers must not
+                # `fill` outlives a recorded call, and tracers must not
                 leaves[place] = None
                 places.append(place)
             else:

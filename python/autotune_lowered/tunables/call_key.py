@@ -152,7 +152,7 @@ def _sorted(value: Any) -> Any:
 def _qualified(value: Any) -> str:
     module = getattr(value, "__module__", None) or ""
     if module == "__main__":
-        # the program's own module is named as one that imports it would
+        # the main module gets the name under which others would import it
         main = sys.modules["__main__"]
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         module = spec.name if spec is not None else os.path.splitext(os.path.basename(file))[0] if file else module

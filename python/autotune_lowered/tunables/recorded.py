@@ -24,7 +24,7 @@ def recorded_call(declaration: Declaration, call: Call, key: str) -> RecordedCal
     jax = jax_for("tunable functions need")
     specs = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in call.arrays.items()}
     values, fills = whole_values(call.arrays, call.batch), declaration.fills_of(specs)
-    # the call itself holds tracers: what outlives it is its static part, and how arrays go in again
+    # the call holds tracers, so only its static part and the way to insert arrays may outlive it
     fill, holds_arrays = call.fill, call.fill([None] * len(specs)).keys()
     static = {name: value for name, value in call.bound.arguments.items() if name not in holds_arrays}
     if holds_tracer(declaration.function):
@@ -33,7 +33,7 @@ def recorded_call(declaration: Declaration, call: Call, key: str) -> RecordedCal
         if holds_tracer(value, in_objects=True):
             raise Unrecordable(TRACED.format(name=name, op=declaration.op))
     function, signature, space = declaration.function, declaration.signature, declaration.space
-    # random keys are recorded as the integers that they hold
+    # random keys are recorded as the integers that they contain
     generators = {name: implementation_of(array) for name, array in call.arrays.items()}
     for name in [name for name, generator in generators.items() if generator is not None]:
         fills.setdefault(name, KEY_BITS)
@@ -69,6 +69,6 @@ def recorded_call(declaration: Declaration, call: Call, key: str) -> RecordedCal
 
 
 def _devices_of(arguments: Iterable[Any]) -> int:
-    """How many devices a program is for that is given meshes as arguments."""
+    """The number of devices for a program whose arguments include meshes."""
     sharding = jax_for("tunable functions need").sharding
     return max((int(value.size) for value in arguments if isinstance(value, sharding.Mesh)), default=1)

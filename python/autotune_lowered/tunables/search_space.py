@@ -69,14 +69,14 @@ class SearchSpace:
         return True
 
     def typed(self, config: Mapping[str, Any]) -> Config:
-        """A config as the function takes it: JSON knows no tuples."""
+        """A config in the function's own types, because JSON has no tuples."""
         return {
             name: tuple(value) if isinstance(self.default.get(name), tuple) and isinstance(value, list) else value
             for name, value in config.items()
         }
 
     def misfit(self, config: Mapping[str, Any]) -> str | None:
-        """The first parameter that is not tuned here, or whose value is of a kind that it never has."""
+        """The first parameter that is not tuned here, or whose value has a wrong type."""
         for name, value in config.items():
             if name not in self.default:
                 return name

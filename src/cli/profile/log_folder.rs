@@ -80,7 +80,7 @@ pub(super) fn extract(args: &ExtractArgs, out: &mut dyn Write) -> Result<u8, Fau
             format!("an XSpace holds one host: choose one with --host, or write a trace of all ({})", hosts(&files));
         return Err(Fault::new(exit::USAGE, message));
     };
-    // read completely and checked first: the output is a capture, decompressed or not
+    // read completely and checked first, because the output is a capture, decompressed or not
     let space = open(file)?;
     write_file(&args.out, name.ends_with(".gz"), |file| file.write_all(space.as_bytes()))?;
     writeln!(out, "{}", args.out.display())?;

@@ -1,4 +1,4 @@
-//! `profile summary`: where the time of a run went.
+//! `profile summary`: how the time of a run was spent.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -38,7 +38,7 @@ pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     write(&captures, &args.out, TraceOptions { format, with_stats: args.stats }, out)
 }
 
-/// The fault of a name that determines no format.
+/// The fault of a file name that determines no format.
 pub(in crate::cli) fn untold(path: &Path, or: &str) -> Fault {
     let message = "the name does not give the format: end it in .pftrace, .json or .json.gz";
     Fault::new(exit::USAGE, format!("`{}`: {message}{or}", path.display()))

@@ -54,7 +54,7 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let user = user_labels(&args.labels)?;
     let peaks = args.peaks.read()?;
     let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
-    // a port that is taken is reported before a large capture is read
+    // a taken port is reported before a large capture is read
     let server = match args.output {
         None => Some(Server::bind(args.port).map_err(|error| unserved(args.port, &error))?),
         Some(_) => None,

@@ -16,7 +16,7 @@ mod code {
 #[cfg(feature = "tuner")]
 const MAX_ELEMENTS: usize = 1 << 10;
 
-/// The integer under this name in any dictionary; only the module's has `mhlo.num_partitions`.
+/// The integer with this name in any dictionary; only the module's has `mhlo.num_partitions`.
 pub(crate) fn integer_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<u64>> {
     first_named(bytes, name, |attribute| {
         let Some(mut integer) = fields(attribute, code::INTEGER)? else { return Ok(None) };
@@ -26,7 +26,7 @@ pub(crate) fn integer_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<u64>
     })
 }
 
-/// The array of 64-bit integers under this name in any dictionary.
+/// The array of 64-bit integers with this name in any dictionary.
 #[cfg(feature = "tuner")]
 pub(crate) fn integers_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<Vec<i64>>> {
     first_named(bytes, name, |attribute| {
@@ -42,9 +42,9 @@ pub(crate) fn integers_attribute(bytes: &[u8], name: &[u8]) -> Result<Option<Vec
     })
 }
 
-/// What `read` makes of the first attribute of this name that it takes.
+/// The value that `read` returns for the first attribute of this name that it accepts.
 fn first_named<T>(bytes: &[u8], name: &[u8], read: impl Fn(&Encoded<'_>) -> Result<Option<T>>) -> Result<Option<T>> {
-    // most modules have no such name, and need not be read
+    // most modules lack the name and need not be parsed
     if memchr::memmem::find(bytes, name).is_none() {
         return Ok(None);
     }

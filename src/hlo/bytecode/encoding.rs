@@ -39,7 +39,7 @@ pub(super) fn vhlo_attribute(code: u64) -> Option<&'static [Field]> {
         8 | 9 | 15 => &[Type, Plain],
         14 => &[Text],
         17 => &[Type],
-        // two doubles and the units in the last place precede the mode
+        // two doubles and the ULP tolerance precede the mode
         20 => &[Varint, Varint, Varint, Attribute],
         22 => &[Attribute, FlaggedAttribute],
         23 => &[Attribute, Attribute],
@@ -66,7 +66,7 @@ pub(super) fn vhlo_type(code: u64) -> Option<&'static [Field]> {
     })
 }
 
-/// The fields of a builtin attribute; `None` inside for a location, which counts as nothing.
+/// The fields of a builtin attribute; the inner `None` is for a location, which counts as nothing.
 pub(super) fn builtin_attribute(code: u64) -> Option<Option<&'static [Field]>> {
     use Field::{Attribute, AttributePairs, Attributes, Plain, Text, Type};
     Some(Some(match code {

@@ -47,7 +47,7 @@ pub struct Cost {
     /// none.
     #[serde(default)]
     pub unknown: f64,
-    /// Cycles that the compiler estimates for it; XLA's for TPUs writes them to operations of its own, and to no Pallas kernel.
+    /// Cycles that the compiler estimates. XLA for TPUs writes them to its own operations, but not to Pallas kernels.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub estimated_cycles: f64,
 }

@@ -1,5 +1,5 @@
-//! Reads instructions' configurations: the cost of custom calls, the dimensions of library matrix products, trip counts of
-//! loops, and the cycles that a TPU's compiler expects.
+//! Reads the configurations of instructions: the cost of custom calls, the dimensions of library matrix products, trip counts of
+//! loops, and the cycles that a TPU's compiler estimates.
 
 use serde::Deserialize;
 
@@ -34,7 +34,7 @@ struct Declared {
     cost_estimate: CostEstimate,
 }
 
-/// `xla/service/gpu/backend_configs.proto` as JSON, where 64-bit numbers are texts.
+/// `xla/service/gpu/backend_configs.proto` as JSON, in which 64-bit numbers are strings.
 #[derive(Deserialize)]
 struct GpuConfig {
     gemm_backend_config: GemmConfig,
@@ -85,8 +85,8 @@ pub(super) fn trips(node: &Node<'_>) -> Option<f64> {
     Some(config.known_trip_count.n.value()? as f64)
 }
 
-/// Cycles that the compiler for a TPU expects of an operation of its own, in the configuration of its windows: a number, or a
-/// text as protobuf writes those of 64 bits to JSON.
+/// Cycles that a TPU's compiler estimates for one of its own operations, from the configuration of its windows. The value is a
+/// number or a string, because protobuf writes 64-bit numbers to JSON as strings.
 pub(super) fn estimated_cycles(node: &Node<'_>) -> Option<f64> {
     const NAME: &[u8] = b"\"estimated_cycles\":";
     let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
@@ -118,7 +118,7 @@ pub(super) fn custom_call(graph: &Graph<'_>, node: &Node<'_>, inputs: f64) -> Op
     if ![flops, transcendentals, bytes_accessed].into_iter().all(is_count) {
         return None;
     }
-    // a kernel that declares operations is written for those of matrices
+    // a kernel that declares FLOPs is assumed to multiply matrices
     let dtype = graph.operand(node, 0).and_then(|operand| operand.shape.dtype());
     let cost = Cost { transcendentals, ..Cost::of_bytes(bytes_accessed) };
     Some(cost.with_flops(FlopUnit::Matrix, dtype, flops))

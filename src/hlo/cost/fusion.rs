@@ -26,7 +26,7 @@ impl Reads {
         if !node.shape.is_tuple() {
             return self.of_value(graph, place);
         }
-        // for a tuple, the elements taken out of it
+        // for a tuple, the elements that are read from it
         let (mut open, mut bytes, mut seen) = (vec![place], 0.0, 0);
         while let Some(place) = open.pop() {
             let Some(node) = graph.node(place) else { continue };

@@ -18,7 +18,7 @@ pub(super) struct Node<'m> {
     pub(super) users: Vec<usize>,
     /// The indices of the computations that it calls.
     pub(super) called: Vec<usize>,
-    /// Of a `get-tuple-element`.
+    /// The index of a `get-tuple-element`.
     pub(super) tuple_index: u64,
     /// The whole `HloInstructionProto`.
     pub(super) message: &'m [u8],
@@ -89,7 +89,7 @@ impl<'m> Graph<'m> {
         self.node(*node.operands.get(number)?)
     }
 
-    /// The computation that a node calls as its `number`th.
+    /// The `number`th computation that a node calls.
     pub(super) fn called(&self, node: &Node<'_>, number: usize) -> Option<&Body> {
         self.bodies.get(*node.called.get(number)?)
     }

@@ -20,8 +20,8 @@ const RAGGED_DOT_DIMENSIONS: u32 = 90;
 const LHS_CONTRACTING: u32 = 1;
 const LHS_RAGGED: u32 = 2;
 
-/// The cost of the instruction at `place`; `of_computations` and `reads` are those of the computations before its own. `None`
-/// if it is unknown.
+/// The cost of the instruction at `place`; `None` if it is unknown. `of_computations` and `reads` are those of the computations
+/// before its own.
 pub(super) fn cost_of(graph: &Graph<'_>, place: usize, of_computations: &[Cost], reads: &Reads) -> Option<Cost> {
     let node = graph.node(place)?;
     let called = |number: usize| of_computations.get(*node.called.get(number)?);
@@ -133,8 +133,8 @@ pub(super) fn cost_of(graph: &Graph<'_>, place: usize, of_computations: &[Cost],
     })
 }
 
-/// The cost of all iterations of a `while`, whose condition is evaluated once more than its body; `None` if XLA did not
-/// record the trip count.
+/// The cost of all iterations of a `while`; `None` if XLA did not record the trip count. The condition is evaluated once more
+/// than the body.
 pub(super) fn cost_of_loop(node: &Node<'_>, of_computations: &[Cost]) -> Option<Cost> {
     let trips = trips(node)?;
     let called = |number: usize| of_computations.get(*node.called.get(number)?);

@@ -11,13 +11,13 @@ const MAX_VALUES: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct Function<K> {
     pub(super) arguments: usize,
-    /// The values whose elements a value has, as they are or with a constant added.
+    /// The values whose elements a value contains, unchanged or with a constant added.
     pub(super) holds: BTreeMap<usize, Vec<usize>>,
-    /// Each call, with the values that it is given; `None` for unknown ones.
+    /// Each call with its argument values; `None` for unknown ones.
     pub(super) calls: Vec<(K, Vec<Option<usize>>)>,
-    /// Values that are results: of which call, and which one of it; `None` for any.
+    /// Values that are results: the call, and the number of the result; `None` for any result.
     pub(super) results: BTreeMap<usize, (usize, Option<usize>)>,
-    /// Values that are indices, with how many values each may have.
+    /// Values that are indices, each with the size of its range.
     pub(super) indices: Vec<(usize, u64)>,
     pub(super) returns: Vec<usize>,
 }
@@ -25,9 +25,9 @@ pub(super) struct Function<K> {
 /// What a function reveals about its arguments.
 #[derive(Debug, Default)]
 struct Known {
-    /// How many values each may have as an index.
+    /// The range of each as an index.
     indices: Vec<Option<u64>>,
-    /// By result, the arguments that it holds.
+    /// By result, the arguments that it contains.
     kept: Vec<BTreeSet<usize>>,
 }
 
@@ -39,7 +39,7 @@ struct Ranges<K> {
     left: usize,
 }
 
-/// For each argument of a function, how many values it may have as an index, from zero on; `None` if it is not an index.
+/// For each argument of a function, the size of its range as an index, from zero on; `None` if it is not an index.
 pub(super) fn index_ranges<K: Ord + Copy>(functions: BTreeMap<K, Function<K>>, entry: K) -> Vec<Option<u64>> {
     let known = Ranges { functions, known: BTreeMap::new(), left: MAX_VALUES }.of(entry, MAX_CALLS);
     known.indices.clone()
@@ -73,7 +73,7 @@ impl<K: Ord + Copy> Ranges<K> {
         found
     }
 
-    /// The arguments whose values a value holds.
+    /// The arguments whose values a value contains.
     fn origins(&mut self, value: usize, function: &Function<K>, calls: usize) -> BTreeSet<usize> {
         let (mut seen, mut open, mut found) = (BTreeSet::new(), vec![value], BTreeSet::new());
         while let Some(value) = open.pop().filter(|_| self.left > 0) {

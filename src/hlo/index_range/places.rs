@@ -1,6 +1,6 @@
-//! How many values an index may have.
+//! The number of values that an index may have.
 
-/// Most dimensions of an array that is indexed into.
+/// Maximum number of dimensions of an indexed array.
 const MAX_RANK: usize = 64;
 
 /// The number of positions at which a slice of this size fits.
@@ -8,12 +8,12 @@ fn places(whole: u64, part: u64) -> Option<u64> {
     whole.checked_sub(part)?.checked_add(1)
 }
 
-/// For each dimension of an array, where a slice of it may begin.
+/// For each dimension of an array, the number of positions at which a slice may begin.
 pub(super) fn of_slice(whole: &[u64], sizes: &[u64]) -> Vec<Option<u64>> {
     whole.iter().zip(sizes).map(|(whole, part)| places(*whole, *part)).collect()
 }
 
-/// The indices of a gather are in one array: of the dimensions that it indexes into, the one with the fewest positions.
+/// The same for a gather. Its indices are in one array, so the indexed dimension with the fewest positions counts.
 pub(super) fn of_gather(whole: &[u64], sizes: &[u64], mapped: &[u64]) -> Option<u64> {
     let of = |dimension: &u64| {
         let at = usize::try_from(*dimension).ok()?;
@@ -30,12 +30,12 @@ pub(super) struct Scatter {
     pub(super) scatter_dims_to_operand_dims: Vec<u64>,
 }
 
-/// The same of a scatter of these updates.
+/// The same for a scatter of these updates.
 pub(super) fn of_scatter(whole: &[u64], updates: &[u64], scatter: &Scatter) -> Option<u64> {
     if whole.len() > MAX_RANK {
         return None;
     }
-    // the dimensions that are not single elements are those of a window, in their order
+    // the other dimensions are those of a window, in their order
     let mut windows = scatter.update_window_dims.iter();
     let mut size = |dimension: u64| {
         let is_one =

@@ -8,9 +8,9 @@ use crate::hlo::cost::Shape;
 use crate::hlo::module::{HloComputation, HloInstruction, HloModule};
 use crate::wire::{WireCursor, WireValue, repeated_varints};
 
-/// Maximum number of values of a module, operands counted once for each value that holds them.
+/// Maximum number of values of a module. An operand counts once for each value that contains it.
 const MAX_VALUES: usize = 1 << 22;
-/// Operations whose results hold the values of their operands, or those plus a constant, as JAX wraps negative indices.
+/// Operations whose results contain the values of their operands, unchanged or plus a constant, as JAX wraps negative indices.
 const KEEPS: [&str; 13] = [
     "broadcast",
     "reshape",
@@ -37,8 +37,8 @@ mod field {
     pub(super) const SCATTER: u32 = 48;
 }
 
-/// For each argument of the entry, how many values it may have as an index, from zero on; `None` if it is not an index.
-/// Empty if the module is too large, or cannot be read.
+/// For each argument of the entry, the size of its range as an index, from zero on; `None` if it is not an index. Empty if the
+/// module is too large or cannot be read.
 pub(in crate::hlo) fn index_ranges(module: &[u8]) -> Vec<Option<u64>> {
     let functions = || {
         let module = HloModule::read(module, "").ok()?;
@@ -58,7 +58,7 @@ struct Values {
     first: usize,
     count: usize,
     shape: Shape,
-    /// Of a tuple, where the values of each element begin.
+    /// For a tuple, where the values of each element begin.
     starts: Vec<usize>,
 }
 
@@ -69,7 +69,7 @@ struct Reader<'m> {
 }
 
 impl<'m> Reader<'m> {
-    /// Numbers the values, those of the parameters first; `left` values may still be numbered.
+    /// Numbers the values, those of the parameters first; at most `left` more values may be numbered.
     fn new(instructions: &'m [HloInstruction<'m>], left: &mut usize) -> Option<Self> {
         let mut order: Vec<&HloInstruction<'_>> = instructions.iter().collect();
         order.sort_by_key(|one| match &*one.opcode {
@@ -99,7 +99,7 @@ impl<'m> Reader<'m> {
         Some(reader)
     }
 
-    /// The computation as a function; `left` operands may still be noted.
+    /// The computation as a function; at most `left` more operands may be recorded.
     fn function(&self, root: i64, left: &mut usize) -> Option<Function<i64>> {
         let mut function = Function { arguments: self.arguments, ..Function::default() };
         for instruction in self.instructions {
@@ -135,7 +135,7 @@ impl<'m> Reader<'m> {
                 opcode if KEEPS.contains(&opcode) => hold(&operands)?,
                 "call" | "while" | "conditional" => {
                     for (place, callee) in instruction.called.iter().enumerate() {
-                        // a branch has an operand of its own, after the one that chooses
+                        // each branch has its own operand, after the one that chooses
                         let given = match &*instruction.opcode {
                             "conditional" => operands.get(place + 1..=place + 1).unwrap_or_default(),
                             _ => &operands[..],
@@ -144,7 +144,7 @@ impl<'m> Reader<'m> {
                         let given = given.iter().flat_map(|operand| operand.first..operand.first + operand.count);
                         function.calls.push((*callee, given.map(Some).collect()));
                     }
-                    // what a loop leaves as it is; its body comes before its condition
+                    // the values that a loop leaves unchanged; its body comes before its condition
                     if instruction.opcode != "conditional"
                         && let Some(call) = function.calls.len().checked_sub(instruction.called.len())
                     {
@@ -162,7 +162,7 @@ impl<'m> Reader<'m> {
     }
 }
 
-/// The operands of an operation that are indices, with how many values each may have.
+/// The operands of an operation that are indices, each with the size of its range.
 fn indices(instruction: &HloInstruction<'_>, operands: &[&Values]) -> Option<Vec<(usize, u64)>> {
     let message = instruction.message;
     let dims = |at: usize| operands.get(at).map(|operand| &operand.shape.dims[..]);
@@ -188,7 +188,7 @@ fn indices(instruction: &HloInstruction<'_>, operands: &[&Values]) -> Option<Vec
     };
     let is_slice = instruction.opcode.starts_with("dynamic");
     let given = operands.get(first..)?.iter().zip(counts);
-    // earlier versions have the indices of a slice in one array
+    // earlier versions pass a slice's indices in one array
     let given = given.filter(|(operand, _)| operand.count == 1 && (!is_slice || operand.shape.dims.is_empty()));
     Some(given.filter_map(|(operand, count)| Some((operand.first, count?))).collect())
 }
@@ -223,13 +223,13 @@ mod tests {
     const LOOPS: &[u8] = include_bytes!("../../../tests/data/hlo/indices_in_loops.hlo.pb");
     const EMBEDDING: &[u8] = include_bytes!("../../../tests/data/hlo/embedding.hlo.pb");
 
-    /// The text of the same program says as much (`make_indices.py`).
+    /// The text of the same program gives the same ranges (`make_indices.py`).
     #[test]
     fn indices_in_loops_are_in_range() {
         assert_eq!(index_ranges(LOOPS), [None, Some(1000), None, Some(993), Some(1000)]);
     }
 
-    /// How many values of each argument JAX takes as they are: `make_indices.py` ran the program with each number.
+    /// The range that JAX leaves unchanged for each argument: `make_indices.py` ran the program with each number.
     #[test]
     fn an_index_is_in_the_range_that_jax_neither_fills_nor_drops_nor_clamps() {
         let found: Value = serde_json::from_slice(include_bytes!("../../../tests/data/hlo/embedding.json")).unwrap();

@@ -1,11 +1,11 @@
-//! The functions of StableHLO text, which is read line by line, one operation each.
+//! The functions of StableHLO text, read line by line, one operation each.
 
 use std::collections::BTreeMap;
 
 use super::follow;
 use super::places::{self, Scatter};
 
-/// Operations whose results hold the values of their operands, or those plus a constant, as JAX wraps negative indices.
+/// Operations whose results contain the values of their operands, unchanged or plus a constant, as JAX wraps negative indices.
 const KEEPS: [&str; 11] = [
     "stablehlo.broadcast_in_dim",
     "stablehlo.reshape",
@@ -19,18 +19,18 @@ const KEEPS: [&str; 11] = [
     "stablehlo.maximum",
     "stablehlo.select",
 ];
-/// Operations whose results hold values of their first operand only; the others give positions.
+/// Operations whose results contain values of their first operand only; the others are positions.
 const TAKES: [&str; 2] = ["stablehlo.gather", "stablehlo.dynamic_slice"];
 /// An argument of a loop initially holds the value it is set to.
 const SET_TO: &str = "";
 
-/// One operation, or the head of one with regions.
+/// One operation, or the head of an operation with regions.
 struct Operation<'a> {
     name: &'a str,
     /// Values by number; `None` for unknown ones.
     operands: Vec<Option<usize>>,
     line: &'a str,
-    /// The line of its types: the last one of an operation with regions.
+    /// The line with its types: the last line of an operation with regions.
     types: &'a str,
 }
 
@@ -44,7 +44,7 @@ struct Function<'a> {
     returns: Vec<usize>,
 }
 
-/// For each argument of `main`, how many values it may have as an index, from zero on; `None` if it is not an index.
+/// For each argument of `main`, the size of its range as an index, from zero on; `None` if it is not an index.
 pub(in crate::hlo) fn index_ranges(text: &str) -> Vec<Option<u64>> {
     let functions = functions(text);
     follow::index_ranges(functions.iter().map(|(name, function)| (*name, function.followed())).collect(), "main")
@@ -188,7 +188,7 @@ fn values(text: &str) -> Vec<&str> {
 }
 
 impl Operation<'_> {
-    /// The operands that are indices, with how many values each may have.
+    /// The operands that are indices, each with the size of its range.
     fn indices(&self) -> Vec<(usize, u64)> {
         let Self { name, operands, line, types } = self;
         let types = || types.rsplit_once(" : (").map(|(_, types)| types).unwrap_or_default();
@@ -231,7 +231,7 @@ fn dimensions(text: &str) -> Option<Vec<u64>> {
     dimensions.iter().map(|dimension| dimension.parse().ok()).collect()
 }
 
-/// The numbers of a list after some words.
+/// The numbers of a list that follows some words.
 fn numbers(line: &str, words: &str, end: char) -> Vec<u64> {
     let list = line.split_once(words).and_then(|(_, rest)| rest.split(end).next());
     let numbers: Option<Vec<u64>> = list.map(|list| list.split(", ").filter_map(|one| one.parse().ok()).collect());
@@ -242,7 +242,8 @@ fn numbers(line: &str, words: &str, end: char) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// As JAX 0.10.2 lowers `table[ids]`, `lax.dynamic_slice(table, (at, 0), (8, 64))` and `jnp.take` of 7 rows, and a number that is none.
+    /// What JAX 0.10.2 lowers for `table[ids]`, `lax.dynamic_slice(table, (at, 0), (8, 64))` and `jnp.take` of 7 rows, with a
+    /// number that is no index.
     const TEXT: &str = r#"module @jit_f {
   func.func public @main(%arg0: tensor<1000x64xf32> loc("a"), %arg1: tensor<256xi32>, %arg2: tensor<i32>, %arg3: tensor<4xi32>, %arg4: tensor<i32>) -> (tensor<256x64xf32> {jax.result_info = "result"}) {
     %c = stablehlo.constant dense<0> : tensor<i32>
@@ -266,8 +267,8 @@ mod tests {
   }
 }"#;
 
-    /// `indices_in_loops` (tests/data/hlo/README.md): rows are added at `ids`, slices of 8 rows begin at a number that a loop counts on
-    /// from, and another loop takes rows by tokens. The table has 1000 rows.
+    /// `indices_in_loops` (tests/data/hlo/README.md): rows are added at `ids`, slices of 8 rows begin at a number that a loop
+    /// counts on from, and another loop reads rows by tokens. The table has 1000 rows.
     #[test]
     fn indices_of_scatters_and_in_loops_are_in_range_too() {
         let text = include_str!("../../../tests/data/hlo/indices_in_loops.mlir");
@@ -287,7 +288,7 @@ mod tests {
 
     #[test]
     fn an_index_is_in_the_range_of_what_it_points_into() {
-        // a slice of 8 rows of 1000 begins at 993 places, one of 2 of 8 at 7
+        // a slice of 8 rows of 1000 has 993 places, one of 2 of 8 has 7
         assert_eq!(index_ranges(TEXT), [None, Some(1000), Some(993), Some(7), None]);
         for end in 0..TEXT.len() {
             let _ = index_ranges(&TEXT[..end]);

@@ -20,8 +20,8 @@ pub(super) struct Call<'a> {
     operation: &'a OperationResult,
 }
 
-/// Of each label the result of its call, where there is one; of several the first that is decided. A label of which the name alone is left has the
-/// result of the only call of that name.
+/// For each label the result of its call, if there is one. Of several results the first decided one counts. A label of which
+/// only the name is left has the result of the only call with that name.
 pub(super) fn calls<'a>(summary: &Summary, results: &'a [AutotuningResult]) -> Vec<Option<Call<'a>>> {
     let of = |(place, label): (usize, &LabelShare)| {
         let is_own = |operation: &&OperationResult| match &label.label.call_key {
@@ -39,7 +39,7 @@ pub(super) fn calls<'a>(summary: &Summary, results: &'a [AutotuningResult]) -> V
 }
 
 impl Call<'_> {
-    /// Where its candidates stand in the page.
+    /// The id of its candidates in the page.
     pub(super) fn id(&self) -> String {
         format!("call-{}", self.place + 1)
     }

@@ -1,5 +1,6 @@
-//! Which events a page's timeline shows: of the lanes with the most time, those of the newest steps, and of too many the longest
-//! of each lane, so that a lane of many short events is not empty beside one of few long ones.
+//! Chooses the events of a page's timeline: the lanes with the most time, in them the newest steps, and of too many events the
+//! longest of each lane. The limit applies to each lane, so that a lane of many short events is not empty beside one of few long
+//! ones.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,9 +12,9 @@ use crate::profile::{Event, Line, Plane};
 
 use super::steps::Steps;
 
-/// Most lanes of a page.
+/// Maximum number of lanes of a page.
 pub(super) const MAX_LANES: usize = 300;
-/// Times beyond this are damage: 26 days.
+/// Larger times are damaged: 26 days.
 const MAX_PS: i64 = 1 << 61;
 
 /// A line of a capture.
@@ -25,7 +26,7 @@ pub(super) struct Track<'a> {
     late_ps: Option<i64>,
 }
 
-/// An event that is drawn; the longest is the greatest, and of equals the first.
+/// An event that is drawn. The longest is the greatest; of equal ones, the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Chosen {
     pub(super) duration_ps: i64,
@@ -47,12 +48,13 @@ impl Chosen {
     }
 }
 
-/// What was chosen of all lines.
+/// The choice from all lines.
 #[derive(Default)]
 pub(super) struct Choice {
-    /// Places of the lines, in the order of the captures, with their events by start and how many shorter ones they have.
+    /// Places of the lines in the order of the captures, with their events by start and the number of shorter ones that were
+    /// left out.
     pub(super) lanes: Vec<(usize, Vec<Chosen>, u64)>,
-    /// Where the window begins, and how many of the newest steps that are; `None` if all is shown.
+    /// The start of the window and the number of newest steps in it; `None` if everything is shown.
     pub(super) window: Option<(i64, usize)>,
     /// Events before the window.
     pub(super) earlier: u64,
@@ -100,7 +102,7 @@ impl Track<'_> {
         folded.reduce(&new, join)
     }
 
-    /// How many events are part of what follows a moment.
+    /// How many events belong to the time after a moment.
     fn count_from(&self, from_ps: i64) -> u64 {
         let add = |count: &mut u64, times: Option<(i64, i64)>| {
             *count += u64::from(times.is_some_and(|times| is_after(times, from_ps)));
@@ -108,7 +110,7 @@ impl Track<'_> {
         self.fold(|| 0, add, |one, other| one + other)
     }
 
-    /// The longest events of the window, by start.
+    /// The longest events of the window, ordered by start.
     fn longest(&self, from_ps: Option<i64>, most: usize) -> Vec<Chosen> {
         let mut kept: BinaryHeap<Reverse<Chosen>> = BinaryHeap::new();
         for event in self.line.events().filter_map(Result::ok) {
@@ -127,9 +129,9 @@ impl Track<'_> {
     }
 }
 
-/// Chooses at most so many events.
+/// Chooses at most this many events.
 pub(super) fn choose(tracks: &[Track<'_>], steps: &Steps, most: usize) -> Choice {
-    // of each line its events, those that are not usable, and the time of all
+    // of each line: its events, its unusable events, and its total time
     type Sum = (u64, u64, u128);
     let add = |sum: &mut Sum, times: Option<(i64, i64)>| match times {
         Some((start, end)) => *sum = (sum.0 + 1, sum.1, sum.2 + end.abs_diff(start) as u128),
@@ -167,10 +169,10 @@ pub(super) fn choose(tracks: &[Track<'_>], steps: &Steps, most: usize) -> Choice
     choice
 }
 
-/// As many of the newest steps as fit, the newest in any case: where they begin, and how many they are.
+/// As many of the newest steps as fit, and at least the newest: their start and their number.
 fn window(lanes: &[(usize, &Track<'_>)], steps: &Steps, most: u64) -> Option<(i64, usize)> {
     let starts = &steps.starts_ps;
-    // by how many of the steps an event would be shown with
+    // by the number of steps that are needed to show an event
     let add = |counts: &mut Vec<u64>, times: Option<(i64, i64)>| {
         let Some(times) = times else { return };
         if let Some(count) = counts.get_mut(starts.partition_point(|&from_ps| is_after(times, from_ps))) {
@@ -193,7 +195,8 @@ fn window(lanes: &[(usize, &Track<'_>)], steps: &Steps, most: u64) -> Option<(i6
     Some((*starts.get(first)?, fitting))
 }
 
-/// The most events of a lane, so that all together are no more than `most`: what lanes of few events leave goes to the others.
+/// The maximum number of events per lane, so that all together are at most `most`. Lanes with few events leave their share to
+/// the others.
 fn fair(counts: &[u64], most: u64) -> u64 {
     let mut sorted = counts.to_vec();
     sorted.sort_unstable();

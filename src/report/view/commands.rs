@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::analysis::Capture;
 
-/// What shows captures, which were read from these files, in other programs: what for, and the command.
+/// Commands that show these captures, read from these files, in other programs: the purpose and the command of each.
 pub fn view_commands(files: &[PathBuf], captures: &[Capture]) -> Vec<(String, String)> {
     let given: Vec<String> = files.iter().map(|file| quoted(file)).collect();
     let perfetto = format!("autotune-lowered profile trace {} -o trace.pftrace", given.join(" "));
@@ -13,7 +13,7 @@ pub fn view_commands(files: &[PathBuf], captures: &[Capture]) -> Vec<(String, St
     let paths: Vec<&Path> = captures.iter().map(Capture::path).filter(|path| *path != Path::new("-")).collect();
     let Some(first) = paths.first() else { return commands };
     if captures.iter().any(|capture| !matches!(capture, Capture::XSpace(_))) {
-        // no XSpace that TensorBoard would read
+        // there is no XSpace for TensorBoard
         return commands;
     }
     let what = "For TensorBoard (pip install tensorboard xprof), on its Profile tab:".to_owned();
@@ -43,7 +43,7 @@ fn log_folder(capture: &Path) -> Option<&Path> {
     })
 }
 
-/// A path as a shell takes it: one word, and no option.
+/// A path quoted for a shell: one word that is not taken for an option.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let text = if text.starts_with('-') && text != "-" { format!("./{text}") } else { text };

@@ -1,4 +1,4 @@
-//! Two profiles on one page: the second one's flame graph coloured by what differs, and the differences as tables.
+//! Two profiles on one page: the second one's flame graph coloured by the difference, and the differences as tables.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use super::table::write_table;
 pub struct AfterPage<'a> {
     /// What was captured: a file's or folder's name.
     pub subject: &'a str,
-    /// What it differs in from the first.
+    /// The differences from the first one.
     pub diff: &'a ProfileDiff,
     /// Nanoseconds by stack of source lines.
     pub by_source: &'a BTreeMap<Vec<String>, f64>,
@@ -28,7 +28,7 @@ pub struct AfterPage<'a> {
 }
 
 impl<'a> AfterPage<'a> {
-    /// A profile beside the first; `stacks` are those by source line and those by scope.
+    /// A profile beside the first. `stacks` are those by source line and those by scope.
     pub fn new(
         subject: &'a str,
         diff: &'a ProfileDiff,
@@ -38,7 +38,7 @@ impl<'a> AfterPage<'a> {
         Self { subject, diff, by_source, by_op_name, executions }
     }
 
-    /// Writes the section; `before` are the first one's stacks.
+    /// Writes the section. `before` are the first one's stacks.
     pub(super) fn write(&self, out: &mut dyn Write, before: [&BTreeMap<Vec<String>, f64>; 2]) -> io::Result<()> {
         let [executions, own] = self.executions;
         // scaled to the same number of executions

@@ -1,4 +1,4 @@
-//! A flame graph inside a page: the frames of the SVG alone. The page's own style and script stand for the graph's.
+//! A flame graph inside a page: only the frames of the SVG. The page's style and script replace the graph's own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use crate::report::flame::{write_difference_graph, write_flame_graph};
 use crate::report::format_ns;
 use crate::report::html::escape::Text;
 
-/// Writes a figure with the frames; where nothing ran, a line that says so.
+/// Writes a figure with the frames, or a line that nothing ran.
 pub(super) fn write_flame(
     out: &mut dyn Write,
     title: &str,
@@ -23,7 +23,7 @@ pub(super) fn write_flame(
     write_figure(out, (title, &format_ns(total)), svg, if keeps_ends { " ends" } else { "" })
 }
 
-/// Writes the same of two profiles, coloured by what differs.
+/// Writes the flame graph of two profiles, coloured by the difference.
 pub(super) fn write_difference(
     out: &mut dyn Write,
     title: &str,
@@ -53,11 +53,11 @@ fn write_figure(out: &mut dyn Write, (title, beside): (&str, &str), svg: Vec<u8>
     writeln!(out, "</figure>")
 }
 
-/// Units above the frames, where a graph of its own has titles, and below them.
+/// Units above the frames, where a separate graph has its titles, and below them.
 const ABOVE: u32 = 58;
 const BELOW: u32 = 32;
 
-/// The frames, each with its title, and the height that they need. Names are escaped in them, so that tags are the graph's own.
+/// The frames, each with its title, and the height that they need. Names in them are escaped, so all tags are the graph's own.
 fn frames(svg: &str) -> Option<(String, u32)> {
     let (_, height) = svg.split_once(" height=\"")?;
     let height: u32 = height.split_once('"')?.0.parse().ok()?;

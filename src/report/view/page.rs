@@ -43,7 +43,7 @@ pub struct ViewPage<'a> {
 }
 
 impl<'a> ViewPage<'a> {
-    /// A page of a profile; `stacks` are those by source line and those by scope.
+    /// A page of a profile. `stacks` are those by source line and those by scope.
     pub fn new(
         subject: &'a str,
         summary: &'a Summary,
@@ -56,7 +56,7 @@ impl<'a> ViewPage<'a> {
 
 setters!(ViewPage<'a> { commands: &'a [(String, String)], after: Option<AfterPage<'a>>, results: &'a [AutotuningResult] });
 
-/// Writes a profile as one page. The same profile makes the same bytes.
+/// Writes a profile as one page. The same profile gives the same bytes.
 pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
     let icon = "<link rel=\"icon\" href=\"data:,\">\n";
     write_head(out, ("Profile", page.subject), (STYLE, SCRIPT), ("img-src data:; ", icon))?;
@@ -111,7 +111,7 @@ pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
     )
 }
 
-/// The few figures that a reader came for.
+/// The few figures that most readers want.
 fn write_cards(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     let sum = |of: fn(&crate::analysis::DeviceRuntime) -> f64| summary.devices.iter().map(of).sum::<f64>();
     let (operations, modules, wall) = (sum(|one| one.operations_ns), sum(|one| one.modules_ns), sum(|one| one.wall_ns));

@@ -1,12 +1,12 @@
-//! Rows of a lane: what runs inside another event stands below it, and nothing is drawn over anything else.
+//! Rows of a lane: an event inside another one is drawn below it, and events never overlap.
 
-/// Most rows of a lane.
+/// Maximum number of rows of a lane.
 pub(super) const MAX_ROWS: usize = 64;
 
-/// The row of each interval `(start, end)`; they come by start, and of those that start together the longest first. `None` where
-/// all rows are taken.
+/// The row of each interval `(start, end)`; `None` if all rows are taken. Intervals are ordered by start, those with the same
+/// start by length, the longest first.
 pub(super) fn rows(intervals: impl IntoIterator<Item = (i64, i64)>) -> Vec<Option<usize>> {
-    // ends of what is in progress
+    // the ends of the intervals in progress
     let mut ends: [Option<i64>; MAX_ROWS] = [None; MAX_ROWS];
     let place = |(start, end): (i64, i64)| {
         let mut lowest = 0;
@@ -36,7 +36,7 @@ mod tests {
         assert_eq!(row(&[(0, 100), (0, 40), (10, 20), (20, 40), (40, 60), (100, 120)]), [0, 1, 2, 2, 1, 0]);
         // the last one is inside the second, which overlaps the first
         assert_eq!(row(&[(0, 10), (5, 15), (11, 14)]), [0, 1, 2]);
-        // a moment in which nothing lasts
+        // an interval of no length
         assert_eq!(row(&[(5, 5), (5, 5), (5, 6)]), [0, 0, 0]);
     }
 

@@ -1,4 +1,4 @@
-//! One page on loopback, for a browser of this machine and for no other page in it.
+//! Serves one page on loopback to a browser of this machine. Other pages in that browser cannot read it.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest head of a request.
+/// Maximum length of a request's head.
 const MAX_HEAD: usize = 8 << 10;
-/// Time for a head to arrive, and for each piece of an answer to leave.
+/// Time for a head to arrive, and for each piece of an answer to be sent.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for a whole answer.
 const MAX_ANSWER: Duration = Duration::from_secs(60);
-/// Bytes of an answer that are handed on at a time.
+/// Bytes of an answer that are sent at a time.
 const PIECE: usize = 64 << 10;
-/// Connections at a time: a browser opens some that it does not use. One more, and another has to go.
+/// Maximum number of connections, because a browser opens some that it does not use. One more closes another one.
 const MAX_CONNECTIONS: usize = 32;
 
 /// A port of 127.0.0.1.
@@ -24,10 +24,10 @@ pub struct Server {
     port: u16,
 }
 
-/// What a request gets instead of the page: status and reason.
+/// The answer instead of the page: status and reason.
 type Refusal = (u16, &'static str);
 
-/// The connections that are open, the oldest first.
+/// The open connections, the oldest first.
 #[derive(Clone, Default)]
 struct Open(Arc<Mutex<Vec<Arc<Connection>>>>);
 
@@ -38,15 +38,15 @@ struct Connection {
 }
 
 impl Open {
-    /// Takes a connection in. Where there are too many, one is closed: the oldest of those that have asked for nothing yet,
-    /// else the oldest. Whoever asks at once and reads the answer is never the one, however many do neither.
+    /// Adds a connection. If there are too many, closes the oldest that has not sent a request, else the oldest. A client that
+    /// asks at once and reads the answer keeps its connection, however many others do neither.
     fn admit(&self, stream: TcpStream) -> Arc<Connection> {
         let connection = Arc::new(Connection { stream, is_answered: AtomicBool::new(false) });
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_CONNECTIONS {
             let silent = open.iter().position(|other| !other.is_answered.load(Ordering::Relaxed));
             let slowest = open.remove(silent.unwrap_or(0));
-            // its thread's wait ends with this
+            // this ends its thread's wait
             let _ = slowest.stream.shutdown(Shutdown::Both);
         }
         open.push(Arc::clone(&connection));
@@ -59,7 +59,7 @@ impl Open {
 }
 
 impl Server {
-    /// Takes a port; without one, any that is free.
+    /// Binds a port; without one, any free port.
     ///
     /// # Errors
     /// If the port is taken.
@@ -69,7 +69,7 @@ impl Server {
         Ok(Self { listener, port })
     }
 
-    /// Where the page is.
+    /// The address of the page.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.port)
     }
@@ -79,7 +79,7 @@ impl Server {
         let (page, open) = (Arc::new(page), Open::default());
         for connection in self.listener.incoming() {
             let Ok(connection) = connection else {
-                // out of descriptors, say; some will be free again
+                // out of descriptors, for example; some will be free again
                 thread::sleep(Duration::from_millis(50));
                 continue;
             };
@@ -87,7 +87,7 @@ impl Server {
             let (page, port) = (Arc::clone(&page), self.port);
             let (of_thread, its_open) = (Arc::clone(&connection), open.clone());
             let serve = move || {
-                // who does not listen to the answer need not be told
+                // a client that does not read the answer needs no error
                 let _ = answer(&of_thread, &page, port);
                 its_open.leave(&of_thread);
             };
@@ -129,7 +129,7 @@ fn answer(of: &Connection, page: &[u8], port: u16) -> io::Result<()> {
         }
     }
     connection.shutdown(Shutdown::Write)?;
-    // a connection that is closed before all is read takes its answer back
+    // closing a connection before all is read discards the answer
     connection.set_read_timeout(Some(Duration::from_millis(200)))?;
     let mut rest = [0; 4096];
     for _ in 0..16 {
@@ -170,8 +170,8 @@ fn read_head(mut connection: &TcpStream) -> io::Result<Result<Vec<u8>, Refusal>>
     }
 }
 
-/// Whether a request is for the page. The host is looked at first: another name for this address may be of a page elsewhere that
-/// wants to read this one (DNS rebinding).
+/// Whether a request is for the page. Checks the host first, because a foreign page may reach this address under another name to
+/// read this page (DNS rebinding).
 fn is_for_page(head: &[u8], port: u16) -> Result<(), Refusal> {
     const BAD: Refusal = (400, "Bad Request");
     let head = std::str::from_utf8(head).map_err(|_| BAD)?;
@@ -188,7 +188,7 @@ fn is_for_page(head: &[u8], port: u16) -> Result<(), Refusal> {
     let [host] = hosts[..] else { return Err(BAD) };
     let is_ours = ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| {
         let with_port = format!("{name}:{port}");
-        // a browser leaves the port of its scheme out
+        // a browser omits the default port of its scheme
         host.eq_ignore_ascii_case(&with_port) || (port == 80 && host.eq_ignore_ascii_case(name))
     });
     match (is_ours, target, method) {

@@ -1,27 +1,27 @@
-//! Where the steps of a capture begin, so that a timeline may begin with one of them.
+//! The starts of a capture's steps, so that a timeline can begin at a step.
 
 use std::collections::BTreeMap;
 
 use crate::analysis::Capture;
 use crate::profile::AUTOTUNER;
 
-/// The launches of the module that ran longest in all.
+/// The launches of the module with the most total time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Steps {
     /// The module.
     pub(super) module: String,
-    /// Start of each launch on the device that began it, in picoseconds; sorted.
+    /// Start of each launch on the first device that began it, in picoseconds; sorted.
     pub(super) starts_ps: Vec<i64>,
 }
 
-/// One launch: of a run's id, or of one device if no id reports it.
+/// One launch, identified by a run's id, or by one device if no id is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Launch {
     Run(i64),
     Single(usize, usize, Option<i64>, usize),
 }
 
-/// Finds the steps; `late_ps` is how much later each capture begins than the first.
+/// Finds the steps. `late_ps` is how much later than the first each capture begins.
 pub(super) fn steps(captures: &[Capture], late_ps: &[Option<i64>]) -> Steps {
     let mut modules: BTreeMap<String, (u64, BTreeMap<Launch, i64>)> = BTreeMap::new();
     for (number, (capture, late_ps)) in captures.iter().zip(late_ps).enumerate() {
@@ -39,7 +39,7 @@ pub(super) fn steps(captures: &[Capture], late_ps: &[Option<i64>]) -> Steps {
             *first = start_ps.min(*first);
         }
     }
-    // of two that ran as long the first in the alphabet
+    // of two with equal time, the first in the alphabet
     let longest = modules.into_iter().rev().max_by_key(|(_, (total_ps, _))| *total_ps);
     longest.map_or_else(Steps::default, |(module, (_, starts))| {
         let mut starts_ps: Vec<i64> = starts.into_values().collect();

@@ -1,13 +1,13 @@
-//! One table of a page, in a region that scrolls by itself.
+//! One table of a page, in a region that scrolls separately.
 
 use std::io::{self, Write};
 
 use crate::report::html::escape::Text;
 
-/// Rows of a table; the whole is `profile summary --format json`'s.
+/// Maximum number of rows; `profile summary --format json` has all.
 pub(super) const MOST: usize = 25;
 
-/// A table: its name, its columns (`>`: numbers, to the right), its rows, and how many rows there are in all.
+/// A table: its name, its columns (`>` marks numbers, aligned right), its rows, and the total number of rows.
 pub(super) fn write_table(
     out: &mut dyn Write,
     name: &str,
@@ -19,7 +19,7 @@ pub(super) fn write_table(
     write_linked(out, (id.as_str(), name), columns, rows, (all, &[]))
 }
 
-/// The same, by the id that links name; where the first cell of a row leads, if anywhere.
+/// The same with a given id, which links use, and with the link target of each row's first cell, if any.
 pub(super) fn write_linked(
     out: &mut dyn Write,
     (id, name): (&str, &str),

@@ -18,7 +18,7 @@ fn mean_std(time: MeanStd) -> String {
     summary::mean_std(time).join(" ").trim_end().to_owned()
 }
 
-/// Writes all tables, and what to know of them.
+/// Writes all tables, with notes on them.
 pub(super) fn write_tables(out: &mut dyn Write, summary: &Summary, results: &[AutotuningResult]) -> io::Result<()> {
     if summary.modules.is_empty() {
         writeln!(out, "<p class=\"fine\">No module was executed.</p>")?;
@@ -94,7 +94,7 @@ pub(super) fn write_tables(out: &mut dyn Write, summary: &Summary, results: &[Au
     write_notes(out, summary)
 }
 
-/// The memory of the modules, and what is alive at the heap peak of the one with the most time.
+/// The memory of the modules, and what is alive at the heap peak of the module with the most time.
 fn write_memory(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     let known = known(summary);
     let rows = known.iter().map(|(module, memory)| {
@@ -109,7 +109,7 @@ fn write_memory(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     write_linked(out, ("table-alive", &name), &["instruction", ">bytes"], alive, (memory.alive.len(), &[]))
 }
 
-/// What loses most time below the roof.
+/// The operations that lose the most time below the roof.
 fn write_roofline(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     let worst = worst(summary);
     let rows = worst.iter().map(|operation| {

@@ -1,4 +1,4 @@
-//! The timeline of a page: lanes, rows and events for the script to draw, and what is to be said of what is not there.
+//! The timeline of a page: lanes, rows and events for the script to draw, and notes on what is left out.
 
 use std::collections::HashMap;
 
@@ -13,36 +13,36 @@ use super::choose::{Chosen, Track, choose, tracks};
 use super::rows::rows;
 use super::steps::steps;
 
-/// Most events of a page.
+/// Maximum number of events of a page.
 pub const MAX_EVENTS: usize = 50_000;
-/// Most characters of a name.
+/// Maximum number of characters of a name.
 const MAX_NAME: usize = 240;
 
 /// The events to draw.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timeline {
     pub(super) data: Data,
-    /// The most events that are drawn.
+    /// Maximum number of events that are drawn.
     pub most: usize,
     /// Events that are drawn.
     pub drawn: u64,
-    /// Events left out since they end before the first step that is shown.
+    /// Events left out because they end before the first step that is shown.
     pub earlier: u64,
-    /// Events left out since longer ones fill the page.
+    /// Events left out because longer ones fill the page.
     pub shorter: u64,
-    /// Events left out since their lane has no row left, or the page no lane.
+    /// Events left out because their lane has no row left, or the page no lane.
     pub crowded: u64,
-    /// Events left out since they cannot be decoded or have no usable time.
+    /// Events left out because they cannot be decoded or have no usable time.
     pub unusable: u64,
-    /// Module, steps shown and steps in the capture, where not all of it is shown.
+    /// Module, steps shown and steps in the capture, if some are not shown.
     pub steps: Option<(String, usize, usize)>,
 }
 
-/// What the script finds in the page; times in picoseconds after the window's start.
+/// The JSON data for the script. Times are in picoseconds after the window's start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Data {
     pub(super) span: i64,
-    /// Where the page begins to show it: what a tuning run did before its profile is seen by who zooms out.
+    /// Where the view begins. What a tuning run did before its profile is visible after zooming out.
     pub(super) first: i64,
     pub(super) names: Vec<String>,
     pub(super) lanes: Vec<Lane>,
@@ -54,9 +54,9 @@ pub(super) struct Lane {
     pub(super) process: String,
     pub(super) thread: String,
     pub(super) rows: usize,
-    /// Events of this lane that are left out since longer ones fill its share of the page.
+    /// Events of this lane that are left out because longer ones fill its share of the page.
     pub(super) shorter: u64,
-    /// Place of the name, start, duration and row of each event, one after the other.
+    /// Index of the name, start, duration and row of each event, all in one list.
     pub(super) events: Vec<i64>,
 }
 
@@ -69,8 +69,8 @@ impl Data {
 }
 
 impl Timeline {
-    /// Chooses at most so many events: all, or those of as many of the newest steps as fit, or the longest of each lane of the
-    /// newest step.
+    /// Chooses at most this many events: all of them, or those of as many of the newest steps as fit, or the longest of each
+    /// lane of the newest step.
     pub fn new(captures: &[Capture], most: usize) -> Self {
         let late_ps = alignment(captures).1;
         let tracks = tracks(captures, &late_ps);
@@ -133,7 +133,7 @@ impl Timeline {
         self.data.lanes.push(lane);
     }
 
-    /// What is shown and what is not, a sentence each.
+    /// What is shown and what is not, one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = vec![match &self.steps {
             Some((module, shown, all)) => format!(
@@ -179,7 +179,7 @@ fn name(plane: &Plane<'_>, id: i64) -> String {
     )
 }
 
-/// The beginning of a text, without what turns the direction of letters.
+/// The beginning of a text, without characters that change the writing direction.
 fn short(text: &str) -> String {
     let is_unfit = |c: char| {
         c.is_control()

@@ -1,8 +1,8 @@
 """Calls of ejkernel's operations, as its own executor reports them.
 
 With `EJKERNEL_OPS_RECORD=1` the executor hands every call, after `prepare`, to `ejkernel.ops.registry.record_invocation`.
-Both are read at each call; a recording sets the one and stands in for the other, and ejkernel's own in-memory registry,
-which would keep tracers, stays empty unless the user asked for it.
+It reads both at each call. A recording sets the variable and replaces the function. ejkernel's own in-memory
+registry would keep tracers, so it stays empty unless the user requested it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Attached:
 def _on_call(
     own: Callable[..., None] | None, device: str, op_id: str, call_key: str, kernel: Any, args: Any, kwargs: Any
 ) -> None:
-    """Replaces `record_invocation`. Its caller swallows every exception, so none may get lost here."""
+    """Replaces `record_invocation`. Its caller swallows every exception, so this logs or handles each one."""
     if own is not None:
         own(device, op_id, call_key, kernel, args, kwargs)
     recorder = active()
@@ -104,12 +104,12 @@ def _on_call(
         return
     try:
         arrays, batch = _traced_arrays(kernel, args, kwargs)
-        # ejkernel's key knows no `vmap`
+        # ejkernel's key lacks the `vmap`
         own_key, call_key = call_key, variant_key(call_key, batch)
         if recorder.wants(op_id, call_key):
             watch = functools.partial(recorder.watch, op_id, call_key)
             recorder.record(describe_call(op_id, own_key, kernel, args, kwargs, watch, batch))
-        # ejkernel continues with its own arrays: the tapped ones are never used
+        # ejkernel continues with its own arrays and never uses the tapped ones
         recorder.listen(op_id, call_key, arrays)
     except Unrecordable as reason:
         recorder.skipped(op_id, call_key, str(reason))
@@ -148,7 +148,8 @@ def describe_call(
 ) -> RecordedCall:
     """The neutral description of a call of an ejkernel `Kernel` with prepared arguments; keeps no tracer.
 
-    `call_key` is ejkernel's, `batch` the `vmap`s around the call. `watch` is given the whole arrays and tracers by name.
+    `call_key` is ejkernel's, `batch` the `vmap`s around the call. `watch` receives the whole arrays and tracers by
+    name.
     Raises `Unrecordable` with the reason.
     """
     from ejkernel.ops import Invocation

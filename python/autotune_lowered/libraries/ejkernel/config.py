@@ -13,8 +13,9 @@ from typing import Any
 def config_to_json(config: Any) -> dict[str, Any]:
     """A config as ejkernel's persistent cache spells it.
 
-    Fields without a value stay, as nulls: of most operations ejkernel reads a config back as a bare namespace, which must
-    have them all. Inside of `fwd_params` and `bwd_params` they are left out; those are rebuilt with defaults.
+    Fields without a value stay, as nulls, because for most operations ejkernel reads a config back as a bare
+    namespace, which must have them all. Inside `fwd_params` and `bwd_params` they are left out, because ejkernel
+    rebuilds these with defaults.
     """
     if dataclasses.is_dataclass(config):
         fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}

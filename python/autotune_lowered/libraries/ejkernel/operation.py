@@ -11,7 +11,7 @@ from ...record.registry import LOWERING_PLATFORMS
 from ...record.stand_in import answered
 from .config import config_from_json, config_to_json
 
-# how ejkernel's methods name the platforms
+# ejkernel's methods' names for the platforms
 _PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
 
 Restore = Callable[[Mapping[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
@@ -72,7 +72,7 @@ class Operation:
         chosen = self._objects.get(spelled(config))
         if chosen is None:
             if self._template is None:
-                # in a worker, which only has the config: the heuristics determine its class
+                # in a worker, which only has the config, the heuristics determine its class
                 self._template = _most_specific(self._kernel, "heuristic_cfg", _own_platform())(self._invocation())
             chosen = config_from_json(type(self._template), config)
         # some executors rewrite the platform in place

@@ -24,7 +24,7 @@ def overlay(configs: Mapping[tuple[str, str], dict[str, Any]]) -> Iterator[None]
     from ejkernel.ops.utils.fingerprint import device_fingerprint
 
     kinds = _config_classes()
-    # its keys know no `vmap`: the preferred variant of a call comes last
+    # ejkernel's keys lack the `vmap`: the preferred variant of a call comes last
     preferred = sorted(configs.items(), key=lambda item: _vmap.preference(item[0][1]), reverse=True)
     mapping = {
         (device_fingerprint(), op_id, _vmap.unmapped_key(key)): config_from_json(kinds[op_id], config)

@@ -1,6 +1,7 @@
 """Recipes of calls of ejkernel's operations: a kernel class, its state and the call's arguments as JSON, and back.
 
-A recipe names classes of ejkernel and enumerations of JAX alone: what a registry says must not decide what else is imported.
+A recipe names only classes of ejkernel and enumerations of JAX, because a registry must not decide what else is
+imported.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .operation import Operation
 
 _LONGEST = 64 << 10
 
-# where enumerations that are arguments may come from
+# packages whose enumerations may be arguments
 _ENUM_PACKAGES = ("jax", "ejkernel")
 
 
@@ -42,7 +43,7 @@ def recipe_of(
         "state": {name: _encoded(value) for name, value in vars(kernel).items()},
         "positional": list(names),
         "arguments": {name: _encoded(value) for name, value in template.items()},
-        # a list: the order is that of the gradients, and JSON objects have none
+        # a list, because the order is that of the gradients, and JSON objects have none
         "arrays": [[name, spec_text(spec)] for name, spec in specs.items()],
     }
     if len(json.dumps(recipe)) > _LONGEST:

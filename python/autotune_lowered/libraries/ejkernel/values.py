@@ -1,7 +1,7 @@
 """Values for the array arguments of ejkernel's operations, if a call's own values are unknown.
 
-Standard normal values are outside the domain of many: a positive `decay` is a state that grows with every token, and where
-all outputs overflow no two programs can be compared.
+Standard normal values are outside the domain of many arguments: with a positive `decay` the state grows with every
+token, and programs cannot be compared if all outputs overflow.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def _probabilities(spec: Any) -> Fill:
     return _uniform(0.0, 2.0 / max(spec.shape[-1:], default=1))
 
 
-# the logarithm of the part of a state that stays: each token forgets some of it
+# the logarithm of the part of a state that each token keeps
 _LOG_DECAY = _uniform(-1.0, 0.0)
 # gates after their sigmoid, weights and ALiBi's slopes
 _PART = _uniform(0.0, 1.0)
-# norms and scales of what was quantized
+# norms, and scales of quantized arrays
 _SCALE = _uniform(0.5, 1.5)
 
 _DELTA_RULE = {"beta": _PART, "decay": _LOG_DECAY}
@@ -51,7 +51,7 @@ _USUAL: dict[str, Mapping[str, Fill | Callable[[Any], Fill]]] = {
     "ragged_page_attention_v2_turboquant": _TURBOQUANT,
     "ragged_page_attention_v3_turboquant": _TURBOQUANT,
     "recurrent": {"g": _LOG_DECAY, "g_gamma": _LOG_DECAY, "gk": _LOG_DECAY, "gv": _LOG_DECAY},
-    # its state is numerator, denominator and the exponent of both
+    # its state consists of numerator, denominator and the exponent of both
     "rwkv4": {"state": _PART},
     "rwkv6": {"w": _LOG_DECAY},
     "rwkv7": {"w": _LOG_DECAY, "a": _short_vectors, "b": _short_vectors},

@@ -15,7 +15,7 @@ from typing import Any
 from ..._native import scan
 from ...record.call import RecordedCall
 
-# what a stamp's types and functions may be of
+# packages that a stamp's types and functions may come from
 _PACKAGES = ("tokamax", "jax")
 
 
@@ -32,7 +32,7 @@ def _stamp(bound: Any) -> str:
 
 
 def from_stamp(stamp: str) -> RecordedCall:
-    """The call that a stamp (`{"op": …, "arguments": …}`) is of; an operation of Tokamax alone."""
+    """The call of a stamp (`{"op": …, "arguments": …}`); only operations of Tokamax are accepted."""
     import pydantic
     import tokamax
 
@@ -44,7 +44,7 @@ def from_stamp(stamp: str) -> RecordedCall:
 
 
 def _check_imports(value: Any, is_type: bool = False) -> None:
-    """Tokamax imports what the types and functions of a stamp are called: only what is of it or of JAX may be."""
+    """Tokamax imports the types and functions that a stamp names, so only those of Tokamax and JAX are allowed."""
     if isinstance(value, dict):
         for name, held in value.items():
             _check_imports(held, name == "__type")
@@ -102,7 +102,7 @@ def describe_call(op_id: str, call_key: str, bound: Any) -> RecordedCall:
 
 
 def _standardized(bound: Any, op: Any) -> tuple[Callable[[list[Any]], Any], list[Any]]:
-    """Tokamax's own way to make a function of its arrays alone, and their specs."""
+    """Tokamax's own conversion of a call to a function of arrays alone, with their specs."""
     from tokamax import standardize_function
 
     function, specs = standardize_function(op, *bound.args, kwargs=bound.kwargs, seed=None)
@@ -125,7 +125,8 @@ def _names(bound: Any, count: int) -> list[str]:
 
 
 def _representative(initializer: Any) -> Any:
-    """The values that Tokamax itself measures with where the call's own steer the operation, as group sizes do."""
+    """The values that Tokamax itself measures with, if the call's own values control the operation, as group sizes
+    do."""
     import jax
     import numpy as np
 
@@ -142,5 +143,5 @@ def _holds_arrays(value: Any) -> bool:
 def _config_of(kind: type) -> Any:
     import pydantic
 
-    # a dataclass brings its own, and pydantic refuses another
+    # a dataclass has its own configuration, and pydantic refuses another
     return None if dataclasses.is_dataclass(kind) else pydantic.ConfigDict(arbitrary_types_allowed=True)

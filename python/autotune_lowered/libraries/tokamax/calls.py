@@ -1,8 +1,8 @@
 """Calls of Tokamax's operations, captured when each requests its config.
 
-A Tokamax `Op` asks its `BoundArguments` for `default_config` once for each call that is traced; the arguments are abstract
-by then, with their `vmap` axes. Which `Op` that is, Tokamax has chosen before: by the devices that concrete arrays lie
-on, else by JAX's default device.
+A Tokamax `Op` asks its `BoundArguments` for `default_config` once for each traced call, when the arguments are
+abstract, with their `vmap` axes. Before that, Tokamax has chosen the `Op` by the devices of concrete arrays, else
+by JAX's default device.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOG = logging.getLogger("autotune_lowered")
 _LOCK = threading.Lock()
 _ATTACHED: list[object] = []
 _ORIGINALS: list[tuple[type, str, Any]] = []
-# an attribute of ours on Tokamax's operations
+# this package's attribute on Tokamax's operations
 _CHOSEN_FOR = "_autotune_lowered_chosen_for"
 
 
@@ -125,7 +125,7 @@ def _refuse(registry: Registry, chosen_for: Target | None, config: Mapping[str, 
 def _abstract(bound: Any) -> Any:
     """The bound arguments without arrays and tracers.
 
-    What is numpy's stays: it is how Tokamax holds representative group sizes, which it measures with.
+    Numpy arrays stay, because Tokamax stores in them the representative group sizes that it measures with.
     """
     import jax
     from tokamax import BatchedShapeDtype
