@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::prerequisite::plugin;
+use crate::support::prerequisite::{long_tests, plugin};
 use crate::support::program::*;
 use crate::tune::compiled_example;
 use autotune_lowered::cache::FolderLock;
@@ -303,6 +303,9 @@ fn a_worker_of_ones_own_is_measured_again_in_a_second_process() {
 #[test]
 fn the_real_runtime_is_asked_in_two_processes() {
     let Some(plugin) = plugin() else { return };
+    if !long_tests() {
+        return;
+    }
     let place = Place::tuned();
     let only = "blocked_matmul@v1:4a92df18023cfca8";
     let file = place.path("entries.json");

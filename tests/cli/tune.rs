@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::sync::OnceLock;
 
-use crate::support::prerequisite::plugin;
+use crate::support::prerequisite::{long_tests, plugin};
 use crate::support::program::*;
 use serde_json::Value;
 
@@ -228,6 +228,9 @@ fn rounds_in(cache: &Path) -> u64 {
 #[test]
 fn a_killed_run_loses_no_written_round_and_goes_on() {
     let Some(plugin) = plugin() else { return };
+    if !long_tests() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let cache = compiled_example(folder.path(), &plugin);
     let (_, said) = ended(&cache, &plugin, |child| child.kill().unwrap());

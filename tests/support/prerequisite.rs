@@ -50,6 +50,13 @@ pub fn plugin() -> Option<PathBuf> {
     plugins().into_iter().next()
 }
 
+/// Whether tests run that take half a minute.
+pub fn long_tests() -> bool {
+    let named = std::env::var_os("AUTOTUNE_LOWERED_LONG_TESTS").filter(|named| !named.is_empty());
+    let named = named.ok_or("it takes half a minute: `AUTOTUNE_LOWERED_LONG_TESTS=1` runs it, as `.ci/full long` does");
+    present(named, Promised::ByNobody).is_some()
+}
+
 /// The Python of the active environment, where it has these modules.
 pub fn python_with(modules: &str) -> Option<PathBuf> {
     let python = std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python"));
