@@ -42,7 +42,7 @@ pub struct Outcome {
     pub trials: u64,
     /// A message names it, and everything is read: from another store, or because the damage did not affect content.
     pub named: u64,
-    /// It was named, and an entry is missing or the one before it is read: no other store held it.
+    /// A message names it, and an entry is missing or its predecessor is read: no other store had it.
     pub named_and_lost: u64,
     /// No message, and everything is read.
     pub harmless: u64,
