@@ -1,5 +1,5 @@
-"""A worker whose configs take their `ns` times a factor from the file CONTROL: `{"pace": {"CONFIG": 1.5}, "terminate":
-true}`.
+"""A worker whose configs take their `ns` times a factor from the file CONTROL:
+`{"pace": {"CONFIG": 1.5}, "terminate": true}`.
 
 `pace` is keyed by the config's `ns`; with `terminate`, the program that holds the cache gets SIGTERM at a config's
 sixth sample.
