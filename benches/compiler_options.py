@@ -3,18 +3,18 @@
     python benches/compiler_options.py PLATFORM [--plugin PATH | --target FILE] [--keep DIR] [--all]
     python benches/compiler_options.py PLATFORM --fill DIR
 
-Compiles one small program with each value of each option of PLATFORM (`cpu`, `cuda`, `tpu`), in a process of their own, since a
-value may end it: then the next process continues after that value. Says what was accepted, what was refused and why, and what
-ended the process. A value whose program cannot be serialized is refused if the default's can be, since the tuner's workers pass
-executables on. PATH is a PJRT plugin; without it the compiler of this Python's JAX is asked. FILE is a description of an absent GPU
-(`candidates/targets/*.txtpb`), for which the CUDA plugin of this Python compiles. `--all` has a row for every value, not for those
-alone that are refused.
+Compiles one small program with each value of each option of PLATFORM (`cpu`, `cuda`, `tpu`), in a separate process,
+since a value may end it: then the next process continues after that value. Prints what was accepted, what was refused
+and why, and what ended the process. A value whose program cannot be serialized counts as refused if the default's can
+be, since the tuner's workers pass executables on. PATH is a PJRT plugin; without it the compiler of this Python's JAX
+is used. FILE is a description of an absent GPU (`candidates/targets/*.txtpb`), for which this Python's CUDA plugin
+compiles. `--all` prints a row for every value, instead of for refused ones only.
 
-`--keep` writes the answers into DIR, one file a compiler. `--fill` writes into the list which of the compilers in DIR were asked
-(`asked`), and which accept every value of each option (`versions`): `jaxlib 0.4.38 to 0.10.2` are all that were asked from the
-first to the last.
+`--keep` writes the answers into DIR, one file per compiler. `--fill` writes into the list which of the compilers in DIR
+were asked (`asked`), and which accept every value of each option (`versions`): `jaxlib 0.4.38 to 0.10.2` stands for all
+asked ones from the first to the last.
 
-An option that is accepted need not do anything.
+An accepted option may still have no effect.
 """
 
 import argparse
@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def choices(platform):
-    """What each value of an option of one compilation sets."""
+    """The settings of each value of an option of one compilation."""
     options = json.loads((ROOT / "candidates" / "options" / f"{platform}.json").read_text())["options"]
     options = [option for option in options if option["scope"] == "compile"]
     return [spelled(option, value) for option in options for value in option["values"]]
@@ -54,7 +54,7 @@ def compiler(plugin, target):
 
 
 def sharding_of(target):
-    """Of the device here, or of an absent one."""
+    """A sharding of the device here, or of an absent one."""
     import jax
     import numpy as np
     from jax.experimental import topologies
@@ -69,7 +69,7 @@ def sharding_of(target):
 
 
 def ask(first, platform, plugin, target, sets):
-    """In the expendable process: compiles with each set, and prints a line of JSON for each before the next begins."""
+    """In the expendable process: compiles with each set, and prints a line of JSON after each."""
     if plugin:
         from jax._src import xla_bridge
 
@@ -95,7 +95,7 @@ def ask(first, platform, plugin, target, sets):
             return executable.serialize()
         return jax.devices()[0].client.serialize_executable(executable)
 
-    # an early compiler that serializes nothing refuses nothing by that
+    # an early compiler that serializes nothing must not count as refusing everything
     default = lowered.compile()
     try:
         serialize(default)
@@ -112,23 +112,23 @@ def ask(first, platform, plugin, target, sets):
 
 
 def answers(platform, plugin, target, sets):
-    """What the compiler says to each set."""
+    """The compiler's answer for each set."""
     said = []
-    # a plugin takes a platform's name of its own beside the CPU's, which JAX always has
+    # a plugin registers its own platform name beside the CPU's, which JAX always has
     name = platform if not plugin else f"{platform}_plugin"
     name = "cpu" if target else name
     environment = {**os.environ, "JAX_PLATFORMS": name, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     if target:
-        # there is no CUDA whose version JAX could check, and no device on which XLA could measure its choices
+        # there is no CUDA whose version JAX could check, and no device for XLA's measurements
         environment["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"
         environment["XLA_FLAGS"] = "--xla_gpu_autotune_level=0"
     while len(said) < len(sets):
-        # text, as `autotune-lowered` sends it: booleans with capitals
+        # text, as `autotune-lowered` sends it: booleans with a capital letter
         command = [sys.executable, __file__, "--ask", str(len(said)), name, plugin or "", target or ""]
         child = subprocess.run(
             command, input=json.dumps(sets), env=environment, text=True, capture_output=True, check=False
         )
-        # JAX's CUDA plugin talks there, too
+        # JAX's CUDA plugin also prints there
         new = [json.loads(line) for line in child.stdout.splitlines() if line.startswith("{")]
         said += new
         if child.returncode == 0:
@@ -140,13 +140,13 @@ def answers(platform, plugin, target, sets):
 
 
 def in_order(name):
-    """Compilers by name, each package's by version."""
+    """Sorts compilers by name, and each package by version."""
     package, version = name.rsplit(" ", 1)
     return package, [int(part) for part in version.split(".")]
 
 
 def ranges(accepting, asked):
-    """Some of the compilers that were asked, neighbours together: `jaxlib 0.7.2 to 0.10.2`."""
+    """Describes some of the asked compilers, with neighbours joined: `jaxlib 0.7.2 to 0.10.2`."""
     found = []
     for place, name in enumerate(asked):
         package, version = name.rsplit(" ", 1)
@@ -160,7 +160,7 @@ def ranges(accepting, asked):
 
 
 def fill(platform, folder):
-    """Writes who was asked, and who accepts each option, into the list; a line of it is an option."""
+    """Writes into the list which compilers were asked, and which accept each option; each line is an option."""
     kept = {}
     for path in pathlib.Path(folder).glob("*.json"):
         one = json.loads(path.read_text())
@@ -183,7 +183,7 @@ def fill(platform, folder):
 
 
 def spelled(option, value):
-    """What a value sets, as XLA reads it."""
+    """The settings of a value, as XLA reads them."""
     sets = {option["name"]: value, **option.get("with", {})}
     return {name: str(value) for name, value in sets.items()}
 

@@ -1,4 +1,4 @@
-"""What a look-up costs from Python, beside ejkernel's PersistentCache on the same entries, in one run.
+"""The cost of a look-up in Python, compared with ejkernel's PersistentCache on the same entries, in one run.
 
 pip install . ejkernel==0.0.80.3 jax==0.10.2
 cargo bench --bench lookup -- --write /tmp/lookup.snapshot --entries 100000
@@ -32,12 +32,12 @@ def times(count, call):
 
 
 def fresh(code):
-    """Seconds that the code says it took, in a process of its own."""
+    """Seconds that the code reports, in a fresh process."""
     return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
 def each(keys, get):
-    """Seconds a call, a pass over all keys."""
+    """Seconds per call, over all keys."""
     start = time.perf_counter()
     for key in keys:
         get(key)

@@ -1,11 +1,11 @@
-//! The cost of a look-up at run time: publishing a snapshot, opening it, the first config of a fresh process, hits; and
-//! the same of a plain sled database that holds nothing but call keys and configs.
+//! The cost of a look-up at run time: publishing a snapshot, opening it, the first config of a fresh process, and hits;
+//! and the same for a plain sled database that holds only call keys and configs.
 //!
-//! `cargo bench --bench lookup [-- --entries N]`; with `--publish` it only publishes, with `--in-order` from entries that lie in memory in the
-//! order of their keys; `cargo bench --bench lookup -- --write FILE --entries N` only writes a
-//! snapshot, and beside it `FILE.json`, the same entries as ejkernel's persistent cache, for `benches/lookup.py`;
-//! `-- --library FILE` measures the C ABI of that library, too (`cargo build --release --package autotune-lowered-capi`), in turn with
-//! Rust's look-up.
+//! `cargo bench --bench lookup [-- --entries N]`; `--publish` only publishes, and `--in-order` does so from entries
+//! that are in memory in the order of their keys. `cargo bench --bench lookup -- --write FILE --entries N` only writes
+//! a snapshot, and beside it `FILE.json`, the same entries as ejkernel's persistent cache, for `benches/lookup.py`.
+//! `-- --library FILE` also measures the C ABI of that library (`cargo build --release --package
+//! autotune-lowered-capi`), alternating with Rust's look-up.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -40,7 +40,7 @@ fn call(number: u64) -> String {
     Digest::of(&number.to_le_bytes()).to_short()
 }
 
-/// Entries as a tuner writes them: nested config, whole provenance.
+/// Entries as a tuner writes them: nested config, full provenance.
 fn entries(count: u64) -> Vec<(CacheKey, Arc<Entry>)> {
     let one = |number: u64| {
         let block = 32 << (number % 4);
@@ -81,7 +81,7 @@ fn repeated(count: usize, mut run: impl FnMut()) -> String {
     spread((0..count).map(once).collect())
 }
 
-/// What is asked for, in an order that no cache line likes, as keys that lie side by side: who asks has the key at hand.
+/// The requested keys, in an order without cache locality, but adjacent in memory: a caller has its key at hand.
 fn asked<K>(numbers: &[u64], key: impl Fn(u64) -> K) -> Vec<K> {
     numbers.iter().map(|number| key(*number)).collect()
 }
@@ -106,7 +106,7 @@ fn own_memory() -> String {
     line.trim().trim_end_matches(" kB").to_owned()
 }
 
-/// A fresh process that looks one config up; what it prints.
+/// A fresh process that looks one config up; returns its output.
 fn first(word: &str, path: &Path, count: u64) -> String {
     let exe = std::env::current_exe().unwrap();
     let done = Command::new(exe).arg(word).arg(path).args(["--entries", &count.to_string()]).output().unwrap();
@@ -114,9 +114,9 @@ fn first(word: &str, path: &Path, count: u64) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// Rust's look-ups and those through the C ABI, in turn: what a machine does besides hits both.
+/// Rust's look-ups and those through the C ABI, alternating, so that the machine's disturbances affect both.
 fn beside_c(library: &str, path: &Path, numbers: &[u64], few: &[u64]) {
-    // the software that every entry states
+    // the software in every entry's provenance
     let environment = serde_json::json!({"platform_version": "cuda 12090", "driver": "570.86"});
     let json = serde_json::json!({"identity": device(), "environment": environment}).to_string();
     let fingerprint: DeviceFingerprint = serde_json::from_str(&json).unwrap();
@@ -177,7 +177,7 @@ fn main() {
         return;
     }
     if let Some(path) = after("--first") {
-        // a fresh process: open, look up, leave
+        // a fresh process: open, look up, exit
         let snapshot = Snapshot::open(Path::new(&path), Mapping::WhereLocal).unwrap();
         let place = snapshot.device(&device()).unwrap();
         let found = snapshot.get(place, OP, &call(count / 2), direction(count / 2)).unwrap().unwrap();

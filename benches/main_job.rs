@@ -1,8 +1,8 @@
 //! The main job on `examples/transformer`, and the cost of its stores.
 //!
-//! `cargo bench --bench main_job -- [RUNS]` prints a table: wall time of a first run, of one that measures again with the
-//! executables of the first, and of one with nothing new; then the cost of a round, a decision and an open ledger. It needs
-//! the PJRT plugin that `examples/transformer/tune` installs.
+//! `cargo bench --bench main_job -- [RUNS]` prints a table: wall time of a first run, of one that measures again with
+//! the first one's executables, and of one with nothing new; then the cost of a round, a decision and opening a ledger.
+//! It needs the PJRT plugin that `examples/transformer/tune` installs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic)]
 
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! The cost of merging caches: ten snapshots to one, for three fleets.
+//! The cost of merging caches: ten snapshots into one, for three fleets.
 //!
-//! `cargo bench --bench merge [-- --entries N] [--caches N] [--mapped]`. The files are read from the page cache, and what is
-//! written is synced to the disk of the temporary folder, which is timed separately, because it depends more on the
-//! disk than on the program. As in `cache merge` the snapshots are read into memory; `--mapped` maps them.
+//! `cargo bench --bench merge [-- --entries N] [--caches N] [--mapped]`. The files are read from the page cache. The
+//! output is synced to the disk of the temporary folder, which is timed separately, because it depends more on the disk
+//! than on the program. As in `cache merge`, the snapshots are read into memory; `--mapped` maps them.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -49,7 +49,7 @@ fn main() {
     println!("{caches} snapshots of {entries} entries; seconds");
     println!("| calls | merged entries | bytes | merge | write, synced | both | processor time | peak memory, MB |");
     println!("| --- | --: | --: | --: | --: | --: | --: | --: |");
-    // name, whether each cache has calls of its own, whether each decided by itself
+    // name, whether each cache has different calls, whether each decided by itself
     let fleets = [
         ("the same, decided once", false, false),
         ("the same, decided by each cache", false, true),
@@ -71,7 +71,7 @@ fn main() {
 
 fn time(name: &str, paths: &[PathBuf], out: &Path) {
     let mapping = if std::env::args().any(|word| word == "--mapped") { Mapping::WhereLocal } else { Mapping::Never };
-    // the peak is counted from here
+    // the peak counts from here
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let (begin, used) = (Instant::now(), processor_seconds());
     let caches: Vec<Cached> =
@@ -87,14 +87,14 @@ fn time(name: &str, paths: &[PathBuf], out: &Path) {
     println!("| {name} | {} | {bytes} | {} | {used:.2} | {peak:.0} |", merged.len(), seconds.join(" | "));
 }
 
-/// The most resident memory since it was last reset, mapped pages of files among it.
+/// Peak resident memory since the last reset, including mapped pages of files.
 fn peak_megabytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() * 1024.0 / 1e6
 }
 
-/// What all cores have spent on this process; in hundredths, as Linux counts it.
+/// Processor time of this process over all cores; in hundredths, as Linux counts it.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();

@@ -1,11 +1,11 @@
-"""Mutated programs through a vendor's compiler: does each end within its limit, and does the tuner outlive it?
+"""Compiles mutated programs with a vendor's compiler: does each end within its limit, and does the tuner survive?
 
     python benches/mutated.py PROGRAM PLUGIN TARGET [COUNT]
 
-PROGRAM is `target/release/autotune-lowered`, PLUGIN a vendor's PJRT plugin, TARGET a device such as `cuda:h100_sxm`. COUNT (200)
-programs are made from those of `tests/data/targets`, half of them as bytecode (bytes flipped, cut, doubled) and half as text (numbers,
-types and lines exchanged); the seed is fixed. Each is compiled with a limit of LIMIT seconds, after one program as it is, which must
-compile. No device is needed.
+PROGRAM is `target/release/autotune-lowered`, PLUGIN a vendor's PJRT plugin, TARGET a device such as `cuda:h100_sxm`.
+COUNT (200) programs are made from those of `tests/data/targets`, half of them as bytecode (bytes flipped, cut, doubled)
+and half as text (numbers, types and lines exchanged); the seed is fixed. Each is compiled with a limit of LIMIT
+seconds, after one unchanged program, which must compile. No device is needed.
 """
 
 import collections
@@ -20,10 +20,10 @@ import time
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "tests" / "data" / "targets"
 LIMIT = 20
-# starting, loading a plugin of some 500 MB and cleaning up, on a busy machine
+# start, loading a plugin of some 500 MB, and clean-up, on a busy machine
 AROUND = 20
 TYPES = [b"bf16", b"f32", b"f64", b"i1", b"i8", b"i32", b"f8E4M3FN", b"complex<f32>"]
-# compiled or refused, a worker failed, no program: docs/targets.md
+# compiled or refused, failed worker, no program: docs/targets.md
 DOCUMENTED = (0, 1, 4)
 NUMBERS = [b"0", b"1", b"3", b"-1", b"1024", b"65536", b"4294967296", b"9223372036854775807"]
 
@@ -72,7 +72,7 @@ def main(program, plugin, target, count=200):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         for number in range(-1, count):
-            # the first one is whole
+            # the first one is unchanged
             is_whole, is_text = number < 0, number < 0 or number % 2 == 0
             if is_whole:
                 made = text
@@ -86,7 +86,7 @@ def main(program, plugin, target, count=200):
             try:
                 done = subprocess.run(command, capture_output=True, timeout=LIMIT + AROUND)
                 code = done.returncode
-                # where nothing could be read there is no document
+                # if nothing could be read, there is no document
                 module = json.loads(done.stdout)["targets"][0]["module"] if done.stdout else {"status": "not read"}
                 said = done.stderr.decode(errors="replace").strip().split("\n")[-1]
                 if is_whole and module["status"] != "compiled":

@@ -1,10 +1,10 @@
-//! The profile reader beside `jax.profiler.ProfileData` and xprof on one large capture.
+//! The profile reader compared with `jax.profiler.ProfileData` and xprof on one large capture.
 //!
-//! `cargo bench --bench profile -- [COPIES]` makes the capture from `tests/data/xplane/tf8_steps3.xplane.pb.gz`: every line's
-//! events COPIES times (326), each copy later by the capture's length and with run ids of its own. Each program runs three
-//! times in a process of its own; the table has the best wall time, from before the file is opened, the processor time of
-//! the last process, and the largest peak of memory. `PYTHON` names an interpreter with JAX, `XPROF_PYTHON` one with xprof; one
-//! that is not given is left out. `-- --make FILE [COPIES]` leaves the capture in a file and runs nothing.
+//! `cargo bench --bench profile -- [COPIES]` makes the capture from `tests/data/xplane/tf8_steps3.xplane.pb.gz`: every
+//! line's events COPIES times (326), each copy shifted by the capture's length and with other run ids. Each program
+//! runs three times in a separate process; the table has the best wall time, including opening the file, the processor
+//! time of the last process, and the peak memory. `PYTHON` names an interpreter with JAX, `XPROF_PYTHON` one with
+//! xprof; without them, their rows are left out. `-- --make FILE [COPIES]` only writes the capture to a file.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic)]
 
 use std::io::{Read, Write};
@@ -83,7 +83,7 @@ fn fields(bytes: &[u8]) -> impl Iterator<Item = (u32, WireValue<'_>)> {
     WireCursor::new(bytes).map(Result::unwrap)
 }
 
-/// An event, later and of another run.
+/// An event, shifted in time and to another run.
 fn shifted(event: &[u8], by_ps: u64, run_stat: i64, by_run: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(event.len() + 4);
     for (number, value) in fields(event) {
@@ -112,7 +112,8 @@ fn shifted(event: &[u8], by_ps: u64, run_stat: i64, by_run: u64) -> Vec<u8> {
 const STEPS: &str = "tf8_steps3";
 /// One of eight devices that do little but communicate.
 const COMMUNICATING: &str = "multi8_shardmap";
-/// A step as a GPU's profiler lays it out: xprof counts work on devices alone. It has a fortieth of the events of [`STEPS`].
+/// A step in the layout of a GPU's profiler: xprof counts work on devices alone. It has a fortieth of the events of
+/// [`STEPS`].
 const ON_A_GPU: (&str, u64) = ("../xprof/step", 40);
 
 fn generate(path: &Path, copies: u64, sample: &str) -> (u64, u64) {
@@ -158,7 +159,7 @@ fn generate(path: &Path, copies: u64, sample: &str) -> (u64, u64) {
     (out.len() as u64, XSpace::from_bytes(out).unwrap().event_count())
 }
 
-/// Stats of all events, every value looked at and every name resolved.
+/// Stats of all events: reads every value and resolves every name.
 fn all_stats(space: &XSpace) -> u64 {
     let of_plane = space.planes().map(|plane| {
         let chunks: Vec<_> = plane.lines().flat_map(|line| line.chunks()).collect();
@@ -179,7 +180,7 @@ fn all_stats(space: &XSpace) -> u64 {
     of_plane.sum()
 }
 
-/// The whole page of `profile view`; gives its length.
+/// The whole page of `profile view`; returns its length.
 fn view(captures: Vec<Capture>) -> u64 {
     let files = HloFiles::default();
     let [by_source, by_op_name] = stacks_by(&captures, &files, [StacksBy::Source, StacksBy::OpName], false);
@@ -191,7 +192,7 @@ fn view(captures: Vec<Capture>) -> u64 {
     bytes.len() as u64
 }
 
-/// What a child process does; prints seconds, peak memory in KiB, and a number to check.
+/// A child process; prints seconds, peak memory in KiB, and a number to check.
 fn child(mode: &str, file: &Path) {
     let start = Instant::now();
     let space = XSpace::open(file).unwrap();
@@ -220,14 +221,14 @@ fn child(mode: &str, file: &Path) {
             let summary = summarize(&captures, &HloFiles::default(), options);
             summary.operations.iter().map(|operation| operation.count).sum()
         }
-        // the check is how many collectives there were
+        // the number to check is that of the collectives
         "collectives" => {
             let captures = [Capture::xspace(file, "", space)];
             let files = HloFiles::default();
             let found = collectives(&captures, &files, false);
             collective_metrics(&found, Clocks::Device).sizes.iter().map(|row| row.figures.instances).sum()
         }
-        // the check is the page's bytes
+        // the number to check is that of the page's bytes
         "view" => view(vec![Capture::xspace(file, "", space)]),
         "trace-perfetto" | "trace-chrome" => {
             let captures = [Capture::xspace(file, "", space)];
@@ -242,13 +243,13 @@ fn child(mode: &str, file: &Path) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    // user and system time stand 12th and 13th after the name, in hundredths of a second
+    // user and system time are 12th and 13th after the name, in hundredths of a second
     let ticks: u32 =
         stat.rsplit(')').next().unwrap().split(' ').skip(12).take(2).map(|ticks| ticks.parse::<u32>().unwrap()).sum();
     println!("{seconds} {} {check} {:.2}", peak.trim().trim_end_matches(" kB"), f64::from(ticks) / 100.0);
 }
 
-/// Seconds, peak memory in KiB, what was found, seconds of processor time of the last run.
+/// Seconds, peak memory in KiB, the number to check, seconds of processor time of the last run.
 type Row = (f64, f64, String, String);
 
 fn best_of_three(mut command: impl FnMut() -> Command) -> Option<Row> {
@@ -314,7 +315,7 @@ fn main() {
     let peer = |interpreter: &str, program: &'static str, mode: &'static str| {
         let interpreter = std::env::var(interpreter).ok()?;
         best_of_three(|| {
-            // xprof keeps what it computed beside the file, and would only read that the next time
+            // xprof caches its results beside the file, and would only read them the next time
             for item in std::fs::read_dir(folder.path()).unwrap().map(|item| item.unwrap().path()) {
                 if item != file {
                     std::fs::remove_file(item).unwrap();

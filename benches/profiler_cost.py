@@ -1,8 +1,8 @@
-"""What JAX's profiler costs the programs that it looks at: `python benches/profiler_cost.py` (JAX 0.8 or later, on a CPU).
+"""How much JAX's profiler slows programs down: `python benches/profiler_cost.py` (JAX 0.8 or later, on a CPU).
 
-Two programs do the same work: one product of matrices as a whole, and row by row in a loop of small operations. Each runs
-without a profile and under one, in rounds by turns; the host clock times the runs alone. Prints the medians, how much longer a
-run takes under a profile, and how long ending the profile takes.
+Two programs do the same work: one matrix product as a whole, and one row by row in a loop of small operations. Each
+runs without and with a profiler, in alternating rounds; the host clock times the runs alone. Prints the medians, how
+much longer a run takes under a profile, and how long ending the profile takes.
 """
 
 import statistics

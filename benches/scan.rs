@@ -1,9 +1,10 @@
-//! The scanner beside `rg -oN` and Python's `re` on one generated file of HLO text.
+//! The scanner compared with `rg -oN` and Python's `re` on one generated file of HLO text.
 //!
-//! `cargo bench --bench scan -- [MEGABYTES [LINE_BYTES]]` writes the file to the temporary folder, runs each program three
-//! times with the file in the page cache, prints a table with the best wall time and the scanner's peak of memory, in a
-//! process of its own, and removes the file. `PYTHON` names the interpreter; programs that are not installed are left out of
-//! the table. `-- --child FILE` scans any file, dump folder or compressed module and prints that peak alone.
+//! `cargo bench --bench scan -- [MEGABYTES [LINE_BYTES]]` writes the file to the temporary folder, runs each program
+//! three times with the file in the page cache, prints a table with the best wall time and the scanner's peak memory,
+//! measured in a separate process, and removes the file. `PYTHON` names the interpreter; programs that are not
+//! installed are left out. `-- --child FILE` scans any file, dump folder or compressed module and prints only that
+//! peak.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic)]
 
 use std::io::{Read, Write};
@@ -26,7 +27,7 @@ label = re.compile(r"ejkernel_ops#(?P<op>[^:]+@v[0-9A-Za-z_.-]+):(?P<key>[0-9a-f
 print(sum(1 for _ in label.finditer(open(sys.argv[1]).read())))
 "#;
 
-/// Writes lines of about `line_bytes` with one label in every 800 bytes; gives the number of labels.
+/// Writes lines of about `line_bytes` with one label in every 800 bytes; returns the number of labels.
 fn generate(file: &std::fs::File, bytes: u64, line_bytes: usize) -> u64 {
     let mut out = std::io::BufWriter::with_capacity(1 << 20, file);
     out.write_all(
@@ -69,7 +70,7 @@ fn best(mut run: impl FnMut() -> Option<u64>) -> Option<(f64, u64)> {
     best
 }
 
-/// Runs a program and counts the lines that it prints; one line that is a number counts as that number.
+/// Runs a program and counts its output lines; a single line with a number counts as that number.
 fn count_output(program: &str, arguments: &[&str]) -> Option<u64> {
     let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let mut block = vec![0; 1 << 20];
@@ -88,7 +89,7 @@ fn count_output(program: &str, arguments: &[&str]) -> Option<u64> {
     Some(number.unwrap_or(lines))
 }
 
-/// Scans a file in this process; prints the peak of memory in KiB and the seconds.
+/// Scans a file in this process; prints peak memory in KiB and the seconds.
 fn child(path: &str) {
     let start = Instant::now();
     let scan = scan_path(path, &ScanOptions::default()).unwrap();
@@ -104,7 +105,7 @@ fn main() {
         return child(&path);
     }
     let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
-    // `cargo bench` says so; `cargo test --all-targets` runs this too and only wants to see it work
+    // `cargo bench` passes `--bench`; `cargo test --all-targets` also runs this, only to check that it works
     let megabytes = if std::env::args().any(|argument| argument == "--bench") { 1000 } else { 1 };
     let bytes = numbers.first().copied().unwrap_or(megabytes) * 1_000_000;
     let line_bytes = numbers.get(1).copied().unwrap_or(200) as usize;

@@ -1,7 +1,7 @@
-//! What caches survive, in numbers: `docs/reliability.md` has the output.
+//! The survival of caches, in numbers: `docs/reliability.md` has the output.
 //!
-//! `cargo bench --bench survival [-- --kills 500 --workers 200 --readers 64 --seconds 60 --flips all|NUMBER --seed 6]`; what is named in the
-//! arguments alone is run, all of it in its long form without any.
+//! `cargo bench --bench survival [-- --kills 500 --workers 200 --readers 64 --seconds 60 --flips all|NUMBER --seed 6]`
+//! runs only the parts named in the arguments. Without arguments it runs all of them in their long form.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,11 +1,12 @@
-"""What compiling for a GPU that is not here takes, beside one JAX process that compiles the same programs.
+"""The time of compiling for an absent GPU, compared with one JAX process that compiles the same programs.
 
     cargo build --release && python benches/targets.py PROGRAM [COUNT]
 
 PROGRAM is `target/release/autotune-lowered`. Records COUNT (100) configs of the Pallas-Triton matrix product of
-`tests/data/targets/make.py`, which says what must be installed, and compiles them for an H100: by JAX in this process, one after
-the other and lowered before; by PROGRAM, with as many workers as there are cores; and by PROGRAM once more. No GPU is needed.
-Exit code 1: PROGRAM and JAX do not refuse the same configs, PROGRAM takes over 0.75 of JAX's time, or over 1 s the second time.
+`tests/data/targets/make.py`, which lists what must be installed, and compiles them for an H100: with JAX in this
+process, one after the other, already lowered; with PROGRAM, with as many workers as cores; and with PROGRAM once more.
+No GPU is needed. Exit code 1: PROGRAM and JAX refuse different configs, or PROGRAM takes over 0.75 of JAX's time, or
+over 1 s the second time.
 """
 
 import importlib.util
@@ -22,7 +23,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = "h100_sxm"
-# PROGRAM's time over JAX's, and seconds of a run that compiles nothing
+# PROGRAM's time over JAX's, and the seconds of a run with nothing to compile
 GOALS = (0.75, 1)
 
 

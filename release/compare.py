@@ -1,4 +1,4 @@
-"""Compares what `examples/load_best.rs` finds with what the program tuned: compare.py LOAD_BEST CACHE DEVICE.json TUNED.json"""
+"""Compares `examples/load_best.rs` with what the program tuned: compare.py LOAD_BEST CACHE DEVICE.json TUNED.json"""
 
 import json
 import subprocess

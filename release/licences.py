@@ -1,6 +1,6 @@
-"""Writes the licences' texts of all crates that a release links: licences.py TARGET, run where `Cargo.toml` is.
+"""Writes the licence texts of all crates that a release links: licences.py TARGET, run where `Cargo.toml` is.
 
-Of crates without a text, those that allow Apache-2.0 get this project's copy of it; any other crate without one is an error.
+A crate without a text gets this project's copy of Apache-2.0 if it allows that licence; otherwise it is an error.
 """
 
 import collections
@@ -19,7 +19,7 @@ TEXT = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)([-._].*)?", 
 
 
 def linked(metadata):
-    """The packages that the workspace's own ones link, with theirs: not what is run to build or to test."""
+    """The packages that the workspace links, directly or not, without those that are only for builds and tests."""
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     found, open_ = set(), list(metadata["workspace_members"])
     while open_:

@@ -1,4 +1,4 @@
-//! One kernel against itself under eight names: every call of better is false.
+//! One kernel against itself under eight names: every decision for a better name is false.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::tool;
 /// The runs under one background load.
 #[derive(Serialize)]
 pub(crate) struct Row {
-    /// Busy processes beside them.
+    /// Busy processes during the runs.
     pub(crate) load: usize,
     pub(crate) names: usize,
     pub(crate) n: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Row {
     pub(crate) false_wins: usize,
     /// Upper end of the 95% interval of their rate, one-sided.
     pub(crate) rate_at_most: f64,
-    /// Which name it was and by how much: the baseline's time over the winner's. The runs' documents are kept beside.
+    /// The name and its gain: the baseline's time over the winner's. The runs' documents are kept in the work folder.
     pub(crate) wins: Vec<(String, f64)>,
     /// Runs that decided nothing.
     pub(crate) undecided: usize,

@@ -1,6 +1,6 @@
 """Causal attention by chunks with a running softmax: 36 configs.
 
-The best takes middle chunks: small ones are many, large ones compute what is masked.
+The best config has middle chunks: small chunks are many, and large ones compute masked elements.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 OP = "chunked_attention"
-# positions of queries and of keys, and the width of one head
+# positions of queries and of keys, and the width of a head
 CASES = {"attention": (2048, 32)}
 
 
@@ -22,12 +22,13 @@ def configs(shape):
 
 
 def baseline(shape):
-    """What a heuristic without measurements would take: quadratic chunks of a small middle size."""
+    """The choice of a heuristic without measurements: square chunks of a small middle size."""
     return {"chunk_q": 64, "chunk_k": 64}
 
 
 def function(config):
-    """`softmax(q @ k.T / sqrt(width)) @ v` without later keys: a loop over chunks of queries, in it one over keys."""
+    """`softmax(q @ k.T / sqrt(width)) @ v` without later keys: a loop over chunks of queries, and in it one over
+    keys."""
     rows, columns = config["chunk_q"], config["chunk_k"]
 
     def attention(q, k, v):
@@ -55,10 +56,10 @@ def function(config):
 
 
 def specs(shape):
-    """The arguments by their names."""
+    """The arguments by name."""
     return {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name in ("q", "k", "v")}
 
 
 def scales(shape):
-    """The arguments' standard deviations: the softmax takes few positions, so that their mean stays near one."""
+    """The arguments' standard deviations: the softmax selects few positions, so that their mean stays near one."""
     return {"q": 3.0, "k": 1.0, "v": 1.0}

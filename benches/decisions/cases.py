@@ -1,4 +1,4 @@
-"""The cases that can be tuned: an operation with its shape, under the name that every table and flag says."""
+"""The cases to tune: an operation with a shape, under the name in every table and flag."""
 
 import typing
 
@@ -10,12 +10,12 @@ import softmax_matmul
 
 class Case(typing.NamedTuple):
     op: str
-    # of a config: the function of the arguments
+    # returns the function of the arguments for a config
     function: typing.Callable
     configs: list
     # the config without tuning
     baseline: dict
-    # the arguments by their names, and their standard deviations
+    # the arguments by name, and their standard deviations
     specs: dict
     scales: dict
 

@@ -1,6 +1,6 @@
 """A convolution of one image by tiles: 36 configs.
 
-The best takes middle tiles: small ones are many, of large ones the band matrix is mostly zeros.
+The best config has middle tiles: small tiles are many, and the band matrix of large ones is mostly zeros.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 OP = "tiled_convolution"
-# rows and columns of the image, its channels, and rows and columns of the filter
+# rows and columns of the image, its channels, and the filter's rows and columns
 CASES = {"convolution": (64, 64, 7)}
 
 
@@ -22,12 +22,12 @@ def configs(shape):
 
 
 def baseline(shape):
-    """What a heuristic without measurements would take: a quadratic tile about as large as the filter."""
+    """The choice of a heuristic without measurements: a square tile about as large as the filter."""
     return {"tile_h": 8, "tile_w": 8}
 
 
 def function(config):
-    """Each channel with the same filter: the filter as a band matrix, times each tile with what surrounds it."""
+    """Each channel with the same filter: the filter as a band matrix, times each tile with its surroundings."""
     height, width = config["tile_h"], config["tile_w"]
 
     def convolution(x, w):
@@ -36,7 +36,7 @@ def function(config):
         padded = jnp.pad(x, (margin, margin, (0, 0)))
 
         def taps_at(side):
-            """Of each pixel of a tile's side and each around it: which tap of the filter lies there, one-hot."""
+            """For each pixel of a tile's side and each pixel around it: the filter's tap there, one-hot."""
             distances = jnp.arange(side + taps - 1) - jnp.arange(side)[:, None]
             return jax.nn.one_hot(distances, taps)
 
@@ -57,7 +57,7 @@ def function(config):
 
 
 def specs(shape):
-    """The arguments by their names."""
+    """The arguments by name."""
     size, channels, taps = shape
     shapes = {"x": (size, size, channels), "w": (taps, taps)}
     return {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in shapes.items()}

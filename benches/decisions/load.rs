@@ -11,7 +11,7 @@ pub(crate) fn is_load() -> bool {
     std::env::args().nth(1).as_deref() == Some(FLAG)
 }
 
-/// Computes until standard input ends, which it does with the benchmark however that ends.
+/// Computes until standard input ends, which happens when the benchmark ends, however that happens.
 pub(crate) fn burn() {
     static DONE: AtomicBool = AtomicBool::new(false);
     std::thread::spawn(|| {
@@ -26,7 +26,7 @@ pub(crate) fn burn() {
     }
 }
 
-/// Busy processes; they end when this is dropped.
+/// Busy processes, which end when this is dropped.
 pub(crate) struct Load(Vec<Child>);
 
 impl Load {

@@ -1,11 +1,11 @@
-//! Decisions: is the winner right, is it the same on every run, and how much does a decision cost.
+//! Decisions: whether the winner is right and the same on every run, and how much a decision costs.
 //!
-//! `cargo bench --bench decisions -- --peer PYTHON` tunes six cases with 32 to 36 configs each, again and again, each
-//! time with a fresh cache folder, and compares every run with a reference that is measured before and after them. The
+//! `cargo bench --bench decisions -- --peer PYTHON` tunes six cases with 32 to 36 configs each, repeatedly, each time
+//! with a fresh cache folder, and compares every run with a reference that is measured before and after the runs. The
 //! cases are blocked matrix products of three sizes, and a causal attention, a masked softmax with a matrix product and
 //! a convolution, whose best config is in no corner of its space.
-//! `--help` lists the parts and their flags. It needs a Python with JAX for the programs (`--python`, else that of the
-//! active environment) and a PJRT plugin for CPUs (`--plugin`, else the one that is found).
+//! `--help` lists the parts and their flags. The benchmark needs a Python with JAX for the programs (`--python`, else
+//! that of the active environment) and a PJRT plugin for CPUs (`--plugin`, else the one that is found).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr, clippy::panic)]
 
 mod aa;
@@ -31,17 +31,17 @@ use options::{Format, Options, Part};
 use programs::Programs;
 use reference::{Half, Reference};
 
-/// Everything that was measured, as `--format json` prints it.
+/// All measurements, as `--format json` prints them.
 #[derive(Default, Serialize)]
 struct Report {
     tool: String,
     cores: usize,
     plugin: String,
-    /// After each part: its name, seconds since the beginning, and the machine's load, one minute's mean.
+    /// For each finished part: its name, seconds since the start, and the machine's mean load of one minute.
     parts: Vec<(String, f64, f64)>,
     reference: Vec<reference::Row>,
     repeats: Vec<repeats::Row>,
-    /// Without load, then beside it.
+    /// First without load, then with it.
     wall: Vec<wall::Wall>,
     /// As `wall`.
     peer: Vec<peer::Peer>,
@@ -57,7 +57,7 @@ impl Report {
         self.parts.push((part.to_owned(), seconds, load));
     }
 
-    /// After each part, so that one that is stopped loses only what it had not done.
+    /// Saves after each part, so that an interrupted run loses only the unfinished part.
     fn save(&self, path: &Path) {
         std::fs::write(path, serde_json::to_vec_pretty(self).unwrap()).unwrap();
     }
@@ -69,7 +69,7 @@ fn main() {
     }
     let options = Options::from_arguments();
     let programs = Programs::make(&options);
-    // documents of an earlier time would be taken for this one's
+    // documents of an earlier run would be mistaken for this run's
     let _ = std::fs::remove_dir_all(options.work.join("runs"));
     let saved = options.work.join("decisions.json");
     let mut report = Report {
@@ -82,7 +82,7 @@ fn main() {
     report.ended("start", began);
 
     let judged = [Part::Repeats, Part::Wall, Part::Peer].into_iter().any(|part| options.has(part));
-    // a load moves the best config, so each has a reference of its own
+    // load changes the best config, so each load has its own reference
     let halves = |half: u64| -> Vec<Half> {
         let beside = |load: usize| {
             let _busy = Load::start(load);
@@ -117,7 +117,7 @@ fn main() {
             reference::rows(&programs, load, references, &report.repeats)
         };
         report.reference = options.loads().into_iter().zip(&references).flat_map(rows).collect();
-        // the bound is that of a quiet machine
+        // the bound is for a quiet machine
         let sample_ns = references[0].iter().map(|reference| reference.pooled.ns.iter().sum::<f64>()).sum::<f64>();
         if let Some(quiet) = turns.first().and_then(|turns| turns.peers.as_ref()) {
             let peers = turns.iter().zip(&references);

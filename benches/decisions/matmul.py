@@ -1,4 +1,4 @@
-"""A matrix product by blocks at three sizes, with 32 configs each. The best is the whole matrix or near it."""
+"""A matrix product in blocks, at three sizes with 32 configs each. The best is the whole matrix or close to it."""
 
 import itertools
 
@@ -19,12 +19,12 @@ def configs(size):
 
 
 def baseline(size):
-    """What a heuristic without measurements would take: quadratic blocks of a quarter, all three alike."""
+    """The choice of a heuristic without measurements: square blocks of a quarter, all three alike."""
     return {"block_m": size // 4, "block_n": size // 4, "block_k": size // 4}
 
 
 def function(config):
-    """`x @ w`: a loop over blocks of the result, inside it a loop over the contracted dimension."""
+    """`x @ w`: a loop over blocks of the result, and inside it a loop over the contracted dimension."""
     m, n, k = config["block_m"], config["block_n"], config["block_k"]
 
     def product(x, w):
@@ -42,7 +42,7 @@ def function(config):
 
 
 def specs(size):
-    """The arguments by their names."""
+    """The arguments by name."""
     return {name: jax.ShapeDtypeStruct((size, size), jnp.float32) for name in ("x", "w")}
 
 

@@ -41,7 +41,7 @@ const PARTS: [(&str, Part); 5] = [
     ("aa", Part::Aa),
 ];
 
-/// All that `cases.py` has.
+/// All cases of `cases.py`.
 const CASES: [&str; 6] = ["matmul-64", "matmul-256", "matmul-512", "attention", "softmax-matmul", "convolution"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) enum Format {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The tool that is judged, and that the reference's worker is started from.
+    /// The tool under test; the reference's worker is started from it, too.
     pub(crate) exe: PathBuf,
     pub(crate) plugin: PathBuf,
     pub(crate) work: PathBuf,
@@ -74,7 +74,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn from_arguments() -> Self {
-        // cargo adds `--bench` of its own
+        // cargo adds `--bench`
         let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
         let mut options = Self::defaults();
         let mut plugin = None;
@@ -111,7 +111,7 @@ impl Options {
             }
         }
         std::fs::create_dir_all(&options.work).unwrap();
-        // the tool runs in other folders
+        // the tool runs in other folders, so the path must be absolute
         options.work = options.work.canonicalize().unwrap();
         options.plugin = discover(plugin.as_deref(), None).unwrap().swap_remove(0).path.canonicalize().unwrap();
         options
@@ -145,7 +145,7 @@ impl Options {
         self.parts.contains(&part)
     }
 
-    /// None first, then what `--load` says.
+    /// No load first, then those of `--load`.
     pub(crate) fn loads(&self) -> Vec<usize> {
         if self.load > 0 { vec![0, self.load] } else { vec![0] }
     }

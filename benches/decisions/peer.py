@@ -1,8 +1,8 @@
 """ejkernel's own tuner on the same functions: `python benches/decisions/peer.py ROUNDS CASE…` (JAX, ejkernel 0.0.80).
 
-Prints a JSON object a line. First the versions. For each case the tuner's seconds at its defaults and its winner. With
-ROUNDS above zero also times of all candidates in this process, in interleaved and shuffled rounds, the baseline first: the
-tuner chose for this process's runtime, so its winner is also held against that.
+Prints one JSON object per line: first the versions, then for each case the tuner's seconds at its defaults and its
+winner. If ROUNDS is above zero, also the times of all candidates in this process, in interleaved and shuffled rounds,
+the baseline first: the tuner chose for this process's runtime, so its winner is also judged by that.
 """
 
 import importlib.metadata
@@ -17,13 +17,13 @@ import numpy as np
 from cases import CASES
 from ejkernel.ops.config.selection import Tuner
 
-# the shortest sample of a round, and the fewest runs in one
+# the shortest sample of a round, and the fewest runs in it
 SAMPLE_SECONDS, LEAST_RUNS = 2e-3, 3
 WARM_UP_ROUNDS = 3
 
 
 def arrays(name):
-    # a seed of its own for each case
+    # a different seed for each case
     random_numbers = np.random.default_rng(list(name.encode()))
     case = CASES[name]
     of_spec = lambda spec, scale: random_numbers.standard_normal(spec.shape, dtype=np.float32) * np.float32(scale)

@@ -24,7 +24,7 @@ struct Measured {
     rounds: Rounds,
 }
 
-/// What its processes said.
+/// The results of its processes.
 #[derive(Default)]
 pub(crate) struct Peers {
     version: String,
@@ -32,13 +32,13 @@ pub(crate) struct Peers {
     own_reference: Vec<Measured>,
 }
 
-/// The peer as it is reported.
+/// The peer's row in the report.
 #[derive(Serialize)]
 pub(crate) struct Peer {
-    /// Busy processes beside its runs.
+    /// Busy processes during its runs.
     pub(crate) load: usize,
     pub(crate) version: String,
-    /// Of the tuner over all cases, without the start of Python.
+    /// The tuner's time over all cases, without the start of Python.
     pub(crate) seconds: Summary,
     pub(crate) rows: Vec<Row>,
 }
@@ -47,9 +47,9 @@ pub(crate) struct Peer {
 pub(crate) struct Row {
     pub(crate) case: String,
     pub(crate) seconds: Summary,
-    /// Against the reference of our plugin's runtime.
+    /// Relative to the reference of our plugin's runtime.
     pub(crate) regret: Summary,
-    /// Against that of its own runtime.
+    /// Relative to the reference of its own runtime.
     pub(crate) own_regret: Summary,
     pub(crate) own_best: String,
     pub(crate) winners: Vec<String>,
@@ -77,7 +77,7 @@ impl Peers {
         self.tuned.push(tuned);
     }
 
-    /// Against the reference of our plugin's runtime, and against that of its own, which `quiet` measured.
+    /// Judges by the reference of our plugin's runtime, and by that of its own, which `quiet` measured.
     pub(crate) fn judge(&self, load: usize, quiet: &Self, programs: &Programs, references: &[Reference]) -> Peer {
         let operations = programs.cases.operations.iter().zip(references);
         let whole = |tuned: &Vec<Tuned>| tuned.iter().map(|tuned| tuned.seconds).sum();

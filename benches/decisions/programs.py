@@ -1,7 +1,7 @@
-"""Makes what `decisions` tunes: `python benches/decisions/programs.py FOLDER CASE…` (JAX 0.10).
+"""Makes the programs that `decisions` tunes: `python benches/decisions/programs.py FOLDER CASE…` (JAX 0.10).
 
-`FOLDER/cases` gets a labelled module that calls each case once, and the registry of their candidates;
-`FOLDER/aa` a module of one operation whose eight candidates are one kernel under eight names.
+`FOLDER/cases` gets a labelled module that calls each case once, and the registry of their candidates.
+`FOLDER/aa` gets a module of one operation, whose eight candidates are one kernel under eight names.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ def call_key(name):
 
 
 def stamped(name, case, function):
-    """The function under the label of its operation, as a kernel library would stamp it."""
+    """The function under its operation's label, as a kernel library would stamp it."""
 
     def call(*arrays):
         # a point instead of `@`: HLO cuts names at the first `@`
@@ -66,7 +66,7 @@ def invocation(name, case, candidates):
         "call_key": call_key(name),
         "direction": "forward",
         "arguments": [argument(name, spec, case.scales[name]) for name, spec in case.specs.items()],
-        # the parameters in the order in which configs are read: objects have none
+        # the parameters in the order of a config: JSON objects have no order
         "static_arguments": {"case": name, "parameters": list(case.baseline)},
         "baseline": case.baseline,
         "candidates": candidates,
@@ -89,7 +89,7 @@ def write_cases(folder, cases):
 
 
 def renamed(artifact, name):
-    """The same program with one more constant that nothing uses: another text, the same machine work."""
+    """The same program with one more, unused constant: another text, the same machine work."""
     with jax_mlir.make_ir_context():
         module = ir.Module.parse(stablehlo.deserialize_portable_artifact_str(artifact))
         main = next(op for op in module.body.operations if op.attributes["sym_name"].value == "main")
@@ -101,7 +101,7 @@ def renamed(artifact, name):
 
 
 def optimized(artifact):
-    """The optimized HLO, names and metadata aside."""
+    """The optimized HLO, without names and metadata."""
     client = jax.devices()[0].client
     options = xla_client.CompileOptions()
     executable = client.compile_and_load(artifact, client.local_devices()[:1], options)
@@ -113,7 +113,7 @@ def optimized(artifact):
 def write_aa(folder):
     writer = RegistryWriter(folder / "registry")
     product = CASES["matmul-64"]
-    # small blocks: enough work for one run to be no mere launch, little enough for 200 runs
+    # small blocks: enough work for one run to outweigh its launch, little enough for 200 runs
     function = product.function({"block_m": 32, "block_n": 32, "block_k": 32})
     artifact, _, _, _ = lower(function, list(product.specs.values()), TARGET)
     candidates, texts = [], set()
@@ -134,7 +134,7 @@ def main():
     folder, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
     write_cases(folder / "cases", {name: CASES[name] for name in names})
     write_aa(folder / "aa")
-    # last: without it the folder is made anew
+    # written last: without this file the folder is made again
     versions = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib")}
     (folder / "made.json").write_text(json.dumps({"cases": names, "versions": versions}) + "\n")
 

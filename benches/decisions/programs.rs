@@ -15,7 +15,7 @@ use crate::options::Options;
 pub(crate) struct Module {
     pub(crate) folder: PathBuf,
     pub(crate) registry: Registry,
-    /// In the order in which they were asked for.
+    /// In the order of the request.
     pub(crate) operations: Vec<Operation>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Module {
 pub(crate) struct Operation {
     /// As in `cases.py`.
     pub(crate) name: String,
-    /// Names of its parameters, in the order in which a config is read.
+    /// Names of its parameters, in the order of a config.
     parameters: Vec<String>,
     pub(crate) baseline: usize,
     pub(crate) invocation: Arc<Invocation>,
@@ -36,7 +36,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Makes them where they are not there yet, or of other cases.
+    /// Makes them if they are missing, or are those of other cases.
     pub(crate) fn make(options: &Options) -> Self {
         let names = &options.cases;
         let folder = options.work.join(format!("programs-{}", names.join("+")));
@@ -78,7 +78,7 @@ impl Operation {
         self.invocation.candidates.len()
     }
 
-    /// Which candidate a config is, as the tool or the peer spells it in JSON.
+    /// The candidate of a config, given as the tool or the peer prints it in JSON.
     pub(crate) fn candidate(&self, config: &Value) -> Option<usize> {
         position(&self.invocation, &serde_json::from_value(config.clone()).ok()?)
     }

@@ -1,9 +1,10 @@
 //! Reference times of all candidates, as precise as this machine allows.
 //!
-//! All candidates of a case are loaded in one worker and run in interleaved rounds, the baseline first and the others in a
-//! shuffled order; a sample is the median of a round's runs, as many for each candidate. A candidate's reference time is the
-//! baseline's median times the median of its paired ratios to the baseline. It is measured twice, before and after the
-//! judged runs, by other workers; the two halves together are the reference, and their difference bounds its accuracy.
+//! All candidates of a case are loaded in one worker and run in interleaved rounds, the baseline first and the others
+//! in a shuffled order. A sample is the median of a round's runs, which are as many for each candidate. A candidate's
+//! reference time is the baseline's median times the median of its paired ratios to the baseline. It is measured twice,
+//! before and after the judged runs, by different workers; the two halves together are the reference, and their
+//! difference bounds its accuracy.
 
 use autotune_lowered::stats::{Interval, median};
 use autotune_lowered::timer::Timer;
@@ -16,13 +17,13 @@ use crate::programs::{Operation, Programs};
 use crate::summary::{Summary, jaccard};
 use crate::{repeats, tool};
 
-/// The shortest sample, and the fewest runs in one.
+/// The shortest sample, and the fewest runs in it.
 const SAMPLE_NS: f64 = 2e6;
 const LEAST_RUNS: u32 = 3;
 const WARM_UP_ROUNDS: usize = 5;
 const CONFIDENCE: f64 = 0.95;
 
-/// For each round the time of each candidate, nanoseconds.
+/// For each round, each candidate's time in nanoseconds.
 pub(crate) type Rounds = Vec<Vec<f64>>;
 
 /// The rounds of each case, by one worker.
@@ -70,13 +71,13 @@ fn measure(timer: &mut dyn Timer, operation: &Operation, rounds: usize, seed: u6
     (0..rounds).map(|_| one_round(runs)).collect()
 }
 
-/// What a set of rounds says of the candidates.
+/// The result of a set of rounds, for all candidates.
 pub(crate) struct Judged {
-    /// Candidate with the least ratio.
+    /// Candidate with the smallest ratio.
     pub(crate) best: usize,
-    /// Reference time of each.
+    /// Reference time of each candidate.
     pub(crate) ns: Vec<f64>,
-    /// Each one's median paired ratio to the best, and the interval of that.
+    /// Each candidate's median paired ratio to the best, and its interval.
     to_best: Vec<(f64, Interval)>,
 }
 
@@ -94,7 +95,7 @@ impl Judged {
         Self { best, to_best: to_best.collect(), ns }
     }
 
-    /// How much longer a candidate takes than the best, as a part of the best's time.
+    /// How much longer a candidate takes than the best, relative to the best's time.
     pub(crate) fn regret(&self, candidate: usize) -> f64 {
         self.ns[candidate] / self.ns[self.best] - 1.0
     }
@@ -122,29 +123,29 @@ impl Reference {
     }
 }
 
-/// The reference of one case as it is reported.
+/// The reference of one case in the report.
 #[derive(Serialize)]
 pub(crate) struct Row {
-    /// Busy processes beside it.
+    /// Busy processes meanwhile.
     pub(crate) load: usize,
     pub(crate) case: String,
     pub(crate) best: String,
     pub(crate) best_ns: f64,
     pub(crate) baseline: String,
     pub(crate) baseline_regret: f64,
-    /// How much slower the second best is.
+    /// How much slower the second-best candidate is.
     pub(crate) second_regret: f64,
     pub(crate) slowest_regret: f64,
-    /// What the tie sets here count as equal.
+    /// Difference up to which the tie sets here count candidates as equal.
     pub(crate) resolution: f64,
     pub(crate) ties: usize,
     pub(crate) ties_of_halves: [usize; 2],
-    /// Regret of the first half's best in the second, and the other way round.
+    /// Regret of the first half's best in the second half, and vice versa.
     pub(crate) halves_regret: [f64; 2],
     pub(crate) halves_jaccard: f64,
-    /// By how much the halves disagree on a candidate's ratio to the best of both, over all candidates.
+    /// How much the halves differ in a candidate's ratio to the best of both, over all candidates.
     pub(crate) halves_differ: Summary,
-    /// Candidate by candidate.
+    /// Times by candidate.
     pub(crate) candidates: Vec<(String, f64)>,
 }
 
@@ -185,7 +186,7 @@ pub(crate) fn rows(programs: &Programs, load: usize, references: &[Reference], r
 /// The narrowest pair of order statistics that covers the median with at least `confidence`, from the binomial
 /// distribution with p = 1/2 (the inverted sign test; Conover, Practical Nonparametric Statistics, section 3.2).
 ///
-/// With too few values for that confidence (five at 95%) it is the whole range, with the confidence that the range has.
+/// With too few values for that confidence (five at 95%) it is the whole range, with the range's confidence.
 fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

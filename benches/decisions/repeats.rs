@@ -10,13 +10,13 @@ use crate::reference::Reference;
 use crate::summary::{Summary, mean_jaccard};
 use crate::tool;
 
-/// Used where the tool reports no `resolution`: its minimum improvement.
+/// Used if the tool reports no `resolution`: its minimum improvement.
 pub(crate) const ASSUMED_RESOLUTION: f64 = 0.02;
 
-/// The minimum improvements that are tried: none, and the tool's own.
+/// The minimum improvements to try: none, and the tool's default.
 const MODES: [Option<&str>; 2] = [Some("0"), None];
 
-/// A run, the busy processes beside it and the minimum improvement that it was told.
+/// A run, with the busy processes meanwhile and its minimum improvement.
 pub(crate) struct Repeat {
     load: usize,
     mode: Option<&'static str>,
@@ -35,7 +35,7 @@ pub(crate) fn run(options: &Options, programs: &Programs) -> Vec<Repeat> {
     for load in options.loads() {
         let _busy = Load::start(load);
         for repeat in 0..options.repeats {
-            // in turns, so that what the machine does meanwhile meets both alike
+            // alternating, so that the machine's disturbances affect both alike
             for mode in MODES {
                 let cache = tool::fresh_folder(options);
                 if let Some(kept) = &kept {
@@ -57,24 +57,24 @@ fn name(mode: Option<&str>) -> String {
     mode.map_or("the default".to_owned(), str::to_owned)
 }
 
-/// All runs of one case and minimum improvement beside one load.
+/// All runs of one case with one minimum improvement under one load.
 #[derive(Serialize)]
 pub(crate) struct Row {
     pub(crate) load: usize,
     pub(crate) case: String,
     pub(crate) min_improvement: String,
     pub(crate) n: usize,
-    /// Runs that decided nothing; they count in no column.
+    /// Runs without a decision; no column counts them.
     pub(crate) undecided: usize,
     pub(crate) regret: Summary,
-    /// The same against each half of the reference alone.
+    /// The same relative to each half of the reference alone.
     pub(crate) regret_of_halves: [Summary; 2],
-    /// The least regret that is no fault at this minimum improvement.
+    /// The smallest regret that is no mistake at this minimum improvement.
     pub(crate) allowed: f64,
     pub(crate) winners_tied: usize,
-    /// Runs whose tie set holds a candidate that is slower by over twice the resolution.
+    /// Runs whose tie set contains a candidate that is slower by over twice the resolution.
     pub(crate) runs_with_slower: usize,
-    /// The slowest that any tie set holds.
+    /// The slowest candidate in any tie set.
     pub(crate) slowest_tied: f64,
     pub(crate) jaccard: f64,
     pub(crate) ties: Summary,
@@ -84,7 +84,7 @@ pub(crate) struct Row {
     pub(crate) seconds: Summary,
 }
 
-/// The runs beside each load are held against the reference that was taken beside it.
+/// Compares the runs under each load with the reference under the same load.
 pub(crate) fn judge(
     options: &Options,
     programs: &Programs,

@@ -1,6 +1,6 @@
 """A masked softmax and a matrix product by blocks: 36 configs.
 
-The best takes middle blocks: small ones are many, large ones compute what is masked.
+The best config has middle blocks: small blocks are many, and large ones compute masked elements.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 OP = "softmax_matmul"
-# rows, as many as the contracted dimension has elements, and columns
+# rows, as many as elements in the contracted dimension, and columns
 CASES = {"softmax-matmul": (2048, 64)}
 
 
@@ -22,12 +22,13 @@ def configs(shape):
 
 
 def baseline(shape):
-    """What a heuristic without measurements would take: few rows at a time, so that they stay in the cache."""
+    """The choice of a heuristic without measurements: few rows at a time, so that they stay in the cache."""
     return {"block_m": 32, "block_k": 128}
 
 
 def function(config):
-    """`softmax(x) @ w` of the lower triangle of `x`: a loop over blocks of rows, inside it two up to the diagonal."""
+    """`softmax(x) @ w` of the lower triangle of `x`: a loop over blocks of rows, and in it two loops up to the
+    diagonal."""
     m, k = config["block_m"], config["block_k"]
 
     def softmax_product(x, w):
@@ -57,12 +58,12 @@ def function(config):
 
 
 def specs(shape):
-    """The arguments by their names."""
+    """The arguments by name."""
     rows, columns = shape
     shapes = {"x": (rows, rows), "w": (rows, columns)}
     return {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in shapes.items()}
 
 
 def scales(shape):
-    """The arguments' standard deviations: the softmax takes few elements, so that their mean stays near one."""
+    """The arguments' standard deviations: the softmax selects few elements, so that their mean stays near one."""
     return {"x": 3.0, "w": 1.0}

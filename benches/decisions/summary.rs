@@ -3,7 +3,7 @@
 use autotune_lowered::stats::quantile;
 use serde::Serialize;
 
-/// Median and spread of some values; all NaN where there is none.
+/// Median and spread of some values; all NaN without values.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Summary {
     pub(crate) n: usize,
@@ -23,21 +23,21 @@ impl Summary {
     }
 }
 
-/// Shared part of two sets; two empty ones are alike.
+/// The Jaccard index of two sets; two empty sets are alike.
 pub(crate) fn jaccard(one: &[usize], other: &[usize]) -> f64 {
     let shared = one.iter().filter(|item| other.contains(item)).count();
     let all = one.len() + other.len() - shared;
     if all == 0 { 1.0 } else { shared as f64 / all as f64 }
 }
 
-/// Mean over all pairs of sets; NaN for fewer than two.
+/// Mean over all pairs of sets; NaN for fewer than two sets.
 pub(crate) fn mean_jaccard(sets: &[Vec<usize>]) -> f64 {
     let pairs = sets.iter().enumerate().flat_map(|(i, one)| sets[i + 1..].iter().map(move |other| jaccard(one, other)));
     let indices: Vec<f64> = pairs.collect();
     indices.iter().sum::<f64>() / indices.len() as f64
 }
 
-/// The largest rate under which `hits` or fewer of `n` still come with a probability of 5% (Clopper and Pearson, one-sided).
+/// The largest rate at which `hits` or fewer of `n` still have a probability of 5% (Clopper and Pearson, one-sided).
 pub(crate) fn rate_at_most(hits: usize, n: usize) -> f64 {
     let up_to_hits = |rate: f64| {
         let mut term = (1.0 - rate).powi(n as i32);

@@ -16,7 +16,7 @@ pub(crate) fn markdown(report: &Report) -> String {
     out
 }
 
-/// A title and a table; nothing where it has no row.
+/// A title and a table; nothing if it has no row.
 fn table<const N: usize>(title: &str, head: [&str; N], rows: Vec<[String; N]>) -> Option<String> {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let mut out = format!("{title}\n\n{}{}", line(&head.map(str::to_owned)), line(&["---"; N].map(str::to_owned)));
@@ -51,7 +51,7 @@ fn part(some: impl Display, all: impl Display) -> String {
     format!("{some} of {all}")
 }
 
-/// Distinct names with how often each came, most frequent first.
+/// Distinct names with their counts, most frequent first.
 fn counted(names: &[String]) -> String {
     let mut counts: Vec<(usize, &String)> = Vec::new();
     for name in names {
@@ -167,7 +167,7 @@ fn wall(report: &Report) -> Option<String> {
     table("Wall time, seconds:", head, rows.collect())
 }
 
-/// What was taken beside one load.
+/// The rows for one load.
 fn wall_rows(report: &Report, wall: &Wall) -> Vec<[String; 6]> {
     let Wall { first, bound, measuring_share, .. } = wall;
     let row = |what: &str, shown: String, n: String, value: f64| {

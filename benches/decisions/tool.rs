@@ -25,14 +25,14 @@ pub(crate) fn version(options: &Options) -> String {
     String::from_utf8_lossy(&said.stdout).trim().to_owned()
 }
 
-/// The flag that has every candidate compiled and measured; none for a tool that knows no such flag: it always does.
+/// The flag for compiling and measuring every candidate; none for a tool without it, which always does that.
 pub(crate) fn thorough(options: &Options) -> Vec<&'static str> {
     const FLAG: &str = "--thorough";
     let help = Command::new(&options.exe).arg("--help").output().unwrap();
     if String::from_utf8_lossy(&help.stdout).contains(FLAG) { vec![FLAG] } else { vec![] }
 }
 
-/// A folder of its own, on the disk where the work is.
+/// A new folder, on the disk of the work folder.
 pub(crate) fn fresh_folder(options: &Options) -> TempDir {
     tempfile::Builder::new().prefix("run-").tempdir_in(&options.work).unwrap()
 }
@@ -42,7 +42,7 @@ pub(crate) fn tune(options: &Options, module: &Module, cache: &Path, more: &[&st
     tune_with(options, "--plugin".as_ref(), options.plugin.as_os_str(), module, cache, more)
 }
 
-/// The same by the JAX of a Python.
+/// The same with the JAX of a Python.
 pub(crate) fn tune_by_jax(options: &Options, python: &Path, module: &Module, cache: &Path) -> Run {
     let mut timer = OsString::from("jax:");
     timer.push(python);
@@ -61,20 +61,20 @@ fn tune_with(options: &Options, by: &OsStr, what: &OsStr, module: &Module, cache
     Run { result: serde_json::from_slice(&done.stdout).unwrap(), seconds }
 }
 
-/// What a run says of an operation.
+/// A run's result for an operation.
 pub(crate) fn operation<'a>(result: &'a Value, operation: &Operation) -> &'a Value {
     let said = result["operations"].as_array().unwrap();
     said.iter().find(|said| said["call_key"] == *operation.invocation.call.call_key).unwrap()
 }
 
-/// Keeps a run's document, for one who asks why.
+/// Keeps a run's document for later questions.
 pub(crate) fn keep(options: &Options, name: &str, result: &Value) {
     let folder = options.work.join("runs");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join(format!("{name}.json")), result.to_string()).unwrap();
 }
 
-/// Lets a fresh cache folder begin with the executables of another: they are kept in folders of that name.
+/// Copies another folder's executables into a fresh cache folder: they are kept in folders of that name.
 pub(crate) fn copy_executables(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         if entry.file_name().to_string_lossy().starts_with("executables") {
@@ -95,7 +95,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// The timer that the tool uses too.
+/// The same timer as the tool's.
 pub(crate) fn timer(options: &Options, executables: &Path) -> PjrtTimer {
     let limits = Limits::default().compile(Duration::from_secs(120));
     let options = PjrtOptions::new(&options.exe, &options.plugin, executables).compile_jobs(Some(1)).limits(limits);

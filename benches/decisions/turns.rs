@@ -6,12 +6,12 @@ use crate::peer::Peers;
 use crate::programs::Programs;
 use crate::wall::Walls;
 
-/// What was taken beside a number of busy processes.
+/// The results under a number of busy processes.
 pub(crate) struct Turns {
     pub(crate) load: usize,
-    /// None where no wall time was asked for.
+    /// None if no wall time was requested.
     pub(crate) walls: Option<Walls>,
-    /// None where there is no peer, or no run of it was asked for.
+    /// None without a peer, or if no run of it was requested.
     pub(crate) peers: Option<Peers>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Options, programs: &Programs, load: usize) -> Turns 
         }
         if let (Some(peers), Some(python)) = (turns.peers.as_mut().filter(|_| turn < peer_runs), peer) {
             eprintln!("peer {} of {peer_runs}, load {load}", turn + 1);
-            // its own runtime needs a reference once, where nothing disturbs it
+            // its own runtime needs one reference, without disturbances
             let rounds = if load == 0 && turn + 1 == peer_runs { options.rounds } else { 0 };
             peers.take(options, python, rounds);
         }

@@ -1,5 +1,5 @@
-//! The cost of a decision: wall time of fresh runs beside the time that compiling and twenty runs of each candidate
-//! must take.
+//! The cost of a decision: wall time of fresh runs, compared with the minimum for compiling each candidate and running
+//! it twenty times.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::tool::{self, Run};
 /// Runs of each candidate in the bound.
 const RUNS: f64 = 20.0;
 
-/// Ticks a second of the times in `/proc`, whatever the kernel's own.
+/// Ticks per second of the times in `/proc`, independent of the kernel's own ticks.
 const USER_HZ: f64 = 100.0;
 
-/// What was taken, without the reference that the bound needs; seconds.
+/// The measurements, without the reference that the bound needs; in seconds.
 #[derive(Default)]
 pub(crate) struct Walls {
     first: Vec<f64>,
@@ -32,8 +32,8 @@ pub(crate) struct Walls {
     spent: BTreeMap<String, Vec<f64>>,
 }
 
-/// Processor seconds of compiling each program once, one at a time: those of workers that compile and load them, less those
-/// of workers that only load them.
+/// Processor seconds of compiling each program once, one at a time: those of workers that compile and load them, minus
+/// those of workers that only load them.
 fn compile_cpu(options: &Options, programs: &Programs) -> f64 {
     let executables = tool::fresh_folder(options);
     let scratch = tool::fresh_folder(options);
@@ -57,41 +57,41 @@ fn prepare_all(options: &Options, programs: &Programs, executables: &Path, scrat
     }
 }
 
-/// Processor seconds of all children that have ended, with theirs: `cutime` and `cstime` of `/proc/self/stat`.
+/// Processor seconds of all ended children and their children: `cutime` and `cstime` of `/proc/self/stat`.
 fn cpu_of_children() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap();
-    // the name before may hold blanks, and ends with the last bracket
+    // the name before may contain blanks, and ends with the last bracket
     let fields: Vec<&str> = text.rsplit_once(") ").unwrap().1.split(' ').collect();
     let ticks = |field: usize| fields[field - 3].parse::<f64>().unwrap();
     (ticks(16) + ticks(17)) / USER_HZ
 }
 
-/// The wall times as they are reported; seconds.
+/// The wall times in the report; in seconds.
 #[derive(Serialize)]
 pub(crate) struct Wall {
-    /// Busy processes beside the runs.
+    /// Busy processes during the runs.
     pub(crate) load: usize,
     pub(crate) programs: usize,
     pub(crate) first: Summary,
     pub(crate) nothing_new: Summary,
     pub(crate) force: Summary,
-    /// A first run that compiles and measures everything; empty where the tool knows no such run.
+    /// A first run that compiles and measures everything; empty if the tool has no such mode.
     pub(crate) thorough: Summary,
     /// A first run in the peer's own runtime: `--timer jax` with its Python; empty without a peer.
     pub(crate) by_jax: Summary,
     pub(crate) compile_cpu: Summary,
     /// Sum of all candidates' reference times, one run of each.
     pub(crate) one_run_of_each: f64,
-    /// Compile processor time over the cores, and twenty runs of each candidate.
+    /// Compile processor time divided by the cores, plus twenty runs of each candidate.
     pub(crate) bound: f64,
-    /// Run by run: measuring over the whole first run.
+    /// For each run: measuring time over the whole first run.
     pub(crate) measuring_share: Summary,
-    /// Where the tool says that its time went, over all operations.
+    /// The tool's own account of its time, over all operations.
     pub(crate) spent: BTreeMap<String, Summary>,
 }
 
 impl Walls {
-    /// One run of each kind, the first in a cache folder of its own; the seconds of that.
+    /// One run of each kind, the first in a new cache folder; returns the seconds of that.
     pub(crate) fn take(&mut self, options: &Options, programs: &Programs) -> f64 {
         let cache = tool::fresh_folder(options);
         let tune = |cache: &TempDir, more: &[&str]| tool::tune(options, &programs.cases, cache.path(), more);
@@ -108,7 +108,7 @@ impl Walls {
             self.by_jax.push(tool::tune_by_jax(options, python, &programs.cases, cache.path()).seconds);
         }
         self.take_spent(&first);
-        // between the runs: what the machine does meanwhile meets both
+        // between the runs, so that the machine's disturbances affect both alike
         self.compile_cpu.push(compile_cpu(options, programs));
         first.seconds
     }
@@ -126,7 +126,7 @@ impl Walls {
         }
     }
 
-    /// With the sum of all reference times.
+    /// Adds the sum of all reference times.
     pub(crate) fn judge(self, load: usize, programs: &Programs, sample_ns: f64) -> Wall {
         let compile_cpu = Summary::of(self.compile_cpu);
         let cores = std::thread::available_parallelism().unwrap().get() as f64;

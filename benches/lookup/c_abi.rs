@@ -1,4 +1,4 @@
-//! Look-ups through the C ABI, as an engine in C makes them: by the functions of a shared library.
+//! Look-ups through the C ABI, as an engine in C makes them: with the functions of a shared library.
 
 #![allow(unsafe_code)]
 
@@ -54,7 +54,7 @@ pub(crate) struct CAbi {
     release: unsafe extern "C" fn(*const c_void),
     cache: *mut c_void,
     device: *mut c_void,
-    /// Loaded as long as its functions are called.
+    /// Loaded as long as its functions are in use.
     _library: Library,
 }
 
@@ -71,7 +71,7 @@ impl CAbi {
             flags: [0; 2],
         };
         let (mut cache, mut handle, mut said) = (ptr::null_mut(), ptr::null_mut(), [0_u8; 512]);
-        // SAFETY: the library is the one of capi/, whose header has these types
+        // SAFETY: the library is built from capi/, whose header declares these types
         let (library, statuses, lookup, int64, release) = unsafe {
             let library = Library::new(library).unwrap();
             let open = library.get::<Open>("atl_cache_open").unwrap();
@@ -87,7 +87,7 @@ impl CAbi {
         Self { lookup, int64, release, cache, device: handle, _library: library }
     }
 
-    /// What is asked for, ready: an engine keeps its queries, too. Direction 1 is forward, 2 forward with its product.
+    /// A query, prepared in advance as an engine does. Direction 1 is forward, 2 forward with its product.
     pub(crate) fn query(&self, op: &'static str, key: &str, direction: u32) -> Query {
         // the caller's keys live as long as the process
         let key = Text::of(Box::leak(key.into()));
@@ -96,10 +96,10 @@ impl CAbi {
         Query { struct_size: size_of::<Query>(), by: 0, match_mode: 0, direction, reserved: 0, device, operation, key }
     }
 
-    /// Finds and releases; with a path, it reads a number at it.
+    /// Looks up and releases a hit; with a path, also reads a number at it.
     pub(crate) fn hit(&self, query: &Query, path: Option<&str>) -> i64 {
         let (mut hit, mut number) = (ptr::null(), 0);
-        // SAFETY: the handles are open, and the query's texts live
+        // SAFETY: the handles are open, and the query's texts are alive
         unsafe {
             assert_eq!((self.lookup)(self.cache, query, &mut hit, ptr::null_mut(), 0), 0);
             if let Some(path) = path {

@@ -1,11 +1,12 @@
-"""Wins among compiler options that change a program's bytes and not its time: each one is false.
+"""Counts wins of compiler options that change a program's bytes but not its time: each one is false.
 
     python benches/options/false_wins.py PROGRAM PLUGIN [--candidates 299] [--busy 2]
 
-PROGRAM is `target/release/autotune-lowered`, PLUGIN a PJRT plugin for CPUs. Each module is a matrix product of some milliseconds,
-which a library computes, and a few sums of 64 numbers, whose code the options change. Modules of other sizes are tuned until so
-many candidates were measured that have an executable of their own; `--busy` processes count beside them. Prints a line for each
-module, and how many of them got a set of options. Exit code 1 if any did.
+PROGRAM is `target/release/autotune-lowered`, PLUGIN a PJRT plugin for CPUs. Each module is a matrix product of some
+milliseconds, which a library computes, and a few sums of 64 numbers, whose code depends on the options. Modules of
+various sizes are tuned until `--candidates` candidates with different executables were measured, while `--busy`
+processes keep cores busy. Prints a line for each module, and how many of them got a set of options. Exit code 1 if any
+did.
 """
 
 import argparse

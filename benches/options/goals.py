@@ -1,13 +1,13 @@
-"""What the tuning of compiler options finds, beside all single options and the pairs of those that matter.
+"""Compares the tuning of compiler options with all single options and with pairs of those that matter.
 
     python benches/options/goals.py PROGRAM PLUGIN [--class passes] [--modules NAME,NAME] [--budget 40s] [--keep FILE] [--short]
 
 PROGRAM is `target/release/autotune-lowered`, PLUGIN a PJRT plugin for CPUs. For each module of `modules.py`:
 
-1. the reference: each value of the class alone in 41 rounds beside the default, and the pairs of up to six values that are faster
-   in at least 33 of them; the one with the least median ratio is its pick;
+1. the reference: each value of the class alone in 41 rounds with the default, and the pairs of up to six values that
+   are faster in at least 33 of them; the one with the smallest median ratio is its pick;
 2. `PROGRAM MODULE --compiler-options CLASS`, and the same command once more;
-3. the check: default, a second compilation of it, the reference's pick and the tool's set in 41 rounds of their own.
+3. the check: default, a second compilation of it, the reference's pick and the tool's set in 41 separate rounds.
 
 `--short` takes six modules that tell the most. Before them, `layers` says what a search takes: some 5 ms that compile in 0.1 s. Exit code 1:
 a set is slower than the default; `layers` takes over 40 s, or over 1 s the second time; or, of all modules, the score is below 90 %.
@@ -37,18 +37,18 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLASSES = ["safe", "passes", "fast-math"]
 ROUNDS = 41
-# three with a large gain, one with a small one, two with none
+# three with a large gain, one with a small gain, two with none
 SHORT = ["lstm", "jacobi", "mandelbrot", "cross_entropy", "half_mlp", "quantized_product"]
-# seconds of `layers`, first and again, and the part of the reference's savings
+# seconds of `layers`, first and again, and the share of the reference's savings
 GOALS = (40, 1, 0.9)
-# a sample lasts at least this, in seconds
+# minimum duration of a sample in seconds
 SAMPLE = 0.002
-# faster in so many of 41 rounds: by chance once in 7000
+# faster in this many of 41 rounds has a probability of 1 in 7000 by chance
 OFTEN = 33
 
 
 def choices(kind):
-    """Each value of the class: names to texts, as the compiler takes them."""
+    """Each value of the class: names to strings, as the compiler takes them."""
     options = json.loads((ROOT / "candidates" / "options" / "cpu.json").read_text())["options"]
     kinds = CLASSES[: CLASSES.index(kind) + 1]
     return [
@@ -60,7 +60,7 @@ def choices(kind):
 
 
 def together(*sets):
-    """Several sets as one, or None where two of them give one name two values; lists of passes are joined."""
+    """Joins several sets, or returns None if two of them give one name different values; lists of passes are joined."""
     joined = {}
     for name, value in itertools.chain.from_iterable(one.items() for one in sets):
         if name == "xla_disable_hlo_passes" and name in joined:
@@ -71,7 +71,7 @@ def together(*sets):
 
 
 def child(plugin):
-    """In the expendable process: compiles what stdin says, checks it beside the first, and times all of it in rounds."""
+    """In the expendable process: compiles the request from stdin, compares outputs with the first, and times rounds."""
     asked = json.load(sys.stdin)
     from jax._src import xla_bridge
 
@@ -97,7 +97,7 @@ def child(plugin):
         try:
             return hashlib.sha256(executable.serialize()).hexdigest()
         except Exception:
-            # programs with XNNPACK in them cannot be serialized: each is one of its own
+            # programs with XNNPACK in them cannot be serialized: each counts as different
             return None
 
     def tell(**what):
@@ -143,7 +143,7 @@ def child(plugin):
     def sample(executable, times):
         begin = time.perf_counter()
         for _ in range(times):
-            # a step waits for the one before; without this two of them would run at the same time
+            # a step waits for the one before; otherwise two of them would run at the same time
             jax.block_until_ready(run(executable))
         return (time.perf_counter() - begin) / times
 
@@ -161,12 +161,12 @@ def child(plugin):
 
 
 def inputs_of(text):
-    """The folder of a module's inputs, which the tool and the reference both take."""
+    """The folder of a module's inputs, which both the tool and the reference use."""
     return text.with_suffix("")
 
 
 def write_module(module, path):
-    """The module, and the side file that says how JAX compiles it."""
+    """Writes the module, and the side file that says how JAX compiles it."""
     import modules
     from jax._src.lib import xla_client
 
@@ -193,7 +193,7 @@ def write_inputs(module, folder):
 
 
 def measured(plugin, module, text, sets, apart=False):
-    """The times of each set that runs, in seconds, by its index; and why the others do not."""
+    """The times of each set that runs, in seconds, by index; and why the others do not."""
     left, same = {}, {}
     environment = {**os.environ, "JAX_PLATFORMS": "cpu_plugin", "JAX_ENABLE_COMPILATION_CACHE": "false"}
     while True:
@@ -236,7 +236,7 @@ def ratios(rounds, index):
 
 
 def reference(plugin, module, text, singles):
-    """Its pick, and how many values were timed."""
+    """The reference's pick, and how many values were timed."""
     rounds, left = measured(plugin, module, text, [{}, *singles])
     found = {index: ratios(rounds, index) for index in rounds if index}
     matter = [index for index, seen in found.items() if sum(ratio < 1 for ratio in seen) >= OFTEN]
@@ -265,7 +265,7 @@ def tuned(program, plugin, text, kind, budget, cache):
 
 
 def speed(given, folder):
-    """What the search of a module that compiles quickly takes, first and again, in seconds."""
+    """The seconds of a search for a module that compiles quickly, first and again."""
     name = "layers"
     text = folder / f"{name}.mlir"
     write_module(name, text)

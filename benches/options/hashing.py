@@ -1,9 +1,9 @@
-"""What finding a program's compiler options adds to lowering it: the share that printing and hashing take.
+"""The share of lowering that finding a program's compiler options adds: printing and hashing it.
 
     python benches/options/hashing.py
 
-For each module of `modules.py`, in a process of its own: the time of its first lowering, and of the digest that
-`autotune_lowered.compiler_options` computes of it, the median of nine. Exit code 1 where that is over 5 % of lowering.
+For each module of `modules.py`, in a separate process: the time of its first lowering, and of the digest that
+`autotune_lowered.compiler_options` computes of it, the median of nine. Exit code 1 if that is over 5 % of lowering.
 """
 
 import statistics
@@ -23,7 +23,7 @@ def child(name):
         result = work()
         return time.perf_counter() - begin, result
 
-    # what a process loads once is no part of a module's lowering
+    # what a process loads only once does not count as a module's lowering
     modules.lowered(next(one for one in modules.MODULES if one != name))
     lowering, lowered = took(lambda: modules.lowered(name))
     printing, text = statistics.median(took(lambda: text_to_hash(lowered))[0] for _ in range(9)), text_to_hash(lowered)

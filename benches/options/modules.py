@@ -1,9 +1,9 @@
-"""Twenty modules as different as users' are, for the tuning of compiler options.
+"""Twenty modules, as diverse as users', for the tuning of compiler options.
 
     python benches/options/modules.py DIR
 
-writes each as `DIR/NAME.mlir`, StableHLO as JAX lowers it for a CPU. None has a label. Sizes are such that most take 0.5 to 20 ms
-on two cores.
+writes each as `DIR/NAME.mlir`, StableHLO as JAX lowers it for a CPU, without labels. Most take 0.5 to 20 ms on two
+cores.
 """
 
 import pathlib
@@ -163,7 +163,7 @@ def experts(x, router, up, down):
 
 
 def layers(x, w):
-    """Layers whose loop a compiler sees once."""
+    """Layers in a loop, which a compiler compiles only once."""
 
     def layer(x, w):
         return norm(jax.nn.gelu(x @ w) + x), None
@@ -202,7 +202,7 @@ MODULES = {
 }
 
 
-# some 5 ms that compile in 0.1 s, for what a search takes
+# some 5 ms of run time that compile in 0.1 s, to time a search
 SPEED = {"layers": (layers, [array(448, 448), array(4, 448, 448)])}
 
 

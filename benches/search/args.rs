@@ -17,7 +17,7 @@ pub(crate) struct SearchArgs {
     /// Runs of each strategy on each space, with the seeds from 0
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) seeds: u64,
-    /// Only this strategy: auto, model, random or exhaustive; may be given again
+    /// Only this strategy: auto, model, random or exhaustive; may be repeated
     #[arg(long = "strategy", value_name = "NAME", value_parser = strategy)]
     pub(super) strategies: Vec<Kind>,
     /// The axis ends where random search is this far from the median to the best time
@@ -26,19 +26,19 @@ pub(crate) struct SearchArgs {
     /// A Python with Kernel Tuner 1.x: its strategies run on the same spaces, in simulation, at their defaults
     #[arg(long, value_name = "PYTHON")]
     pub(super) peer: Option<PathBuf>,
-    /// Only this strategy of Kernel Tuner; may be given again
+    /// Only this strategy of Kernel Tuner; may be repeated
     #[arg(long = "peer-strategy", value_name = "NAME", requires = "peer")]
     pub(super) peer_strategies: Vec<String>,
     /// Seconds for all runs of one strategy of Kernel Tuner on one space
     #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "peer",
         value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) peer_seconds: u32,
-    /// Instead of scores: how compiling in waves does on N parts of each space, of 24 to 64 configs
+    /// Instead of scores: results of compiling in waves on N parts of each space, of 24 to 64 configs
     #[arg(long, value_name = "N", conflicts_with_all = ["strategies", "peer"],
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) waves: Option<u32>,
-    /// What is known of each config besides its parameters, as a compiler's figures would be: six numbers that have nothing to do with
-    /// the times, or one of them that goes with the times
+    /// What is known of each config besides its parameters, as a compiler's figures would be: six numbers unrelated to
+    /// the times, or one of them related to the times
     #[arg(long, value_enum)]
     pub(super) prior: Option<Prior>,
     /// How the figures are printed

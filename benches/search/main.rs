@@ -1,7 +1,8 @@
-//! Scores of the search strategies: simulated searches on recorded spaces, beside Kernel Tuner's.
+//! Scores of the search strategies: simulated searches on recorded spaces, compared with Kernel Tuner's.
 //!
-//! `cargo bench --bench search -- [SPACE…] [--seeds N] [--prior misleading] [--peer PYTHON] [--format json]`; docs/search.md has the score and
-//! the figures. A fault is one line on stderr: exit code 2 for an argument, 4 for a file or a peer that cannot be used.
+//! `cargo bench --bench search -- [SPACE…] [--seeds N] [--prior misleading] [--peer PYTHON] [--format json]`;
+//! docs/search.md has the score and the figures. An error is one line on stderr: exit code 2 for an argument, 4 for a
+//! file or a peer that cannot be used.
 
 #![allow(clippy::print_stderr)]
 
@@ -86,7 +87,7 @@ struct SpaceRow {
 struct StrategyRow {
     strategy: String,
     tool: String,
-    /// Over all spaces; absent where one of them has no score.
+    /// Over all spaces; absent if one of them has no score.
     mean_score: Option<f64>,
     ms_per_evaluation: Option<f64>,
     scores: Vec<ScoreRow>,
@@ -108,7 +109,7 @@ struct Bench {
     scale: Scale,
 }
 
-/// The whole benchmark: arguments, of which the first is the program's name, to figures.
+/// The whole benchmark: from arguments, of which the first is the program's name, to figures.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> Result<(), Fault> {
     let args = SearchArgs::try_parse_from(arguments)
         .map_err(|error| Fault { code: u8::try_from(error.exit_code()).unwrap_or(2), message: error.to_string() })?;

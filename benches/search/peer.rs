@@ -14,12 +14,12 @@ use super::recorded::Recorded;
 
 const DRIVER: &str = include_str!("peer_driver.py");
 
-/// What one strategy of the peer did on one space.
+/// The runs of one peer strategy on one space.
 pub(super) struct PeerRuns {
     pub(super) strategy: String,
-    /// For each seed the points in the order in which they were evaluated.
+    /// For each seed, the points in order of evaluation.
     pub(super) asked: Vec<Vec<usize>>,
-    /// Seconds of the searches together.
+    /// Total seconds of the searches.
     pub(super) seconds: f64,
     /// Why there is no score.
     pub(super) failure: Option<String>,
@@ -54,14 +54,14 @@ pub(super) fn run(python: &Path, args: &SearchArgs, recorded: &Recorded, evaluat
         .spawn()
         .map_err(cannot)?;
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
-    // both ends are read at once: a full pipe would hold the driver up
+    // both ends are read at once: a full pipe would block the driver
     let complaint = std::thread::spawn(move || {
         let lines = stderr.map(|stderr| BufReader::new(stderr).lines().map_while(Result::ok)).into_iter().flatten();
         lines.filter(|line| !line.trim().is_empty()).last().unwrap_or_default()
     });
     let mut peer = Peer { version: String::new(), runs: Vec::new() };
     if let Some(mut stdin) = stdin {
-        // a driver that ended says why on stderr
+        // a driver that has ended gives its reason on stderr
         let _ = stdin.write_all(task.to_string().as_bytes());
     }
     if let Some(stdout) = child.stdout.take() {
@@ -111,7 +111,7 @@ impl Peer {
     }
 }
 
-/// What the driver is told. Its configs are flat: one value a parameter.
+/// The driver's task. Its configs are flat: one value per parameter.
 fn task(args: &SearchArgs, recorded: &Recorded, evaluations: usize) -> Result<Value, String> {
     let space = &recorded.space;
     let mut parameters = Vec::new();

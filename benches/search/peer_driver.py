@@ -1,8 +1,9 @@
 """Runs Kernel Tuner's strategies in simulation mode and prints which configs they asked for.
 
-Read from stdin: one JSON object with `parameters` (name and values of each), `points` (for each config the number of each
-value), `times` (null for a failed config), `evaluations`, `seeds`, `strategies` (empty for all), `seconds` for one strategy.
-Printed: one JSON object a line.
+Stdin: one JSON object with `parameters` (name and values of each), `points` (for each config the number of each
+value), `times` (null for a failed config), `evaluations`, `seeds`, `strategies` (empty for all), `seconds` for one
+strategy.
+Stdout: one JSON object per line.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ import warnings
 
 warnings.filterwarnings("ignore")
 answers = os.fdopen(os.dup(1), "w")
-# what strategies print is no answer
+# keeps the strategies' own output apart from the answers
 os.dup2(2, 1)
 
 
@@ -63,7 +64,7 @@ def main():
         "objective": "time",
         "cache": cache,
     }
-    # the valid configs themselves, built once: the constraints are not in the file, and building costs more than searching
+    # the valid configs themselves, built once: the file has no constraints, and building costs more than searching
     space = Searchspace(
         None, None, None, from_cache={"tune_params": dict(zip(names, values, strict=False)), "cache": cache}
     )
@@ -118,7 +119,7 @@ def main():
                             )
                     except Exception as error:
                         failure = f"{type(error).__name__}: {error}"
-                    # a strategy that ends with an error has found what it found; one that asked for nothing has failed
+                    # the result of a strategy that ends with an error counts; one that asked for nothing has failed
                     if failure is not None and not asked:
                         say(strategy=strategy, failure=failure)
                         break

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// What it is worth.
+/// How useful it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Prior {
     /// Nothing that helps
@@ -14,7 +14,7 @@ pub(crate) enum Prior {
 }
 
 impl Prior {
-    /// Six figures of each config: numbers by chance, the first of which may go with its time.
+    /// Six figures of each config: random numbers, the first of which may be related to its time.
     pub(crate) fn figures(self, times: impl Iterator<Item = Option<f64>>, seed: u64) -> Vec<Vec<Option<f64>>> {
         let mut random = ChaCha8Rng::seed_from_u64(!seed);
         let mut uniform = || random.next_u64() as f64 / u64::MAX as f64;

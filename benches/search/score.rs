@@ -11,9 +11,10 @@
 //! - P(t) = (B(t) - F(t)) / (B(t) - optimum), where F(t) is the best time a strategy found by t, averaged over its runs
 //!   (`baseline.py`, `get_standardised_curves`). The score is the mean of P(t) over the axis.
 //!
-//! The baseline scores 0, the optimum from the first evaluation on 1; the mean of random searches lies below 0 where times are
-//! skewed, since the time at the expected place is better than the expected time. Failed configs are no part of the N times, and cost a
-//! strategy an evaluation. A run that has found nothing yet counts as the slowest time.
+//! The baseline scores 0; a strategy whose first evaluation is the optimum scores 1. The mean of random searches is
+//! below 0 if times are skewed, since the time at the expected place is better than the expected time. Failed configs
+//! are not among the N times, but cost a strategy an evaluation. A run without a result so far counts as the slowest
+//! time.
 
 /// The package's default share between median and optimum at which the axis ends.
 pub(crate) const CUT_OFF: f64 = 0.95;
@@ -51,7 +52,7 @@ impl Scale {
     /// The scale of these times, ended at the share `cut_off` between 0 and 1.
     ///
     /// # Errors
-    /// Where there is nothing to tell strategies apart by.
+    /// If the times cannot distinguish strategies.
     pub(crate) fn new(times: impl IntoIterator<Item = f64>, cut_off: f64) -> Result<Self, NoScale> {
         let mut descending: Vec<f64> = times.into_iter().collect();
         descending.sort_by(|a, b| b.total_cmp(a));
@@ -64,12 +65,12 @@ impl Scale {
         let mut scale = Self { descending, optimum, median, start: 0, end: 0 };
         scale.start = scale.evaluations_to(START).max(1);
         scale.end = scale.evaluations_to(cut_off);
-        // the package's margin: two evaluations apart at least
+        // the package's margin: at least two evaluations apart
         if scale.end < scale.start + 2 {
             scale.end += 1;
             scale.start = (scale.start - 1).max(1);
         }
-        // an axis on which random search is at the optimum divides by zero
+        // an axis on which random search is at the optimum would divide by zero
         while scale.end > 0 && scale.baseline(scale.end) <= optimum {
             scale.end -= 1;
         }
@@ -89,13 +90,13 @@ impl Scale {
     /// B(t): what random search is expected to have found after `evaluations`.
     pub(crate) fn baseline(&self, evaluations: usize) -> f64 {
         let count = self.descending.len();
-        // halves to the even neighbour, as Python rounds
+        // rounds halves to even, as Python does
         let place = (evaluations as f64 * (count + 1) as f64 / (evaluations + 1) as f64).round_ties_even() as usize;
         self.descending.get(place.min(count - 1)).copied().unwrap_or(self.optimum)
     }
 
-    /// The score of runs, each the best time after 1, 2, … evaluations and `None` while nothing was found; one that
-    /// ended early stays where it was.
+    /// The score of runs: each has the best time after 1, 2, … evaluations, `None` as long as nothing was found. A run
+    /// that ended early keeps its last value.
     pub(crate) fn score(&self, runs: &[Vec<Option<f64>>]) -> f64 {
         if runs.is_empty() {
             return 0.0;

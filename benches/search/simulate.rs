@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 use super::recorded::Recorded;
 use autotune_lowered::search::{Outcome, SearchStrategy};
 
-/// What a simulated search did.
+/// The course of a simulated search.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Simulated {
     /// The points asked for, in order.
     pub(crate) asked: Vec<usize>,
-    /// After each evaluation the best time so far; `None` while nothing ran.
+    /// The best time so far after each evaluation; `None` as long as nothing ran.
     pub(crate) best: Vec<Option<f64>>,
     /// Time within the strategy itself.
     pub(crate) own: Duration,
 }
 
-/// Runs a strategy until it has nothing left to ask or `evaluations` are spent.
+/// Runs a strategy until it asks for nothing more or `evaluations` are spent.
 pub(crate) fn simulate(strategy: &mut dyn SearchStrategy, recorded: &Recorded, evaluations: usize) -> Simulated {
     let mut done = Simulated::default();
     let mut best: Option<f64> = None;

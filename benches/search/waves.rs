@@ -15,9 +15,9 @@ use super::recorded::Recorded;
 
 const LEAST: usize = 24;
 const MOST: usize = 64;
-/// Choices of parameters before a space is taken to have no part of that size.
+/// Attempts to choose parameters before a space counts as having no part of that size.
 const TRIES: usize = 20_000;
-/// Standard deviation of a look, as a logarithm.
+/// Standard deviation of a measurement, as a logarithm.
 const NOISE: f64 = 0.01;
 
 /// The result for the parts of one space.
@@ -29,11 +29,11 @@ pub(crate) struct WavesRow {
     compiled: f64,
     /// Mean number of waves.
     waves: f64,
-    /// Share of the parts where a config that was left is better by the minimum improvement.
+    /// Share of the parts in which a skipped config is better by the minimum improvement.
     missed: f64,
-    /// Mean of what the rule said of that probability when it left them.
+    /// Mean of that probability as the rule estimated it when it stopped.
     said: f64,
-    /// How much slower than the best the best compiled is: mean and 95th percentile.
+    /// How much slower the best compiled config is than the best: mean and 95th percentile.
     regret: f64,
     regret_95: f64,
     /// The best time over the best time so far: mean over the evaluations that compiling everything takes, and over the parts.
@@ -56,7 +56,7 @@ struct Ran {
     score: f64,
 }
 
-/// The result for this many parts; `None` for a space that has none.
+/// The result for this many parts; `None` for a space without such parts.
 pub(crate) fn row(
     name: &str,
     recorded: &Recorded,

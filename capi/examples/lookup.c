@@ -11,7 +11,7 @@
 
 #include "autotune_lowered.h"
 
-/* The bytes of a file; to be freed. */
+/* Reads a file; the caller frees the bytes. */
 static char *read_file(const char *path, size_t *size) {
   FILE *file = fopen(path, "rb");
   if (!file) return NULL;

@@ -1,8 +1,8 @@
-// Looks one config up from C++17, with owners that free what they hold.
+// Looks one config up from C++17, with classes that free what they own.
 //
 //   lookup CACHE DEVICE.json OPERATION KEY [exact|kind|any [PATH...]]
 //
-// As lookup.c: what it prints and its exit codes are the same.
+// Its output and exit codes are those of lookup.c.
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -25,7 +25,7 @@ class Error : public std::runtime_error {
 
 inline atl_string text(std::string_view view) { return {view.data() ? view.data() : "", view.size()}; }
 
-// Calls with a buffer for a message, and throws where something failed. A miss is none.
+// Calls with a buffer for a message, and throws if the call failed. A miss is no failure.
 template <typename Call>
 atl_status checked(Call call, std::string* said = nullptr) {
   char message[512];
@@ -59,7 +59,7 @@ class Hit {
     return info;
   }
 
-  // The value at a path; nothing where the config has none of this type there.
+  // The value at a path; nothing if there is none of this type.
   template <typename T>
   std::optional<T> get(std::string_view path) const {
     if constexpr (std::is_same_v<T, bool>) {
@@ -110,7 +110,7 @@ class Cache {
     return said;
   }
 
-  // What was left out as it was opened; mostly empty.
+  // What was left out when the cache was opened; usually empty.
   std::string note;
 
  private:

@@ -1,8 +1,8 @@
 // An XLA FFI handler that picks its block sizes from the cache: a product of two f32 matrices in blocks, on the CPU.
 // xla_ffi.py builds it and calls it from JAX.
 //
-// The engine opens cache and device once, by engine_open, before JAX calls a handler. Each execution then looks its call up,
-// so that what a tuner publishes is used after engine_refresh, without another trace or another compilation.
+// The engine opens cache and device once, with engine_open, before JAX calls a handler. Each execution then looks its
+// call up, so that newly published configs apply after engine_refresh, without another trace or compilation.
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
@@ -61,7 +61,7 @@ ffi::Error pick(std::string_view key, Blocks& blocks) {
   return ffi::Error::Success();
 }
 
-// Also tells which block sizes it took.
+// Also returns the block sizes that it used.
 ffi::Error matmul(ffi::Buffer<ffi::F32> a, ffi::Buffer<ffi::F32> b, std::string_view key,
                   ffi::ResultBuffer<ffi::F32> product, ffi::ResultBuffer<ffi::S32> taken) {
   if (a.dimensions().size() != 2 || b.dimensions().size() != 2 || a.dimensions()[1] != b.dimensions()[0]) {

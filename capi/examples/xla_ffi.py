@@ -1,4 +1,4 @@
-"""Calls the XLA FFI handler of xla_ffi.cc from JAX, and checks that it takes the block sizes of the cache.
+"""Calls the XLA FFI handler of xla_ffi.cc from JAX, and checks that it uses the block sizes of the cache.
 
     python capi/examples/xla_ffi.py PROGRAM PREFIX
 
@@ -27,7 +27,7 @@ OP = "blocked_matmul@v1"
 
 
 def build(folder: pathlib.Path, prefix: str) -> ctypes.CDLL:
-    """Compiles the handler, as a library that finds its own."""
+    """Compiles the handler into a library that finds autotune-lowered's."""
     library = folder / "libengine.so"
     compiler = shlex.split(os.environ.get("CXX", "c++"))
     flags = ["-std=c++17", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", f"-isystem{jax.ffi.include_dir()}"]
@@ -50,7 +50,7 @@ def publish(program: str, folder: pathlib.Path, identity: dict[str, Any], config
 
 
 def main(program: str, prefix: str) -> None:
-    """Everything, from the build to what JAX gets."""
+    """Builds the handler, and checks JAX's results with it."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         engine = build(folder, prefix)
@@ -92,7 +92,7 @@ def main(program: str, prefix: str) -> None:
             call(engine.engine_refresh(message, ctypes.c_size_t(512)))
             assert blocks("tuned") == [16, 64, 8]
             assert traced == ["tuned", "nobody tuned this"], "a refresh needs no other trace"
-            # what the kernel cannot take is an error of the call, with its text
+            # a config that the kernel cannot use fails the call, with a message
             publish(program, folder, identity, {"tuned": {"block_m": "wide", "block_n": 64, "block_k": 8}})
             call(engine.engine_refresh(message, ctypes.c_size_t(512)))
             try:

@@ -1,8 +1,8 @@
-/* What a careless caller may do: NULL in every place, wrong sizes, text that is none, short buffers.
+/* Mistakes of a careless caller: NULL everywhere, wrong sizes, invalid text, short buffers.
  *
  *   attack CACHE
  *
- * CACHE is what capi/tests/run makes of capi/tests/odd.jsonl. Ends with 0 where every answer is the documented one. */
+ * capi/tests/run makes CACHE from capi/tests/odd.jsonl. Exit code 0: every result is the documented one. */
 #include <math.h>
 #include <stdalign.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static char message[512];
       failures++;                                                                 \
     }                                                                             \
   } while (0)
-/* A status, with a line of text that names what is wrong. */
+/* Expects a status, and a line of text that names the mistake. */
 #define SAYS(status, part, call)                   \
   do {                                             \
     memset(message, 'x', sizeof message);          \
@@ -132,7 +132,7 @@ static void sizes_of_other_versions(const char *path, atl_cache *cache, const at
   atl_cache *opened = NULL;
   SAYS(ATL_BAD_ARGUMENT, "sizeof(atl_open_options)", atl_cache_open(&options, &opened, AT));
 
-  /* a newer header's struct: what it has more must be zero where it goes in, and becomes zero where it comes out */
+  /* a newer header's struct: its additional members must be zero on input, and become zero on output */
   struct {
     atl_query query;
     uint64_t more;
@@ -192,7 +192,7 @@ static void text_that_is_none(atl_cache *cache, const atl_device *device, const 
   query = query_of(device, "plain");
   query.key.size = (size_t)-1;
   SAYS(ATL_BAD_ARGUMENT, "`key` has a size", atl_cache_lookup(cache, &query, &found, AT));
-  /* NUL is a character as any: this is another key */
+  /* NUL is a character like any other: this is another key */
   query = query_of(device, "plain");
   query.key.data = "plain\0";
   query.key.size = 6;
@@ -204,7 +204,7 @@ static void text_that_is_none(atl_cache *cache, const atl_device *device, const 
   atl_hit_release(found);
   query.key.size = 0;
   CHECK(atl_cache_lookup(cache, &query, &found, AT) == ATL_MISS && found == NULL);
-  /* a reason is one line that steers no terminal */
+  /* a reason is one line without control characters */
   query = query_of(device, "plain");
   query.operation = (atl_string){"o\x1b[31m\n\0d@v1", 12};
   SAYS(ATL_MISS, "`o\\u{1b}[31m \\u{0}d@v1`", atl_cache_explain(cache, &query, AT));
@@ -242,7 +242,7 @@ static void short_buffers(atl_cache *cache, const atl_device *device) {
       const size_t length = strlen(cut);
       CHECK(length < size && strncmp(cut, line, length) == 0);
       CHECK(length + 2 >= size || length == whole);
-      CHECK(length == 0 || (cut[length - 1] & 0xc0) != 0xc0); /* no half of a letter */
+      CHECK(length == 0 || (cut[length - 1] & 0xc0) != 0xc0); /* not cut within a character */
     }
     free(cut);
   }
@@ -271,7 +271,7 @@ static void every_type(const atl_hit *hit) {
   SAYS(ATL_WRONG_TYPE, "a list", atl_hit_int64(PATH("tile"), &integer, AT));
   SAYS(ATL_NO_MEMBER, "the config has no `blok`: it is {", atl_hit_int64(PATH("blok"), &integer, AT));
   CHECK(atl_hit_int64(PATH(""), &integer, AT) == ATL_NO_MEMBER);
-  /* escapes, NUL and letters of several bytes in a text */
+  /* text with escapes, NUL and multi-byte characters */
   CHECK(atl_hit_string(PATH("name"), &text, AT) == ATL_OK && text.size == 12);
   CHECK(text.data && memcmp(text.data, "a\"\\\n\0\xc3\x9f\xf0\x9f\x98\x80z", 12) == 0 && text.data[12] == 0);
   CHECK(atl_hit_string(PATH("empty"), &text, AT) == ATL_OK && text.size == 0 && text.data && text.data[0] == 0);
@@ -314,7 +314,7 @@ int main(int argc, char **argv) {
   const atl_query query = query_of(device, "plain");
   CHECK(atl_cache_lookup(cache, &query, &hit, AT) == ATL_OK && hit);
   if (!hit) return 1;
-  /* the device of a line by hand has no hardware part: another one, which the match mode lets pass */
+  /* the device of a hand-written line has no hardware part, so it is another one, which the match mode accepts */
   atl_hit_info info = {.struct_size = sizeof info};
   CHECK(atl_hit_describe(hit, &info, AT) == ATL_OK && info.flags == ATL_OTHER_DEVICE);
   CHECK(strstr(info.notes.data, "other-device: other hardware: cpu:cpu") && strlen(info.notes.data) == info.notes.size);
@@ -326,7 +326,7 @@ int main(int argc, char **argv) {
   short_buffers(cache, device);
   every_type(hit);
 
-  atl_cache_close(cache); /* the hit stays */
+  atl_cache_close(cache); /* the hit remains valid */
   CHECK(atl_hit_retain(hit) == hit);
   atl_hit_release(hit);
   every_type(hit);

@@ -1,4 +1,4 @@
-"""Compares what programs print that look configs up through the C ABI with what `autotune-lowered cache get` says.
+"""Compares look-ups of programs that use the C ABI with `autotune-lowered cache get`.
 
 python3 capi/tests/compare.py PROGRAM CACHE DEVICE.json LOOKUP...
 """
@@ -18,7 +18,7 @@ def run(*words: str) -> tuple[int, bytes, str]:
 
 
 def flat(config: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Values by their paths; only those that a line shows, which are no lists and not null."""
+    """Values by path, without lists and nulls, which the examples do not print."""
     found = {}
     for name, value in config.items():
         if isinstance(value, dict):
@@ -33,13 +33,13 @@ def shown(value: Any) -> bytes:
     if isinstance(value, bool):
         return b"true" if value else b"false"
     if isinstance(value, int):
-        # beyond 64 bits with a sign it is a double
+        # an integer that does not fit in int64_t is read as a double
         return str(value).encode() if -(2**63) <= value < 2**63 else b"%.17g" % value
     return b"%.17g" % value if isinstance(value, float) else value.encode()
 
 
 def check(program: str, cache: str, device: str, lookups: list[str]) -> int:
-    """How many calls were compared."""
+    """Compares all calls of a cache, and returns their number."""
     code, listed, said = run(program, "cache", "ls", "--cache", cache, "--format", "json")
     assert code == 0, said
     entries = json.loads(listed)["entries"]
@@ -59,7 +59,7 @@ def check(program: str, cache: str, device: str, lookups: list[str]) -> int:
             assert rest == b"".join(b"%s=%s\n" % (path.encode(), shown(value)) for path, value in values.items()), rest
             for flag in expected["flags"]:
                 assert f"{flag['kind']}: {flag['detail']}" in said, (lookup, call, said)
-    # a miss says the same, too
+    # a miss has the same reason, too
     call = (entries[0]["op_id"], "nobody tuned this")
     code, _, said = run(program, "cache", "get", *call, "--match", "kind", "--cache", cache)
     reason = said.strip().splitlines()[-1].partition(": ")[2]

@@ -2,9 +2,9 @@
  *
  *   threads FOLDER ONE.snapshot TWO.snapshot LOOKUPS
  *
- * The snapshots have the keys k0 to k99 of `threads@v1`, each with {"block": B, "name": "generation B"}, where B is 1 or 2. The
- * writer replaces FOLDER's snapshot by renames until all threads have made their look-ups. Each hit must be whole, of one
- * generation or the other, also long after what it was found in is gone. */
+ * The snapshots have the keys k0 to k99 of `threads@v1`, each with {"block": B, "name": "generation B"}, where B is 1
+ * or 2. The writer replaces FOLDER's snapshot by renames until all threads have made their look-ups. Each hit must
+ * belong completely to one generation, even long after its snapshot is gone. */
 #include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -30,7 +30,7 @@ static void fail(const char *what, const char *message) {
   if (atomic_fetch_add(&failures, 1) < 5) fprintf(stderr, "threads: %s: %s\n", what, message);
 }
 
-/* Whether a hit says the same in every way. */
+/* The block size of a hit, after a check that all its parts agree. */
 static int64_t block_of(const atl_hit *hit) {
   char message[256] = "", expected[64];
   int64_t block = 0;
@@ -74,7 +74,7 @@ static void *look_up(void *argument) {
     }
     int64_t block = block_of(hit);
     atomic_fetch_add(&seen[block], 1);
-    if (i % 97 == 0) { /* kept over refreshes, and released by whoever comes last */
+    if (i % 97 == 0) { /* kept across refreshes, and released by the last owner */
       if (kept && block_of(kept) != kept_block) fail("a kept hit", "changed");
       atl_hit_release(kept);
       kept = atl_hit_retain(hit);
@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
   folder = argv[1];
   lookups = atoi(argv[4]);
   char message[256];
-  const int before = threads_of_this_process(); /* a sanitizer may have one of its own */
+  const int before = threads_of_this_process(); /* a sanitizer may have added one */
   const char json[] = "{\"identity\":{\"platform\":\"cpu\",\"device_kind\":\"cpu\",\"hardware\":{\"cores\":\"2\"}}}";
   publish(argv[2]);
   atl_open_options options;

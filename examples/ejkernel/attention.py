@@ -51,7 +51,7 @@ print(json.dumps({"events": events, "text": text}))
 def main(folder):
     folder = pathlib.Path(folder)
     registry, module, cache, exported = (folder / name for name in ("registry", "module.mlir", "cache", "ejkernel"))
-    # this package tunes here: ejkernel uses its heuristics
+    # this package does the tuning; ejkernel uses its heuristics
     python(
         [RECORD, registry, module], EJKERNEL_AUTOTUNE_POLICY="heuristics", EJKERNEL_PERSISTENT_CACHE_DIR=folder / "none"
     )
@@ -84,7 +84,7 @@ def run(command, **options):
 
 
 def program():
-    """The program: what AUTOTUNE_LOWERED_EXE names, else beside this Python, else in PATH."""
+    """The program: AUTOTUNE_LOWERED_EXE, else the one beside this Python, else the one in PATH."""
     beside = pathlib.Path(sys.executable).with_name("autotune-lowered")
     found = os.environ.get("AUTOTUNE_LOWERED_EXE") or (beside if beside.exists() else shutil.which("autotune-lowered"))
     return found or sys.exit("the program `autotune-lowered` is missing: pip install .")

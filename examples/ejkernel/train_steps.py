@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-# this package tunes here: ejkernel uses its heuristics
+# this package does the tuning; ejkernel uses its heuristics
 os.environ.setdefault("EJKERNEL_AUTOTUNE_POLICY", "heuristics")
 
 import attention
@@ -34,12 +34,12 @@ def spec(*shape, dtype=jnp.float32):
 
 
 def gated(operation):
-    # `beta` between 0 and 1, `decay` below 0: what the recurrences are defined for
+    # `beta` between 0 and 1, `decay` below 0, as the recurrences require
     return lambda q, k, v, beta, decay: operation(q, k, v, jax.nn.sigmoid(beta), -jax.nn.softplus(decay)).sum()
 
 
 def recurrent(query, key, value):
-    # without lengths, ejkernel's derivative of it cannot be traced
+    # without lengths, ejkernel's derivative of this operation cannot be traced
     return ejkernel.recurrent_attention(query, key, value, None, None, None, None, None, LENGTHS).sum()
 
 

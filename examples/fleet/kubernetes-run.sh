@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tunes and merges on a Kubernetes cluster, from this folder's repository. Jobs of an earlier run are replaced; the
-# caches on the volume stay, so what they hold is not measured again.
+# Tunes and merges on a Kubernetes cluster, from this folder's repository. Replaces the Jobs of an earlier run, but
+# keeps the caches on the volume, so nothing in them is measured again.
 set -euo pipefail
 
 run() {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tunes a module on a Slurm cluster, from this folder's repository: slurm-submit.sh OUT [ARGUMENT…]
 #
-# MODULE, REGISTRY and CACHES as for tune-part.sh, on a file system that every node has. The array has PARTS tasks, of
-# which PART_LIST names those to run, all unless told; OUT is made when all of them are done.
+# MODULE, REGISTRY and CACHES are as for tune-part.sh, on a file system that every node has. The array has PARTS tasks;
+# PART_LIST names those to run, by default all. OUT is written after all of them.
 set -euo pipefail
 
 out=$1

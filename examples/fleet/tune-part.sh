@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tunes one part of a module into a cache of its own: tune-part.sh PART PARTS [ARGUMENT…]
 #
-# MODULE and REGISTRY say what is tuned, CACHES is the folder for the parts' caches; arguments go to autotune-lowered. A
-# part that runs again measures only what it has not decided yet.
+# MODULE and REGISTRY name what is tuned. CACHES is the folder for the parts' caches. The arguments go to
+# autotune-lowered. When a part runs again, it measures only what is still undecided.
 set -euo pipefail
 
 part=$1 parts=$2
@@ -11,11 +11,11 @@ shift 2
 mkdir -p "$CACHES"
 autotune-lowered "$MODULE" --registry "$REGISTRY" --shard "$part/$parts" --cache "$CACHES/part-$part-of-$parts" "$@" &
 tuner=$!
-# who ends this job ends the tuner, which keeps what it measured
+# a signal that ends this job also ends the tuner, which keeps its measurements
 trap 'kill -TERM "$tuner"' INT TERM
 code=0
 wait "$tuner" || code=$?
-# a signal ends the waiting and not yet the tuner
+# a signal ends `wait` before the tuner has ended
 while kill -0 "$tuner" 2>/dev/null; do
     code=0
     wait "$tuner" || code=$?

@@ -17,7 +17,7 @@ TARGET_VERSION = "1.8.0"
 def lower(function, specs, platform):
     """Lowers a function of positional arrays for one platform.
 
-    Gives the portable artifact, the semantic digest (SHA-256 of the StableHLO text without debug information, the module
+    Returns the portable artifact, the semantic digest (SHA-256 of the StableHLO text without debug information, module
     named `@module`), the targets of its custom calls, and the indices of the arguments that the program takes.
     """
     # keep_unused stays off: an argument that the kernel ignores is not one of the program's
@@ -33,9 +33,9 @@ def lower(function, specs, platform):
 
 
 def with_vjp(function, specs):
-    """The function together with its vector-Jacobian product: one cotangent, of the output, comes after the arguments.
+    """Returns the function with its vector-Jacobian product: one cotangent, of the output, comes after the arguments.
 
-    Gives the function and the cotangent's spec. Integer arguments have no cotangents.
+    Also returns the cotangent's spec. Integer arguments have no cotangents.
     """
     real = [index for index, spec in enumerate(specs) if jnp.issubdtype(spec.dtype, jnp.inexact)]
 

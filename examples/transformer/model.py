@@ -19,7 +19,7 @@ LAYERS, TOKENS, WIDTH, HEADS, HIDDEN, VOCABULARY = 2, 512, 256, 4, 1024, 4096
 
 # the operations that are tuned here besides ejkernel's: op_id, implementation, the config in use without tuning
 OPERATIONS = {}
-# what was called while tracing: (op_id, call_key) -> (specs, static arguments)
+# calls met while tracing: (op_id, call_key) -> (specs, static arguments)
 CALLS = {}
 
 
@@ -47,7 +47,7 @@ def operation(name, version, **baseline):
 
 @operation("blocked_matmul", 1, block_m=64, block_n=64, block_k=64)
 def blocked_matmul(x, w, *, config):
-    """`x @ w` by blocks: a loop over tiles of the result, inside it a loop over the contracted dimension."""
+    """`x @ w` in blocks: a loop over tiles of the result, and inside it a loop over the contracted dimension."""
     (rows, depth), columns = x.shape, w.shape[1]
     m, n, k = (min(config[name], size) for name, size in zip(("block_m", "block_n", "block_k"), (rows, columns, depth)))
 
@@ -63,7 +63,7 @@ def blocked_matmul(x, w, *, config):
 
 @operation("chunked_cross_entropy", 1, token_chunk=32, vocabulary_chunk=512)
 def chunked_cross_entropy(x, w, targets, *, config):
-    """Mean cross entropy of `softmax(x @ w)` that never holds all logits: chunks of tokens, and of the vocabulary."""
+    """Mean cross entropy of `softmax(x @ w)` without all logits at once: chunks of tokens, and of the vocabulary."""
     tokens, vocabulary = min(config["token_chunk"], x.shape[0]), min(config["vocabulary_chunk"], w.shape[1])
     chunks = w.reshape(w.shape[0], -1, vocabulary).transpose(1, 0, 2)
 

@@ -3,8 +3,8 @@
     pip install jax==0.10.2 ejkernel==0.0.80.3
     python examples/transformer/record.py
 
-The module is a training step that was never run: lowering it needs no accelerator and no weights. Each tunable
-call that lowering met is recorded forward, and forward with its vector-Jacobian product, with all its candidates.
+The module is a training step that was never run: lowering it needs no accelerator and no weights. Each tunable call in
+it is recorded forward, and forward with its vector-Jacobian product, with all its candidates.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ SPACES = {
     ],
 }
 
-# how inputs are made: weights small, so that sums over the width stay near one
+# fills of the inputs: the weights are small, so that sums over the width stay near one
 FILLS = {
     "blocked_matmul@v1": {"x": {"kind": "normal", "scale": 1.0}, "w": {"kind": "normal", "scale": 0.0625}},
     "chunked_cross_entropy@v1": {
@@ -76,7 +76,7 @@ def ejkernel_calls():
                 return lambda *arrays: kernel.run(**dict(zip(names, arrays)), **static, cfg=configs[repr(config)])
 
             spellings = [as_json(config) for config in configs.values()]
-            # ejkernel's heuristic on this platform, and the first of its candidates
+            # ejkernel's heuristic on this platform, which is the first of its candidates
             yield op_id, key, specs, static, spellings[0], spellings, build
 
 
@@ -140,7 +140,7 @@ def write_modules(lowered):
     (HERE / "module.stablehlo.mlir").write_text(lowered.as_text(debug_info=True))
     options = _hlo.HloPrintOptions()
     options.print_metadata = True
-    # constants written out in full would make up most of the file
+    # large constants, written out in full, would make up most of the file
     options.print_large_constants = False
     hlo = lowered.compiler_ir("hlo").as_hlo_module()
     (HERE / "module.hlo.txt").write_text(hlo.to_string(options))
@@ -148,7 +148,7 @@ def write_modules(lowered):
 
 def main():
     jax.config.update("jax_platforms", TARGET)
-    # file names in the modules must not depend on where they were made
+    # file names in the modules must not depend on the checkout's location
     jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=examples/)|.*/site-packages/")
     lowered = jax.jit(model.train_step).lower(model.weight_specs(), model.token_specs(), model.token_specs())
     write_modules(lowered)

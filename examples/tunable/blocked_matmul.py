@@ -25,7 +25,7 @@ import autotune_lowered
     fills={"w": {"kind": "normal", "scale": 0.0625}},
 )
 def matmul(x, w, *, block_m=8, block_n=64):
-    """`x @ w` by blocks of the result; `x` is `[rows, depth]`, `w` is `[depth, columns]`."""
+    """`x @ w` in blocks of the result; `x` is `[rows, depth]`, `w` is `[depth, columns]`."""
     rows, columns = x.shape[0] // block_m, w.shape[1] // block_n
 
     def tile(index):
@@ -48,7 +48,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         best = tuning.best_configs(step, (x, w), folder)
     with autotune_lowered.overlay(best):
-        # traced again, though it was jitted and called before
+        # traced again, although it was already jitted and called
         after = jitted(x, w)
     print("largest difference:", float(jnp.abs(after - before).max()))
 

@@ -40,7 +40,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         best = tuning.best_configs(add, (x, y), folder)
     with autotune_lowered.overlay(best):
-        # traced again, though it was jitted and called before
+        # traced again, although it was already jitted and called
         after = jitted(x, y)
     print("equal:", bool((after == before).all()))
 

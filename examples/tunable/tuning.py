@@ -13,13 +13,13 @@ import autotune_lowered
 
 
 def best_configs(step, arguments, folder, directions=("forward",)):
-    """The best config, by `(op_id, call_key)`, of each call in `step(*arguments)`, which is lowered and not run."""
+    """The best config of each call in `step(*arguments)`, by `(op_id, call_key)`. The step is lowered and not run."""
     folder = pathlib.Path(folder)
     with autotune_lowered.recording(folder / "registry", directions=directions):
         lowered = jax.jit(step).lower(*arguments)
     module = autotune_lowered.dump(lowered, folder / "module.mlir")
     command = [program(), module, "--registry", folder / "registry", "--cache", folder / "cache", "--format", "json"]
-    # this Python's own JAX runs the candidates, in processes of their own
+    # this Python's own JAX runs the candidates, in separate processes
     command += ["--timer", f"jax:{sys.executable}", "--rounds", "6"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300, check=False)
     if done.returncode != 0:
@@ -31,7 +31,7 @@ def best_configs(step, arguments, folder, directions=("forward",)):
 
 
 def program():
-    """The program: what AUTOTUNE_LOWERED_EXE names, else beside this Python, else in PATH."""
+    """The program: AUTOTUNE_LOWERED_EXE, else the one beside this Python, else the one in PATH."""
     beside = pathlib.Path(sys.executable).with_name("autotune-lowered")
     found = os.environ.get("AUTOTUNE_LOWERED_EXE") or (beside if beside.exists() else shutil.which("autotune-lowered"))
     return found or sys.exit("the program `autotune-lowered` is missing: pip install .")

@@ -1,4 +1,4 @@
-"""A small transformer, its training step, and the two operations of it that are tuned."""
+"""A small transformer, its training step, and the two operations in it that are tuned."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ LAYERS, TOKENS, WIDTH, HEADS, HIDDEN = 2, 128, 64, 4, 256
     fills={"w": {"kind": "normal", "scale": 0.0625}},
 )
 def blocked_matmul(x, w, *, rows=8, columns=32):
-    """`x @ w` by blocks of the result; `x` is `[tokens, depth]`, `w` is `[depth, width]`."""
+    """`x @ w` in blocks of the result; `x` is `[tokens, depth]`, `w` is `[depth, width]`."""
     across = w.shape[1] // columns
 
     def block(index):
@@ -38,7 +38,7 @@ def blocked_matmul(x, w, *, rows=8, columns=32):
     constraints=[lambda config, arrays: arrays["q"].shape[1] % config["queries"] == 0],
 )
 def attention(q, k, v, *, queries=8):
-    """Causal attention by blocks of queries; each argument is `[heads, tokens, size]`."""
+    """Causal attention in blocks of queries; each argument is `[heads, tokens, size]`."""
     tokens, scale = q.shape[1], q.shape[2] ** -0.5
 
     def block(index):
@@ -68,7 +68,7 @@ def loss(weights, x, target):
 
 
 def train_step(weights, x, target):
-    """The loss, and the weights after a step of gradient descent."""
+    """Returns the loss, and the weights after a step of gradient descent."""
     value, gradient = jax.value_and_grad(loss)(weights, x, target)
     return value, jax.tree.map(lambda w, g: w - 1e-2 * g, weights, gradient)
 

@@ -1,4 +1,4 @@
-"""A process that only uses what was tuned: configs from the cache, and the step's time with and without them."""
+"""Uses tuned configs in another process: loads them from the cache, and times the step with and without them."""
 
 import statistics
 import sys
@@ -29,7 +29,7 @@ arguments = transformer.arguments()
 tuned = jax.jit(transformer.train_step).lower(*arguments).compile()
 autotune_lowered.use_cache(None)
 default = jax.jit(transformer.train_step).lower(*arguments).compile()
-# alternating, so that both suffer the same disturbances; the first runs warm up
+# alternating, so that disturbances affect both alike; the first runs are warm-up
 pairs = [(seconds(default, arguments), seconds(tuned, arguments)) for _ in range(25)][5:]
 before, now = (statistics.median(times) for times in zip(*pairs, strict=True))
 print(f"gained: a step takes {now * 1e3:.1f} ms with the cached configs and {before * 1e3:.1f} ms without them")

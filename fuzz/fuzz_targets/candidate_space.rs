@@ -1,4 +1,4 @@
-//! A search space's file and its first configs: whatever the constraints are, both end.
+//! A search space's file and its first configs: whatever the constraints, both end.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any text as another tool's cache, or ours as JSON: no panic, and what is read goes out and in again unchanged.
+//! Any text as another tool's cache, or as our JSON: no panic, and what was read survives export and import unchanged.
 
 #![no_main]
 

@@ -1,6 +1,7 @@
-//! A serialized executable for a GPU: whatever the bytes are, reading ends, and no kernel takes more than a GPU has.
+//! A serialized executable for a GPU: whatever the bytes, reading ends, and no kernel takes more than a GPU has.
 //!
-//! Behind a first byte of `+` is the part of the executable that holds its kernels, which is packed here without compression.
+//! After a first byte of `+`, the bytes are the part of the executable that holds its kernels, which is packed here
+//! without compression.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A dump of a Mosaic GPU kernel and its names: what is drawn is a trace of as many events as are counted. Behind seven bytes
-//! for grid, block, scope, clock and how long the names are, JSON of the names and the `.npy`.
+//! A dump of a Mosaic GPU kernel and its names: the trace has as many events as are counted. After seven bytes for
+//! grid, block, scope, clock and the length of the names come JSON of the names and the `.npy`.
 
 #![no_main]
 

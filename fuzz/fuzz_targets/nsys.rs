@@ -1,5 +1,5 @@
-//! A capture of nsys-jax: by the first byte a zip, or one of the files of a folder. Tables as Parquet, and as text that is
-//! compressed here, since no fuzzer guesses a checksum.
+//! A capture of nsys-jax: depending on the first byte a zip, or one of the files of a folder. Tables are Parquet, or
+//! text that is compressed here, since no fuzzer guesses a checksum.
 
 #![no_main]
 
@@ -13,10 +13,10 @@ use autotune_lowered::analysis::{HloFiles, nsys_captures};
 use autotune_lowered::nsys::NsysCapture;
 use libfuzzer_sys::fuzz_target;
 
-/// A table that is whole, so that the one beside it is read.
+/// An intact table, so that the one beside it is read.
 const HOST_TRACE: &[u8] = include_bytes!("../../tests/data/nsys/synthetic_old/report_nvtx_pushpop_trace.csv.xz");
 
-/// The last panic, in words: those in the Parquet crate are caught by the reader, and are no failure.
+/// The last panic's message: the reader catches those of the Parquet crate, and they are no failure.
 static LAST: Mutex<String> = Mutex::new(String::new());
 
 fn compressed(bytes: &[u8]) -> Vec<u8> {

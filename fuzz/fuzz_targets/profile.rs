@@ -1,4 +1,4 @@
-//! An XSpace: whatever the bytes are, reading ends, and busy time is no longer than what holds it.
+//! An XSpace: whatever the bytes, reading ends, and busy time is no longer than the span around it.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A registry whose only record has these bytes: once under a name that does not fit, once under the one that does.
+//! A registry whose only record has these bytes: once under a wrong name, once under the right one.
 
 #![no_main]
 
@@ -19,7 +19,7 @@ static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
     folder
 });
 
-/// Arrays larger than this are not filled: what is legal to record would only make the fuzzer slow.
+/// Larger arrays are not filled: they are legal to record, but would make the fuzzer slow.
 const FILL_BYTES: u64 = 1 << 16;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! A recording of samples and one job over all that it records; or the index of a folder of profiles, read and written.
+//! A recording of samples and one job with all its candidates; or the index of a folder of profiles, read and written.
 
 #![no_main]
 
@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(mut timer) = ReplayTimer::new(recording) else { return };
     for job in jobs {
         timer.begin(&job).expect("a recording begins any job");
-        // one index beyond the last: a tuner's slip must not be a panic either
+        // one index beyond the last: a mistake of the tuner must not panic either
         for candidate in 0..=job.candidates.len() {
             let _ = timer.prepare(candidate);
             for _ in 0..3 {

@@ -1,6 +1,6 @@
-//! A sample log's bytes: what is appended to whatever was there is there after the next opening, and nothing else is lost.
+//! A sample log's bytes: appended records are there after the next opening, and nothing else is lost.
 //!
-//! Behind a first byte of `+`, each line is a record that gets its frame here: a fuzzer does not guess checksums.
+//! After a first byte of `+`, each line is a record that gets its frame here: a fuzzer does not guess checksums.
 
 #![no_main]
 

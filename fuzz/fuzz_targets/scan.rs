@@ -1,4 +1,5 @@
-//! A module's bytes in any form, compressed too: whatever they are, the scan ends, and in blocks or whole it says the same.
+//! A module's bytes in any form, compressed too: whatever they are, the scan ends, with the same result in blocks or as
+//! a whole.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A seed file's text: what is taken from it can be looked up.
+//! A seed file's text: every accepted entry can be looked up.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The figures of `selftest` in a cache folder: what is read is usable and survives being written, what is not leaves a note.
+//! The figures of `selftest` in a cache folder: valid ones are usable and survive writing, others leave a note.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A program's bytes: its semantic digest takes time in proportion to its length and does not depend on locations. Its copy
-//! in `f64` is a text without narrower types.
+//! A program's bytes: its semantic digest takes time proportional to its length and does not depend on locations. Its
+//! copy in `f64` is a text without narrower types.
 
 #![no_main]
 
@@ -17,9 +17,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     if let Ok(copy) = in_f64(text) {
-        // eight bytes of a constant for one, in two digits each, or a decimal of twenty-odd characters for a digit
+        // a byte of a constant becomes eight, of two digits each; a digit becomes a decimal of twenty-odd characters
         assert!(copy.len() <= 32 * text.len(), "{} bytes of {}", copy.len(), text.len());
-        // a text in which taking locations out made new ones is another text
+        // if removing locations created new ones, it is another text
         assert!(copy.contains(" loc(") || in_f64(&copy).is_err());
     }
 });

@@ -1,5 +1,5 @@
-//! Any bytes as a snapshot: no panic, and what is read was sealed. What the bytes call header, table, names and fences is set right
-//! first, lengths, digests and checksums, so that the fuzzer gets past them.
+//! Any bytes as a snapshot: no panic, and only sealed data is read. First the lengths, digests and checksums in what
+//! the bytes have as header, table, names and fences are corrected, so that the fuzzer gets past them.
 
 #![no_main]
 
@@ -18,7 +18,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 
 fn seal(bytes: &mut Vec<u8>) {
     bytes[..8].copy_from_slice(b"\x89ATLSNP\n");
-    // mostly the version that there is
+    // mostly the current version
     bytes[8] = if bytes[8] == 0xff { 6 } else { 5 };
     bytes[9..16].fill(0);
     bytes.resize(bytes.len().next_multiple_of(64), 0);

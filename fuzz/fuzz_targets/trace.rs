@@ -1,5 +1,5 @@
-//! An XSpace, looked at in every way: what is written parses, and no event is lost or made up. The first byte says whether
-//! stats are written, whether the capture is given twice, as two hosts, whether all executions count, and whether events are read
+//! An XSpace in all views: the output parses, and no event is lost or made up. The first byte decides whether stats are
+//! written, whether the capture is given twice, as two hosts, whether all executions count, and whether events are read
 //! twice.
 
 #![no_main]
@@ -33,10 +33,10 @@ fn number(message: &[(u32, WireValue<'_>)], number: u32) -> Option<u64> {
     of(message, number).map(|value| value.as_varint().unwrap())
 }
 
-/// Begins and ends of each track are balanced and in order; gives how many begin.
+/// Checks that begins and ends of each track are balanced and in order; returns the number of begins.
 fn perfetto(bytes: &[u8]) -> u64 {
     let (mut tracks, mut begun) = (HashMap::new(), 0);
-    // of each track how many are open, and the last time
+    // for each track, how many are open, and the last time
     let mut open: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for (field, packet) in fields(bytes) {
         assert_eq!(field, 1);
@@ -101,7 +101,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(serde_json::to_vec(&summary).is_ok());
     let by = |by| stacks(&captures, &files, by, with_warm_up).time_ns;
     let (by_source, by_op_name) = (by(StacksBy::Source), by(StacksBy::OpName));
-    // less than there is, so that something is left out
+    // fewer than there are, so that something is left out
     let timeline = Timeline::new(&captures, 7);
     let (summary, timeline) = (&summary, &timeline);
     let page = ViewPage::new("<a>", summary, timeline, [&by_source, &by_op_name]);

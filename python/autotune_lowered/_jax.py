@@ -6,7 +6,7 @@ from typing import Any
 
 
 def jax_for(what: str) -> Any:
-    """The `jax` module. `what` begins the ImportError of a Python without it: `dump needs`."""
+    """The `jax` module. `what` begins the message of the ImportError if JAX is missing: `dump needs`."""
     try:
         import jax
     except ImportError as error:

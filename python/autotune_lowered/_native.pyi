@@ -1,4 +1,4 @@
-"""The native part of the package: labels, the registry's writer, look-ups. Texts are JSON."""
+"""The native part of the package: labels, the registry's writer, look-ups. Strings hold JSON."""
 
 from os import PathLike
 from pathlib import Path
@@ -22,49 +22,51 @@ __version__: str
 SNAPSHOT_FILE: str
 
 def scan(module: bytes) -> str:
-    """Scan a module's bytes: what `autotune-lowered scan --format json` prints. ValueError where it is no module."""
+    """Scan a module's bytes; return the JSON of `autotune-lowered scan --format json`. ValueError if it is no
+    module."""
 
 def digest(bytes: bytes) -> str:
     """SHA-256, as 64 hexadecimal digits."""
 
 def semantic_digest(program: bytes) -> str:
-    """What a program computes, without locations and the module's name, as 64 hexadecimal digits. ValueError where it has
-    none: HLO text, and what is no module."""
+    """Digest of what a program computes, without locations and the module's name, as 64 hexadecimal digits. ValueError
+    for HLO text, which has none, and for bytes that are no module."""
 
 def argument_paths(program: bytes) -> list[str] | None:
-    """What a program's arguments are called, in order: `params/w`, empty where it does not say; None where it tells nothing.
-    ValueError where it is no program."""
+    """Names of a program's arguments, in order: `params/w`, empty if one is not stated; None if no names are stated.
+    ValueError if it is no program."""
 
 def reaches_files(name: str) -> bool:
     """Whether a compilation with this XLA option writes files, or reads files whose paths the option names."""
 
 @final
 class RegistryWriter:
-    """Writes recorded invocations into a registry's folder; any number of writers may work on one at once."""
+    """Writes recorded invocations into a registry's folder; any number of writers may use it at once."""
 
     def __new__(cls, folder: str | Path) -> RegistryWriter:
-        """Open a registry, or make one. ValueError for another schema, OSError where it cannot be read or written."""
+        """Open a registry, or create it. ValueError for another schema, OSError if it cannot be read or written."""
     @property
     def folder(self) -> Path: ...
     def put_program(
         self, program: bytes, semantic_digest: str | None = None, custom_calls: list[str] | None = None
     ) -> str:
-        """Store a program: `{"format", "digest", "semantic_digest", "custom_calls"}`."""
+        """Store a program; return `{"format", "digest", "semantic_digest", "custom_calls"}`."""
     def put_array(self, array: bytes) -> str:
-        """Store the dense little-endian bytes of an array: its `fill`."""
+        """Store the dense little-endian bytes of an array; return its `fill`."""
     def add(self, invocation: str) -> Path:
-        """Store an invocation (`docs/registry.md`); gives its record. ValueError for one that breaks the format."""
+        """Store an invocation (`docs/registry.md`); return its record. ValueError if it breaks the format."""
 
 def not_runnable(folder: str | PathLike[str], device: Fingerprint, op_id: str, call_key: str, mode: str) -> str | None:
-    """Why a call recorded for a device cannot be tuned from its record alone; None where it can, or was not recorded.
-    ValueError where the folder is no registry, OSError where it cannot be read."""
+    """Why a call recorded for a device cannot be tuned from its record alone; None if it can, or was not recorded.
+    ValueError if the folder is no registry, OSError if it cannot be read."""
 
 @final
 class Fingerprint:
-    """A device with the software around it. Equal and hashable by both."""
+    """A device with its software. Both count for equality and hash."""
 
     def __new__(cls, json: str) -> Fingerprint:
-        """From `{"identity": {"platform", "device_kind", "hardware"}, "environment": {...}}`. ValueError for another text."""
+        """From `{"identity": {"platform", "device_kind", "hardware"}, "environment": {...}}`; ValueError for other
+        text."""
     def to_json(self) -> str: ...
     def to_portable(self) -> str:
         """ejkernel's spelling, `device_kind|platform_version`."""
@@ -76,7 +78,7 @@ _Found = tuple[str, str | None, str, str, str, list[tuple[str, str]]]
 
 @final
 class Store:
-    """One snapshot, or none, with the seed files below it. Never changes once it is open."""
+    """One snapshot, or none, with the seed files below it. It never changes after opening."""
 
     def __new__(
         cls,
@@ -85,8 +87,8 @@ class Store:
         mapped: bool = True,
         cache_state: str = "warm",
     ) -> Store:
-        """RuntimeError for a damaged snapshot or one of a later version, OSError where it cannot be read, ValueError for
-        another `cache_state` than `warm` and `cold`."""
+        """RuntimeError for a damaged snapshot or one of a later version, OSError if it cannot be read, ValueError for a
+        `cache_state` other than `warm` and `cold`."""
     @property
     def digest(self) -> str | None: ...
     @property
@@ -97,7 +99,7 @@ class Store:
     def find(
         self, device: Fingerprint, op_id: str, call_key: str, direction: str | None = None, mode: str = "exact"
     ) -> _Found | None:
-        """The entry for a call. ValueError for no such direction or mode, RuntimeError where the file is damaged."""
+        """The entry for a call. ValueError for an unknown direction or mode, RuntimeError if the file is damaged."""
     def explain_miss(
         self, device: Fingerprint, op_id: str, call_key: str, direction: str | None = None, mode: str = "exact"
     ) -> str: ...

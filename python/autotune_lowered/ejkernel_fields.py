@@ -3,8 +3,8 @@
     python -m autotune_lowered.ejkernel_fields > fields.json
     autotune-lowered cache export --format ejkernel --fields fields.json DIR
 
-Names, versions, fields and defaults are read from the running library, so that a config which this very ejkernel cannot take
-is refused before it is written. The program's own table is made by the same command from ejkernel 0.0.80.3.
+Names, versions, fields and defaults come from the installed library, so that a config which this ejkernel cannot accept
+is refused before it is written. The same command made the program's own table from ejkernel 0.0.80.3.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 
 def fields_of(config_class: Any) -> dict[str, Any]:
-    """Each field's default; a nested parameter class as its own table beside it."""
+    """Each field's default; a nested parameter class becomes a table of its own."""
     found = {}
     hints = typing.get_type_hints(config_class)
     for field in dataclasses.fields(config_class):

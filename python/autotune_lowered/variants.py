@@ -50,7 +50,7 @@ def dump(
     no call tuned, with all tuned, and with sets of calls put back to their baselines. The sets are halves, halves of
     these, down to each call alone, which makes at most twice as many lowerings as there are tuned calls. No cache and
     no other overlay is in force meanwhile. Calls whose share of the profile (`tune` with `--profile`) is below 1 % are
-    tuned or not along with the others, and get no set of their own.
+    tuned or not along with the others, and get no separate set.
 
     The calls in `without`, `op:key` or `(op, key)`, are put back in every form. `prove` says which, if several lose.
 
@@ -140,7 +140,7 @@ def _label(given: str | Label) -> Label:
 
 
 def _calls_of(text: str, tuned: Mapping[Label, dict[str, Any]]) -> list[Label]:
-    """The tuned calls that a module has, those with the largest share first, then as they occur."""
+    """The tuned calls in a module, those with the largest share first, then in order of occurrence."""
     occurs: dict[Label, int] = {}
     labels = json.loads(_native.scan(text.encode()))["labels"]
     labels.sort(key=lambda label: label.get("line") or 0)

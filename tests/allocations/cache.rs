@@ -16,7 +16,7 @@ fn device() -> DeviceFingerprint {
     let hardware = [("compute_capability", "9.0"), ("sm_count", "132")].map(|(a, b)| (a.to_owned(), b.to_owned()));
     let identity =
         DeviceIdentity { platform: "cuda".into(), device_kind: "NVIDIA H200".into(), hardware: hardware.into() };
-    // the software that every entry states
+    // the software in every entry's provenance
     let environment = Environment::default()
         .platform_version("cuda 12090".into())
         .driver(Some("570.86".into()))
@@ -78,7 +78,7 @@ fn a_hit_allocates_nothing() {
         count
     };
     for direction in [None, Some(Direction::Forward)] {
-        // the first one of a call parses the snapshot's entry, and memory keeps it
+        // a call's first hit parses the snapshot's entry, and memory keeps it
         let op_id = if direction.is_none() { "forward@v1" } else { "both@v1" };
         assert!(hit(op_id, Tier::Snapshot, direction) > 0);
         for _ in 0..3 {
@@ -92,7 +92,7 @@ fn a_hit_allocates_nothing() {
     drop(overlay);
     assert_eq!(hit("both@v1", Tier::Memory, None), 0);
 
-    // the reason of a miss is determined on request
+    // a miss determines its reason on request
     let ask = || cache.lookup(&device, "other@v1", CALL, None, MatchMode::Exact).unwrap();
     let (count, found) = allocations(ask);
     let Lookup::Miss(miss) = found else { panic!("{found:?}") };

@@ -1,5 +1,5 @@
-//! Constraints: their results, compared with rhai and Python; their errors with positions; and that evaluation
-//! allocates nothing.
+//! Constraints: their results, compared with rhai and Python; their errors with positions; and evaluation without
+//! allocations.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 type Values = BTreeMap<String, serde_json::Value>;
 
-/// Compiles for names of these values' kinds, or of any, and evaluates.
+/// Compiles for names of these values' kinds, or of any kind, and evaluates.
 fn holds_of(text: &str, values: &Values, any: bool) -> Result<bool, ConstraintError> {
     let values: Vec<(&str, Value<'_>)> =
         values.iter().map(|(name, value)| (name.as_str(), Value::try_from(value).unwrap())).collect();
@@ -20,7 +20,7 @@ fn holds_of(text: &str, values: &Values, any: bool) -> Result<bool, ConstraintEr
     Constraint::compile(text, &names)?.holds(|name| Ok(values[name].1))
 }
 
-/// The same result whether the kinds of names are known or not; only what is never evaluated may differ.
+/// The result must not depend on whether the names' kinds are known; only parts that are never evaluated may differ.
 fn holds(text: &str, values: &Values) -> Result<bool, ConstraintError> {
     let (typed, untyped) = (holds_of(text, values, false), holds_of(text, values, true));
     if typed.is_ok() || untyped.is_err() {
@@ -51,9 +51,9 @@ fn expressions_hold_or_not() {
         ("abs(-m) == m && m.max(65) == 65 && (-f).abs() == 0.5", true),
         ("!(f < 1.0)", false),
         ("none == () && !(none != ())", true),
-        // `&` binds as `&&`, below comparison, as in C
+        // `&` binds like `&&`, below comparison, as in C
         ("(m & (m - 1)) == 0 && 1 << 6 == m && m >> 7 == 0 && (6 ^ 3) == 5", true),
-        // unary minus binds most strongly, and powers to the right
+        // unary minus binds most strongly, and powers are right-associative
         ("-2 ** 2 == 4 && 2 ** 3 ** 2 == 512 && 2 ** 0.5 > 1.4", true),
         ("-7 / 2 == -3 && -7 % 3 == -1 && 7 / 2.0 == 3.5", true),
         ("0x40 == m && 0b1000000 == m && 0o100 == m && 6_4 == m && 64e0 == m", true),
@@ -77,7 +77,7 @@ fn rows(text: &str) -> Vec<Row> {
     serde_json::from_str(text).unwrap()
 }
 
-/// What rhai 1.27 gave and what is given here; each difference is one that docs/candidates.md states.
+/// The results of rhai 1.27 and ours; docs/candidates.md states each difference.
 #[test]
 fn results_are_those_of_rhai_save_where_it_was_lenient() {
     let mut equal = 0;
@@ -94,7 +94,7 @@ fn results_are_those_of_rhai_save_where_it_was_lenient() {
                 let least = error.message.starts_with("`abs` of `-9223372036854775808`");
                 assert!(stated.iter().any(|part| error.message.contains(part)) || shifted || least, "{text}: {error}");
             }
-            // `min` and `max` of an integer and a float; `--1` and `-0x1f` are words of their own there
+            // `min` and `max` of an integer and a float; in rhai, `--1` and `-0x1f` are different tokens
             (None, Ok(_)) => assert!(["min(", "max(", "--", "-0"].iter().any(|part| text.contains(part)), "{text}"),
             (None, Err(_)) => equal += 1,
         }
@@ -112,8 +112,8 @@ fn results_are_those_of_python() {
     }
 }
 
-/// Rhai's results, of which each was a trap: a tolerance of 2^-52 in comparisons of floats, bits that are lost, values of
-/// different kinds that are neither less nor greater.
+/// Rhai's results, each of them a trap: a tolerance of 2^-52 in comparisons of floats, lost bits, values of different
+/// kinds that are neither less nor greater.
 #[test]
 fn where_rhai_was_lenient_there_is_an_exact_result_or_an_error() {
     for (text, rhai, here) in [
@@ -176,7 +176,7 @@ fn errors_say_what_is_wrong_and_where() {
     }
 }
 
-/// A name whose values are of several kinds is checked as it is evaluated, and so is what the caller sets.
+/// A name with values of several kinds is checked at evaluation, and so are the caller's values.
 #[test]
 fn what_the_kinds_do_not_tell_is_checked_at_evaluation() {
     let mixed = [("stages", Kinds::INT | Kinds::TEXT)];
@@ -213,7 +213,7 @@ fn hostile_expressions_end() {
     }
     assert!(compile(format!("m{} == 1", " ** 1".repeat(5000))).unwrap_err().message.contains("nested"));
     assert!(compile(format!("m{} == 1", " + 1".repeat(6000))).unwrap_err().message.contains("more than 10000 steps"));
-    // the deepest and the longest that there may be
+    // the deepest and the longest allowed
     let deepest = compile(format!("{}m{} == 1", "1 - (".repeat(63), ")".repeat(63))).unwrap();
     assert_eq!(deepest.holds(|_| Ok(Value::Int(0))), Ok(true));
     let longest = compile(format!("m{} == 4998", " + 1".repeat(4997))).unwrap();

@@ -1,4 +1,4 @@
-//! Code that must not allocate, constraints included. A counting allocator checks it, so this is a program of its own.
+//! Code that must not allocate, including constraints. A counting allocator checks it, so this is a separate program.
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -80,11 +80,11 @@ class Browser:
             self.process.wait()
         os.close(self.to_browser)
         os.close(self.from_browser)
-        # what the browser's own processes still write goes with them
+        # files that the browser's own processes still write are removed with it
         shutil.rmtree(self.profile.name, ignore_errors=True)
 
     def call(self, method: str, **parameters: object) -> dict:
-        """Calls a method and gives its result; what happens meanwhile is kept as events."""
+        """Calls a method and returns its result; events meanwhile are kept."""
         self.number += 1
         message = {"id": self.number, "method": method, "params": parameters}
         if self.session:
@@ -144,11 +144,11 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def type(self, text: str) -> None:
-        """Writes into what has the focus."""
+        """Types into the focused element."""
         self.call("Input.insertText", text=text)
 
     def complaints(self) -> list[str]:
-        """Script errors, refusals of the content security policy, and messages of the console since the page was opened."""
+        """Script errors, violations of the content security policy, and console messages since the page was opened."""
         self.evaluate("0")
         found = []
         for event in self.events:
@@ -160,7 +160,7 @@ class Browser:
         return found
 
     def requests(self) -> list[str]:
-        """What was asked for, the page itself included."""
+        """All requested URLs, including the page itself."""
         asked = [event for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [event["params"]["request"]["url"] for event in asked]
 

@@ -1,4 +1,4 @@
-"""The page of a run in a real browser: it renders, sorts, filters, fits a phone, can be read in the dark, and runs nothing of others.
+"""The page of a run in a real browser: it renders, sorts, filters, fits a phone, has a dark mode, runs no foreign code.
 
 `python3 tests/browser/test_report.py [--screenshots DIR]`; the program is `$AUTOTUNE_LOWERED`, else the debug build.
 """
@@ -29,7 +29,7 @@ def program(*arguments: object, codes: tuple[int, ...] = (0,)) -> str:
 
 
 def recording() -> dict:
-    """Simulated samples: candidates of each call take ever less time, scatter, and one of them fails."""
+    """Simulated samples: each call's candidates are increasingly fast and scatter, and one of them fails."""
     invocations = []
     for row in json.loads(program("registry", "ls", EXAMPLE / "registry", "--format", "json"))["invocations"]:
         shown = json.loads(program("registry", "show", EXAMPLE / "registry", row["op_id"], "--format", "json"))
@@ -56,7 +56,7 @@ def recording() -> dict:
 
 
 def document() -> dict:
-    """A result as `--format json` prints it, of many operations in every state, with names that are markup."""
+    """A result as `--format json` prints it, of many operations in every state, with names that look like markup."""
     operations = []
     for number in range(40):
         faster = number % 3 != 0
@@ -104,7 +104,7 @@ def document() -> dict:
     }
 
 
-# the contrast of every text with what lies behind it, as WCAG 2 has it; gives the worst ones
+# the contrast of every text with its background, as in WCAG 2; returns the worst ones
 CONTRAST = """(() => {
   const channels = (colour) => {
     // a colour that was mixed is told as color(srgb r g b / a)
@@ -136,7 +136,7 @@ CONTRAST = """(() => {
   return found.sort((a, b) => a[0] - b[0]);
 })()"""
 
-# what reaches beyond the window, with its class
+# elements that reach beyond the window, with their classes
 OVERFLOW = """[...document.querySelectorAll("body *")].filter((element) => {
   const box = element.getBoundingClientRect();
   return box.width > 1 && box.right > document.documentElement.clientWidth + 0.5 && !element.closest(".skip, svg");
@@ -181,7 +181,7 @@ class Report(unittest.TestCase):
         value = self.browser.evaluate
         self.assertEqual(value("document.querySelectorAll('section.operation').length"), 4)
         self.assertIn("Replayed data.", value("document.querySelector('.banner').textContent"))
-        # each strip has a size, and a dot for each sample that the page's own data has
+        # each strip has a size, and a dot for each sample in the page's own data
         drawn = value(
             "[...document.querySelectorAll('.candidates .strip')].every((one) => one.getBoundingClientRect().width > 100)"
         )
@@ -204,7 +204,7 @@ class Report(unittest.TestCase):
             self.assertEqual(self.browser.evaluate("document.scripts.length"), 2)
             self.assertEqual(self.browser.evaluate("document.images.length"), 0)
         self.assertIn(HOSTILE, self.browser.evaluate(ORDER)[0])
-        # were it to get in, the policy of the page would stop it
+        # if it got in, the page's policy would stop it
         self.browser.evaluate(
             "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.taken = 1'}))"
         )
@@ -230,7 +230,7 @@ class Report(unittest.TestCase):
             self.assertEqual([float(one) for one in shown if one is not None], order)
             self.assertEqual(shown[: len(known)].count(None), 0, "what has no value comes last")
         self.assertEqual(value("document.querySelector('[aria-sort]').getAttribute('aria-sort')"), "descending")
-        # names go by their letters, and the sections follow
+        # names are sorted by their letters, and the sections follow
         value("document.querySelector('.overview button').click()")
         names = value(ORDER)
         self.assertEqual(names[1:40], sorted(names[1:40]))
@@ -249,7 +249,7 @@ class Report(unittest.TestCase):
         )
         self.assertEqual(value(ORDER), [f"operation_{n}@v1:{n:016x}" for n in (13, 18)])
         self.picture("filtered")
-        # what only the section says is found too, and what nobody says is not
+        # text in the sections is found too, and text that occurs nowhere is not
         value(
             "const field = document.getElementById('filter'); field.value = 'window.taken no-such-word'; field.dispatchEvent(new Event('input'))"
         )

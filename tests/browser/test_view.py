@@ -1,4 +1,4 @@
-"""The page of a profile in a real browser: it draws, zooms, tells, fits a phone, can be read in the dark, and asks for nothing.
+"""The page of a profile in a real browser: it draws, zooms, explains, fits a phone, has a dark mode, and loads nothing.
 
 `python3 tests/browser/test_view.py [--screenshots DIR]`; the program is `$AUTOTUNE_LOWERED`, else the debug build.
 """
@@ -25,11 +25,11 @@ BEFORE, AFTER = (ROOT / f"tests/data/xplane/{name}.xplane.pb.gz" for name in ("t
 SCREENSHOTS = Path(sys.argv.pop()) if "--screenshots" in sys.argv and sys.argv.pop(-2) else None
 HOSTILE = "</script><script>window.taken = 1</script><img src=x onerror='window.taken = 1'>"
 
-# two frames, so that what was asked for is drawn
+# two frames, after which everything requested is drawn
 DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 VIEW = "['from', 'to'].map((end) => Number(document.getElementById('lanes').dataset[end]))"
 PIXELS = "[...document.querySelectorAll('#lanes canvas')].map((canvas) => canvas.toDataURL()).join()"
-# the contrast of text with the ground of its element, as WCAG 2 has it; frames are mixed with the ground below them
+# the contrast of text with its element's background, as in WCAG 2; frames are mixed with the colour below them
 CONTRAST = """(() => {
   const channels = (colour) => colour.match(/[-0-9.e]+/g).map(Number);
   const over = ([r, g, b, a = 1], ground) => [r, g, b].map((value, at) => value * a + ground[at] * (1 - a));
@@ -60,7 +60,7 @@ CONTRAST = """(() => {
 
 
 def times(block: int, ns: float) -> dict:
-    """A candidate that was measured."""
+    """A measured candidate."""
     return {
         "config": {"block": block},
         "status": "measured",
@@ -72,7 +72,7 @@ def times(block: int, ns: float) -> dict:
     }
 
 
-# what tuning found of a call that is in the capture
+# the tuner's result for a call in the capture
 TUNED = {
     "schema": 1,
     "tool": "made",
@@ -107,7 +107,7 @@ class View(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.folder = tempfile.TemporaryDirectory()
         cls.page = Path(cls.folder.name) / "page.html"
-        # a host by a hostile name; two captures, so that it stands in the page
+        # a host with a hostile name; two captures, so that the page shows it
         hostile = Path(cls.folder.name) / f"{HOSTILE.replace('/', '∕')}.xplane.pb.gz"
         hostile.symlink_to(CAPTURE)
         cls.hostile = Path(cls.folder.name) / "hostile.html"
@@ -156,7 +156,7 @@ class View(unittest.TestCase):
         return self.browser.evaluate(VIEW)
 
     def press(self, key: str, label: str, expected: object, text: str | None = None) -> None:
-        """Presses a key, after which what has the focus is this."""
+        """Presses a key, and expects this focus afterwards."""
         self.browser.press(key, text)
         self.browser.evaluate(DRAWN)
         self.assertEqual(self.browser.evaluate(label), expected, key)
@@ -166,7 +166,7 @@ class View(unittest.TestCase):
         self.browser.evaluate(DRAWN)
 
     def middle(self, index: int = 1) -> tuple[float, float]:
-        """A place on the first row of a canvas; the first canvas is the axis."""
+        """A point on the first row of a canvas; the first canvas is the axis."""
         place = f"const box = document.querySelectorAll('#lanes canvas')[{index}].getBoundingClientRect(); "
         return tuple(self.browser.evaluate(f"(() => {{ {place} return [box.left + box.width / 4, box.top + 8]; }})()"))
 
@@ -183,7 +183,7 @@ class View(unittest.TestCase):
         self.assertEqual(self.view(), whole)
         self.assertEqual(self.browser.evaluate(PIXELS), pixels)
 
-        # without the focus the wheel is the page's; with it what is under the pointer stays there
+        # without the focus, the wheel scrolls the page; with it, the point under the pointer stays in place
         x, y = self.middle()
         self.mouse("mouseWheel", x, y, deltaX=0, deltaY=-100)
         self.assertEqual(self.view(), whole)
@@ -195,7 +195,7 @@ class View(unittest.TestCase):
         self.assertLess(stop - start, 0.8 * end)
         self.assertAlmostEqual((start + (stop - start) / 4) / end, 0.25, places=2)
 
-        # a drag moves, and the key 0 shows all again
+        # a drag moves, and the key 0 shows everything again
         self.mouse("mousePressed", x, y, button="left", clickCount=1)
         self.mouse("mouseMoved", x - 50, y, button="left", buttons=1)
         self.mouse("mouseReleased", x - 50, y, button="left", clickCount=1)
@@ -210,7 +210,7 @@ class View(unittest.TestCase):
         self.assertEqual(self.view(), whole)
         self.picture("timeline")
 
-        # a double click goes to an event, and the pointer tells what it is on
+        # a double click zooms to an event, and the pointer shows a tooltip
         self.mouse("mouseMoved", x, y)
         self.assertIn("/host:CPU, python", self.browser.evaluate("document.getElementById('tip').textContent"))
         self.assertEqual(self.browser.complaints(), [])
@@ -233,7 +233,7 @@ class View(unittest.TestCase):
 
     def test_the_keyboard_reaches_every_frame_of_a_flame_graph(self) -> None:
         self.open(self.page)
-        # from the timeline on, Tab goes to the first graph and then to the second: each has one place in the order
+        # from the timeline, Tab goes to the first graph and then to the second: each is one stop
         self.browser.evaluate("document.getElementById('lanes').focus()")
         for graph in range(2):
             self.browser.press("Tab")
@@ -247,7 +247,7 @@ class View(unittest.TestCase):
         ink += "const colour = getComputedStyle(one).color; one.remove(); return colour; })()"
         self.assertEqual(self.browser.evaluate(stroke), self.browser.evaluate(ink))
 
-        # the tree, from the frames' places alone: who stands on whom, and who beside whom
+        # the tree, derived from the frames' positions alone: parents and siblings
         graph = "document.activeElement.closest('svg')"
         frames = self.browser.evaluate(
             f"[...{graph}.querySelectorAll('g > g')].map((g) => [g.getAttribute('aria-label'), g.getAttribute('role'), "
@@ -285,7 +285,8 @@ class View(unittest.TestCase):
         self.picture("flame-keys")
         self.press("ArrowDown", label, active[0])
 
-        # Enter and the space bar zoom in, Escape and 0 show all; the focus stays, and is never on what is hidden
+        # Enter and the space bar zoom in, Escape and 0 show everything; the focus remains, and is never on a hidden
+        # frame
         zoomed = f"Number({graph}.dataset.zoom)"
         hidden = f"{graph}.querySelectorAll('[data-hidden]').length"
         for nearer, farther in (("Enter", "Escape"), (" ", "0")):
@@ -297,13 +298,13 @@ class View(unittest.TestCase):
             self.assertEqual(self.browser.evaluate(zoomed), 100)
             self.assertEqual(self.browser.evaluate(hidden), 0)
         self.press("Home", label, "all, 100 %, 64.2 ms")
-        # what was reached last is where Tab comes back to
+        # Tab comes back to the last frame reached
         self.press("ArrowUp", label, above[0])
         self.browser.press("Tab")
         self.assertIsNone(self.browser.evaluate("document.activeElement.closest('svg')"))
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('svg.flame [tabindex=\"0\"]').length"), 2)
 
-        # what is too narrow to be drawn is reached all the same
+        # frames too narrow to be drawn can still be reached
         self.browser.evaluate("document.querySelectorAll('svg.flame')[1].style.width = '12px'")
         self.browser.evaluate(DRAWN)
         hidden = "[...document.querySelectorAll('svg.flame')[1].querySelectorAll('[data-hidden]')].map((g) => g.getAttribute('aria-label'))"
@@ -313,7 +314,7 @@ class View(unittest.TestCase):
         self.press("ArrowRight", label, above[2])
         self.assertNotIn(above[2], self.browser.evaluate(hidden))
 
-        # a reader of the screen is told a tree: levels, and places among siblings
+        # a screen reader gets a tree: levels, and positions among siblings
         tree = self.browser.call("Accessibility.getFullAXTree")["nodes"]
         trees = [node for node in tree if node.get("role", {}).get("value") == "tree"]
         self.assertEqual([node["name"]["value"] for node in trees], ["By source line", "By op_name"])
@@ -333,7 +334,7 @@ class View(unittest.TestCase):
     def test_a_search_marks_events_and_goes_from_one_to_the_next(self) -> None:
         self.open(self.page)
         data = self.browser.evaluate("JSON.parse(document.getElementById('data').textContent)")
-        # what the page holds, counted here
+        # the page's content, counted here
         wanted = "THUNK"
         found = sorted(
             (lane["events"][at + 1], lane["events"][at + 2], data["names"][lane["events"][at]])
@@ -389,7 +390,7 @@ class View(unittest.TestCase):
         self.press("ArrowRight", label, labels[-1])
         self.press("Home", label, labels[0])
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('.point[tabindex=\"0\"]').length"), 1)
-        # 100 GFLOP/s and 10 GB/s: the lines meet at 10 FLOP/byte, and a circle lies at its own figures
+        # 100 GFLOP/s and 10 GB/s: the lines meet at 10 FLOP/byte, and each circle is at its own figures
         place = "(one) => ['cx', 'cy'].map((name) => Number(one.getAttribute(name)))"
         circles = self.browser.evaluate(f"[...document.querySelectorAll('.point circle')].map({place})")
         paths = self.browser.evaluate(
@@ -407,7 +408,7 @@ class View(unittest.TestCase):
         self.assertEqual(self.browser.complaints(), [])
 
     def at(self, labels: list[str], circles: list[list[float]], unit: str, place: float) -> float:
-        """What a place on an axis stands for, by the two circles that are farthest apart on it."""
+        """The value of a position on an axis, derived from the two circles that are farthest apart on it."""
         powers = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12}
         along = 0 if unit == "FLOP/byte" else 1
         values = []
@@ -432,13 +433,13 @@ class View(unittest.TestCase):
             self.browser.evaluate(f"[{reached}.tagName, '#' + {reached}.id, {reached}.textContent]"),
             ["H3", self.browser.evaluate(f"{link}.getAttribute('href')"), "Candidates of rms_norm@v1:0123456789abcdef"],
         )
-        # in view, but for a part of a pixel
+        # in view, except for a fraction of a pixel
         self.assertTrue(self.browser.evaluate(f"{reached}.getBoundingClientRect().top > -1"))
         self.assertTrue(self.browser.evaluate(f"{reached}.getBoundingClientRect().bottom <= innerHeight"))
         times = f"[...{reached}.nextElementSibling.querySelectorAll('tbody tr')].map((row) => row.cells[1].textContent)"
         self.assertEqual(self.browser.evaluate(times), ["2.00 ms", "4.00 ms"])
         self.picture("candidates")
-        # the keyboard goes on from the heading: its table, then the way back
+        # the keyboard continues from the heading: its table, then the way back
         for expected in ("Candidates of rms_norm@v1:0123456789abcdef", None):
             self.browser.press("Tab")
             self.assertEqual(self.browser.evaluate(f"{reached}.getAttribute('aria-label')"), expected)
@@ -450,7 +451,7 @@ class View(unittest.TestCase):
         self.open(self.compared)
         heading = "document.getElementById('after').textContent"
         self.assertEqual(self.browser.evaluate(heading), "Before and after")
-        # against itself nothing differs: no frame is red or blue, and no verdict is one
+        # compared with itself nothing differs: no frame is red or blue, and there is no verdict
         labels = self.browser.evaluate(
             "[...document.querySelectorAll('[role=treeitem]')].map((one) => one.getAttribute('aria-label'))"
         )

@@ -49,7 +49,8 @@ fn what_ejkernel_wrote_goes_in_and_out_unchanged() {
         assert_eq!((export.written, export.files.len(), export.left_out.len()), (expected, files.len(), 0));
         for file in &files {
             let (mut was, is) = (value(&source.join(file)), value(&folder.path().join(file)));
-            // without a type ejkernel sees only what is written: fields that a hand left out come with their defaults
+            // without a type, ejkernel sees only the written fields; fields missing from a hand-written config get
+            // their defaults
             if file == "attention.json" {
                 let config = was.as_object_mut().unwrap().values_mut().next().unwrap();
                 let defaults = json!({"block_k": 128, "num_stages": 2, "num_warps": 4,
@@ -58,7 +59,7 @@ fn what_ejkernel_wrote_goes_in_and_out_unchanged() {
             }
             assert_eq!(is, was, "{file:?}");
         }
-        // a second time through nothing changes any more
+        // a second round trip changes nothing
         let again = import_ejkernel(folder.path()).unwrap().entries;
         let second = tempfile::tempdir().unwrap();
         export_ejkernel(second.path(), &again, None, None).unwrap();
@@ -250,7 +251,7 @@ fn of_the_batches_of_a_call_the_unmapped_one_leaves_and_it_is_said() {
         let ((name, config), 1) = (content.as_object().unwrap().iter().next().unwrap(), export.written) else {
             panic!()
         };
-        // ejkernel's own key, whatever was measured
+        // ejkernel's own key, independent of the measurement
         assert!(name.ends_with("|attention@v0|fecadd86b926e7e8"), "{name}");
         (config["block_q"].as_u64().unwrap(), export.other_batch)
     };

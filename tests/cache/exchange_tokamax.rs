@@ -41,7 +41,7 @@ fn import(path: &Path) -> Vec<Pair> {
     entries
 }
 
-/// What an export writes of entries of which none was tuned here.
+/// The files of an export of entries, none of which was tuned here.
 fn export(path: &Path, entries: &[Pair]) -> Result<Vec<PathBuf>, ExchangeError> {
     let export =
         export_tokamax(path, entries, None, &mut |key, _| Err(format!("{} was not tuned here", key.call.op_id)))?;
@@ -68,12 +68,12 @@ fn what_tokamax_wrote_leaves_byte_for_byte() {
     let source = data("tokamax/autotuning_result.json");
     let mut entries = import(&source);
     assert_eq!(entries.len(), 3);
-    // a cache gives its entries in the order of their keys, which is not that of the file
+    // a cache sorts its entries by key, unlike the file
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     let path = folder.path().join("result.json");
     assert_eq!(export(&path, &entries).unwrap(), [path.as_path()]);
     assert_eq!(read(&path), read(&source));
-    // the database that Tokamax itself makes of that result
+    // the database that Tokamax itself makes from that result
     let files = export(folder.path(), &entries).unwrap();
     assert_eq!(files.len(), 3);
     for name in OPERATIONS {
@@ -97,7 +97,7 @@ fn a_database_with_empty_files_goes_in_and_out_unchanged() {
         assert_eq!(alone.len(), 1);
         assert!(entries.iter().any(|(key, _)| *key == alone[0].0), "{name}");
     }
-    // the same calls as those of the result: the class is told from the file's name, the key from the arguments
+    // the same calls as in the result: the class follows from the file's name, the key from the arguments
     let of_result: BTreeSet<CacheKey> =
         import(&data("tokamax/autotuning_result.json")).into_iter().map(|pair| pair.0).collect();
     assert_eq!(entries.into_iter().map(|pair| pair.0).collect::<BTreeSet<_>>(), of_result);
@@ -130,7 +130,7 @@ fn an_entry_never_passes_for_a_device_whose_hardware_is_known() {
         assert!(matches!(MatchMode::Exact.compare(&here, &key.device), DeviceMatch::Miss(_)));
         assert!(matches!(MatchMode::Kind.compare(&here, &key.device), DeviceMatch::Flagged(_)));
     }
-    // a database's folder only hints at the kind; who knows it says so
+    // a database's folder only hints at the kind; the user may state it
     let folder = tempfile::tempdir().unwrap();
     let files = folder.path().join("nvidia_h100_80gb_hbm3");
     fs::create_dir(&files).unwrap();
@@ -163,7 +163,7 @@ fn a_snapshot_keeps_the_record() {
 fn the_winner_is_the_one_with_the_least_median_of_all_evaluations() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("result.json");
-    // the first evaluation counts like any other: without it `{"a":2}` would win
+    // the first evaluation counts like all others: without it `{"a":2}` would win
     let data = format!(
         r#"{{"{{\"a\":1}}":{},"{{\"a\":2}}":{},"{{\"a\":3}}":{}}}"#,
         benchmark("[2,2,9]"),
@@ -190,10 +190,10 @@ fn calls_that_only_tokamax_tells_apart_leave_both() {
     let out = folder.path().join("out.json");
     let written = export_tokamax(&out, &imported.entries, None, &mut |_, _| Err(String::new())).unwrap();
     assert_eq!((written.written, read(&out)), (2, text));
-    // a database has one place for both
+    // a database has one slot for both
     let database = export_tokamax(folder.path(), &imported.entries, None, &mut |_, _| Err(String::new())).unwrap();
     assert_eq!((database.written, database.left_out.len()), (1, 1));
-    // the same call twice is one call: Tokamax takes the last one
+    // the same call twice is one call: Tokamax uses the last one
     fs::write(&path, result_of(&[(&op(1), arguments, &call(7)), (&op(1), arguments, &call(8))])).unwrap();
     let imported = import_tokamax(&path, None).unwrap();
     assert_eq!(imported.entries[0].1.config.as_str(), r#"{"b":8}"#);
@@ -220,7 +220,7 @@ fn calls_without_a_config_are_kept_for_the_export() {
     assert_eq!((imported.entries.len(), imported.left_out.len()), (2, 0));
     export_tokamax(&path, &imported.entries, None, &mut |_, _| Err(String::new())).unwrap();
     assert_eq!(read(&path), result_of(&calls[..100]));
-    // with nothing that has a config there is nothing to look up, and nothing is kept
+    // without any config there is nothing to look up, and nothing is kept
     fs::write(&path, result_of(&calls[..9])).unwrap();
     let imported = import_tokamax(&path, None).unwrap();
     assert_eq!((imported.entries.len(), imported.left_out.len()), (0, 1));
@@ -234,7 +234,7 @@ fn other_calls_of_a_database_stay() {
     let entries = import(&data("tokamax/autotuning_result.json"));
     let stored: Value = serde_json::from_str(&read(&data("tokamax/autotuning/cpu/normalization.json"))).unwrap();
     let arguments = stored.as_object().unwrap().keys().next().unwrap();
-    // the call itself in another spelling, and another one
+    // the same call with other whitespace, and another one
     let respelled = arguments.replace("\":", "\": ");
     assert_ne!(&respelled, arguments);
     let other = r#"{"x":"f32[1]"}"#;
@@ -242,7 +242,7 @@ fn other_calls_of_a_database_stay() {
     export(folder.path(), &entries).unwrap();
     let content: Value = serde_json::from_str(&read(&path)).unwrap();
     assert_eq!(content, json!({ respelled.as_str(): stored[arguments], other: {"{}": 2} }));
-    // an empty one is a database without calls
+    // an empty file is a database without calls
     fs::write(&path, "").unwrap();
     export(folder.path(), &entries).unwrap();
     assert_eq!(read(&path), read(&data("tokamax/autotuning/cpu/normalization.json")));
@@ -298,7 +298,7 @@ fn bad_files_are_refused_or_left_out_by_name() {
         assert_eq!(import.left_out.len(), 1, "{expected}");
         assert!(import.left_out[0].contains(expected), "{expected}: {:?}", import.left_out);
     }
-    // a folder of everything: what is Tokamax's is taken, the rest is named
+    // a mixed folder: Tokamax's files are read, the others are named
     fs::write(folder.path().join("notes.txt"), "no JSON").unwrap();
     fs::write(folder.path().join("broken.json"), "{").unwrap();
     let cpu = folder.path().join("cpu");
@@ -357,7 +357,7 @@ fn what_was_tuned_here_is_told_so_that_tokamax_takes_our_config() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("result.json");
     let own = pair("2", Direction::Forward, &json!({"m": 2}));
-    // 4 was never measured; 3 has the smaller median, but was not decided for
+    // 4 was never measured; 3 has the smaller median, but was not chosen
     let call = measured(&[(1, &[4_000_000, 3_000_000]), (2, &[2_500_000]), (3, &[2_400_000]), (4, &[])]);
     let export = export_tokamax(&path, &[own], None, &mut |_, _| Ok(call.clone())).unwrap();
     assert_eq!((export.written, export.left_out.len()), (1, 1));
@@ -373,7 +373,7 @@ fn what_was_tuned_here_is_told_so_that_tokamax_takes_our_config() {
         times("[4.0,3.0]")
     );
     assert_eq!(read(&path), expected);
-    // what leaves comes back with the same key and config
+    // an exported entry comes back with the same key and config
     let (key, entry) = import(&path).remove(0);
     assert_eq!(key.call, Call::new("tokamax.A", "9812f8a05b6be59f"));
     assert_eq!(entry.config.as_str(), r#"{"m":2}"#);
@@ -409,7 +409,7 @@ fn what_cannot_be_told_is_left_out_or_refused() {
     assert!(!path.exists());
     let files = export_tokamax(folder.path(), &[own("2", 1), gpu], None, &mut |_, _| Ok(call())).unwrap().files;
     assert_eq!(files, ["cpu/a.json", "nvidia_h200/a.json"].map(|name| folder.path().join(name)));
-    // of a call without data any other are better
+    // for a call without data, any other one is better
     let data = format!(r#"{{"{{}}":{}}}"#, benchmark("[1]"));
     let nothing = [(r#"{"__type":"tokamax.A","size":[1,2]}"#, r#"{"a":"f32[2]","b":1}"#, "{}")];
     let source = folder.path().join("source.json");
@@ -421,7 +421,7 @@ fn what_cannot_be_told_is_left_out_or_refused() {
         let found = import(&path).into_iter().find(|(key, _)| key.call.op_id == "tokamax.A").unwrap();
         assert_eq!(found.1.config.as_str(), r#"{"m":1}"#);
     }
-    // the forward pass alone is what Tokamax tunes
+    // Tokamax tunes only the forward pass
     let both = [own("2", 1), pair("2", Direction::ForwardVjp, &json!({"m": 2}))];
     for entries in [both.clone(), [both[1].clone(), both[0].clone()]] {
         let export = export(&entries, call()).unwrap();
@@ -433,7 +433,7 @@ fn what_cannot_be_told_is_left_out_or_refused() {
     assert!(read(&path).contains(r#""mode":"forward_and_vjp""#));
 }
 
-/// A registry with one call of the attention in the module, as the recorder keeps it.
+/// A registry with one call of the module's attention, as the recorder keeps it.
 fn record(root: &Path, stamp: Option<&Value>) {
     let writer = RegistryWriter::create_or_open(root).unwrap();
     let candidates = [1, 2, 3].map(|block| {
@@ -479,7 +479,7 @@ fn a_tuned_module_becomes_a_result_by_registry_and_sample_log() {
     assert_eq!((done.code, done.stdout.trim()), (0, at("out.json").as_str()), "{}", done.stderr);
     let result: Value = serde_json::from_str(&read(Path::new(&at("out.json")))).unwrap();
     let [call] = result["data"].as_array().unwrap().as_slice() else { panic!("{result}") };
-    // stamped as Tokamax stamps it itself
+    // stamped like Tokamax's own
     assert_eq!(call[0], sample["data"][2][0]);
     assert_eq!(result["device_kind"], "cpu");
     let configs = call[1].as_object().unwrap();
@@ -488,13 +488,13 @@ fn a_tuned_module_becomes_a_result_by_registry_and_sample_log() {
         let times = configs[config]["evaluation_times_ms"].as_array().unwrap();
         assert!(times.len() > 3 && times.iter().all(|time| (time.as_f64().unwrap() - ms).abs() < 0.002), "{config}");
     }
-    // a second process reads while the first one has the cache
+    // a second process reads while the first one holds the cache
     let lock = autotune_lowered::cache::FolderLock::acquire(&cache).unwrap();
     let locked = export("again.json", &["--registry", &at("registry")]);
     assert_eq!(locked.code, 0, "{}", locked.stderr);
     assert_eq!(read(Path::new(&at("again.json"))), read(Path::new(&at("out.json"))));
     drop(lock);
-    // a recording without the stamp says so
+    // a message says that the recording has no stamp
     record(Path::new(&at("stampless")), None);
     let stampless = export("none.json", &["--registry", &at("stampless")]);
     assert_eq!(stampless.code, 3);

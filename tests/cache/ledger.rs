@@ -29,7 +29,8 @@ fn filled(root: &Path, entries: usize) {
     }
 }
 
-/// A folder that an earlier program published: readers find nothing there, nothing is lost, and the next publication is a new one.
+/// A folder that an earlier version published: readers find nothing there, nothing is lost, and the next publication is
+/// a new snapshot.
 #[test]
 fn a_snapshot_of_an_earlier_version_is_made_again_from_the_log() {
     let folder = tempfile::tempdir().unwrap();
@@ -46,7 +47,7 @@ fn a_snapshot_of_an_earlier_version_is_made_again_from_the_log() {
     assert_eq!(entries, ledger.own_entries().unwrap());
 }
 
-/// What a fresh process reads of each of the first `entries` keys.
+/// A fresh process's result for each of the first `entries` keys.
 fn read(root: &Path, entries: usize) -> (Vec<Option<Config>>, Vec<String>) {
     let ledger = Ledger::open(root, vec![]).unwrap();
     let configs =
@@ -89,7 +90,7 @@ fn sled_is_what_the_next_process_reads() {
     assert_eq!(ledger.notes(), &[] as &[String]);
 }
 
-/// Every byte of the database's files that is not zero, and one in 4096 of the zeroes that pad them.
+/// Every non-zero byte of the database's files, and one in 4096 of the zeroes that pad them.
 #[test]
 fn a_flipped_byte_of_sled_never_changes_what_is_read() {
     let original = tempfile::tempdir().unwrap();
@@ -117,7 +118,7 @@ fn a_flipped_byte_of_sled_never_changes_what_is_read() {
     assert!(flipped > 100, "only {flipped} bytes were flipped");
 }
 
-/// A flipped byte of the log costs at most the decision that it stands in, and that one is still in sled.
+/// A flipped byte of the log costs at most one decision, the one with this byte, and sled still has that.
 #[test]
 fn a_flipped_byte_of_the_log_loses_nothing_that_sled_holds() {
     let original = tempfile::tempdir().unwrap();
@@ -134,7 +135,7 @@ fn a_flipped_byte_of_the_log_loses_nothing_that_sled_holds() {
         let (configs, notes) = read(&root, 2);
         assert_eq!(configs, all(2), "byte {at}: {notes:?}");
         assert!(!notes.is_empty(), "byte {at} went unnoticed");
-        // what sled still held is in the log again
+        // sled's entries are in the log again
         fs::remove_dir_all(root.join("sled-v1")).unwrap();
         assert_eq!(read(&root, 2).0, all(2), "byte {at}");
         fs::remove_dir_all(root).unwrap();
@@ -171,8 +172,8 @@ fn a_lost_log_is_written_again_from_sled() {
     assert_eq!(read(root.path(), 3).0, all(3));
 }
 
-/// The log is the truth: a sled that missed a commit, closed cleanly, must not take a synced decision back, not even in a
-/// log that a killed run once left with a torn line.
+/// The log is the truth: if sled missed a commit and was closed cleanly, it must not undo a synced decision, not even
+/// if a killed run once left a torn line in the log.
 #[test]
 fn a_decision_that_sled_missed_survives_an_old_torn_line() {
     let root = tempfile::tempdir().unwrap();
@@ -181,7 +182,7 @@ fn a_decision_that_sled_missed_survives_an_old_torn_line() {
     let mut bytes = fs::read(&log).unwrap();
     bytes.extend_from_slice(b"ATL1 000000ff 00000000 {\"record\":\"rou");
     fs::write(&log, bytes).unwrap();
-    // sled as it was before the second commit: as if that commit had failed in sled alone
+    // sled before the second commit: as if that commit had failed in sled alone
     let before = tempfile::tempdir().unwrap();
     copy(root.path(), before.path());
     Ledger::open(root.path(), vec![]).unwrap().commit(None, &key(1), &entry(1)).unwrap();
@@ -199,7 +200,7 @@ fn a_decision_that_sled_missed_survives_an_old_torn_line() {
     assert_eq!(read(root.path(), 2).0, all(2));
 }
 
-/// The same with damage behind the last decision, where either side may lack something: neither loses anything.
+/// The same with damage after the last decision, where either store may lack entries: nothing is lost.
 #[test]
 fn a_damaged_log_and_an_older_sled_give_all_that_either_holds() {
     let root = tempfile::tempdir().unwrap();
@@ -209,7 +210,7 @@ fn a_damaged_log_and_an_older_sled_give_all_that_either_holds() {
     let last = bytes.len() - 1 - bytes.iter().rev().skip(1).position(|&byte| byte == b'\n').unwrap();
     bytes[last + 40] ^= 1;
     fs::write(&log, &bytes).unwrap();
-    // a third decision went into the log after the damage was there, into a log alone
+    // a third decision follows the damage in the log alone
     let other = tempfile::tempdir().unwrap();
     fs::write(other.path().join("samples-v1.log"), &bytes).unwrap();
     Ledger::open(other.path(), vec![]).unwrap().commit(None, &key(2), &entry(2)).unwrap();
@@ -274,7 +275,7 @@ fn look_ups_go_on_while_another_process_has_the_folder() {
 fn a_run_killed_before_its_first_decision_leaves_nothing_behind() {
     let root = tempfile::tempdir().unwrap();
     filled(root.path(), 0);
-    // as a kill leaves it
+    // as after a kill
     fs::write(root.path().join("sled-v1.state"), "open\n").unwrap();
     let (_, notes) = read(root.path(), 0);
     assert_eq!(notes, [] as [String; 0]);

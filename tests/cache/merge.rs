@@ -24,7 +24,7 @@ fn key(call: &str, device: u8) -> CacheKey {
     CacheKey { call: Call::new("op@v1", call), direction: Direction::Forward, device }
 }
 
-/// What a decision is told apart by. The rest is the same for all.
+/// The properties that distinguish decisions. All others are equal.
 #[derive(Debug, Clone)]
 struct Decision {
     config: u8,
@@ -38,7 +38,7 @@ struct Decision {
     at: u64,
 }
 
-/// A decision that the others of a test differ from in one respect.
+/// A decision from which the others of a test differ in one respect.
 const PLAIN: Decision = Decision {
     config: 1,
     driver: "570",
@@ -80,7 +80,7 @@ fn caches(entries: &[Arc<Entry>]) -> Vec<Cached> {
     entries.iter().map(|entry| Cached::Entries(vec![(key("k", 1), Arc::clone(entry))])).collect()
 }
 
-/// What entries of one call make, which must not depend on their order.
+/// The merged entry of one call, which must not depend on the order.
 fn merged(entries: &[Arc<Entry>]) -> Arc<Entry> {
     let mut caches = caches(entries);
     let one = merge(&caches).unwrap().to_entries().unwrap();
@@ -101,7 +101,7 @@ fn superseded(entry: &Entry) -> Vec<u64> {
 #[test]
 fn each_rule_of_the_order_decides_where_those_before_it_do_not() {
     let cases = [
-        // one is of other software and has all else for it; but the other decision is the latest
+        // one has other software and is better in everything else; but the other decision is the latest
         (
             "environment",
             Decision { driver: "580", at: 1001, source: "replay", rounds: 6, low: 0.5, high: 0.99, ..PLAIN },
@@ -143,7 +143,7 @@ fn each_rule_of_the_order_decides_where_those_before_it_do_not() {
         assert_eq!(entry.provenance, winner.entry().provenance, "{rule}");
         assert_eq!(Some(&entry.superseded[0].provenance), loser.entry().provenance.as_ref(), "{rule}");
     }
-    // equal but for the config: the lesser text
+    // equal except for the config: the text that sorts first wins
     let tie = merged(&[Decision { config: 2, ..PLAIN }.entry(), Decision { config: 1, ..PLAIN }.entry()]);
     assert_eq!((block(&tie), superseded(&tie)), (1, vec![2]));
 }
@@ -160,16 +160,16 @@ fn what_says_nothing_of_itself_gives_way_and_is_not_kept() {
 
 #[test]
 fn software_that_is_gone_never_stays_in_force() {
-    // 570 had the better result; 580 is rolled out, and back
+    // 570 had the better result; 580 is rolled out, then rolled back
     let old = Decision { config: 1, low: 0.5, high: 0.51, rounds: 500, at: 100, ..PLAIN };
     let new = Decision { config: 2, driver: "580", at: 200, ..PLAIN };
     let rolled_out = merged(&[old.entry(), new.entry()]);
     assert_eq!(block(&rolled_out), 2);
     let again = Decision { config: 3, at: 300, ..PLAIN };
     let rolled_back = merged(&[rolled_out, again.entry()]);
-    // the latest software is 570 again, and the best proven of its decisions is the first
+    // the latest software is 570 again, and its best proven decision is the first
     assert_eq!((block(&rolled_back), superseded(&rolled_back)), (1, vec![3, 2]));
-    // and it is forgotten with time, however good it was
+    // it is dropped eventually, however good it was
     let mut entry = rolled_back;
     for at in 400..404 {
         entry = merged(&[entry, Decision { config: 4, at, ..PLAIN }.entry()]);
@@ -180,7 +180,7 @@ fn software_that_is_gone_never_stays_in_force() {
 
 #[test]
 fn an_environment_is_what_a_look_up_compares() {
-    // the plugin's name and what is said of XLA's autotuning follow from the rest
+    // the plugin's name and the note about XLA's autotuning follow from the rest
     let mut better = Decision { config: 1, low: 0.5, high: 0.6, ..PLAIN }.provenance();
     better["environment"]["plugin"] = json!("other_name.so");
     let better = entry(json!({"config": {"block": 1}, "provenance": better}));
@@ -220,7 +220,8 @@ fn decision() -> impl Strategy<Value = Decision> {
     )
 }
 
-/// Any entry that a file may hold: no provenance, another tool's record, decisions in any order and more than are kept.
+/// Any entry that a file may contain: no provenance, another tool's record, decisions in any order and more than are
+/// kept.
 fn any_entry() -> impl Strategy<Value = Arc<Entry>> {
     let others = prop::collection::vec(decision(), 0..6);
     (prop::option::weighted(0.8, decision()), prop::option::weighted(0.2, 0..2_u8), others).prop_map(
@@ -252,7 +253,7 @@ fn together(caches: &[&Entries]) -> Entries {
     merge(&caches).unwrap().to_entries().unwrap()
 }
 
-/// The kinds of files that hold entries.
+/// The kinds of files with entries.
 const KINDS: [&str; 3] = ["snapshot", "json", "jsonl"];
 
 /// Writes the same entries to a file of each kind.
@@ -289,7 +290,7 @@ proptest! {
 }
 
 proptest! {
-    // each writes, and syncs, some files
+    // each case writes and syncs some files
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
@@ -319,7 +320,7 @@ proptest! {
     }
 }
 
-/// A parameter may have the name by which other decisions stand beside an entry.
+/// A parameter may have the name of the member that holds superseded decisions.
 #[test]
 fn a_parameter_of_that_name_is_no_superseded_decision() {
     let mut named = PLAIN.provenance();
@@ -337,7 +338,7 @@ fn a_parameter_of_that_name_is_no_superseded_decision() {
     for provenance in [named, PLAIN.provenance()] {
         let entry = merged(&decisions(&provenance));
         assert_eq!((block(&entry), superseded(&entry)), (6, vec![5, 4, 3]));
-        // and the same of what lies in files
+        // the same with files
         let caches: Vec<Cached> = decisions(&provenance)
             .into_iter()
             .map(|entry| {
@@ -350,7 +351,7 @@ fn a_parameter_of_that_name_is_no_superseded_decision() {
     }
 }
 
-/// A cache that an earlier program exported keeps its form: it is read, and written again byte for byte.
+/// A cache that an earlier version exported keeps its form: reading and writing it again gives the same bytes.
 #[test]
 fn entries_as_json_keep_their_form() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache");

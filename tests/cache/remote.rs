@@ -15,14 +15,14 @@ use crate::support::prerequisite::python_with;
 use crate::support::program::*;
 use crate::support::shared::*;
 
-/// An S3 server; it ends with this value.
+/// An S3 server that ends with this value.
 struct S3 {
     process: Child,
     endpoint: String,
 }
 
 impl S3 {
-    /// `None`, with the reason printed, where moto is not installed.
+    /// `None`, with the reason printed, if moto is not installed.
     fn start() -> Option<Self> {
         let python = python_with("moto.server, boto3")?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/remote/s3_server.py");
@@ -77,17 +77,17 @@ fn a_bucket_is_published_to_loaded_from_and_outlived() {
     other.good(&["cache", "push", url, &other.text("b.snapshot")]);
     let again = one.good(&["cache", "pull", url, "-v"]);
     assert!(again.stderr.contains("generation 2, 3 entries, fetched"), "{}", again.stderr);
-    // what is nowhere said, also not by the loudest log
+    // secrets appear nowhere, not even in the most verbose log
     assert!(!pushed.stderr.contains(SECRET) && !pushed.stderr.contains("AWS4-HMAC"), "{}", pushed.stderr);
 
     // another prefix is another cache
     assert_eq!(one.run(&["cache", "pull", "s3://fleet/team/b"]).code, 3);
-    // signatures travel with it
+    // signatures are copied with it
     one.good(&["cache", "keygen", &one.text("key")]);
     one.good(&["cache", "push", "--replace", url, &one.text("a.snapshot"), "--sign-key", &one.text("key")]);
     other.good(&["cache", "pull", url, "--verify-key", &one.text("key.pub")]);
 
-    // away: what was loaded last stands in, and it is said; who has nothing hears what is wrong
+    // offline: the last loaded copy is used, with a message; without a copy, the error says what is wrong
     other.good(&["cache", "pull", url, &other.text("x.snapshot")]);
     drop(s3);
     let stale = other.good(&["cache", "pull", url, &other.text("x.snapshot")]);
@@ -150,7 +150,7 @@ fn tuning_machines_share_a_bucket() {
     let tune = [module.as_str(), "--timer", &timer, "--cache", "s3://fleet/t"];
     assert!(one.good(&tune).stderr.contains("published at `s3://fleet/t`: generation 1"));
     assert!(other.good(&tune).stderr.contains("nothing measured"));
-    // without the bucket what is decided stays here, the code says that it was not published
+    // without the bucket, decisions stay local, and the exit code says that they were not published
     drop(s3);
     let alone = one.run(&[&tune[..], &["--force"]].concat());
     assert_eq!(alone.code, 6, "{}", alone.stderr);
@@ -159,7 +159,7 @@ fn tuning_machines_share_a_bucket() {
     assert!(!one.good(&["cache", "ls", "--cache", &own]).stdout.contains("the cache is empty"));
 }
 
-/// A server of one answer to each request, by method and path.
+/// A server with one response to each request, by method and path.
 struct Server {
     url: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -270,13 +270,13 @@ fn a_server_that_says_no_or_nonsense_is_an_error_in_one_line() {
         assert_eq!(found, code, "{status}: {fault}");
         assert!(fault.contains(words) && !fault.contains('\x1b'), "{status}: {fault}");
     }
-    // round and round
+    // an endless redirection
     let server = Server::start(|_, path| answer("302 Found", &format!("location: {path}\r\n"), b""));
     let (code, fault, seconds) = pull(&server);
     assert_eq!(code, 6, "{fault}");
     assert!(fault.contains("redirect") && seconds < 60, "{seconds} s: {fault}");
     assert!(server.requests.lock().unwrap().len() < 100);
-    // a gigabyte that is announced, and one that is not
+    // a gigabyte with a declared length, and one without
     let server = Server::start(|_, _| b"HTTP/1.1 200 OK\r\ncontent-length: 1073741824\r\n\r\n{".to_vec());
     assert!(pull(&server).1.contains("1073741824 bytes, at most 65536"));
     let server = Server::start(|_, _| {
@@ -286,7 +286,7 @@ fn a_server_that_says_no_or_nonsense_is_an_error_in_one_line() {
     });
     let (code, fault, _) = pull(&server);
     assert!(code == 6 && !fault.contains("panicked"), "{fault}");
-    // nothing of the sort
+    // another protocol
     let server = Server::start(|_, _| b"220 ready\r\n".to_vec());
     assert_eq!(pull(&server).0, 6);
 }
@@ -320,7 +320,7 @@ fn a_server_that_never_answers_is_given_up() {
     assert!(run.fault().contains("cannot reach") && start.elapsed().as_secs() < 60, "{}", run.stderr);
 }
 
-/// Such a store would lose what others publish, and nobody would know.
+/// Such a store would silently lose what others publish.
 #[test]
 fn a_store_that_ignores_conditions_is_refused() {
     let server = Server::start(|method, _| match method {

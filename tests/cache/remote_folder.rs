@@ -48,17 +48,17 @@ fn what_one_machine_publishes_another_one_loads() {
     let again = other.good(&["cache", "pull", &url, &other.text("x.snapshot"), "-v"]);
     assert!(again.stderr.contains("here already"), "{}", again.stderr);
 
-    // a later decision replaces an earlier one whichever way it comes, and what only one has stays
+    // a later decision replaces an earlier one in either direction, and entries of only one cache stay
     snapshot(&other.path("b.snapshot"), &[entry("b", 2, 20), entry("c", 2, 20), entry("a", 2, 5)]);
     other.good(&["cache", "push", &url, &other.text("b.snapshot")]);
     one.good(&["cache", "pull", &url, &one.text("y.snapshot")]);
     let expected = [("a", "block=1"), ("b", "block=2"), ("c", "block=2")].map(|(a, b)| (a.to_owned(), b.to_owned()));
     assert_eq!(blocks(&one.path("y.snapshot")), BTreeMap::from(expected));
-    // nothing new is no new generation
+    // without anything new, there is no new generation
     one.good(&["cache", "push", &url, &one.text("a.snapshot")]);
     assert_eq!(manifest(store.path())["generation"], 2);
 
-    // a look-up by URL sees what is published, and this machine's folder for it stays empty
+    // a look-up by URL sees the published entries, and this machine's folder for it stays empty
     let listed = one.good(&["cache", "ls", "--cache", &url, "--format", "json"]).json();
     let tiers: Vec<&Value> = listed["entries"].as_array().unwrap().iter().map(|entry| &entry["tier"]).collect();
     assert_eq!(tiers, [&json!("snapshot"); 3]);
@@ -95,7 +95,7 @@ fn processes_that_publish_at_once_lose_nothing() {
     assert_eq!(manifest(store.path())["entries"], 40);
 }
 
-/// The last step of publishing is on condition: a manifest that changed meanwhile is merged, not overwritten.
+/// The last step of publishing is conditional: if the manifest changed meanwhile, it is merged, not overwritten.
 #[test]
 fn a_stale_writer_merges_again() {
     let (folder, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -105,16 +105,16 @@ fn a_stale_writer_merges_again() {
         remote().push(&folder.path().join(name), pushing).unwrap()
     };
     push("one", &[entry("a", 1, 1)], false);
-    // the other's copy is old now, and is not taken for what is in force
+    // the other's copy is out of date, and is not used as the current one
     push("other", &[entry("b", 1, 1)], false);
     let last = push("one", &[entry("c", 1, 1)], false);
     assert_eq!((last.manifest.generation, last.manifest.entries), (3, 3));
     assert_eq!(calls(&folder.path().join("one")).len(), 3);
 }
 
-/// A publisher that is overtaken between storing its snapshot and replacing the manifest: `before` is published by others
-/// before, each with whether it replaces what is there, and `winning` while it waits. It pushes the call `a`. Gives what
-/// lies in the store then, with the digest of what it had stored.
+/// A publisher that is overtaken between storing its snapshot and replacing the manifest. `before` is published first,
+/// each with a flag for replacing what is there, and `winning` while the publisher waits. It pushes the call `a`.
+/// Returns the store's files afterwards, with the digest of its own snapshot.
 fn overtaken(before: &[(&[&str], bool)], winning: &[(&[&str], bool)]) -> (Vec<String>, String, Value) {
     let (loser, store, other) = (Machine::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let push = |store: &Path, calls: &[&str], replace| {
@@ -127,7 +127,7 @@ fn overtaken(before: &[(&[&str], bool)], winning: &[(&[&str], bool)]) -> (Vec<St
     for (calls, replace) in before {
         push(store.path(), calls, *replace);
     }
-    // the winners publish in another folder, which then is put in the place of this one
+    // the winners publish in another folder, which then replaces this one
     copy_folder(store.path(), other.path());
     let (tried, tried_in) =
         (tempfile::tempdir().unwrap(), |digest: &str| format!("snapshots/sha256-{digest}.snapshot"));
@@ -165,7 +165,7 @@ fn overtaken(before: &[(&[&str], bool)], winning: &[(&[&str], bool)]) -> (Vec<St
     (names, stored, manifest(store.path()))
 }
 
-/// The snapshot of a lost race goes; one that a manifest named, whoever published it, stays.
+/// The snapshot of a lost race is removed; a snapshot named by any manifest, of any publisher, stays.
 #[test]
 fn only_snapshots_that_nobody_named_are_removed() {
     let base: (&[&str], bool) = (&["base"], false);
@@ -177,18 +177,19 @@ fn only_snapshots_that_nobody_named_are_removed() {
     assert!(!holds(&names, &stored) && holds(&names, &in_force(&manifest)), "{names:?}");
     assert_eq!(names.len(), 3, "each generation's own: {names:?}");
 
-    // the first publication of all, and a winner that replaced everything
+    // the very first publication, and a winner that replaced everything
     for (before, winning) in [(&[][..], (&["b"][..], false)), (&[base], (&["b"], true))] {
         let (names, stored, manifest) = overtaken(before, &[winning]);
         assert!(!holds(&names, &stored) && holds(&names, &in_force(&manifest)), "{names:?}");
     }
 
-    // another one had the same entries and was faster
+    // another publisher had the same entries and was faster
     let (names, stored, manifest) = overtaken(&[base], &[(&["a"], false)]);
     assert_eq!((in_force(&manifest), manifest["generation"].clone()), (stored.clone(), json!(2)));
     assert!(holds(&names, &stored), "{names:?}");
 
-    // the same, and a third one came after it: whoever read the second generation's manifest fetches that snapshot now
+    // the same, and a third one followed: a reader with the second generation's manifest may be fetching that snapshot
+    // now
     let (names, stored, manifest) = overtaken(&[base], &[(&["a"], false), (&["b"], false)]);
     assert_eq!(manifest["generation"], 3);
     assert!(holds(&names, &stored) && holds(&names, &in_force(&manifest)), "{names:?}");
@@ -215,12 +216,12 @@ fn tuning_reads_what_is_published_and_publishes_at_its_end() {
     assert!(second.stderr.contains("nothing measured"), "{}", second.stderr);
     assert_eq!(best(&first), best(&second));
     assert_eq!(manifest(store.path())["generation"], 1, "what is known already is not published again");
-    // what was only loaded is not this machine's own
+    // loaded entries are not this machine's own
     let own = other.good(&["cache", "path", "--cache", &url]).stdout.trim_end().to_owned();
     let listed = other.good(&["cache", "ls", "--cache", &own, "--format", "json"]).json();
     assert_eq!(listed["entries"], json!([]));
 
-    // of two decisions of one device the better one is used by all, also where an own one is nearer
+    // of two decisions for one device, all use the better one, even if their own one is nearer
     let mine = one.good(&["cache", "path", "--cache", &url]).stdout.trim_end().to_owned();
     one.good(&["cache", "export", "--format", "json", &one.text("all.json"), "--cache", &mine]);
     let mut all: Value = serde_json::from_str(&fs::read_to_string(one.path("all.json")).unwrap()).unwrap();
@@ -236,13 +237,13 @@ fn tuning_reads_what_is_published_and_publishes_at_its_end() {
     for entry in listed["entries"].as_array().unwrap() {
         assert_eq!(entry["provenance"]["tool"], "another machine");
     }
-    // --dry-run looks, and publishes nothing
+    // --dry-run shows the plan, and publishes nothing
     let dry = Machine::new().run(&[&tune[..], &["--dry-run"]].concat());
     assert_eq!(dry.code, 0, "{}", dry.stderr);
     assert_eq!(manifest(store.path())["generation"], 2);
 }
 
-/// What was decided is published and drawn whoever reads the table.
+/// The decisions are published and drawn even if nobody reads the table.
 #[test]
 fn a_reader_of_stdout_that_is_gone_keeps_nothing_from_the_others() {
     let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
@@ -282,7 +283,7 @@ fn a_shared_cache_is_changed_by_publishing_alone() {
     assert!(plain.fault().contains(needs), "{}", plain.stderr);
 }
 
-/// What a store gives is believed when it is what its digest says, and not before.
+/// Data from a store is used only if it matches its digest.
 #[test]
 fn what_is_not_what_was_published_is_refused() {
     let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
@@ -322,11 +323,11 @@ fn what_is_not_what_was_published_is_refused() {
     refused(&[&other, "it is missing"]);
     fs::write(&manifest_path, "{\"schema\":1").unwrap();
     refused(&["manifest-v1.json"]);
-    // sparse: a gigabyte that takes no room
+    // sparse: a gigabyte that takes no disk space
     fs::File::create(&manifest_path).unwrap().set_len(1 << 30).unwrap();
     refused(&["manifest-v1.json", "1073741824 bytes"]);
     fs::remove_file(&manifest_path).unwrap();
-    // a file of the test's own, which has a size and a content whatever the machine
+    // a file of the test's own, with the same size and content on every machine
     let elsewhere = manifest_path.with_file_name("elsewhere");
     fs::write(&elsewhere, "somebody's").unwrap();
     symlink(&elsewhere, &manifest_path).unwrap();
@@ -348,27 +349,27 @@ fn what_is_not_what_was_published_is_refused() {
     symlink(machine.path("a.snapshot"), &object).unwrap();
     refused(&["link"]);
     fs::remove_file(&object).unwrap();
-    // right again
+    // intact again
     fs::write(&object, &whole).unwrap();
     machine.good(&["cache", "pull", &url, &copy]);
     assert_eq!(calls(&machine.path("x.snapshot")).len(), 1);
 }
 
-/// What a program published before snapshots had sections: one line says what to do, and that helps.
+/// A program published this before snapshots had sections: one line says what to do, and that helps.
 #[test]
 fn a_snapshot_of_an_earlier_version_is_published_again() {
     let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
     let (url, copy) = (url(store.path()), machine.text("x.snapshot"));
     snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
     machine.good(&["cache", "push", &url, &machine.text("a.snapshot")]);
-    // under a digest of its own, as every version's files have
+    // under a different digest, as with every version's files
     let digest = "12".repeat(32);
     let old = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache/version-3.snapshot")).unwrap();
     fs::write(store.path().join(format!("snapshots/sha256-{digest}.snapshot")), &old).unwrap();
     let mut named = manifest(store.path());
     (named["digest"], named["size"]) = (json!(digest), json!(old.len()));
     fs::write(store.path().join("manifest-v1.json"), named.to_string()).unwrap();
-    // a machine that has no other copy of it
+    // a machine without another copy of it
     let other = Machine::new();
     fs::write(machine.path("x.snapshot"), &old).unwrap();
     let push = ["cache", "push", &url, &machine.text("a.snapshot")];
@@ -415,7 +416,7 @@ fn signatures_decide_whose_cache_is_loaded() {
     snapshot(&builder.path("b.snapshot"), &[entry("b", 1, 10)]);
     let (a, b) = (builder.text("a.snapshot"), builder.text("b.snapshot"));
 
-    // unsigned: refused by whoever checks, by option or by environment, and not merged into what is signed
+    // unsigned: refused by readers that verify, by option or by environment, and not merged into signed data
     builder.good(&["cache", "push", &url, &a]);
     let checked = ["cache", "pull", &url, &copy, "--verify-key", &public];
     let run = reader.run(&checked);
@@ -445,7 +446,7 @@ fn signatures_decide_whose_cache_is_loaded() {
     assert_eq!(unsigned.code, 6, "{}", unsigned.stderr);
     assert!(unsigned.fault().contains("--sign-key"), "{}", unsigned.stderr);
 
-    // by another key, with another file's signature, with bytes behind it, without one
+    // with another key, with another file's signature, with appended bytes, without a signature
     let run = reader.run(&["cache", "pull", &url, &copy, "--verify-key", &other]);
     assert_eq!(run.code, 6);
     assert!(run.fault().contains("not among the keys"), "{}", run.stderr);
@@ -466,7 +467,7 @@ fn signatures_decide_whose_cache_is_loaded() {
     fs::write(&signature, &good).unwrap();
     reader.good(&checked);
 
-    // what is here already is looked at again
+    // an existing copy is verified again
     let mut bytes = fs::read(reader.path("x.snapshot")).unwrap();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
@@ -482,7 +483,7 @@ fn signatures_decide_whose_cache_is_loaded() {
     assert!(run.fault().contains("chmod 600"), "{}", run.stderr);
 }
 
-/// The bytes of the manifest, to be shown again later.
+/// The bytes of the manifest, to be replayed later.
 fn manifest_bytes(store: &Path) -> Vec<u8> {
     fs::read(store.join("manifest-v1.json")).unwrap()
 }
@@ -491,7 +492,7 @@ fn show(store: &Path, manifest: impl AsRef<[u8]>) {
     fs::write(store.join("manifest-v1.json"), manifest).unwrap();
 }
 
-/// A store that shows what was in force before, whole and signed, is found out by who has seen what came after.
+/// A store that serves an earlier generation, intact and signed, is detected by readers that saw a later one.
 #[test]
 fn an_older_generation_is_loaded_by_choice_alone() {
     let (builder, reader, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
@@ -511,7 +512,7 @@ fn an_older_generation_is_loaded_by_choice_alone() {
     let loaded = fs::read(reader.path("x.snapshot")).unwrap();
 
     show(store.path(), &first);
-    // by whoever checks, and whoever does not; by a look-up too
+    // with and without verification; also by a look-up
     let (unchecked, tuned) = (["cache", "pull", &url, &copy], [&module(), "--dry-run", "--cache", &url]);
     for command in [&checked[..], &unchecked, &looked_up, &tuned] {
         let run = reader.run(command);
@@ -520,15 +521,15 @@ fn an_older_generation_is_loaded_by_choice_alone() {
             assert!(run.fault().contains(word), "{command:?}: {}", run.stderr);
         }
     }
-    // and by who publishes: the entries of the second would be lost
+    // also by publishers: the entries of the second generation would be lost
     let run = builder.run(&["cache", "push", &url, &builder.text("a"), "--sign-key", &key]);
     assert_eq!(run.code, 6, "{}", run.stderr);
     assert!(run.fault().contains("--allow-rollback"), "{}", run.stderr);
     assert_eq!(fs::read(reader.path("x.snapshot")).unwrap(), loaded, "it was replaced all the same");
 
-    // who never saw the second cannot know
+    // a reader that never saw the second one cannot know
     Machine::new().good(&["cache", "pull", &url, "--verify-key", &public]);
-    // by choice; from then on it is what was loaded last
+    // by choice; from then on it counts as the last one loaded
     reader.good(&[&checked[..], &["--allow-rollback"]].concat());
     assert_eq!(calls(&reader.path("x.snapshot")).len(), 1);
     reader.good(&checked);
@@ -536,7 +537,7 @@ fn an_older_generation_is_loaded_by_choice_alone() {
     reader.good(&checked);
     assert_eq!(calls(&reader.path("x.snapshot")).len(), 2);
 
-    // the old snapshot under a later number, or a later time: nobody signed that
+    // the old snapshot with a later number, or a later time: that is not signed
     let claims = |name: &str, value: u64| {
         let mut changed: Value = serde_json::from_slice(&first).unwrap();
         changed["generation"] = json!(3);
@@ -552,7 +553,7 @@ fn an_older_generation_is_loaded_by_choice_alone() {
     assert!(claims("published_at", 4_000_000_000).contains("at 4000000000"));
     assert!(claims("generation", 0).contains("generation is 0"));
 
-    // of an earlier life of the store: a later number, signed, at an earlier time; and one more second generation
+    // from an earlier life of the store: a later number, signed, at an earlier time; and another second generation
     let signer = PrivateKey::read(&builder.path("key")).unwrap();
     let second: Value = serde_json::from_slice(&second).unwrap();
     let at = second["published_at"].as_u64().unwrap();
@@ -570,7 +571,7 @@ fn an_older_generation_is_loaded_by_choice_alone() {
         Machine::new().good(&["cache", "pull", &url, "--verify-key", &public]);
     }
 
-    // a store that is begun anew by who has seen the last generation goes on counting from there
+    // if a publisher that saw the last generation starts the store anew, it continues counting from there
     fs::remove_dir_all(store.path()).unwrap();
     push("b");
     assert_eq!(manifest(store.path())["generation"], 3);
@@ -602,7 +603,7 @@ fn a_pin_holds_for_all_that_is_loaded() {
             }
         }
     }
-    // a folder's look-ups read what is published there
+    // look-ups in a folder read its published snapshot
     let Some(plugin) = plugin() else { return };
     reader.environment.clear();
     let (folder, plugin) = (reader.text("cache"), plugin.display().to_string());
@@ -615,14 +616,14 @@ fn a_pin_holds_for_all_that_is_loaded() {
     assert!(get(&first).fault().contains("there is none"));
     fs::copy(builder.path("a"), reader.path("cache/best-v1.snapshot")).unwrap();
     refused(&get(&other));
-    // also of a snapshot that stands alone
+    // also for a single snapshot file
     refused(&get_from(&builder.text("a"), &other));
     for run in [get(&first), get_from(&builder.text("a"), &first)] {
         assert_eq!((run.code, run.stdout.trim_end()), (0, "{\"block\":1}"), "{}", run.stderr);
     }
 }
 
-/// Whoever signs what is there already signs beside the others, also where all do so at once.
+/// A signer of an existing file adds a signature to the others', even if all sign at once.
 #[test]
 fn a_signature_takes_no_other_one_away() {
     let (one, store) = (Machine::new(), tempfile::tempdir().unwrap());
@@ -654,7 +655,7 @@ fn a_signature_takes_no_other_one_away() {
         reader.good(&["cache", "pull", &url, "--verify-key", &one.text(&format!("{name}.pub"))]);
     }
 
-    // the same of a file
+    // the same with a file
     for name in &names {
         one.good(&["cache", "sign", &snapshot, "--key", &one.text(name)]);
     }
@@ -670,7 +671,7 @@ fn a_signature_takes_no_other_one_away() {
 fn a_key_service_signs_in_place_of_a_key_file() {
     let (machine, service, store) = (Machine::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let url = url(store.path());
-    // the service has the key, and this machine its public part alone
+    // the service has the key, and this machine only its public part
     PrivateKey::generate(&service.path().join("key")).unwrap();
     let public = service.path().join("key.pub").display().to_string();
     let text = fs::read_to_string(service.path().join("key")).unwrap();
@@ -695,7 +696,7 @@ fn a_key_service_signs_in_place_of_a_key_file() {
             machine.good(&[arguments, &signing[..]].concat());
             served.join().unwrap()
         });
-        // what docs/trust.md says is signed
+        // the bytes that docs/trust.md describes are signed
         let (head, numbers) = served.split_at(served.len() - 16);
         let digest: Digest = digest.parse().unwrap();
         assert_eq!(head, [b"autotune-lowered snapshot v2\0".as_slice(), digest.as_bytes()].concat());
@@ -708,7 +709,7 @@ fn a_key_service_signs_in_place_of_a_key_file() {
     Machine::new().good(&["cache", "pull", &url, "--verify-key", &public]);
     machine.good(&["cache", "verify", &file, "--key", &public]);
 
-    // what is not a signature by that key signs nothing
+    // a signature that is not by that key signs nothing
     snapshot(&machine.path("b"), &[entry("b", 1, 10)]);
     let before = manifest(store.path());
     let zeros = format!("echo {}", "0".repeat(128));

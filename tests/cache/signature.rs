@@ -16,7 +16,7 @@ fn fixture(name: &str) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// Writes a private key as it must lie: for its owner alone.
+/// Writes a private key with the required mode: only its owner may read it.
 fn private(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -26,15 +26,15 @@ fn signed_digest() -> Digest {
     Digest::of(b"abc")
 }
 
-/// When the fixture was signed.
+/// The time of the fixture's signature.
 const TIME: u64 = 1_790_000_000;
 
-/// What the fixture says.
+/// The statement in the fixture.
 fn statement() -> Statement {
     Statement::new(signed_digest(), 7, TIME)
 }
 
-/// The pair of keys of RFC 8032, section 7.1, test 1; the signature was made by another program (see the fixture's README).
+/// The pair of keys of RFC 8032, section 7.1, test 1; another program made the signature (see the fixture's README).
 #[test]
 fn what_another_program_signs_is_believed_and_made_the_same() {
     let folder = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ fn what_another_program_signs_is_believed_and_made_the_same() {
     let longest = Signatures::from(Signature::sign(longest, &ours)).to_text();
     assert_eq!((longest.len() * MAX_SIGNATURES) as u64, MAX_SIGNATURE_BYTES);
 
-    // version 1 vouches for no generation: whatever was once signed could be shown again
+    // version 1 signs no generation: any old signed snapshot could be replayed
     let old = Signatures::from_bytes(fixture("version-1.sig").as_bytes(), "abc").unwrap_err();
     assert!(matches!(old, SignatureError::OldVersion { .. }) && old.to_string().contains("sign it again"), "{old}");
 }
@@ -74,11 +74,11 @@ fn a_wrong_key_file_digest_or_byte_is_refused() {
     assert!(matches!(unknown, SignatureError::UnknownKey { .. }) && unknown.to_string().contains("theirs.pub"));
     let other = signatures.check(Digest::of(b"abd"), &ours_public, "x").unwrap_err();
     assert!(matches!(other, SignatureError::OtherFile { .. }), "{other}");
-    // the same snapshot, shown as another generation or of another time
+    // the same snapshot, presented as another generation or with another time
     for told in [Statement::new(signed_digest(), 8, TIME), Statement::new(signed_digest(), 7, TIME + 1)] {
         let other = signatures.check_told(&told, &ours_public, "x").unwrap_err();
         assert!(matches!(other, SignatureError::OtherGeneration { signed: 7, .. }), "{other}");
-        // under a line that says so
+        // under a line with these values
         let Statement { generation, time, .. } = told;
         let renamed = signatures.to_text().replace(" 7 1790000000 ", &format!(" {generation} {time} "));
         assert_ne!(renamed, signatures.to_text());
@@ -89,11 +89,11 @@ fn a_wrong_key_file_digest_or_byte_is_refused() {
     }
 
     let text = signatures.to_text();
-    // a digest that is not the signed one, under a name that says so
+    // a digest other than the signed one, under a name with that digest
     let renamed = text.replace(&signed_digest().to_string(), &Digest::of(b"abd").to_string());
     let forged = Signatures::from_bytes(renamed.as_bytes(), "x").unwrap().check(Digest::of(b"abd"), &ours_public, "x");
     assert!(matches!(forged, Err(SignatureError::Forged { .. })), "{forged:?}");
-    // every character counts
+    // every character matters
     for at in 0..text.len() {
         let mut bytes = text.clone().into_bytes();
         bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
@@ -137,7 +137,7 @@ fn keys_are_kept_to_their_owner_and_never_replaced() {
     assert!(
         matches!(exposed, SignatureError::Exposed { mode: 0o640, .. }) && exposed.to_string().contains("chmod 600")
     );
-    // one for the other
+    // one instead of the other
     assert!(matches!(PublicKeys::read(&path), Err(SignatureError::NotAKey { .. })));
     fs::set_permissions(&public, fs::Permissions::from_mode(0o600)).unwrap();
     assert!(matches!(PrivateKey::read(&public), Err(SignatureError::NotAKey { .. })));
@@ -159,7 +159,7 @@ fn a_key_can_be_replaced_by_another_one() {
         fs::write(path("wrong"), wrong).unwrap();
         assert!(matches!(PublicKeys::read(&path("wrong")), Err(SignatureError::NotAKey { .. })), "{wrong:?}");
     }
-    // RFC 8032's neutral element: a key that any signature would fit
+    // RFC 8032's neutral element: a key that accepts any signature
     fs::write(path("weak"), format!("autotune-lowered-public-key-v1 01{}\n", "00".repeat(31))).unwrap();
     assert!(PublicKeys::read(&path("weak")).is_err());
     fs::write(path("large"), "#".repeat(70_000)).unwrap();
@@ -178,7 +178,7 @@ fn signatures_stand_beside_each_other_up_to_a_number() {
     let mut signatures = Signatures::default();
     for (key, _) in &pairs[..MAX_SIGNATURES] {
         assert!(signatures.add(Signature::sign(statement(), key), "x").unwrap());
-        // twice is once
+        // adding one twice has no effect
         assert!(!signatures.add(Signature::sign(statement(), key), "x").unwrap());
     }
     let read = Signatures::from_bytes(signatures.to_text().as_bytes(), "x").unwrap();
@@ -186,7 +186,7 @@ fn signatures_stand_beside_each_other_up_to_a_number() {
     for (key, public) in &pairs[..MAX_SIGNATURES] {
         assert_eq!(read.check_told(&statement(), public, "x").unwrap(), key.to_public());
     }
-    // one too many of this generation is refused; one of a later generation takes the place of one of an earlier
+    // one too many of this generation is refused; one of a later generation replaces one of an earlier
     let [(more, _), (last, last_public)] = &pairs[MAX_SIGNATURES..] else { panic!() };
     let full = signatures.add(Signature::sign(statement(), more), "x").unwrap_err();
     assert!(matches!(full, SignatureError::Full { most: MAX_SIGNATURES, .. }), "{full}");
@@ -197,7 +197,7 @@ fn signatures_stand_beside_each_other_up_to_a_number() {
     assert!(signatures.check_told(&later, last_public, "x").is_ok());
     assert_eq!(signatures.of_statement(&later).to_text().lines().count(), 1);
     assert_eq!(signatures.to_text().lines().count(), MAX_SIGNATURES);
-    // those of another snapshot have no place here
+    // signatures of another snapshot are refused here
     let other = Statement::new(Digest::of(b"abd"), 7, TIME);
     signatures.add(Signature::sign(other, more), "x").unwrap();
     assert_eq!(signatures.to_text().lines().count(), 1);

@@ -1,4 +1,4 @@
-//! Snapshots: what is found is what was written, and a damaged file never gives another config.
+//! Snapshots: readers find what was written, and a damaged file never gives another config.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -76,14 +76,14 @@ proptest! {
         }
         let all: Vec<_> = map.into_iter().collect();
         prop_assert_eq!(store.entries().unwrap(), all.clone());
-        // the same entries in another order and with repetitions are the same bytes
+        // the same entries in another order and with repetitions give the same bytes
         let again = folder.path().join("b.snapshot");
         write_snapshot(&again, &all.iter().rev().chain(&all).cloned().collect::<Vec<_>>()).unwrap();
         prop_assert_eq!(fs::read(&path).unwrap(), fs::read(&again).unwrap());
     }
 }
 
-/// What any reader may ask; each answer is right or an error, never another config.
+/// Every request of a reader is answered correctly or with an error, never with another config.
 fn asks_are_right_or_fail(path: &std::path::Path, expected: &[(CacheKey, Arc<Entry>)]) -> bool {
     let Ok(snapshot) = open(path) else { return true };
     let mut failed = snapshot.verify().is_err();
@@ -121,7 +121,7 @@ fn every_flipped_bit_is_noticed_and_never_gives_another_config() {
         for bit in [0, 5] {
             let mut bad = good.clone();
             bad[at] ^= 1 << bit;
-            // a new file each time: what is mapped must not change
+            // a new file each time: a mapped one must not change
             fs::remove_file(&path).unwrap();
             fs::write(&path, &bad).unwrap();
             assert!(asks_are_right_or_fail(&path, &expected), "bit {bit} of byte {at} was flipped unnoticed");
@@ -134,7 +134,7 @@ fn every_flipped_bit_is_noticed_and_never_gives_another_config() {
     }
 }
 
-/// What follows a config and is damaged hides no config, and is not believed.
+/// Damage after a config hides no config, and the damaged part is not used.
 #[test]
 fn a_damaged_provenance_leaves_the_config_readable() {
     let folder = tempfile::tempdir().unwrap();
@@ -186,7 +186,7 @@ fn what_is_no_snapshot_is_refused_by_name() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
 }
 
-/// A snapshot with one section more, of a kind that no program writes, sealed by what the module's documentation says.
+/// A snapshot with an additional section, of an unknown kind, sealed as the module's documentation describes.
 fn with_another_section(good: &[u8], flags: u32) -> Vec<u8> {
     const ANOTHER: u32 = 4711;
     let content = [7_u8; 128];
@@ -194,7 +194,7 @@ fn with_another_section(good: &[u8], flags: u32) -> Vec<u8> {
     let sections = number(24) as usize;
     let mut bytes = good[..64 + 64 * sections].to_vec();
     for section in 0..sections {
-        // the table grows by a line
+        // the table grows by one row
         let at = 64 + 64 * section + 8;
         bytes.splice(at..at + 8, (number(at) + 64).to_le_bytes());
     }
@@ -234,7 +234,7 @@ fn an_unknown_section_is_skipped_unless_readers_must_know_it() {
     snapshot.verify().unwrap();
     assert_ne!(snapshot.digest(), digest, "it is part of the content");
     assert_eq!(SnapshotStore::new(snapshot).entries().unwrap(), expected);
-    // a damaged one hides no entry, and is found
+    // a damaged one hides no entry, and is detected
     let mut damaged = optional;
     *damaged.last_mut().unwrap() ^= 1;
     let snapshot = written(&damaged).unwrap();
@@ -248,7 +248,7 @@ fn an_unknown_section_is_skipped_unless_readers_must_know_it() {
     }
 }
 
-/// Files that programs wrote before version 5 are as good as none, until somebody publishes again.
+/// Files from before version 5 count as missing, until the next publication.
 #[test]
 fn a_snapshot_of_an_earlier_version_is_as_good_as_none() {
     let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache");
@@ -291,7 +291,7 @@ fn an_open_snapshot_stays_what_it_was_when_another_is_published() {
     assert_eq!(later.put(&key(0, 0, 0, true), &entry(1)).unwrap_err().kind(), StoreErrorKind::ReadOnly);
 }
 
-/// What programs do at run time: open once, refresh when they choose to.
+/// The calls of a program at run time: open once, refresh by choice.
 #[test]
 fn a_refresh_shows_what_was_published_since() {
     let folder = tempfile::tempdir().unwrap();
@@ -323,7 +323,7 @@ fn a_refresh_shows_what_was_published_since() {
         assert_eq!(found(&cache, &key(4, 0, 0, true)), Some((entry(4), Tier::Overlay)));
         drop(overlay);
 
-        // a damaged one is refused, and what was open stays in force
+        // a damaged one is refused, and the open one stays in force
         fs::remove_file(&path).unwrap();
         fs::write(&path, "no snapshot").unwrap();
         assert!(cache.refresh().unwrap_err().to_string().contains(SNAPSHOT_FILE));
@@ -337,7 +337,7 @@ fn a_refresh_shows_what_was_published_since() {
 fn a_file_larger_than_any_snapshot_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("huge.snapshot");
-    // without a byte on the disk
+    // without using disk space
     std::fs::File::create(&path).unwrap().set_len((1 << 34) + 1).unwrap();
     for mapping in [Mapping::Never, Mapping::WhereLocal] {
         let error = Snapshot::open(&path, mapping).unwrap_err().to_string();
@@ -345,8 +345,8 @@ fn a_file_larger_than_any_snapshot_is_not_read() {
     }
 }
 
-/// A copy over a snapshot cuts it first: where it is mapped, a refresh says so instead of calling it unchanged; where it was
-/// read, it stays what it was.
+/// Copying over a snapshot truncates it first. If it is mapped, a refresh reports that instead of calling it unchanged;
+/// if it was read, it stays as it was.
 #[test]
 fn a_refresh_notices_that_the_file_was_cut() {
     let folder = tempfile::tempdir().unwrap();
@@ -357,7 +357,7 @@ fn a_refresh_notices_that_the_file_was_cut() {
     assert!(mapped.is_mapped() && !read.is_mapped());
     let bytes = fs::read(&path).unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
-    // the header stays
+    // the header remains
     file.set_len(4096).unwrap();
     let error = mapped.refreshed().unwrap_err().to_string();
     assert!(error.contains(&format!("it has 4096 bytes, {} were written", bytes.len())), "{error}");
@@ -365,7 +365,7 @@ fn a_refresh_notices_that_the_file_was_cut() {
     file.set_len(0).unwrap();
     assert!(mapped.refreshed().is_err() && read.refreshed().is_err());
     read.verify().unwrap();
-    // written again, as the second half of a copy does: the same file, whole
+    // written again, as in the second half of a copy: the same file, complete
     fs::write(&path, &bytes).unwrap();
     assert!(mapped.refreshed().unwrap().is_none());
     mapped.verify().unwrap();
@@ -375,7 +375,7 @@ fn a_refresh_notices_that_the_file_was_cut() {
 fn a_large_file_that_is_no_snapshot_is_not_read_into_memory() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("huge.snapshot");
-    // without a byte on the disk, and more than a test may have of memory
+    // without using disk space, and larger than a test's memory limit
     std::fs::File::create(&path).unwrap().set_len(1 << 34).unwrap();
     let error = Snapshot::open(&path, Mapping::Never).unwrap_err().to_string();
     assert!(error.contains("it is not a snapshot"), "{error}");

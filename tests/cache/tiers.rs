@@ -49,7 +49,7 @@ fn a_hit_below_is_promoted_and_an_overlay_hides_it_until_it_is_dropped() {
     assert_eq!((hit(&cache, MatchMode::Exact).tier, hit(&cache, MatchMode::Exact).entry), (Tier::Overlay, entry(2)));
     let inner = cache.overlay([(key(&device(), Direction::Forward), entry(3))]);
     assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(3));
-    // guards may go in any order
+    // guards may be dropped in any order
     drop(outer);
     assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(3));
     drop(inner);
@@ -83,7 +83,7 @@ fn another_cpus_entry_is_a_miss_unless_the_user_asks_for_it() {
     assert!(reason.contains("another") && reason.contains("--match kind"), "{reason}");
     let found = hit(&cache, MatchMode::Kind);
     assert_eq!(found.flags[0].kind, FlagKind::OtherDevice);
-    // this device's own entry wins, from whatever tier
+    // this device's own entry wins, from any tier
     cache.put(&key(&device(), Direction::Forward), &entry(2)).unwrap();
     assert_eq!((hit(&cache, MatchMode::Any).entry, hit(&cache, MatchMode::Any).flags.len()), (entry(2), 0));
 }
@@ -120,7 +120,7 @@ fn each_miss_has_its_reason() {
     assert!(matches!(miss("another@v1", "k"), MissReason::Operation { op_id } if op_id == "another@v1"));
 }
 
-/// What a look-up finds in each kind of store, alone, that holds these keys of one call, each with its place as the
+/// The look-up's result in each kind of store, alone, with these keys of one call, each with its position as the
 /// config.
 fn found_in_every_store(device: &DeviceFingerprint, keys: &[&str], asked: &str, mode: MatchMode) -> (u64, Vec<String>) {
     let entries: Vec<_> = keys
@@ -166,16 +166,16 @@ fn found_in_every_store(device: &DeviceFingerprint, keys: &[&str], asked: &str, 
 fn a_call_that_is_mapped_otherwise_is_taken_with_a_flag() {
     let (four, eight, many) = ("k~4-00000001", "k~8-00000002", "k~8x4-00000003");
     let look = |keys: &[&str], asked| found_in_every_store(&device(), keys, asked, MatchMode::Exact);
-    // its own, whatever else there is
+    // its own entry, whatever others exist
     for (place, asked) in ["k", four, eight, many].into_iter().enumerate() {
         assert_eq!(look(&["k", four, eight, many], asked), (place as u64, vec![]));
     }
-    // the unmapped one stands for all others, then the one of the most calls
+    // the unmapped one has priority over all others, then the one mapped most often
     let flag = |text: &str| vec![format!("OtherBatch: {text}")];
     assert_eq!(look(&[eight, "k"], four), (1, flag("measured unmapped, asked for under `vmap` of 4")));
     assert_eq!(look(&[four, many, eight], "k"), (1, flag("measured under `vmap` of 8x4, asked for unmapped")));
     assert_eq!(look(&[eight], four), (0, flag("measured under `vmap` of 8, asked for under `vmap` of 4")));
-    // keys that only begin alike are other calls
+    // keys that only start with the same text are other calls
     let cache = TieredCache::new(vec![]);
     for other in ["kk", "k~4", "k0~4-00000001"] {
         cache

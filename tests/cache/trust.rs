@@ -27,7 +27,7 @@ fn device(kind: &str, model: &str) -> DeviceFingerprint {
     DeviceFingerprint { identity, environment: Environment::default() }
 }
 
-/// What a look-up on a device gives: the reason of a miss, or the flags of a hit.
+/// A look-up's result on a device: the reason of a miss, or the flags of a hit.
 fn look(cache: &TieredCache, at: &DeviceFingerprint, mode: MatchMode) -> Result<Vec<FlagKind>, String> {
     match cache.lookup(at, "flash_attention@v2", "a", None, mode).unwrap() {
         Lookup::Hit(hit) => Ok(hit.flags.iter().map(|flag| flag.kind).collect()),
@@ -35,10 +35,10 @@ fn look(cache: &TieredCache, at: &DeviceFingerprint, mode: MatchMode) -> Result<
     }
 }
 
-/// The entry is of a CPU of the model `simulated`.
+/// The entry belongs to a CPU of the model `simulated`.
 fn applies_by_choice_alone(path: &str, cache: &TieredCache) {
     let (own, part, kind) = (device("cpu", "simulated"), device("cpu", "other"), device("other", "simulated"));
-    // the wider modes first: what they found must not become this device's own
+    // the wider modes first: their hits must not become this device's own entries
     for _ in 0..2 {
         for (at, mode, flagged) in [
             (&part, MatchMode::Any, true),
@@ -111,12 +111,12 @@ fn another_devices_entry_applies_by_choice_alone_and_is_flagged_in_every_tier() 
     applies_by_choice_alone("import", imported.cache());
 }
 
-/// Every path of a cache folder that is opened for writing, as a link to somebody's file or folder.
+/// Every path of a cache folder that is opened for writing is a link to somebody's file or folder.
 #[test]
 fn a_cache_folder_leads_nowhere_else() {
     let clean = "clean e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n";
     for name in ["lock", "samples-v1.log", "best-v1.snapshot", "sled-v1", "sled-v1.state", "selftest-v1.json"] {
-        // what the link leads to: nothing, a file, a folder
+        // the link's target: nothing, a file, a folder
         for target in [None, Some(Some("")), Some(Some("mine\n")), Some(None)] {
             for state in [None, Some("open\n"), Some(clean)] {
                 let (cache, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -147,7 +147,7 @@ fn a_cache_folder_leads_nowhere_else() {
     }
 }
 
-/// A config is data: nothing in it is looked for, opened or run.
+/// A config is data: nothing in it is searched for, opened or run.
 #[test]
 fn a_config_is_data_wherever_it_goes() {
     let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
@@ -164,14 +164,14 @@ fn a_config_is_data_wherever_it_goes() {
     machine.good(&["cache", "export", "--format", "json", &machine.text("x.json"), "--cache", &url]);
     machine.good(&["cache", "import", "--format", "json", &machine.text("x.json")]);
     let seeds = machine.good(&["cache", "seed", &machine.text("seeds")]).stdout;
-    // the operation's name makes no path
+    // the operation's name does not become a path
     let seed = Path::new(seeds.trim_end());
     assert!(seed.starts_with(machine.path("seeds")) && !seeds.contains("..") && seed.is_file(), "{seeds}");
     assert_eq!(SeedStore::read_folder(&machine.path("seeds")).0.entries().unwrap()[0].1, value);
     assert!(!witness.exists());
 }
 
-/// A sparse file of this length: it takes no room, and a reader without a limit would take all of it.
+/// A sparse file of this length: it takes no disk space, but a reader without a limit would load all of it.
 fn sparse(path: &Path, length: u64) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     File::create(path).unwrap().set_len(length).unwrap();
@@ -191,7 +191,7 @@ fn every_reader_has_its_limit() {
     let key = ["cache", "sign", &machine.text("a.snapshot"), "--key", &file];
     snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 1)]);
     let record = format!("registry/invocations/x/{}-{}.json", "0".repeat(16), "0".repeat(64));
-    // path, one byte more than its reader takes, command, exit code
+    // path, one byte more than its reader accepts, command, exit code
     let readers: Vec<(&str, u64, Vec<&str>, i32)> = vec![
         ("seeds/x.json", 64 << 20, vec!["cache", "ls", "--all", "--seeds", &seeds], 0),
         (&record, 16 << 20, vec!["registry", "verify", &registry], 4),
@@ -208,7 +208,7 @@ fn every_reader_has_its_limit() {
     for (path, limit, command, code) in readers {
         sparse(&machine.path(path), limit + 1);
         let mut command = machine.command(&command);
-        // a reader without a limit would end here, not fill the machine
+        // a reader without a limit would end here, before it fills the memory
         let run = command.output().unwrap();
         let stderr = String::from_utf8_lossy(&run.stderr);
         assert_eq!(run.status.code(), Some(code), "{path}: {stderr}");
@@ -219,11 +219,11 @@ fn every_reader_has_its_limit() {
     }
 }
 
-/// A window's title, a bell, a C1 escape that clears the screen, marks that turn the direction of text, and a line that
-/// claims to be the program's.
+/// A window's title, a bell, a C1 escape that clears the screen, marks that change the direction of text, and a line
+/// that imitates the program's.
 const HOSTILE: &str = "x\u{1b}]0;y\u{7}\u{9b}2J\u{202e}z\u{2066}\nFORGED";
 
-/// Checks what a terminal would get; `shown` says that the text was there at all, and not merely left out.
+/// Checks the output for a terminal; `shown` requires that the text appears, and is not merely left out.
 fn is_harmless(what: &str, output: &std::process::Output, shown: bool) {
     let text = [&output.stdout[..], &output.stderr].map(|bytes| String::from_utf8(bytes.to_vec()).unwrap());
     for text in &text {
@@ -241,7 +241,7 @@ fn what_others_wrote_steers_no_terminal() {
         is_harmless(what, &machine.command(arguments).output().unwrap(), true);
     };
 
-    // an argument: a path, the value of an option, an option; as text and as a log's line
+    // an argument: a path, an option's value, an option; as text and as a log line
     let path = machine.path(HOSTILE).display().to_string();
     look("a path", &["scan", &path]);
     look("a folder", &["registry", "ls", &path]);
@@ -254,7 +254,7 @@ fn what_others_wrote_steers_no_terminal() {
     fs::write(machine.path("seeds").join(format!("{HOSTILE}.json")), HOSTILE).unwrap();
     look("the name of a seed file", &["cache", "ls", "--all", "--seeds", &machine.text("seeds")]);
 
-    // a lock that another process wrote
+    // a lock file written by another process
     let locked = machine.path("locked");
     let held = FolderLock::acquire(&locked).unwrap();
     let line = HOSTILE.replace('\n', " ");
@@ -318,7 +318,7 @@ fn what_others_wrote_steers_no_terminal() {
         is_harmless(command, &output, false);
     }
 
-    // a worker: its answer, an error of its own, what is no answer, and its stderr
+    // a worker: its answer, its own error, an invalid answer, and its stderr
     let worker = machine.path("worker.py");
     let python: String = HOSTILE.chars().map(|letter| format!("\\U{:08x}", u32::from(letter))).collect();
     let script = format!(

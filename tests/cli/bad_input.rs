@@ -1,4 +1,4 @@
-//! Bad input gets one clear line, a documented exit code, and loses nothing.
+//! Bad input gives one clear line and a documented exit code, and loses nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-/// One line that names the file, and the code.
+/// Expects the code, and one line that names the file.
 fn expect(run: &Run, code: i32, words: &[&str]) {
     assert_eq!(run.code, code, "{}\n{}", run.stdout, run.stderr);
     for word in words {
@@ -65,12 +65,12 @@ fn modules_that_are_none() {
         let cut = place.run(&["scan", &place.file("cut.pb", &proto[..proto.len() / 2])]);
         expect(&cut, BAD_INPUT, &["cut.pb"]);
     }
-    // a module without labels is no mistake: it says so and has its own code
+    // a module without labels is no error: a message says so, and it has its own exit code
     let bare = place.file("bare", "HloModule m\n\nENTRY e {\n  ROOT p = f32[2]{0} parameter(0)\n}\n");
     let run = place.run(&["scan", &bare]);
     assert_eq!(run.code, NOTHING_MATCHED);
     assert!(run.stdout.contains("no-"), "{}", run.stdout);
-    // a cut text still gives the labels before the cut, but is not tuned
+    // truncated text still gives the labels before the cut, but is not tuned
     let cut = place.file("cut.txt", &text[..text.len() / 2]);
     let run = place.run(&["scan", &cut, "--format", "json"]);
     expect(&run, BAD_INPUT, &["cut.txt", "cut short"]);
@@ -100,7 +100,7 @@ fn command_lines_that_are_wrong() {
     }
 }
 
-/// Whatever a file that was named is not, the line says what to do next.
+/// Whatever is wrong with a named file, the line says what to do next.
 #[test]
 fn files_that_are_not_what_they_are_named_for() {
     let place = Place::new();
@@ -113,11 +113,11 @@ fn files_that_are_not_what_they_are_named_for() {
     expect(&place.run(&["measure", "missing.mlir"]), BAD_INPUT, &["missing.mlir", "; check the path"]);
 }
 
-/// A JAX of `pip install --user`: empty, so that the worker fails, but it is the one that is taken.
+/// A JAX of `pip install --user`: an empty package, so the worker fails, but the program selects it.
 #[test]
 fn jax_in_the_users_own_folder_is_the_one_that_is_taken() {
     let Some(python) = python_with("site") else { return };
-    // that of an environment has no user's own folder
+    // in a virtual environment, Python ignores the user's own folder
     let mut asked = Command::new(python);
     asked.args(["-c", "import sys; print(sys.base_prefix); print(*sys.version_info[:2])"]);
     let text = String::from_utf8(asked.output().unwrap().stdout).unwrap();
@@ -152,7 +152,7 @@ fn registries_that_are_broken() {
     let registry = place.path("registry");
     copy_folder(&example().join("registry"), &registry);
     let name = registry.to_str().unwrap();
-    // a half-written record: the rest of the registry works
+    // a half-written record: the rest of the registry still works
     let mut folders = fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path());
     let flash = folders.find(|path| path.to_str().unwrap().contains("flash")).unwrap();
     for record in fs::read_dir(&flash).unwrap().map(|item| item.unwrap().path()) {
@@ -165,7 +165,7 @@ fn registries_that_are_broken() {
     assert_eq!(run.stdout.matches(" tuned\n").count(), 3, "{}", run.stdout);
     let verify = place.run(&["registry", "verify", name]);
     assert_eq!(verify.code, BAD_INPUT);
-    // a newer schema is refused by name
+    // a newer schema is refused, and named
     let header = registry.join("registry.json");
     fs::write(&header, fs::read_to_string(&header).unwrap().replace("\"schema\":1", "\"schema\":7")).unwrap();
     expect(&place.run(&["registry", "ls", name]), BAD_INPUT, &["7"]);
@@ -237,13 +237,13 @@ fn a_full_disk_loses_nothing() {
     let cache = mount.path().join("cache");
     let timer = place.replay();
     assert_eq!(run(&cache, &[&module(), "--timer", &timer, "--rounds", "8"]).code, 0);
-    // fill what is left; the next run has more rounds to write than there is room for
+    // fill the rest; the next run writes more rounds than fit
     let filler = mount.path().join("filler");
     let mut bytes = vec![0_u8; 1 << 22];
     while !bytes.is_empty() && fs::write(&filler, &bytes).is_err() {
         bytes.truncate(bytes.len() - (16 << 10));
     }
-    // enough to open everything (sled takes half a MiB), not enough for the rounds
+    // enough to open everything (sled takes half a MiB), but not for the rounds
     fs::write(&filler, &bytes[..bytes.len() - (700 << 10)]).unwrap();
     let restless = place.restless_replay();
     let full = run(&cache, &[&module(), "--timer", &restless, "--rounds", "2000", "--min-improvement", "0"]);
@@ -302,7 +302,7 @@ fn a_snapshot_is_published_of_what_is_there_and_never_of_nothing() {
     let snapshot = Snapshot::open(&out, Mapping::WhereLocal).unwrap();
     snapshot.verify().unwrap();
     assert_eq!((snapshot.len(), published.stdout), (1, format!("{}  {path}\n", snapshot.digest())));
-    // a mistyped folder leaves what others read as it is
+    // a command on a mistyped folder leaves other readers' files unchanged
     let empty = run(&place.path("mistyped"), &["cache", "snapshot", path]);
     assert_eq!(empty.code, NOTHING_MATCHED);
     assert!(empty.stderr.contains("the cache is empty") && empty.stderr.contains("--cache"), "{}", empty.stderr);
@@ -312,7 +312,7 @@ fn a_snapshot_is_published_of_what_is_there_and_never_of_nothing() {
     assert!(unwritable.stderr.contains("/proc/none/best.snapshot"), "{}", unwritable.stderr);
 }
 
-/// Output that cannot be written is a failure, whatever the command's result.
+/// Unwritable output is a failure, whatever the command's result.
 #[test]
 fn a_stdout_that_cannot_be_written_is_told() {
     let (place, module) = (Place::new(), module());
@@ -322,7 +322,7 @@ fn a_stdout_that_cannot_be_written_is_told() {
         let output = output.wait_with_output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    // a descriptor that cannot be written: as `1<FILE` leaves it
+    // a descriptor that is not writable, as after `1<FILE`
     let (code, said) = run(fs::File::open(&module).unwrap().into(), &["scan", &module]);
     assert_eq!(code, Some(BAD_INPUT), "{said}");
     assert!(said.contains("cannot write to stdout") && said.lines().count() == 1, "{said}");
@@ -331,7 +331,7 @@ fn a_stdout_that_cannot_be_written_is_told() {
     let (code, said) = run(full.into(), &["scan", &module, "--format", "json"]);
     assert_eq!(code, Some(BAD_INPUT), "{said}");
     assert!(said.contains("cannot write to stdout"), "{said}");
-    // a reader that is gone, as `head` is when it has enough: it knows, so nothing is said
+    // a reader that has exited, as `head` does when it has enough: it expects that, so there is no message
     let gone = || {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -342,7 +342,7 @@ fn a_stdout_that_cannot_be_written_is_told() {
     assert_eq!(run(Stdio::null(), &["scan", &module]).0, Some(0));
 }
 
-/// What may stand where a file is meant, with the name that it has in the test's folder.
+/// Things in place of a file, each with its name in the test's folder.
 const NO_FILES: [&str; 6] = ["zero", "fifo", "growing", "folder", "missing", "large"];
 
 fn no_files(folder: &Path) -> PathBuf {
@@ -355,7 +355,7 @@ fn no_files(folder: &Path) -> PathBuf {
     at
 }
 
-/// Runs the program where a read without an end, or without a bound, ends it by a signal; meanwhile a file grows.
+/// Runs the program with limits: reading without an end or a bound ends it by a signal. Meanwhile a file grows.
 fn run_bounded(place: &Place, growing: &Path, arguments: &[&str]) -> Run {
     let limits = "ulimit -v 6000000; ulimit -t 50; exec timeout -s KILL 100 \"$@\"";
     let command = command(&place.path("cache"));
@@ -371,7 +371,7 @@ fn run_bounded(place: &Place, growing: &Path, arguments: &[&str]) -> Run {
     let ended = AtomicBool::new(false);
     let output = std::thread::scope(|scope| {
         scope.spawn(|| {
-            // slower than any reader, and without end
+            // slower than any reader, and endless
             let mut file = fs::File::options().append(true).open(growing).unwrap();
             while !ended.load(Ordering::Relaxed) {
                 file.write_all(&[0; 64]).unwrap();
@@ -400,7 +400,7 @@ fn what_is_no_file_is_told_at_once() {
     fs::create_dir_all(&registry).unwrap();
     let header = "{\"kind\":\"autotune-lowered-registry\",\"schema\":1}\n";
     fs::write(Path::new(&registry).join("registry.json"), header).unwrap();
-    // `FILE` stands for what is none
+    // `FILE` stands for one of these
     let commands = [
         (format!("FILE --timer {replay}"), BAD_INPUT),
         ("scan FILE".into(), BAD_INPUT),
@@ -423,7 +423,7 @@ fn what_is_no_file_is_told_at_once() {
         ("measure FILE --timer command:false".into(), BAD_INPUT),
         ("measure tests/data/timer/add.mlir --timer pjrt --plugin FILE".into(), DEVICE_TROUBLE),
     ];
-    // a folder may be meant, and be empty
+    // a folder may be valid here, and empty
     let folders = [("cache import --format ejkernel", NOTHING_MATCHED)];
     let folders = folders.into_iter().chain([("cache import --format tokamax", NOTHING_MATCHED)]);
     let of_folder: Vec<(&str, i32)> = folders.collect();
@@ -444,7 +444,7 @@ fn what_is_no_file_is_told_at_once() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The files of a cache folder are the program's own: in place of one stands nothing else, and a link least of all.
+/// The files of a cache folder belong to the program: it accepts nothing else in their place, least of all a link.
 #[test]
 fn what_is_no_file_of_a_cache_is_told_at_once() {
     let place = Place::new();
@@ -466,7 +466,7 @@ fn what_is_no_file_of_a_cache_is_told_at_once() {
         let was_there = fs::rename(&own, &kept).is_ok();
         let link = was_there.then_some("link");
         for kind in ["zero", "fifo", "growing", "folder", "large"].into_iter().chain(link) {
-            // a log may have any size: it is read a record at a time
+            // a log may have any size: it is read record by record
             if (name, kind) == ("samples-v1.log", "large") {
                 continue;
             }
@@ -481,7 +481,7 @@ fn what_is_no_file_of_a_cache_is_told_at_once() {
             for command in [&ls[..], &verify[..], &[&module, "--timer", &replay, "--cache", &folder][..]] {
                 let run = run_bounded(&place, &at.join("growing"), command);
                 let said = format!("{}{}", run.stdout, run.stderr);
-                // the first to see it says so; what can be mended is, and needs no lock to be looked at
+                // the first reader reports it; what can be repaired is, and reading it needs no lock
                 let is_due = links && command[1] == "ls" && !name.starts_with("selftest");
                 let tells_link = !is_due || said.contains("it is a symbolic link");
                 if ![0, 1, BAD_INPUT, CACHE_TROUBLE].contains(&run.code) || said.contains("panicked") || !tells_link {

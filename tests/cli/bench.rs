@@ -1,4 +1,4 @@
-//! `cargo bench --bench search`, from its arguments to its figures and faults.
+//! `cargo bench --bench search`, from its arguments to its figures and errors.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -25,7 +25,7 @@ fn write(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
     path
 }
 
-/// 12 by 12 configs; the median of (t - 1, t, t + 40) is t, whatever the recorded number says.
+/// 12 by 12 configs; the median of (t - 1, t, t + 40) is t, whatever the recorded number.
 fn t4() -> Value {
     let entry = |a: i64, b: i64| {
         let t = 10 + (a - 7).pow(2) + (b - 4).pow(2);
@@ -55,7 +55,7 @@ fn cache() -> Value {
            "tune_params": {"a": [0], "b": [0]}, "objective": "time", "cache": entries})
 }
 
-/// What `main` would print, and its exit code.
+/// The output of `main`, and its exit code.
 struct Run {
     code: u8,
     stdout: String,
@@ -164,14 +164,15 @@ fn files_that_are_no_spaces_are_one_line() {
     assert_eq!(bench(&["--seeds", "0"]).code, 2);
 }
 
-/// A Python that has no Kernel Tuner, and one that is none, are said in a line; a stand-in for the driver's answers is scored.
+/// A Python without Kernel Tuner, and a program that is no Python, each give one line; a stand-in for the driver is
+/// scored.
 #[test]
 fn a_peer_is_run_and_scored_or_said_to_be_missing() {
     let folder = tempfile::tempdir().unwrap();
     let run = bench(&["--seeds", "1", "--strategy", "random", "--peer", "/nowhere/python"]);
     assert_eq!(run.code, 4);
     assert!(run.fault().contains("cannot run `/nowhere/python`"), "{}", run.fault());
-    // answers as the driver gives them: one strategy asks for the first configs, one ran out of time
+    // answers in the driver's format: one strategy asks for the first configs, one ran out of time
     let script = "#!/bin/sh\ncat > /dev/null\necho '{\"version\": \"1.5.0\"}'\n\
                   echo '{\"strategy\": \"steady\", \"seed\": 0, \"asked\": [0, 1, 2], \"failure\": null, \"seconds\": 0.003}'\n\
                   echo '{\"strategy\": \"slow\", \"failure\": \"not done within 1 s\"}'\n";
@@ -187,7 +188,7 @@ fn a_peer_is_run_and_scored_or_said_to_be_missing() {
     assert_eq!(rows[2]["ms_per_evaluation"], 1.0);
     assert_eq!(rows[3]["scores"][0]["failure"], "not done within 1 s");
     assert_eq!(rows[3]["mean_score"], Value::Null);
-    // it stays at the third config, exhaustive search goes on
+    // it stays at the third config, while exhaustive search continues
     assert!(rows[2]["mean_score"].as_f64() <= rows[1]["mean_score"].as_f64());
     assert_eq!(document["best_peer"], "steady");
 }

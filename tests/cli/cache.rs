@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// One config by its call, as a cache folder gives it in another process.
+/// One config per call, read from a cache folder by another process.
 fn blocks(cache: &Path) -> Vec<(String, u64)> {
     let rows = run(cache, &["cache", "ls", "--format", "json"]).json();
     let rows = rows["entries"].as_array().unwrap();
@@ -78,7 +78,7 @@ fn caches_of_every_kind_merge_to_the_same_bytes_in_any_order() {
         assert!(merged.stdout.trim_end().ends_with(&one), "{}", merged.stdout);
         assert_eq!(place.cache(&["merge", &c, &a, &b, &a, "-o", &other]).code, 0);
         assert_eq!(fs::read(&one).unwrap(), fs::read(&other).unwrap(), "{kind}");
-        // what came out says the same as what went in
+        // the export equals the import
         assert_eq!(place.cache(&["diff", &one, &place.text("one.snapshot")]).code, 0);
     }
     assert_eq!(fs::read(place.path("a/samples-v1.log")).unwrap(), before, "an input stays as it is");
@@ -89,11 +89,11 @@ fn caches_of_every_kind_merge_to_the_same_bytes_in_any_order() {
     assert_eq!(blocks(Path::new(&folder)), expected);
     assert_eq!(fs::read(place.path("merged/best-v1.snapshot")).unwrap(), fs::read(&snapshot).unwrap());
     assert_eq!(place.cache(&["verify", &folder, &snapshot]).code, 0);
-    // a second time, with the folder itself among the caches: nothing changes, in the log neither
+    // a second time, with the folder itself among the caches: nothing changes, not even in the log
     let log = fs::read(place.path("merged/samples-v1.log")).unwrap();
     assert_eq!(place.cache(&["merge", &folder, &b, "-o", &folder]).code, 0);
     assert_eq!(fs::read(place.path("merged/samples-v1.log")).unwrap(), log);
-    // the loser's provenance is there
+    // the loser's provenance is kept
     let rows = run(Path::new(&folder), &["cache", "ls", "--format", "json"]).json();
     assert_eq!(rows["entries"][1]["superseded"][0]["provenance"]["rounds"], 10);
     assert_eq!(rows["entries"][1]["superseded"][0]["config"]["block"], 1);
@@ -168,7 +168,7 @@ fn a_cache_in_use_is_read_and_its_holder_named_but_not_written() {
     assert_eq!(into.code, CACHE_TROUBLE, "{}", into.stderr);
     drop(held);
     assert_eq!(place.cache(&["merge", &place.text("out.jsonl"), "-o", &folder]).code, 0);
-    // a published snapshot without its log is a cache as well
+    // a published snapshot without its log is also a cache
     fs::remove_file(place.path("a/samples-v1.log")).unwrap();
     let alone = place.cache(&["merge", &folder, "-o", &place.text("alone.jsonl")]);
     assert!(alone.stderr.contains("reading its snapshot"), "{}", alone.stderr);
@@ -214,7 +214,7 @@ fn every_flipped_byte_of_a_cache_folder_is_found_where_it_is() {
     assert!(files.len() >= 4, "{files:?}");
     for path in files {
         let bytes = fs::read(&path).unwrap();
-        // eight places of each file, the first and the last byte among them
+        // eight positions of each file, including the first and the last byte
         for n in 0..8 {
             let at = (bytes.len() - 1) * n / 7;
             let mut bad = bytes.clone();
@@ -231,7 +231,7 @@ fn every_flipped_byte_of_a_cache_folder_is_found_where_it_is() {
         fs::write(&path, bytes).unwrap();
     }
     assert_eq!(place.cache(&["verify", &folder]).code, 0);
-    // a log that lost its end at the end of a record has no wrong byte: sled tells
+    // a log that was cut at the end of a record has no wrong byte: sled reveals it
     let log = place.path("a/samples-v1.log");
     let text = fs::read_to_string(&log).unwrap();
     let last = text.trim_end().rfind('\n').unwrap();
@@ -325,7 +325,7 @@ fn kept_executables_are_bounded_by_prune_and_by_a_run() {
     let done: Value = serde_json::from_str(&stdout).unwrap();
     let expected = json!({"kept": 1, "kept_bytes": 800 << 10, "removed": 2, "removed_bytes": 801 << 10});
     assert_eq!((&done["executables"], exist()), (&expected, [true, false, false]));
-    // and without being asked: by whatever tunes in this folder
+    // and without a command: by every tuner in this folder
     let registry = example().join("registry").display().to_string();
     let replay = place.path("replay.json");
     write_replay(Path::new(&registry), &replay);
@@ -380,7 +380,7 @@ fn an_entry_of_clocks_that_were_set_is_flagged_and_drawn() {
     assert!(clocks == told(1410) && flags.contains(words), "{clocks} {flags}");
     let (clocks, flags) = get("free");
     assert!(clocks == told(1980) && !flags.contains("clocks"), "{clocks} {flags}");
-    // more rounds at other clocks answer another question than the latest decision does
+    // more rounds at other clocks do not replace the latest decision, which has other conditions
     let decided = |name: &str, block, rounds, at, clocks: Value| {
         let mut entry: Value = serde_json::from_str(&line("H100", "k", block, rounds, at)).unwrap();
         entry["provenance"]["clocks"] = clocks;
@@ -444,7 +444,7 @@ fn compiler_options_are_printed_as_flags() {
     assert!(several.stderr.contains("2 entries have different compiler options"), "{}", several.stderr);
     assert_eq!(place.cache(&["export", "--format", "xla-flags", "--key", "cc"]).code, 3);
     assert!(place.cache(&["export", "--format", "json"]).stderr.contains("name the file or folder to write"));
-    // all of them by their programs, for what compiles one by one
+    // all of them by program, for tools that compile one by one
     let options = place.cache(&["export", "--format", "options-json"]).json();
     let by_digest = json!({"aa01": {"xla_b": "True", "xla_a": 2}, "bb02": {"xla_a": 3}, "cc03": {"xla_tpu_a": 1}});
     assert_eq!(options, json!({"schema": 1, "compiler_options": by_digest}));
@@ -527,12 +527,12 @@ fn coverage_tells_which_labels_have_a_config() {
     assert_eq!(place.cache(&[&["coverage", &module, "--require", "10%"], &of[..]].concat()).code, 0);
     assert_eq!(place.cache(&[&["coverage", &module, "--require", "101%"], &of[..]].concat()).code, USAGE);
 
-    // a StableHLO module's labels are whole: no registry is needed
+    // a StableHLO module's labels are complete: no registry is needed
     let alone = place.text("alone.mlir");
     fs::copy(example().join("module.stablehlo.mlir"), &alone).unwrap();
     let whole = place.cache(&["coverage", &alone, "--of", &snapshot, "--for", "simulated"]);
     assert_eq!(whole.code, 0, "{}\n{}", whole.stdout, whole.stderr);
-    // those of HLO text lost a part
+    // those of HLO text are cut
     let alone = place.text("alone.hlo.txt");
     fs::copy(&module, &alone).unwrap();
     let cut = place.cache(&["coverage", &alone, "--of", &snapshot, "--for", "simulated"]);
@@ -594,12 +594,12 @@ fn a_path_that_leads_nowhere_is_said_in_one_line_and_nothing_is_written() {
     assert!(verified.code == BAD_INPUT && verified.stdout.contains("unreadable"), "{}", verified.stdout);
 }
 
-/// A snapshot that somebody copies over, as `cp` does, is cut first. A command that has it open must not be ended by that.
+/// A snapshot that somebody overwrites, as `cp` does, is truncated first. A command that has it open must survive that.
 #[test]
 fn a_snapshot_that_is_cut_while_it_is_merged_ends_nothing() {
     let place = Place::new();
-    // of each of these it is said that its snapshot is read, in more bytes than the pipe holds: whoever reads the first of
-    // them knows that the first snapshot is open, and that nothing is merged yet
+    // the command reports for each folder that it reads the snapshot, in more bytes than the pipe holds. So after the
+    // first report, the first snapshot is open, and nothing is merged yet
     let folders: Vec<String> = (0..40).map(|number| format!("{number}-{}", "x".repeat(200))).collect();
     let filled = place.folder("filled", &[line("H200", "k1", 1, 10, 100)]);
     for name in &folders {
@@ -623,7 +623,7 @@ fn a_snapshot_that_is_cut_while_it_is_merged_ends_nothing() {
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(0), "{status}: {stderr}");
     assert_eq!(run(&place.path("merged.snapshot"), &["cache", "ls"]).code, 0);
-    // one that is cut before it is opened is told by name
+    // one that is truncated before it is opened is named
     let cut = place.cache(&["merge", &place.text(&folders[0]), &filled, "-o", &place.text("other.snapshot")]);
     assert_eq!(cut.code, BAD_INPUT, "{}", cut.stderr);
     assert!(cut.fault().contains("it is not a snapshot"), "{}", cut.stderr);
@@ -636,7 +636,7 @@ fn ls_reads_a_snapshot_and_says_what_a_folder_takes() {
     let folder = Path::new(&folder);
     let snapshot = place.path("best.snapshot");
     assert_eq!(run(folder, &["cache", "snapshot", snapshot.to_str().unwrap()]).code, 0);
-    // the same entries, and nothing said of a folder
+    // the same entries, without a note about a folder
     assert_eq!(blocks(&snapshot), blocks(folder));
     let listed = run(&snapshot, &["cache", "ls", "--format", "json"]).json();
     assert_eq!(listed["entries"][0]["tier"], "snapshot");

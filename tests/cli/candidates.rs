@@ -1,5 +1,5 @@
-//! Misbehaving candidates and workers, through the whole program: each affects only itself, with a reason that is
-//! stored and not determined again.
+//! Misbehaving candidates and workers, through the whole program: each affects only itself, with a stored reason that
+//! is not determined again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -42,7 +42,7 @@ impl Place {
         self.record(op_id, false, &rows);
     }
 
-    /// Records configs for the worker that plays times; their programs only have to differ.
+    /// Records configs for the worker with played times; their programs only have to differ.
     fn record_played(&self, op_id: &str, configs: &[Value]) {
         let rows: Vec<_> = configs
             .iter()
@@ -76,14 +76,14 @@ impl Place {
         format!("command:python3 '{}' {mode} '{}'", data("worker.py").display(), counter.display())
     }
 
-    /// The words of [`play`](Self::play).
+    /// The arguments of [`play`](Self::play).
     fn words(&self, mode: &str) -> Vec<String> {
         let [module, registry] = [data("module.mlir"), self.path("registry")].map(|path| path.display().to_string());
         let words = [&module, "--registry", &registry, "--format", "json", "--rounds", "8", "--timer"];
         words.into_iter().map(str::to_owned).chain([self.timer(mode)]).collect()
     }
 
-    /// The same in a process that is started with this handling of SIGHUP.
+    /// The same in a process with this handling of SIGHUP.
     fn play_with_hang_ups(&self, handling: &str, more: &[&str]) -> Run {
         let script = "import os, signal, sys; signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1])); \
                       os.execv(sys.argv[2], sys.argv[2:])";
@@ -123,7 +123,7 @@ fn failure<'a>(operation: &'a Value, config: &Value) -> (&'a str, &'a str) {
     (failure["kind"].as_str().unwrap(), message)
 }
 
-/// A text whose parsing overflows the stack of MLIR.
+/// A text that overflows the stack of MLIR's parser.
 fn killer(place: &Place) -> PathBuf {
     let path = place.path("killer.mlir");
     let (open, close) = ("tuple<".repeat(50_000), ">".repeat(50_000));
@@ -134,7 +134,7 @@ fn killer(place: &Place) -> PathBuf {
 #[test]
 fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
     let Some(plugin) = plugin() else { return };
-    // all of them, whatever those before let expect
+    // all of them, whatever the earlier ones promise
     let plugin = ["--plugin", plugin.to_str().unwrap(), "--thorough"];
     let place = Place::new();
     let names = [
@@ -200,7 +200,7 @@ fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
 #[test]
 fn a_candidate_without_end_in_time_or_memory_is_ended() {
     let Some(plugin) = plugin() else { return };
-    // each meets its own limit, since what takes a gibibyte in five seconds on one machine takes ten on another
+    // each meets its own limit: what takes a gibibyte in five seconds on one machine takes ten on another
     let endless = ["no answer to `outputs` within 5s", "the time limit of a call"];
     for (name, file, limit, expected_kind, words) in [
         ("endless", data("endless.mlir"), ["--timeout", "5"], "timeout", &endless[..]),
@@ -219,7 +219,7 @@ fn a_candidate_without_end_in_time_or_memory_is_ended() {
             assert_eq!(hostile["best"]["config"], json!({"block": "few_steps"}), "{hostile}");
             let (kind, message) = failure(hostile, &json!({"block": name}));
             assert_eq!(kind, expected_kind, "{message}");
-            // what the plugin chats on stderr is no reason
+            // the plugin's chatter on stderr is no reason
             assert!(!message.contains("cpu_device_count"), "{message}");
             assert!(words.iter().all(|word| message.contains(word)), "{message}");
         }
@@ -350,7 +350,7 @@ fn a_worker_that_dies_in_the_first_operation_serves_the_second() {
         assert!(reason.contains("exit code 4") && reason.contains("out of luck"), "{reason}");
         assert_eq!(operation(&result, STEADY)["status"], steady, "{}", run.stderr);
     }
-    // no candidate was blamed for it: a worker that works finds nothing in its way
+    // no candidate was blamed: a working worker meets no obstacle
     let run = place.play("none", &[]);
     assert_eq!(run.code, 0, "{}", run.stderr);
 }
@@ -396,7 +396,7 @@ fn a_full_scratch_disk_is_nobodys_fault() {
     let mut full = command(&place.path("cache"));
     full.arg(&module).arg("--registry").arg(&registry).arg("--plugin").arg(&plugin).args(["--format", "json"]);
     let output = full.env("TMPDIR", mount.path()).output().unwrap();
-    // the worker cannot be used, whatever operation asks for it
+    // the worker is unusable, whichever operation asks for it
     assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     for op_id in [HOSTILE, STEADY] {
@@ -415,7 +415,7 @@ fn a_cache_that_is_removed_during_a_run_is_not_called_kept() {
     let run = place.play("none", &["--trace-run", trace.to_str().unwrap()]);
     assert_eq!(run.code, i32::from(autotune_lowered::cli::exit::CACHE_TROUBLE), "{}", run.stderr);
     assert!(run.fault().contains("was removed during the run"), "{}", run.fault());
-    // what went on until then is what one wants to see of such a run
+    // the trace shows the run up to its failure
     let slices = slices(&trace);
     for name in ["plan", "hostile@v1:0123456789abcdef", "round 1"] {
         assert!(slices.iter().any(|slice| slice["name"] == name), "{name} in {slices:?}");
@@ -432,7 +432,7 @@ fn ended_by(signal: &str) {
     place.record_played(HOSTILE, &[json!({"ns": 4_000_000, "do": signal}), json!({"ns": 2_000_000})]);
     place.record_played(STEADY, &[json!({"ns": 4_000_000}), json!({"ns": 2_000_000})]);
     let trace = place.path("run.json");
-    // whoever runs the tests may have been started by `nohup`
+    // the tests themselves may have been started by `nohup`
     let ended = place.play_with_hang_ups("SIG_DFL", &["--trace-run", trace.to_str().unwrap()]);
     assert_eq!(ended.code, i32::from(autotune_lowered::cli::exit::INTERRUPTED), "{signal}: {}", ended.stderr);
     let result = ended.json();
@@ -441,7 +441,7 @@ fn ended_by(signal: &str) {
         (&hostile["status"], &operation(&result, STEADY)["status"]),
         (&json!("interrupted"), &json!("interrupted"))
     );
-    // three calls warm up and each round has three more: the fourteenth is in the fourth, which may be cut there
+    // three warm-up calls, and three more in each round: the fourteenth is in the fourth round, which may be cut there
     let measured = hostile["rounds_measured"].as_u64().unwrap();
     assert!((3..=4).contains(&measured), "{hostile}");
     assert!(ended.stderr.contains(&format!("{measured} rounds measured")), "{}", ended.stderr);
@@ -457,7 +457,7 @@ fn ended_by(signal: &str) {
     assert_eq!(operation(&result, HOSTILE)["rounds_kept"], measured, "{result}");
 }
 
-/// As `nohup` starts it: the end of the terminal is none of its business.
+/// As started by `nohup`, it ignores the end of the terminal.
 #[test]
 fn a_run_that_was_told_to_ignore_hang_ups_goes_on() {
     let place = Place::new();
@@ -468,7 +468,7 @@ fn a_run_that_was_told_to_ignore_hang_ups_goes_on() {
     assert_eq!(operation(&ran.json(), HOSTILE)["status"], "tuned", "{}", ran.stdout);
 }
 
-/// The folder for temporary files is as it was after every run that ends by itself, and after the next one where a run was
+/// The folder for temporary files is unchanged after every run that ends by itself, and after the next run if one was
 /// killed.
 #[test]
 fn what_a_killed_run_leaves_the_next_one_removes() {
@@ -484,7 +484,7 @@ fn what_a_killed_run_leaves_the_next_one_removes() {
         command
     };
     let mut hanging = tune(&["--only", HOSTILE]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // the inputs are written before anything is measured
+    // the inputs are written before any measurement
     let has_inputs = || {
         let folders = fs::read_dir(&temporary).unwrap().map(|item| item.unwrap().path());
         folders.into_iter().any(|folder| folder.join("input-0.bin").exists())

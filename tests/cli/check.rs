@@ -1,5 +1,4 @@
-//! `check` as run by CI: verdicts, exit codes, JUnit and annotations. Times are simulated by `replay` or played by a
-//! worker.
+//! `check` in CI: verdicts, exit codes, JUnit and annotations. Times are simulated by `replay` or played by a worker.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -25,7 +24,7 @@ const NOTHING_CACHED: i32 = exit::NOTHING_MATCHED as i32;
 const FLASH: &str = "flash_attention@v2";
 
 impl Place {
-    /// A tuned example whose recorded times can be changed.
+    /// A tuned example with adjustable recorded times.
     fn tuned() -> Self {
         let place = Self::new();
         write_replay(&example().join("registry"), &place.path("replay.json"));
@@ -38,7 +37,7 @@ impl Place {
         format!("replay:{}", self.path("replay.json").display())
     }
 
-    /// From now on the configs of an operation that take `from` nanoseconds take `to`.
+    /// From now on, the operation's configs that take `from` nanoseconds take `to`.
     fn change(&self, op_id: &str, from: u64, to: u64) {
         let mut recording: Value = serde_json::from_slice(&fs::read(self.path("replay.json")).unwrap()).unwrap();
         let mut changed = 0;
@@ -79,7 +78,7 @@ fn verdicts(result: &Value) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// What another parser makes of a document: tag, attributes and text of each element, in order.
+/// Another parser's view of a document: tag, attributes and text of each element, in order.
 fn parsed(xml: &[u8]) -> Vec<(String, BTreeMap<String, String>, String)> {
     let program = "import sys, json, xml.etree.ElementTree as tree\n\
                    root = tree.fromstring(sys.stdin.buffer.read())\n\
@@ -105,10 +104,10 @@ fn what_holds_passes_and_the_cache_stays_as_it_is() {
     let result = check.json();
     assert_eq!(verdicts(&result)["holds"].len(), 4, "{result}");
     assert_eq!((&result["schema"], &result["compared"]), (&json!(1), &json!(4)));
-    // four operations share an error of one per cent
+    // four operations share an error rate of one per cent
     assert!((result["odds_needed"].as_f64().unwrap() - 400.0).abs() < 1e-6);
     for operation in result["operations"].as_array().unwrap() {
-        // five ms against ten, by the recording
+        // five ms against ten, according to the recording
         assert!((operation["ratio"].as_f64().unwrap() - 0.5).abs() < 0.001, "{operation}");
         assert_eq!((&operation["rounds"], &operation["processes"]), (&json!(20), &json!(1)), "{operation}");
     }
@@ -154,13 +153,13 @@ fn a_planted_regression_closes_the_gate() {
     assert_eq!(failures[0].1["message"], flash["reason"].as_str().unwrap());
     assert!(failures[0].2.contains("\"q_blocksize\":256"), "{}", failures[0].2);
 
-    // gone altogether
+    // the gain is gone
     place.change(FLASH, 6_500_000, 9_990_000);
     let check = place.check(&["--format", "json"]);
     assert_eq!((check.code, verdicts(&check.json())["not-better"].len()), (REGRESSED, 1));
     // only the other operations
     assert_eq!(place.check(&["--only", "blocked_matmul@v1"]).code, HOLDS);
-    // a change that does not matter to whoever runs it
+    // a change that does not matter to this user
     place.change(FLASH, 9_990_000, 5_200_000);
     assert_eq!(place.check(&[]).code, REGRESSED);
     assert_eq!(place.check(&["--min-improvement", "0.1"]).code, HOLDS);
@@ -190,11 +189,11 @@ fn what_could_not_be_checked_has_a_code_of_its_own() {
     assert_eq!(check.code, UNCHECKED, "{}", check.stderr);
     assert!(check.stdout.contains("not recorded"), "{}", check.stdout);
     assert_eq!(place.check(&[&words[..], &["--allow-missing"]].concat()).code, HOLDS);
-    // a regression is the worse news
+    // a regression has priority
     place.change("blocked_matmul@v1", 5_000_000, 9_000_000);
     assert_eq!(place.check(&words).code, REGRESSED);
 
-    // another cache, or none, must not pass for one that holds
+    // another cache, or none, must not count as one whose configs hold
     for cache in [place.path("nowhere"), place.path("empty")] {
         fs::create_dir_all(place.path("empty")).unwrap();
         for more in [&[][..], &["--allow-missing"]] {
@@ -247,7 +246,7 @@ fn a_cache_that_another_process_has_is_read_and_given_no_samples() {
     assert!(log() > before);
 }
 
-/// An operation of two configs, four ms and two, and a worker whose pace can be changed.
+/// An operation of two configs, of four ms and two, and a worker with an adjustable pace.
 fn paced(place: &Path, pace: &Value, arguments: &[&str]) -> Run {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cli");
     let (registry, control) = (place.join("registry"), place.join("control.json"));
@@ -289,7 +288,7 @@ fn a_worker_of_ones_own_is_measured_again_in_a_second_process() {
     let operation = &check.json()["operations"][0];
     assert_eq!((&operation["verdict"], &operation["processes"]), (&json!("regressed"), &json!(2)), "{operation}");
     assert!((operation["ratio"].as_f64().unwrap() - 0.75).abs() < 0.001, "{operation}");
-    // a machine that is slower as a whole is no regression
+    // a machine that is slower in general is no regression
     let slow = json!({"pace": {"2000000": 3, "4000000": 3}});
     assert_eq!(paced(folder.path(), &slow, &["check", "--allow-missing"]).code, HOLDS);
 
@@ -299,7 +298,7 @@ fn a_worker_of_ones_own_is_measured_again_in_a_second_process() {
     assert_eq!((&result["interrupted"], &result["operations"][0]["verdict"]), (&json!(true), &json!("failed")));
 }
 
-/// On a real runtime: an entry that promises a hundredth of the baseline's time, which nothing keeps.
+/// On a real runtime: an entry that claims a hundredth of the baseline's time, which no config reaches.
 #[test]
 fn the_real_runtime_is_asked_in_two_processes() {
     let Some(plugin) = plugin() else { return };
@@ -331,14 +330,14 @@ fn the_real_runtime_is_asked_in_two_processes() {
     let check = run(&cache, &arguments);
     assert_eq!(check.code, REGRESSED, "{}", check.stderr);
     let operation = &check.json()["operations"][0];
-    // of sixteen rounds a busy machine may disturb some once too often
+    // with sixteen rounds, a busy machine may disturb too many
     let rounds = operation["rounds"].as_u64().unwrap();
     assert!(operation["processes"] == 2 && (10..=16).contains(&rounds), "{operation}");
     assert!(operation["stale"].is_null() && operation["ratio"].as_f64().unwrap() > 0.02, "{operation}");
     assert!(operation["baseline_ns"].as_f64().unwrap() > 1000.0, "{operation}");
 }
 
-/// A result with every verdict, whose names and reasons are these.
+/// A result with every verdict, and with these names and reasons.
 fn hostile(texts: &[&str]) -> CheckResult {
     let operations: Vec<Value> = Verdict::ALL
         .iter()
@@ -360,7 +359,7 @@ fn hostile(texts: &[&str]) -> CheckResult {
 
 #[test]
 fn hostile_names_stay_names_in_every_report() {
-    // what XML 1.0 has no place for comes out as U+FFFD
+    // characters that XML 1.0 does not allow become U+FFFD
     for (text, in_xml) in [
         ("a<b>&\"c'd]]>", "a<b>&\"c'd]]>"),
         ("x\u{0}\u{1b}[31m\u{ffff}", "x\u{fffd}\u{fffd}[31m\u{fffd}"),
@@ -398,7 +397,7 @@ fn hostile_names_stay_names_in_every_report() {
             assert_eq!(levels.iter().filter(|level| **level == "::error").count(), errors, "{told}");
             let known = |level: &&str| ["::error", "::warning", "::notice", ""].contains(level);
             assert!(levels.iter().all(known) && !told.contains('\r'), "{told}");
-            // the first three are what does harm
+            // the first three are dangerous
             assert!(
                 told.lines().take(3).all(|line| !line.contains("failed::") && line.starts_with("::error")),
                 "{told}"

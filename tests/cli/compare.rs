@@ -1,4 +1,4 @@
-//! `compare`: files that are not programs, and a program beside itself on a real plugin.
+//! `compare`: files that are not programs, and a program against itself on a real plugin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -35,13 +35,13 @@ fn a_program_beside_itself_with_an_option() {
     let given = ["compare", PROGRAM, PROGRAM, "--options", option, "--plugin", &plugin, "--rounds", "6"];
     let run = place.run(&[&given[..], &["--timer", "pjrt", "--format", "json"]].concat());
     assert_eq!(run.code, 0, "{}", run.stderr);
-    // two arrays of four f32 and one that comes of them; on disk are the outputs of two programs, on the host of two as well
+    // two arrays of four f32 and one result; on disk are the outputs of two programs, on the host also of two
     let ahead = run.stderr.lines().find(|line| line.contains("inputs and outputs take 64 bytes of ")).unwrap();
     assert!(ahead.contains(" left on disk, 32 bytes of ") && ahead.ends_with(", 48 bytes of device memory"), "{ahead}");
     let found = run.json();
     let [first, second] = found["contestants"].as_array().unwrap().as_slice() else { panic!("{found}") };
     assert_eq!(first["outputs"]["status"], "reference");
-    // a sum of two has one result, whatever the compiler may do
+    // a sum of two numbers has one result, however it is compiled
     assert_eq!(second["outputs"], serde_json::json!({"status": "equal", "max_error": 0.0}));
     assert_eq!(second["options"]["xla_cpu_enable_fast_math"], "False");
     assert_eq!(first["program"], second["program"]);
@@ -49,7 +49,8 @@ fn a_program_beside_itself_with_an_option() {
     assert!(found["rounds"].as_u64().unwrap() >= 6 && found["noise"]["ratio"].is_number(), "{found}");
 }
 
-/// Two timers on one program: each contestant has its own, and the outputs of the second are compared with the first's.
+/// Two timers on one program: each contestant has its own, and the second one's outputs are compared with the first
+/// one's.
 fn side_by_side(place: &Place, given: &[&str], names: [&str; 2]) {
     let fixed = ["--timer", "pjrt", "--rounds", "6", "--no-persist", "--format", "json"];
     let run = place.run(&[&["compare", PROGRAM, PROGRAM], given, &fixed[..]].concat());
@@ -62,7 +63,7 @@ fn side_by_side(place: &Place, given: &[&str], names: [&str; 2]) {
     let timers: Vec<&str> = found["timers"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     let [own, other] = timers[..] else { panic!("{timers:?}") };
     assert!(own.starts_with(names[0]) && other.starts_with(names[1]), "{timers:?}");
-    // executables of two compilers are never the same program
+    // executables of two compilers never count as the same program
     assert!(second["same_executable"].is_null(), "{found}");
 }
 

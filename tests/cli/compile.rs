@@ -22,13 +22,13 @@ fn data(name: &str) -> String {
 
 pub(crate) fn cuda() -> Option<PathBuf> {
     let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_CUDA");
-    // a variable that is set and empty is a stage of CI that did not find what it installed
+    // a set but empty variable means that a CI stage did not find its installation
     let promised = if named.is_some() { Promised::ByCi } else { Promised::ByNobody };
     let named = named.filter(|path| !path.is_empty()).map(PathBuf::from);
     present(named.ok_or("AUTOTUNE_LOWERED_TEST_CUDA names no CUDA plugin"), promised)
 }
 
-/// Under Google Cloud's terms: nothing here installs it, so these tests run where a user has it.
+/// Under Google Cloud's terms: nothing here installs it, so these tests run only where a user has it.
 fn libtpu() -> Option<PathBuf> {
     let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_LIBTPU").filter(|path| !path.is_empty()).map(PathBuf::from);
     present(named.ok_or("AUTOTUNE_LOWERED_TEST_LIBTPU names no libtpu.so"), Promised::ByNobody)
@@ -41,7 +41,7 @@ fn compile(folder: &Path, plugin: &Path, arguments: &[&str]) -> Run {
     run(&folder.join("cache"), &[&fixed, arguments].concat())
 }
 
-/// The outcome by config.
+/// The outcome for each config.
 fn outcomes(target: &Value) -> BTreeMap<String, (String, String, bool)> {
     let candidates = target["calls"].as_array().unwrap().iter().flat_map(|call| call["candidates"].as_array().unwrap());
     let of = |candidate: &Value| {
@@ -73,7 +73,7 @@ fn what_a_compiler_refuses_is_what_jax_says_that_it_refuses() {
         }
     }
     assert_eq!(seen, 2 * oracle[TARGETS[0]].as_object().unwrap().len());
-    // again: nothing is compiled
+    // a second time: nothing is compiled
     let again = compile(folder.path(), &cuda, &arguments).json();
     assert!(again["targets"].as_array().unwrap().iter().flat_map(outcomes).all(|(_, (.., reused))| reused));
 }
@@ -107,7 +107,7 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     for target in TARGETS {
         assert_eq!(forecast(&both.path(""), target)["kept"], 10);
     }
-    // half of it is kept: what the other half takes is known by this one
+    // half of it is kept: the rest is unknown to the first run, and known after this one
     let half = Place::new();
     fs::create_dir_all(half.path("store/executables-v2")).unwrap();
     let files = fs::read_dir(one.path("store/executables-v2")).unwrap().map(|file| file.unwrap().path());
@@ -123,7 +123,7 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     assert!(seconds > 0.5 && seconds < 60.0 && forecast_bytes > bytes / 4 && forecast_bytes < 4 * bytes, "{known}");
     let said = compile(&half.path(""), &cuda, &["--target", TARGETS[0], "--dry-run"]).stdout;
     assert!(said.contains("5 programs to compile, 5 kept: about "), "{said}");
-    // and without a device, by the main job
+    // also without a device, by the main job
     let (module, registry, plugin) = (data("module.mlir"), data("registry"), cuda.display().to_string());
     let words = [&*module, "--registry", &registry, "--dry-run", "--target", TARGETS[0], "--plugin", &plugin];
     let main = run(&half.path("cache"), &[&words[..], &["--compiled", &half.text("store")]].concat());
@@ -133,7 +133,7 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
         main.stdout,
         main.stderr
     );
-    // the same by the program
+    // the same by program
     let (together, of_one, of_two) = (Place::new(), one.text("store"), two.text("store"));
     let from = ["--compiled", &of_one, "--compiled", &of_two, "--format", "json"];
     let targets = ["--target", TARGETS[0], "--target", TARGETS[1]];
@@ -196,12 +196,12 @@ fn a_target_is_told_as_its_device_is() {
     let Some(cuda) = cuda() else { return };
     let folder = tempfile::tempdir().unwrap();
     let result = compile(folder.path(), &cuda, &["--target", "cuda:h100_sxm", "--format", "json"]).json();
-    // as JAX tells the fingerprint of one that is there
+    // the fingerprint is the one that JAX reports for an existing device
     let expected = serde_json::json!({"platform": "cuda", "device_kind": "NVIDIA H100 80GB HBM3",
                                       "hardware": {"compute_capability": "9.0", "sm_count": "132"}});
     assert_eq!(result["targets"][0]["device"]["identity"], expected);
 
-    // all that there are, and as the recorder names them, which asks no plugin
+    // all targets, with the recorder's names; listing them needs no plugin
     let recorder = fs::read_to_string("python/autotune_lowered/record/target.py").unwrap();
     let table = recorder.split_once("_CUDA = {").unwrap().1.split_once("}").unwrap().0;
     let known: Vec<(String, Value)> = table
@@ -224,8 +224,8 @@ fn a_target_is_told_as_its_device_is() {
     assert_eq!(told.collect::<Vec<_>>(), known);
 }
 
-/// A plugin alone, without the assembler that its package has beside it, refuses nothing: that is the machine's fault. With it there
-/// needs to be nothing else, Python least of all.
+/// A plugin alone, without the assembler in its package, refuses nothing: that is the machine's fault. With the
+/// assembler it needs nothing else, not even Python.
 #[test]
 fn a_missing_assembler_is_no_refusal_and_python_is_not_needed() {
     let Some(cuda) = cuda() else { return };
@@ -252,7 +252,7 @@ fn a_missing_assembler_is_no_refusal_and_python_is_not_needed() {
     assert_eq!((kept(&with), kept(&without)), (1, 0));
 }
 
-/// On a machine without a GPU, in the plugin's words and the driver's.
+/// On a machine without a GPU, the message has the plugin's and the driver's words.
 #[test]
 fn a_gpu_that_is_not_there_is_told_with_its_cause() {
     let Some(cuda) = cuda() else { return };
@@ -308,16 +308,16 @@ fn a_module_is_compiled_itself_and_a_bad_target_is_told_before_anything_is_compi
     fs::write(&bad, "platform_name: \"CUDA\"\n").unwrap();
     let run = of(&["--target", "cuda:l4", "--target", &format!("cuda:{}", bad.display())]);
     assert!(run.code == 5 && run.fault().contains("names no compute capability"), "{}", run.stderr);
-    // one named twice is the same twice
+    // naming one twice changes nothing
     let run = of(&["--target", "cuda:l4", "--target", "cuda:l4"]);
     let targets = run.json()["targets"].clone();
     assert_eq!((run.code, &targets[0]["module"]["status"]), (0, &"compiled".into()), "{}", run.stderr);
     assert_eq!((&targets[0]["module"]["reused"], &targets[1]["module"]["reused"]), (&false.into(), &true.into()));
-    // its kernels are told, and kept
+    // its kernels are reported, and kept
     let kernels = &targets[0]["module"]["kernels"];
     assert_eq!((&kernels[0]["name"], &kernels[0]["stack_bytes"]), (&"wrapped_add".into(), &0.into()));
     assert_eq!(kernels, &targets[1]["module"]["kernels"]);
-    // three times the memory is worse than before
+    // three times the memory is a regression
     let (module, before) = (folder.path().join("step.mlir").display().to_string(), folder.path().join("before"));
     let add = fs::read_to_string("tests/data/timer/add.mlir").unwrap();
     let compiled = |elements: &str, arguments: &[&str]| {
@@ -399,7 +399,7 @@ fn what_is_no_target_or_no_store_is_one_line() {
     let main_job = ["tests/data/timer/add.mlir", "--dry-run", "--target", "cuda:h9000"];
     let unknown = run(folder.path(), &main_job);
     assert!(unknown.code == USAGE && unknown.fault().contains("is not a target: name one of"), "{}", unknown.stderr);
-    // what is no store is told before the plugin is looked for
+    // a file that is no store is reported before the search for the plugin
     let place = Place::new();
     make_pipe(&place.path("pipe"));
     fs::create_dir(place.path("empty")).unwrap();
@@ -439,7 +439,7 @@ fn a_store_takes_nothing_but_files_of_its_own() {
     let files = fs::read_dir(place.path("store/executables-v2")).unwrap().map(|file| file.unwrap().path());
     let file = files.into_iter().find(|path| path.extension().is_some_and(|end| end == "exe")).unwrap();
     assert_eq!(outcome(&compile())["reused"], true);
-    // what stands in a file's place is replaced, and never waited for or read without end
+    // anything in place of a file is replaced, without waiting for it or reading it endlessly
     type Planted<'a> = (&'a str, &'a dyn Fn());
     let sound = fs::read(&file).unwrap();
     let places: [Planted<'_>; 4] = [
@@ -455,7 +455,7 @@ fn a_store_takes_nothing_but_files_of_its_own() {
         assert_eq!((run.code, &outcome(&run)["reused"]), (0, &false.into()), "{name}: {}", run.stderr);
         assert_eq!(outcome(&compile())["reused"], true, "{name}");
     }
-    // a folder cannot be: the program is not decided, and that is said
+    // a folder cannot be replaced: the program stays undecided, with a message
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     let run = compile();

@@ -31,7 +31,7 @@ fn a_module_of_several_partitions_is_compiled_and_what_it_takes_is_that_of_one_d
     let place = Place::new();
     let json = ["--format", "json", "--target"];
     for name in ["sharded2.mlir", "sharded2.mlirbc", "sharded2_gspmd.mlir"] {
-        // as many GPUs as the module needs, or as the target says
+        // as many GPUs as the module needs, or as the target specifies
         for target in ["cuda:h100_sxm", "cuda:h100_sxm:2", "cuda:h100_sxm:2x4"] {
             let run = compile(&place, &cuda, &program(name), &[&json[..], &[target]].concat());
             assert_eq!(run.code, 0, "{name} {target}: {}", run.stderr);
@@ -99,7 +99,7 @@ fn options_of_the_compiler_are_part_of_what_is_kept_and_a_wrong_one_is_no_refusa
     let with = of(&["--base-options", "xla_gpu_enable_triton_gemm=false"]);
     assert!(!reused(&without) && !reused(&with), "{}", with.stderr);
     assert!(reused(&of(&[])) && reused(&of(&["--base-options", "--xla_gpu_enable_triton_gemm=False"])));
-    // XLA's own kernel for the product is another without Triton
+    // without Triton, XLA uses another kernel for the product
     let kernels = |run: &Run| outcome(run)["module"]["kernels"].clone();
     assert_ne!(kernels(&without), kernels(&with));
     for (wrong, words) in [
@@ -111,7 +111,7 @@ fn options_of_the_compiler_are_part_of_what_is_kept_and_a_wrong_one_is_no_refusa
         assert!(run.fault().contains("`--base-options`") && run.fault().contains(words), "{}", run.stderr);
     }
     assert_eq!(of(&["--base-options", "no dashes and no value"]).code, 2);
-    // nothing of it was kept as refused
+    // nothing of it is kept as refused
     let files = std::fs::read_dir(place.path("store/executables-v2")).unwrap().map(|file| file.unwrap().file_name());
     assert_eq!(files.filter(|name| name.to_string_lossy().ends_with(".exe")).count(), 2);
 }

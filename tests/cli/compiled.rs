@@ -1,5 +1,5 @@
-//! `--compiled`: executables that were compiled without the device. No CPU plugin does that, so the stored executables
-//! of a run get the key of such ones here, and are signed.
+//! `--compiled`: executables that were compiled without the device. No CPU plugin does that, so the test gives a run's
+//! executables the keys of such ones, and signs them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -46,18 +46,18 @@ fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_ou
     };
     assert!(statuses(&trusted).iter().all(|(status, _)| status == "measured"), "{:?}", statuses(&trusted));
 
-    // a compiler without a device numbers its own from zero
+    // a compiler without a device numbers its devices from zero
     let second = ["--client-option", "cpu_device_count=2", "--device", "1"];
     let moved = tune("moved", &[&second[..], &["--compiled", &store, "--verify-key", &keys]].concat());
     assert_eq!((moved.code, compiled(&moved)), (0, (0, 0)), "{}", moved.stderr);
     assert!(statuses(&moved).iter().all(|(status, _)| status == "measured"), "{:?}", statuses(&moved));
 
-    // native code of somebody else's is not loaded, and that is said
+    // native code of an unknown signer is not loaded, with a message
     let unknown = tune("third", &["--compiled", &store]);
     assert!(unknown.code == 0 && compiled(&unknown).1 > 0, "{}", unknown.stderr);
     assert!(unknown.stderr.contains("are compiled again here"), "{}", unknown.stderr);
 
-    // one that this device does not accept is compiled here
+    // an executable that this device rejects is compiled here
     as_compiled_elsewhere(&place.path("first"), &place.path("cut"), &signer, |number, header| {
         if number == 1 {
             header["payload_bytes"] = 64.into();
@@ -83,7 +83,7 @@ fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_ou
     let of_baseline = operation["failure"]["message"].as_str().is_some_and(|message| message.contains(told));
     assert!(of_baseline || failures.iter().filter(|(_, failure)| is_told(failure)).count() == 1, "{operation}");
 
-    // nothing to load, and what is no store
+    // nothing to load, and a folder that is no store
     fs::create_dir_all(place.path("empty/executables-v2")).unwrap();
     let empty = tune("fifth", &["--compiled", &place.text("empty"), "--dry-run"]);
     assert!(empty.code == 0 && empty.stderr.contains("has nothing: everything is compiled here"), "{}", empty.stderr);

@@ -1,4 +1,4 @@
-//! A side file's compile options of JAX: on a real plugin, and damaged.
+//! JAX's compile options in a side file: on a real plugin, and damaged.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::support::prerequisite::plugin;
 use crate::support::program::{run as run_in, *};
 
-/// `exp` of a sum over rows, which LLVM compiles to other code at another level.
+/// `exp` of a sum over rows, which LLVM compiles differently at another level.
 const MODULE: &str = "module @jit_f {
   func.func public @main(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>) -> tensor<64xf32> {
     %0 = stablehlo.exponential %x : tensor<64x64xf32>
@@ -27,11 +27,11 @@ const MODULE: &str = "module @jit_f {
 }
 ";
 
-/// What JAX told the compiler of a function, and of one with options of its own (tests/data/pjrt/README.md).
+/// The options that JAX passed for a function, and for one with its own options (tests/data/pjrt/README.md).
 const DEFAULT: &[u8] = include_bytes!("../data/pjrt/jax-0.10.2-compile-options-default.pb");
 const OF_JAX: &[u8] = include_bytes!("../data/pjrt/jax-0.10.2-compile-options.pb");
 
-/// A module whose side file says that it is compiled with these options.
+/// A module whose side file names these compile options.
 fn module(place: &Place, name: &str, options: &[u8]) -> String {
     let path = place.path(name);
     fs::write(&path, MODULE).unwrap();
@@ -46,18 +46,18 @@ fn bytes(field: u8, value: &[u8]) -> Vec<u8> {
     [&[field << 3 | 2, u8::try_from(value.len()).unwrap()], value].concat()
 }
 
-/// `env_option_overrides` (field 7) of one option with a whole number (fields 2 and 3).
+/// `env_option_overrides` (field 7) of one option with an integer (fields 2 and 3).
 fn named(name: &str, value: u8) -> Vec<u8> {
     bytes(7, &[bytes(1, name.as_bytes()), bytes(2, &[3 << 3, value])].concat())
 }
 
-/// The same of a text (field 1).
+/// The same with a string (field 1).
 fn named_text(name: &str, text: &str) -> Vec<u8> {
     bytes(7, &[bytes(1, name.as_bytes()), bytes(2, &bytes(1, text.as_bytes()))].concat())
 }
 
-/// JAX's own options with another `xla_backend_optimization_level` (field 31 of `debug_options`, field 3 of field 3): of a field that
-/// is there twice, the later one holds.
+/// JAX's own options with another `xla_backend_optimization_level` (field 31 of `debug_options`, field 3 of field 3):
+/// of a repeated field, the last one counts.
 fn level(level: u8) -> Vec<u8> {
     [DEFAULT, &bytes(3, &bytes(3, &[0xf8, 0x01, level]))].concat()
 }
@@ -83,13 +83,13 @@ fn a_module_is_compiled_as_its_side_file_says() {
         run.json()
     };
     let (none, all) = (format!("{option}=0"), format!("{option}=3"));
-    // what the user named is what `--options` names, and `--options` holds over it
+    // the user's option is one that `--options` can name, and `--options` has priority
     let by_name = module(&place, "by_name.mlir", &named(option, 0));
     let found = compared(&[&plain, &plain, "--options", &none, &by_name, &by_name, "--options", &all]);
     let [default, without, told, over] = executables(&found)[..] else { panic!("{found}") };
     assert_ne!(default, without, "the option changes code");
     assert_eq!((told, over), (without, default));
-    // what all options are set to, as JAX sends them
+    // the values of all options, as JAX sends them
     let (zero, three) = (module(&place, "zero.mlir", &level(0)), module(&place, "three.mlir", &level(3)));
     let found = compared(&[&plain, &zero, &three, &three, "--options", &none]);
     let [default, zero, three, over] = executables(&found)[..] else { panic!("{found}") };
@@ -128,7 +128,7 @@ fn what_the_user_set_is_not_tried_and_names_over_it_hold() {
     assert!(configs.iter().any(|config| config["xla_backend_optimization_level"] == 1), "{configs:?}");
     let over = tuned(&[&list[..], &["--base-options", "xla_cpu_prefer_vector_width=128"]].concat());
     assert_eq!(over["baseline"]["config"], json!({"xla_cpu_prefer_vector_width": 128}));
-    // other options beside the code are another search: nothing of before is taken for it
+    // other options for the same code are another search, which uses no earlier results
     let path = module(&place, "module.mlir", &[level(3), named("xla_cpu_prefer_vector_width", 64)].concat());
     let how = [&*path, "--plugin", &plugin, "--timer", "pjrt", "--compiler-options", "safe", "--format", "json"];
     let other = place.run(&[&how[..], &list].concat()).json()["operations"][0].clone();
@@ -143,7 +143,7 @@ fn a_side_file_lets_nobody_write_files() {
     let [dumps, others] = ["by-name", "by-number"].map(|name| place.text(name));
     let as_text = bytes(7, &[bytes(1, b"xla_dump_hlo_as_text"), bytes(2, &[2 << 3, 1])].concat());
     let by_name = [named_text("xla_dump_to", &dumps), as_text].concat();
-    // as fields of `debug_options`: 109 says where, 112 that it is text, 253 that anything is
+    // as fields of `debug_options`: 109 is a path, 112 a string, 253 anything
     let by_number = [&[0xea, 0x06, u8::try_from(others.len()).unwrap()], others.as_bytes()].concat();
     let by_number = [&by_number[..], &[0x80, 0x07, 1, 0xe8, 0x0f, 1]].concat();
     let by_number = [DEFAULT, &bytes(3, &bytes(3, &by_number))].concat();
@@ -156,7 +156,7 @@ fn a_side_file_lets_nobody_write_files() {
         assert!(notes.contains(said), "{notes}");
     }
     assert_eq!([&dumps, &others].map(|folder| Path::new(folder).exists()), [false; 2], "{}", run.stderr);
-    // nor is its word taken for what the text computes
+    // nor is its digest trusted for the text
     let side = place.path("by_name.mlir.labels.json");
     let claim = format!("{{\"stablehlo_digest\": \"{}\",", "ab".repeat(32));
     fs::write(&side, fs::read_to_string(&side).unwrap().replacen('{', &claim, 1)).unwrap();
@@ -168,7 +168,7 @@ fn a_side_file_lets_nobody_write_files() {
     assert_eq!(found["operations"][0]["call_key"], own);
     let said = format!("has the StableHLO digest {} for a text whose digest is {}", &"ab".repeat(32)[..16], &own[..16]);
     assert!(run.stderr.contains(&said), "{}", run.stderr);
-    // an entry with such an option leaves as no flag
+    // an entry with such an option is not exported as a flag
     let entry = json!({"op_id": "compiler_options@v1", "call_key": own, "direction": "forward", "config": {"xla_dump_to": dumps},
         "device": {"platform": "cpu", "device_kind": "cpu", "hardware": {}}});
     let entries = place.file("entries.jsonl", format!("{entry}\n"));

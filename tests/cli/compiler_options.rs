@@ -1,4 +1,4 @@
-//! `--compiler-options`, on a real plugin and on files that are not modules for it.
+//! `--compiler-options`, on a real plugin and on files that are not suitable modules.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -17,7 +17,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// `tanh` of a sum, with a name of its own.
+/// `tanh` of a sum, with a unique name.
 const MODULE: &str = "module @jit_f {
   func.func public @main(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>) -> tensor<64x64xf32> {
     %0 = stablehlo.add %x, %y : tensor<64x64xf32>
@@ -35,7 +35,7 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     fs::write(&path, MODULE).unwrap();
     let (module, plugin) = (path.display().to_string(), plugin.display().to_string());
     let arguments = [&*module, "--plugin", &plugin, "--compiler-options", "safe", "--format", "json"];
-    // what is named is set, and not tried
+    // a named option is set, and not tried
     let named = ["--base-options", "xla_backend_optimization_level=1"];
     let first = run(&place.path("cache"), &[&arguments[..], &named[..]].concat());
     assert_eq!(first.code, 0, "{}", first.stderr);
@@ -50,13 +50,13 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     assert_eq!(operation["best"]["config"]["xla_backend_optimization_level"], 1);
     let rows = operation["candidates"].as_array().unwrap();
     let status = |status: &str| rows.iter().filter(|row| row["status"] == status).count();
-    // XNNPACK's programs cannot be serialized, and what can be is told apart by its code all the same
+    // programs with XNNPACK cannot be serialized; the others are still distinguished by their code
     assert!(status("same-program") > rows.len() / 2, "most options change nothing: {rows:?}");
     let refused = rows.iter().find(|row| row["config"].get("xla_cpu_opt_preset").is_some()).unwrap();
     assert!(refused["failure"]["message"].as_str().unwrap().contains("No such compile option"), "{refused}");
-    // JAX has a compiler of its own on a CPU
+    // on a CPU, JAX uses its own compiler
     assert!(operation["flags"].as_array().unwrap().iter().any(|flag| flag.as_str().unwrap().contains("`--timer jax`")));
-    // what a process that compiles the module reads
+    // the entry that a process reads when it compiles the module
     let published = TieredCache::published(&place.path("cache"), Mapping::Never, vec![]).unwrap().entries().unwrap();
     let [(key, entry, _)] = &published[..] else { panic!("{} entries", published.len()) };
     assert_eq!(key.call.call_key, operation["call_key"].as_str().unwrap());
@@ -66,7 +66,7 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     assert_eq!(again["operations"][0]["status"], "cached");
     what_else_knows_the_entry(&place, (&module, &plugin), operation);
     own_list_is_tried(&place, &module, &plugin);
-    // the same module, compressed, in a folder beside what is left aside: found too
+    // the same module, compressed, in a folder with ignored files: also found
     let folder = place.path("folder");
     fs::create_dir(&folder).unwrap();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -127,19 +127,19 @@ fn asked_once(timer: &[&str]) {
     assert!(first.iter().any(|message| message.contains("While setting option xla_cpu_enable_fast_math")), "{first:?}");
     let kept = place.path("cache").join("executables-v2/refused-options.json");
     let text = fs::read_to_string(&kept).unwrap();
-    // that the next module does not ask again is seen by words that no plugin says
+    // a message that no plugin gives shows that the next module does not ask again
     fs::write(&kept, text.replace("No such compile", "kept: no such").replace("While setting", "kept: setting"))
         .unwrap();
     let (_, second) = messages(16);
     assert_eq!(second.iter().filter(|message| message.contains("kept: ")).count(), 2, "{second:?}");
-    // another plugin's answers are not this one's
+    // another plugin's answers do not apply to this one
     let digest = &serde_json::from_str::<serde_json::Value>(&text).unwrap()[0]["plugin"];
     fs::write(&kept, text.replace(digest.as_str().unwrap(), &"0".repeat(64)).replace("No such", "kept")).unwrap();
     let (_, third) = messages(24);
     assert!(third.iter().any(|message| message.contains("No such compile option: 'xla_none'")), "{third:?}");
 }
 
-/// Modules by their time in the capture, as another program has it, the longest first; first executions do not count.
+/// Modules by their time in the capture, according to another program, the longest first; without first executions.
 fn by_time_of_another_program() -> Vec<String> {
     let oracle = fs::read(data("xplane/autotune6x5.oracle.json")).unwrap();
     let oracle: serde_json::Value = serde_json::from_slice(&oracle).unwrap();
@@ -165,7 +165,7 @@ fn modules_of_a_process_are_taken_by_their_time_in_a_profile() {
     fs::create_dir(&folder).unwrap();
     let packed = fs::File::open(data("xplane/autotune6x5.xplane.pb.gz")).unwrap();
     std::io::copy(&mut flate2::read::GzDecoder::new(packed), &mut fs::File::create(&profile).unwrap()).unwrap();
-    // in another order by their files' names, each a program of its own; what the profile does not have comes last
+    // file names in another order, each a different program; modules that the profile lacks come last
     let names =
         [("a", "jit_other"), ("b", "jit_autotune_fn_1"), ("c", "jit_autotune_fn_5"), ("d", "jit_autotune_fn_3")];
     for (row, (file, name)) in names.iter().enumerate() {
@@ -197,7 +197,7 @@ fn modules_of_a_process_are_taken_by_their_time_in_a_profile() {
     assert_eq!(order(&["--dry-run"]), by_name);
 }
 
-/// The values of the user's own list and no others; one for another platform is refused.
+/// Only the values of the user's list are tried; a list for another platform is refused.
 fn own_list_is_tried(place: &Place, module: &str, plugin: &str) {
     let tried = |platform: &str| {
         let list = place.path("list.json");
@@ -220,7 +220,8 @@ fn own_list_is_tried(place: &Place, module: &str, plugin: &str) {
     assert!(other.stderr.contains("is for `tpu`, and the device's platform is `cpu`"), "{}", other.stderr);
 }
 
-/// Caches of such an entry are published, merged, verified, drawn and exported as any, and a module's coverage shows it.
+/// Caches of such an entry are published, merged, verified, drawn and exported like others, and a module's coverage
+/// shows it.
 fn what_else_knows_the_entry(place: &Place, (module, plugin): (&str, &str), operation: &serde_json::Value) {
     let cache = place.path("cache");
     let text = |name: &str| place.path(name).display().to_string();
@@ -256,14 +257,14 @@ fn what_else_knows_the_entry(place: &Place, (module, plugin): (&str, &str), oper
         serde_json::from_str(&checked.stdout).unwrap_or_else(|_| panic!("{}", checked.stderr));
     let [found] = &checked["operations"].as_array().unwrap()[..] else { panic!("{checked}") };
     assert_eq!((&found["op_id"], &found["call_key"]), (&operation["op_id"], &operation["call_key"]));
-    // which of them, is for the noise of this machine to say; where the baseline was kept there is nothing to measure
+    // this machine's noise decides which of them; if the baseline was kept, there is nothing to measure
     let verdict = found["verdict"].as_str().unwrap();
     assert!(["holds", "faster", "regressed", "not-better"].contains(&verdict), "{found}");
     assert_eq!((&checked["compared"], &checked["odds_needed"]), (&1.into(), &100.0.into()));
     assert!(fs::read_to_string(&junit).unwrap().contains("compiler_options@v1"));
 }
 
-/// Gathered rows, divided by one number again and again. Without a pass its compiler aborts, and fast arithmetic
+/// Gathered rows, divided repeatedly by one number. Without one pass its compiler aborts, and fast arithmetic
 /// multiplies the divisors and divides once.
 fn divisions() -> String {
     let rows = "tensor<128x512xf32>";
@@ -306,8 +307,8 @@ fn passes_that_crash_and_fast_arithmetic_are_rows_with_what_they_do() {
     let how = ["--plugin", &plugin, "--timer", "pjrt", "--compiler-options", "fast-math", "--options-file", &list];
     let run = place.run(&[&[&*module], &how[..], &["--format", "json"]].concat());
     assert_eq!(run.code, 0, "{}", run.stderr);
-    // there is room for the inputs, 128 KiB and the indices' 512 bytes, for the table once more with NaN in it, for two programs'
-    // outputs of 256 KiB, and for the table and the output in f64: 1536.5 KiB
+    // the inputs take 128 KiB, and the indices 512 bytes; the table once more with NaN in it, two programs' outputs of
+    // 256 KiB, and the table and the output in f64: 1536.5 KiB
     assert!(run.stderr.contains("inputs and outputs take 1.5 MiB"), "{}", run.stderr);
     let operation = &run.json()["operations"][0];
     let row = |config: &Value| {
@@ -354,7 +355,7 @@ fn without_the_option_a_module_without_labels_ends_as_before_and_names_it() {
     let command = format!("`autotune-lowered {module} --compiler-options safe`");
     assert!(plain.stderr.contains(&command) && plain.stderr.contains("`--label-regex`"), "{}", plain.stderr);
     assert!(!plain.stderr.contains("EJKERNEL"), "nothing of it is in the module: {}", plain.stderr);
-    // 80 % and 11 % by the oracle of that profile
+    // 80 % and 11 % by that profile's oracle
     let profile = data("xplane/multi8_shardmap.xplane.pb.gz").display().to_string();
     let profiled = run(&place.path("cache"), &[&*module, "--profile", &profile]);
     let lines = "`@autotune_lowered.tunable` on the functions at `/src/autotune/example/c1.py:55` (80 % of the step), ";

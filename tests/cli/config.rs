@@ -1,4 +1,4 @@
-//! `autotune.toml`: precedence, consent, and wrong files.
+//! `autotune.toml`: precedence, consent, and invalid files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::program::*;
 
-/// A project's folder with a configuration file in it, and a folder below, in which the program runs.
+/// A project folder with a configuration file, and a subfolder, in which the program runs.
 struct Project(Place);
 
 impl Project {
@@ -21,7 +21,7 @@ impl Project {
         project
     }
 
-    /// Its path without links, as the program tells it.
+    /// Its path without links, as the program reports it.
     fn folder(&self) -> PathBuf {
         self.0.path("project").canonicalize().unwrap()
     }
@@ -30,7 +30,7 @@ impl Project {
         self.folder().join("autotune.toml")
     }
 
-    /// The program in the inner folder, with these variables and no others of its own.
+    /// The program in the subfolder, with only these variables.
     fn run_with(&self, variables: &[(&str, &str)], words: &[&str]) -> Run {
         let mut command = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"));
         for name in
@@ -48,7 +48,7 @@ impl Project {
         self.run_with(&[], words)
     }
 
-    /// Where the row of a key comes from, and its value.
+    /// The source of a key's row, and its value.
     fn in_force(&self, variables: &[(&str, &str)], key: &str) -> (String, String) {
         let run = self.run_with(variables, &["config", "--format", "json"]);
         assert_eq!(run.code, 0, "{}", run.stderr);
@@ -75,18 +75,18 @@ fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
     assert_eq!(path(&[new], &[]), "/of-new");
     assert_eq!(path(&[old, new], &[]), "/of-new");
     assert_eq!(path(&[old, new], &["--cache", "/of-line"]), "/of-line");
-    // an empty variable is none
+    // an empty variable counts as unset
     let empty = [("AUTOTUNE_LOWERED_CACHE", ""), old];
     assert_eq!(path(&empty, &[]), "/of-old");
     assert_eq!(path(&[("AUTOTUNE_LOWERED_CACHE", ""), ("AUTOTUNE_LOWERED_CACHE_DIR", "")], &[]), of_file);
-    // without the file it is the platform's
+    // without the file, the platform's folder applies
     let native = project.0.path("native").join("autotune-lowered").display().to_string();
     assert_eq!(path(&[], &["--no-config"]), native);
     let named = project.0.file("named.toml", "cache = \"/of-named\"");
     assert_eq!(path(&[], &["--config", &named]), "/of-named");
     assert_eq!(path(&[("AUTOTUNE_LOWERED_CONFIG", &named)], &[]), "/of-named");
     assert_eq!(path(&[("AUTOTUNE_LOWERED_CONFIG", &named)], &["--no-config"]), native);
-    // `config` says so
+    // `config` reports it
     assert_eq!(project.in_force(&[], "match"), ("exact".to_owned(), "default".to_owned()));
     assert_eq!(project.in_force(&[old], "cache"), ("/of-old".to_owned(), "AUTOTUNE_LOWERED_CACHE_DIR".to_owned()));
     let secret = [("AUTOTUNE_LOWERED_CACHE", "https://ann:p4ss@host/team")];
@@ -114,15 +114,15 @@ fn a_found_file_runs_nothing_until_it_is_accepted() {
         assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
     };
     refused("");
-    // what a flag gives is not the file's to say
+    // flags have priority over the file
     let (run, ran) = tune(&["--timer", "replay:/nowhere"]);
     assert!(!ran && run.fault().contains("/nowhere"), "{}", run.stderr);
-    // what harms nothing is in force
+    // harmless settings are in force
     let place = project.file().display().to_string();
     assert_eq!(project.in_force(&[], "min-improvement"), ("0.05".to_owned(), format!("{place}:1")));
     assert_eq!(project.in_force(&[], "timer"), ("auto".to_owned(), "default".to_owned()));
     assert!(project.run(&["config"]).stdout.contains("not trusted"));
-    // another digest than the one that was read about is not accepted
+    // a digest other than the one shown is not accepted
     let wrong = project.run(&["config", "trust", "--digest", &"0".repeat(64)]);
     assert!(wrong.code == BAD_INPUT && wrong.fault().contains("read it again"), "{}", wrong.stderr);
     refused("");
@@ -133,13 +133,13 @@ fn a_found_file_runs_nothing_until_it_is_accepted() {
     let (run, ran) = tune(&[]);
     assert!(ran, "{}", run.stderr);
     assert_eq!(project.in_force(&[], "timer").1, format!("{place}:2"));
-    // the record is what `sha256sum` writes, and nobody else's to read
+    // the record is in the format of `sha256sum`, and private
     let folder = project.0.path("data/autotune-lowered/trusted-configs");
     let record = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
     assert_eq!(fs::metadata(&record).unwrap().permissions().mode() & 0o7777, 0o600);
     let checked = Command::new("sha256sum").arg("--check").arg("--status").arg(&record).status().unwrap();
     assert!(checked.success());
-    // one byte, and back
+    // changes one byte, and reverts it
     fs::write(project.file(), text.replace("0.05", "0.06")).unwrap();
     refused("");
     fs::write(project.file(), &text).unwrap();
@@ -152,12 +152,12 @@ fn a_found_file_runs_nothing_until_it_is_accepted() {
     refused("symbolic link");
     fs::remove_file(&record).unwrap();
     refused("");
-    // a file that is named needs no consent
+    // a named file needs no consent
     let (run, ran) = tune(&["--config", &place]);
     assert!(ran, "{}", run.stderr);
 }
 
-/// Whoever verifies signatures by a found file must not do without them because nobody accepted it.
+/// A file that requires signatures must not be ignored just because nobody accepted it.
 #[test]
 fn what_decides_trust_is_refused_and_not_passed_over() {
     let key = "verify-key = \"team.pub\"\ncache = \"file:///nowhere\"\n";
@@ -171,12 +171,12 @@ fn what_decides_trust_is_refused_and_not_passed_over() {
             if text.contains("\"00\"") { "is not a SHA-256 digest" } else { "decides whose results are trusted" };
         assert!(run.fault().contains(what) && run.stderr.contains(key), "{}", run.stderr);
     }
-    // a copy of what was accepted is another file, beside other files
+    // a copy of an accepted file is another file, with other files beside it
     let project = Project::new("plugin = \"plugin.so\"\n");
     assert_eq!(project.run(&["config", "trust"]).code, 0);
     fs::copy(project.file(), project.folder().join("inner/autotune.toml")).unwrap();
     assert!(project.run(&["device"]).fault().contains("inner/autotune.toml`:1 sets `plugin`, which may run code"));
-    // a cache folder holds executables: whoever measures loads them, whoever lists it does not
+    // a cache folder contains executables: measuring loads them, listing does not
     let project = Project::new("cache = \"cache\"\n");
     assert_eq!(project.run(&["cache", "ls"]).code, 0);
     assert!(project.run(&["selftest"]).fault().contains("sets `cache`, which may run code"));
@@ -242,7 +242,7 @@ fn a_mistake_is_shown_with_its_place() {
         assert_eq!(run.code, BAD_INPUT, "{text}: {}", run.stderr);
         assert!(run.fault().contains(words) && run.stderr.trim_end().ends_with('^'), "{text}: {}", run.stderr);
     }
-    // what reads no file, and help, are there still
+    // commands that read no file, and help, still work
     let exec = ["worker", "exec", "--", "true"];
     for words in
         [&["--help"][..], &["tune", "--help"], &["completions", "bash"], &["cache", "path", "--no-config"], &exec]
@@ -283,18 +283,18 @@ fn what_is_no_file_is_one_line() {
 fn the_file_gives_what_a_command_would_miss() {
     let registry = example().join("registry").display().to_string();
     let project = Project::new(format!("registry = \"{registry}\"\ntarget = [\"tpu:v5e\"]\n"));
-    // positional, also before another one
+    // a positional argument, also before another one
     let listed = project.run(&["registry", "ls"]);
     assert_eq!(listed.stdout, project.run(&["registry", "ls", &registry, "--no-config"]).stdout);
     assert_eq!(listed.code, 0, "{}", listed.stderr);
     let shown = project.run(&["registry", "show", "none@v1"]);
     assert!(shown.code == NOTHING_MATCHED && shown.fault().contains(&registry), "{}", shown.stderr);
-    // without it clap says what is missing
+    // without it, clap names what is missing
     let missing = project.run(&["registry", "ls", "--no-config"]);
     assert!(missing.code == USAGE && missing.stderr.contains("<DIR>"), "{}", missing.stderr);
     let missing = project.run(&["compile", &module(), "-o", "store", "--no-config"]);
     assert!(missing.code == USAGE && missing.stderr.contains("--target <TARGET>"), "{}", missing.stderr);
-    // the main job does not become a forecast for the targets of the file
+    // targets in the file do not turn the main job into a forecast
     let replay = project.0.path("replay.json");
     write_replay(Path::new(&registry), &replay);
     let timer = format!("replay:{}", replay.display());
@@ -350,7 +350,7 @@ fn the_variable_of_the_cache_takes_a_snapshot_and_a_url() {
     for cache in [&cache, &snapshot, &url] {
         assert_eq!(entries(cache), [serde_json::json!({"block": 2})], "{cache}");
     }
-    // a snapshot is read alone: tuning into it is one line, and it stays what it is
+    // a snapshot is read-only: tuning into it fails with one line, and leaves it unchanged
     let before = fs::read(&snapshot).unwrap();
     let replay = project.0.path("replay.json");
     write_replay(&example().join("registry"), &replay);

@@ -1,5 +1,5 @@
 //! Compares the program's output with files. Each file's first line is its command; `BLESS=1` rewrites them; a missing
-//! one fails. Times are simulated by `replay`.
+//! file is a failure. Times are simulated by `replay`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::support::program::*;
 
-/// Runs a command in a folder of its own, where `REPLAY` stands for recorded samples and `CACHE` for the cache.
+/// Runs a command in a separate folder, where `REPLAY` stands for recorded samples and `CACHE` for the cache.
 fn golden(name: &str, commands: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let (cache, replay) = (folder.path().join("cache"), folder.path().join("replay.json"));
@@ -19,7 +19,7 @@ fn golden(name: &str, commands: &[&str]) {
             words.split(' ').map(|word| word.replace("REPLAY", &format!("replay:{}", replay.display()))).collect();
         let run = run(&cache, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
         text += &format!("$ autotune-lowered {words}\n{}", run.stdout);
-        // stderr is progress; its last line states the result
+        // stderr shows progress; its last line is the result
         let talk = run.stderr.replace(&cache.display().to_string(), "CACHE");
         text += &talk.lines().last().map_or_else(String::new, |line| format!("stderr: {line}\n"));
         text += &format!("exit code {}\n", run.code);
@@ -65,7 +65,7 @@ fn where_the_time_goes() {
     golden("summary", &[&format!("profile summary {path} --top 5"), "profile summary nowhere.xplane.pb"]);
 }
 
-/// `docs/cli.md` is what the program prints of itself.
+/// `docs/cli.md` is the program's own help.
 #[test]
 fn the_reference_of_the_command_line() {
     let printed = run(Path::new("cache"), &["guide", "cli"]);

@@ -13,7 +13,7 @@ use serde_json::Value;
 const TRIVIAL: &str = "tests/data/xplane/trivial.xplane.pb";
 const MULTI8: &str = "tests/data/xplane/multi8_shardmap.xplane.pb.gz";
 
-/// Two runs: an older one of one host, and a newer one of two.
+/// Two runs: an older one of one host, and a newer one of two hosts.
 fn log_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

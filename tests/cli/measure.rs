@@ -1,4 +1,4 @@
-//! `measure`: one program's kernels, from profiles captured before and from a real JAX.
+//! `measure`: one program's kernels, from recorded profiles and from a real JAX.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -18,7 +18,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// A folder for captures, and a worker that hands them out.
+/// A folder for captures, and a worker that returns them.
 struct Captures(tempfile::TempDir);
 
 impl Captures {
@@ -55,7 +55,7 @@ fn nothing() -> Vec<u8> {
     space(&[PlaneBuilder::new("/host:CPU")]).0
 }
 
-/// A capture of executions of one module with these kernels, each of one microsecond: synthetic.
+/// A capture of one module's executions with these kernels, each of one microsecond: synthetic.
 fn executions(of: &[&[&str]]) -> Vec<u8> {
     let mut plane = PlaneBuilder::new("/host:CPU");
     let mut events = Vec::new();
@@ -202,11 +202,11 @@ fn another_subscriber_is_named() {
     let nsys = [("NSYS_PROFILING_SESSION_ID", "1234"), ("CUDA_INJECTION64_PATH", "/opt/libToolsInjection64.so")];
     assert!(faults("cuda", refused, &[]).contains("Nsight Systems, Nsight Compute, Compute Sanitizer, cuda-gdb"));
     assert!(faults("cuda", refused, &nsys).contains("and Nsight Systems is already one: measure without it"));
-    // XLA may go on without a word, and the profile is empty
+    // XLA may continue without a message, and the profile is empty
     assert!(faults("cuda", &nothing, &nsys).contains("Nsight Systems is already one"));
     assert!(faults("cuda", &nothing, &nsys[1..]).contains("the library `libToolsInjection64.so`"));
     assert!(!faults("cuda", &nothing, &[]).contains("CUPTI"));
-    // which is no matter of CUPTI on a CPU
+    // on a CPU, CUPTI has nothing to do with it
     assert!(!faults("cpu", &nothing, &nsys).contains("Nsight"));
 }
 
@@ -280,17 +280,17 @@ fn a_real_program_is_measured() {
     assert!((sum - mean).abs() < 1e-3, "{sum} {mean}");
     assert_eq!(found["inputs"][0]["fill"]["kind"], "normal");
 
-    // arguments that a run takes over are there for the next one
+    // donated arguments are available for the next run
     let donated = measure("tests/data/timer/donated.mlir", &["--format", "json"]).json();
     assert_eq!((&donated["inputs_given_anew"], &donated["samples"].as_array().unwrap().len()), (&true.into(), &3));
 
-    // nothing to compute, and the profiler is known to see what there is
+    // nothing to compute, although the profiler works
     let path = folder.path().join("nothing.mlir");
     fs::write(&path, "module @m {\n  func.func public @main(%a: tensor<4xf32>) {\n    return\n  }\n}\n").unwrap();
     let nothing = measure(&path.display().to_string(), &[]);
     assert!(nothing.stdout.starts_with("no kernels ran") && nothing.stderr.contains("no kernels ran"));
 
-    // the loop's body runs as often as the given counter asks for
+    // the loop's body runs as often as the given counter requires
     let path = folder.path().join("loop.mlir");
     fs::write(&path, LOOP).unwrap();
     let kernels_of = |first: i32| {
@@ -303,7 +303,7 @@ fn a_real_program_is_measured() {
     assert!(kernels_of(0) > kernels_of(9) + 8);
 }
 
-/// Takes the hyperbolic tangent of its second argument until the first one has counted to ten.
+/// Computes the hyperbolic tangent of its second argument until the first one has counted to ten.
 const LOOP: &str = "module @loop {
   func.func public @main(%n: tensor<i32>, %x: tensor<64x64xf32>) -> tensor<64x64xf32> {
     %0:2 = stablehlo.while(%i = %n, %a = %x) : tensor<i32>, tensor<64x64xf32>

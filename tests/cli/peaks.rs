@@ -1,4 +1,4 @@
-//! `device --measure-peaks`: on a simulated device of known rates, and the use of its file.
+//! `device --measure-peaks`: on a simulated device with known rates, and the use of its file.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,7 +20,7 @@ fn a_device_of_known_rates_has_these_peaks() {
     let run = place.run(&[&arguments[..], &["--format", "json"]].concat());
     assert_eq!(run.code, 0, "{}", run.stderr);
     let found = run.json();
-    // the worker counts operations in the programs' texts: the rates come out only if they are counted alike
+    // the worker counts operations in the programs' texts: only equal counts give these rates
     let is_rate = |value: &Value, rate: f64| (value.as_f64().unwrap() / rate - 1.0).abs() < 1e-6;
     let peaks = &found["peaks"];
     assert!(is_rate(&peaks["bytes_per_second"], 1.2e10), "{peaks}");
@@ -39,7 +39,7 @@ fn a_device_of_known_rates_has_these_peaks() {
         assert!((5..=20).contains(&figure["runs"].as_u64().unwrap()), "{figure}");
     }
     assert!(figures.iter().any(|figure| figure["low"].as_f64() < figure["high"].as_f64()), "a spread is told");
-    // a run of 512 rows is short on this device, one of 1024 is not
+    // on this device a run of 512 rows is short, and one of 1024 is not
     let s8 = figures.iter().find(|figure| figure["dtype"] == "s8").unwrap();
     assert_eq!(s8["amount"], 2.0 * 1024_f64.powi(3));
     let left: Vec<&str> =

@@ -1,4 +1,4 @@
-//! `--compiler-options` beside the module in `f64`, on a real compiler: errors that are known in closed form.
+//! `--compiler-options` compared with the module in `f64`, on a real compiler: errors that are known in closed form.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 
-/// Adds one a thousand times to a number, rounds another to `bf16`, and divides a row by one number again and again. The
+/// Adds one to a number a thousand times, rounds another to `bf16`, and divides a row by one number repeatedly. The
 /// constants are `0.1`, once as `bf16` and once as the raw bytes of an `f32`.
 fn module() -> String {
     let row = "tensor<64xf32>";
@@ -77,18 +77,19 @@ fn errors_from_the_module_in_f64_are_known() {
     let errors = fast["reference_errors"].as_array().unwrap_or_else(|| panic!("{operation}"));
     let of = |output: usize, whose: &str| errors[output][whose]["max_absolute"].as_f64().unwrap();
     let is = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-6, "{found} is not {expected}");
-    // 1e8 and one is 1e8 in f32, whose numbers are eight apart there
+    // 1e8 plus one is 1e8 in f32, whose numbers there are eight apart
     assert_eq!((of(0, "baseline"), errors[0]["name"].as_str()), (1000.0, Some("sum")));
     // bf16's nearest to 0.1 is 205 / 2048, f32's 13421773 / 2^27
     let tenths = 205.0 / 2048.0 - 13_421_773.0 / f64::from(1 << 27);
     is(of(1, "baseline"), tenths);
     assert_eq!((of(3, "baseline"), of(3, "own")), (0.0, 0.0), "the difference of constants is exact");
-    // fast arithmetic multiplies the divisors; the default rounds each quotient, or what XLA makes of them
+    // fast arithmetic multiplies the divisors; the default rounds each quotient, or its replacement in XLA
     let differs = fast["differences"].as_array().unwrap().iter().find(|one| one["output"] == 2);
     let apart = differs.map_or(0.0, |one| one["max_absolute"].as_f64().unwrap());
     let (own, base) = (of(2, "own"), of(2, "baseline"));
     assert!(apart > 0.0 && own > 0.0 && base > 0.0 && apart <= (own + base) * 1.000_001, "{fast}");
-    // the most that rounding 32 times, once for the divisor, is off: 33 halves of 2^-23, and again 32 for the divisor's own
+    // the maximum error of rounding 32 times, and once for the divisor: 33 halves of 2^-23, and again 32 for the
+    // divisor's own
     let exact = |x: &f32| (f64::from(*x) / (1.0 + f64::from(x.abs())).powi(32)).abs();
     let most = row.iter().map(exact).fold(0.0, f64::max);
     assert!(own.max(base) < 65.0 * f64::from(f32::EPSILON) / 2.0 * most, "{own} {base} {most}");

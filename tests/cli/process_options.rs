@@ -1,11 +1,11 @@
-//! `--compiler-options` with options of a process, on a real plugin.
+//! `--compiler-options` with process options, on a real plugin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 
-/// Two hundred products and sums of what fits into the nearest cache: wider vectors take half the time.
+/// Two hundred products and sums of data that fits into the nearest cache: wider vectors take half the time.
 fn module() -> String {
     const KIND: &str = "tensor<16384xf32>";
     let step = |step: usize| {
@@ -29,12 +29,12 @@ fn has_wide_vectors() -> bool {
     has
 }
 
-/// Only one set for a process can have them; a program's own, and its baseline, cannot.
+/// Only a process-wide set can have them; a program's own set, and its baseline, cannot.
 #[test]
 fn options_of_a_process_are_tried_for_a_process_alone() {
     let Some(plugin) = plugin() else { return };
     let place = Place::new();
-    // XLA takes it as an option of one compilation, too
+    // XLA also accepts it as an option of one compilation
     let wide = "xla_cpu_prefer_vector_width";
     let options = [(wide, 512), ("xla_none", 1)].map(|(name, value)| {
         format!(
@@ -47,7 +47,7 @@ fn options_of_a_process_are_tried_for_a_process_alone() {
     let how = ["--timer", "pjrt", "--compiler-options", "safe", "--options-file", &list, "--format", "json"];
     let arguments = [&[&*module, "--plugin", &plugin], &how[..]].concat();
     let set = format!("set for the process: XLA_FLAGS='--{wide}=512'");
-    // others on this machine may hide any gain
+    // other work on this machine may hide any gain
     let found = |number: u32| {
         let run = run(&place.path(&format!("shared-{number}")), &[&arguments[..], &["--shared"]].concat());
         let is_found = run.stderr.contains(&set);

@@ -13,7 +13,7 @@ use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 use crate::support::step::{seal, write_step};
 
-/// A step of two loops that negate an even number of times, `baseline` or `tuned` of each: it gives what it takes.
+/// A step of two loops that negate an even number of times, `baseline` or `tuned` each: its output equals its input.
 fn step(folder: &Path, baseline: [u32; 2], tuned: [u32; 2]) {
     fs::create_dir_all(folder).unwrap();
     let turns = |calls: &[usize], call: usize| if calls.contains(&call) { tuned[call] } else { baseline[call] };
@@ -55,11 +55,12 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     let (folder, snapshot) = (place.path("variants"), place.path("proven.snapshot"));
     let (folder_name, snapshot_name) = (folder.display().to_string(), snapshot.display().to_string());
     let given = ["prove", &folder_name, "-o", &snapshot_name, "--plugin", &plugin, "--timer", "pjrt"];
-    // 1050 turns either way, 100 where the second is put back, and 2000 where the first is
+    // 1050 turns either way, 100 if the second is put back, and 2000 if the first is
     step(&folder, [1000, 50], [50, 1000]);
     let manifest = fs::read_to_string(folder.join("prove.json")).unwrap();
     let mut told: serde_json::Value = serde_json::from_str(&manifest).unwrap();
-    // whoever wrote the folder may not have files written: env_option_overrides (field 7) with a text and with a switch
+    // the folder's author must not be able to write files: env_option_overrides (field 7) with a string and with a
+    // boolean
     let dumps = place.text("dumps");
     let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat();
     let named = |name: &str, value: &[u8]| field(7, &[field(1, name.as_bytes()), field(2, value)].concat());
@@ -80,13 +81,13 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     let entries: Vec<_> = entries.records().map(|one| one.and_then(|one| entries.entry(&one)).unwrap()).collect();
     let [entry] = &entries[..] else { panic!("{} entries", entries.len()) };
     assert_eq!(entry.config.as_str(), "{\"block\":64}");
-    // the step is compiled as JAX compiles it: with an option that no compiler knows it does not compile
+    // the step is compiled as JAX compiles it: an option that no compiler knows makes it fail
     told["compile_options"] = STANDARD.encode(named("none", &[2 << 3, 1])).into();
     seal(&folder, &told);
     let refused = place.run(&given);
     assert_eq!(refused.code, BAD_INPUT, "{}{}", refused.stdout, refused.stderr);
     assert!(refused.stderr.contains("No such compile option: 'none'"), "{}", refused.stderr);
-    // both lose: what was proven before stays, and nothing new is written
+    // both lose: earlier proven results stay, and nothing new is written
     fs::remove_dir_all(&folder).unwrap();
     step(&folder, [50, 50], [1000, 1000]);
     let before = fs::read(&snapshot).unwrap();
@@ -96,7 +97,7 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     assert_eq!(fs::read(&snapshot).unwrap(), before);
 }
 
-/// What is drawn of each call, by the figures of the document, and a name that would be markup.
+/// The drawing of each call follows the document's figures, and a name that looks like markup stays text.
 #[test]
 fn a_page_shows_calls_alone_and_in_the_step() {
     let place = Place::new();
@@ -156,7 +157,7 @@ fn a_page_shows_calls_alone_and_in_the_step() {
     let data = html.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     assert_eq!(data["step"], written);
-    // a step's document that is cut, and one with a verdict that nobody knows
+    // a truncated step document, and one with an unknown verdict
     for broken in [written.to_string()[..400].to_owned(), written.to_string().replace("not-separated", "perhaps")] {
         fs::write(&document, broken).unwrap();
         fs::remove_file(&page).ok();

@@ -12,7 +12,7 @@ use autotune_lowered::samples::{Record, SampleLog};
 use autotune_lowered::tune::AutotuningResult;
 use serde_json::{Value, json};
 
-/// A recording of the example in which one candidate of each call is refused by the compiler.
+/// A recording of the example in which the compiler refuses one candidate of each call.
 fn recording(folder: &Path) -> String {
     let file = folder.join("replay.json");
     write_replay(&example().join("registry"), &file);
@@ -25,7 +25,7 @@ fn recording(folder: &Path) -> String {
     format!("replay:{}", file.display())
 }
 
-/// Parts of a page, as its own structure tells them.
+/// Parts of a page, according to its own structure.
 struct Page(String);
 
 impl Page {
@@ -57,13 +57,13 @@ impl Page {
         body.split("<tr ").skip(1).map(|row| Self(row.to_owned())).collect()
     }
 
-    /// The exact figure of a cell, where it has one.
+    /// The exact figure of a cell, if it has one.
     fn value(&self, name: &str) -> Option<f64> {
         let cell = self.between(&format!("data-name=\"{name}\""), ">")[0];
         cell.split("data-value=\"").nth(1).map(|rest| rest.split('"').next().unwrap().parse().unwrap())
     }
 
-    /// The dots of a strip, whatever they are drawn as.
+    /// The dots of a strip, in any form.
     fn dots(&self) -> usize {
         ["dots", "aside", "beyond"]
             .iter()
@@ -118,17 +118,17 @@ fn a_page_says_what_the_json_says_and_shows_every_candidate() {
             "{}",
             failed[0].0
         );
-        // the winner's config as the result has it, parameter for parameter
+        // the winner's config as in the result, by parameter
         let best = rows.iter().find(|row| row.0.contains("use this")).unwrap();
         assert_eq!(best.value("time"), operation["best"]["median_ns"].as_f64());
         dots += rows.iter().map(Page::dots).sum::<usize>();
     }
     assert_eq!(dots, pairs_in(&cache), "a dot for each pair that the sample log holds");
-    // ten ms against five, whatever the call: as much for all of them together
+    // ten ms against five for every call, so also for all of them together
     assert!(page.0.contains(">2.00×<"), "the expected gain");
 }
 
-/// Pairs of a candidate and the baseline in the rounds of a sample log, without what failed.
+/// Pairs of a candidate and the baseline in the rounds of a sample log, without failures.
 fn pairs_in(cache: &Path) -> usize {
     let text = fs::read_to_string(cache.join("samples-v1.log")).unwrap();
     let records = text.lines().map(|line| serde_json::from_str::<Record>(&line[line.find('{').unwrap()..]).unwrap());
@@ -162,7 +162,7 @@ fn the_same_results_make_the_same_bytes_and_a_stored_run_is_drawn_again() {
     assert!(second.0 == third.0, "two runs that measured nothing");
     assert!(second.0.contains("nothing was measured"));
 
-    // from the cache folder, without any timer
+    // from the cache folder, without a timer
     let file = folder.path().join("stored.html");
     let stored = run(&cache, &["report", cache.to_str().unwrap(), "-o", file.to_str().unwrap()]);
     assert_eq!((stored.code, stored.stdout), (0, format!("{}\n", file.display())), "{}", stored.stderr);
@@ -180,7 +180,7 @@ fn the_same_results_make_the_same_bytes_and_a_stored_run_is_drawn_again() {
     assert_eq!(by_name(&stored), by_name(&first), "configs, figures and dots");
     assert_eq!(by_name(&second), by_name(&first));
 
-    // from the JSON: the same figures, and that there are no samples is said
+    // from the JSON: the same figures, and a note that there are no samples
     let (json, file) = (folder.path().join("run.json"), folder.path().join("json.html"));
     fs::write(&json, &document).unwrap();
     let drawn = run(&cache, &["report", json.to_str().unwrap(), "-o", file.to_str().unwrap()]);
@@ -189,11 +189,11 @@ fn the_same_results_make_the_same_bytes_and_a_stored_run_is_drawn_again() {
     assert_eq!(drawn.data()["results"], second.data()["results"]);
     assert_eq!(drawn.sections().iter().map(Page::dots).sum::<usize>(), 0);
     assert_eq!(drawn.0.matches("There are no samples: only").count(), 4);
-    // a sample log that is gone costs the samples and no more
+    // a missing sample log costs only the samples
     assert!(SampleLog::read(&cache.join("samples-v1.log")).unwrap().entries.len() == 4);
 }
 
-/// Everything that a file may name, in the names of markup.
+/// All data that a file may name, with names that look like markup.
 fn hostile(text: &str) -> AutotuningResult {
     let config = json!({text: text, "block": 64});
     let candidate = json!({"config": config, "status": "failed", "rounds": 0, "tied_with_best": false,
@@ -243,15 +243,15 @@ fn names_from_files_stay_text() {
     ] {
         let page = drawn(text, &[hostile(text)]);
         assert_eq!(tags(&page), tags(&harmless), "{text} made or ended an element");
-        // inside the data too: it ends where it ends, and says what was said
+        // in the data too: it ends at its end, with its full content
         let data = Page(page.clone()).data();
         assert_eq!(data["results"][0]["operations"][0]["op_id"], text);
         assert_eq!(data["results"], serde_json::to_value([hostile(text)]).unwrap());
-        // as markup it stands nowhere, not inside a tag either
+        // it is markup nowhere, not even inside a tag
         let markup = page.replace(Page(page.clone()).between("id=\"data\">", "</script>")[0], "");
         assert!(!markup.contains(text), "{text}");
     }
-    // what would turn the text around is spelled out
+    // direction-changing characters are spelled out
     let page = drawn("\u{202e}txt", &[]);
     assert!(page.contains("<h1>[U+202E]txt</h1>"));
     assert!(page.contains("0 of 0"));
@@ -286,7 +286,7 @@ fn what_cannot_be_drawn_or_written_is_said_in_one_line() {
         assert!(run.fault().contains(words), "{from}: {}", run.fault());
     }
     assert!(!Path::new(&out).exists());
-    // known before anything is measured or any folder is made
+    // known before any measurement, and before any folder is made
     for (out, words) in [(at("nowhere/page.html"), "check the path"), (at("empty"), "is a folder")] {
         let timer = recording(folder.path());
         let run = run(&cache, &[&module(), "--timer", &timer, "--report", &out]);
@@ -294,7 +294,7 @@ fn what_cannot_be_drawn_or_written_is_said_in_one_line() {
         assert!(run.fault().contains(words), "{}", run.fault());
     }
     assert!(!cache.exists());
-    // nothing half written is left
+    // no half-written file is left
     assert!(fs::read_dir(at("empty")).unwrap().next().is_none());
 }
 
@@ -304,7 +304,7 @@ fn what_is_expected_of_a_profiled_step_is_said() {
     assert!(page.0.contains(">12.5 %</span>") && page.0.contains("10.0 % to 15.0 % by the intervals"));
     assert_eq!(page.rows("overview")[0].value("share"), Some(0.25));
     assert_eq!(page.rows("overview")[1].value("share"), None);
-    // every row has a cell for each heading, with the shares and without
+    // every row has a cell for each heading, with and without the shares
     let mut without = hostile("plain");
     without.step = None;
     for page in [page, Page(drawn("plain", &[without]))] {
@@ -315,7 +315,7 @@ fn what_is_expected_of_a_profiled_step_is_said() {
     }
 }
 
-/// Two operations of 30 and 10 ms; the first becomes twice as fast, between 1.5 and 3 times, the second stays.
+/// Two operations of 30 and 10 ms; the first becomes twice as fast, between 1.5 and 3 times, the second stays the same.
 #[test]
 fn the_gain_is_that_of_one_call_each() {
     let mut result = hostile("plain");

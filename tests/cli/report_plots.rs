@@ -1,4 +1,4 @@
-//! Plots: each mark is where its numbers, computed by hand, belong between the labelled ticks; names stay text.
+//! Plots: each mark is at the position of its numbers, computed by hand, between the labelled ticks; names stay text.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -16,7 +16,7 @@ use regex::Regex;
 
 const HOSTILE: &str = "</title><script>alert(1)</script>\u{202e}\u{fffe}&\"'";
 
-/// Each match's groups; all but the first `texts` are numbers.
+/// Each match's groups; all after the first `texts` are numbers.
 fn found(pattern: &str, texts: usize, svg: &str) -> Vec<(Vec<String>, Vec<f64>)> {
     let each = |found: regex::Captures<'_>| {
         let groups: Vec<String> = found.iter().skip(1).map(|group| group.unwrap().as_str().to_owned()).collect();
@@ -40,14 +40,14 @@ fn value(label: &str) -> f64 {
     label[..end].parse::<f64>().unwrap() * unit
 }
 
-/// A panel's axes, by its ticks alone.
+/// A panel's axes, derived from its ticks.
 struct Axes {
     across: Vec<(f64, f64)>,
     up: Vec<(f64, f64)>,
 }
 
 impl Axes {
-    /// Those of the panel with this name at its vertical axis.
+    /// The axes of the panel with this name at its vertical axis.
     fn of(svg: &str, name: &str) -> Self {
         let named = format!(
             r#"d="M([\d.]+) ([\d.]+)V([\d.]+)H([\d.]+)"/>\n(?:<text [^\n]*\n){{1,2}}<text class="soft" transform[^\n]*>{name}</text>"#
@@ -81,7 +81,7 @@ impl Axes {
         Self { across, up }
     }
 
-    /// Where a value stands between the first tick above zero and the last.
+    /// The position of a value between the first tick above zero and the last.
     fn place(ticks: &[(f64, f64)], value: f64) -> f64 {
         let positive: Vec<&(f64, f64)> = ticks.iter().filter(|tick| tick.0 > 0.0).collect();
         let (Some(&&(low, from)), Some(&&(high, to))) = (positive.first(), positive.last()) else {
@@ -98,7 +98,7 @@ impl Axes {
     }
 }
 
-/// Nothing of a name is markup, and the file is XML of its own elements alone.
+/// No part of a name is markup, and the file is XML with only its own elements.
 fn assert_safe(svg: &str) {
     assert!(!svg.contains("<script") && !svg.contains('\u{202e}') && !svg.contains('\u{fffe}'));
     assert!(svg.contains("&lt;/title&gt;&lt;script&gt;alert(1)"), "{svg}");
@@ -110,7 +110,7 @@ fn assert_safe(svg: &str) {
     }
 }
 
-/// Runs of a module of 10 µs each; of every operation its duration in each run.
+/// Runs of a module of 10 µs each; for each operation, its duration in each run.
 fn ran(operations: &[(&str, &[i64])]) -> Vec<Capture> {
     let mut events: Vec<Ran<'_>> = Vec::new();
     for (place, (name, durations)) in operations.iter().enumerate() {
@@ -127,7 +127,7 @@ fn ran(operations: &[(&str, &[i64])]) -> Vec<Capture> {
 fn spread(captures: &[Capture]) -> Option<String> {
     let options = SummaryOptions::default().counting(true.into());
     let mut summary = summarize(captures, &HloFiles::default(), options);
-    // what the HLO would say
+    // what the HLO would give
     for operation in &mut summary.operations {
         operation.communication = operation.operation.starts_with("all-reduce");
     }
@@ -163,7 +163,7 @@ fn each_operation_stands_at_its_mean_and_spread() {
     axes.assert_at(mark("fusion.1 of jit_f(1)"), 200.0, 1.0 / 2.0_f64.sqrt());
     axes.assert_at(mark("fusion.2"), 4000.0, 0.5);
     axes.assert_at(mark("&lt;/title"), 1100.0, 100.0 / 1100.0);
-    // no spread at all has a strip of its own below the smallest
+    // zero spread has a separate strip below the smallest value
     let (zero, smallest) = (axes.up.iter().find(|tick| tick.0 == 0.0).unwrap().1, Axes::place(&axes.up, 0.05));
     let steady = mark("steady");
     assert!((steady.0 - Axes::place(&axes.across, 500.0)).abs() < 0.25);
@@ -171,7 +171,7 @@ fn each_operation_stands_at_its_mean_and_spread() {
     assert!(svg.contains("fusion.2 of jit_f(1): 4.00 µs ± 2.00 µs (50.0 %), 3 executions, 3 events"), "{svg}");
     assert!(svg.contains("4 operations drawn.") && svg.contains("1 that ran in one execution"), "{svg}");
     assert_safe(&svg);
-    // named by deviation × executions: 6000, 300 and 283; what is steady has nothing to tell
+    // named by deviation × executions: 6000, 300 and 283; steady operations are not named
     let names = Regex::new(r#"h8"/><text [^>]*>([^<]*)</text>"#).unwrap();
     let names: Vec<String> = names.captures_iter(&svg).map(|name| name[1].to_owned()).collect();
     assert_eq!(names.len(), 3, "{names:?}");
@@ -194,7 +194,8 @@ fn nothing_is_drawn_of_nothing() {
     }
 }
 
-/// One operation: parts by device, execution, start and end in nanoseconds. Devices are those of host `a`, the last of `b`.
+/// One operation: parts by device, execution, start and end in nanoseconds. The devices belong to host `a`, the last
+/// one to `b`.
 fn collectives(kind: Kind, bytes: Option<u64>, devices: usize, parts: &[(u32, u64, i64, i64)]) -> Collectives<'static> {
     let hosts: Vec<&str> = (1..=devices).map(|number| if number == devices { HOSTILE } else { "a" }).collect();
     let communication =
@@ -213,7 +214,7 @@ fn drawn(found: &Collectives<'_>, clocks: Clocks) -> Option<String> {
     drawn.then(|| String::from_utf8(svg).unwrap())
 }
 
-/// Title, lowest and highest end of the line, and place of each mark of collectives.
+/// Title, lowest and highest end of the line, and position of each mark of collectives.
 fn marked(svg: &str) -> Vec<(String, f64, f64, (f64, f64))> {
     let pattern =
         r#"<title>([^<]*)</title><path d="M[\d.]+ ([\d.]+)V([\d.]+)"/><path transform="translate\(([\d.]+) ([\d.]+)\)"#;
@@ -223,7 +224,7 @@ fn marked(svg: &str) -> Vec<(String, f64, f64, (f64, f64))> {
 
 #[test]
 fn collectives_stand_at_their_bandwidth_wait_and_skew() {
-    // three of two devices, of 3000 bytes: fastest 100, 200 and 300 ns; waits 50, 0 and 600 ns
+    // three on two devices, of 3000 bytes: fastest 100, 200 and 300 ns; waits 50, 0 and 600 ns
     let found = collectives(
         Kind::AllReduce,
         Some(3000),
@@ -238,11 +239,11 @@ fn collectives_stand_at_their_bandwidth_wait_and_skew() {
         ],
     );
     let svg = drawn(&found, Clocks::Host).unwrap();
-    // the ends are apart by 0, 0 and 600: their medians are 0, and host clocks are left as they are
+    // the ends differ by 0, 0 and 600: their medians are 0, and host clocks are left unchanged
     let marks = marked(&svg);
     assert_eq!(marks.len(), 2, "{svg}");
     let (bandwidth, waits) = (Axes::of(&svg, "GB/s"), Axes::of(&svg, "of the fastest device’s time"));
-    // bytes a nanosecond are GB/s, and the bus factor of two is one: 30, 15 and 10
+    // bytes per nanosecond are GB/s, and the bus factor of two devices is one: 30, 15 and 10
     let (_, low, high, place) = marks[0].clone();
     bandwidth.assert_at(place, 3000.0, 55.0 / 3.0);
     assert!((low - Axes::place(&bandwidth.up, 10.0)).abs() < 0.25, "{low}");
@@ -253,7 +254,7 @@ fn collectives_stand_at_their_bandwidth_wait_and_skew() {
     assert!((high - Axes::place(&waits.up, 2.0)).abs() < 0.25, "{high}");
     assert!((low - waits.up.iter().find(|tick| tick.0 == 0.0).unwrap().1).abs() < 0.25, "{low}");
     assert!(said.contains("1.083 times the fastest, from 0.000 to 2.000; 217 ns in the mean of 3"), "{said}");
-    // one instance each: no wait, and the fifths of a power of ten that hold 50 and 600
+    // one instance each: no wait, and the fifths of a power of ten that contain 50 and 600
     for bar in ["1 of 3 wait not at all", "1 of 3 wait 39.8 ns to 63.1 ns", "1 of 3 wait 398 ns to 631 ns"] {
         assert!(svg.contains(&format!("<title>all-reduce: {bar}</title>")), "{bar}\n{svg}");
     }
@@ -294,7 +295,7 @@ fn found_circles(svg: &str) -> Vec<f64> {
 
 #[test]
 fn panels_without_anything_are_left_out_and_named() {
-    // one device of each host: nothing waits for anything whose clock it shares
+    // one device per host: nothing waits for a device with the same clock
     let alone = collectives(Kind::AllGather, Some(1 << 20), 1, &[(0, 0, 0, 100), (0, 1, 500, 900)]);
     let svg = drawn(&alone, Clocks::Recorded).unwrap();
     assert_eq!(marked(&svg).len(), 1);

@@ -1,4 +1,4 @@
-//! `selftest` as a user starts it, on a real plugin, and the main job beside its figures.
+//! `selftest` as a user starts it, on a real plugin, and the main job with its figures.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -31,12 +31,12 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
     assert_eq!(names(&document), ["elementwise", "matmul", "large-matmul", "reduction"]);
     for point in document["programs"].as_array().unwrap() {
         let number = |name: &str| point[name].as_f64().unwrap();
-        // the noise floor of a busy machine may be high: a number at least, and none that a calm one would have
+        // the noise floor of a busy machine may be high: this requires a number, but not that of a calm machine
         assert!(number("median_ns") > 1000.0 && number("resolution") >= 0.0, "{point}");
         assert!(number("claimed") > 0.0 && number("rounds") >= 6.0 && number("copies") == 3.0, "{point}");
         let wins = &point["false_wins"];
-        // the six pairs over all rounds, and over each half that has enough of them: a short program has time for more rounds, and
-        // on a busy machine some of those do not count
+        // the six pairs over all rounds, and over each half with enough of them: a short program has time for more
+        // rounds, and on a busy machine some of those do not count
         assert!([6, 12, 18].contains(&wins["decisions"].as_u64().unwrap()), "{point}");
         assert!(wins["at_default"].as_u64() <= wins["at_zero"].as_u64(), "{point}");
     }
@@ -44,7 +44,7 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
     assert_eq!(kept["entries"][0]["points"], document["programs"]);
     assert_eq!(document["kept_in"], json!(cache.join(FILE)));
 
-    // a program of the user's beside them, measured twice
+    // also a program of the user's, measured twice
     for _ in 0..2 {
         let more = run(&cache, &[&["selftest", "tests/data/timer/add.mlir"], &small[..]].concat());
         assert_eq!(more.code, 0, "{}", more.stderr);

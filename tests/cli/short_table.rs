@@ -1,4 +1,4 @@
-//! Plugins of an older API, whose function table is shorter: the real one's, cut.
+//! Plugins of an older API, with a shorter function table: the real one's, truncated.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -10,12 +10,12 @@ use crate::support::program::*;
 
 const ADD: &str = "tests/data/timer/add.mlir";
 
-/// The table's first 40 bytes are its size, an extension and the version; then comes a pointer for each function.
+/// The table's first 40 bytes are its size, an extension and the version; a pointer per function follows.
 const fn up_to_function(index: usize) -> usize {
     40 + 8 * (index + 1)
 }
 
-/// A plugin with a table of so many bytes.
+/// A plugin with a table of this many bytes.
 fn short(place: &Place, bytes: usize) -> Option<String> {
     let real = std::path::absolute(plugin()?).unwrap();
     let out = place.text(&format!("short-{bytes}.so"));

@@ -1,4 +1,4 @@
-//! The main job as a user starts it. Times are simulated by `replay`, except where a plugin is named.
+//! The main job as a user starts it. Times are simulated by `replay`, except if a test names a plugin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -51,7 +51,7 @@ fn the_example_is_tuned_kept_and_not_measured_again() {
     assert_eq!(statuses(&result), ["tuned"; 4]);
     let flash = result["operations"].as_array().unwrap().iter().find(|o| o["op_id"] == "flash_attention@v2").unwrap();
     assert_eq!(flash["evidence"], "by-name");
-    // ten ms against five, by the recording
+    // ten ms against five, according to the recording
     assert!((flash["speed_up"].as_f64().unwrap() - 2.0).abs() < 0.001);
     assert_eq!(result["source"], "replay");
 
@@ -127,7 +127,7 @@ fn cached_configs_are_listed_found_and_removed() {
     assert_eq!(path.stdout.trim_end(), place.cache().to_str().unwrap());
 }
 
-/// Programs find what was published, also while a tuner has the folder; what is damaged is named and not believed.
+/// Programs find published configs even while a tuner has the folder; a damaged file is named and not used.
 #[test]
 fn a_look_up_reads_the_snapshot_and_where_that_is_damaged_the_log() {
     let Some(plugin) = plugin() else { return };
@@ -157,7 +157,7 @@ fn a_look_up_reads_the_snapshot_and_where_that_is_damaged_the_log() {
     assert_eq!(get().json()["tier"], "snapshot");
 }
 
-/// The library's example reads what the main job left.
+/// The library's example reads the main job's result.
 #[test]
 fn a_program_loads_the_best_config_at_run_time() {
     let place = Place::new();
@@ -178,7 +178,7 @@ fn a_program_loads_the_best_config_at_run_time() {
     assert!(load("0000000000000000").contains("not for `0000000000000000`"));
 }
 
-/// The example tuned on the real plugin, once for all tests here, and the cache folder that this left.
+/// The example tuned on the real plugin, once for all tests here, and the resulting cache folder.
 fn tuned_example(plugin: &Path) -> &'static (Run, PathBuf) {
     static TUNED: OnceLock<(Run, PathBuf)> = OnceLock::new();
     TUNED.get_or_init(|| {
@@ -191,7 +191,7 @@ fn tuned_example(plugin: &Path) -> &'static (Run, PathBuf) {
     })
 }
 
-/// A cache folder that holds the example's executables and nothing else: to compile them is half of a run.
+/// A cache folder with only the example's executables: compiling them is half of a run.
 pub(super) fn compiled_example(folder: &Path, plugin: &Path) -> PathBuf {
     let cache = folder.join("cache");
     let executables = "executables-v2";
@@ -199,11 +199,11 @@ pub(super) fn compiled_example(folder: &Path, plugin: &Path) -> PathBuf {
     cache
 }
 
-/// The call that is being measured when a run of the next tests is ended, second of the four.
+/// The call that is being measured when the next tests end a run, the second of four.
 const SECOND: &str = "[2/4] blocked_matmul@v1:97c0056ebd3eafab: ";
 
-/// Starts the main job on the real plugin, waits until two rounds of the second call are reported, and ends it. Gives its exit
-/// and what it said until then: on a machine that does not run this process at once it may have gone on for a while.
+/// Starts the main job on the real plugin, waits until it reports two rounds of the second call, and ends it. Returns
+/// its exit and its output until then: if this process does not run at once, the job may have continued for a while.
 fn ended(cache: &Path, plugin: &Path, end: impl FnOnce(&mut Child)) -> (Output, Vec<String>) {
     let module = module();
     let arguments = [module.as_str(), "--rounds", "10", "--plugin", plugin.to_str().unwrap()];
@@ -219,7 +219,7 @@ fn ended(cache: &Path, plugin: &Path, end: impl FnOnce(&mut Child)) -> (Output, 
     (child.wait_with_output().unwrap(), said)
 }
 
-/// Rounds that the log holds, of all calls.
+/// Rounds in the log, over all calls.
 fn rounds_in(cache: &Path) -> u64 {
     let log = fs::read(cache.join("samples-v1.log")).unwrap();
     String::from_utf8_lossy(&log).matches(r#""record":"round""#).count() as u64
@@ -234,7 +234,7 @@ fn a_killed_run_loses_no_written_round_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let cache = compiled_example(folder.path(), &plugin);
     let (_, said) = ended(&cache, &plugin, |child| child.kill().unwrap());
-    // every second one has a line
+    // only every second round has a line
     let rounds = said.iter().filter_map(|line| line.split_once(SECOND)?.1.strip_prefix("round "));
     let reported = rounds.map(|rest| rest.split([' ', ',']).next().unwrap().parse::<u64>().unwrap()).max().unwrap();
     let is_decided = said.iter().any(|line| line.starts_with(SECOND.split_once(' ').unwrap().1));
@@ -246,7 +246,7 @@ fn a_killed_run_loses_no_written_round_and_goes_on() {
     let operations = result["operations"].as_array().unwrap();
     assert_eq!(operations[0]["status"], "cached", "{}", operations[0]);
     let number = |operation: &Value, name: &str| operation[name].as_u64().unwrap();
-    // decided it may be before it is reported as decided; six rounds are the fewest for that
+    // it may be decided before it is reported as decided; that takes at least six rounds
     let second = &operations[1];
     assert!(second["status"] == "cached" || !is_decided, "{second}");
     if second["status"] != "cached" {
@@ -255,7 +255,7 @@ fn a_killed_run_loses_no_written_round_and_goes_on() {
     } else {
         assert!(reported >= 6, "{second}");
     }
-    // nothing that was written is gone, and what was measured now is all there is more
+    // nothing written is lost, and the log grew only by what was measured now
     let measured: u64 = operations.iter().map(|operation| number(operation, "rounds_measured")).sum();
     assert_eq!(rounds_in(&cache), written + measured, "{result}");
     assert!(operations.iter().all(|operation| operation["best"].is_object()), "{result}");
@@ -314,7 +314,7 @@ fn operations_are_shared_among_devices() {
     let result = run_of_two.json();
     assert_eq!(result["operations"].as_array().unwrap().len(), 4);
     for operation in result["operations"].as_array().unwrap() {
-        // six rounds of two programs side by side on two cores need not tell them apart; each was measured
+        // six rounds of two programs in parallel on two cores may not distinguish them; each was measured
         assert!(operation["rounds_measured"].as_u64() >= Some(6), "{operation}");
     }
     for (list, expected) in

@@ -1,4 +1,4 @@
-//! `profile view`: the page as a file and as served, refused requests, and which events a page has.
+//! `profile view`: the page as a file and as served, refused requests, and the events of a page.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -23,7 +23,7 @@ fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane").join(name)
 }
 
-/// A server under test; it ends with the test.
+/// A server under test, which ends with the test.
 struct Server {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -49,7 +49,7 @@ impl Server {
         connection
     }
 
-    /// Sends bytes and gives head and body of the answer.
+    /// Sends bytes and returns the response's head and body.
     fn ask(&self, request: &str) -> (String, Vec<u8>) {
         let mut connection = self.connect();
         connection.write_all(request.replace("PORT", &self.port.to_string()).as_bytes()).unwrap();
@@ -136,7 +136,7 @@ fn other_hosts_paths_methods_and_heads_are_refused() {
     refused(server.ask(&head(9000)), 431);
     assert!(server.ask(&head(7000)).0.starts_with("HTTP/1.1 200 "));
 
-    // one that says nothing is let go, and keeps nobody waiting meanwhile
+    // a silent connection is closed eventually, and blocks nobody meanwhile
     let silent = server.connect();
     assert!(server.get("GET /", "127.0.0.1:PORT").0.starts_with("HTTP/1.1 200 "));
     silent.set_nonblocking(true).unwrap();
@@ -145,28 +145,28 @@ fn other_hosts_paths_methods_and_heads_are_refused() {
     silent.set_nonblocking(false).unwrap();
     refused(read_answer(silent), 408);
 
-    // a port that is taken is an error that names it
+    // a port in use is an error that names it
     let port = server.port.to_string();
     let taken = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap(), "--port", &port]);
     assert_eq!((taken.code, taken.stdout.as_str()), (4, ""));
     assert!(taken.fault().contains(&port) && taken.fault().contains("--port"), "{}", taken.stderr);
 }
 
-/// Connections that ask for nothing, or read nothing of what they get, keep nobody out.
+/// Connections that send no request, or read no response, lock nobody out.
 #[test]
 fn slow_connections_lock_nobody_out() {
     let folder = tempfile::tempdir().unwrap();
     let capture = sample("multi8_shardmap.xplane.pb.gz");
     let server = Server::start(folder.path(), &[capture.to_str().unwrap()]);
     let page = server.get("GET /", "127.0.0.1:PORT").1;
-    // more than a socket holds, so that who does not read is waited for
+    // more than a socket buffers, so that the server waits for a client that does not read
     assert!(page.len() > 100_000, "{}", page.len());
     let request = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n", server.port);
     for begun in ["", "G", request.as_str(), &format!("{request}\r\n")] {
         let slow: Vec<TcpStream> = (0..64)
             .map(|_| {
                 let mut connection = server.connect();
-                // one that was closed meanwhile is no news
+                // the server may have closed it meanwhile
                 let _ = connection.write_all(begun.as_bytes());
                 connection
             })
@@ -195,7 +195,7 @@ fn hostile_names_stay_text() {
     let written = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap(), "-o", "-"]);
     assert_eq!(written.code, 0, "{}", written.stderr);
     let page = written.stdout;
-    // the page's own elements, and none of the capture's
+    // only the page's own elements, and none from the capture
     assert_eq!((page.matches("<script").count(), page.matches("</script>").count()), (2, 2));
     assert!(!page.contains("<!--") && !page.contains("<b>") && !page.contains('\u{202e}') && !page.contains('\u{0}'));
     assert!(page.contains("&lt;script&gt;alert(1)") && page.contains("&lt;b&gt;&amp;.xplane.pb"));
@@ -239,7 +239,7 @@ fn the_newest_steps_that_fit_are_shown_and_of_one_step_the_longest() {
     assert!(notes.contains("Left out: 6 events shorter") && notes.contains("a page holds 4"), "{notes}");
 }
 
-/// The lanes of a page with at most so many events: thread, events, and how many shorter ones it lacks.
+/// The lanes of a page with at most this many events: thread, events, and how many shorter ones it lacks.
 fn lanes(captures: &[Capture], most: usize) -> (Timeline, Vec<(String, usize, u64)>) {
     let timeline = Timeline::new(captures, most);
     let files = HloFiles::default();
@@ -269,13 +269,13 @@ fn a_lane_of_short_events_keeps_its_share_beside_long_ones() {
             (0..count).map(|at| plane.event((name, ""), at * 10_000, length + at, &[])).collect();
         plane.line(name, 0, &events);
     };
-    // any event of the first is longer than any of the second
+    // every event of the first is longer than every event of the second
     line("long", 500, 5000);
     line("short", 400, 10);
     line("few", 10, 1);
     let captures = captured(&plane);
     let (timeline, found) = lanes(&captures, 110);
-    // ten of the third leave a hundred for two
+    // the ten of the third leave a hundred for two
     let expected = [("long", 50, 450), ("short", 50, 350), ("few", 10, 0)];
     assert_eq!(found, expected.map(|(name, events, shorter)| (name.to_owned(), events, shorter)));
     assert_eq!((timeline.drawn, timeline.shorter, timeline.earlier), (110, 800, 0));
@@ -330,7 +330,7 @@ fn a_capture_without_events_is_told() {
     assert!(empty.fault().contains("no event"));
 }
 
-/// The same launches, of which one operation takes half as long after a change and the other twice.
+/// The same launches; after a change, one operation takes half as long and the other twice as long.
 #[test]
 fn what_a_change_did_is_drawn_and_listed() {
     let folder = tempfile::tempdir().unwrap();
@@ -353,7 +353,7 @@ fn what_a_change_did_is_drawn_and_listed() {
     assert_eq!(page.code, 0, "{}", page.stderr);
     let page = page.stdout;
     let section = page.split("id=\"after\"").nth(1).unwrap().split("</section>").next().unwrap();
-    // what each frame takes less or more in six launches, of all that is drawn
+    // the difference of each frame over six launches, in everything drawn
     let change = |name: &str| -> f64 {
         let title = section.split(&format!("<title>{name} (")).nth(1).unwrap().split("</title>").next().unwrap();
         title.split("; ").nth(1).unwrap_or_else(|| panic!("{title}")).trim_end_matches("%)").parse().unwrap()
@@ -368,7 +368,7 @@ fn what_a_change_did_is_drawn_and_listed() {
         |name: &str| section.split(&format!("<tr><td>{name}</td>")).nth(1).unwrap().split("</tr>").next().unwrap();
     assert!(row("sine.1").contains("−4.00 µs") && row("sine.1").ends_with("<td>faster</td>"), "{}", row("sine.1"));
     assert!(row("dot.1").contains("+1.00 µs") && row("dot.1").ends_with("<td>slower</td>"), "{}", row("dot.1"));
-    // and the graph's own colours: blue for less, red for more
+    // in the graph's own colours: blue for less, red for more
     let fill = |name: &str| {
         let frame = section.split(&format!("<title>{name} (")).nth(1).unwrap();
         let fill = frame.split("fill=\"rgb(").nth(1).unwrap().split(')').next().unwrap();
@@ -400,7 +400,8 @@ fn bytes_text(bytes: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// Against `memory_analysis()` of JAX, and another program's reading of the heap's trace: `tests/data/hlo/memory/make.py`.
+/// Compared with `memory_analysis()` of JAX, and another program's reading of the heap's trace:
+/// `tests/data/hlo/memory/make.py`.
 #[test]
 fn memory_and_what_is_alive_at_its_peak_are_shown() {
     let folder = tempfile::tempdir().unwrap();
@@ -444,7 +445,7 @@ fn a_label_leads_to_its_candidates() {
     let capture = capture.to_str().unwrap();
     let summary = program::run(folder.path(), &["profile", "summary", capture, "--format", "json"]).json();
     let labels = summary["labels"].as_array().unwrap();
-    // of its label the name alone is left
+    // only the name of its label is left
     let place = labels.iter().position(|label| label["op_id"] == "rms_norm").unwrap();
     assert!(labels[place]["call_key"].is_null());
     let times = |block: u64, ns: f64| {
@@ -475,7 +476,7 @@ fn a_label_leads_to_its_candidates() {
     assert!(rows[0].contains("2.00 ms") && rows[0].contains("0.500") && rows[0].contains("use this"), "{}", rows[0]);
     assert!(rows[1].contains("4.00 ms") && rows[1].contains("2.05 kB") && rows[1].contains("baseline"), "{}", rows[1]);
 
-    // which of two calls it is, nobody knows
+    // it is unknown which of two calls it is
     let mut two = results;
     let mut other = two["operations"][0].clone();
     other["call_key"] = "fedcba9876543210".into();

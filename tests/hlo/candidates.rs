@@ -1,4 +1,4 @@
-//! Search spaces: what they enumerate, what their errors point at.
+//! Search spaces: their configs, and the positions in their errors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use std::collections::BTreeSet;
@@ -47,7 +47,7 @@ fn a_space_gives_exactly_the_configs_that_hold() {
 
 #[test]
 fn excluded_choices_are_never_combined() {
-    // eight parameters of four values; each must equal the one before
+    // eight parameters of four values; each must equal its predecessor
     let parameters: Vec<String> = (0..8).map(|n| format!(r#""p{n}":{{"from":0,"to":3,"step":1}}"#)).collect();
     let constraints: Vec<String> = (1..8).map(|n| format!(r#""p{n} == p{}""#, n - 1)).collect();
     let text = format!(
@@ -60,7 +60,7 @@ fn excluded_choices_are_never_combined() {
     assert_eq!(space.count_bound(), 4_u128.pow(8));
     let mut walk = space.configs();
     assert_eq!(walk.by_ref().count(), 4);
-    // four choices of the first parameter, and for each four of every later one
+    // four choices of the first parameter, and for each of them four of every later one
     assert_eq!(walk.visited(), 4 + 4 * 7 * 4);
 }
 

@@ -1,5 +1,6 @@
-//! FLOPs, transcendentals and bytes against XLA's own analysis: `cost/oracle.json` holds what `HloCostAnalysis` of jaxlib counts
-//! of whole modules and of each of their instructions alone. Where the two differ, `docs/roofline.md` has the rule.
+//! FLOPs, transcendentals and bytes compared with XLA's own analysis: `cost/oracle.json` has the counts of jaxlib's
+//! `HloCostAnalysis` for whole modules and for each of their instructions alone. `docs/roofline.md` has a rule for each
+//! difference.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -24,11 +25,11 @@ struct OfModule {
     instructions: BTreeMap<String, Counts>,
 }
 
-/// Its custom calls say what they cost, which XLA's analysis for the CPU does not read.
+/// Its custom calls declare their cost, which XLA's analysis for the CPU does not read.
 const DECLARED: &str = "cost/declared.hlo.pb";
 
-/// The rule `ragged-dot`: 64 rows of 16 meet 32 columns each, whichever group they are of. XLA counts one row alone, and of groups
-/// among what is summed up all rows for each group.
+/// The rule `ragged-dot`: 64 rows of 16 are multiplied with 32 columns each, in every group. XLA counts only one row,
+/// and for groups along the contracted dimension it counts all rows for each group.
 const RAGGED: [(&str, f64); 2] =
     [("o.ragged_dot", 2.0 * 64.0 * 16.0 * 32.0), ("o.ragged_dot_contracting", 2.0 * 64.0 * 16.0 * 32.0)];
 
@@ -40,12 +41,12 @@ fn oracle() -> Oracle {
     serde_json::from_slice(&std::fs::read(data().join("hlo/cost/oracle.json")).unwrap()).unwrap()
 }
 
-/// XLA counts −1 for each instruction that it does not know.
+/// XLA counts −1 for each unknown instruction.
 fn as_xla(cost: &Cost) -> Counts {
     [cost.total_flops() - cost.unknown, cost.transcendentals, cost.bytes - cost.unknown]
 }
 
-/// XLA adds 32-bit floats up, which are whole numbers up to 2²⁴.
+/// XLA sums 32-bit floats, which represent integers exactly only up to 2²⁴.
 fn is_equal(ours: f64, theirs: f64) -> bool {
     if theirs.abs() < f64::from(1 << 24) { ours == theirs } else { (ours / theirs - 1.0).abs() < 1e-6 }
 }
@@ -100,7 +101,7 @@ fn counts_are_those_of_xla() {
     assert!(compared > 3600, "{compared}");
 }
 
-/// Every opcode of the text has its line in the oracle: nothing is left out in silence.
+/// Every opcode of the text has its line in the oracle: nothing is silently left out.
 #[test]
 fn every_opcode_is_compared() {
     let text = std::fs::read_to_string(data().join("hlo/cost/opcodes.hlo.txt")).unwrap();
@@ -114,7 +115,7 @@ fn every_opcode_is_compared() {
     assert!(of_text.len() > 130, "{}", of_text.len());
 }
 
-/// A library's matrix product by its dimensions, and what a kernel was declared to cost; XLA knows neither on a CPU.
+/// A library's matrix product from its dimensions, and a kernel's declared cost; XLA knows neither on a CPU.
 #[test]
 fn custom_calls_cost_what_they_declare() {
     let bytes = std::fs::read(data().join("hlo").join(DECLARED)).unwrap();
@@ -136,7 +137,7 @@ fn custom_calls_cost_what_they_declare() {
     assert_eq!(costs.entry().unwrap().unknown, 1.0);
 }
 
-/// What a damaged or hostile module holds costs something or nothing, and no more time than it has bytes.
+/// Damaged or hostile modules give some cost or none, in time proportional to their bytes.
 #[test]
 fn damaged_modules_end() {
     for name in ["cost/opcodes.hlo.pb", DECLARED] {
@@ -164,17 +165,17 @@ fn a_loop_counts_as_often_as_it_runs() {
     let product = 2.0 * 64_f64.powi(3);
     let run = Cost::of_run(&program).unwrap();
     assert_eq!((of_matrices(&run), run.transcendentals, run.unknown), (8.0 * product, 8.0 * 4096.0, 0.0));
-    // as XLA's own analysis has it, a loop is one step
+    // as in XLA's own analysis, a loop counts as one step
     let once = Costs::of(&HloModule::read(&program, "loop").unwrap()).entry().unwrap().clone();
     assert_eq!((of_matrices(&once), once.transcendentals), (product, 4096.0));
-    // and one of which nobody says how often it runs is not known
+    // the cost of a loop with an unknown trip count is unknown
     let at = program.windows(16).position(|bytes| bytes == b"known_trip_count").unwrap();
     program[at] = b'K';
     assert!(!Cost::of_run(&program).unwrap().is_known());
     assert_eq!(Cost::of_run(b"nonsense"), None);
 }
 
-/// Synthetic: no TPU's program is at hand, so the configuration that its compiler writes takes the place of one of a CPU's.
+/// Synthetic: no TPU program is available, so its compiler's configuration replaces that of a CPU program.
 #[test]
 fn cycles_that_a_compiler_estimates_count_as_often_as_their_loop_runs() {
     let mut program = std::fs::read(data().join("hlo/cost/loop.hlo.pb")).unwrap();
@@ -190,14 +191,14 @@ fn cycles_that_a_compiler_estimates_count_as_often_as_their_loop_runs() {
     }
 }
 
-/// A module of Mosaic's compiler stands in the configuration, and JAX wrote it.
+/// The configuration contains a module of Mosaic's compiler, written by JAX.
 #[test]
 fn a_tpus_kernel_has_as_many_steps_as_its_grid() {
     let program = std::fs::read(data().join("targets/mosaic_matmul.hlo.pb")).unwrap();
     let kernels = |program: &[u8]| HloModule::read(program, "mosaic").unwrap().tpu_kernels();
     // `mosaic.py`: 512 / 128 rows, 1024 / 256 columns, 384 / 128 steps of the sum
     assert_eq!(kernels(&program), [TpuKernel::new("pallas_call.1", Some(4 * 4 * 3))]);
-    // whatever is wrong with it, the steps are unknown and nothing panics
+    // if it is damaged in any way, the steps are unknown and nothing panics
     let start = program.windows(4).position(|bytes| bytes == b"TUzv").unwrap();
     let length = program[start..].iter().position(|byte| *byte == b'"').unwrap();
     let mut known = 0;

@@ -92,7 +92,7 @@ fn each_evidence_finds_its_invocation_and_each_is_tuned_once() {
         })
         .collect();
     let by_name = || "by name, of 2 recorded".to_owned();
-    // a recomputed label has lost its version: the newest recorded one is taken
+    // a recomputed label has lost its version: the newest recorded version is used
     assert_eq!(
         shown,
         [
@@ -135,7 +135,7 @@ fn each_miss_has_its_reason() {
         assert!(!missed.text.contains('\n'));
     }
 
-    // the same recordings, under a mode that accepts them, flagged
+    // the same recordings, in a mode that accepts them, flagged
     let found = match_labels(&scan, &registry, &here, MatchMode::Kind, ByName::Few);
     let flags: Vec<_> = found.matched.iter().map(|matched| matched.flags.clone()).collect();
     assert_eq!(flags, [["other hardware: cpu:cpu (cpu_model=B)"]]);
@@ -259,13 +259,13 @@ fn a_label_stands_for_its_own_batch_or_where_it_names_none_for_all() {
         label
     };
     let unflagged = |key: &str| (key.to_owned(), String::new());
-    // ejkernel's labels know no `vmap`: whatever was recorded is tuned
+    // ejkernel's labels do not state the `vmap`: every recorded one is tuned
     let all = [unflagged("k1"), unflagged(&eight.call.call_key), unflagged(&four.call.call_key)];
     assert_eq!(found(exact("k1")), all);
     assert_eq!(found(under_vmap("k1")), all);
-    // those of tunable functions name theirs
+    // those of tunable functions state theirs
     assert_eq!(found(under_vmap(&four.call.call_key)), [unflagged(&four.call.call_key)]);
-    // what only another batch is recorded for is flagged
+    // recordings for another batch only are flagged
     let other = |key: &str, text: &str| [(key.to_owned(), format!("other batch: recorded {text}"))];
     let nine = format!("{}~9-00000000", "k1");
     assert_eq!(found(under_vmap(&nine)), other("k1", "unmapped, the module runs it under `vmap` of 9"));

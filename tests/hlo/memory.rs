@@ -1,5 +1,5 @@
-//! The memory of programs against XLA's own analysis, and the peak of the heap against another reading of its trace:
-//! `tests/data/hlo/memory/make.py`.
+//! The memory of programs compared with XLA's own analysis, and the peak of the heap compared with another reading of
+//! its trace: `tests/data/hlo/memory/make.py`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;

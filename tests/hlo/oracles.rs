@@ -1,5 +1,5 @@
-//! Every sample against what was counted independently: `*.labels.json` holds, for each dialect of one module, the counts
-//! that a plain text search found (`raw_prefix`, `json_prefix`) and ejkernel's own expression (`labels`, `unique`).
+//! Every sample compared with independent counts: `*.labels.json` has, for each dialect of one module, the counts of a
+//! plain text search (`raw_prefix`, `json_prefix`) and of ejkernel's own expression (`labels`, `unique`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,14 +25,14 @@ fn occurrences(labels: &[FoundLabel], choose: impl Fn(&FoundLabel) -> bool) -> u
     labels.iter().filter(|label| choose(label)).map(|label| label.occurrences).sum()
 }
 
-/// The spellings by which ejkernel's expression lists a whole label; patched samples write `.vN` for `@vN`.
+/// The spellings in which ejkernel's expression lists a whole label; patched samples write `.vN` for `@vN`.
 fn spellings(label: &FoundLabel) -> [String; 2] {
     let key = label.label.call_key.as_deref().unwrap_or_default();
     let op = &label.label.op_id;
     [format!("ejkernel_ops#{op}:{key}"), format!("ejkernel_ops#{}:{key}", op.replace("@v", ".v"))]
 }
 
-/// Checks each file named by the oracles of a folder; gives how many there were.
+/// Checks each file named by the oracles of a folder; returns their number.
 fn check(folder: &Path) -> usize {
     let mut checked = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -86,7 +86,7 @@ fn committed_samples_are_counted_as_the_oracles_say() {
 
 #[test]
 fn every_shared_sample_is_counted_as_the_oracles_say() {
-    // where it is not, the committed samples stand in
+    // without it, the committed samples suffice
     let Some(shared) = shared_data("hlo") else { return };
     assert_eq!(check(&shared.join("alone")), 56);
     assert_eq!(check(&shared.join("model")), 21);

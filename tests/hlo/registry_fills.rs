@@ -1,4 +1,4 @@
-//! Fills: the same bytes as an independent derivation, and each kind's guarantees.
+//! Fills: the same bytes as an independent derivation, and the guarantees of each kind.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use autotune_lowered::array::{ArraySpec, DType, Fill, Reference, Tolerance, argument_seed, generate};
@@ -18,7 +18,7 @@ fn s32s(bytes: &[u8]) -> Vec<i64> {
 
 #[test]
 fn bytes_equal_the_independent_derivation() {
-    // tests/data/array/README.md says how the values were made
+    // tests/data/array/README.md describes how the values were made
     let table: serde_json::Value = serde_json::from_str(include_str!("../data/array/fills.json")).unwrap();
     let seed = argument_seed(table["argument"].as_str().unwrap(), table["index"].as_u64().unwrap());
     assert_eq!(Some(seed), table["seed"].as_u64());
@@ -101,13 +101,13 @@ fn every_fill_makes_or_refuses_every_type_and_never_a_value_that_is_not_finite()
                 if dtype.bits() < 8 {
                     assert!(bytes.iter().all(|byte| byte >> dtype.bits() == 0), "{spec} {fill:?}");
                 }
-                // what is not finite matches nothing but its like: any other array of the type shows it
+                // a non-finite value only matches the same value: any other array of the type shows it
                 let loose = Tolerance::EXACT.absolute(f64::MAX).relative(f64::MAX);
                 let exact = Reference::new(spec.clone(), vec![0; bytes.len()], loose).compare(&bytes);
                 assert!(exact.matches, "{spec} {fill:?}");
             }
         }
-        // the type without a zero refuses what may be one
+        // the type without a zero refuses values that may be zero
         assert!(made >= if dtype == DType::F8E8M0Fnu { 8 } else { 16 }, "{dtype}: {made}");
     }
 }

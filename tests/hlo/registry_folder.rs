@@ -31,7 +31,7 @@ fn put(registry: &Registry, text: &str) -> autotune_lowered::registry::Program {
     registry.writer().put_program(format, text.as_bytes(), semantic, Vec::new()).unwrap()
 }
 
-/// A call with one candidate for each block; the text of its program is made by `program`.
+/// A call with one candidate for each block size; `program` makes the text of its program.
 fn invocation(registry: &Registry, key: &str, at: u64, blocks: &[u32], program: impl Fn(u32) -> String) -> Invocation {
     let candidates: Vec<_> = blocks
         .iter()
@@ -83,7 +83,7 @@ fn what_is_added_comes_back() {
         .into_iter()
         .filter(|file| file.file_name().unwrap().to_string_lossy().starts_with('.'));
     assert_eq!(left.count(), 0);
-    // the same record again is the same file
+    // the same record again gives the same file
     assert_eq!(registry.add(&added).unwrap(), record);
     assert_eq!(registry.record_count(), 1);
 }
@@ -154,7 +154,7 @@ fn every_flipped_byte_is_found_and_costs_one_file() {
     let report = Registry::open(registry.root()).unwrap().verify();
     let problems: Vec<_> = report.problems.iter().map(|problem| (&problem.path, problem.kind)).collect();
     assert_eq!(problems, [(&path, ProblemKind::Digest)]);
-    // recording again heals it
+    // recording again repairs it
     put(&registry, &program_of(4));
     assert!(registry.verify().is_good());
     fs::remove_file(&path).unwrap();
@@ -250,7 +250,7 @@ fn paths_in_records_never_leave_the_folder() {
         let error = registry.add(&hostile).unwrap_err().to_string();
         assert!(error.contains("not inside the registry's `arrays/`"), "{}: {error}", path.display());
         assert!(registry.argument_bytes(&hostile, 0).is_err());
-        // as another recorder would have written it
+        // as another recorder would write it
         let content = serde_json::json!({"schema": 1, "invocation": hostile}).to_string();
         let record = registry.root().join("invocations/x");
         fs::create_dir_all(&record).unwrap();
@@ -298,7 +298,7 @@ fn unknown_values_are_not_run() {
 fn why_a_call_cannot_be_tuned_is_in_its_record() {
     let (_folder, mut registry) = fresh();
     let mut without = invocation(&registry, "k", 5, &[4, 8], program_of);
-    // the baseline is what all others are compared with
+    // all others are compared with the baseline
     without.candidates[0].program = None;
     without.candidates[0].not_lowered = Some("no triton here".into());
     registry.add(&without).unwrap();
@@ -355,13 +355,13 @@ fn records_of_one_call_are_merged_and_changes_told() {
     assert_eq!(registry.invocations()[0].candidates[0].program, second.candidates[0].program);
     assert_eq!(registry.changes(), []);
 
-    // a changed kernel: what only the older recordings have was made from the old one
+    // a changed kernel: candidates of the older recordings alone were made from the old kernel
     registry.add(&invocation(&registry, "k", 7, &[4], |block| program_of(block + 1))).unwrap();
     assert_eq!(blocks(&registry), ["block=4"]);
     let told: Vec<_> = registry.changes().iter().map(|c| (c.configs.clone(), c.arguments, c.left_out)).collect();
     assert_eq!(told, [(vec![config(4)], false, 1), (vec![config(4)], false, 1)]);
 
-    // another call under the same key, as keys collide
+    // another call under the same key, as keys can collide
     let mut collides = invocation(&registry, "k", 8, &[64], program_of);
     collides.arguments[0].spec = ArraySpec::new(DType::Bf16, [4]);
     registry.add(&collides).unwrap();
@@ -393,7 +393,7 @@ fn two_checkouts_are_one_program() {
     };
     let (one, two) = (digest("checkout_one.mlir"), digest("checkout_two.mlir"));
     assert_ne!(one.0, two.0);
-    // what MLIR's own printer gives, see tests/data/registry/README.md
+    // the output of MLIR's own printer, see tests/data/registry/README.md
     let expected = "e13da78cd0f207743178c9e6bf9da8b488fceeaa9ca2d31dcff895f6721a8dd7";
     assert_eq!((one.1.as_str(), two.1.as_str()), (expected, expected));
 }
@@ -450,14 +450,14 @@ fn an_invocation_is_added_from_a_description() {
     assert_eq!(registry.record_count(), 1);
 }
 
-/// Not a test by itself: one of the processes of the test below.
+/// Not a test of its own: one of the processes of the test below.
 #[test]
 fn recorder_process() {
     let Some(root) = std::env::var_os("REGISTRY_TEST_ROOT") else { return };
     let mine: u32 = std::env::var("REGISTRY_TEST_RECORDER").unwrap().parse().unwrap();
     let mut registry = Registry::create_or_open(root).unwrap();
     for call in 0..20 {
-        // every call is recorded by both, each with a candidate that the other has and one of its own
+        // both record every call, each with one common candidate and one different candidate
         let recorded = invocation(&registry, &format!("call{call}"), 5, &[4, 100 + mine], program_of);
         registry.add(&recorded).unwrap();
     }
@@ -502,7 +502,7 @@ fn the_axes_of_a_mapped_call_are_those_of_its_key_and_arguments() {
         mapped.batch = batch;
         mapped
     };
-    // the outer `vmap` of 3 maps the last of what the inner one, of 2, leaves
+    // the outer `vmap` of 3 maps the last axis that the inner one, of 2, leaves
     let good = mapped(vec![axis(3, 2), axis(2, 0)], &[2, 4, 3]);
     let path = registry.add(&good).unwrap();
     registry.add(&plain).unwrap();

@@ -63,7 +63,7 @@ fn call_sites_carry_the_operations_operands() {
         assert_eq!(scan.module.as_deref(), Some("jit_step"));
         assert_eq!(scan.partitioned, Some(false));
     }
-    // an operation without an inner call: lhs, group sizes, rhs flow into its instructions
+    // an operation without an inner call: its instructions use lhs, group sizes and rhs
     let scan = scan("grouped_matmul.hash.stablehlo_debug.mlir");
     let sites = shapes(find(&scan, "grouped_matmul@v0"), false);
     assert_eq!(sites, [["f32[256,128]", "s32[4]", "f32[4,128,64]"]]);
@@ -89,7 +89,7 @@ fn line_of(path: &Path, needle: &str) -> u64 {
 
 #[test]
 fn recomputed_keys_are_those_of_the_hash_stamps() {
-    // the same model was stamped both ways by ejkernel itself
+    // ejkernel itself stamped the same model in both ways
     let (hash, json) = (scan("tf2_train.hash.stablehlo_debug.mlir.gz"), scan("tf2_train.json.stablehlo_debug.mlir.gz"));
     let labels = |scan: &Scan| scan.labels.iter().map(|label| label.label.clone()).collect::<Vec<Label>>();
     assert_eq!(labels(&hash), labels(&json));
@@ -104,8 +104,8 @@ fn recomputed_keys_are_those_of_the_hash_stamps() {
 
 #[test]
 fn tokamax_labels_have_class_arguments_and_key() {
-    // keys: sha256(json.dumps(arguments, sort_keys=True, separators=(",", ":"))) in Python 3.11, for the two whose floats
-    // Python and JSON spell alike; counts: a text search for `tokamax:`
+    // keys: sha256(json.dumps(arguments, sort_keys=True, separators=(",", ":"))) in Python 3.11, for the two whose
+    // floats have the same spelling in Python and JSON; counts: a text search for `tokamax:`
     let (mlir, hlo) = (scan("tokamax_mix_fwd.stablehlo_debug.mlir.gz"), scan("tokamax_mix_fwd.pre.hlo.txt.gz"));
     for (scan, total) in [(&mlir, 62), (&hlo, 89)] {
         let attention = find(scan, "tokamax._src.ops.attention.xla_chunked.XlaChunkedDotProductAttention");
@@ -147,12 +147,12 @@ fn missing_labels_are_diagnosed_by_what_was_seen() {
     assert!(short.diagnosis[0].message.contains("as_text(debug_info=True)"));
     assert_eq!(codes(&scan("grouped_matmul.hash.stablehlo.mlir")), ["no-metadata"]);
     assert_eq!(codes(&scan("grouped_matmul.hash.pre.hlo.txt")), ["labels-cut"]);
-    // its only stamp has more than 1,024 characters: before optimisation it is there, after it is gone
+    // its only stamp has more than 1,024 characters: it exists before optimisation, but not after it
     assert!(codes(&scan("flash_attention.json.pre.hlo.txt")).contains(&"long-names"));
     let lost = scan("flash_attention.json.post.hlo.pb");
     assert_eq!(codes(&lost), ["no-labels"]);
     assert!(lost.diagnosis[0].message.contains("longer than 1024"), "{}", lost.diagnosis[0].message);
-    // whose library it is says what its user can do
+    // the advice depends on the stamp's library
     for (function, is_ejkernel) in [("rms_norm", false), ("ejkernel/modules/rms_norm", true)] {
         let text =
             format!("module @m {{\n  %0 = stablehlo.abs %x loc(#loc1)\n}}\n#loc1 = loc(\"jit(f)/{function}\")\n");
@@ -271,9 +271,9 @@ fn a_side_file_that_adds_nothing_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let listed = r#"{"op_id":"grouped_matmul@v0","call_key":"767c86f7af7379fc","shapes":["f32[256,128]"]}"#;
     for (name, labels) in [
-        // whole in the module, which shows its call sites too
+        // complete in the module, which also shows its call sites
         ("grouped_matmul.hash.stablehlo_debug.mlir", listed),
-        // nothing in either: the module's own diagnosis must not go
+        // nothing in either: the module's own diagnosis must remain
         ("grouped_matmul.hash.stablehlo.mlir", ""),
     ] {
         let module = folder.path().join(name);
@@ -299,13 +299,13 @@ fn of_a_dump_the_earliest_stage_of_each_module_is_read() {
     std::fs::write(folder.path().join("module_0001.jit_g.debug_options"), "x: 1").unwrap();
     let scan = scan_path(folder.path(), &ScanOptions::default()).unwrap();
     assert_eq!(scan.form, ModuleForm::DumpFolder);
-    // 14 by a text search of the one file, 2 of the other
+    // 14 by a text search of one file, 2 of the other
     assert_eq!(find(&scan, "grouped_matmul").occurrences, 14);
     assert_eq!(find(&scan, "flash_attention@v2").occurrences, 2);
     assert_eq!(scan.labels.len(), 2);
     assert!(scan.diagnosis[0].message.contains("read 2 of 6 files"), "{}", scan.diagnosis[0].message);
 
-    // what several modules have in common is one line
+    // properties common to several modules are one line
     let folder = tempfile::tempdir().unwrap();
     for number in 10..24 {
         std::fs::copy(data("grouped_matmul.hash.stablehlo.mlir"), folder.path().join(format!("f{number}.mlir")))
@@ -350,7 +350,8 @@ fn bad_input_gets_one_clear_line() {
 fn truncated_files_are_told() {
     let proto = std::fs::read(data("grouped_matmul.hash.pre.hlo.pb")).unwrap();
     let text = std::fs::read(data("grouped_matmul.hash.pre.hlo.txt")).unwrap();
-    // after the first computation has begun, a proto cut anywhere is either told as cut or ends between two fields
+    // after the beginning of the first computation, a proto cut anywhere is either reported as cut or ends between two
+    // fields
     let mut told = 0;
     for length in (200..proto.len()).step_by(7) {
         match scan_bytes(&proto[..length], "x", &ScanOptions::default()) {
@@ -392,7 +393,8 @@ fn each_byte_of_a_proto_flipped_is_no_panic() {
     }
 }
 
-/// Each of twenty locations names the next one 32 times: 32^8 names down to the depth limit, were all of them followed.
+/// Each of twenty locations names the next one 32 times: 32^8 names up to the depth limit, if all of them were
+/// followed.
 #[test]
 fn a_bomb_of_locations_ends() {
     let aliases: String =
@@ -409,7 +411,7 @@ fn a_bomb_of_locations_ends() {
 
 #[test]
 fn damaged_text_is_no_panic() {
-    // a fixed sequence of cuts, repetitions and foreign bytes at places that a linear congruence picks
+    // a fixed sequence of cuts, repetitions and foreign bytes at positions from a linear congruence
     let mut state = 1_u64;
     let mut next = |bound: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -440,8 +442,8 @@ fn damaged_text_is_no_panic() {
 
 #[test]
 fn a_bomb_ends_in_an_error_or_in_flat_memory() {
-    // zeros from a megabyte of gzip: told from its first bytes, nothing is expanded further, so that nobody comes to where
-    // it is damaged
+    // zeros from a megabyte of gzip: refused after the first bytes, and not expanded further, so that the damaged part
+    // is never reached
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let zeros = vec![0; 1 << 20];
     for _ in 0..256 {
@@ -453,7 +455,7 @@ fn a_bomb_ends_in_an_error_or_in_flat_memory() {
     assert!(error(&packed).contains("not a module"), "{}", error(&packed));
 }
 
-/// Gives the head, then labels in one endless line, without holding it.
+/// Returns the head, then labels in one endless line, without storing it.
 struct OneLine {
     left: u64,
     unit: Vec<u8>,

@@ -16,7 +16,7 @@ fn digest(name: &str) -> Digest {
 
 #[test]
 fn path_scope_and_module_name_do_not_count() {
-    // recorded from two paths with other line numbers, under two scopes and two module names
+    // recorded from two paths with different line numbers, under two scopes and two module names
     for form in ["mlirbc", "mlir", "pb"] {
         let (a, b) = (format!("semantic/a.base.{form}"), format!("semantic/b.base.{form}"));
         assert_ne!(read(&a), read(&b), "the bytes do differ");
@@ -75,6 +75,6 @@ fn damaged_bytecode_is_no_panic() {
         noticed += usize::from(semantic_digest(&damaged, "x").map_or(true, |digest| digest != expected));
         damaged[at] = whole[at];
     }
-    // what goes unnoticed are names, locations and padding, which are not part of the digest
+    // unnoticed changes affect names, locations and padding, which are not part of the digest
     assert!(noticed > whole.len() / 3, "{noticed} of {}", whole.len());
 }

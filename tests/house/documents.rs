@@ -1,4 +1,4 @@
-//! What the documents say is what the program does.
+//! The documents agree with the program.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -29,13 +29,13 @@ fn a_version_is_the_same_in_every_place_and_has_its_changes() {
     assert_eq!(newest.split(' ').next(), Some(version), "CHANGELOG.md");
 }
 
-/// The figures of the search benchmark: the means are those of the columns, what is below random is marked, and the text
-/// says what the table says.
+/// The figures of the search benchmark: the means match the columns, values below random are marked, and the text
+/// agrees with the table.
 #[test]
 fn the_figures_of_the_search_benchmark_agree_with_each_other() {
     let page = document("docs/search.md");
     let (_, figures) = page.split_once("\n## Figures\n").unwrap();
-    // by strategy: whose it is, the mean as it is told, milliseconds an evaluation, and the score on each space
+    // for each strategy: its owner, the stated mean, milliseconds per evaluation, and the score on each space
     let rows: BTreeMap<&str, (&str, f64, f64, Vec<f64>)> = figures
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | "))
@@ -63,7 +63,7 @@ fn the_figures_of_the_search_benchmark_agree_with_each_other() {
     let said = |told: String| assert!(words.contains(&told), "docs/search.md does not say `{told}`");
     said(format!("`auto` reaches {:.2} times the mean score of Kernel Tuner's best, `{best}`", mean / rows[best].1));
     said(format!("{mean:.3} in absolute terms (aim 0.65). It is below random on no space and costs {ms:.2} ms"));
-    // without those that the settings were chosen on, and without the shortest one
+    // without the spaces on which the settings were chosen, and without the shortest one
     let (auto, peer) = (mean_of("auto", &[0, 3, 4, 6]), mean_of(best, &[0, 3, 4, 6]));
     said(format!("`auto` has {auto:.3} and Kernel Tuner's best, `{best}`, {peer:.3}, a ratio of {:.2}", auto / peer));
     let (auto, peer) = (mean_of("auto", &[4]), mean_of(best, &[4]));

@@ -1,4 +1,4 @@
-//! Which file of `src` uses which: paths are followed through re-exports to the file that defines what they name.
+//! Which file of `src` uses which: paths are followed through re-exports to the file with the definition.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::source::Source;
 
-/// A module by its names from the root of the crate, which has none.
+/// A module by its names from the root of the crate; the root has none.
 pub(crate) type Module = Vec<String>;
 
 struct File {
@@ -16,7 +16,7 @@ struct File {
     source: Source,
 }
 
-/// The files of a crate by the modules they are.
+/// The files of a crate, by module.
 pub(crate) struct FileGraph(BTreeMap<Module, File>);
 
 impl FileGraph {
@@ -36,7 +36,7 @@ impl FileGraph {
         Self::of_files(files)
     }
 
-    /// Of files by their names below `src`.
+    /// Reads files, given by their names below `src`.
     pub(crate) fn of_files(files: impl IntoIterator<Item = (String, String)>) -> Self {
         let files = files.into_iter().filter(|(name, _)| name != "main.rs").map(|(name, text)| {
             let mut module: Module = name.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
@@ -46,13 +46,13 @@ impl FileGraph {
         Self(files.collect())
     }
 
-    /// Each file's room and name, but for the root's.
+    /// Each file's top-level module and name, without the root's.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         let below_root = self.0.iter().filter(|(module, _)| !module.is_empty());
         below_root.map(|(module, file)| (module[0].as_str(), file.name.as_str()))
     }
 
-    /// Each file's room and name, and the rooms that it names in any way.
+    /// Each file's top-level module and name, and the top-level modules that it names in any way.
     pub(crate) fn rooms_used(&self) -> impl Iterator<Item = (&str, &str, BTreeSet<String>)> {
         self.0.iter().filter(|(module, _)| !module.is_empty()).map(|(module, file)| {
             let imported = file.source.imports.iter().map(|import| &import.path);
@@ -84,13 +84,13 @@ impl FileGraph {
         used
     }
 
-    /// The file that defines what a path inside a module names; `None` for other crates, and for what is a module itself.
+    /// The file that defines the target of a path in a module; `None` for other crates, and for modules.
     fn definer(&self, module: &Module, path: &[String]) -> Option<&str> {
         let (at, rest) = start(module, path)?;
         self.below(at, rest, &mut BTreeSet::new())
     }
 
-    /// Follows a path down from a module, each name in a module once: re-exports may lead to each other.
+    /// Follows a path down from a module, visiting each name in a module once: re-exports may form cycles.
     fn below<'a>(
         &'a self,
         mut module: Module,
@@ -126,7 +126,7 @@ impl FileGraph {
         }
     }
 
-    /// Files that use each other, directly or by way of others: each circle sorted.
+    /// Files that use each other, directly or indirectly: each cycle sorted.
     pub(crate) fn circles(&self) -> Vec<Vec<&str>> {
         let uses: BTreeMap<&str, BTreeSet<&str>> =
             self.0.keys().map(|module| (self.0[module].name.as_str(), self.uses(module))).collect();
@@ -139,7 +139,7 @@ impl FileGraph {
         circles.into_iter().collect()
     }
 
-    /// The arrows inside a circle, for who wants to cut one.
+    /// The edges inside a cycle, as a help to break it.
     pub(crate) fn arrows<'a>(&'a self, circle: &'a [&str]) -> Vec<(&'a str, &'a str)> {
         let files = self.0.iter().filter(|(_, file)| circle.contains(&file.name.as_str()));
         let arrows = files.flat_map(|(module, file)| {
@@ -150,7 +150,7 @@ impl FileGraph {
     }
 }
 
-/// What can be reached from a file, itself only by a way around.
+/// The files reachable from a file; itself only through others.
 fn reach<'a>(uses: &BTreeMap<&'a str, BTreeSet<&'a str>>, file: &'a str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![file];
@@ -164,7 +164,7 @@ fn reach<'a>(uses: &BTreeMap<&'a str, BTreeSet<&'a str>>, file: &'a str) -> BTre
     reached
 }
 
-/// Where a path starts and what is left of it: all of it for a plain name.
+/// The start of a path and the rest: all of it for a plain name.
 fn start<'a>(module: &Module, path: &'a [String]) -> Option<(Module, &'a [String])> {
     let mut at = module.clone();
     let mut rest = path;
@@ -191,7 +191,7 @@ fn circles_are_seen_through_re_exports_and_groups() {
     let graph = |files: &[(&str, &str)]| {
         FileGraph::of_files(files.iter().map(|(name, text)| (String::from(*name), String::from(*text))))
     };
-    // by the room's re-export of what another file defines
+    // by the module's re-export of another file's definition
     let hidden = graph(&[
         ("lib.rs", "pub mod room; pub mod other;"),
         ("room/mod.rs", "mod a; mod b; pub use a::A; pub use b::*;"),
@@ -201,12 +201,12 @@ fn circles_are_seen_through_re_exports_and_groups() {
     ]);
     assert_eq!(hidden.circles(), [["room/a.rs", "room/b.rs"]]);
     assert_eq!(hidden.arrows(&["room/a.rs", "room/b.rs"]).len(), 2);
-    // a room's front that only hands on uses nobody; one that works does
+    // a front file that only re-exports uses nobody; one with code does
     let files = |front| [("room/mod.rs", front), ("room/a.rs", "use super::Shared; pub struct A(Shared);")];
     assert!(graph(&files("mod a; pub use a::A; pub struct Shared;")).circles().is_empty());
     assert_eq!(graph(&files("mod a; pub use a::A; pub struct Shared(A);")).circles().len(), 1);
     assert_eq!(graph(&files("mod a; pub struct Shared; fn f() { a::A::new() }")).circles().len(), 1);
-    // a long way around in the paths, and one arrow alone
+    // a long way around in the paths, and one edge alone
     let files = |last| {
         [
             ("lib.rs", "mod r;"),

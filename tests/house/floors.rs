@@ -1,5 +1,5 @@
-//! The house's floors: a module uses only modules on lower floors; two on one floor never see each other, save on the
-//! ground floor.
+//! The floors: a module uses only modules on lower floors; two on one floor never use each other, except on the ground
+//! floor.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -66,8 +66,8 @@ fn floor_of(module: &str) -> Option<u32> {
     FLOORS.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
 }
 
-/// How many files of each room are in circles: files that use each other, directly or by way of others. A number only falls,
-/// towards none: whoever cuts a circle lowers it here.
+/// How many files of each module are in cycles: files that use each other, directly or indirectly. These numbers may
+/// only fall, until there are none: breaking a cycle includes lowering it here.
 const IN_CIRCLES: &[(&str, usize)] = &[];
 
 static SOURCES: LazyLock<FileGraph> =
@@ -77,7 +77,7 @@ fn text(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name)).unwrap()
 }
 
-/// What the files of a crate break, in words.
+/// The violations in the files of a crate, in words.
 fn violations(files: &FileGraph) -> Vec<String> {
     let mut found = Vec::new();
     for (room, name, used) in files.rooms_used() {
@@ -122,7 +122,7 @@ fn planted_violations_are_found() {
     assert!(planted("cache/exchange/mod.rs", "use super::super::digest::Digest; use super::key::CacheKey;").is_empty());
 }
 
-/// What is wrong about the circles, with the arrows of each circle that is concerned; `None` where all is as it stands.
+/// The errors about cycles, with the edges of each affected cycle; `None` if all match this list.
 fn wrong_about_circles(files: &FileGraph, allowed: &[(&str, usize)]) -> Option<String> {
     let circles = files.circles();
     let rooms: BTreeSet<&str> =
@@ -171,7 +171,7 @@ fn planted_circles_are_found_and_cut_ones_are_asked_for() {
     assert!(wrong_about_circles(&files("struct B;"), &[("gone", 2)]).unwrap().contains("lower"));
 }
 
-/// Names that say nothing about what is inside.
+/// Names that say nothing about the content.
 #[test]
 fn no_room_is_a_lumber_room() {
     for (_, name) in SOURCES.files() {
@@ -180,7 +180,7 @@ fn no_room_is_a_lumber_room() {
     }
 }
 
-/// What is wrong about a file's unsafe code: it stands in a room of its own, each block with its reason.
+/// The errors about a file's unsafe code: it must be in an allowed module, with a reason for each block.
 fn wrong_about_unsafe(name: &str, source: &str, may_be_unsafe: bool) -> Option<String> {
     let code: String = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let holds_unsafe = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe trait"]
@@ -194,7 +194,7 @@ fn wrong_about_unsafe(name: &str, source: &str, may_be_unsafe: bool) -> Option<S
     }
 }
 
-/// Unsafe code stands in the PJRT binding, where a file is mapped, and at the C ABI.
+/// Unsafe code is allowed in the PJRT binding, in the mapping of files, and at the C ABI.
 #[test]
 fn unsafe_code_stands_in_three_rooms() {
     let in_library = |name: &str| name.split('/').any(|part| part == "pjrt") || name == "mapped_file.rs";
@@ -204,7 +204,7 @@ fn unsafe_code_stands_in_three_rooms() {
     let mut seen = 0;
     for path in fs::read_dir(capi).unwrap().map(|item| item.unwrap().path()) {
         let name = path.file_name().unwrap().to_str().unwrap();
-        // the tests call what is exported, with pointers to what is theirs
+        // the tests call the exported functions, with pointers to their own data
         if path.is_file() && name != "tests.rs" {
             let may_be_unsafe = ["abi.rs", "layout.rs", "pointers.rs"].contains(&name);
             wrong.extend(wrong_about_unsafe(name, &fs::read_to_string(&path).unwrap(), may_be_unsafe));
@@ -216,7 +216,7 @@ fn unsafe_code_stands_in_three_rooms() {
     assert!(wrong_about_unsafe("abi.rs", "// SAFETY: so\nunsafe { g() }; unsafe { g() }", true).is_some());
 }
 
-/// A file that is mapped and cut ends the process: what reads a snapshot once and ends reads it into memory.
+/// Truncating a mapped file ends the process: code that reads a snapshot only once must read it into memory.
 #[test]
 fn what_ends_soon_maps_no_snapshot() {
     let rooms = ["cli", "remote", "tune", "gate", "selftest", "report"];

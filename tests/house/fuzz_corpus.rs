@@ -22,7 +22,7 @@ use autotune_lowered::timer::protocol::Response;
 use autotune_lowered::timer::replay::{ProfileIndex, Recording};
 use serde_json::Value;
 
-/// Larger corpora belong to whoever runs the fuzzer for long.
+/// Larger corpora stay on the machines that fuzz for long.
 const MOST_BYTES: usize = 256 << 10;
 
 fn fuzz() -> PathBuf {
@@ -36,7 +36,7 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// How many files of a corpus its reader takes.
+/// How many files of a corpus its reader accepts.
 fn taken(target: &str, mut takes: impl FnMut(&[u8]) -> bool) -> usize {
     corpus(target).iter().filter(|(_, bytes)| takes(bytes)).count()
 }
@@ -66,7 +66,7 @@ fn modules_programs_and_profiles_are_read() {
     let options = ScanOptions::default();
     let labelled = |bytes: &[u8]| scan_bytes(bytes, "fuzz", &options).is_ok_and(|scan| !scan.labels.is_empty());
     assert!(taken("scan", labelled) >= 5);
-    // a digest is one of anything; that a program was parsed is seen by its custom calls
+    // anything has a digest; custom calls show that a program was parsed
     let called = |bytes: &[u8]| !custom_calls(ProgramFormat::StablehloText, bytes).is_empty();
     assert!(taken("semantic_digest", called) >= 1);
     let timed =
@@ -92,7 +92,7 @@ fn dumps_and_captures_of_other_tools_are_read() {
         draw(&dump, &names, Clock::Unknown, &mut std::io::sink()).unwrap().events > 0
     };
     assert!(taken("mosaic", drawn) >= 3);
-    // each kind of file begins as it should; `tests/profile/nsys.rs` reads the same files
+    // each kind of file begins correctly; `tests/profile/nsys.rs` reads the same files
     for (kind, magic) in
         [(0, &b"PK"[..]), (1, b"PAR1"), (2, b"PAR1"), (3, b"Start (ns)"), (4, b"\xfd7zXZ"), (5, b"PAR1")]
     {
@@ -166,7 +166,7 @@ fn stores_and_what_they_exchange_are_read() {
         note.is_none() && !stored.is_empty()
     };
     assert!(taken("selftest_figures", figures) >= 1);
-    // the first byte says whose file the rest is
+    // the first byte decides the format of the rest
     let reads = |kind: u8, bytes: &[u8]| {
         let Some((first, text)) = bytes.split_first().filter(|(first, _)| **first % 5 == kind) else { return false };
         let path = write(if first % 5 == 1 { "a.jsonl" } else { "a.json" }, text);

@@ -1,7 +1,7 @@
-//! The JSON that the program prints, its schemas and their page say the same.
+//! The program's JSON, its schemas and their page agree.
 //!
-//! All JSON that any test of the program reads is validated against its schema (`tests/support/schemas.rs`); here are
-//! the commands that no other test reads, and faults that a schema must see.
+//! All JSON that any test of the program reads is validated against its schema (`tests/support/schemas.rs`). This file
+//! tests the commands that no other test reads, and errors that a schema must detect.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,7 +19,7 @@ fn page() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.md")).unwrap()
 }
 
-/// The names of members in a schema, and the objects in it that take others, too.
+/// The names of members in a schema, and the objects in it that also allow others.
 fn members(schema: &Value, names: &mut BTreeSet<String>) {
     match schema {
         Value::Object(fields) => {
@@ -139,7 +139,7 @@ fn what_the_program_prints_is_as_its_schemas_say() {
     }
 }
 
-/// Each fault alone, in a document that is good without it.
+/// Each error alone, in an otherwise valid document.
 #[test]
 fn a_schema_sees_what_is_missing_added_or_of_another_type() {
     let place = Place::new();

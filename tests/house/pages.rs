@@ -10,7 +10,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The documents that people open: at the root, in `docs`, and beside the examples.
+/// The documents for readers: at the root, in `docs`, and in the examples.
 fn pages() -> Vec<PathBuf> {
     let mut pages = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)).to_vec();
     let examples = fs::read_dir(root().join("examples")).unwrap().map(|item| item.unwrap().path().join("README.md"));
@@ -25,7 +25,7 @@ fn name(page: &Path) -> String {
     page.strip_prefix(root()).unwrap().display().to_string()
 }
 
-/// What stands between fences, each with the words behind its opening fence; and the lines outside of them.
+/// The text between fences, each with the words after its opening fence; and the lines outside.
 #[derive(Default)]
 struct Markdown {
     blocks: Vec<(String, String)>,
@@ -61,7 +61,7 @@ impl Markdown {
     }
 
     /// Anchors of headings as GitHub makes them (html-pipeline, `TableOfContentsFilter`): lower case, letters, digits,
-    /// hyphens and low lines, hyphens for blanks, and a number behind what was there before.
+    /// hyphens and underscores, hyphens for blanks, and a number after repeated names.
     fn anchors(&self) -> BTreeSet<String> {
         let mut anchors = BTreeSet::new();
         for heading in self.prose.iter().filter(|line| line.starts_with('#')) {
@@ -89,7 +89,7 @@ fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
             let (target, anchor) = link.split_once('#').map_or((link, None), |(target, anchor)| (target, Some(anchor)));
             let file = if target.is_empty() { page.clone() } else { page.parent().unwrap().join(target) };
             assert!(file.exists(), "{}: `{link}` leads nowhere", name(&page));
-            // the site holds nothing else
+            // the site contains nothing else
             let leaves = page.parent() == Some(&root().join("docs")) && target.starts_with("..");
             assert!(
                 !leaves,
@@ -116,10 +116,11 @@ fn anchors_are_made_as_github_makes_them() {
     assert_eq!(page.links().collect::<Vec<_>>(), ["#next_one-1"]);
 }
 
-/// The programs whose commands must say whether they are run.
+/// The programs whose command blocks must say whether they are run.
 const PROGRAMS: [&str; 5] = ["autotune-lowered ", "cargo ", "pip ", "python ", "python3 "];
 
-/// How a block for a shell is run; `None` for a block without commands. One with commands that is not tagged `sh` is an error.
+/// How a shell block is run; `None` for a block without commands. A block with commands and without the tag `sh` is an
+/// error.
 fn how_it_is_run<'a>(info: &'a str, block: &str) -> Result<Option<&'a str>, String> {
     if let Some(how) = info.strip_prefix("sh").filter(|how| how.is_empty() || how.starts_with(' ')) {
         return Ok(Some(how));
@@ -140,11 +141,11 @@ fn a_block_with_commands_and_no_tag_is_found() {
     }
 }
 
-/// A block for a shell is run (`.ci/full docs`), is part of a script that is run, or says why not.
+/// A shell block is run (`.ci/full docs`), is part of a script that is run, or says why it is not.
 #[test]
 fn every_block_of_commands_is_run_or_says_why_not() {
     let mut run = 0;
-    // the reference is made by the program: its blocks are usages, not commands
+    // the program generates the reference: its blocks are usages, not commands
     for page in pages().iter().filter(|page| !page.ends_with("docs/cli.md")) {
         for (info, block) in Markdown::read(page).blocks {
             let how = how_it_is_run(&info, &block).unwrap_or_else(|wrong| panic!("{}, {wrong}", name(page)));
@@ -170,11 +171,11 @@ fn every_block_of_commands_is_run_or_says_why_not() {
     assert!(run > 30, "{run}");
 }
 
-/// Columns of prose in `docs`, and of the README, whose number of lines is limited too.
+/// Maximum columns of prose in `docs`, and in the README, whose number of lines is limited too.
 const COLUMNS: usize = 120;
 const README: (usize, usize) = (150, 150);
 
-/// Lines of prose with more than so many columns; not rows of tables, and not a code span that cannot be broken.
+/// Lines of prose with more columns; without rows of tables and code spans that cannot be broken.
 fn wide(page: &Markdown, columns: usize) -> Vec<&String> {
     let can_be_broken = |line: &str| line.split('`').step_by(2).any(|outside| outside.trim().contains(' '));
     let is_prose = |line: &&String| !line.starts_with(['|', '!']) && can_be_broken(line);
@@ -204,7 +205,7 @@ fn a_wide_line_is_found() {
     assert_eq!(wide(&page, 120), [&format!("{0} {0}", "x".repeat(60))]);
 }
 
-/// The script has the page's commands, all of them, in their order, and no other.
+/// The script has exactly the page's commands, in the same order.
 #[test]
 fn the_tutorial_and_its_script_are_the_same() {
     let lines = |text: &str| -> Vec<String> {

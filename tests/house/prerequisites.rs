@@ -1,4 +1,4 @@
-//! A test whose prerequisite is missing says so, and fails where CI promised it.
+//! A test without its prerequisite prints that, and fails if CI promised it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ fn what_nobody_promised_may_be_missing() {
     assert_eq!(present(Ok::<_, &str>(7), Promised::ByCi), Some(7));
 }
 
-/// One of the tests above, where there is no plugin.
+/// One of the tests above, without a plugin.
 fn without_plugin(name: &str, tests: Option<&str>) -> (bool, String) {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", &format!("prerequisites::{name}")]).env("VIRTUAL_ENV", "/nowhere").env("PATH", "/nowhere");

@@ -1,6 +1,6 @@
-//! The committed Rust of `proto/xplane.proto` is what prost-build makes of it today.
+//! The committed Rust of `proto/xplane.proto` equals the current output of prost-build.
 //!
-//! `BLESS=1 cargo test --test house profile_proto` renews it.
+//! `BLESS=1 cargo test --test house profile_proto` updates it.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +13,7 @@ fn committed_code_is_the_generated_code() {
     let folder = tempfile::tempdir().unwrap();
     prost_build::Config::new()
         .out_dir(folder.path())
-        // a slice of the file instead of a copy, and an order that does not change from run to run
+        // slices of the file instead of copies, and an order that does not change between runs
         .bytes(["."])
         .btree_map(["."])
         .compile_fds(schema)

@@ -1,13 +1,13 @@
-//! What a Rust source names: its items, its child modules, what it imports and the paths in its code, without its tests.
+//! The names in a Rust source: its items, child modules, imports and the paths in its code, without its tests.
 
 use std::collections::BTreeSet;
 
-/// One `use`, flattened: `as_name` stands for `path` from then on; `*` stands for whatever `path` holds.
+/// One `use`, flattened: `as_name` refers to `path` from then on; `*` refers to everything in `path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Import {
     pub(crate) path: Vec<String>,
     pub(crate) as_name: String,
-    /// `pub use` in any form: it hands a name on, and is a use of its own only where the code says the name again.
+    /// `pub use` in any form: a re-export, which counts as a use only if the code itself uses the name.
     pub(crate) is_handed_on: bool,
 }
 
@@ -17,10 +17,10 @@ pub(crate) struct Source {
     pub(crate) children: Vec<String>,
     pub(crate) items: Vec<String>,
     pub(crate) imports: Vec<Import>,
-    /// Paths of two or more names outside of imports, from the file's own module: those of a module written inside the
-    /// file have the `super::` that lead to the file's own taken off.
+    /// Paths of two or more names outside imports, relative to the file's module: paths in an inline module lose the
+    /// `super::` that lead to the file's module.
     pub(crate) paths: Vec<Vec<String>>,
-    /// What the code outside of imports says.
+    /// The names in the code outside imports.
     pub(crate) names: BTreeSet<String>,
 }
 
@@ -28,7 +28,7 @@ impl Source {
     pub(crate) fn read(text: &str) -> Self {
         let tokens = without_tests(tokens(text));
         let mut source = Self::default();
-        // the modules written inside the file that are open, each with the depth of braces it began at
+        // the open inline modules, each with the depth of braces at its start
         let (mut inner, mut depth): (Vec<usize>, usize) = (Vec::new(), 0);
         let mut at = 0;
         while at < tokens.len() {
@@ -91,7 +91,7 @@ impl Source {
     }
 }
 
-/// A path as the file's own module would write it; `None` where it stays in the modules written inside the file.
+/// A path relative to the file's module; `None` if it stays within the inline modules.
 fn leave(path: Vec<String>, inner: usize) -> Option<Vec<String>> {
     let up = path.iter().take_while(|name| *name == "super").count();
     match () {
@@ -102,7 +102,7 @@ fn leave(path: Vec<String>, inner: usize) -> Option<Vec<String>> {
     }
 }
 
-/// The paths of a `use` and the name that each gets.
+/// The paths of a `use` and their names.
 fn use_tree(tokens: &[String]) -> Vec<(Vec<String>, String)> {
     let mut path: Vec<String> = Vec::new();
     let mut at = 0;
@@ -152,7 +152,7 @@ fn split_at_commas(tokens: &[String]) -> Vec<&[String]> {
         .collect()
 }
 
-/// Leaves out each item under `#[cfg(test)]`.
+/// Removes each item under `#[cfg(test)]`.
 fn without_tests(tokens: Vec<String>) -> Vec<String> {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut kept = Vec::new();
@@ -181,7 +181,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Names, `::` and single signs; without comments, literals and lifetimes.
+/// Names, `::` and single characters; without comments, literals and lifetimes.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -198,10 +198,10 @@ fn tokens(text: &str) -> Vec<String> {
             begin + quoted(&rest[begin..], '"')
         } else if first == '\'' {
             let (second, third) = (rest.chars().nth(1), rest.chars().nth(2));
-            // what is not closed is a lifetime
+            // an unclosed quote is a lifetime
             if second == Some('\\') || third == Some('\'') { 1 + quoted(&rest[1..], '\'') } else { 1 }
         } else if name > 0 {
-            // a lifetime's name says nothing, nor does a number
+            // a lifetime is not a name, nor is a number
             let is_lifetime = text[..text.len() - rest.len()].ends_with('\'');
             tokens.extend((is_name(rest) && !is_lifetime).then(|| rest[..name].to_owned()));
             name
@@ -217,7 +217,7 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// The length of what is left of a literal, with its closing quote.
+/// The length of the rest of a literal, with its closing quote.
 fn quoted(rest: &str, quote: char) -> usize {
     let mut is_escaped = false;
     let end = rest.find(|c| {

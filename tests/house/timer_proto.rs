@@ -1,6 +1,6 @@
-//! The committed Rust of `proto/compile_options.proto` is what prost-build makes of it today.
+//! The committed Rust of `proto/compile_options.proto` equals the current output of prost-build.
 //!
-//! `BLESS=1 cargo test --test house timer_proto` renews it.
+//! `BLESS=1 cargo test --test house timer_proto` updates it.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -51,14 +51,14 @@ const REPLACED: &[(&str, &str)] = &[
     ("one a candidate", "one per candidate"),
 ];
 
-/// The text as one line: without the marks of comments, the breaks of literals and repeated blanks.
+/// The text as one line: without comment marks, line breaks of literals and repeated blanks.
 fn joined(text: &str) -> String {
     let marks = |line: &str| line.trim().trim_start_matches(['/', '!', '#', '*']).trim_end_matches('\\').to_lowercase();
     let lines: Vec<String> = text.lines().map(marks).collect();
     lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The replaced idioms that a text holds, each with what to say.
+/// The replaced idioms in a text, each with its replacement.
 fn idioms(text: &str) -> Vec<String> {
     let text = joined(text);
     let found = REPLACED.iter().filter(|(idiom, _)| text.contains(idiom));

@@ -1,5 +1,5 @@
-//! Memory: an analysis's memory besides the capture does not grow with the events of executions, on any layout. A
-//! counting allocator checks it, so this is a program of its own with one test.
+//! Memory: besides the capture itself, an analysis's memory does not grow with the events of executions, on any layout.
+//! A counting allocator checks it, so this is a separate program with one test.
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -24,17 +24,17 @@ fn grown(by: usize) {
     PEAK.fetch_max(NOW.fetch_add(by, Relaxed) + by, Relaxed);
 }
 
-// SAFETY: every call goes to the system's allocator as it came
+// SAFETY: every call is forwarded unchanged to the system's allocator
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grown(layout.size());
-        // SAFETY: the caller's promise
+        // SAFETY: the caller keeps the contract of `alloc`
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise
+        // SAFETY: the caller keeps the contract of `dealloc`
         unsafe { System.dealloc(at, layout) }
     }
 
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
             Some(more) => grown(more),
             None => _ = NOW.fetch_sub(layout.size() - size, Relaxed),
         }
-        // SAFETY: the caller's promise
+        // SAFETY: the caller keeps the contract of `realloc`
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most that was held at once during a call, beyond what was held before it.
+/// The peak of held memory during a call, beyond what was held before it.
 fn peak_of<T>(call: impl FnOnce() -> T) -> (usize, T) {
     let before = NOW.load(Relaxed);
     PEAK.store(before, Relaxed);
@@ -66,7 +66,7 @@ enum Platform {
     Cpu,
     /// Kernels on four streams.
     Gpu,
-    /// The same, and nothing names the run.
+    /// The same, without run ids.
     GpuWithoutRuns,
     /// A line of modules and a line of operations.
     Tpu,
@@ -75,13 +75,13 @@ enum Platform {
 const OPERATIONS: usize = 24;
 const TIMES: i64 = 1000;
 
-/// An event from its stats, which are the end of one made by the builder at offset and duration zero.
+/// An event with these stats, which are the end of an event from the builder with offset and duration zero.
 fn at(template: &[u8], id_bytes: usize, offset_ps: i64, duration_ps: i64) -> Message {
     let head = Message(template[..id_bytes].to_vec()).number(2, offset_ps).number(3, duration_ps);
     Message([&head.0[..], &template[id_bytes + 4..]].concat())
 }
 
-/// Executions of one program, each of a `while` around so many rounds of the operations, and two all-reduces after it.
+/// Executions of one program, each a `while` with this many rounds of the operations, and two all-reduces after it.
 fn capture(platform: Platform, executions: usize, rounds: usize) -> Vec<Capture> {
     let mut plane = PlaneBuilder::new(match platform {
         Platform::Cpu => "/host:CPU",
@@ -120,7 +120,7 @@ fn capture(platform: Platform, executions: usize, rounds: usize) -> Vec<Capture>
         now += TIMES / 2;
         for round in 0..rounds {
             for (place, (event, id_bytes)) in operations.iter().enumerate() {
-                // on several lines each overlaps the next one, and gaps stay on all of them
+                // on several lines each operation overlaps the next one, and all of them have gaps
                 let lasts = TIMES / 2 + if lines > 1 && place % 3 > 0 { TIMES } else { 0 };
                 let line = (place + round) % lines;
                 events[line].push(at(event, *id_bytes, now, lasts));
@@ -145,7 +145,7 @@ fn capture(platform: Platform, executions: usize, rounds: usize) -> Vec<Capture>
         plane.line(if platform == Platform::Tpu { "XLA Ops" } else { "Stream" }, 0, &events);
     }
     let mut space = XSpace::from_bytes(space(&[plane]).0).unwrap();
-    // so that a small capture shows what a large one does
+    // so that a small capture behaves like a large one
     space.hold_events(0);
     vec![Capture::xspace("synthetic", "host", space)]
 }
@@ -155,13 +155,13 @@ fn peaks(platform: Platform, executions: usize, rounds: usize) -> [usize; 3] {
     let captures = capture(platform, executions, rounds);
     let files = HloFiles::default();
     let (summary, made) = peak_of(|| summarize(&captures, &files, SummaryOptions::default()));
-    // all is counted, but for the first execution
+    // everything counts except the first execution
     let counted = executions as u64 - 1;
     assert_eq!(made.modules[0].executions, counted);
     let events: u64 = made.operations.iter().map(|operation| operation.count).sum();
     assert_eq!(events, counted * (rounds * OPERATIONS + 3) as u64);
-    // what of the loop no operation covers, by hand: on one line half of each operation's time and all of one more; on several lines
-    // half of every third one's, and half of one before the first
+    // by hand, the time of the loop that no operation covers: on one line half of each operation's time and all of one
+    // more; on several lines half of every third one's, and half of one before the first
     let own_ns = if platform == Platform::Tpu { (12 * rounds) as f64 + 1.0 } else { (4 * rounds) as f64 + 0.5 };
     let of_loop = made.operations.iter().find(|operation| operation.operation == "while.1").unwrap();
     assert_eq!((of_loop.own_ns.mean, of_loop.executions), (own_ns, counted));
@@ -174,12 +174,12 @@ fn peaks(platform: Platform, executions: usize, rounds: usize) -> [usize; 3] {
     [summary, stacked, collectives]
 }
 
-/// What the chunks under way, and the index of chunks, may take more of where there are more of them.
+/// The additional memory that chunks in progress, and the index of chunks, may take if there are more of them.
 const SLACK: usize = 5 << 19;
-/// What is kept of an execution (docs/profiles.md).
+/// Memory that is kept for an execution (docs/profiles.md).
 const OF_EXECUTION: usize = 600;
 
-/// Executions of a program of nothing but all-reduces on two devices, in one capture or each in the capture of its own host.
+/// Executions of a program that consists of all-reduces on two devices, in one capture or in one capture per host.
 fn reduces(hosts: usize, executions: usize, reduces: usize) -> Vec<Capture> {
     let plane = |device: i64| {
         let mut plane = PlaneBuilder::new(&format!("/device:GPU:{device}"));
@@ -194,7 +194,7 @@ fn reduces(hosts: usize, executions: usize, reduces: usize) -> Vec<Capture> {
                     ("device_ordinal", Is::Int(device)),
                     ("run_id", Is::Int(execution as i64 + 100)),
                 ];
-                // device 1 comes 100 ps late: that is what device 0 waits
+                // device 1 starts 100 ps late, so device 0 waits that long
                 let late = 100 * device;
                 events.push(plane.event((name, name), now + late, TIMES - late, &stats));
                 now += 2 * TIMES;
@@ -240,7 +240,7 @@ fn neither_events_nor_collectives_of_executions_are_held() {
     let (executions, rounds) = (20, 20);
     for platform in [Platform::Cpu, Platform::Gpu, Platform::GpuWithoutRuns, Platform::Tpu] {
         let base = peaks(platform, executions, rounds);
-        // 180 000 events more, which took 24 bytes each when they were held
+        // 180 000 more events, which took 24 bytes each when they were stored
         for (more_executions, more_rounds) in [(20, 1), (1, 20)] {
             let more = peaks(platform, executions * more_executions, rounds * more_rounds);
             println!("{platform:?} x{more_executions} x{more_rounds}: {base:?} {more:?}");
@@ -254,7 +254,7 @@ fn neither_events_nor_collectives_of_executions_are_held() {
     for hosts in [1, 2] {
         let (few, many) = (peak_of_reduces(hosts, 10, 250), peak_of_reduces(hosts, 200, 250));
         println!("collectives of {hosts} hosts: {few} {many}");
-        // 95 000 collectives more, of 56 bytes each
+        // 95 000 more collectives, of 56 bytes each
         assert!(many.saturating_sub(few) < SLACK + 2 * 190 * OF_EXECUTION, "{hosts}: {few} became {many}");
     }
 }

@@ -1,8 +1,8 @@
 """Runs the blocks of the documents that are marked as runnable: python3 tests/pages/run.py PROGRAM [PAGE...]
 
-Each page has a folder of its own with the files that its commands name: the example's module and registry, a tuned
-cache, captures, a dump, the peaks of the roofline's page, the worker of the protocol's page. `replay` simulates times
-unless a command names a timer.
+Each page has a separate folder with the files that its commands name: the example's module and registry, a tuned cache,
+captures, a dump, the peaks of the roofline's page, the worker of the protocol's page. `replay` simulates times unless a
+command names a timer.
 """
 
 import gzip

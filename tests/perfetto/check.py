@@ -1,8 +1,8 @@
-"""Opens traces with Perfetto's own trace processor and compares them with what should be in them.
+"""Opens traces with Perfetto's own trace processor and compares them with the expected content.
 
     python check.py target/debug/autotune-lowered
 
-The captures of `tests/data/xplane` are compared with what JAX's reader says of each line, synthetic ones, finer than
+The captures of `tests/data/xplane` are compared with JAX's reader for each line, synthetic ones, finer than
 nanoseconds, slice by slice, and the trace of a tuning run with that run's result. Needs `requirements.txt` and Node.js.
 """
 
@@ -112,7 +112,7 @@ def opened(program, capture, ending, folder, *more):
 
 
 def checked(trace):
-    """The slices of a trace that Perfetto takes without an error, and that nest."""
+    """The slices of a trace, after a check that Perfetto accepts it without an error and that they nest."""
     slices, problems, arguments = query(trace, SLICES, PROBLEMS, ARGUMENTS)
     assert problems == [], problems
     by_id = {one["id"]: one for one in slices}
@@ -217,7 +217,7 @@ where a.key in ('debug.config', 'args.config') and s.name glob 'candidate *'
 
 
 def of_a_run(program, folder):
-    """A tuning run's own trace: operations, phases, rounds, and each candidate with its config, as the result tells them."""
+    """A tuning run's own trace: operations, phases, rounds, and each candidate with its config, as in the result."""
     module = HERE.parent.parent / "examples" / "transformer" / "module.hlo.txt"
     worker = f"command:exec {sys.executable} {DATA / 'timer' / 'profiling_worker.py'} {folder}"
     words = [module, "--timer", worker, "--rounds", "6", "--no-persist", "--format", "json"]

@@ -1,4 +1,4 @@
-//! Damaged profiles end in an error or in counted findings, and never in a panic.
+//! Damaged profiles give an error or counted findings, and never a panic.
 
 #![allow(clippy::regex_creation_in_loops, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -13,7 +13,7 @@ fn trivial() -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// Everything that reads a profile; what it says of damage.
+/// Every reader of profiles; returns their findings about damage.
 fn read(bytes: Vec<u8>) -> Option<Vec<Finding>> {
     let space = XSpace::from_bytes(bytes).ok()?;
     let time = executions(&space);
@@ -51,7 +51,7 @@ fn every_cut_is_an_error_or_shorter() {
         errors += usize::from(XSpace::from_bytes(whole[..end].to_vec()).is_err());
     }
     (0..whole.len()).step_by(97).for_each(|end| drop(read(whole[..end].to_vec())));
-    // a cut between two top-level fields leaves a whole message
+    // a cut between two top-level fields leaves a complete message
     assert!(errors + 10 > whole.len(), "{errors} of {}", whole.len());
 }
 
@@ -94,14 +94,14 @@ fn lengths_and_ids_beyond_everything() {
     }
     let line = Message(b"\x22\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01".to_vec());
     assert!(XSpace::from_bytes(Message::default().message(1, &Message::default().message(3, &line)).0).is_err());
-    // metadata ids at both ends take no room
+    // metadata ids at both ends take no memory
     let mut plane = Message::default().bytes(2, "/host:CPU");
     for id in [i64::MAX, i64::MIN, -1, 1 << 40] {
         plane = plane.message(5, &Message::default().number(1, id).message(2, &Message::default().bytes(2, "run_id")));
     }
     plane = plane.message(3, &Message::default().message(4, &Message::default().number(1, 1)));
     assert!(read(Message::default().message(1, &plane).0).is_some());
-    // names that are no text
+    // names that are not text
     let named = Message::default().bytes(2, b"\xff\xfe");
     let space = XSpace::from_bytes(Message::default().message(1, &named).0).unwrap();
     assert_eq!(space.planes().next().unwrap().name(), "\u{fffd}\u{fffd}");

@@ -1,4 +1,5 @@
-//! Collectives: the sample of eight devices against an oracle in Python, and the formulas on cases worked by hand.
+//! Collectives: the sample of eight devices compared with an oracle in Python, and the formulas on cases worked by
+//! hand.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -73,7 +74,7 @@ fn skews_of_the_sample_equal_the_oracle() {
     let (captures, files) = (sample(), HloFiles::default());
     let found = collectives(&captures, &files, false);
     let alignment = collective_metrics(&found, Clocks::Recorded).alignment;
-    // two executions of four collectives that no device ends before all began
+    // two executions of four collectives, none of which ends on any device before all have begun
     assert_eq!(alignment.collectives, 8);
     let skews = &oracle()["skews_ps"];
     for (device, skew) in found.devices.iter().zip(&alignment.skews_ps) {
@@ -110,7 +111,7 @@ fn bandwidth_has_the_factors_of_its_kind() {
         let of = |bandwidth: Option<autotune_lowered::analysis::collectives::Bandwidth>| bandwidth.unwrap();
         let (a, b) = (of(row.figures.algorithm_gb_per_s), of(row.figures.bus_gb_per_s));
         assert_eq!((a.mean, b.mean, a.error), (algorithm, bus, None), "{kind}");
-        // the fastest device's: the other took twice as long
+        // of the fastest device: the other took twice as long
         assert_eq!((row.figures.fastest_ns, row.figures.total_ns), (10_000.0, 30_000.0));
     }
 }
@@ -120,7 +121,7 @@ fn hidden_time_is_the_union_and_the_sum_is_said() {
     let found = by_hand(Kind::AllReduce, 2, Vec::new(), &[(0, 0, 0, 100, 40, 60), (0, 1, 200, 300, 10, 10)]);
     let row = &collective_metrics(&found, Clocks::Recorded).sizes[0];
     assert_eq!((row.figures.hidden, row.figures.hidden_by_sum), (0.25, Some(0.35)));
-    // one device waits for nobody
+    // one device waits for no other
     assert_eq!((row.figures.instances, row.figures.wait), (2, None));
 }
 
@@ -139,7 +140,7 @@ fn groups_of_one_collective_wait_apart() {
 
 #[test]
 fn hosts_whose_clocks_differ_are_compared_once_they_are_aligned() {
-    // host b's clock is 1000 ns ahead, and its device 3 is 20 ns late each time
+    // host b's clock is 1000 ns ahead, and its device 3 is always 20 ns late
     let parts: Vec<_> = (0..3)
         .flat_map(|run| {
             let at = i64::try_from(run).unwrap() * 10_000;
@@ -158,13 +159,13 @@ fn hosts_whose_clocks_differ_are_compared_once_they_are_aligned() {
     assert_eq!(recorded.alignment.skews_ps, [-505_000, -505_000, 495_000, 515_000]);
     let by_host = collective_metrics(&found, Clocks::Host);
     assert_eq!(by_host.alignment.corrections_ps, [-505_000, -505_000, 505_000, 505_000]);
-    // after that host b starts 10 ns earlier and its device 3 ends 10 ns later than host a's: 605 + 10 - 495 - 100
+    // with that, host b starts 10 ns earlier and its device 3 ends 10 ns later than host a's: 605 + 10 - 495 - 100
     assert_eq!(by_host.sizes[0].figures.wait.unwrap().mean_ns, 20.0);
     let by_device = collective_metrics(&found, Clocks::Device);
     assert_eq!(by_device.alignment.corrections_ps, by_device.alignment.skews_ps);
     // all end at 605; the first started at 485
     assert_eq!(by_device.sizes[0].figures.wait.unwrap().mean_ns, 20.0);
-    // a collective of two says nothing of four clocks
+    // a collective of two devices says nothing about four clocks
     let pairs = by_hand(Kind::AllGather, 2, Vec::new(), &parts);
     let pairs = collective_metrics(&pairs, Clocks::Host);
     assert_eq!((pairs.alignment.collectives, pairs.alignment.skews_ps.len()), (0, 0));
@@ -173,7 +174,7 @@ fn hosts_whose_clocks_differ_are_compared_once_they_are_aligned() {
 
 #[test]
 fn of_very_many_collectives_a_sample_tells_the_skew() {
-    // device 1 ends 10 ns after device 0 in three of five, else 30 ns after it
+    // device 1 ends 10 ns after device 0 in three of five, otherwise 30 ns after it
     let parts = |count: u64| -> Vec<_> {
         let of = |run: u64| {
             let (at, late) = (i64::try_from(run).unwrap() * 1000, if run % 5 < 3 { 10 } else { 30 });
@@ -188,7 +189,7 @@ fn of_very_many_collectives_a_sample_tells_the_skew() {
         let alignment = &metrics.alignment;
         assert!(sampled.contains(&alignment.sampled), "{alignment:?}");
         assert_eq!((alignment.collectives, &alignment.skews_ps[..]), (count, &[-5000, 5000][..]));
-        // aligned by that, device 1 starts 10 ns early, and ends with device 0 or 20 ns later
+        // with this alignment, device 1 starts 10 ns early, and ends with device 0 or 20 ns later
         let early = (0..count).filter(|run| run % 5 < 3).count() as f64;
         let mean = (early * 10.0 + (count as f64 - early) * 30.0) / count as f64;
         let wait = metrics.sizes[0].figures.wait.unwrap();
@@ -210,7 +211,7 @@ fn the_command_prints_tables_json_and_a_plot() {
         assert!(table.stdout.contains(text), "{text}\n{}", table.stdout);
     }
     let plot = std::fs::read_to_string(plot).unwrap();
-    // a mark and its line for each of the five kinds, of bandwidth and of waits; a line for each device
+    // a mark and its line for each of the five kinds, for bandwidth and for waits; a line for each device
     assert_eq!(plot.matches("</title><path d=\"M").count(), 5 + 5);
     assert_eq!(plot.matches("<circle").count(), 8);
     assert!(plot.contains("<title>all-gather, 16384 bytes: "), "{plot}");
@@ -239,7 +240,7 @@ fn computations_on_several_threads_hide_a_moment_once() {
     let figures = &metrics.sizes[0].figures;
     // 70 of 100; 50 and 40 as a sum
     assert_eq!((figures.hidden, figures.hidden_by_sum, figures.total_ns), (0.7, Some(0.9), 100.0));
-    // without HLO the name tells the kind, and no size
+    // without HLO, the name gives the kind, but no size
     assert_eq!(
         (metrics.sizes[0].kind, metrics.sizes[0].message_bytes, figures.bus_gb_per_s),
         (Kind::AllReduce, None, None)
@@ -255,7 +256,7 @@ fn halves_of_an_asynchronous_collective_are_one() {
     let operations = [
         ("all-gather-start.1", 0, 10),
         ("fusion.1", 10, 50),
-        // numbered apart from its start, of which only one is under way
+        // its number differs from that of its start, but only one start is in progress
         ("all-gather-done.7", 60, 20),
         ("fusion.2", 80, 20),
     ];

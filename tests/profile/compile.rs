@@ -1,4 +1,5 @@
-//! Compilation: a capture of XLA's profiler against an oracle in Python, and the accounting on cases worked by hand.
+//! Compilation: a capture of XLA's profiler compared with an oracle in Python, and the accounting on cases worked by
+//! hand.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -51,7 +52,7 @@ fn the_sample_equals_the_oracle() {
     }
     let modules: Vec<Option<&str>> = report.compilations.iter().map(|one| one.module.as_deref()).collect();
     assert_eq!(modules, [Some("jit_f"), Some("jit_g")]);
-    // folded or not, the phases are the whole
+    // folded or not, the phases add up to the whole
     let folded = compile_report(&ranges, CompileOptions::default());
     for report in [&report, &folded] {
         let sum: f64 = report.phases.iter().map(|phase| phase.exclusive_ns).sum();
@@ -68,7 +69,7 @@ fn the_first_compilation_itself_is_told_apart() {
         ("XlaCompile:#module=b,program_id=2#", 1, 200, 260, None),
         ("XlaPassPipeline:#name=x#", 1, 210, 250, Some(2)),
         ("XlaPass:#name=cse#", 1, 220, 230, Some(3)),
-        // nothing around it, and no compilation: not counted
+        // without a parent or a compilation: not counted
         ("XlaPass:#name=late#", 1, 300, 400, None),
     ];
     let folded = report(&rows, CompileOptions::default());
@@ -116,7 +117,7 @@ fn workers_between_the_launchers_own_ranges_are_told_apart() {
         ("PjRtCpuClient::Compile", 1, 0, 100, None),
         ("A", 2, 10, 20, None),
         ("own", 1, 30, 50, Some(0)),
-        // reaches into nothing, and ends after the launcher's own range began again
+        // not inside another range, and ends after the launcher's own range began again
         ("B", 2, 60, 90, None),
         ("C", 3, 70, 80, None),
     ];
@@ -128,7 +129,7 @@ fn workers_between_the_launchers_own_ranges_are_told_apart() {
 
 #[test]
 fn what_the_file_says_of_parents_is_not_believed_blindly() {
-    // a circle, a parent on another thread, a parent that does not surround
+    // a cycle, a parent on another thread, a parent that does not enclose
     let rows = [
         ("XlaCompile:#module=a#", 1, 0, 100, Some(1)),
         ("XlaCompile:#module=b#", 1, 0, 100, Some(0)),

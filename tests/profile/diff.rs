@@ -1,4 +1,4 @@
-//! What became faster between two profiles: synthetic captures against SciPy, real ones against themselves.
+//! What became faster between two profiles: synthetic captures compared with SciPy, real ones with themselves.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -8,7 +8,7 @@ use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::{DiffRow, Verdict, profile_diff};
 use autotune_lowered::profile::XSpace;
 
-/// A capture of launches, each with the durations of these operations; the first is warm-up.
+/// A capture of launches, each with these operations' durations; the first is warm-up.
 fn capture(program: i64, operations: &[(&str, &[i64])]) -> Vec<Capture> {
     let launches = operations[0].1.len();
     let mut ran: Vec<Ran<'_>> = vec![(operations[0].0, "jit_f", program, 0, 0, 9_000)];
@@ -51,7 +51,7 @@ fn differences_equal_scipy_and_verdicts_are_for_all_rows_together() {
     let [low, high] = dot.interval_ns.unwrap();
     assert!((low + 16.960_940_521_6).abs() < 1e-6 && (high - 66.960_940_521_6).abs() < 1e-6, "{low} {high}");
     assert!((dot.difference_ns.unwrap() - 25.0).abs() < 1e-9);
-    // the larger of two p is not made larger
+    // the larger of two p-values is not adjusted
     assert!((dot.p_adjusted.unwrap() - 0.201_988_677_353_455).abs() < 1e-9, "{dot:?}");
     assert_eq!((dot.verdict, dot.before.unwrap().launches, dot.after.unwrap().launches), (Verdict::NotTold, 6, 8));
     assert_eq!(row(&diff.operations, "fusion.1").verdict, Verdict::Faster);
@@ -61,7 +61,7 @@ fn differences_equal_scipy_and_verdicts_are_for_all_rows_together() {
     assert_eq!(diff.operations[0].operation.as_deref(), Some("fusion.1"));
     assert_eq!((diff.modules.len(), diff.modules[0].verdict), (1, Verdict::Faster));
     assert!(diff.notes[0].contains("not the same program in both (2 operations in one only)"), "{:?}", diff.notes);
-    // turned around, faster is slower
+    // reversed, faster is slower
     let back = profile_diff(&after, &before, false);
     assert_eq!(row(&back.operations, "fusion.1").verdict, Verdict::Slower);
 }
@@ -81,7 +81,7 @@ fn devices_of_one_launch_are_one_sample() {
     let folder = tempfile::tempdir().unwrap();
     let sample = "tests/data/xplane/multi8_shardmap.xplane.pb.gz";
     let json = run(folder.path(), &["profile", "diff", sample, sample, "--format", "json"]).json();
-    // two launches on eight devices are two
+    // two launches on eight devices count as two
     assert_eq!(json["modules"][0]["before"]["launches"].as_u64(), Some(2));
     let rows = json["operations"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["verdict"] == "not-told" && row["p_adjusted"] == 1.0), "{rows:?}");

@@ -1,4 +1,4 @@
-//! Flame graphs: stacks against what XLA prints of the same instructions, and the SVG with hostile names.
+//! Flame graphs: stacks compared with what XLA prints for the same instructions, and the SVG with hostile names.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -25,7 +25,8 @@ fn captured(name: &str) -> Vec<Capture> {
     vec![Capture::xspace(path, name, space)]
 }
 
-/// The stacks and scopes of each operation are XLA's; its time, which the summary's tests check, is split among them.
+/// The stacks and scopes of each operation are XLA's; its time, which the summary's tests check, is distributed over
+/// them.
 #[test]
 fn time_is_split_over_the_stacks_that_xla_prints() {
     for name in ["multi8_shardmap", "autotune6x5", "tf2_step"] {
@@ -78,7 +79,7 @@ fn time_is_split_over_the_stacks_that_xla_prints() {
             for (stack, time_ns) in &expected {
                 assert!((found[stack] - time_ns).abs() < 1e-6 * time_ns + 1e-6, "{name} {stack:?}");
             }
-            // active and idle time are the third total; no two executions overlap here
+            // active and idle time make up the third total; no two executions overlap here
             let wall: f64 = summary.devices.iter().map(|device| device.wall_ns).sum();
             assert!((found.values().sum::<f64>() - wall).abs() < 1e-6 * wall, "{name} {by:?}");
         }
@@ -105,7 +106,7 @@ fn hostile_names_stay_text_and_the_bytes_are_the_same_each_time() {
     assert!(svg.contains("plain (400 ns, 20.00%)") && svg.contains("\u{a0}12 (600 ns, 30.00%)"), "{svg}");
     let idle = svg.split("<g>").find(|part| part.contains("[idle during")).unwrap();
     assert!(idle.contains("rgb(190,190,190)"), "{idle}");
-    // nothing is fetched from anywhere
+    // the SVG loads nothing from elsewhere
     for link in svg.split("href=\"").skip(1).chain(svg.split("src=\"").skip(1)) {
         assert!(!link.starts_with("http") && !link.starts_with("//"), "{link}");
     }

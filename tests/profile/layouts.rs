@@ -1,6 +1,6 @@
-//! Device time on synthetic captures: the layouts of TPU and GPU, of which no complete capture is available (names of
-//! planes, lines and stats are those of a public file whose times are damaged, and of XLA's sources), and what real
-//! ones do not show. The times expected are counted by hand.
+//! Device time on synthetic captures: the layouts of TPU and GPU, for which there is no complete capture (the names of
+//! planes, lines and stats come from a public file with damaged times, and from XLA's sources), and cases that real
+//! captures do not contain. The expected times are computed by hand.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -12,7 +12,7 @@ fn time(planes: &[PlaneBuilder]) -> DeviceTime {
     executions(&XSpace::from_bytes(space(planes).0).unwrap())
 }
 
-/// Name, events, sum and own time of each operation.
+/// Name, events, sum and self time of each operation.
 fn operations<'a>(time: &'a DeviceTime, execution: &Execution) -> Vec<(&'a str, u64, u64, u64)> {
     let all = execution.operations.iter();
     all.map(|one| (time.name(one.name), one.count, one.total_ps, one.self_ps)).collect()
@@ -67,7 +67,7 @@ fn synthetic_tpu_modules_and_operations_are_joined_by_time() {
     }
     let outside = time.findings.iter().filter(|finding| matches!(finding, Finding::OutsideModules { events: 1, .. }));
     assert_eq!(outside.count(), 2, "{:?}", time.findings);
-    // the operations were not written in time's order
+    // the operations were not written in order of time
     assert!(
         time.findings
             .iter()
@@ -87,7 +87,7 @@ fn synthetic_gpu_streams_overlap_and_runs_are_told_by_the_first_operation() {
         compute.push(plane.event(("loop_kernel", ""), start + 150, 50, &stats("fusion.2")));
         copies.push(plane.event(("MemcpyD2D", ""), start + 80, 100, &stats("copy.3")));
     }
-    // a kernel of nobody's module
+    // a kernel of no module
     copies.push(plane.event(("memset", ""), 5000, 100, &[]));
     plane.line("Stream #13(Compute)", 2_000, &compute);
     plane.line("Stream #15(MemcpyD2D)", 2_000, &copies);

@@ -1,4 +1,5 @@
-//! On-device profiles: equal to what JAX's own code draws where that is right, and hand-worked cases where it is not.
+//! On-device profiles: equal to the drawings of JAX's own code if those are right, and cases worked by hand if they are
+//! not.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -25,7 +26,7 @@ fn mosaic(dump: &Path, more: &[&str]) -> Run {
 
 const LAUNCH: [&str; 4] = ["--grid", "3,2,1", "--block", "128,2"];
 
-/// The events of ranges, as JAX has them too.
+/// The events of ranges, in JAX's form.
 fn events(trace: &Value) -> Vec<Value> {
     trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] != "M").cloned().collect()
 }
@@ -62,7 +63,7 @@ fn words(path: &Path) -> Vec<u32> {
     (0..words.len()).map(|place| words.get(place)).collect()
 }
 
-/// A counter that passes zero is none the wiser: moved by any amount, times and starts give the same picture.
+/// A counter that wraps around changes nothing: moved by any amount, times and starts give the same picture.
 #[test]
 fn counters_that_wrap_around_change_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -78,7 +79,7 @@ fn counters_that_wrap_around_change_nothing() {
         fs::write(&moved, npy(&words)).unwrap();
         assert_eq!(drawn(&moved), expected, "{shift}");
     }
-    // the earliest trace began before the global timer passed zero, the others after
+    // the earliest trace began before the global timer passed zero, the others after it
     let mut words = original;
     let starts: Vec<u32> = words.chunks(35).map(|trace| trace[0]).collect();
     let (first, last) = (*starts.iter().min().unwrap(), *starts.iter().max().unwrap());
@@ -119,7 +120,8 @@ fn cycles(timeline: &Timeline) -> Vec<(i64, Option<i64>)> {
     records.iter().map(|record: &Record| (record.cycles, record.went_back_to)).collect()
 }
 
-/// Two events take at least one cycle more than recording one costs; the cost comes off once for each event before.
+/// Two events are at least one cycle further apart than the cost of recording one; that cost is subtracted once for
+/// each earlier event.
 #[test]
 fn overhead_comes_off_once_an_event() {
     // steps of 8, 100 and 9 cycles: the overhead is 8 − 1
@@ -128,10 +130,10 @@ fn overhead_comes_off_once_an_event() {
     // never more than 11
     let (found, overhead) = timeline(&[5, 0, 4, 0, 50, EXIT, 1050]);
     assert_eq!((cycles(&found), overhead), (vec![(0, None), (989, None)], 11));
-    // two at once: none, where the original's minus one wraps with uint32
+    // two at once: none, where the original wraps minus one to uint32
     let (found, overhead) = timeline(&[5, 0, 6, 0, 50, EXIT, 50, 0, 80]);
     assert_eq!((cycles(&found), overhead), (vec![(0, None), (1, Some(0)), (30, None)], 0));
-    // words behind the count are not looked at
+    // words after the count are ignored
     let (_, overhead) = timeline(&[5, 0, 4, 0, 50, EXIT, 1050, 0, 1051, 0, 1052]);
     assert_eq!(overhead, 11);
 }
@@ -140,12 +142,12 @@ fn overhead_comes_off_once_an_event() {
 fn a_clock_that_goes_back_is_set_one_cycle_on_or_ends_the_trace() {
     let (found, overhead) = timeline(&[5, 0, 10, 0, 1000, 1, 1100, EXIT | 1, 1080, EXIT, 1300, 0, 1400]);
     assert_eq!(overhead, 11);
-    // 100 − 11; 80 − 22 = 58 is back from 89; 300 − 33; 400 − 44
+    // 100 − 11; 80 − 22 = 58 is earlier than 89; 300 − 33; 400 − 44
     assert_eq!(cycles(&found), [(0, None), (89, None), (90, Some(58)), (267, None), (356, None)]);
-    // to before the first event
+    // back to before the first event
     let (found, _) = timeline(&[5, 0, 6, 0, 1000, EXIT, 1100, 0, 990]);
     assert_eq!(found, Timeline::BeforeItsStart);
-    // through zero is not back
+    // passing zero is not going back
     let (found, _) = timeline(&[5, 0, 4, 0, u32::MAX - 9, EXIT, 90]);
     assert_eq!(cycles(&found), [(0, None), (89, None)]);
 }
@@ -178,7 +180,7 @@ fn cycles_become_time_by_the_clock() {
     assert_eq!(events(&trace).len(), 2);
 }
 
-/// Older versions of JAX count the header's words, and want two words to spare.
+/// Older versions of JAX include the header's words in the count, and require two spare words.
 #[test]
 fn both_ways_of_counting_are_known_by_their_parity() {
     let (old, overhead) = timeline(&[5, 0, 7, 0, 50, EXIT, 80, 9, 9]);
@@ -217,7 +219,7 @@ fn what_cannot_be_right_is_an_error_and_what_is_odd_is_said() {
         assert_eq!(run.code, 4, "{message}: {}", run.stderr);
         assert!(run.fault().contains(message) && run.fault().contains("dump.npy"), "{message}: {}", run.fault());
     }
-    // a range that is not ended, an end of another, and a name without a name
+    // a range without an end, the end of another one, and a name id without a name
     let run = with(&[1, 0, 6, 0, 1, 7, 100, EXIT, 200, 1, 0, 0, 0, 0, 0, 0, 0, 0], &launch);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stderr.contains("without a counterpart: a range was not ended, or ended twice: 2"), "{}", run.stderr);
@@ -262,7 +264,7 @@ fn what_cannot_be_right_is_an_error_and_what_is_odd_is_said() {
     }
 }
 
-/// As JAX's `jax_buffer_type` and `smem_bytes` say for the same spec.
+/// As JAX's `jax_buffer_type` and `smem_bytes` give for the same spec.
 #[test]
 fn sizes_are_those_of_the_spec() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Captures of nsys-jax: the synthetic ones by hand, the real one against nsys-jax's own library, and damaged ones.
+//! Captures of nsys-jax: the synthetic ones by hand, the real one compared with nsys-jax's own library, and damaged
+//! ones.
 
 #![cfg(feature = "nsys")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -21,7 +22,7 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nsys")
 }
 
-/// The real capture, where it is: `AUTOTUNE_LOWERED_TEST_NSYS` may name it.
+/// The real capture, if present: `AUTOTUNE_LOWERED_TEST_NSYS` may name it.
 fn real() -> Option<PathBuf> {
     let elsewhere = std::env::var_os("AUTOTUNE_LOWERED_TEST_NSYS").map(PathBuf::from);
     elsewhere.filter(|path| path.is_file()).or_else(|| shared_data("nsys/pax_fsdp4_4proc_proc0.zip"))
@@ -52,7 +53,7 @@ fn both_versions_of_the_synthetic_capture_give_what_was_put_into_them() {
         let captures = captures(&data().join(name));
         let found = collectives(&captures, false);
         let devices: Vec<i64> = found.devices.iter().map(|device| device.ordinal).collect();
-        // three executions on two devices, of which each first was compiled in the capture
+        // three executions on two devices; each device's first one was compiled in the capture
         assert_eq!((devices, found.left_out, found.parts.to_vec().len()), (vec![0, 1], 2, 4), "{name}");
         let metrics = collective_metrics(&found, Clocks::Recorded);
         let [row] = &metrics.operations[..] else { panic!("{:?}", metrics.operations) };
@@ -84,7 +85,7 @@ fn workers_of_the_synthetic_compilation_share_the_time_in_which_they_ran() {
             .iter()
             .map(|phase| (phase.phase.as_str(), (phase.exclusive_ns * 10.0).round() / 10.0))
             .collect();
-        // 400 of the backend's 700, shared as 300 : 100 : 200; what cuBLAS took is the backend's
+        // 400 of the backend's 700, shared as 300 : 100 : 200; cuBLAS's time belongs to the backend
         let expected = [
             ("XlaCompileBackend", 300.0),
             ("XlaEmitLlvmIr", 200.0),
@@ -127,7 +128,7 @@ fn the_real_capture_has_the_collectives_of_the_notebook() {
             let expected = of[name].as_f64().unwrap();
             assert!((value - expected).abs() <= 1e-9 * expected, "{of}: {name} {value}");
         }
-        // computations of this capture do not overlap each other, which nsys-jax takes for granted
+        // the computations of this capture do not overlap each other, as nsys-jax assumes
         assert_eq!(row.figures.hidden_by_sum, None);
     }
 }
@@ -175,7 +176,8 @@ fn processes_of_one_program_are_brought_together() {
     let hosts: Vec<&str> = found.devices.iter().map(|device| device.host.as_str()).collect();
     assert_eq!(hosts, ["proc0", "proc0", "proc1", "proc1"]);
     let metrics = collective_metrics(&found, Clocks::Host);
-    // one operation, whose instances have four parts; no collective of two spans four devices, so clocks are not compared
+    // one operation, whose instances have four parts; no collective of two devices spans four, so clocks are not
+    // compared
     assert_eq!((metrics.operations.len(), metrics.operations[0].figures.instances), (1, 2));
     assert_eq!((metrics.alignment.collectives, metrics.operations[0].figures.wait), (0, None));
 }
@@ -229,7 +231,7 @@ fn a_page_that_claims_two_gigabytes_gets_none() {
     let trace = folder.path().join("nvtx_gpu_proj_trace/trace.parquet");
     fs::create_dir(trace.parent().unwrap()).unwrap();
     let whole = fs::read(data().join("synthetic_old/nvtx_gpu_proj_trace/trace.parquet")).unwrap();
-    // the first page's header: its kind, then how large it is without compression
+    // the first page's header: its kind, then its uncompressed size
     assert_eq!((&whole[..5], whole[6]), (&b"PAR1\x15"[..], 0x15));
     let size = whole[7..].iter().position(|byte| *byte < 0x80).unwrap() + 8;
     let claims = [&whole[..7], &[0xfe, 0xff, 0xff, 0xff, 0x0f], &whole[size..]].concat();
@@ -275,7 +277,7 @@ fn flipped_bytes_never_end_the_program() {
             Ok(captures) => {
                 let made = nsys_captures(captures, &HloFiles::default()).unwrap();
                 let of = summarize(&made, &HloFiles::default(), SummaryOptions::default());
-                // damage may change a time or a name, but makes no time
+                // damage may change a time or a name, but adds no time
                 for device in &of.devices {
                     assert!(device.operations_ns <= device.modules_ns && device.idle_between_ns <= device.wall_ns);
                 }
@@ -283,7 +285,7 @@ fn flipped_bytes_never_end_the_program() {
             Err(_) => refused += 1,
         }
     }
-    // pages have no checksum: a flip in a value is another value
+    // pages have no checksum: a flip in a value gives another value
     assert!(refused > 20 && refused < seen, "{refused} of {seen}");
     for cut in [0, 3, whole.len() / 2, whole.len() - 1] {
         fs::write(&trace, &whole[..cut]).unwrap();

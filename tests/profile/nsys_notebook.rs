@@ -1,4 +1,5 @@
-//! The numbers of nsys-jax's notebook: by hand on the synthetic captures, and from nsys-jax's own library on the real one.
+//! The numbers of nsys-jax's notebook: by hand on the synthetic captures, and from nsys-jax's own library on the real
+//! one.
 
 #![cfg(feature = "nsys")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -31,7 +32,7 @@ fn summary(captures: &[Capture], counting: impl Into<Counting>) -> Summary {
     summarize(captures, &HloFiles::default(), SummaryOptions::default().counting(counting.into()))
 }
 
-/// The real capture, and what nsys-jax and its notebook make of it; `None` where it is not.
+/// The real capture, and the results of nsys-jax and its notebook; `None` if it is missing.
 fn real() -> Option<(Vec<Capture>, Value)> {
     let elsewhere = std::env::var_os("AUTOTUNE_LOWERED_TEST_NSYS").map(PathBuf::from);
     let path = elsewhere.filter(|path| path.is_file()).or_else(|| shared_data("nsys/pax_fsdp4_4proc_proc0.zip"))?;
@@ -74,7 +75,7 @@ fn the_synthetic_captures_have_the_summary_that_was_put_into_them() {
         assert_eq!((module.module.as_str(), module.program_id, module.executions), ("jit_step", Some(7), 4));
         assert_eq!((module.operations.mean, module.operations.std, module.devices), (3.0, Some(0.0), 2));
         assert_eq!((module.active_ns.mean, module.span_ns.mean, module.total_ns), (250.0, 250.0, 1000.0));
-        // runs of each: 100 on both devices; 50 and 110; what of the all-reduce computation leaves, 100 and 50
+        // runs of each: 100 on both devices; 50 and 110; the part of the all-reduce without computation, 100 and 50
         let of = |name: &str| found.operations.iter().find(|one| one.operation == name).unwrap();
         let runs = |name: &str| {
             let runs = of(name).run_ns.unwrap();
@@ -83,11 +84,11 @@ fn the_synthetic_captures_have_the_summary_that_was_put_into_them() {
         assert_eq!(runs("fusion.1"), (4, 100.0, 0.0));
         assert_eq!(runs("fusion.2"), (4, 80.0, (4.0 * 900.0_f64 / 3.0).sqrt()));
         assert_eq!(runs("all-reduce-start.1"), (4, 75.0, (4.0 * 625.0_f64 / 3.0).sqrt()));
-        // on device 1 the computations overlap by 10: its 260 are scaled to the 250 that they cover
+        // on device 1 the computations overlap by 10: their sum of 260 is scaled to the 250 that they cover
         close(of("fusion.2").time_ns, 100.0 + 220.0 * 250.0 / 260.0, "fusion.2");
         close(of("all-reduce-start.1").time_ns, 200.0 + 100.0 * 250.0 / 260.0, "all-reduce-start.1");
         assert_eq!((of("fusion.1").opcode.as_str(), of("all-reduce-start.1").communication), ("fusion", true));
-        // each first execution, since the capture holds the compilation; the autotuner's; a thunk of no module
+        // each first execution, since the capture contains its compilation; the autotuner's; a thunk without a module
         let left_out = found.left_out;
         assert_eq!((left_out.warm_up.executions, left_out.warm_up.span_ns), (2, 500.0));
         assert_eq!((left_out.autotuner.executions, left_out.autotuner.span_ns), (1, 100.0));
@@ -103,7 +104,7 @@ fn the_synthetic_captures_have_the_summary_that_was_put_into_them() {
 fn what_is_drawn_is_what_is_added_up() {
     let captures = captures(&data().join("synthetic.zip"));
     let imported = captures[0].executions();
-    // the same looked for in the events, as in a capture of XLA's
+    // the same, searched in the events, as in a capture of XLA's
     let drawn = XSpace::from_bytes(captures[0].timeline().as_bytes().to_vec()).unwrap();
     let found = executions(&drawn);
     let list = |time: &autotune_lowered::profile::DeviceTime| {
@@ -146,14 +147,14 @@ fn a_capture_without_the_host_or_without_programs_is_still_shown() {
         assert!(said.iter().any(|line| line.contains(what)), "{what}: {said:?}");
     };
     let alone = summary(&captures(new), false);
-    // nothing tells that the first execution is slow; the all-reduce is told by its name
+    // nothing shows that the first execution is slow; the name identifies the all-reduce
     assert_eq!((alone.left_out.warm_up.executions, alone.modules[0].executions), (0, 6));
     let reduce = alone.operations.iter().find(|one| one.operation == "all-reduce-start.1").unwrap();
     assert_eq!((reduce.opcode.as_str(), reduce.run_ns.unwrap().mean), ("unknown", 75.0));
     said(&alone, "no trace of the host");
     said(&alone, "no `thread-metadata.parquet`");
     said(&alone, "no HLO of `jit_step(7)`");
-    // a host's trace that is cut, and a dump that is none
+    // a truncated host trace, and a dump that is none
     let host = fs::read(old.join("report_nvtx_pushpop_trace.csv.xz")).unwrap();
     fs::write(new.join("report_nvtx_pushpop_trace.csv.xz"), &host[..host.len() / 2]).unwrap();
     fs::create_dir(new.join("dump")).unwrap();
@@ -163,7 +164,7 @@ fn a_capture_without_the_host_or_without_programs_is_still_shown() {
     assert_eq!((damaged.modules[0].executions, damaged.operations.len()), (6, 3));
     said(&damaged, "report_nvtx_pushpop_trace.csv.xz`: its xz stream is damaged");
     said(&damaged, "hlo.pb.xz`: its xz stream is damaged");
-    // a device's trace that is cut leaves the compilations
+    // with a truncated device trace, the compilations remain
     fs::write(new.join("report_nvtx_pushpop_trace.csv.xz"), &host).unwrap();
     let device = new.join("nvtx_gpu_proj_trace/trace.parquet");
     let whole = fs::read(&device).unwrap();
@@ -194,7 +195,7 @@ fn the_commands_take_captures() {
     let (svg, page, trace) = (out("flame.svg"), out("page.html"), out("trace.json"));
     let drawn = run(folder.path(), &["profile", "flamegraph", zip, "-o", &svg]);
     assert!(drawn.code == 0 && fs::read_to_string(&svg).unwrap().contains("[idle between module executions]"));
-    // the same capture twice: nothing is told apart
+    // the same capture twice: no significant difference
     let diff =
         run(folder.path(), &["profile", "diff", zip, "tests/data/nsys/synthetic_old", "--format", "json"]).json();
     assert_eq!(diff["operations"].as_array().unwrap().len(), 3);
@@ -208,7 +209,7 @@ fn the_commands_take_captures() {
     assert_eq!(traced.code, 0, "{}", traced.stderr);
     let events: Value = serde_json::from_slice(&fs::read(&trace).unwrap()).unwrap();
     let slices: Vec<&Value> = events["traceEvents"].as_array().unwrap().iter().filter(|one| one["ph"] == "X").collect();
-    // 7 modules with 3 thunks each but the autotuner's with one, and 7 ranges of the host
+    // 7 modules with 3 thunks each, except the autotuner's with one, and 7 ranges of the host
     assert_eq!(slices.len(), 7 + 19 + 7);
     let reduce: f64 =
         slices.iter().filter(|one| one["name"] == "all-reduce-start.1").map(|one| number(&one["dur"])).sum();
@@ -273,7 +274,7 @@ fn the_real_capture_has_the_modules_and_totals_of_the_notebook() {
         let name = expected["name"].as_str().unwrap();
         let of = found.modules.iter().find(|module| module.module == name).unwrap();
         assert_eq!(Some(of.executions), expected["instances"].as_u64(), "{name}");
-        // its deviations are of the population: √((n − 1) ÷ n) of ours
+        // its deviations are those of the population: √((n − 1) ÷ n) of ours
         let n = of.executions as f64;
         let population = |std: Option<f64>| std.unwrap_or(0.0) * ((n - 1.0) / n).sqrt();
         close(of.span_ns.mean, number(&expected["mean_ns"]), name);
@@ -286,7 +287,7 @@ fn the_real_capture_has_the_modules_and_totals_of_the_notebook() {
     let all = &oracle["totals_of_all_modules"];
     close(device.operations_ns, number(&all["thunks_ns"]), "1");
     close(device.modules_ns, number(&all["modules_ns"]), "2");
-    // what left-out executions cover of it is no idle time here
+    // the parts that left-out executions cover are no idle time here
     close(device.wall_ns + number(&all["left_out_within_ns"]), number(&all["wall_ns"]), "3");
     assert_eq!(
         found.left_out.warm_up.executions + found.left_out.autotuner.executions,
@@ -321,7 +322,7 @@ fn the_real_capture_has_the_thunks_of_the_notebook() {
         let of = by_name[&(expected[0].as_i64().unwrap(), name)];
         close(of.time_ns, number(&expected[2]), name);
         assert_eq!(of.opcode, expected[3].as_str().unwrap(), "{name}");
-        // where the instruction has none, ours is the first of what it fuses
+        // if the instruction has none, ours is the first of those that it fuses
         let op_name = expected[4].as_str().unwrap();
         assert!(op_name.is_empty() || of.op_name == op_name, "{name}: {} {op_name}", of.op_name);
         // the order of the list
@@ -332,7 +333,7 @@ fn the_real_capture_has_the_thunks_of_the_notebook() {
     for part in found.opcodes.iter().filter(|part| part.name != IDLE_INSIDE) {
         close(part.time_ns, number(&opcodes[&part.name]), &part.name);
     }
-    // the last plot: mean and deviation of each run of what is no communication
+    // the last plot: mean and deviation of each run of everything but communication
     let compute = oracle["compute"].as_array().unwrap();
     let ours = found.operations.iter().filter(|one| !one.communication);
     assert_eq!(ours.count(), compute.len());

@@ -1,4 +1,4 @@
-//! Real captures against what independent programs computed for the same files.
+//! Real captures compared with independent programs' results for the same files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -29,7 +29,7 @@ fn captures() -> Vec<(PathBuf, XSpace, Value)> {
 fn what_is_read_twice_is_what_was_held() {
     for (path, mut space, _) in captures() {
         let held = executions(&space);
-        // none, and those of some chunks
+        // none, and the events of some chunks
         for events in [0, 3000] {
             space.hold_events(events);
             let read = executions(&space);
@@ -67,7 +67,7 @@ fn spans_busy_times_and_operation_sums_are_the_oracles() {
                 .map(|(name, sum)| (name.as_str(), sum.as_u64().unwrap()))
                 .collect();
             assert_eq!(sums, expected, "{}", path.display());
-            // what is not control flow on another line adds up to no more than busy time on each line
+            // self times add up to at least the busy time, since lines run in parallel, and to at most the total
             let own: u64 = execution.operations.iter().map(|operation| operation.self_ps).sum();
             let total: u64 = execution.operations.iter().map(|operation| operation.total_ps).sum();
             assert!(own >= execution.busy_ps && own <= total, "{own} {total} {}", execution.busy_ps);
@@ -75,7 +75,7 @@ fn spans_busy_times_and_operation_sums_are_the_oracles() {
     }
 }
 
-/// ejkernel's numbers, exactly, in each of the four ways in which it was run.
+/// ejkernel's numbers, exactly, in each of the four ways of running it.
 #[test]
 fn the_seeds_semantics_give_the_seeds_numbers() {
     let everything = Regex::new(".*").unwrap();
@@ -84,7 +84,7 @@ fn the_seeds_semantics_give_the_seeds_numbers() {
             let mut profiler = Profiler::new(Semantics::Seed);
             match variant {
                 "noprefix" => profiler.prefix_filter.clear(),
-                // neither a cap nor a least duration
+                // neither a cap nor a minimum duration
                 "unlimited" => (profiler.max_events_per_profile, profiler.min_duration_ns) = (None, 0.0),
                 "regex_all" => profiler.event_filter_regex = Some(everything.clone()),
                 _ => {}

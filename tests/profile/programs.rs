@@ -11,12 +11,12 @@ use autotune_lowered::analysis::{HloFiles, Programs};
 use autotune_lowered::hlo::HloModule;
 use autotune_lowered::profile::{StatValue, XSpace};
 
-/// A module of one instruction; its opcode tells modules apart.
+/// A module of one instruction, whose opcode identifies it.
 fn module(name: &str, id: i64, opcode: &str) -> Vec<u8> {
     proto(name, id, &[("x", opcode, "")]).0
 }
 
-/// A capture with these protos in `/host:metadata`, under the name that the profiler gives.
+/// A capture with these protos in `/host:metadata`, under the profiler's name for it.
 fn capture(protos: &[(&str, i64, &[u8])]) -> XSpace {
     let mut plane = Message::default().bytes(2, "/host:metadata");
     for (place, (name, program, proto)) in (1..).zip(protos) {
@@ -51,7 +51,7 @@ fn programs_are_found_by_id_and_files_stand_in() {
     assert_eq!(found("jit_f", Some(3)).as_deref(), Some("dot"));
     assert_eq!(found("jit_f", Some(4)).as_deref(), Some("add"));
     assert_eq!(found("jit_f", Some(10)).as_deref(), Some("log"));
-    // no file has this id: the first of its name stands for it
+    // no file has this id: the first one with its name is used
     assert_eq!(found("jit_f", Some(77)).as_deref(), Some("exp"));
     let guessed = [("jit_f", 77), ("jit_f", 10), ("jit_f", 3), ("jit_g", 6)];
     assert_eq!(guessed.map(|(name, id)| programs.guessed_among(name, Some(id))), [Some(2), None, None, None]);
@@ -90,7 +90,7 @@ fn a_dump_folder_gives_the_last_stage_of_each_module() {
         found.each_ref().map(Option::as_deref),
         [Some("after"), Some("packed"), Some("only"), Some("gpu"), None]
     );
-    // what is named must be one
+    // a named file must be a module
     let text = folder.path().join("module_0001.jit_f.cpu_after_optimizations.txt");
     fs::write(&text, b"HloModule jit_f, entry_computation_layout={()->f32[]}\n").unwrap();
     assert!(open(&text).unwrap_err().to_string().contains("is not an HLO proto but a module of another form"));
@@ -102,7 +102,7 @@ fn a_dump_folder_gives_the_last_stage_of_each_module() {
 #[test]
 fn sizes_calls_and_stacks_by_hand() {
     let shape = |element: i64, dims: &[u8]| Message::default().number(2, element).bytes(3, dims);
-    // a tuple of f32[2,3], s4[3] and something of a type unknown here
+    // a tuple of f32[2,3], s4[3] and an unknown type
     let tuple = Message::default().number(2, 13);
     let tuple = [shape(11, &[2, 3]), shape(21, &[3]), shape(99, &[5])]
         .iter()
@@ -122,7 +122,7 @@ fn sizes_calls_and_stacks_by_hand() {
         .message(3, &location(2, 20))
         .message(4, &frame(1, 0))
         .message(4, &frame(2, 1))
-        // one that is its own parent, and one that leads nowhere
+        // one that is its own parent, and one with a missing parent
         .message(4, &frame(1, 3))
         .message(4, &frame(9, 99));
     let build = |stack: i64| {
@@ -142,7 +142,7 @@ fn sizes_calls_and_stacks_by_hand() {
         module.stack(one).iter().map(|frame| (frame.function.to_string(), frame.line)).collect();
     assert_eq!(stack, [("outer".to_owned(), 10), ("inner".to_owned(), 20)]);
     assert_eq!(module.source(one).unwrap().line, 20);
-    // a cycle ends, and what leads nowhere is empty
+    // a cycle ends, and a missing parent gives an empty stack
     assert!(module.stack(module.instruction("other").unwrap()).len() <= 512);
     for stack in [4, 99, -1] {
         let bytes = build(stack);
@@ -151,7 +151,7 @@ fn sizes_calls_and_stacks_by_hand() {
     }
 }
 
-/// Bytes that are changed or cut anywhere end in an error or in a module, never in a panic.
+/// Bytes changed or cut anywhere give an error or a module, never a panic.
 #[test]
 fn damaged_protos_never_panic() {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane/multi8_shardmap.xplane.pb.gz");

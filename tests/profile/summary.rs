@@ -1,4 +1,5 @@
-//! The summary of real captures against what independent programs computed, and of synthetic ones against hand-worked cases.
+//! The summary of real captures compared with independent programs' results, and of synthetic ones with cases worked by
+//! hand.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -43,7 +44,7 @@ fn close(found: f64, expected: f64) {
     assert!((found - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{found} is not {expected}");
 }
 
-/// An execution as the oracle has it: module, program, device, start, span and busy time.
+/// An execution in the oracle: module, program, device, start, span and busy time.
 type Ran = (String, i64, i64, i64, f64, f64);
 
 fn of_oracle(name: &str) -> Vec<Ran> {
@@ -83,7 +84,7 @@ fn devices_and_modules_are_the_oracles() {
             let busy: f64 = of_device.iter().map(|one| one.5).sum();
             let start = of_device.iter().map(|one| one.3).min().unwrap() as f64;
             let end = of_device.iter().map(|one| one.3 as f64 + one.4).fold(0.0, f64::max);
-            // first executions that lie in between are neither work that counts nor idle
+            // first executions in between count neither as work nor as idle time
             let between: f64 = all
                 .iter()
                 .filter(|one| Some(one.2) == device.device && !of_device.contains(one))
@@ -114,7 +115,7 @@ fn devices_and_modules_are_the_oracles() {
     }
 }
 
-/// Every part of the time is there once: shares of operations and idle time add up to one, and so do each list's.
+/// Every part of the time counts once: shares of operations and idle time add up to one, and so do each list's shares.
 #[test]
 fn shares_add_up() {
     for name in ["multi8_shardmap", "autotune6x5", "tf8_steps3", "tf2_step"] {
@@ -140,7 +141,7 @@ fn operations_are_what_xla_says() {
             let module = format!("{}({})", operation.module, operation.program_id.unwrap());
             let expected = &peer["modules"][&module][&operation.operation];
             assert_eq!(operation.opcode, expected["opcode"].as_str().unwrap(), "{}", operation.operation);
-            // what has no name of its own takes one of what it fuses
+            // an operation without a name takes one of those that it fuses
             let own = expected["op_name"].as_str().unwrap();
             let fused: Vec<&str> =
                 expected["op_names"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
@@ -167,7 +168,7 @@ fn operations_are_what_xla_says() {
     }
 }
 
-/// A cut label is recognised, and each operation with its name counts for it: the sum is taken from XLA's own names.
+/// A truncated label is recognised, and each operation with its name counts for it: the sum comes from XLA's own names.
 #[test]
 fn shares_are_rolled_up_to_cut_labels() {
     let peer = json("tf2_step.instructions.json");
@@ -185,7 +186,7 @@ fn shares_are_rolled_up_to_cut_labels() {
     for (name, time_ns) in expected {
         let label = summary.labels.iter().find(|one| one.label.op_id == name).unwrap_or_else(|| panic!("{name}"));
         assert_eq!((label.evidence, label.label.call_key.as_deref()), (Evidence::ByName, None));
-        // operations without a name of their own may add to it, and do little
+        // operations without their own name may add to it, but only little
         assert!(label.time_ns >= time_ns * 0.999_999 && label.time_ns < time_ns * 1.1, "{name}: {label:?} {time_ns}");
     }
 }
@@ -219,7 +220,7 @@ fn warm_up_autotuner_and_overlapping_threads_by_hand() {
     // 80 and 100: the deviation with n − 1 is 10 √2
     close(module.active_ns.std.unwrap(), 10.0 * 2.0_f64.sqrt());
     let [dot, add] = ["dot", "add"].map(|name| summary.operations.iter().find(|one| one.operation == name).unwrap());
-    // in the first, dot and add have 60 and 50 of their own in 80 busy: they share it
+    // in the first, dot and add have 60 and 50 of self time in 80 busy: they share it
     close(dot.time_ns, 80.0 * 60.0 / 110.0 + 100.0);
     close(add.time_ns, 80.0 * 50.0 / 110.0);
     close(dot.share, dot.time_ns / 200.0);
@@ -238,7 +239,7 @@ fn warm_up_autotuner_and_overlapping_threads_by_hand() {
     assert_eq!(labelled.labels[1].label.op_id, "f");
 }
 
-/// Three modules of 10, 20 and 970: those that together make no more than 3 % go, the shortest first.
+/// Three modules of 10, 20 and 970: the shortest ones that together make at most 3 % are left out.
 #[test]
 fn minor_modules_are_left_out_where_that_is_asked_for() {
     let events: Vec<_> = [("jit_a", 10), ("jit_b", 20), ("jit_c", 970)]
@@ -269,7 +270,8 @@ fn minor_modules_are_left_out_where_that_is_asked_for() {
     assert_eq!(of(0.03), (1, 1, 970.0, 970.0, (2, 30.0)));
 }
 
-/// Fusions without a name take the label of most of what they fuse, and what stands in a body that of its loop.
+/// Fusions without a name get the label of most of their fused operations, and operations in a body get that of the
+/// loop.
 #[test]
 fn labels_of_what_has_no_name() {
     let instruction = |name: &str, opcode: &str, op_name: &str, id: i64, called: &[i64]| {
@@ -327,7 +329,7 @@ fn missing_and_damaged_protos_are_said_and_cost_no_number() {
         let mut files = HloFiles::default();
         files.add("cut.hlo.pb", whole[..end].to_vec());
         let mut cut = summarize(&captures, &files, SummaryOptions::default());
-        // an instruction that is there has work; its time is told by the profile alone
+        // an existing instruction has work; only the profile gives its time
         cut.modules.iter_mut().for_each(|module| module.work = None);
         assert_eq!(cut.modules, bare.modules, "cut at {end}");
         assert!(!cut.notes.is_empty(), "cut at {end}");
@@ -364,7 +366,7 @@ fn transfers_and_compilations_by_hand() {
     assert_eq!(found(&summary.transfers), transfers);
 }
 
-/// Executions that the file holds in another order than they ran, on another thread: the earliest is the first one.
+/// Executions in another order than they ran, on another thread: the earliest is the first one.
 #[test]
 fn the_first_execution_is_the_earliest_wherever_it_stands() {
     let plane = host(&[
@@ -377,7 +379,7 @@ fn the_first_execution_is_the_earliest_wherever_it_stands() {
     assert_eq!(times, [("b", 50.0), ("c", 40.0)]);
 }
 
-/// Two hosts with two synthetic TPU cores each: devices stand apart, programs and operations together.
+/// Two hosts with two synthetic TPU cores each: devices are listed separately, programs and operations together.
 #[test]
 fn devices_and_hosts_stand_apart() {
     let capture = |name: &str, slower: i64| {
@@ -424,7 +426,7 @@ fn devices_and_hosts_stand_apart() {
     close(operation.share, 0.5);
 }
 
-/// Executions that overlap on a device are counted once in the third total.
+/// Overlapping executions on a device count once in the third total.
 #[test]
 fn executions_that_overlap_by_hand() {
     let plane = host(&[
@@ -438,7 +440,7 @@ fn executions_that_overlap_by_hand() {
     assert_eq!(device.wall_ns, device.modules_ns + device.idle_between_ns - device.overlap_ns);
 }
 
-/// What operations did is what XLA's own analysis counts of their instructions, as often as they ran; roofs follow from it.
+/// The work of operations is XLA's own count for their instructions, multiplied by their runs; roofs follow from it.
 #[test]
 fn work_is_what_xla_counts_and_roofs_follow() {
     let oracle: Value = serde_json::from_slice(&std::fs::read(sample("../hlo/cost/oracle.json")).unwrap()).unwrap();
@@ -460,7 +462,8 @@ fn work_is_what_xla_counts_and_roofs_follow() {
             assert!((found - expected).abs() <= 1e-6 * expected, "{}: {work:?} {expected:?}", operation.operation);
         }
         let roof = work.roof.unwrap();
-        // memory at 3352.32 GB/s is the least; nothing here computes as much as that at an H100's slowest peak, 33.5 TFLOP/s
+        // memory at 3352.32 GB/s is the minimum; nothing here computes that much at an H100's slowest peak, 33.5
+        // TFLOP/s
         assert!(roof.least_ns >= expected[2] / 3352.32 * 0.999_999, "{roof:?}");
         assert!(roof.least_ns <= (expected[2] / 3352.32).max(expected[0] / 33.5e3) * 1.000_001, "{roof:?}");
         close(roof.share, roof.least_ns / operation.time_ns);
@@ -477,7 +480,7 @@ fn work_is_what_xla_counts_and_roofs_follow() {
         assert!((work.flops - flops).abs() <= 1e-6 * flops, "{name}");
         close(work.time_ns, time_ns);
     }
-    // without peaks there is work and no roof: the capture is a CPU's
+    // without peaks there is work, but no roof: the capture is a CPU's
     let summary = summary_of(&captured("tf2_step"), SummaryOptions::default());
     assert!(summary.peaks.is_none() && summary.modules[0].work.as_ref().unwrap().roof.is_none());
 }

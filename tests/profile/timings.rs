@@ -46,7 +46,7 @@ fn every_execution_is_a_sample_and_the_seed_names_another_winner() {
     }
     let seed = timings(&[AUTOTUNE, "--seed-semantics"]).json();
     assert_eq!(seed["timings"], oracle()["seed_on_proto_default"]["result"]);
-    // 7 724 events of the plane last less than a microsecond or are of a function: each is accounted for
+    // 7 724 events of the plane last less than a microsecond or belong to a function: each is accounted for
     assert!(seed["dropped"]["overwritten"].as_u64().unwrap() > 1000);
     let best = |document: &Value| {
         let of = document["functions"].as_object().unwrap();
@@ -88,7 +88,7 @@ fn filters_say_what_they_leave_out() {
     assert_eq!(timings(&[AUTOTUNE, "--regex", "("]).code, 2);
 }
 
-/// Operations that match a regex: their union is that of the oracle's sum, as `ynn_fusion` runs on one line here.
+/// Operations that match a regex: their union equals the oracle's sum, since `ynn_fusion` runs on one line here.
 #[test]
 fn a_regex_leaves_the_time_of_matching_operations() {
     let found = timings(&[AUTOTUNE, "--regex", "^ynn_fusion$"]).json();
@@ -149,7 +149,7 @@ fn executions_that_nsys_jax_captured_are_samples() {
         let found = timings(&[capture, "--min-duration-ns", "0"]);
         assert_eq!(found.code, 0, "{}", found.stderr);
         let document = found.json();
-        // what `synthetic.py` put there: three executions on each of two devices, of which thunks cover 250 ns
+        // the content from `synthetic.py`: three executions on each of two devices, of which thunks cover 250 ns
         assert_eq!(samples(&document), [("jit_step(7-None)".to_owned(), vec![2.5e-7; 6])].into(), "{capture}");
         let [first, second] = [0, 1].map(|place| &document["devices"][place]);
         let devices = [&first["device"], &second["device"], &second["plane"]];
@@ -166,7 +166,7 @@ fn executions_that_nsys_jax_captured_are_samples() {
         let host = timings(&[capture, "--min-duration-ns", "0", "--prefix", "XlaCompile:", "--plane", "/host:CPU"]);
         assert_eq!(samples(&host.json()).values().collect::<Vec<_>>(), [&vec![1e-6]], "{}", host.stdout);
     }
-    // executions of less than a microsecond are left out unless told
+    // executions of less than a microsecond are left out by default
     let short = timings(&["tests/data/nsys/synthetic.zip"]);
     assert_eq!((short.code, &short.json()["dropped"]["too_short"]), (3, &6.into()));
 }
@@ -182,7 +182,7 @@ fn the_seed_reads_no_capture_of_nsys_jax() {
     assert_eq!((mixed.code, mixed.stderr.lines().count()), (2, 1), "{}", mixed.stderr);
 }
 
-/// The real capture against pandas: `tests/data/nsys/timings.py`.
+/// The real capture compared with pandas: `tests/data/nsys/timings.py`.
 #[cfg(feature = "nsys")]
 #[test]
 fn the_real_capture_has_the_executions_that_pandas_finds() {

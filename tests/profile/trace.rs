@@ -1,5 +1,5 @@
-//! Traces of captures, read back by decoders that share nothing with their writers: prost-reflect with a schema of the
-//! tests for Perfetto's format, serde_json for Chrome's. What should be in them is what JAX's own reader says.
+//! Traces of captures, read by decoders that share nothing with their writers: prost-reflect with a schema of the tests
+//! for Perfetto's format, serde_json for Chrome's. The expected content comes from JAX's own reader.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -21,7 +21,7 @@ use serde_json::Value;
 struct Slice {
     process: String,
     thread: String,
-    /// Of the thread's own track; otherwise the extra track's name.
+    /// None for the thread's own track; otherwise the extra track's name.
     extra: Option<String>,
     name: String,
     start_ns: u64,
@@ -62,14 +62,14 @@ fn assert_all_known(message: &DynamicMessage) {
     }
 }
 
-/// What a packet sequence has said so far.
+/// The state of a packet sequence so far.
 #[derive(Default)]
 struct Sequence {
     names: HashMap<(&'static str, u64), String>,
     track: u64,
 }
 
-/// Reads a trace as Perfetto's documentation says that it is read.
+/// Reads a trace as Perfetto's documentation describes.
 fn read_perfetto(bytes: &[u8]) -> Vec<Slice> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/trace");
     let pool =
@@ -164,7 +164,7 @@ fn nanoseconds(value: &Value) -> u64 {
         .split_once('.')
         .map_or_else(|| (value.to_string(), String::new()), |(whole, rest)| (whole.to_owned(), rest.to_owned()));
     assert!(rest.len() <= 3, "{value}");
-    // serde_json shows 1.0 for a double that is whole
+    // serde_json prints 1.0 for a whole double
     whole.parse::<u64>().unwrap() * 1000 + format!("{rest:0<3}").parse::<u64>().unwrap()
 }
 
@@ -261,12 +261,12 @@ fn slices_and_their_times_are_those_that_jax_reads() {
         assert_eq!(lines, expected, "{stem}");
         assert_eq!((traced.slices, traced.threads), (perfetto.len() as u64, lines.len() as u64));
         assert_eq!(traced.slices, capture.timeline().event_count());
-        // the sample with more than one event on a thread that neither nest nor follow each other
+        // the sample in which several events of a thread neither nest nor follow each other
         assert_eq!(traced.extra_tracks, u64::from(stem == "tf8_steps3"), "{stem}");
     }
 }
 
-/// The stats are there too: by them, the operations of each execution add up to the oracle's sums.
+/// The stats are included: with them, the operations of each execution add up to the oracle's sums.
 #[test]
 fn arguments_tell_the_operations_of_each_run() {
     for (stem, capture) in captures() {
@@ -405,7 +405,7 @@ fn hosts_stand_side_by_side_on_one_clock() {
     assert_eq!(starts, [("a: /host:CPU", 1500), ("b: /host:CPU", 500)]);
 }
 
-/// Lines count from the profiler's start, which the task's plane tells: of these two the second began 700 ns later.
+/// Lines count from the profiler's start, which is in the task's plane: of these two, the second began 700 ns later.
 #[test]
 fn hosts_that_count_from_their_profilers_start_are_aligned_by_it() {
     const START: i64 = 1_795_251_147_829_640_465;

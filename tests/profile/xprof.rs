@@ -1,5 +1,5 @@
-//! Times, work and memory against xprof, on a step as a GPU's profiler lays it out: `tests/data/xprof/make.py`. Where the two
-//! differ, `docs/roofline.md` has the rule.
+//! Times, work and memory compared with xprof, on a step in the layout of a GPU's profiler: `tests/data/xprof/make.py`.
+//! `docs/roofline.md` has a rule for each difference.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -16,7 +16,7 @@ struct Oracle {
     operations: Vec<Operation>,
 }
 
-/// All memory, what lives as long as the program runs, and the most at once.
+/// Total memory, memory that lasts as long as the program runs, and the peak.
 #[derive(serde::Deserialize)]
 struct Memory {
     total: u64,
@@ -46,7 +46,8 @@ fn step() -> XSpace {
     XSpace::open(&data().join("step.xplane.pb.gz")).unwrap()
 }
 
-/// The rule `slices behind a bitcast`: these read a third of `f32[256,384]` through one, of which xprof counts the third alone.
+/// The rule `slices behind a bitcast`: these read a third of `f32[256,384]` through a bitcast, and xprof counts only
+/// that third.
 const BEHIND_A_BITCAST: f64 = 4.0 * 256.0 * 384.0 * 2.0 / 3.0;
 
 #[test]
@@ -60,7 +61,7 @@ fn times_bytes_and_flops_are_those_of_xprof() {
     let summary = summarize(&[Capture::xspace("step", "", step())], &files, options);
     let operations = oracle().operations;
     assert_eq!((summary.operations.len(), operations.len()), (178, 178));
-    // by rule, how many operations were held
+    // for each rule, how many operations it applied to
     let mut held = BTreeMap::new();
     let mut count = |rule: &'static str| *held.entry(rule).or_insert(0) += 1;
     for theirs in operations {
@@ -86,7 +87,7 @@ fn times_bytes_and_flops_are_those_of_xprof() {
             (of(FlopUnit::Matrix), of(FlopUnit::Vector), cost.transcendentals * runs);
         assert_eq!(matrix + vector, work.flops, "{name}");
         if name.contains("concatenate") {
-            // the rule `concatenations`: a branch that threads of a warp take differently
+            // the rule `concatenations`: a branch that diverges within a warp
             count("flops: concatenations");
             assert_eq!((work.flops, theirs.flops), (0.0, 400.0 * runs * ours.bytes as f64 / 4.0), "{name}");
         } else if vector + transcendentals == 0.0 {
@@ -121,7 +122,7 @@ fn memory_is_that_of_xprof() {
     for (program, theirs) in expected {
         let (name, id) = program.trim_end_matches(')').split_once('(').unwrap();
         let ours = ProgramMemory::of(programs.find(name, Some(id.parse().unwrap())).unwrap()).unwrap();
-        // its peak counts arguments, results and constants, too, which last
+        // its peak also counts arguments, results and constants, which last
         let found = [ours.total_bytes, ours.heap_peak_bytes];
         assert_eq!(found, [theirs.total, theirs.peak - theirs.lasting], "{program}");
     }

@@ -1,7 +1,7 @@
-"""What the tests of the Python package need: the program, a CPU plugin; and whether a test may do without.
+"""Fixtures for the tests of the Python package: the program, a CPU plugin; and whether a test may be skipped.
 
-`AUTOTUNE_LOWERED_TESTS=all` makes each skip a failure, but for those whose reason holds one of the texts, separated by
-commas, in `AUTOTUNE_LOWERED_TESTS_WITHOUT`: what the environment is not meant to have.
+`AUTOTUNE_LOWERED_TESTS=all` makes each skip a failure, unless its reason contains one of the texts, separated by
+commas, in `AUTOTUNE_LOWERED_TESTS_WITHOUT`, which names what the environment lacks on purpose.
 """
 
 import atexit
@@ -15,7 +15,7 @@ import tempfile
 import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# what this user has tuned must not decide what a test sees
+# this user's tuned configs must not influence a test
 os.environ.pop("AUTOTUNE_LOWERED_CACHE", None)
 os.environ["AUTOTUNE_LOWERED_CACHE_DIR"] = tempfile.mkdtemp(prefix="autotune-lowered-test-cache-")
 atexit.register(shutil.rmtree, os.environ["AUTOTUNE_LOWERED_CACHE_DIR"], ignore_errors=True)
@@ -60,7 +60,7 @@ def program():
 
 @pytest.fixture(scope="session")
 def run(program):
-    """Runs the program; gives stdout, and fails with stderr on another exit code than expected."""
+    """Runs the program and returns stdout; fails, with stderr, on an unexpected exit code."""
 
     def run(*words, expected=0, environment=None):
         done = subprocess.run(

@@ -1,9 +1,9 @@
-"""A worker of `docs/worker-protocol.md` for the fleet's tests: times that follow from the config, and trouble as it is told.
+"""A worker of `docs/worker-protocol.md` for the fleet's tests: times computed from the config, and requested trouble.
 
-FOLDER holds `log`, to which it writes one line a job (`begin` and `end`, its node, operation and key), and what it is to
-do when a job begins:
-`block-NODE`, `block-OP@vN`: a named pipe that it writes its node to, and then waits for ever;
-`freeze-NODE`: once, it stops the process of its Ray actor and writes that one's number to the named pipe `frozen`;
+FOLDER contains `log`, to which it writes one line per job (`begin` and `end`, its node, operation and key), and files
+that control the beginning of a job:
+`block-NODE`, `block-OP@vN`: a named pipe to which it writes its node, and then waits forever;
+`freeze-NODE`: once, it stops the process of its Ray actor and writes that process's number to the named pipe `frozen`;
 `together`: how many workers must have shown their device (`FLEET_SHOWS`) before a job begins;
 `gate-NODE`: a named pipe; workers of all other nodes wait until somebody opens it for writing.
 """
@@ -23,7 +23,7 @@ os.dup2(2, 1)
 FOLDER, NODE = sys.argv[1], os.environ.get("FLEET_NODE", "here")
 IDENTITY = {"platform": "cpu", "device_kind": os.environ.get("FLEET_KIND", "simulated"), "hardware": {}}
 if os.environ.get("FLEET_SHOWS"):
-    # so that what a worker sees can be told from outside
+    # so that tests can see a worker's environment
     IDENTITY["hardware"] = {name: os.environ.get(name, "unset") for name in os.environ["FLEET_SHOWS"].split(",")}
 DEVICE = {"identity": IDENTITY, "environment": {"platform_version": os.environ.get("FLEET_SOFTWARE", "1")}}
 job, configs = {}, {}
@@ -31,7 +31,7 @@ job, configs = {}, {}
 
 def log(what):
     line = "%s %s %s %s\n" % (what, NODE, job["op_id"], job["call_key"])
-    # one write of one line, at the end: many processes have the file
+    # a single write of one line, at the end: many processes share the file
     file = os.open(os.path.join(FOLDER, "log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(file, line.encode())
     os.close(file)
@@ -44,7 +44,7 @@ def tell(pipe, text):
 
 
 def actor():
-    """The process of the Ray actor that all this runs under."""
+    """The process of the Ray actor above this one."""
     process = os.getpid()
     while process > 1:
         with open("/proc/%d/cmdline" % process) as file:

@@ -1,4 +1,4 @@
-"""What the recording's tests share: a registry read back from its files, and the program that tunes."""
+"""Helpers of the recording tests: a registry read back from its files, and the program that tunes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tempfile
 
 from conftest import find_program
 
-# ejkernel: no tuning of its own, and none that this user's runs have left behind
+# ejkernel: no tuning of its own, and no results of this user's runs
 os.environ.setdefault("EJKERNEL_AUTOTUNE_POLICY", "heuristics")
 os.environ.setdefault("EJKERNEL_PERSISTENT_CACHE_DIR", tempfile.mkdtemp(prefix="ejkernel-cache-"))
 
@@ -51,7 +51,7 @@ def program():
 
 
 def debug_text(lowered):
-    """StableHLO with the names of scopes, whatever JAX's age."""
+    """StableHLO with the names of scopes, in any version of JAX."""
     try:
         return lowered.as_text(debug_info=True)
     except TypeError:

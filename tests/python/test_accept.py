@@ -58,7 +58,7 @@ def test_a_cpu_is_no_gpu_and_nothing_is_done_twice(program, plugin, tmp_path):
     results = tmp_path / "results"
     results.mkdir()
     kept = results / "accept.json"
-    # what takes long was done before, and its text is a file's: nothing for a terminal
+    # slow steps were done before, and the text comes from a file: it must not control a terminal
     kept.write_text(json.dumps({"same_against_same": DONE | {"text": "\x1b[2Jno false win"}}))
     done, rows = accept(results, "--plugin", plugin, scratch=tmp_path / "scratch", program=program)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -95,7 +95,7 @@ def test_a_simulated_gpu_passes_and_a_profile_without_some_launches_does_not(exe
     program.chmod(0o755)
     store, key = tmp_path / "store", tmp_path / "key.pub"
     store.mkdir()
-    # whoever changes the store may put a key into it
+    # anyone who can change the store may put a key into it
     (store / "key.pub").write_text("theirs")
     words = ["--compiled", store, "--verify-key", key]
     done, rows = accept(tmp_path / "results", *words, scratch=tmp_path / "scratch", program=program)

@@ -1,4 +1,4 @@
-"""`action.yml`: its steps run as a runner runs them, with the package as it was built. Times are simulated by `replay`."""
+"""`action.yml`: its steps run as on a runner, with the built package. Times are simulated by `replay`."""
 
 import glob
 import json
@@ -14,12 +14,12 @@ from conftest import ROOT
 
 yaml = pytest.importorskip("yaml")
 EXAMPLE = ROOT / "examples/transformer"
-# a term of GitHub's expressions: what is named, `format('…', term)`, or a literal
+# a term of GitHub's expressions: a name, `format('…', term)`, or a literal
 TERM = re.compile(r"format\('(?P<text>[^']*)', (?P<argument>[\w.-]+)\)|'(?P<literal>[^']*)'|(?P<name>[\w.-]+)")
 
 
 class Runner:
-    """A job on a runner: its folders, and what one step leaves to the next."""
+    """A job on a runner: its folders, and the files that pass between steps."""
 
     def __init__(self, folder):
         self.action = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -38,7 +38,7 @@ class Runner:
         self.names |= {"runner.temp": str(self.folder / "temp"), "github.action_path": str(ROOT)}
 
     def value(self, expression):
-        """Of terms between `||`; a name that GitHub or the action does not know is an error."""
+        """The value of terms joined by `||`; a name unknown to GitHub or the action is an error."""
         for part in expression.split("||"):
             term = TERM.fullmatch(part.strip())
             assert term, expression
@@ -83,7 +83,7 @@ class Runner:
         )
 
     def job(self, inputs, without=()):
-        """What each step that ran gave, by its name: the first one that fails is the last."""
+        """The result of each step that ran, by name: the first one that fails is the last."""
         self.take(inputs)
         done = {}
         for step in filter(self.is_wanted, self.action["runs"]["steps"]):
@@ -96,7 +96,7 @@ class Runner:
 
 
 def recording():
-    """Of a simulated device: each candidate a millisecond faster than the one before it."""
+    """The recording of a simulated device: each candidate is a millisecond faster than the one before it."""
     invocations = []
     for path in sorted(glob.glob(f"{EXAMPLE}/registry/**/*.json", recursive=True)):
         found = json.loads(pathlib.Path(path).read_text()).get("invocation")
@@ -147,10 +147,10 @@ def test_the_action_installs_asks_for_coverage_and_gates(tmp_path, run, wheel):
     assert done["Check"].returncode == 0, done["Check"].stderr
     junit = xml.etree.ElementTree.parse(tmp_path / "check.xml")
     assert len(junit.findall(".//testcase")) == 4 and not junit.findall(".//failure") and not junit.findall(".//error")
-    # no package was asked for, so the job's own environment stays the active one
+    # without requested packages, the job's own environment stays active
     assert runner.variables.read_text() == ""
 
-    # the winners were those with the least time, the last ones
+    # the winners had the least time: the last ones
     slower = recording()
     for invocation in slower["invocations"]:
         invocation["candidates"][-1]["epochs"] = [[20_000_000]]

@@ -21,7 +21,7 @@ DEVICE = Device("cpu", "cpu", {"ejkernel_platform_version": "cpu"})
 
 @pytest.fixture
 def folder(tmp_path, run):
-    """A cache folder with what an ejkernel wrote, published."""
+    """A published cache folder with the entries of an ejkernel cache."""
     source = HERE.parent / "data/ejkernel/external"
     run("cache", "import", "--format", "ejkernel", source, "--cache", tmp_path / "cache")
     return tmp_path / "cache"
@@ -117,7 +117,7 @@ def test_a_cache_for_cold_caches_flags_what_was_measured_warm(tmp_path, run):
 
 
 def test_many_processes_read_while_one_writes(folder, run):
-    """Readers open and look up until they have seen the writer's last entry; none of them meets an error."""
+    """Readers open and look up until they have seen the writer's last entry, all without an error."""
     script = """
 import sys
 from autotune_lowered.cache import Cache, Device
@@ -195,7 +195,7 @@ def test_the_variable_of_the_cache_goes_before_its_old_name(folder, tmp_path, mo
     monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(snapshot))
     assert Cache.open().path == snapshot
     assert Cache.open().digest == Cache.open(folder).digest
-    # an empty variable is none
+    # an empty variable counts as unset
     monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", "")
     assert Cache.open().path == folder
 

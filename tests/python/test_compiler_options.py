@@ -1,4 +1,4 @@
-"""Compiler options that were tuned for a program: found by what it computes, and taken at the outermost `jit` alone."""
+"""Compiler options that were tuned for a program: found by its digest, and applied only at the outermost `jit`."""
 
 import gzip
 import hashlib
@@ -30,7 +30,7 @@ def step(x):
 
 
 def key_of(lowered, tmp_path):
-    """As another process reads it: from the side file of a dump."""
+    """The key as another process reads it: from the side file of a dump."""
     path = autotune_lowered.dump(lowered, tmp_path / "module.mlir")
     return json.loads(path.with_name("module.mlir.labels.json").read_text())["stablehlo_digest"]
 
@@ -104,7 +104,7 @@ def test_options_are_found_by_what_is_computed_and_are_void_for_another_compiler
 
 
 def test_a_compiler_is_the_same_by_its_build_or_by_its_file():
-    # a file that this process has loaded, in the place of a plugin
+    # a file that this process has loaded, instead of a plugin
     path = _native.__file__
     with open(path, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()
@@ -115,7 +115,7 @@ def test_a_compiler_is_the_same_by_its_build_or_by_its_file():
     assert "--timer jax" in compiler.why_another({**measured, "plugin": "other.so"}, here)
     # JAX's CPU client is its own, whatever else the process has loaded
     assert "--timer jax" in compiler.why_another(measured, {**here, "platform_version": "cpu"})
-    # one build of libtpu, by two ways
+    # one build of libtpu, in two packages
     libtpu = {"plugin": "libtpu.so", "platform_version": "TFRT TPU v5 lite\nBuilt on Apr 2 2025 (1) cl/742866297"}
     jax_has = {"plugin": "jaxlib 0.10.2", "platform_version": "PJRT C API\n" + libtpu["platform_version"]}
     assert compiler.why_another(libtpu, jax_has) is None
@@ -154,7 +154,7 @@ def test_jit_compiles_with_them_outside_of_other_transformations(monkeypatch, tm
         for _ in range(2):
             assert float(tuned(x, 2.0, power=2)) == 256.0
         assert given == [OPTIONS]
-        # another program has none
+        # another program has no entry
         assert float(tuned(x, 2.0, power=3)) == 512.0 and len(given) == 1
         own = autotune_lowered.jit(scaled, static_argnames="power", compiler_options=OPTIONS)
         assert float(own(x, 2.0, power=2)) == 256.0 and len(given) == 1, "what the user has set stands"
@@ -164,7 +164,7 @@ def test_jit_compiles_with_them_outside_of_other_transformations(monkeypatch, tm
         assert jax.grad(inner)(x).shape == (8, 8)
         assert jax.vmap(inner)(x[None]).tolist() == [256.0]
         assert float(jax.lax.scan(lambda carry, x: (carry + inner(x), None), 0.0, jnp.stack([x, x]))[0]) == 512.0
-        # what is captured is no argument, and is traced nevertheless
+        # a captured array is no argument, and is traced nevertheless
         assert float(jax.jit(lambda y: tuned(jnp.ones((8, 8)), 2.0, power=2) + y)(1.0)) == 257.0
         assert len(given) == 1
     (said,) = caplog.records
@@ -177,7 +177,7 @@ def test_jit_keeps_programs_of_a_few_states(monkeypatch):
     monkeypatch.setattr(room, "compiler_options", lambda lowered: looked_up.append(lowered) or {})
     tuned = autotune_lowered.jit(lambda x: x + 1)
     x = jnp.ones(4)
-    # the last ones come back, and a first one
+    # the last ones return, and a first one
     for state in [*range(7), 6, 5, 4, 0]:
         with autotune_lowered.overlay({("tune@v1", "k"): {"block": state}}):
             assert tuned(x).tolist() == [2.0] * 4
@@ -222,7 +222,7 @@ with autotune_lowered.overlay({("compiler_options@v1", side["stablehlo_digest"])
 
 
 def dumped_by_jax(lowered, function, path):
-    """What `JAX_DUMP_IR_TO` writes as the function is compiled."""
+    """What `JAX_DUMP_IR_TO` writes when the function is compiled."""
     folder = path.with_name("ir")
     jax.config.update("jax_dump_ir_to", str(folder))
     try:
@@ -239,7 +239,7 @@ def proto(lowered):
 
 
 def proto_with_side_file(lowered, _, path):
-    """A proto beside the side file that a dump of the program has, with the proto's own digest."""
+    """A proto beside the side file of the program's dump, with the proto's own digest."""
     path.write_bytes(proto(lowered))
     side = json.loads(autotune_lowered.dump(lowered, path.with_name("m")).with_name("m.labels.json").read_text())
     path.with_name("m").unlink()
@@ -264,7 +264,7 @@ FORMS = {
 
 
 def read_as(run, folder, keys):
-    """What the program says that it would tune in a folder, by the file's name: whether a process finds it, and why not."""
+    """What the program would tune in a folder, by file name: whether a process finds it, and why not."""
     arguments = [
         "--compiler-options",
         "safe",
@@ -280,7 +280,7 @@ def read_as(run, folder, keys):
 
 
 def test_what_is_tuned_of_each_form_is_found_or_it_is_said_why_not(run, tmp_path):
-    """Each form has a program of its own, since what is the same is tuned once."""
+    """Each form has a different program, since equal ones are tuned once."""
     functions = {name: (lambda x, by=by: jnp.tanh(x * by)) for by, name in enumerate(FORMS, 2)}
     lowered = {name: jax.jit(function).lower(jnp.ones(4)) for name, function in functions.items()}
     # what a process looks up
@@ -300,13 +300,13 @@ def test_what_is_tuned_of_each_form_is_found_or_it_is_said_why_not(run, tmp_path
 
 
 def test_what_was_tuned_is_found_by_a_process(run, use, tmp_path):
-    """A text, which is found, and HLO text, which is tuned and is no entry: by the JAX that this process has."""
+    """A text, which is found, and HLO text, which is tuned but gives no entry: with this process's JAX."""
     dumped = tmp_path / "dumped"
     dumped.mkdir()
     found = jax.jit(lambda x: jnp.tanh(x * 12)).lower(jnp.ones(4))
     (dumped / "found.mlir").write_text(found.as_text())
     (dumped / "told.hlo.txt").write_text(jax.jit(lambda x: jnp.tanh(x * 13)).lower(jnp.ones(4)).as_text("hlo"))
-    # what is set in any case is part of every entry, whatever wins
+    # base options are part of every entry, whichever set wins
     named = ["--base-options", "xla_backend_optimization_level=1", "--only-compiler-options", "--budget", "20s"]
     cache = tmp_path / "cache"
     printed = run(
@@ -330,7 +330,7 @@ def test_what_was_tuned_is_found_by_a_process(run, use, tmp_path):
 
 
 def test_a_default_that_crashes_is_rescued(run, tmp_path):
-    """The sum of docs/options.md, with which a process dies of its default options."""
+    """The sum of docs/options.md, with whose default options a process dies."""
     version = jax.lib.__version__
     if version != "0.10.2":
         pytest.skip(f"jaxlib 0.10.2 alone crashes on this sum, and this is {version}")
@@ -362,7 +362,7 @@ def test_what_is_hashed_is_what_jax_prints():
         assert text_to_hash(lowered) == lowered.as_text()
 
     class Elsewhere:
-        """A JAX that keeps its module elsewhere."""
+        """A JAX that has its module elsewhere."""
 
         def as_text(self):
             return "module @m {}"
@@ -394,11 +394,11 @@ def test_the_tool_compiles_what_jax_compiles(run, plugin, tmp_path):
     run("compare", *both, "--timer", "pjrt", "--plugin", plugin, "--rounds", 6, "--cache", tmp_path / "cache")
     found = {}
     for path in (tmp_path / "cache" / "executables-v2").glob("*.exe"):
-        # magic, length of the header, its digest, the header; no message of IFRT's before what the plugin gave
+        # magic, length of the header, its digest, the header; no message of IFRT's before the plugin's bytes
         kept = path.read_bytes()
         start = 44 + int.from_bytes(kept[8:12], "little")
         is_told = "base_options" in json.loads(kept[44:start])["key"]
         found.setdefault(is_told, set()).add(work_digest(b"\0" + kept[start:]))
     assert found[True] == {done.stdout.strip()}
-    # and with the plugin's own options it is another program
+    # with the plugin's own options it is another program
     assert len(found[False]) == 1 and found[False] != found[True]

@@ -23,7 +23,7 @@ KEY = "0123456789abcdef"
 
 
 def scanned(path):
-    """What the program finds in a file, side file included."""
+    """The program's scan of a file, including its side file."""
     beside = pathlib.Path(sys.executable).with_name("autotune-lowered")
     program = os.environ.get("AUTOTUNE_LOWERED_EXE") or (
         beside if beside.exists() else shutil.which("autotune-lowered")
@@ -84,13 +84,13 @@ def test_the_side_file_says_how_the_module_is_compiled(tmp_path, monkeypatch):
     lowered = jitted.lower(parameters, jnp.ones(8, jnp.int32), 1.0, rate=jnp.bfloat16(2))
     given = {"xla_cpu_enable_fast_math": True}
     side = side_of(autotune_lowered.dump(lowered, tmp_path / "module.mlir", compiler_options=given))
-    # the argument that the program does not need is none of its parameters
+    # an argument that the program does not need is not a parameter
     assert side["arguments"] == [
         {"path": "parameters/w", "spec": "bf16[4,3]", "donated": True},
         {"path": "batch", "spec": "s32[8]", "donated": False},
         {"path": "rate", "spec": "bf16[]", "donated": False},
     ]
-    # what a recorder computes of the printer's own output, with the module's name replaced
+    # a recorder's digest of the printer's own output, with the module's name replaced
     plain = lowered.as_text().replace("module @jit_step", "module @module", 1).strip()
     assert side["stablehlo_digest"] == hashlib.sha256(plain.encode()).hexdigest()
     assert side["libtpu_init_args"] == "--xla_tpu_x=1" and side["xla_flags"] == os.environ.get("XLA_FLAGS")

@@ -21,7 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLE = HERE.parent.parent / "examples/transformer"
 MODULE, REGISTRY = EXAMPLE / "module.hlo.txt", EXAMPLE / "registry"
 DEVICE = {"tuner": 1}
-# far beyond what a test takes: reached only where something waits that must not
+# far longer than a test takes: reached only if something waits that must not
 LIMIT_S = 300
 
 
@@ -39,20 +39,20 @@ class Place:
         return fleet.tune(MODULE, REGISTRY, cache=self.cache, timer=self.timer, **arguments)
 
     def logged(self, what):
-        """How often each call came to this point of its job."""
+        """How often each call reached this point of its job."""
         path = self.control / "log"
         lines = path.read_text().splitlines() if path.exists() else []
         words = [line.split() for line in lines]
         return collections.Counter((op_id, key) for said, _, op_id, key in words if said == what)
 
     def pipe(self, name):
-        """Trouble to come: a named pipe, and what is read from it."""
+        """Prepares trouble: a named pipe, and the text read from it."""
         path = self.control / name
         os.mkfifo(path)
         return path
 
     def processes(self):
-        """The timer's processes that are still there; those that were killed a moment ago are waited for."""
+        """The timer's processes that still exist; waits for those that were just killed."""
         end = time.monotonic() + LIMIT_S
         while True:
             commands = {}
@@ -67,13 +67,13 @@ class Place:
             time.sleep(0.05)
 
     def entries(self, cache=None):
-        """What a cache holds, without the times of day."""
+        """The entries of a cache, without times of day."""
         file = self.control / "entries.json"
         self._run("cache", "export", "--format", "json", file, "--cache", cache or self.cache)
         return without_times(json.loads(file.read_text())["entries"])
 
     def told(self, pipe, then):
-        """Calls `then` with the text that comes through a pipe; the future is done after that."""
+        """Calls `then` with the text that arrives through a pipe; the future is done afterwards."""
         future = concurrent.futures.Future()
 
         def wait():
@@ -86,7 +86,7 @@ class Place:
         return future
 
     def first(self, node, pipe, then):
-        """Lets the other nodes begin only after this one has said through the pipe that it has a call, and `then` was done."""
+        """Lets the other nodes begin only after this one has reported a call through the pipe, and after `then`."""
         gate = self.pipe(f"gate-{node}")
 
         def open_gate(said):
@@ -116,7 +116,7 @@ def cluster(program):
     }
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
-    # a node that is killed is to be missed soon
+    # a killed node must be noticed soon
     health = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
     size = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args={**size, "num_cpus": 0, "_system_config": health})
@@ -143,7 +143,7 @@ def place(tmp_path, run, cluster):
 
 @contextlib.contextmanager
 def nodes(cluster, resources, *environments, **more):
-    """More nodes, for a while."""
+    """Adds nodes for the span of the block."""
     added = []
     try:
         for environment in environments:
@@ -168,7 +168,7 @@ def test_three_nodes_find_what_one_machine_finds(place, run, tmp_path):
     assert {operation.attempts for operation in result.operations} == {1}
     assert {operation.status for operation in result.operations} <= {"tuned", "baseline-kept"}
 
-    # the same by the program alone, in a cache of its own
+    # the same by the program alone, in a separate cache
     alone = tmp_path / "alone"
     words = ["--registry", REGISTRY, "--cache", alone, "--timer", place.timer, "--rounds", 6, "--format", "json"]
     rows = json.loads(run(MODULE, *words))["operations"]
@@ -207,7 +207,7 @@ def test_a_node_that_dies_in_the_middle_costs_nothing(place, cluster):
 
 def test_a_call_that_hangs_everywhere_fails_and_the_others_do_not(place):
     place.pipe("block-chunked_cross_entropy@v1")
-    # long for the calls that do not hang, on a busy machine too
+    # long enough for the calls that do not hang, even on a busy machine
     result = place.tune(lease_s=15, attempts=2)
     ended = {operation.op_id.partition("@")[0]: operation for operation in result.operations}
     hung = ended.pop("chunked_cross_entropy")
@@ -241,7 +241,7 @@ def test_what_the_cluster_lacks_is_said_in_time(place):
     begun = time.monotonic()
     with pytest.raises(fleet.FleetError) as error:
         place.tune(resources={"num_gpus": 1}, start_timeout_s=2)
-    # the limit that is the default is 120 s
+    # the default limit is 120 s
     assert time.monotonic() - begun < 100
     assert str(error.value).startswith(
         "no worker could be started within 2 s: each needs {GPU: 1}; the cluster has {CPU: 3"
@@ -288,9 +288,9 @@ def test_each_kind_of_device_is_tuned_and_other_software_is_refused(place, clust
 
 def test_each_worker_has_a_gpu_of_its_own(place, cluster):
     shown = "CUDA_VISIBLE_DEVICES,XLA_PYTHON_CLIENT_PREALLOCATE"
-    # the first worker must not be done before the second has come
+    # the first worker must not finish before the second has arrived
     (place.control / "together").write_text("2")
-    # what Ray believes of this node; there need not be a GPU
+    # resources that Ray believes in; no GPU is needed
     with nodes(cluster, {}, {"FLEET_SHOWS": shown}, num_gpus=2):
         result = place.tune(resources={"num_gpus": 1}, only=["flash_attention@v2"])
     assert [operation.device for operation in result.operations] == [
@@ -299,7 +299,7 @@ def test_each_worker_has_a_gpu_of_its_own(place, cluster):
     assert result.is_complete, result
 
 
-# what a shell starts in the background ignores Ctrl-C, and so does what that starts
+# processes that a shell starts in the background ignore Ctrl-C, and so do their children
 DRIVER = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)

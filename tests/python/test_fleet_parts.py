@@ -1,4 +1,4 @@
-"""The lease book, by tables and by random histories; what is shipped; the cache's side. Nothing here needs Ray."""
+"""The lease book, with tables and random histories; shipments; the cache's side. Nothing here needs Ray."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`capture`: what a step computes with, as files that numpy alone reads."""
+"""`capture`: a step's inputs as files that numpy alone can read."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ def test_arguments_are_written_as_the_program_takes_them(tmp_path):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["format"] == "autotune-lowered-inputs-v1"
     rows = {row["path"]: row for row in manifest["arguments"]}
-    # the argument that the program does not need is not there
+    # the argument that the program does not need is missing
     assert [(row["path"], row["spec"], row["donated"]) for row in manifest["arguments"]] == [
         ("params/f", "f8e4m3fn[2]", True),
         ("params/w", "bf16[2,3]", True),
@@ -51,7 +51,7 @@ def test_arguments_are_written_as_the_program_takes_them(tmp_path):
     assert rows["rate"]["file"] == "4.npy"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
-    # nothing was donated, and nothing is left of the making
+    # nothing was donated, and no temporary file is left
     assert not params["w"].is_deleted() and os.listdir(tmp_path) == ["inputs"]
 
 

@@ -1,4 +1,4 @@
-"""What each feature says where a library is not there; the rest works."""
+"""The message of each feature whose library is missing; the others work."""
 
 import subprocess
 import sys

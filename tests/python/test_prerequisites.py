@@ -1,4 +1,4 @@
-"""A skip is a failure where CI promised what is missing."""
+"""A skip is a failure if CI promised the missing prerequisite."""
 
 import os
 import pathlib
@@ -32,6 +32,6 @@ def test_a_planted_lack(tmp_path, source, variables, is_good):
         capture_output=True,
         text=True,
     )
-    # a file that is skipped whole leaves nothing to run, which pytest tells by another code
+    # a completely skipped file leaves nothing to run, for which pytest has another exit code
     assert (done.returncode in (0, 5)) == is_good, done.stdout
     assert ("a prerequisite is missing" in done.stdout) == (not is_good), done.stdout

@@ -1,4 +1,4 @@
-"""`profiling`: captures of a loop, and what a failing profiler must not do to it."""
+"""`profiling`: captures of a loop, which a failing profiler must not disturb."""
 
 import logging
 import os
@@ -29,7 +29,7 @@ def runs_in(logdir):
 
 
 class ByHand(profiling.StepProfiler):
-    """Captures end when the test says so."""
+    """Captures end when the test requests it."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Recording unmodified ejkernel operations: what is in the registry afterwards, and that the program tunes from it."""
+"""Recording unmodified ejkernel operations: the registry's content afterwards, and tuning from it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_call_under_jit_is_recorded_in_both_directions_with_shapes_only(tmp_pa
     with autotune_lowered.recording(tmp_path) as recorded:
         text = jax.jit(attention).lower(Q).as_text(debug_info=True)
     forward = record_of(tmp_path, FLASH, "forward")
-    # the label that ejkernel itself stamped meanwhile, with its own key
+    # the label that ejkernel itself stamped, with its own key
     assert f"ejkernel_ops#{FLASH}:{forward['call_key']}" in text
     assert [(a["name"], a["spec"]) for a in forward["arguments"]] == [
         (name, "f32[1,256,2,32]") for name in ("query", "key", "value")
@@ -84,9 +84,9 @@ def test_the_programs_are_those_that_ejkernel_runs_under_the_config(tmp_path):
         digests.setdefault((forward["q_blocksize"], forward["kv_blocksize"]), set()).add(
             candidate["program"]["semantic_digest"]
         )
-    # one program for each pair of blocks, whatever else a config says
+    # one program for each pair of blocks, whatever the other parameters
     assert all(len(found) == 1 for found in digests.values())
-    # and the same through ejkernel's own overlay (`cfg=` is passed over under its policy `heuristics`)
+    # the same through ejkernel's own overlay (its policy `heuristics` ignores `cfg=`)
     from autotune_lowered.record.lowering import lower
 
     spec = jax.ShapeDtypeStruct(Q.shape, Q.dtype)
@@ -113,7 +113,7 @@ def test_the_forms_of_a_step_have_the_baseline_and_the_tuned_config_by_force(tmp
         return tuple(config["fwd_params"][name] for name in ("q_blocksize", "kv_blocksize"))
 
     configs = {blocks(one["config"]): one["config"] for one in record["candidates"]}
-    # neither is what ejkernel's heuristic takes (128, 128), and something else is in force outside
+    # neither is the choice of ejkernel's heuristic (128, 128), and another config is in force outside
     row = {
         "op_id": FLASH, "call_key": record["call_key"], "direction": "forward", "status": "tuned", "reason": "",
         "baseline": {"config": configs[128, 256], "median_ns": 2.0}, "speed_up": 2.0,
@@ -160,7 +160,7 @@ def test_no_tracer_leaks(tmp_path, wrap):
     with jax.checking_leaks(), autotune_lowered.recording(tmp_path):
         wrap(attention)(Q)
     assert {record["direction"] for record in records(tmp_path)} == {"forward", "forward-vjp"}
-    # ejkernel's own registry, which would keep the tracers, was not written
+    # ejkernel's own registry, which would keep the tracers, stayed empty
     assert not get_invocations(device_fingerprint())
 
 
@@ -176,7 +176,7 @@ def test_vmap_records_a_variant_of_the_call_that_the_key_stands_for(tmp_path):
 def test_inside_of_shard_map_the_shapes_are_those_of_a_shard(tmp_path):
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
     spec = jax.sharding.PartitionSpec("x")
-    # ejkernel's own loops do not pass the check of varying axes
+    # ejkernel's own loops fail the check of varying axes
     options = {"mesh": mesh, "in_specs": spec, "out_specs": spec, "check_vma": False}
     sharded = jax.shard_map(lambda q: flash_attention(q, q, q, causal=True), **options)
     with autotune_lowered.recording(tmp_path, directions=("forward",)):
@@ -229,7 +229,7 @@ def test_a_traced_gated_delta_rule_has_decays_that_forget(tmp_path, seen):
     with autotune_lowered.recording(tmp_path, directions=("forward",), capture_values=seen) as recorded:
         step(query, beta, -beta).block_until_ready()
     (report,) = recorded.report()
-    # the triangular solve in it is a custom call of LAPACK
+    # its triangular solve is a custom call of LAPACK
     assert report["programs"] == 2 and not report["not_lowered"]
     fills = {a["name"]: a["fill"] for a in record_of(tmp_path, "gated_delta_rule@v2", "forward")["arguments"]}
     beta, decay = ((0.1, 0.2), (-0.2, -0.1)) if seen else ((0.0, 1.0), (-1.0, 0.0))
@@ -269,7 +269,7 @@ def test_a_later_eager_call_brings_the_values_that_a_traced_one_lacked(tmp_path)
     with autotune_lowered.recording(tmp_path, directions=("forward",)):
         jax.jit(f)(Q, segments)
         f(Q, segments)
-    # nothing was lowered while it was traced, so one record, with values
+    # nothing was lowered during the trace, so there is one record, with values
     fills = {a["name"]: a["fill"]["kind"] for a in record_of(tmp_path, FLASH, "forward")["arguments"]}
     assert fills["q_segment_ids"] == "file"
 
@@ -284,7 +284,7 @@ def test_other_platforms_are_lowered_without_their_device(tmp_path):
     by_platform = {}
     for candidate in there["candidates"]:
         by_platform.setdefault(candidate["config"]["platform"], []).append(candidate)
-    # XLA's are lowered here; Triton's need the device, and say so in words that depend on whether Triton is installed
+    # XLA's are lowered here; Triton's need the device, with a reason that depends on whether Triton is installed
     assert all("program" in candidate for candidate in by_platform["xla"])
     assert all(candidate["not_lowered"] for candidate in by_platform["triton"])
 
@@ -311,7 +311,7 @@ def test_the_pallas_kernels_of_a_tpu_are_lowered_for_a_target(tmp_path):
     candidates = record_of(tmp_path, GROUPED, "forward")["candidates"]
     pallas = [candidate for candidate in candidates if candidate["config"]["platform"] == "pallas"]
     assert pallas and all(one["program"]["custom_calls"] == ["tpu_custom_call"] for one in pallas)
-    # which one ejkernel takes for itself is decided there
+    # the device decides which one ejkernel chooses
     assert all("decided on the tpu" in one["not_lowered"] for one in candidates if one["config"]["platform"] == "auto")
 
 
@@ -373,7 +373,7 @@ def test_ejkernel_is_left_as_it_was(tmp_path):
         os.environ.get("EJKERNEL_OPS_RECORD"),
         os.environ.get("EJKERNEL_OPS_STAMP"),
     )
-    # of two nested recordings the inner one records
+    # if two recordings are nested, the inner one records
     assert len(records(tmp_path / "inner")) == 1 and not records(tmp_path / "outer")
 
 
@@ -424,6 +424,6 @@ def test_an_unmodified_program_is_recorded_and_tuned(tmp_path, how, request):
     for operation in result["operations"]:
         assert operation["evidence"] == "exact"
         assert operation["status"] in ("tuned", "baseline-kept"), operation
-        # what is dropped at once or measured again takes fewer or more than the six asked for
+        # dropped or extended candidates take fewer or more than the six requested
         assert operation["rounds_measured"] >= 1
     assert not result["missed"]

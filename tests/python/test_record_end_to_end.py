@@ -1,4 +1,4 @@
-"""The whole walk with unmodified ejkernel: record under `jit`, tune, export, and a fresh process that obeys."""
+"""The whole way with unmodified ejkernel: record under `jit`, tune, export, and use the config in a fresh process."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_gated_delta_rule_is_tuned_exported_and_obeyed(tmp_path, run, delta_ru
     (operation,) = json.loads(done)["operations"]
     assert (operation["op_id"], operation["direction"]) == ("gated_delta_rule@v2", "forward-vjp")
     assert operation["status"] in ("tuned", "baseline-kept"), operation["reason"]
-    # values of its domain: both candidates run, agree, and nothing of their outputs is huge or no number
+    # values of its domain: both candidates run and agree, and no output is huge or NaN
     assert [row["status"] for row in operation["candidates"]] == ["measured", "measured"]
     assert operation.get("flags", []) == []
     run("cache", "export", "--format", "ejkernel", exported, "--cache", cache)

@@ -1,4 +1,4 @@
-"""Programs with LAPACK's custom calls, which JAX makes of the routines of linear algebra on a CPU: recorded, tuned, compared."""
+"""Programs with LAPACK's custom calls, to which JAX lowers linear algebra on a CPU: recorded, tuned, compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes: what could not be lowered where it was recorded is built by the worker on the device."""
+"""Recipes: the worker on the device builds programs that could not be lowered at recording."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def f(q, k, v, lhs, rhs, sizes):
 
 @pytest.fixture(scope="module")
 def registries(tmp_path_factory):
-    """The same calls lowered here, and none of them but the baselines: as if the kernels needed the device."""
+    """The same calls lowered here, and with only their baselines lowered: as if the kernels needed the device."""
     normal, without = (tmp_path_factory.mktemp(name) for name in ("normal", "without"))
     q = jnp.ones((1, 256, 2, 32))
     arguments = q, q, q, jnp.ones((64, 16)), jnp.ones((4, 16, 32)), jnp.array([16] * 4, jnp.int32)
@@ -112,7 +112,7 @@ def test_a_recipe_names_nothing_but_the_two_libraries(registries):
         ({"kind": "other"}, "no recipe of the kind `other`"),
         ({"state": {"x": {"enum": ["subprocess", "Popen", "x"]}}}, "must not import `subprocess`"),
         ({"state": {"x": {"pickle": "…"}}}, "knows no `pickle`"),
-        # a state hides the methods of the kernel: nothing that can be called may come into it
+        # a state's members hide the kernel's methods: it must not contain anything callable
         ({"state": {"run": {"enum": ["jax._src.xla_bridge", "os", "system"]}}}, "no class of that module"),
         ({"state": {"run": {"enum": ["ejkernel.ops", "Kernel", "run"]}}}, "no (class of that module|enumeration)"),
         ({"state": {"run": {"dtype": "save"}}}, "`save` is no element type"),

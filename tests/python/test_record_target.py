@@ -1,4 +1,4 @@
-"""Recording for devices that are not here: what kernels are told of them, the records, and meshes of them."""
+"""Recording for absent devices: what kernels learn about them, the records, and their meshes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def triton_float8(x, *, block=8):
     return pallas_call(kernel, x, block, jnp.float8_e4m3fn, **for_triton())
 
 
-# of the kind that asks for its device, as libraries' operations do
+# like libraries' operations, it asks for its device
 @autotune_lowered.tunable(op="by_device", version=1, space={"block": [8, 16]})
 def by_device(x, *, block=8):
     device = backend.get_default_device()
@@ -144,7 +144,7 @@ def test_pallas_kernels_are_recorded_for_the_target_itself(tmp_path, target, fun
 
 @needs_abstract_devices
 def test_what_the_target_lacks_is_not_recorded(tmp_path):
-    """Triton casts to this type from compute capability 8.9 on; Pallas takes 9.0 where it finds no GPU."""
+    """Triton casts to this type from compute capability 8.9 on; Pallas assumes 9.0 if it finds no GPU."""
     for target, lowered in (("cuda:a100_sxm_80", 0), ("cuda:l4", 2)):
         with autotune_lowered.recording(tmp_path, target=target, directions=("forward",)) as recorded:
             jax.eval_shape(triton_float8, X)
@@ -175,7 +175,7 @@ def test_a_kernel_that_asks_for_its_device_is_answered_by_the_target(tmp_path):
     for target in ("cuda:a100_sxm_80", "cuda:h100_sxm"):
         with autotune_lowered.recording(tmp_path, target=target, directions=("forward",)):
             text = lowered_for(by_device, "cuda").as_text()
-            # also in what the user lowers, where a label has to match
+            # also in the user's own lowering, whose label must match
             assert ("9.0" if "h100" in target else "8.0") in text
     digests = [{c["program"]["semantic_digest"] for c in record["candidates"]} for record in records(tmp_path)]
     assert len(digests) == 2 and not digests[0] & digests[1]
@@ -208,7 +208,7 @@ def test_jax_is_left_as_it_was_also_after_an_exception(tmp_path):
     before = asked_functions()
     with pytest.raises(ZeroDivisionError), autotune_lowered.recording(tmp_path, target="cuda:l4"):
         assert backend.get_default_device().compute_capability == "8.9"
-        # nested: inside of it the host answers, since it is the host that is recorded for
+        # nested: inside it the host answers, because the recording is for the host
         with autotune_lowered.recording(tmp_path / "host", directions=("forward",)):
             assert backend.get_default_device().platform == "cpu"
         assert backend.get_default_device().device_kind == "NVIDIA L4"
@@ -224,7 +224,7 @@ def test_other_threads_and_other_code_see_the_devices_that_are_here(tmp_path):
         thread = threading.Thread(target=lambda: seen.append(backend.get_default_device().platform))
         thread.start()
         thread.join()
-        # what places arrays asks so, and must have devices that there are
+        # this is how arrays are placed, so it must return existing devices
         assert jax.devices()[0].platform == jax.local_devices()[0].platform == jax.default_backend() == "cpu"
         assert float(jax.jit(lambda x: x.sum())(jnp.ones(4))) == 4
         with pytest.raises(AttributeError, match="`memory_stats` of cuda:l4"):

@@ -32,7 +32,7 @@ def normalized(x, scale):
 
 
 def labels(path, text):
-    """What the program finds in a module."""
+    """The labels that the program finds in a module."""
     if program() is None:
         pytest.skip("needs the program (AUTOTUNE_LOWERED_EXE)")
     path.write_text(text)
@@ -73,7 +73,7 @@ def test_group_sizes_are_the_representative_ones(tmp_path):
     with autotune_lowered.recording(tmp_path, directions=("forward",)):
         jax.jit(tokamax.ragged_dot).lower(jnp.ones((64, 32)), jnp.ones((4, 32, 16)), jnp.array([16] * 4, jnp.int32))
     record = record_of(tmp_path, RAGGED_DOT, "forward")
-    # Tokamax itself measures with made-up sizes of the right sum: they are constants of its program, and of ours
+    # Tokamax itself measures with made-up sizes of the right sum: constants in its program, and in ours
     assert [(a["name"], a["spec"]) for a in record["arguments"]] == [("lhs", "f32[64,32]"), ("rhs", "f32[4,32,16]")]
     assert record["static_arguments"]["group_sizes"] == {"value": "s32[4]", "repr_value_or_total_size": 64}
     assert all(candidate["program"] for candidate in record["candidates"])
@@ -89,7 +89,7 @@ def test_tokamax_is_left_as_it_was(tmp_path):
 Q = jax.ShapeDtypeStruct((1, 256, 2, 64), jnp.bfloat16)
 TRITON = "__gpu$xla.gpu.triton"
 ATTENTION = "tokamax._src.ops.attention"
-# Tokamax itself has hundreds to try, of which a few tell as much
+# Tokamax itself would try hundreds, of which a few suffice here
 FEW = {
     f"{ATTENTION}.pallas_triton.PallasTritonFlashAttention": [
         {"block_q": 64, "block_k": 64, "num_warps": 4, "num_stages": stages} for stages in (1, 2)
@@ -130,7 +130,7 @@ def test_attention_is_recorded_for_a_tpu_that_is_not_here(tmp_path):
 
 
 def test_heuristics_count_the_targets_multiprocessors(tmp_path):
-    """Normalization asks `jax.devices()` for them, which a CPU has none of."""
+    """Normalization asks `jax.devices()` for them; a CPU has none."""
     baselines = []
     for target in ("cuda:l4", "cuda:b200"):
         with for_target(tmp_path / target, target):

@@ -1,4 +1,4 @@
-"""The recording core, on operations that are described by hand."""
+"""The recording core, with operations described by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import autotune_lowered
 from autotune_lowered.record.call import RecordedCall
 from autotune_lowered.record.parameters import parameters_of
 
-# older ones cannot strip locations; the registry's own digest leaves them out
+# older ones cannot strip locations; the registry's own digest ignores them
 STRIPS = pytest.mark.skipif(jax.__version_info__ < (0, 6), reason="needs the MLIR bindings of JAX 0.6")
 
 KEY = "0123456789abcdef"
@@ -43,7 +43,7 @@ def call(key="k1", op_id="scaled@v1", build=scaled, configs=CONFIGS, **more):
 
 
 def test_importing_the_package_is_quick_and_loads_no_jax():
-    # the processor's time: a busy machine or a slow disk takes longer, and no more of that
+    # processor time: a busy machine or a slow disk takes longer, but no more processor time
     code = "import time; t = time.process_time(); import autotune_lowered, sys; print(time.process_time() - t, 'jax' in sys.modules)"
     taken = []
     for _ in range(3):
@@ -82,7 +82,7 @@ def test_a_call_inside_of_a_trace_is_written_when_it_has_ended(tmp_path):
     with autotune_lowered.recording(tmp_path):
         traced(1.0)
         assert inside == [0] and not records(tmp_path)
-        # the next call outside of a trace writes both
+        # the next call outside a trace writes both
         autotune_lowered.recording.active().record(call("k2"))
         assert len(records(tmp_path)) == 4
 
@@ -92,7 +92,7 @@ def test_arguments_that_no_program_takes_are_left_out(tmp_path):
     arrays = {name: jax.ShapeDtypeStruct((4,), jnp.float32) for name in "abc"}
 
     def build(config):
-        # `b` by one config alone, `c` by none
+        # only one config needs `b`, and none needs `c`
         return lambda a, b, c: a + b if config["block"] == 2 else a * config["block"]
 
     with autotune_lowered.recording(tmp_path, directions=("forward",)):
@@ -287,10 +287,10 @@ def test_fills_follow_the_data(tmp_path):
     with autotune_lowered.recording(tmp_path, directions=("forward",), max_array_bytes=399) as recorded:
         autotune_lowered.recording.active().record(call(build=build, arrays=specs, values=arrays))
     fills = {a["name"]: a["fill"] for a in record_of(tmp_path, "scaled@v1", "forward")["arguments"]}
-    # larger than what may be read: the rule for unknown reals
+    # larger than the limit for reading: the rule for unknown reals
     assert fills["wide"] == {"kind": "normal", "scale": 1.0}
     assert array_bytes(tmp_path, fills["mask"]) == arrays["mask"].tobytes()
-    # others of the same sign
+    # other values of the same sign
     assert fills["same"] == {"kind": "uniform", "low": 1.25, "high": 3.75}
     assert fills["decay"] == {"kind": "uniform", "low": 0.25, "high": 0.75}
     assert fills["factor"] == {"kind": "constant", "value": 0.125}
@@ -432,7 +432,7 @@ def test_the_second_call_of_a_key_is_a_look_up(tmp_path):
         recorder = autotune_lowered.recording.active()
         recorder.record(call(build=build))
         count = len(built)
-        # the quickest of many: what a neighbour disturbs is only ever slower
+        # the quickest of many: disturbances only slow it down
         took = []
         for _ in range(1000):
             start = time.perf_counter()
@@ -483,7 +483,7 @@ def in_child(registry):
 
 @pytest.mark.filterwarnings("ignore:os.fork")
 def test_a_fork_in_the_middle_loses_nothing_and_writes_nothing_twice(tmp_path):
-    """In a process of its own: forking one that has run JAX's threads is nobody's promise to keep."""
+    """In a separate process: forking one that has started JAX's threads is not supported."""
     code = f"""
         import os, sys
         sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
@@ -514,7 +514,7 @@ def test_a_fork_in_the_middle_loses_nothing_and_writes_nothing_twice(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     found = sorted((record["call_key"], record["recorded_at"] == 0) for record in records(tmp_path))
-    # the parent's call by the parent alone, whose clock stands at zero
+    # only the parent, whose clock stands at zero, writes its call
     assert found == [("child", False), ("parent", True), ("plain-child", False)]
 
 
@@ -580,12 +580,12 @@ def test_parameters_that_vary_alone_need_no_further_program():
 
 
 def test_parameters_that_vary_together_are_told_apart():
-    # ejkernel's forward and backward blocks: the one is half of the other
+    # ejkernel's forward and backward blocks: each of the latter is half of the former
     pairs = [{"fwd": {"q": q, "k": k}, "bwd": {"q": q // 2, "k": k // 2}} for q in (128, 256) for k in (128, 256)]
     found, asked = exercised(lambda c: c["fwd"], pairs, pairs[0])
     assert (found["exercised"], found["unexercised"]) == (["fwd.k", "fwd.q"], ["bwd.k", "bwd.q"])
     assert len(asked) <= 8
-    # one config more says nothing of what it does not change
+    # an additional config shows nothing about parameters that it does not change
     found, _ = exercised(lambda c: 0, pairs, pairs[0])
     assert found["unexercised"] == ["bwd.k", "bwd.q", "fwd.k", "fwd.q"]
 

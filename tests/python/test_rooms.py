@@ -1,6 +1,6 @@
-"""How the package's files use each other: no circle, and no room one that stands above it.
+"""How the package's files use each other: no cycles, and no subpackage uses one on a higher floor.
 
-Every import counts, also those inside of functions and those for types alone.
+Every import counts, including those inside functions and those for types alone.
 """
 
 import ast
@@ -13,13 +13,13 @@ import autotune_lowered
 PACKAGE = pathlib.Path(autotune_lowered.__file__).parent
 NAME = "autotune_lowered"
 
-# rooms and files beside them, the lowest first: each uses those below it, and of its own floor itself alone
+# subpackages and top-level files, the lowest first: each uses those below it, and on its own floor only itself
 FLOORS = [
     ["_version", "_printable", "_jax", "_specs", "_vmap", "_scratch", "_program", "_native", "ejkernel_fields"],
     ["_stages"],
     ["module", "inputs", "profiling", "record", "fleet"],
     ["libraries"],
-    # it builds the programs of recipes; and it alone tells devices, since it must be complete in itself
+    # it builds the programs of recipes, and must stand alone, so it identifies devices itself
     ["worker"],
     ["lookup", "_recording"],
     ["cache", "tunables", "tuning"],
@@ -29,7 +29,7 @@ FLOORS = [
 
 
 def modules(folder):
-    """The package's modules by their dotted names, each with its source."""
+    """The package's modules by dotted name, each with its source."""
     found = {}
     for path in sorted(folder.rglob("*.py")):
         parts = path.relative_to(folder).with_suffix("").parts
@@ -38,7 +38,7 @@ def modules(folder):
 
 
 def imports(name, source, known):
-    """The modules of the package that a module imports, wherever in it."""
+    """The package's modules that a module imports, anywhere in it."""
     is_package = any(other.startswith(f"{name}.") for other in known)
     here = name.split(".") if is_package else name.split(".")[:-1]
     found = set()
@@ -48,7 +48,7 @@ def imports(name, source, known):
         elif isinstance(node, ast.ImportFrom):
             above = here[: len(here) + 1 - node.level] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            # a name is a module of its own, or is defined in the one that it is taken from
+            # a name is a module, or is defined in the one from which it is imported
             whole = {f"{base}.{alias.name}" for alias in node.names}
             found |= {one if one in known or one == f"{NAME}._native" else base for one in whole}
     return {one for one in found if one.split(".")[0] == NAME} - {name}
@@ -60,7 +60,7 @@ def graph(folder):
 
 
 def circles(arrows):
-    """The sets of two and more modules each of which leads to all others (Tarjan's components)."""
+    """The sets of two or more modules that can all reach each other (Tarjan's components)."""
     index, low, stack, found = {}, {}, [], []
 
     def visit(name):
@@ -85,7 +85,7 @@ def circles(arrows):
 
 
 def against_floors(arrows):
-    """The arrows from a room to one that is not below it."""
+    """The edges from a subpackage to one that is not below it."""
     floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
     def room(name):
@@ -108,7 +108,7 @@ def test_rooms_use_only_rooms_below_them():
 
 
 def test_no_file_names_another_but_by_an_import():
-    """`sys.modules` and `import_module` would hide an arrow; the package's own names are resolved from one table."""
+    """`sys.modules` and `import_module` would hide an edge; the package's own names are resolved from one table."""
     hiding = [
         name
         for name, source in modules(PACKAGE).items()

@@ -1,4 +1,4 @@
-"""Folders for what is needed only while a process runs, and those of processes that were killed."""
+"""Temporary folders of a process, and those of killed processes."""
 
 import os
 import pathlib
@@ -25,7 +25,7 @@ def names(folder):
 
 
 def orphan(base, name):
-    """What a killed process leaves: marked, filled, not locked."""
+    """The folder of a killed process: marked, filled, not locked."""
     path = base / f"autotune-lowered-run-{name}"
     (path / "sub/folder").mkdir(parents=True)
     (path / "sub/folder/file").write_text("bytes")

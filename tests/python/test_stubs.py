@@ -1,4 +1,4 @@
-"""The package's surface: stubs that say what is there, names that resolve, and what an import may load."""
+"""The package's surface: complete stubs, names that resolve, and the modules that an import may load."""
 
 import ast
 import pathlib

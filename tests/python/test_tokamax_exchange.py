@@ -1,4 +1,4 @@
-"""Tokamax itself reads what `cache export --format tokamax` writes, and takes the config that is cached."""
+"""Tokamax itself reads the output of `cache export --format tokamax`, and uses the cached config."""
 
 import json
 import pathlib
@@ -18,14 +18,14 @@ from tokamax._src.autotuning.autotuner import AutotuningData
 from tokamax._src.autotuning.cache import AutotuningCache
 from tokamax._src.ops.attention.pallas_triton import PallasTritonFlashAttention
 
-# Tokamax asks for its own flags, and absl would look for them among pytest's
+# Tokamax reads its own flags, and absl would search for them among pytest's
 flags.FLAGS.mark_as_parsed()
 
 SHAPE = jax.ShapeDtypeStruct((2, 256, 4, 64), jnp.bfloat16)
 
 
 def call(**settings):
-    """A call whose config Tokamax looks up; it need not be run for that."""
+    """A call whose config Tokamax looks up; this does not require a run."""
     return PallasTritonFlashAttention(**settings).bind(SHAPE, SHAPE, SHAPE)
 
 
@@ -49,7 +49,7 @@ def test_a_result_comes_back_byte_for_byte(tmp_path, run):
     data = {
         default: tokamax.BenchmarkData(1.5, 2.5, (9.0, 0.3, 0.2), {}, None),
         slow: tokamax.BenchmarkData(1e-7, 2.0, (1e16, 5.0, 4.0), {"é": [1, None]}, 0.133124),
-        # the mean would choose another one
+        # by the mean, another one would win
         fast: tokamax.BenchmarkData(1.0, 2.0, (90.0, 0.1, 0.1), {}),
     }
     text = tokamax.AutotuningResult("cpu", ((bound, AutotuningData(data)),)).dumps()
@@ -87,7 +87,7 @@ def test_what_tokamax_measured_has_the_label_of_the_module(tmp_path, run):
 
 
 def holds_json(path):
-    """Tokamax ships empty files, and one that its own loader cannot read either."""
+    """Tokamax ships empty files, and one that its own loader cannot read."""
     try:
         return bool(json.loads(path.read_text()))
     except json.JSONDecodeError:
@@ -111,7 +111,7 @@ def test_the_shipped_databases_come_back_and_are_loaded_alike(tmp_path, run):
 
 @pytest.fixture
 def tuned(tmp_path, run):
-    """A cache with a call of Tokamax's that was tuned here; its registry, and the config that was found."""
+    """A cache with a call of Tokamax's tuned here; its registry, and the best config."""
     bound = call()
     stamp = pydantic.TypeAdapter(tokamax.BoundArguments).dump_json(bound).decode()
     spelled = f"tokamax:{stamp}/call".replace("\\", "\\\\").replace('"', "\\22")
@@ -161,14 +161,14 @@ def test_tokamax_takes_the_config_that_was_tuned_here(tmp_path, run, tuned):
     assert plain(call().default_config) != best
     with result:
         assert plain(call().default_config) == best
-        # the operation's own settings are part of what Tokamax asks for
+        # the operation's own settings are part of Tokamax's key
         assert plain(call(use_base2=True).default_config) != best
     ((_, data),) = result.data
     assert len(data) == 3
     assert data.fastest_config == next(config for config in data if plain(config) == best)
     medians = sorted(measured.median_evaluation_time_ms for measured in data.values())
     assert medians == pytest.approx([2, 3, 5], rel=1e-3)
-    # what Tokamax writes of it, it reads again
+    # Tokamax reads its own output again
     assert tokamax.AutotuningResult.loads(result.dumps()) == result
 
 
@@ -187,7 +187,7 @@ def test_recorded_tuned_and_loaded_by_tokamax(tmp_path, run):
     run(module, "--registry", tmp_path / "registry", "--cache", cache, "--timer", f"jax:{sys.executable}")
     run("cache", "export", "--format", "tokamax", out, "--registry", tmp_path / "registry", "--cache", cache)
     result = tokamax.AutotuningResult.loads(out.read_text())
-    # the very call that Tokamax finds in the module itself, with times that were measured here
+    # the same call that Tokamax finds in the module itself, with times measured here
     (bound,) = tokamax.autotuning.get_bound_args(lowered)
     ((exported, data),) = result.data
     assert (exported.op, exported.autotuning_cache_key) == (bound.op, bound.autotuning_cache_key)
@@ -195,7 +195,7 @@ def test_recorded_tuned_and_loaded_by_tokamax(tmp_path, run):
     assert plain(data.fastest_config) == entry["config"]
     measured = data[data.fastest_config]
     assert len(measured.evaluation_times_ms) > 3 and measured.median_evaluation_time_ms > 0
-    # what was decided by is of these very runs; where among them depends on how much they were disturbed
+    # the deciding time is within these runs; disturbances determine where
     times_ns = [time_ms * 1e6 for time_ms in measured.evaluation_times_ms]
     assert 0.999 * min(times_ns) <= entry["provenance"]["best_ns"] <= 1.001 * max(times_ns)
     with result:

@@ -1,5 +1,5 @@
-"""A train step of each of seven ejkernel operations, unmodified: recorded, and tuned with exit code 0 by either timer that has what it
-calls."""
+"""A train step of each of seven ejkernel operations, unmodified: recorded, and tuned with exit code 0 by each timer
+that can run its custom calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = (
     "mean_pooling",
     "recurrent",
 )
-# on a CPU nothing but the baseline runs, or all candidates are one program
+# on a CPU only the baseline runs, or all candidates are one program
 ALONE = {
     "fused_cross_entropy": "no other config can run here (8 configs without a program): ",
     "blocksparse_attention": "every candidate is the same program",

@@ -1,4 +1,4 @@
-"""`tunable`: labels, keys, what is in force, and traces that follow it."""
+"""`tunable`: labels, keys, the config in force, and traces that follow it."""
 
 import asyncio
 import contextvars
@@ -218,7 +218,7 @@ def test_the_trace_of_a_scan_follows_too():
 
 @pytest.fixture(autouse=True)
 def nothing_cached():
-    """Each test begins with nothing in force, not with this machine's cache."""
+    """Each test begins with nothing in force, without this machine's cache."""
     in_force.set_lookup(None)
 
 
@@ -462,7 +462,7 @@ def test_too_many_configs_and_broken_constraints_are_said():
 
 @pytest.fixture
 def recorded(monkeypatch):
-    """A stand-in for the recorder: keeps the calls."""
+    """A stand-in for the recorder that keeps the calls."""
     calls = []
     recorder = types.SimpleNamespace(
         wants=lambda op_id, key: all(key != call["call_key"] for call in calls),
@@ -641,7 +641,7 @@ def test_a_wrong_fill_is_refused_where_it_is_declared(fills, kind, message):
 
 @autotune_lowered.tunable(op="dropped", version=1, space={"n": [1, 2]})
 def dropped(x, keys, *, n=1):
-    """Rows that are kept or not, `n` at a time."""
+    """Rows that are kept or dropped, `n` at a time."""
     kept = jax.vmap(lambda key: jax.random.bernoulli(key))(keys)
     parts = x.reshape(-1, n, x.shape[1]), kept.reshape(-1, n, 1)
     return jax.lax.map(lambda part: jnp.where(part[1], part[0], 0), parts).reshape(x.shape)
@@ -747,10 +747,11 @@ def test_collectives_are_recorded_and_tuned_on_the_whole_mesh(program, tmp_path)
     }
     recorded = {record["op_id"]: record for record in record_support.records(tmp_path / "registry")}
     specs = {op_id: record["arguments"][0]["spec"] for op_id, record in recorded.items()}
-    # a part of f32[16,8] for each of four devices; the whole array, which the function itself cuts; three such parts for each
+    # a part of f32[16,8] for each of four devices; the whole array, which the function itself splits; three such parts
+    # each
     assert specs == {"summed@v1": "f32[4,16,8]", "meshed@v1": "f32[32,16]", "batched@v1": "f32[4,16,3,8]"}
     assert recorded["batched@v1"]["batch"] == [{"size": 3, "axes": {"x": 1}}]
-    # known, and the same on each device
+    # known, and equal on each device
     order = recorded["batched@v1"]["arguments"][1]
     held = jnp.array(memoryview(record_support.array_bytes(tmp_path / "registry", order["fill"])).cast("i"))
     assert order["spec"] == "s32[4,16]" and (held.reshape(4, 16) == jnp.arange(16)[::-1]).all()
@@ -808,7 +809,7 @@ def test_what_is_recorded_under_jit_is_tuned_and_runs_tuned(program, tmp_path):
 
     @autotune_lowered.tunable(op="uneven", version=1, space={"rows": [2, 16]})
     def uneven(x, *, rows=2):
-        # one of them does the same work hundreds of times over, so that there is one right answer
+        # one of them repeats the same work hundreds of times, so that the winner is certain
         def sort(part):
             return jax.lax.fori_loop(0, 512 // rows, lambda _, y: jnp.sort(y, axis=-1), part)
 

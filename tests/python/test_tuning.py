@@ -19,7 +19,7 @@ jnp = jax.numpy
 
 @pytest.fixture(autouse=True)
 def nothing_cached():
-    """Each test begins with nothing in force, not with this machine's cache."""
+    """Each test begins with nothing in force, without this machine's cache."""
     in_force.set_lookup(None)
 
 
@@ -190,7 +190,7 @@ def test_a_lowered_function_is_tuned(tmp_path, program, monkeypatch):
     x = jnp.eye(128)
     with autotune_lowered.recording(tmp_path / "registry"):
         lowered = jax.jit(slow).lower(x)
-    # outputs of other steps differ, which is the point here: what is fast and wrong must not win
+    # other steps have different outputs, on purpose here: a fast but wrong one must not win
     result = autotune_lowered.autotune_lowered(
         lowered, registry=tmp_path / "registry", cache=tmp_path / "cache", rounds=6
     )
@@ -224,7 +224,7 @@ def test_tunables_ask_the_cache(tmp_path, run):
     assert jitted(x).shape == (2,)
     autotune_lowered.use_cache(None)
     assert jitted(x).shape == (4,)
-    # a process that says nothing takes the default folder's
+    # a process without its own choice uses the default folder
     script = """
 import jax.numpy as jnp
 import autotune_lowered
@@ -255,14 +255,14 @@ def test_a_step_is_dumped_in_the_forms_that_prove_races(tmp_path):
     x = jnp.arange(16.0)
 
     def forms(folder, **more):
-        # what is in force outside counts in none of them
+        # configs in force outside count in none of them
         with autotune_lowered.overlay({("other_test@v1", key): {"rows": 16}}):
             at = autotune_lowered.dump(step, tmp_path / folder, args=(x,), variants=result, **more)
         text = (at / "prove.json").read_text()
         manifest = json.loads(text)
         zeros = text.replace(manifest["digest"], "0" * 64)
         assert hashlib.sha256(zeros.encode()).hexdigest() == manifest["digest"]
-        # what the side file of the step has
+        # the step's own side file has this
         side = autotune_lowered.dump(step.lower(x), tmp_path / "step.mlir").with_name("step.mlir.labels.json")
         assert manifest["compile_options"] == json.loads(side.read_text())["compile_options"] is not None
         found = {}
@@ -279,7 +279,7 @@ def test_a_step_is_dumped_in_the_forms_that_prove_races(tmp_path):
     assert calls[0] == first | {"baseline": {"rows": 4}, "tuned": {"rows": 2}} and calls[1]["op_id"] == "other_test@v1"
     assert found == {(): [4, 4], (0, 1): [2, 8], (0,): [2, 4], (1,): [4, 8]}
     assert rows_in(step.lower(x)) == [4, 4]
-    # put back in every form, and a share that no race can tell
+    # put back in every form, and a share too small for any race
     assert forms("less", without=[f"other_test@v1:{key}"])[1] == {(): [4, 4], (0,): [2, 4]}
     rows[0]["share"], rows[1]["share"] = 0.5, 0.001
     rows[0]["speed_up_interval"] = {"low": 1.9, "high": 2.1, "confidence": 0.95}

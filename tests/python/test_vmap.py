@@ -29,7 +29,7 @@ def rows_matmul(x, w, *, rows=4):
 
 
 def plain(rows):
-    """The same without the decorator."""
+    """The same function without the decorator."""
     return lambda x, w: rows_matmul.__wrapped__(x, w, rows=rows)
 
 
@@ -57,7 +57,7 @@ def digests(record):
 
 
 def expected(mapped, *arguments, both=False):
-    """The digests of the programs of `mapped(function)` for each config, which JAX itself maps."""
+    """The digests of the programs of `mapped(function)` for each config, mapped by JAX itself."""
     shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in arguments]
     found = {}
     for rows in (2, 4, 8):
@@ -71,7 +71,7 @@ def expected(mapped, *arguments, both=False):
 
 
 def assert_programs(record, mapped, *arguments, both=False):
-    # an old JAX spells one program in several ways
+    # old JAX spells one program in several ways
     if jax.__version_info__ >= (0, 6):
         assert digests(record) == expected(mapped, *arguments, both=both)
 
@@ -87,13 +87,13 @@ def test_a_mapped_call_is_recorded_as_the_program_that_runs(tmp_path):
     assert specs(record) == ["f32[3,16,8]", "f32[8,4]"] and specs(both) == [*specs(record), "f32[3,16,4]"]
     assert_programs(record, mapped, XS, W)
     assert_programs(both, mapped, XS, W, both=True)
-    # a key of its own, which the label in the module has; the unmapped one is not recorded
+    # a separate key, which is also that of the module's label; the unmapped call is not recorded
     assert record["call_key"].startswith(f"{KEY}~3-")
     assert (
         keys_in(text) == keys_in(jax.jit(mapped(rows_matmul)).lower(XS, W).compile().as_text()) == [record["call_key"]]
     )
     assert [entry["batch"] for entry in recorded.report()] == [record["batch"]] * 2
-    # the unmapped call is what it was
+    # the unmapped call is unchanged
     recorded_of(rows_matmul, X, W, folder=tmp_path / "plain")
     alone = record_of(tmp_path / "plain", "rows_matmul@v1", "forward")
     assert alone["call_key"] == KEY and "batch" not in alone and specs(alone) == ["f32[16,8]", "f32[8,4]"]
@@ -103,7 +103,7 @@ def test_a_mapped_call_is_recorded_as_the_program_that_runs(tmp_path):
     ("wrap", "x", "w", "batch"),
     [
         (lambda f: jax.vmap(jax.vmap(f, (1, None)), (0, None)), (2, 16, 3, 8), (8, 4), [(2, {"x": 0}), (3, {"x": 1})]),
-        # the outer axis is a place in the whole array, the inner one in what the outer one leaves
+        # the outer axis is a position in the whole array, the inner one in the rest after it
         (lambda f: jax.vmap(jax.vmap(f, (0, None)), (3, None)), (2, 16, 8, 5), (8, 4), [(5, {"x": 3}), (2, {"x": 0})]),
         (lambda f: jax.vmap(jax.vmap(f, (0, None)), (None, 0)), (3, 16, 8), (2, 8, 4), [(2, {"w": 0}), (3, {"x": 0})]),
     ],
@@ -149,7 +149,7 @@ def test_derivatives_around_and_inside_of_a_map_are_one_variant(tmp_path, wrap):
     ],
 )
 def test_a_body_that_is_mapped_as_a_whole_is_heard_of(tmp_path, body):
-    """The call itself sees no axis, so its label, and its look-up, are those of the unmapped call."""
+    """The call itself sees no axis, so its label and its look-up are those of the unmapped call."""
     function = jax.vmap(body(rows_matmul), (0, None))
     before = jax.jit(function)(XS, W)
     with autotune_lowered.recording(tmp_path, directions=("forward",)):
@@ -158,7 +158,7 @@ def test_a_body_that_is_mapped_as_a_whole_is_heard_of(tmp_path, body):
     assert record["batch"] == [{"size": 3, "axes": {"x": 0}}]
     assert_programs(record, lambda f: jax.vmap(f, (0, None)), XS, W)
     assert keys_in(debug_text(lowered)) == [KEY]
-    # what listens changes no bit of what is computed, and is nothing where it is lowered
+    # the listener changes no bit of the result, and lowers to nothing
     assert np.array_equal(lowered.compile()(XS, W), before)
     assert "listen" not in lowered.as_text()
 
@@ -195,7 +195,7 @@ def test_a_call_that_the_map_around_its_body_leaves_alone_is_noted(tmp_path):
     record = record_of(tmp_path, "rows_matmul@v1", "forward")
     assert record["call_key"] == KEY and "batch" not in record
     assert ["was not seen to map it" in note for note in recorded.report()[0]["notes"]] == [True]
-    # and not where the same call stands alone as well
+    # not if the same call also occurs unmapped
     both, _ = recorded_of(
         lambda x, w: (rows_matmul(X, w), jax.vmap(body, (0, None))(x, w)), XS, W, folder=tmp_path / "both"
     )
@@ -248,7 +248,7 @@ def test_the_arrays_of_a_traced_map_are_told_of_as_wholes(tmp_path, body):
     assert fills == {
         "x": {"kind": "uniform", "low": 0.0, "high": 3.0},
         "scale": {"kind": "uniform", "low": 0.25, "high": 0.75},
-        # a number for each call, the same for all of them
+        # a number for each call, equal for all of them
         "heat": {"kind": "constant", "value": 0.5},
     }
 
@@ -276,13 +276,13 @@ def test_overlays_are_asked_for_the_batch_then_for_the_call():
     assert runs({key: 2, mapped: 3}) == (2, 3)
     assert runs({key: 2}) == (2, 2)
     assert runs({mapped: 3}) == (3, 3)
-    # another size: the unmapped call first, then the variant of the most calls
+    # another size: the unmapped call first, then the variant with the most calls
     assert runs({f"{key}~4-00000000": 3, f"{key}~8x2-00000000": 4}) == (4, 4)
 
 
 @autotune_lowered.tunable(op="rarely", version=1, space={"how": ["always", "asked"]})
 def rarely(x, *, how="always"):
-    """Sorted rows. Alone a branch that is not taken costs nothing; under `vmap` both are computed."""
+    """Sorted rows. Alone, a branch that is not taken costs nothing; under `vmap`, both are computed."""
 
     def sort(times):
         return lambda x: jax.lax.fori_loop(0, times, lambda _, y: jnp.sort(y, axis=-1), x)
@@ -322,7 +322,7 @@ def test_the_batch_has_another_winner_and_is_looked_up_with_it(program, tmp_path
         text = jax.jit(jax.vmap(rarely)).lower(xs).as_text()
         assert "2048" not in text and "dense<64>" in text
         assert "other batch" not in caplog.text
-        # a batch that was not tuned takes what the call alone has, and says so
+        # an untuned batch uses the single call's config, with a message
         assert "2048" in jax.jit(jax.vmap(rarely)).lower(jnp.stack([x] * 2)).as_text()
         assert "other batch" in caplog.text
     finally:
@@ -345,7 +345,7 @@ def test_ejkernels_call_under_vmap_is_tuned_as_it_runs(program, tmp_path, monkey
         lowered = jax.jit(jax.vmap(attention, in_axes=1)).lower(qs)
     record = record_of(tmp_path / "registry", "flash_attention@v2", "forward")
     own, _, _ = record["call_key"].partition("~4-")
-    # ejkernel's own label: its key knows no `vmap`
+    # ejkernel's own label: its key ignores `vmap`
     assert keys_in(debug_text(lowered)) == [own] and len(own) == 16
     assert record["batch"] == [{"size": 4, "axes": {"key": 1, "query": 1, "value": 1}}]
     assert specs(record) == ["f32[1,4,256,2,32]"] * 3
@@ -367,13 +367,13 @@ def test_ejkernels_call_under_vmap_is_tuned_as_it_runs(program, tmp_path, monkey
     (operation,) = json.loads(done.stdout)["operations"]
     assert (operation["call_key"], operation["batch"]) == (record["call_key"], record["batch"])
     assert operation["status"] in ("tuned", "baseline-kept") and "flags" not in operation
-    # by ejkernel's key the same config, with a flag; by the variant's without
+    # under ejkernel's key the same config, with a flag; under the variant's key without
     cache, here = autotune_lowered.Cache.open(tmp_path / "cache"), autotune_lowered.device()
     assert cache.get(here, "flash_attention@v2", record["call_key"]).flags == ()
     entry = cache.get(here, "flash_attention@v2", own)
     assert entry.config == operation["best"]["config"]
     assert entry.flags == (("other-batch", "measured under `vmap` of 4, asked for unmapped"),)
-    # it leaves to ejkernel under the key that ejkernel has, and that is said
+    # it is exported under ejkernel's own key, with a message
     exported = _program.run(
         ["cache", "export", "--format", "ejkernel", str(tmp_path / "ej"), "--cache", str(tmp_path / "cache")], 60
     )

@@ -1,4 +1,4 @@
-"""The `jax` worker over its pipes: what is compiled ahead is what `load` gives."""
+"""The `jax` worker over its pipes: `load` uses what was compiled ahead."""
 
 import importlib.metadata
 import json
@@ -82,7 +82,7 @@ def test_candidates_are_compiled_ahead_and_each_failure_is_its_own(worker, tmp_p
     asked = [load_of(0, DATA / "add.mlir"), load_of(1, broken), load_of(2, DATA / "add.mlir"), load_of(3, slow)]
     for load in asked:
         assert worker.ask("compile-ahead", **load) == ({}, None)
-    # another request than the one that was compiled is compiled anew
+    # a request that differs from the compiled one is compiled again
     changed = asked[2] | {"config": {"n": 7}}
     for load, expected in ((asked[0], None), (asked[1], "compile"), (changed, None)):
         result, error = worker.ask("load", **load)
@@ -108,7 +108,7 @@ def test_arrays_of_64_bits_stay_as_they_are(tmp_path):
     import numpy as np
 
     here = jax_worker.Worker(0)
-    # with less than 52 bits of fraction, and less than 64 bits of an integer, both would be others
+    # with less than 52 bits of fraction, or less than 64 bits of an integer, both would change
     values = np.array([1 + 2.0**-40, -(2.0**200)]), np.array([2**40 + 1, -1])
     inputs = []
     for name, array in zip(("f64[2]", "s64[2]"), values, strict=True):
@@ -144,7 +144,7 @@ def test_options_of_the_compiler_and_programs_in_its_own_form(monkeypatch, tmp_p
         for number, overrides in enumerate((expensive, level, {}, at_run_time))
     ]
     serialized = [executable.serialize() for executable in taken]
-    # the same code whatever the options and the module are called, and for an option that is read when it runs nothing is told
+    # the same code for any options and module names; for an option that is read at run time there is no digest
     assert codes[0] == codes[2] != codes[1] and len(codes[1]) == 64 and codes[3] is None
     assert [jax_worker.work_digest(one) for one in serialized[:3]] == codes[:3]
     for cut in [b"", b"\x80", serialized[0][:-1], serialized[0][1:], b"\x00" * 9, None]:
@@ -206,7 +206,7 @@ def test_a_compiler_is_told_by_the_records_of_its_wheels(monkeypatch):
     records["jaxlib"] = "a.so,sha256=3,2\n"
     second = jax_worker.compiler_digest(cpu)
     assert len({own, first, second}) == 3
-    # one that was built where it is, and a device whose plugin is not known
+    # a locally built one, and a device with an unknown plugin
     gpu = types.SimpleNamespace(platform="gpu", platform_version="PJRT C API\ncuda 12090")
     assert jax_worker.compiler_digest(gpu) is None
     records["jax-cuda12-pjrt"] = "b.so,sha256=4,2\n"
@@ -326,7 +326,7 @@ def test_a_failed_round_ends_its_profile_and_a_jax_without_sessions_has_the_publ
     path = tmp_path / "round.xplane.pb"
     with pytest.raises(jax_worker.Failed):
         jax_worker.take_profile(fail, path)
-    # a profiler that still ran would refuse the next one
+    # a profiler that is still running would refuse the next one
     run = jax.jit(lambda x: x @ x).lower(jax.numpy.ones((64, 64))).compile()
     work = lambda: jax.block_until_ready(run(jax.numpy.ones((64, 64))))
     names = lambda: {

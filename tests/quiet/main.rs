@@ -1,5 +1,5 @@
-//! Runs timed by a real plugin whose winners are compared: a program of its own with sequential tests, so that other
-//! tests do not disturb the measurements.
+//! Runs timed by a real plugin, with a comparison of the winners: a separate program with sequential tests, so that
+//! other tests do not disturb the measurements.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use support::survival;
 use support::survival::tuning::best_configs;
 
-/// Held by the test that measures.
+/// Held by the measuring test.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -23,7 +23,7 @@ fn killed_workers_of_a_plugin_change_no_result() {
     }
 }
 
-/// Each file is sound, and made for the same arguments: only what it says of its key tells that it is another program.
+/// Each file is intact, and made for the same arguments: only its key shows that it is another program.
 #[test]
 fn exchanged_executables_are_compiled_again() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,10 +42,10 @@ fn exchanged_executables_are_compiled_again() {
     let folder = cache.join("executables-v2");
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|item| item.unwrap().path()).collect();
     files.sort();
-    // the plugin's digest is kept beside them, once its file is settled
+    // the plugin's digest is kept beside them, once its file has not changed for a while
     files.retain(|path| !path.ends_with("plugins.json"));
     assert_eq!(files.len(), 3 * survival::real::OPERATIONS, "one for each program, and nothing is left behind");
-    // the first takes the second's name, and so on
+    // the first gets the second's name, and so on
     let bytes: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
     for (path, bytes) in files.iter().zip(bytes.iter().cycle().skip(1)) {
         fs::write(path, bytes).unwrap();
@@ -57,8 +57,8 @@ fn exchanged_executables_are_compiled_again() {
     assert_eq!(now, before, "each was made good");
 }
 
-/// The key of a kept executable. What else its header says, such as the seconds that it took to compile, differs from one
-/// compilation to the next.
+/// The key of a kept executable. Other parts of its header, such as the seconds of its compilation, differ between
+/// compilations.
 fn key_of(file: &[u8]) -> serde_json::Value {
     const HEADER: usize = 8 + 4 + 32;
     let bytes = u32::from_le_bytes(file[8..12].try_into().unwrap()) as usize;

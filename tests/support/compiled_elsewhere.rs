@@ -1,4 +1,5 @@
-//! A store of executables as `compile --target` writes them, of what a run on a device kept: no CPU plugin compiles without a device.
+//! A store of executables as `compile --target` writes it, made from those that a run on a device kept: no CPU plugin
+//! compiles without a device.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -11,7 +12,8 @@ use serde_json::Value;
 
 const MAGIC: &[u8] = b"ATLEXE2\n";
 
-/// Puts what a run kept into a store, as if it had been compiled for a target; `change` may change each header further.
+/// Copies a run's executables into a store, as if they had been compiled for a target; `change` may alter each header
+/// further.
 pub(crate) fn as_compiled_elsewhere(
     cache: &Path,
     store: &Path,

@@ -1,4 +1,4 @@
-//! An allocator that counts each thread's requests, which requires a program of its own.
+//! An allocator that counts each thread's requests. It requires a separate test binary.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,31 +7,31 @@ use std::hint::black_box;
 struct Counting;
 
 thread_local! {
-    /// Allocations of this thread: tests run side by side.
+    /// Allocations of this thread: tests run in parallel.
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
 fn count() {
-    // no destructor: it is there as long as the thread
+    // without a destructor, it lives as long as the thread
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator as it came
+// SAFETY: every call is forwarded unchanged to the system's allocator
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise
+        // SAFETY: the caller keeps the contract of `alloc`
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise
+        // SAFETY: the caller keeps the contract of `dealloc`
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise
+        // SAFETY: the caller keeps the contract of `realloc`
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often memory was asked for during a call.
+/// Counts the memory requests during a call.
 pub(crate) fn allocations<T>(call: impl FnOnce() -> T) -> (usize, T) {
     let before = ALLOCATIONS.get();
     let made = black_box(call());

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 /// Writes a script that can be run at once.
 ///
-/// A shell writes it: this process starts others from several threads, and one that is between its fork and its exec holds
-/// whatever file was open for writing in any of them, which is then "Text file busy" when it is run.
+/// A shell writes it: this process starts others from several threads. Between fork and exec, each new process inherits
+/// every open file. A script that was open for writing at that moment is "Text file busy" when it is run.
 pub fn write_executable(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
 

@@ -1,4 +1,4 @@
-//! A timer that builds every program and takes its times from a formula of the config. Simulated: no device.
+//! A timer that builds every program and computes its times from a formula of the config. Simulated: no device.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,30 +20,30 @@ use autotune_lowered::timer::events::{Event, Events, Kind};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, ProgramFile, Said, Timer};
 use autotune_lowered::tune::{AutotuningResult, OperationResult, PlannedInvocation, Session, TuneOptions};
 
-/// Of this thread: what else the machine does, and how slow its disk is, is not in it.
+/// Of this thread, so that other work on the machine and a slow disk do not count.
 pub fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What a config does when one of the timer's methods is called for it.
+/// The effect of a config when one of the timer's methods is called for it.
 pub type Behaviour = Box<dyn FnMut(&Config, &str) -> Result<(), Failure> + Send>;
 
 pub struct FormulaTimer {
     pub device: DeviceFingerprint,
     pub ns: fn(&Config) -> u64,
     pub behaviour: Behaviour,
-    /// Whose outputs are wrong.
+    /// Configs with wrong outputs.
     pub is_wrong: fn(&Config) -> bool,
-    /// The configs of each job that was begun, but for the first, which is the baseline.
+    /// The configs of each job, except the first one, which is the baseline.
     pub jobs: Vec<Vec<Config>>,
     pub calls: u64,
     pub has_one_job_a_call: bool,
     pub compiles_beside_outputs: bool,
-    /// Which configs a compiler refused where there was no device, of those with a program of their own.
+    /// Digests of the programs that a compiler without a device refused, of configs with different programs.
     pub refused: Vec<Digest>,
     pub restarts: u64,
-    /// Nanoseconds of the processor inside the timer.
+    /// Processor time inside the timer in nanoseconds.
     pub spent: Arc<AtomicU64>,
     job: Option<Job>,
 }
@@ -73,7 +73,7 @@ impl FormulaTimer {
         self
     }
 
-    /// The configs that were tried one by one, in that order.
+    /// The configs that were tried one by one, in order.
     pub fn tried(&self) -> Vec<Config> {
         self.jobs.iter().filter(|job| job.len() == 1).map(|job| job[0].clone()).collect()
     }
@@ -163,7 +163,7 @@ impl Timer for FormulaTimer {
     }
 }
 
-/// A call whose only recorded config is the baseline, with a space to extend it.
+/// A call whose only recorded config is the baseline, with a space that extends it.
 pub fn planned(call_key: &str, space: &CandidateSpace) -> PlannedInvocation {
     let baseline = space.baseline().clone();
     let candidate = Candidate::new(baseline.clone());
@@ -173,7 +173,7 @@ pub fn planned(call_key: &str, space: &CandidateSpace) -> PlannedInvocation {
     planned
 }
 
-/// Runs the tuner; `on_evaluated` is told how many configs were tried and may set the flag that ends the run.
+/// Runs the tuner; `on_evaluated` receives the number of tried configs and may set the flag that ends the run.
 pub fn tune_with(
     plan: &[PlannedInvocation],
     timer: &mut dyn Timer,
@@ -204,7 +204,7 @@ pub fn tune_one(
     result.operations.remove(0)
 }
 
-/// Ends the run after so many configs.
+/// Ends the run after this many configs.
 pub fn after(count: usize) -> impl FnMut(usize, &AtomicBool) + Send {
     move |done, cancel| cancel.store(done >= count, Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! What tests share, once in each binary, which uses some of it.
+//! Code that tests share. Each binary includes all of it and uses some of it.
 
 #![allow(dead_code, unreachable_pub)]
 

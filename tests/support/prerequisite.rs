@@ -1,5 +1,5 @@
-//! What tests need beside this repository. Where it is missing, a test says so and asserts nothing; where CI promised it
-//! (`AUTOTUNE_LOWERED_TESTS=all`), the test fails.
+//! Prerequisites of tests outside this repository. If one is missing, the test prints that and asserts nothing; if CI
+//! promised it (`AUTOTUNE_LOWERED_TESTS=all`), the test fails.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
@@ -8,19 +8,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Who sees to it that a prerequisite is there.
+/// Who provides a prerequisite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promised {
     /// `.ci/run` installs it.
     ByCi,
-    /// Data that is not committed, hardware.
+    /// Data that is not committed, or hardware.
     ByNobody,
 }
 
-/// The prerequisite; `None`, with the reason printed, where it is missing.
+/// The prerequisite; `None`, with the reason printed, if it is missing.
 ///
 /// # Panics
-/// Where CI promised it and `AUTOTUNE_LOWERED_TESTS=all` says that what CI promised is here.
+/// If CI promised it, and `AUTOTUNE_LOWERED_TESTS=all` says that such prerequisites are present.
 pub fn present<T>(found: Result<T, impl Display>, promised: Promised) -> Option<T> {
     let reason = match found {
         Ok(found) => return Some(found),
@@ -30,12 +30,12 @@ pub fn present<T>(found: Result<T, impl Display>, promised: Promised) -> Option<
     if is_all_here && promised == Promised::ByCi {
         panic!("AUTOTUNE_LOWERED_TESTS=all, and a prerequisite is missing: {reason}");
     }
-    // past the harness, which shows nothing that a passing test prints
+    // bypasses the harness, which hides the output of passing tests
     let _ = writeln!(std::io::stderr(), "skipped: {}: {reason}", std::thread::current().name().unwrap_or("a test"));
     None
 }
 
-/// The plugins that tests run on: those of `AUTOTUNE_LOWERED_TEST_PLUGIN`, else the one of the active Python environment.
+/// The plugins for tests: those of `AUTOTUNE_LOWERED_TEST_PLUGIN`, else the one of the active Python environment.
 pub fn plugins() -> Vec<PathBuf> {
     let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_PLUGIN").filter(|paths| !paths.is_empty());
     let found = match named {
@@ -50,14 +50,14 @@ pub fn plugin() -> Option<PathBuf> {
     plugins().into_iter().next()
 }
 
-/// Whether tests run that take half a minute.
+/// Whether tests of half a minute run.
 pub fn long_tests() -> bool {
     let named = std::env::var_os("AUTOTUNE_LOWERED_LONG_TESTS").filter(|named| !named.is_empty());
     let named = named.ok_or("it takes half a minute: `AUTOTUNE_LOWERED_LONG_TESTS=1` runs it, as `.ci/full long` does");
     present(named, Promised::ByNobody).is_some()
 }
 
-/// The Python of the active environment, where it has these modules.
+/// The Python of the active environment, if it has these modules.
 pub fn python_with(modules: &str) -> Option<PathBuf> {
     let python = std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python"));
     let python = python.filter(|python| python.exists()).unwrap_or_else(|| PathBuf::from("python3"));
@@ -69,14 +69,14 @@ pub fn python_with(modules: &str) -> Option<PathBuf> {
     present(found, Promised::ByCi)
 }
 
-/// A file or folder of the data that lie beside a checkout, where they do.
+/// A file or folder of the data beside a checkout, if present.
 pub fn shared_data(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(name);
     let found = path.exists().then_some(path).ok_or_else(|| format!("no `../shared/data/{name}`"));
     present(found, Promised::ByNobody)
 }
 
-/// Mounts a file system for as long as it lives.
+/// A mounted file system, unmounted on drop.
 pub struct Mount(tempfile::TempDir);
 
 impl Mount {

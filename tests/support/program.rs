@@ -24,12 +24,12 @@ pub struct Run {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
-    /// The schema of what it prints, where the arguments are known and ask for JSON.
+    /// The schema of its output, if the arguments are known and ask for JSON.
     schema: Option<String>,
 }
 
 impl Run {
-    /// What a process gave; without arguments, its JSON is held against no schema.
+    /// The result of a process; without arguments, its JSON is validated against no schema.
     pub fn of(output: Output, arguments: &[&str]) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
@@ -39,7 +39,7 @@ impl Run {
         }
     }
 
-    /// What it printed, which is as its schema says.
+    /// Its output as JSON, validated against its schema.
     pub fn json(&self) -> Value {
         let document = serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}\n{}\n{}", self.stdout, self.stderr));
@@ -49,7 +49,7 @@ impl Run {
         document
     }
 
-    /// The one line that says what is wrong.
+    /// The single line that states the error.
     pub fn fault(&self) -> &str {
         let lines: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("autotune-lowered: ")).collect();
         assert_eq!(lines.len(), 1, "one line is to say what is wrong:\n{}", self.stderr);
@@ -57,7 +57,7 @@ impl Run {
     }
 }
 
-/// A folder of a test's own, with a cache in it; what one file of tests needs besides, it adds.
+/// A test's own folder, with a cache in it; each file of tests adds what else it needs.
 pub struct Place(tempfile::TempDir);
 
 impl Place {
@@ -87,7 +87,7 @@ pub fn command(cache: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"));
     command.env("AUTOTUNE_LOWERED_CACHE_DIR", cache).env_remove("AUTOTUNE_LOWERED_REGISTRY").env_remove("RUST_LOG");
     command.env_remove("AUTOTUNE_LOWERED_CACHE").env_remove("AUTOTUNE_LOWERED_CONFIG");
-    // where this user's own key lies
+    // where the user's own key is kept
     command.env("XDG_DATA_HOME", cache.with_file_name("data"));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
     command
@@ -112,7 +112,7 @@ pub fn module() -> String {
     example().join("module.hlo.txt").display().to_string()
 }
 
-/// Simulated samples for every candidate of a registry: the n-th takes 10 − n ms, whatever it is.
+/// Simulated samples for every candidate of a registry: the n-th candidate takes 10 − n ms.
 pub fn write_replay(registry: &Path, file: &Path) {
     let registry = Registry::open(registry).unwrap();
     let invocations: Vec<Value> = registry

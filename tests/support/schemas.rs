@@ -1,4 +1,4 @@
-//! The JSON Schema files of `docs/schemas`, against which every document that a test reads is validated.
+//! The JSON Schema files of `docs/schemas`; every document that a test reads is validated against them.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::Value;
 
-/// What several schemas refer to; it is the schema of no document.
+/// Definitions that several schemas share; no document has this schema.
 pub const DEFINITIONS: &str = "definitions";
 
 /// The schemas' files by name.
@@ -42,16 +42,16 @@ static COMPILED: LazyLock<Compiled> = LazyLock::new(|| {
     Compiled { schemas, of_name }
 });
 
-/// What is wrong about a document, where it is not as the schema of this name says.
+/// Why a document does not match the schema of this name, if so.
 pub fn wrong(name: &str, document: &Value) -> Option<String> {
-    // of a module without any label, the main job prints what `scan` does
+    // for a module without labels, the main job prints the document of `scan`
     let name = if name == "tune" && document.get("form").is_some() { "scan" } else { name };
     let Compiled { schemas, of_name } = &*COMPILED;
     let index = of_name.get(name).unwrap_or_else(|| panic!("there is no docs/schemas/{name}.schema.json"));
     schemas.validate(document, *index).err().map(|error| format!("docs/schemas/{name}.schema.json: {error:#}"))
 }
 
-/// The schema of what a command prints, by its name; `None` where it prints no JSON.
+/// The name of the schema of a command's output; `None` if it prints no JSON.
 pub fn of_command(arguments: &[&str]) -> Option<String> {
     let format = arguments.windows(2).find(|pair| pair[0] == "--format")?[1];
     let mut words = arguments.iter().skip_while(|word| word.starts_with('-')).copied();

@@ -70,10 +70,10 @@ pub fn distinct_program(index: u64) -> String {
     format!("module @m{{ func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {{ // {index}\n }} }}")
 }
 
-/// What a candidate does when it is called for the n-th time over all methods.
+/// The behaviour of a candidate at its n-th call over all methods.
 pub type Script = Box<dyn FnMut(usize, &str, u64) -> Result<(), Failure> + Send>;
 
-/// Plays times: candidate `i` takes `ns[i]`, with a small spread of its own.
+/// Plays times: candidate `i` takes `ns[i]`, with a small spread that differs by candidate.
 pub struct ScriptedTimer {
     pub name: &'static str,
     pub device: DeviceFingerprint,
@@ -82,19 +82,19 @@ pub struct ScriptedTimer {
     pub script: Script,
     pub calls: u64,
     pub measured: u64,
-    /// Thousandths by which one run differs from the next.
+    /// Differences between runs, in thousandths.
     pub wobble: u64,
     pub restarts: Vec<Vec<usize>>,
-    /// What each candidate takes and gives, where it is not `f32[4]`; `None` where it does not tell.
+    /// The signature of candidates other than `f32[4]`; `None` if it is unknown.
     pub signatures: BTreeMap<usize, Option<Signature>>,
-    /// What each candidate compiles to: equal bytes are one executable.
+    /// The executable of each candidate: equal bytes are the same executable.
     pub executables: Vec<u8>,
-    /// Bytes of temporary memory, and what a run does, of those candidates of which that is told.
+    /// Bytes of temporary memory and floating-point operations of candidates for which they are known.
     pub temporary_bytes: BTreeMap<usize, u64>,
     pub work: BTreeMap<usize, Cost>,
-    /// The restart, counted from one, that fails.
+    /// The number of the restart that fails, counted from one.
     pub failing_restart: Option<usize>,
-    /// Whether outputs are compared here, and no file holds them.
+    /// Whether outputs are compared here, and stored in no file.
     pub keeps_outputs: bool,
     kept: Option<Reference>,
     pub clocks: Option<Clocks>,
@@ -238,7 +238,7 @@ impl Timer for ScriptedTimer {
     }
 }
 
-/// What was recorded, whatever module it is in.
+/// A plan of all recorded invocations, independent of any module.
 pub fn planned<'a>(invocations: impl IntoIterator<Item = &'a Arc<Invocation>>) -> Plan {
     invocations.into_iter().map(|invocation| PlannedInvocation::new(Arc::clone(invocation))).collect()
 }
@@ -255,7 +255,7 @@ pub fn tune(
     tune_told(registry, invocation, timer, ledger, options, cancel_after, &Events::default())
 }
 
-/// The same, emitted as events.
+/// The same, with events.
 pub fn tune_told(
     registry: &Registry,
     invocation: &Arc<Invocation>,

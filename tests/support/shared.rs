@@ -34,7 +34,7 @@ pub fn snapshot(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> String {
     write_snapshot(path, entries).unwrap().to_string()
 }
 
-/// The blocks of a snapshot by call.
+/// The block sizes in a snapshot, by call.
 pub fn blocks(path: &Path) -> BTreeMap<String, String> {
     let snapshot = Snapshot::open(path, Mapping::WhereLocal).unwrap();
     snapshot.verify().unwrap();
@@ -84,7 +84,7 @@ impl Machine {
         Run::of(output, arguments)
     }
 
-    /// Runs what must succeed.
+    /// Runs a command that must succeed.
     pub fn good(&self, arguments: &[&str]) -> Run {
         let run = self.run(arguments);
         assert_eq!(run.code, 0, "{arguments:?}: {}", run.stderr);

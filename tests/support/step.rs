@@ -8,7 +8,8 @@ use std::path::Path;
 use autotune_lowered::digest::Digest;
 use serde_json::{Value, json};
 
-/// Writes the variants of a step with so many calls, halved; `program` gives the text with these calls tuned.
+/// Writes the variants of a step with this many calls, halved repeatedly; `program` returns the text with these calls
+/// tuned.
 pub fn write_step(folder: &Path, calls: usize, program: &dyn Fn(&[usize]) -> String) {
     let all: Vec<usize> = (0..calls).collect();
     let mut variants = vec![Vec::new(), all.clone()];
@@ -23,7 +24,7 @@ pub fn write_step(folder: &Path, calls: usize, program: &dyn Fn(&[usize]) -> Str
     write_variants(folder, calls, &variants, program);
 }
 
-/// The same with these variants, each the calls that it has tuned.
+/// The same with these variants, each given by its tuned calls.
 pub fn write_variants(folder: &Path, calls: usize, variants: &[Vec<usize>], program: &dyn Fn(&[usize]) -> String) {
     let rows = variants.iter().map(|tuned| {
         let text = program(tuned);

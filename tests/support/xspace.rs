@@ -1,4 +1,4 @@
-//! Builds XSpaces by hand: synthetic, for layouts of which no capture is at hand.
+//! Builds XSpaces by hand: synthetic, for layouts without a real capture.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -33,7 +33,7 @@ impl Message {
     }
 }
 
-/// A plane: names become metadata as they come, and ids are places in the lists, from one.
+/// A plane: names become metadata in order of use, and ids are positions in the lists, from one.
 #[derive(Debug, Clone)]
 pub(crate) struct PlaneBuilder {
     name: String,
@@ -124,7 +124,7 @@ pub(crate) fn space(planes: &[PlaneBuilder]) -> Message {
 /// Operation, module, program, run, start and length in nanoseconds.
 pub(crate) type Ran<'a> = (&'a str, &'a str, i64, i64, i64, i64);
 
-/// A CPU plane of these threads.
+/// A CPU plane with these threads.
 pub(crate) fn host(threads: &[&[Ran<'_>]]) -> PlaneBuilder {
     let mut plane = PlaneBuilder::new("/host:CPU");
     for events in threads {

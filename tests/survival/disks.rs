@@ -1,5 +1,5 @@
-//! Disks that are full or read-only, no file handles left, a clock that jumps back: each has a clear outcome, and no
-//! reported decision is lost.
+//! Full or read-only disks, no file handles left, a clock that jumps back: each has a clear outcome, and no reported
+//! decision is lost.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -15,7 +15,7 @@ use autotune_lowered::cache::{CacheKey, Entry, Mapping, Tier, TieredCache};
 use autotune_lowered::cli::exit;
 use autotune_lowered::ledger::Ledger;
 
-/// Whatever a run came to: all that it reported is there, and the next one, which nothing hinders, completes.
+/// However a run ended: everything that it reported is there, and the next run, without the obstacle, completes.
 fn completes_after(tuning: &Tuning, cache: &Path, hindered: &Run, unhinder: impl FnOnce()) {
     assert!(!hindered.stderr.contains("panicked"), "{}", hindered.stderr);
     let mut acknowledged = Acknowledged::default();
@@ -27,8 +27,8 @@ fn completes_after(tuning: &Tuning, cache: &Path, hindered: &Run, unhinder: impl
     tuning.check_complete(cache);
 }
 
-/// A limit on the size of a file simulates a full disk without root: blocks of half a KiB, of which the log
-/// has some ninety in the end.
+/// A limit on the file size simulates a full disk without root: blocks of half a KiB, of which the log finally has some
+/// ninety.
 #[test]
 fn a_file_that_may_not_grow_stops_the_run_and_loses_nothing() {
     let tuning = Tuning::new();
@@ -43,7 +43,7 @@ fn a_file_that_may_not_grow_stops_the_run_and_loses_nothing() {
         }
         completes_after(&tuning, &cache, &run, || {});
 
-        // untrapped, the signal ends the process in the middle of the write
+        // without a handler, the signal ends the process in the middle of the write
         let cache = tuning.path(&format!("ended-{blocks}"));
         let run = tuning.run_limited(&cache, &format!("ulimit -c 0; ulimit -f {blocks}"));
         assert!(run.code == 0 || run.code == -1, "{blocks} blocks: {} {}", run.code, run.stderr);
@@ -67,7 +67,7 @@ fn a_full_disk_stops_the_run_and_loses_nothing() {
     }
 }
 
-/// Look-ups need to write nothing.
+/// Look-ups write nothing.
 #[test]
 fn a_read_only_folder_is_named_and_still_read() {
     let tuning = Tuning::new();
@@ -109,12 +109,12 @@ fn a_read_only_folder_is_named_and_still_read() {
 fn too_few_file_handles_stop_the_run_and_lose_nothing() {
     let tuning = Tuning::new();
     let mut stopped = 0;
-    // with four nothing can be opened at all: three are the standard ones, and stdout's is doubled
+    // with four, nothing can be opened at all: three are the standard ones, and stdout's is duplicated
     for handles in 5..16 {
         let cache = tuning.path(&format!("handles-{handles}"));
         let run = tuning.run_limited(&cache, &format!("ulimit -n {handles}"));
         if run.code != 0 {
-            // where they are enough for the cache, outputs cannot be read, which is the device's trouble
+            // if they suffice for the cache, outputs cannot be read, which counts as trouble of the device
             let codes = [exit::CACHE_TROUBLE, exit::DEVICE_TROUBLE].map(i32::from);
             assert!(codes.contains(&run.code), "{handles} handles: {}: {}", run.code, run.stderr);
             let said = if run.code == codes[0] { run.fault() } else { &run.stderr };
@@ -127,7 +127,7 @@ fn too_few_file_handles_stop_the_run_and_lose_nothing() {
     assert!((1..11).contains(&stopped), "{stopped} runs were stopped by the limit");
 }
 
-/// The log's order says which decision is the last one, in every store; a clock that was set back does not.
+/// The log's order decides which decision is the last one, in every store; a clock that was set back does not.
 #[test]
 fn a_clock_that_jumps_back_changes_no_order() {
     let root = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ fn a_clock_that_jumps_back_changes_no_order() {
     assert_eq!(in_force(&Ledger::rebuild(root.path()).unwrap(), &key), newest, "the log");
     let published = read_snapshot(&root.path().join("best-v1.snapshot"));
     assert_eq!(published[&key].config.to_string(), newest.clone().unwrap());
-    // the log loses the last decision, and a sled that was closed tells it again although it looks older
+    // the log loses the last decision, and a cleanly closed sled restores it although it looks older
     let log = root.path().join("samples-v1.log");
     let mut bytes = fs::read(&log).unwrap();
     let place = bytes.windows(12).rposition(|window| window == br#"\"block\":2}"#).expect("the last decision");

@@ -1,4 +1,4 @@
-//! Flipped bits and truncated files in each store: named, repaired from the others, and never another config.
+//! Flipped bits and truncated files in each store: reported, repaired from the others, and never another config.
 //!
 //! `cargo bench --bench survival -- --flips all` tries each bit and each length.
 
@@ -12,7 +12,7 @@ const SOME: Extent = Extent::Some { of_a_file: 60, seed: 6 };
 fn damage_to_sled_is_named_and_costs_nothing() {
     let seen = Whole::new().damage(is_sled, Beside::Everything, SOME);
     assert!(seen.trials > 200 && seen.named_and_lost == 0, "{seen:?}");
-    // a letter of the noted digest may be a capital one
+    // a letter of the stored digest may become upper case
     assert!(seen.harmless_at.keys().all(|at| at.starts_with("sled-v1.state")) && seen.harmless < 20, "{seen:?}");
 }
 
@@ -30,7 +30,7 @@ fn damage_to_the_log_is_named_and_sled_or_the_snapshot_gives_it_back() {
 fn damage_to_a_log_that_stands_alone_is_named() {
     let seen = Whole::new().damage(is_log, Beside::Nothing, SOME);
     assert!(seen.named_and_lost > 30 && seen.harmless < 40, "{seen:?}");
-    // what it cannot tell of: that it ended later once
+    // it cannot detect that the log was longer once
     assert!((4..10).contains(&seen.cut_between_records), "{seen:?}");
 }
 

@@ -1,5 +1,5 @@
-//! Tuning runs that are killed, and runs whose workers are: nothing reported is lost, nothing is torn, and a program is
-//! not blamed for being killed once.
+//! Tuning runs that are killed, and runs whose workers are: nothing reported is lost, nothing is torn, and a single
+//! kill is not blamed on a program.
 //!
 //! `cargo bench --bench survival` kills ten times as many.
 
@@ -28,8 +28,8 @@ fn fifty_killed_runs_lose_nothing() {
     assert!(seen.folders >= 2, "{seen:?}");
 }
 
-/// What a call was decided by, in a folder of its own: an old job of `old_rounds` rounds and as many failures of 1 MB each,
-/// superseded, then the one in force.
+/// The data behind a decision, in a separate folder: an old job of `old_rounds` rounds and as many failures of 1 MB
+/// each, superseded, then the current one.
 fn superseded(root: &Path, old_rounds: u32) -> (Digest, Digest) {
     fs::create_dir_all(root).unwrap();
     let mut log = SampleLog::open(&root.join("samples-v1.log")).unwrap();
@@ -60,7 +60,7 @@ fn superseded(root: &Path, old_rounds: u32) -> (Digest, Digest) {
     (old, new)
 }
 
-/// What the log of a folder holds: its bytes, the one entry, and the rounds of either job.
+/// The content of a folder's log: its bytes, the one entry, and the rounds of either job.
 fn held(root: &Path, (old, new): (Digest, Digest)) -> (u64, String, usize, usize) {
     let path = root.join("samples-v1.log");
     let log = SampleLog::read(&path).unwrap();
@@ -70,7 +70,7 @@ fn held(root: &Path, (old, new): (Digest, Digest)) -> (u64, String, usize, usize
     (fs::metadata(&path).unwrap().len(), entry, rounds(old), rounds(new))
 }
 
-/// Whatever moment a compaction is killed at, there is the old log or the new one, and the next run gets through.
+/// Whenever a compaction is killed, the old log or the new one remains, and the next run completes.
 #[test]
 fn a_killed_compaction_leaves_a_whole_log() {
     let folder = tempfile::tempdir().unwrap();
@@ -105,13 +105,13 @@ fn a_killed_compaction_leaves_a_whole_log() {
             break;
         }
         killed += 1;
-        // until one gets through: each kill comes later than the one before
+        // until one completes: each kill comes later than the one before
         waited += Duration::from_millis(4).max(waited / 8);
     }
     assert!(killed > 0);
 }
 
-/// Small logs are compacted by `cache prune` alone, which needs nothing to prune for that.
+/// Only `cache prune` compacts small logs, even with nothing to prune.
 #[test]
 fn prune_compacts_whatever_it_gives_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ fn prune_compacts_whatever_it_gives_back() {
     let after = held(&root, jobs);
     assert_eq!((&after.1, after.2, after.3), (&before.1, 0, 3));
     assert_eq!(program::run(&root, &["cache", "verify", root.to_str().unwrap()]).code, 0);
-    // removed, it does not come back from what is left of the log or from the snapshot
+    // after its removal, it does not come back from the rest of the log or from the snapshot
     assert_eq!(program::run(&root, &["cache", "rm", "op@v1"]).code, 0);
     assert_eq!(program::run(&root, &["cache", "prune", "--older-than", "90d"]).code, 0);
     fs::write(root.join("sled-v1.state"), "open\n").unwrap();
@@ -138,7 +138,7 @@ fn prune_compacts_whatever_it_gives_back() {
 
 #[test]
 fn a_worker_that_is_killed_at_any_request_costs_nothing() {
-    // an odd step, so that it is the worker's turn as often as its supervisor's
+    // an odd step, so that workers and supervisors take turns
     let runs = survival::workers::run_every_request(3);
     assert!(runs >= 12, "{runs}");
 }

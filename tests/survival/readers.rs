@@ -4,7 +4,7 @@ use crate::support::survival;
 
 const ROLE: &[&str] = &["--exact", "readers::one_reader", "--nocapture", "--quiet"];
 
-/// A process that the other test starts; by itself it has nothing to do.
+/// A process that the other test starts; on its own it does nothing.
 #[test]
 fn one_reader() {
     survival::readers::serve_if_asked();

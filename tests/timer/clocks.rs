@@ -1,5 +1,5 @@
-//! GPU specifics: clocks as a condition, programs that XLA measures while it compiles. SIMULATED: plugin, driver and
-//! GPU are our own (`tests/data/pjrt/simulated_driver.c`).
+//! GPU specifics: clocks as a condition, and programs that XLA measures during compilation. SIMULATED: plugin, driver
+//! and GPU are our own (`tests/data/pjrt/simulated_driver.c`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 const FREE: &str = "0 1980 0 0";
 const SET: &str = "1410 1395 6 0";
 
-/// The simulated plugin as one for GPUs, with a driver beside it.
+/// The simulated plugin as a GPU plugin, with a driver beside it.
 struct Gpu {
     simulated: Simulated,
     exe: PathBuf,
@@ -135,8 +135,8 @@ fn a_result_tells_simulated_clocks_that_are_set_and_how_kernels_are_launched() {
     }
 }
 
-/// A GPU's XLA chooses how to compute a product by measuring it, and blindly where there is no GPU: such a program is compiled on the
-/// device, though the store has it. With that measuring turned off both choose alike.
+/// A GPU's XLA chooses how to compute a product by measuring, and blindly without a GPU: such a program is compiled on
+/// the device, even if the store has it. Without that measuring, both choose alike.
 #[test]
 fn what_a_simulated_gpu_would_measure_as_it_compiles_is_compiled_there() {
     let Some(gpu) = Gpu::new() else { return };

@@ -1,4 +1,4 @@
-//! `--profile-every`: the work on an operation is shown beside its profile, on the profile's own clock.
+//! `--profile-every`: the work on an operation appears beside its profile, on the profile's own clock.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -46,7 +46,7 @@ fn simulated(folder: &Path, mode: &str) -> String {
     format!("command:exec python3 {} {} {mode}", worker.display(), folder.display())
 }
 
-/// The lines of the plane, by name; none where the capture has no such plane.
+/// The lines of the plane, by name; none if the capture has no such plane.
 fn lines(capture: &XSpaceCapture) -> BTreeMap<String, Vec<Slice>> {
     let Some(plane) = capture.space.planes().find(|plane| plane.name() == PLANE) else { return BTreeMap::new() };
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -70,12 +70,12 @@ fn lines(capture: &XSpaceCapture) -> BTreeMap<String, Vec<Slice>> {
     plane.lines().map(|line| (line.name().into_owned(), slices(line))).collect()
 }
 
-/// Each slice with its depth; fails where one overlaps another without lying in it.
+/// Each slice with its depth; fails if one overlaps another without being inside it.
 fn nested(slices: &[Slice]) -> Vec<(usize, &Slice)> {
     let mut open: Vec<i64> = Vec::new();
     let mut found = Vec::new();
     for slice in slices {
-        // the first one holds all others, those too that take no time at its end
+        // the first one contains all others, including those without length at its end
         while open.len() > 1 && open.last().is_some_and(|&end| end <= slice.start_ns) {
             open.pop();
         }
@@ -86,7 +86,7 @@ fn nested(slices: &[Slice]) -> Vec<(usize, &Slice)> {
     found
 }
 
-/// The same file without the plane that follows the profiler's own.
+/// The same file without the plane of phases, which follows the profiler's own.
 fn without_plane(bytes: &[u8]) -> &[u8] {
     let mut cursor = WireCursor::new(bytes);
     let (mut before, mut end) = (0, 0);
@@ -123,7 +123,7 @@ fn a_kept_profile_holds_what_led_to_it() {
     let of_rounds = phases.split_off(5);
     assert_eq!(phases, ["load inputs", "compile", "warm-up", "compare outputs", "warm-up"]);
     assert_eq!(of_rounds, (1..=rounds).map(|round| format!("round {round}")).collect::<Vec<_>>());
-    // every candidate in every phase, each with its config
+    // every candidate in every phase, with its config
     for phase in ["compile", "compare outputs"] {
         let at = tuner.iter().position(|(_, slice)| slice.name == phase).unwrap();
         let inside = tuner[at + 1..].iter().take_while(|(depth, _)| *depth == 2).map(|(_, slice)| slice);
@@ -131,7 +131,7 @@ fn a_kept_profile_holds_what_led_to_it() {
             inside.map(|slice| (slice.name.clone(), slice.stats["config"].clone())).collect();
         assert_eq!(told, configs, "{phase}");
     }
-    // the profile was taken in the last round, after all else
+    // the profile was taken in the last round, after everything else
     let round = tuner.last().unwrap().1;
     assert!(round.start_ns <= 0 && round.end_ns >= 0 && whole.end_ns == round.end_ns, "{round:?}");
     assert!(
@@ -141,7 +141,8 @@ fn a_kept_profile_holds_what_led_to_it() {
             .all(|(_, slice)| slice.end_ns <= round.start_ns || slice.name == round.name)
     );
 
-    // what ran under the profile, as its own events have it: the worker puts a microsecond between any two runs
+    // the executions under the profile, according to its own events: the worker waits a microsecond between any two
+    // runs
     let own = &lines["this profile's executions"];
     assert_eq!(own.first().map(|slice| slice.name.clone()), own.last().map(|slice| slice.name.clone()), "the baseline");
     assert_eq!(own[0].start_ns, 1, "where its first event begins");
@@ -216,7 +217,7 @@ fn failures_are_named_where_they_came() {
     assert!(tuner.iter().any(|slice| slice.name == "restart"), "{tuner:?}");
 }
 
-/// Without a clock in the profile nothing is guessed, and that is said once.
+/// If the profile has no clock, nothing is guessed, and one message says so.
 #[test]
 fn a_profile_that_does_not_say_when_it_was_has_no_phases() {
     let folder = tempfile::tempdir().unwrap();
@@ -244,7 +245,7 @@ print(json.dumps([own, marks]))
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    // the same slices that our reader sees
+    // the same slices as in our reader
     for (line, slices) in lines(last) {
         let theirs = told[0][&line].as_array().unwrap();
         assert_eq!(theirs.len(), slices.len(), "{line}");

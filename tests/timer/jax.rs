@@ -1,4 +1,4 @@
-//! The `jax` worker on a real JAX: it follows the protocol, and the main job decides on device time from profiles.
+//! The `jax` worker on a real JAX: it follows the protocol, and the main job decides by device time from profiles.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -8,7 +8,7 @@ use crate::support::executable::write_executable;
 use crate::support::prerequisite::python_with;
 use crate::support::program::*;
 
-/// One whose programs compile quickly.
+/// A call whose programs compile quickly.
 const ONE_CALL: &str = "blocked_matmul@v1:4a92df18023cfca8";
 
 #[test]
@@ -25,7 +25,7 @@ fn the_jax_worker_conforms() {
 fn a_python_without_jax_is_told_what_to_install() {
     let place = Place::new();
     let python = place.path("python");
-    // without the packages of any environment
+    // ignores the packages of all environments
     write_executable(&python, "#!/bin/sh\nexec python3 -I -S \"$@\"\n");
     let run = place.run(&[&module(), "--timer", &format!("jax:{}", python.display())]);
     assert_eq!(run.code, DEVICE_TROUBLE, "{}", run.stderr);
@@ -45,7 +45,7 @@ fn the_main_job_decides_on_device_time() {
         [&[&*module, "--timer", &timer, "--rounds", "6", "--format", "json"], &only[..], &kept[..]].concat();
     let run = run(&folder.path().join("cache"), &arguments);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    // the last round's profile names the candidates that ran in it, the baseline among them
+    // the last round's profile names the candidates that ran in it, including the baseline
     assert_eq!(std::fs::read_dir(logs.join("plugins/profile")).unwrap().count(), 2);
     for capture in autotune_lowered::profile::captures(&logs).unwrap() {
         let bytes = std::fs::read(&capture.path).unwrap();
@@ -58,7 +58,8 @@ fn the_main_job_decides_on_device_time() {
         assert!(operation["rounds_measured"].as_u64() >= Some(1), "{operation}");
         let candidates = operation["candidates"].as_array().unwrap();
         assert!(candidates.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
-        // blocks' sums need room, and a product of 512 × 256 by 256 × 1024 has so many operations beside those sums
+        // sums over blocks need memory, and a product of 512 × 256 by 256 × 1024 has this many operations without those
+        // sums
         assert!(candidates.iter().any(|candidate| candidate["temporary_bytes"].as_u64() > Some(0)), "{operation}");
         let products = if operation["direction"] == "forward" { 1.0 } else { 3.0 };
         let flops = operation["best"]["work"]["flops"].as_f64().unwrap() / (products * 2.0 * 512.0 * 256.0 * 1024.0);
@@ -66,7 +67,7 @@ fn the_main_job_decides_on_device_time() {
     }
 }
 
-/// Profiles make each operation of a CPU take longer: `--timer auto` takes JAX's compiler and the host clock there.
+/// Profiles slow each operation of a CPU down: there, `--timer auto` uses JAX's compiler and the host clock.
 #[test]
 fn on_a_cpu_auto_takes_jax_and_the_host_clock() {
     let Some(python) = python_with("jax") else { return };
@@ -93,13 +94,13 @@ fn on_a_cpu_auto_takes_jax_and_the_host_clock() {
     let named = [&*module(), "--only", ONE_CALL, "--timer", &timer, "--rounds", "6"];
     let named = run(&folder.path().join("cache"), &named);
     assert!(named.code == 0 && named.stderr.contains("nothing measured"), "{}", named.stderr);
-    // who keeps profiles has a timer that takes some
+    // keeping profiles requires a timer that takes them
     let kept = folder.path().join("kept").display().to_string();
     let keeps = auto("cache", &["--force", "--dry-run", "--keep-profiles", &kept]);
     assert_eq!(keeps.json()["source"], "device-profile");
 }
 
-/// That the caches are flushed before every run is seen from inside the worker, in `tests/python/test_worker.py`.
+/// `tests/python/test_worker.py` shows, inside the worker, that the caches are flushed before every run.
 #[test]
 fn cold_caches_show_in_what_is_measured_and_in_the_provenance() {
     let Some(python) = python_with("jax") else { return };

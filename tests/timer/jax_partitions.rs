@@ -1,5 +1,5 @@
-//! Programs of two partitions on a real JAX with two devices of the host: each part on its own, outputs compared as
-//! whole arrays, durations from the profile; the same on plugins, in groups of devices; and refused programs.
+//! Programs of two partitions on a real JAX with two host devices: separate parts, outputs compared as whole arrays,
+//! durations from the profile; the same on plugins, in groups of devices; and refused programs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -35,7 +35,7 @@ fn record_call(folder: &Path, op_id: &str, call_key: &str, candidates: &[(&str, 
     assert_eq!(added.code, 0, "{}", added.stderr);
 }
 
-/// Tunes with as many devices of the host.
+/// Tunes with this many host devices.
 fn tune(folder: &Path, devices: usize, timer: &str, more: &[&str]) -> Run {
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cli/module.mlir");
     let (module, registry) = (module.display().to_string(), folder.join("registry").display().to_string());
@@ -55,7 +55,7 @@ fn operation_of<'a>(result: &'a Value, op_id: &str) -> &'a Value {
     operations.iter().find(|operation| operation["op_id"] == op_id).unwrap()
 }
 
-/// All candidates were measured, and the one that computes something else was dropped.
+/// All candidates were measured, and the one with other outputs was dropped.
 fn assert_measured(operation: &Value, run: &Run) {
     assert!(operation["rounds_measured"].as_u64() >= Some(1), "{operation}\n{}", run.stderr);
     for candidate in operation["candidates"].as_array().unwrap() {
@@ -96,7 +96,7 @@ fn two_partitions_are_tuned_on_two_devices() {
     let result = run.json();
     assert_eq!((&result["source"], &result["metric"]), (&"device-profile".into(), &"span".into()), "{}", run.stderr);
     assert_measured(operation(&result), &run);
-    // the profiles alone tell the same
+    // the profiles alone give the same
     fs::rename(folder.path().join("cache"), folder.path().join("cache of the timer")).unwrap();
     let again = tune(folder.path(), 1, &format!("replay:{kept}"), &[]);
     let medians = |run: &Run| -> Vec<Value> {
@@ -144,7 +144,7 @@ fn too_few_devices_and_other_timers_are_said() {
     for plugin in plugins() {
         let plugin = plugin.display().to_string();
         let tune = |more: &[&str]| tune(folder.path(), 1, "pjrt", &[&["--plugin", &*plugin], more].concat());
-        // no devices for all partitions: they are over several hosts
+        // not enough devices for all partitions: they are spread over several hosts
         let hosts = tune(&[]);
         assert_eq!(hosts.code, BAD_INPUT, "{}", hosts.stderr);
         assert_eq!(

@@ -1,5 +1,5 @@
-//! The PJRT timer against real plugins: those of `AUTOTUNE_LOWERED_TEST_PLUGIN` (paths joined with `:`), else the
-//! first that discovery finds.
+//! The PJRT timer with real plugins: those of `AUTOTUNE_LOWERED_TEST_PLUGIN` (paths joined with `:`), else the first
+//! that is found.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -34,7 +34,7 @@ impl Place {
         options(plugin, self.folder.path())
     }
 
-    /// With another program in the place of this one.
+    /// With another program instead of this one.
     fn options_of(&self, exe: PathBuf, plugin: &Path) -> PjrtOptions {
         PjrtOptions::new(exe, plugin, self.folder.path().join("executables"))
     }
@@ -124,7 +124,7 @@ fn every_form_of_a_program_runs_and_is_right() {
             assert_eq!(fs::read(&outputs[0].path).unwrap(), f32s(&[1.5, 2.5, 3.5, 0.0]));
         }
         timer.end();
-        // the executables are still there for another timer, and the job can be done again
+        // another timer can still load the executables, and repeat the job
         let mut again = PjrtTimer::start(&place.options(&plugin)).unwrap();
         again.begin(&job).unwrap();
         assert!(again.prepare(1).unwrap().reused);
@@ -132,7 +132,7 @@ fn every_form_of_a_program_runs_and_is_right() {
         again.end();
         let square = |name| place.input(name, "f32[64,64]", &f32s(&[0.5; 64 * 64]), false);
         again.begin(&place.job(&["matmul.mlir"], vec![square("c"), square("d")])).unwrap();
-        // also of an executable that was kept: two 64³ operations, and three matrices that are read or written
+        // also for a kept executable: two 64³ operations, and three matrices that are read or written
         for reused in [false, true] {
             let prepared = again.prepare(0).unwrap();
             assert_eq!(prepared.reused, reused);
@@ -151,7 +151,7 @@ fn our_own_worker_conforms() {
         let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
         let report = check(&command, &Limits::default(), place.folder.path()).unwrap();
         assert!(report.steps.iter().all(|step| step.outcome == Outcome::Passed), "{report}");
-        // beyond the least: its clock, batches, cold caches, outputs that it compares
+        // beyond the minimum: its clock, batches, cold caches, outputs that it compares
         assert_eq!(report.steps.len(), 22);
     }
 }
@@ -174,8 +174,8 @@ fn time_is_taken_to_completion() {
             assert!(sum <= elapsed, "the runs took {sum:?} one after the other, the call {elapsed:?}");
             samples.into_iter().min().unwrap()
         };
-        // a loop of a hundred times the rounds, launched as fast; of many short runs one is undisturbed on any machine, and
-        // what disturbs the long ones only makes them longer
+        // a loop with a hundred times the iterations, launched as fast. Of many short runs, one is undisturbed on any
+        // machine, and disturbances only make the long ones longer
         let (short, long) = (times(10_000, 100), times(1_000_000, 5));
         assert!(long > 20 * short, "{short} ns, {long} ns");
     }
@@ -219,7 +219,7 @@ fn kept_in(folder: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|extension| extension == "exe")).collect()
 }
 
-/// Two programs of one signature, kept; gives the files by candidate.
+/// Two programs with one signature, kept; returns the files by candidate.
 fn two_kept(place: &Place, plugin: &Path) -> (PjrtTimer, Job, Vec<PathBuf>) {
     let inputs =
         vec![place.input("a", "f32[4]", &f32s(&[5.0; 4]), false), place.input("b", "f32[4]", &f32s(&[2.0; 4]), false)];
@@ -270,7 +270,7 @@ fn an_executable_that_changes_or_goes_after_it_was_found_is_not_run() {
     for plugin in plugins() {
         let place = Place::new();
         let (mut timer, _, files) = two_kept(&place, &plugin);
-        // what a restarted worker loads was found long ago
+        // the file that a restarted worker loads was identified before
         fs::copy(&files[1], &files[0]).unwrap();
         fs::remove_file(&files[1]).unwrap();
         timer.restart(&[]).unwrap();
@@ -370,7 +370,7 @@ fn other_arguments_than_the_programs_are_refused() {
         timer.begin(&place.job(&["add.mlir"], vec![good()])).unwrap();
         let failure = timer.prepare(0).unwrap_err();
         assert_eq!(failure.message, "the program takes 2 arguments, 1 are recorded");
-        // a file of another length than its spec
+        // a file whose length differs from its spec
         let short = place.input("b", "f32[4]", &[0; 12], false);
         let failure = timer.begin(&place.job(&["add.mlir"], vec![good(), short])).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Signature);
@@ -378,7 +378,7 @@ fn other_arguments_than_the_programs_are_refused() {
     }
 }
 
-/// Inputs can be made once the program is compiled; that compilation is not lost.
+/// Inputs can be made after the program is compiled, without compiling it again.
 #[test]
 fn what_a_program_takes_is_told_before_there_are_inputs() {
     for plugin in plugins() {
@@ -423,7 +423,7 @@ fn a_hang_costs_one_candidate() {
     for plugin in plugins() {
         let place = Place::new();
         let mut options = place.options(&plugin);
-        // long for what is answered at all
+        // more than any answered call takes
         options.limits.measure = Duration::from_secs(3);
         let mut timer = PjrtTimer::start(&options).unwrap();
         let input = place.input("a", "f32[4]", &f32s(&[1.0; 4]), false);
@@ -433,7 +433,7 @@ fn a_hang_costs_one_candidate() {
         assert_eq!(timer.measure(1, 3).unwrap().len(), 3);
         let failure = timer.measure(0, 1).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Timeout);
-        // a plugin may say anything while it hangs
+        // a plugin may print anything while it hangs
         let expected = "no answer to `measure` within 3s, the time limit of a call";
         assert!(failure.message.starts_with(expected), "{failure}");
         assert!(failure.needs_restart());
@@ -442,7 +442,7 @@ fn a_hang_costs_one_candidate() {
         assert_eq!(timer.epoch(), 2);
         assert_eq!(timer.measure(1, 3).unwrap().len(), 3);
         assert!(timer.measure(0, 1).is_err());
-        // NaN is a value: what it means is decided elsewhere
+        // NaN is a value: its meaning is decided elsewhere
         let output = &timer.outputs(1).unwrap()[0];
         let bytes = fs::read(&output.path).unwrap();
         assert!(bytes.chunks_exact(4).all(|four| f32::from_le_bytes(four.try_into().unwrap()).is_nan()));
@@ -455,7 +455,7 @@ fn memory_without_end_costs_one_candidate() {
         let place = Place::new();
         let mut options = place.options(&plugin);
         options.limits.memory_bytes = Some(1 << 30);
-        // a gibibyte of fresh pages takes long on a busy machine, and the limit of memory is to come first
+        // a gibibyte of fresh pages takes long on a busy machine, and the memory limit must be reached first
         options.limits.measure = Duration::from_secs(300);
         let mut timer = PjrtTimer::start(&options).unwrap();
         // 4 GiB of intermediate values
@@ -508,7 +508,7 @@ fn what_the_compiler_refuses_costs_one_candidate() {
     }
 }
 
-/// The same program so often, each with a digest of its own.
+/// The same program this many times, each with a different digest.
 fn distinct(job: &mut Job, folder: &Path) {
     for (index, candidate) in job.candidates.iter_mut().enumerate() {
         let file = candidate.program.as_mut().unwrap();
@@ -547,14 +547,14 @@ fn one_that_kills_its_compiler_among_expected_ones_fails_alone() {
             }
             let prepared = prepared.unwrap();
             assert!(!prepared.reused && prepared.compile_ns > 0, "{candidate}: {prepared:?}");
-            // a compilation that uses no processor would be a wonder, one that uses a hundred too
+            // a compilation without processor time is as impossible as one that takes a hundred times the wall time
             assert!(prepared.cpu_ns > prepared.compile_ns / 100, "{prepared:?}");
             assert!(prepared.cpu_ns < prepared.compile_ns.saturating_mul(100), "{prepared:?}");
             assert_eq!(fs::read(&timer.outputs(candidate).unwrap()[0].path).unwrap(), f32s(&[3.0; 4]));
         }
         assert_eq!(timer.epoch(), 1, "the measuring worker was never touched");
         timer.end();
-        // ended with most of it not begun
+        // cancelled before most of it began
         fs::remove_dir_all(&options.executables).unwrap();
         fs::create_dir_all(options.executables.join("executables-v2")).unwrap();
         timer.begin(&job).unwrap();
@@ -565,7 +565,7 @@ fn one_that_kills_its_compiler_among_expected_ones_fails_alone() {
     }
 }
 
-/// A program in the place of this one, which writes down every line that workers are sent and answer, before it goes on.
+/// A program instead of this one that logs every line between the tuner and its workers, and passes it on.
 fn overheard(folder: &Path) -> (PathBuf, PathBuf) {
     let (path, log) = (folder.join("overheard"), folder.join("lines"));
     let real = env!("CARGO_BIN_EXE_autotune-lowered");
@@ -593,7 +593,7 @@ fn nothing_is_compiled_during_a_measurement_nor_what_is_kept() {
         timer.expect(&all).unwrap();
         for candidate in 0..8 {
             timer.prepare(candidate).unwrap();
-            // six are queued or being compiled when this is first asked for
+            // six are queued or being compiled at this first request
             assert_eq!(timer.measure(candidate, 3).unwrap().len(), 3);
             timer.outputs(candidate).unwrap();
         }
@@ -634,7 +634,7 @@ fn a_compile_worker_that_does_not_start_leaves_its_programs_to_the_others() {
         let real = env!("CARGO_BIN_EXE_autotune-lowered");
         let run = |name: &str, dies: &str| {
             let (exe, count) = (place.folder.path().join(name), place.folder.path().join(format!("{name}-starts")));
-            // a folder can be made once: the first to come is number 1, the next number 2
+            // a folder can be created only once: the first worker is number 1, the next number 2
             let script = format!(
                 "#!/bin/sh\nif [ $2 = exec ]; then exec {real} \"$@\"; fi\nn=1\nwhile ! mkdir '{}'-$n 2>/dev/null; do n=$((n + 1)); done\nif {dies}; then echo no luck >&2; exit 1; fi\nexec {real} \"$@\"\n",
                 count.display()
@@ -660,13 +660,13 @@ fn a_compile_worker_that_does_not_start_leaves_its_programs_to_the_others() {
     }
 }
 
-/// A program in the place of this one whose workers are killed by someone else, the first `kills` of them: as they start, or
-/// where a line that they are sent holds `word`.
+/// A program instead of this one whose first `kills` workers are killed from outside: at their start, or when a line to
+/// them contains `word`.
 fn killed(folder: &Path, word: &str, kills: usize) -> PathBuf {
     let (path, mark) = (folder.join("killed"), folder.join("kill"));
     let real = env!("CARGO_BIN_EXE_autotune-lowered");
     let marks: Vec<String> = (0..kills).map(|kill| format!("mkdir '{}'-{kill} 2>/dev/null", mark.display())).collect();
-    // what is killed must not pass the line on before its supervisor has ended all of the group
+    // a killed worker must not pass the line on before its supervisor has ended the whole group
     let kill = format!("if {}; then kill -9 $$; sleep 1000; fi", marks.join(" || "));
     let at_start = if word.is_empty() { kill.as_str() } else { "" };
     let hear = format!("case $line in *'{word}'*) {kill};; esac; printf '%s\\n' \"$line\"");
@@ -680,7 +680,7 @@ fn killed(folder: &Path, word: &str, kills: usize) -> PathBuf {
 #[test]
 fn one_kill_from_outside_costs_no_program_and_two_are_told() {
     for plugin in plugins().into_iter().take(1) {
-        // at its start the measuring worker is the first one; each later word is that of one method
+        // the first worker to start is the measuring one; each later word belongs to one method
         for (word, kills) in [("", 1), ("\"hello\"", 1), ("\"begin\"", 1), ("\"compile\"", 1), ("\"compile\"", 2)] {
             let place = Place::new();
             let exe = killed(place.folder.path(), word, kills);
@@ -738,7 +738,7 @@ fn flags_that_a_plugin_dies_of_are_taken_away_and_told() {
         assert!(timer.device().environment.xla_flags.iter().any(|flag| flag == good));
         assert!(!timer.device().environment.xla_flags.iter().any(|flag| flag.contains("other")));
         assert!(timer.notes().iter().any(|note| note.contains("`--no_such_flag=1 --other`")), "{:?}", timer.notes());
-        // the compile worker starts without them too
+        // the compile worker also starts without them
         let inputs = vec![place.input("a", "f32[1024]", &f32s(&[1.0; 1024]), false)];
         timer.begin(&place.job(&["idle.mlir"], inputs)).unwrap();
         timer.prepare(0).unwrap();
@@ -761,7 +761,7 @@ fn a_file_of_flags_is_told_by_what_it_holds() {
     }
 }
 
-/// A program in the place of this one, which changes what the worker says: a plugin that cannot serialize.
+/// A program instead of this one that alters the worker's answers: a plugin that cannot serialize.
 fn cannot_serialize(folder: &Path, edit: &str) -> PathBuf {
     let path = folder.join("altered");
     let real = env!("CARGO_BIN_EXE_autotune-lowered");

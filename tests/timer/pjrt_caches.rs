@@ -1,5 +1,5 @@
-//! Clock, batches and caches of the PJRT timer on real plugins: those of `AUTOTUNE_LOWERED_TEST_PLUGIN` (paths joined with
-//! `:`), else the first that discovery finds.
+//! Clock, batches and caches of the PJRT timer on real plugins: those of `AUTOTUNE_LOWERED_TEST_PLUGIN` (paths joined
+//! with `:`), else the first that is found.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -26,7 +26,7 @@ fn start(folder: &Path, plugin: &Path) -> PjrtTimer {
     PjrtTimer::start(&options(plugin, folder)).unwrap()
 }
 
-/// `x + 1` of as many `f32`; the program may destroy a donated `x`.
+/// `x + 1` of this many `f32`; the program may destroy a donated `x`.
 fn job(folder: &Path, count: usize, donated: bool, cache_state: CacheState) -> Job {
     let (kind, alias) = (format!("tensor<{count}xf32>"), if donated { " {tf.aliasing_output = 0 : i32}" } else { "" });
     let text = format!(
@@ -61,12 +61,12 @@ fn job_of(folder: &Path, text: &str, input: InputArray, cache_state: CacheState)
         .cache_state(cache_state)
 }
 
-/// A worker of its own, with a job begun and its candidate loaded: what goes over the wire is seen as it is.
+/// A separate worker, with a begun job and its candidate loaded: the test sees the messages themselves.
 fn begun(folder: &Path, plugin: &Path, job: &Job) -> WorkerClient {
     loaded(folder, plugin, job).0
 }
 
-/// The same, with what the worker tells of the candidate.
+/// The same, with the worker's answer about the candidate.
 fn loaded(folder: &Path, plugin: &Path, job: &Job) -> (WorkerClient, Loaded) {
     let exe = env!("CARGO_BIN_EXE_autotune-lowered");
     let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
@@ -106,11 +106,11 @@ fn a_batch_gives_its_mean() {
             let batches = timer.measure_batches(0, 5, 40).unwrap();
             let elapsed = start.elapsed();
             assert_eq!(batches.len(), 5);
-            // forty times a mean was spent in each batch, and all of them within the call: a sum would not fit, however
-            // busy the machine is
+            // each batch took forty times a mean, and all of them were within the call: a sum would not fit, however
+            // busy the machine
             let spent = Duration::from_nanos(batches.iter().sum::<u64>() * 40);
             assert!(spent <= elapsed, "{spent:?} in {elapsed:?}, donated: {donated}");
-            // runs in a row spare what waiting for each takes, but not nineteen parts of twenty; divided twice would be
+            // consecutive runs save the wait for each one, but not nineteen parts of twenty; divided twice, it would be
             // a fortieth
             let mean = batches.into_iter().max().unwrap();
             assert!(mean > single / 20, "{mean} ns, {single} ns, donated: {donated}");
@@ -146,7 +146,7 @@ fn donated_inputs_beyond_the_memory_allowed_are_timed_one_by_one_and_that_is_sai
     }
 }
 
-/// The inputs' file is gone once the candidate is loaded: what its runs destroy can come from the device alone.
+/// The inputs' file is deleted once the candidate is loaded: the runs' donated inputs can only come from the device.
 #[test]
 fn donated_inputs_are_copied_on_the_device() {
     const COUNT: usize = 1 << 20;
@@ -163,13 +163,13 @@ fn donated_inputs_are_copied_on_the_device() {
             let outputs: Outputs = client.request(outputs, LIMIT).unwrap();
             assert!(fs::read(&outputs.outputs[0].path).unwrap() == 2.0_f32.to_le_bytes().repeat(COUNT), "{round}");
         }
-        // few bytes are not worth a program of their own
+        // for few bytes, a separate copy program is not worthwhile
         let (_, told) = loaded(folder.path(), &plugin, &self::job(folder.path(), 4, true, CacheState::Warm));
         assert_eq!((told.restored_bytes, told.from_host), (0, None));
     }
 }
 
-/// `x + 1` beside programs that add something else: compared in the worker, also in one that was started since.
+/// `x + 1` and programs that add something else: compared in the worker, also in a restarted one.
 #[test]
 fn outputs_are_compared_in_the_worker() {
     const COUNT: u64 = 1 << 12;
@@ -231,8 +231,8 @@ fn a_batch_with_cold_caches_is_refused_and_never_asked_for() {
     }
 }
 
-/// Between runs more than all caches hold is streamed: whatever the program and the machine, that takes a tenth of a millisecond at
-/// least (60 MiB at 600 GB/s), and the clock does not see it.
+/// Between runs, more data than all caches hold is streamed: on any machine that takes at least a tenth of a
+/// millisecond (60 MiB at 600 GB/s), and the clock excludes it.
 #[test]
 fn cold_caches_are_flushed_between_runs_and_the_clock_does_not_see_it() {
     const RUNS: u32 = 200;

@@ -1,5 +1,5 @@
-//! Large outputs and donated inputs on a real plugin. SIMULATED are the limits of others: a small plugin of our own
-//! (`tests/data/pjrt/limited_plugin.c`) stands before the real one and refuses what they refuse.
+//! Large outputs and donated inputs on a real plugin. Other plugins' limits are SIMULATED: a small plugin of our own
+//! (`tests/data/pjrt/limited_plugin.c`) wraps the real one and refuses what they refuse.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,7 +19,8 @@ use autotune_lowered::timer::protocol::{
 use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, WorkerClient, WorkerCommand};
 use serde_json::Value;
 
-/// Of one output: mismatches, the largest difference, elements of another class, and the first mismatch with both values.
+/// For one output: mismatches, the largest difference, elements of another class, and the first mismatch with both
+/// values.
 type Found = (u64, f64, u64, Option<(u64, String, String)>);
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -30,7 +31,7 @@ struct Place {
 }
 
 impl Place {
-    /// `None`, with the reason printed, where there is no CPU plugin.
+    /// `None`, with the reason printed, if there is no CPU plugin.
     fn new() -> Option<Self> {
         let (base, folder) = (plugin()?, tempfile::tempdir().unwrap());
         build("limited_plugin.c", &folder.path().join("limited.so"));
@@ -59,7 +60,8 @@ impl Place {
         InputArray::new("x", format!("f32[{}]", values.len()).parse().unwrap(), path)
     }
 
-    /// A worker with such limits, its job begun and all candidates loaded; what it tells of them, and of its device's memory.
+    /// A worker with such limits, a begun job and all candidates loaded; its answers about them, and about its device's
+    /// memory.
     fn loaded(&self, limits: &str, job: &Job) -> (WorkerClient, Vec<Loaded>, Option<DeviceMemory>) {
         let exe = env!("CARGO_BIN_EXE_autotune-lowered");
         let (library, base) = (self.path().join("limited.so"), self.base.display());
@@ -95,7 +97,7 @@ fn one_place(count: usize, place: usize) -> String {
     )
 }
 
-/// Arrays of five blocks, the last one shorter; the outputs never come to the host as a whole where parts of them can be had.
+/// Arrays of five blocks, the last one shorter; outputs are never copied to the host as a whole if parts can be copied.
 #[test]
 fn large_outputs_are_compared_block_by_block() {
     const COUNT: usize = 5003;
@@ -103,7 +105,8 @@ fn large_outputs_are_compared_block_by_block() {
     let mut values: Vec<f32> = (0..COUNT).map(|index| index as f32).collect();
     values[7] = f32::NAN;
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    // nothing differs in the first program, one element of the last block in the second, of the first block in the third
+    // the first program has no difference, the second one in an element of the last block, the third in one of the
+    // first
     let texts = [COUNT, COUNT - 2, 3].map(|at| one_place(COUNT, at));
     let job = place.job(&texts, place.input(&values));
     for limits in ["", "no-whole", "no-parts", "memory"] {
@@ -136,7 +139,7 @@ fn large_outputs_are_compared_block_by_block() {
         assert_eq!(compare(0, Tolerance::EXACT), [none.clone(), none.clone()], "{limits}");
         assert_eq!(compare(1, Tolerance::EXACT), [none.clone(), at(COUNT as u64 - 2)], "{limits}");
         assert_eq!(compare(2, Tolerance::EXACT), [none.clone(), at(3)], "{limits}");
-        // half the root mean square, some 1400, is allowed, and the difference of the first block is 4
+        // half the root mean square, some 1400, is allowed, and the difference in the first block is 4
         let loose = Tolerance::EXACT.of_rms(0.5);
         assert_eq!(compare(1, loose), [none.clone(), at(COUNT as u64 - 2)], "{limits}");
         assert_eq!(compare(2, loose), [none.clone(), (0, 4.0, 0, None)], "{limits}");
@@ -145,7 +148,7 @@ fn large_outputs_are_compared_block_by_block() {
     }
 }
 
-/// Where the device does not copy them a note says so, and each run gets the same values from the host.
+/// If the device does not copy them, a note says so, and each run gets the same values from the host.
 #[test]
 fn donated_inputs_come_from_the_host_where_the_device_copies_none() {
     const COUNT: usize = 1 << 18;

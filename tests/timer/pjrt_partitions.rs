@@ -29,7 +29,7 @@ fn program(name: &str) -> ProgramFile {
     of_file(&path)
 }
 
-/// What a worker answers to `hello` and these calls.
+/// A worker's answers to `hello` and these calls.
 fn answers(plugin: &Path, arguments: &[&str], calls: &[(&str, &Value)]) -> Vec<Value> {
     let mut worker = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"));
     worker.args(["worker", "pjrt"]).args(arguments).arg("--plugin").arg(plugin);
@@ -71,7 +71,7 @@ fn job(folder: &Path, programs: Vec<ProgramFile>, arguments: &[Values], donated:
     Job::new(Call::new("test@v1", "0123456789abcdef"), folder).inputs(inputs.collect()).candidates(candidates.collect())
 }
 
-/// Numbers that differ from each other.
+/// Different numbers.
 fn numbers(count: usize, scale: f32) -> Vec<f32> {
     (0..count).map(|index| (index as f32 * 0.37 + 1.0).sin() * scale).collect()
 }
@@ -80,7 +80,7 @@ fn product_arguments() -> [Values; 3] {
     [("f32[64,128]", numbers(64 * 128, 1.0)), ("f32[128,32]", numbers(128 * 32, 0.5)), ("f32[32]", numbers(32, 2.0))]
 }
 
-/// What `sharded2` computes: `x w + b` and `2 x`.
+/// The outputs of `sharded2`: `x w + b` and `2 x`.
 fn product([(_, x), (_, w), (_, b)]: &[Values; 3]) -> Vec<Values> {
     let mut sum = Vec::new();
     for row in 0..64 {
@@ -101,8 +101,8 @@ fn eight_arguments() -> [Values; 4] {
     ]
 }
 
-/// What `sharded8` computes: each part of `x`, one of 4 × 2, with its number added; `(x + y) s`; the sums of the columns of `y`;
-/// `2 z`; `s + 1`.
+/// The outputs of `sharded8`: each part of `x`, one of 4 × 2, with its number added; `(x + y) s`; the sums of the
+/// columns of `y`; `2 z`; `s + 1`.
 fn eight([(_, x), (_, y), (_, z), (_, s)]: &[Values; 4]) -> Vec<Values> {
     let numbered = (0..32).map(|at| x[at] + (2 * (at / 4 / 2) + at % 4 / 2) as f32);
     let scaled = x.iter().zip(y).map(|(x, y)| (x + y) * s[0]);
@@ -140,7 +140,7 @@ fn each_device_has_its_part_and_the_outputs_are_whole() {
         let arguments = product_arguments();
         let expected = product(&arguments);
         let job = job(folder.path(), files.to_vec(), &arguments, 0);
-        // the first two of eight devices, then two in the middle, each with executables of its own
+        // the first two of eight devices, then two in the middle, each pair with different executables
         for first in [0, 5] {
             let mut timer = started(&plugin, folder.path(), 8, first);
             assert_eq!(timer.device_count(), Some(8));
@@ -151,7 +151,7 @@ fn each_device_has_its_part_and_the_outputs_are_whole() {
                 assert!(!prepared.reused, "{whose}");
                 assert_outputs(&timer.outputs(candidate).unwrap(), &expected, &whose);
                 assert!(timer.measure(candidate, 5).unwrap().iter().all(|&sample| sample > 1000), "{whose}");
-                // and once more where the donated argument is one of a batch
+                // once more, with the donated argument in a batch
                 assert_eq!(timer.measure_batches(candidate, 3, 4).unwrap().len(), 3, "{whose}");
             }
             timer.end();
@@ -181,7 +181,7 @@ fn eight_devices_on_a_mesh_of_two_axes() {
     }
 }
 
-/// A part that goes round a hundred times as often makes the run as long on either device.
+/// A part with a hundred times the iterations makes the run equally long on either device.
 #[test]
 fn the_slowest_device_counts() {
     for plugin in plugins() {
@@ -197,7 +197,7 @@ fn the_slowest_device_counts() {
             timer.prepare(0).unwrap();
             timer.measure(0, runs).unwrap().into_iter().min().unwrap()
         };
-        // of many short runs one is undisturbed on any machine, and what disturbs the long ones only makes them longer
+        // of many short runs one is undisturbed on any machine, and disturbances only make the long ones longer
         let short = shortest([10_000; 2], 100);
         let (first, second) = (shortest([1_000_000, 10_000], 3), shortest([10_000, 1_000_000], 3));
         let whose = plugin.display();
@@ -205,7 +205,7 @@ fn the_slowest_device_counts() {
     }
 }
 
-/// What is said to be one array on both devices, and is two.
+/// An output declared as one array on both devices, with different values.
 #[test]
 fn copies_that_differ_are_no_output() {
     for plugin in plugins() {
@@ -222,7 +222,7 @@ fn copies_that_differ_are_no_output() {
     }
 }
 
-/// What was compiled for two devices is not loaded on two others, which would be given its arguments.
+/// An executable compiled for two devices is not loaded on two others, which would get its arguments.
 #[test]
 fn an_executable_for_other_devices_is_refused() {
     for plugin in plugins() {
@@ -267,11 +267,11 @@ fn what_the_compiler_counts_is_told_where_it_counts() {
     assert!(told > 0 || plugins().is_empty(), "no plugin counts");
 }
 
-/// The same programs in JAX, which cuts by its own shardings.
+/// The same programs in JAX, which splits arrays by its own shardings.
 #[test]
 fn jax_gives_the_same() {
     let Some(python) = python_with("jax") else { return };
-    // the worker has the environment of this process, which other tests share
+    // the worker inherits this process's environment, which other tests share
     let wrapper = tempfile::tempdir().unwrap();
     let wrapped = wrapper.path().join("python");
     let text =
@@ -322,7 +322,7 @@ fn what_does_not_fit_is_said() {
         };
         let arguments = product_arguments();
         let fitting = job(folder.path(), vec![program("sharded2.mlir")], &arguments, 0);
-        // the last device has none after it
+        // no device follows the last one
         let mut last = started(&plugin, folder.path(), 8, 7);
         let failure = failed(&mut last, &fitting);
         assert_eq!(failure.kind, FailureKind::Device);
@@ -331,7 +331,7 @@ fn what_does_not_fit_is_said() {
             "the program has 2 partitions and needs as many devices, from number 7 on; 8 are there; `--client-option \
              cpu_device_count=9` makes as many of a CPU"
         );
-        // another array than the program's is not cut
+        // an array other than the program's is not split
         let mut timer = started(&plugin, folder.path(), 8, 0);
         let mut other = product_arguments();
         other[1] = ("f32[256,32]", numbers(256 * 32, 1.0));
@@ -339,7 +339,7 @@ fn what_does_not_fit_is_said() {
         assert_eq!(failure.kind, FailureKind::Signature);
         let expected = "the program takes f32[128,32], f32[256,32] is recorded";
         assert!(failure.message.contains(expected), "{failure}");
-        // parts that are not equal, which JAX makes none of: 129 in two
+        // unequal parts, which JAX never makes: 129 in two
         let uneven = folder.path().join("uneven.mlir");
         let text = fs::read_to_string(program("sharded2_gspmd.mlir").path).unwrap();
         fs::write(&uneven, text.replace("128x", "129x").replace("x128", "x129")).unwrap();

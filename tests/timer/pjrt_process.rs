@@ -1,4 +1,4 @@
-//! Options of the process that compiles, on real plugins: what is measured is what was compiled under them.
+//! Options of the compiling process, on real plugins: the measured code is the code compiled with them.
 
 #![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -27,7 +27,7 @@ fn module() -> String {
     )
 }
 
-/// Values whose products need more bits than a float has, by which input it is.
+/// Values whose products need more bits than a float has, by input.
 fn values(input: usize) -> Vec<f32> {
     (0..COUNT).map(|place| 1.0 + ((place * 7919 + input * 104_729) % 8191) as f32 / 8192.0).collect()
 }
@@ -80,7 +80,7 @@ fn what_is_measured_is_what_was_compiled_under_the_flags() {
             // this device's compiler does not read it
             ("xla_gpu_autotune_level", "0"),
             ("xla_none", "1"),
-            // what XNNPACK computes cannot be serialized
+            // code that XNNPACK computes cannot be serialized
             ("xla_cpu_experimental_xnn_fusion_type", "LIBRARY_FUSION_TYPE_ELTWISE"),
         ];
         let job = job(folder.path(), &asked);
@@ -96,7 +96,7 @@ fn what_is_measured_is_what_was_compiled_under_the_flags() {
         let unknown = timer.prepare(4).unwrap_err();
         assert_eq!(unknown.kind, FailureKind::Compile);
         assert_eq!(unknown.message, "this plugin does not accept `--xla_none=1` in XLA_FLAGS");
-        // plugins of other ages compute it themselves
+        // plugins of other versions compute it without XNNPACK
         match timer.prepare(5) {
             Err(failure) => {
                 let said = "the plugin does not serialize this executable";
@@ -109,10 +109,10 @@ fn what_is_measured_is_what_was_compiled_under_the_flags() {
         }
         drop(timer);
 
-        // the refusal is known without a worker: its words are no plugin's
+        // the refusal is known without a worker: the kept message is one that no plugin gives
         let kept = folder.path().join("executables/executables-v2/refused-options.json");
         fs::write(&kept, fs::read_to_string(&kept).unwrap().replace("this plugin does", "kept: does")).unwrap();
-        // a process that its user started with the flag makes the same, and keeps it beside other flags
+        // a process that its user started with the flag compiles the same, and keeps it separate from other flags
         let own = tempfile::tempdir().unwrap();
         let own_flags = options(&plugin, own.path()).xla_flags(Some("--xla_cpu_max_isa=SSE4_2".to_owned()));
         let mut others = PjrtTimer::start(&own_flags).unwrap();

@@ -21,16 +21,16 @@ use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
 use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer};
 use serde_json::{Value, json};
 
-/// One whose programs compile quickly.
+/// A call whose programs compile quickly.
 const ONE_CALL: &str = "blocked_matmul@v1:4a92df18023cfca8";
 
-/// The simulated plugin, and a program that sets its mode and then is this program.
+/// The simulated plugin, and a program that sets its mode and then runs this program.
 pub(crate) struct Simulated {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) base: PathBuf,
 }
 
-/// Makes a library of a file of `tests/data/pjrt`.
+/// Builds a library from a file of `tests/data/pjrt`.
 pub(crate) fn build(source: &str, library: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/pjrt").join(source);
     let mut compiler = Command::new("cc");
@@ -40,7 +40,7 @@ pub(crate) fn build(source: &str, library: &Path) {
 }
 
 impl Simulated {
-    /// `None`, with the reason printed, where there is no CPU plugin.
+    /// `None`, with the reason printed, if there is no CPU plugin.
     pub(crate) fn new() -> Option<Self> {
         let base = plugin()?;
         let folder = tempfile::tempdir().unwrap();
@@ -68,7 +68,7 @@ impl Simulated {
         command.args(library).args([&module, "--only", ONE_CALL, "--rounds", "6", "--format", "json"]).args(more);
         command.arg("--registry").arg(registry);
         command.env("SIMULATED_PROFILER_BASE", &self.base).env("SIMULATED_PROFILER_MODE", mode);
-        // so long that few runs fill a round
+        // so long that a few runs fill a round
         command.env("SIMULATED_PROFILER_STEP", "1000000");
         let output = command.env_remove("NSYS_PROFILING_SESSION_ID").envs(variables.iter().copied()).output().unwrap();
         Run::of(output, &["tune", "--format", "json"])
@@ -88,7 +88,7 @@ impl Simulated {
         PjrtOptions::new(exe, self.library(), self.folder.path().join("executables"))
     }
 
-    /// Where this file is, a worker that starts finds no device plane.
+    /// While this file exists, a starting worker finds no device plane.
     fn turned(&self) -> PathBuf {
         self.folder.path().join("turned")
     }
@@ -97,7 +97,8 @@ impl Simulated {
         self.job_of(4)
     }
 
-    /// Two programs over the same inputs of so many elements, the first of them donated: what takes a megabyte is copied on the device.
+    /// Two programs with the same inputs of this many elements, the first input donated: from one megabyte on, it is
+    /// copied on the device.
     fn job_of(&self, count: usize) -> Job {
         let input = |name: &str| {
             let path = self.folder.path().join(format!("{name}-{count}"));
@@ -170,18 +171,19 @@ fn the_main_job_decides_on_simulated_device_time() {
         let medians: Vec<f64> =
             operation["candidates"].as_array().unwrap().iter().filter_map(|it| it["median_ns"].as_f64()).collect();
         assert!(medians.len() > 1, "{operation}");
-        // a millisecond less for each program that ran before, plus the place in the session: no real clock gives that
+        // a millisecond less for each program that ran before, plus the position in the session: no real clock gives
+        // that
         assert!(medians.iter().all(|median| median % 1e6 <= 500_000.0 && median % 250.0 == 0.0), "{medians:?}");
         let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
         assert_eq!(operation["status"], "tuned", "the baseline ran first, thus is the slowest: {operation}");
         assert_eq!(operation["best"]["median_ns"].as_f64(), Some(least), "{operation}");
     }
-    // what decides can be chosen, but is not mixed: another job's samples are of no use here
+    // the deciding metric can be chosen, but not mixed: another job's samples do not apply here
     let busy = simulated.tune("good", &["--metric", "busy"], &[]).json();
     assert_eq!((&busy["source"], &busy["metric"]), (&json!("device-profile"), &json!("busy")));
 }
 
-/// Such profiles count from 1970 themselves; those of another year than this get no phases.
+/// Such profiles count from 1970 themselves; if they are not from this year, they get no phases.
 #[test]
 fn a_kept_profile_holds_the_phases_before_it() {
     let Some(simulated) = Simulated::new() else { return };
@@ -198,7 +200,7 @@ fn a_kept_profile_holds_the_phases_before_it() {
         let (tuner, own) = (line("tuner"), line("this profile's executions"));
         // the plugin's first launch is a millisecond after its line's time
         let device = capture.space.planes().find(|plane| plane.name() == "/device:GPU:0").unwrap();
-        // where a line's events count from
+        // the time from which a line's events count
         let zero = |line: &Line<'_>| {
             let first = line.events().next().unwrap().unwrap();
             line.start_ps(&first).unwrap() - first.offset_ps
@@ -212,7 +214,7 @@ fn a_kept_profile_holds_the_phases_before_it() {
 #[test]
 fn the_host_clock_can_be_asked_for() {
     let Some(simulated) = Simulated::new() else { return };
-    // a crash of the profiler shows that nobody touches it
+    // a crash of the profiler would show if it were used
     let run = simulated.tune("crash", &["--metric", "elapsed"], &[]);
     assert_eq!(run.code, i32::from(exit::SOME_FAILED), "{}", run.stderr);
     let result = run.json();
@@ -248,7 +250,7 @@ fn without_a_working_profiler_the_reason_is_said() {
         let message = message(mode);
         assert!(message.contains(expected), "{mode}: {message}");
     }
-    // the user sees it in both outputs
+    // both outputs tell the user
     let run = simulated.tune("subscriber", &[], &[("NSYS_PROFILING_SESSION_ID", "1")]);
     assert_eq!(run.code, i32::from(exit::SOME_FAILED), "{}", run.stderr);
     let result = run.json();
@@ -257,7 +259,7 @@ fn without_a_working_profiler_the_reason_is_said() {
     assert_eq!(of_result.len(), 1, "{result}");
     assert!(of_result[0].contains("; Nsight Systems holds CUPTI"), "{}", of_result[0]);
     assert!(run.stderr.lines().any(|line| line == of_result[0]), "{}", run.stderr);
-    // device time that was asked for and cannot be had is an error, not another clock
+    // requested device time that is unavailable is an error, and no other clock replaces it
     let run = simulated.tune("no-plane", &["--metric", "busy"], &[]);
     assert_eq!(run.code, i32::from(exit::DEVICE_TROUBLE), "{}", run.stderr);
     assert!(run.fault().contains("there is no `busy` to decide by: timed by the host clock"), "{}", run.stderr);
@@ -271,7 +273,7 @@ fn a_launch_that_is_lost_later_is_refused_and_no_other_clock_takes_over() {
     let failure: Failure = timer.measure_round(&[(0, 2), (1, 2)]).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Protocol);
     assert!(failure.message.contains("3 executions, 4 were launched"), "{failure}");
-    // from here on workers find no device time
+    // from now on, workers find no device time
     fs::write(simulated.turned(), "").unwrap();
     let failure = timer.restart(&[]).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Device);

@@ -23,7 +23,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// A log folder as TensorBoard has it, with the capture of six functions run five times each, and an index of a few lines.
+/// A TensorBoard log folder with the capture of six functions run five times each, and an index of a few lines.
 fn by_hand(folder: &Path) -> Value {
     let run = folder.join("log/plugins/profile/2025_01_02_03_04_05");
     fs::create_dir_all(&run).unwrap();
@@ -49,7 +49,7 @@ fn job(folder: &Path, blocks: &[u64]) -> Job {
     Job::new(Call::new("op@v1", "0123456789abcdef"), folder).candidates(candidates.collect())
 }
 
-/// What an independent program computed for the capture: durations of each function in the order of their starts.
+/// An independent program's result for the capture: durations of each function in the order of their starts.
 fn oracle(member: &str) -> Vec<Vec<u64>> {
     let oracle: Value = serde_json::from_slice(&fs::read(data("xplane/autotune6x5.oracle.json")).unwrap()).unwrap();
     let mut found = vec![Vec::new(); 6];
@@ -73,7 +73,7 @@ fn a_log_folder_gives_the_oracles_durations() {
         let mut timer = ProfileReplay::open(folder.path(), metric.clone()).unwrap();
         assert_eq!((timer.source(), timer.metric()), (Source::Replay, metric.clone().unwrap_or(Metric::Span)));
         assert_eq!((timer.name(), timer.device()), (&*format!("replay:{}", folder.path().display()), &device()));
-        // the job's numbers are not the functions'
+        // the job's numbers differ from the functions' numbers
         timer.begin(&job(folder.path(), &[4, 0, 9, 2])).unwrap();
         for (candidate, function) in [(1, 0), (0, 4), (3, 2)] {
             timer.prepare(candidate).unwrap();
@@ -106,12 +106,12 @@ fn profiles_of_cold_runs_are_not_given_for_warm_ones() {
     assert!(begin(CacheState::Warm).unwrap_err().ends_with("of op@v1:0123456789abcdef forward"));
 }
 
-/// Ejkernel's own profiler names function 0 the fastest; by the span it is the slowest of the six.
+/// Ejkernel's own profiler calls function 0 the fastest; by the span it is the slowest of the six.
 #[test]
 fn the_span_decides_and_not_what_the_seed_would_say() {
     let folder = tempfile::tempdir().unwrap();
     let mut index = by_hand(folder.path());
-    // the seed's winner is the last config, and the baseline another function
+    // the seed's winner is the last config, and the baseline is another function
     let functions: BTreeMap<String, Value> = (0..6).map(|n| (n.to_string(), json!({"block": 5 - n}))).collect();
     index["invocations"][0]["functions"] = json!(functions);
     write(folder.path(), &index);
@@ -138,7 +138,7 @@ fn the_span_decides_and_not_what_the_seed_would_say() {
     let result = session.run(&planned([&invocation])).unwrap();
     assert_eq!((&result.measured_by.source, &result.measured_by.metric), (&Source::Replay, &Metric::Span));
     let operation = &result.operations[0];
-    // the fastest run of a round counts: at most the median, and one of the spans that the oracle has
+    // the fastest run of a round counts: at most the median, and one of the oracle's spans
     for ((candidate, spans), median) in operation.candidates.iter().rev().zip(oracle("span_ps")).zip(&medians) {
         let found = candidate.times().unwrap().median_ns;
         let least = spans.into_iter().min().unwrap() as f64;
@@ -148,13 +148,13 @@ fn the_span_decides_and_not_what_the_seed_would_say() {
     assert_ne!(operation.best.as_ref().unwrap().config, config(5), "the seed's winner");
 }
 
-/// The parts of an operation's result that a decision consists of.
+/// The parts of an operation's result that belong to its decision.
 fn decided(run: &Run) -> Vec<Value> {
     let of_candidate = |candidate: &Value| {
         let parts = ["config", "rounds", "median_ns", "ratio", "interval", "tied_with_best"];
         json!([parts.map(|part| candidate[part].clone()), candidate["failure"].is_null()])
     };
-    // profiles tell nothing of a program's memory and work
+    // profiles do not contain a program's memory and work
     let time = |one: &Value| json!([one["config"], one["median_ns"]]);
     let of_operation = |operation: &Value| {
         let parts = ["call_key", "status", "reason", "speed_up", "speed_up_interval", "tie_set"];
@@ -165,7 +165,7 @@ fn decided(run: &Run) -> Vec<Value> {
     run.json()["operations"].as_array().unwrap().iter().map(of_operation).collect()
 }
 
-/// Tunes with a timer that keeps its profiles, and again from what was kept.
+/// Tunes with a timer that keeps its profiles, and again from the kept profiles.
 fn kept_and_replayed(folder: &Path, timer: &str, rounds: &str, only: &[&str]) -> (Run, Run) {
     let kept = folder.join("kept").display().to_string();
     let tune = |cache: &str, timer: &str, more: &[&str]| {
@@ -199,7 +199,7 @@ fn what_was_kept_decides_the_same() {
         );
         let index: Value =
             serde_json::from_slice(&fs::read(folder.path().join("kept/profiles.json")).unwrap()).unwrap();
-        // the baseline's first runs have a profile, and those of all others share one
+        // the baseline's first runs have one profile, and those of all others share one
         let profiles = index["invocations"][0]["profiles"].as_array().unwrap();
         let launches: Vec<usize> = profiles.iter().map(|one| one["launches"].as_array().unwrap().len()).collect();
         let whole = launches.iter().copied().max().unwrap();
@@ -209,7 +209,7 @@ fn what_was_kept_decides_the_same() {
         );
         let name = index["invocations"][0].get("module_name");
         assert_eq!(name, (mode == "order").then_some(&Value::Null), "the usual name is not written");
-        // another metric takes other numbers of the same rounds
+        // another metric uses other numbers from the same rounds
         let timer = format!("replay:{}", folder.path().join("kept").display());
         let module = module();
         let arguments =
@@ -223,8 +223,8 @@ fn what_was_kept_decides_the_same() {
     }
 }
 
-/// A compiler's error, a crash in outputs, an error in the warm-up, wrong outputs, a crash in a round: a replay comes to
-/// the same decision past all of them.
+/// A compile error, a crash in outputs, an error in the warm-up, wrong outputs, a crash in a round: a replay reaches
+/// the same decision despite all of them.
 #[test]
 fn failures_come_again_where_they_came() {
     let folder = tempfile::tempdir().unwrap();
@@ -235,7 +235,7 @@ fn failures_come_again_where_they_came() {
     let failure = |run: &Run, candidate: usize| run.json()["operations"][0]["candidates"][candidate]["failure"].clone();
     assert_eq!(failure(&replayed, 1), failure(&measured, 1), "the compiler's own words");
     assert_eq!(failure(&measured, 1)["message"], "no such layout");
-    // outputs are not kept: of what they took out there is no execution
+    // outputs are not kept: a candidate dropped for them has no execution
     assert_eq!(
         (&failure(&measured, 3)["kind"], &failure(&replayed, 3)["kind"]),
         (&"wrong-output".into(), &"no-program".into())
@@ -243,7 +243,7 @@ fn failures_come_again_where_they_came() {
     assert!(failure(&replayed, 3)["message"].as_str().unwrap().contains("no execution of `jit_autotune_fn_3`"));
 }
 
-/// An index that names everything is written as it was read, and docs/profiles.md says what each member is.
+/// An index with all members is written as it was read, and docs/profiles.md documents each member.
 #[test]
 fn every_member_of_the_index_is_documented() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -272,14 +272,14 @@ fn jax_decides_the_same_from_its_kept_profiles() {
     kept_and_replayed(folder.path(), &format!("jax:{}", python.display()), "6", &only);
 }
 
-/// With `--profile-every` the folder is one for TensorBoard: the newest profiles, each a whole one, and no index to replay.
+/// With `--profile-every` TensorBoard can read the folder: the newest profiles, each complete, and no index to replay.
 #[test]
 fn some_profiles_are_kept_to_be_looked_at() {
     let folder = tempfile::tempdir().unwrap();
     let tune = |name: &str, more: &[&str]| {
         let logs = folder.path().join(name);
         fs::create_dir(&logs).unwrap();
-        // each run has a worker that begins anew, so that all of them are the same
+        // each run starts a new worker, so that all runs are the same
         let worker = worker(&logs, "");
         let (module, kept) = (module(), logs.display().to_string());
         let arguments =
@@ -297,11 +297,11 @@ fn some_profiles_are_kept_to_be_looked_at() {
             |run: &PathBuf| run.file_name().unwrap().to_str().unwrap().split('-').nth(2).unwrap().parse().unwrap();
         runs.iter().map(name).collect()
     };
-    // candidates that ran, counted over the run: each profile adds those of one round, the first one too
+    // number of measured candidates over the run: each profile adds those of one round, including the first one
     let counts = numbers(&all);
     assert!(counts.len() > 20 && counts.is_sorted(), "{counts:?}");
     let twentieth = numbers(&tune("twentieth", &["--profile-every", "20", "--profiles-kept", "100000"]));
-    // a profile from `before` to `count` holds a twentieth one where these stand on both sides of it
+    // a profile that covers `before` to `count` contains a twentieth one if it lies between them
     let befores = std::iter::once(0).chain(counts.iter().copied());
     let holds_a_twentieth = |(before, count): &(u64, u64)| (*before..*count).any(|candidate| candidate % 20 == 0);
     let expected: Vec<u64> =
@@ -479,7 +479,7 @@ fn bad_profiles_cost_their_invocation() {
     }
     let by_order = begin(json!([{"profile": "log", "launches": [[0, 29]]}]), Value::Null).unwrap_err();
     assert!(by_order.contains("30 executions, 29 were launched"), "{by_order}");
-    // other names: every function is missing, and it is said what there is
+    // other names: every function is missing, and the message lists the existing ones
     let mut timer = begin(json!(["log"]), json!("jit_mine_{candidate}")).unwrap();
     let missing = timer.prepare(1).unwrap_err();
     assert_eq!(missing.kind, FailureKind::NoProgram);
@@ -487,7 +487,7 @@ fn bad_profiles_cost_their_invocation() {
     assert!(missing.message.contains(said) && missing.message.ends_with("`jit_autotune_fn_3`, 2 more"), "{missing}");
     let mut timer = begin(json!([]), usual.clone()).unwrap();
     assert!(timer.prepare(0).unwrap_err().message.ends_with("executions of none of any module"));
-    // another call than those that the index names
+    // another call than the index names
     write(folder.path(), &good);
     let mut timer = ProfileReplay::open(folder.path(), None).unwrap();
     let other = job(folder.path(), &[0]).direction(Direction::ForwardVjp);

@@ -29,14 +29,14 @@ fn misbehaving(mode: &str) -> String {
     format!("python3 {} {mode}", data("misbehaving_worker.py").display())
 }
 
-/// Far beyond what anything here takes, however busy the machine is: reached where something waits that must not.
+/// Far longer than anything here takes on a busy machine: reached only if something waits that must not.
 const LONG: Duration = Duration::from_secs(60);
 
 fn limits() -> Limits {
     Limits::default().start(LONG).measure(LONG).grace(Duration::from_millis(200))
 }
 
-/// For calls that are never answered: short enough to wait for, and long for those before that are.
+/// For calls that are never answered: short enough to wait for, but long enough for the earlier, answered calls.
 fn hasty() -> Limits {
     limits().measure(Duration::from_secs(3))
 }
@@ -48,7 +48,7 @@ fn job(folder: &Path, configs: &[&str]) -> Job {
 
 fn is_alive(pid: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // a zombie has ended; its parent only has not heard of it yet
+    // a zombie has ended, but its parent has not reaped it yet
     status.rfind(')').is_some_and(|end| !status[end..].starts_with(") Z"))
 }
 
@@ -63,7 +63,7 @@ fn wait_until(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// One bad `measure` of candidate 1: the failure, after showing that candidate 0 goes on and no process is left.
+/// One bad `measure` of candidate 1: returns the failure, and checks that candidate 0 goes on and no process remains.
 fn costs_one_candidate(mode: &str, limits: Limits) -> (FailureKind, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving(mode), limits, None).unwrap();
@@ -112,7 +112,7 @@ fn a_hang_ends_at_the_limit() {
         let (kind, message) = costs_one_candidate(mode, hasty());
         assert_eq!(kind, FailureKind::Timeout, "{mode}");
         assert!(message.starts_with("no answer to `measure` within 3s, the time limit of a call"), "{message}");
-        // two workers were started meanwhile; the hang itself is a thousand seconds long, or endless
+        // two workers were started meanwhile; the hang itself takes a thousand seconds, or is endless
         assert!(start.elapsed() < LONG, "{mode}: {:?}", start.elapsed());
     }
 }
@@ -150,7 +150,7 @@ fn batches_are_timed_by_workers_that_can_and_are_means_of_runs_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
     let asked = folder.path().join("asked");
     let mut all = String::new();
-    // (mode, runs, batch) of each request, and what becomes of it
+    // (mode, runs, batch) of each request, and the resulting number of samples
     for (mode, expected) in [("none", vec![100, 100, 100]), ("batches", vec![104, 104, 104])] {
         let command = misbehaving(&format!("{mode} {}", asked.display()));
         let mut timer = CommandTimer::start(Path::new(EXE), &command, limits(), None).unwrap();
@@ -162,7 +162,7 @@ fn batches_are_timed_by_workers_that_can_and_are_means_of_runs_elsewhere() {
         all += &fs::read_to_string(&asked).unwrap_or_default();
     }
     assert_eq!(all, "12 4\n2 None\n", "the worker that cannot was asked for plain runs");
-    // one that says it can and gives a sample for each run
+    // one that claims to support batches, but gives a sample for each run
     let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("batches-ignored"), limits(), None).unwrap();
     timer.begin(&job(folder.path(), &["{}"])).unwrap();
     timer.prepare(0).unwrap();
@@ -232,7 +232,7 @@ fn a_candidate_that_breaks_every_new_worker_is_left_out_by_itself() {
     assert_eq!(failure.kind, FailureKind::Crash, "{failure}");
     timer.restart(&[]).unwrap();
     assert_eq!(timer.measure(0, 1).unwrap(), [100]);
-    // outputs that are not there
+    // missing outputs
     let failure = timer.outputs(0).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Protocol);
     assert!(failure.message.contains("/no/such/file"), "{failure}");
@@ -265,7 +265,7 @@ fn nothing_is_left_of_a_worker_that_hung() {
     let folder = tempfile::tempdir().unwrap();
     let pids = folder.path().join("pids");
     let command = misbehaving(&format!("orphans {}", pids.display()));
-    // in the time of the call it starts two processes and writes down which they are
+    // during the call it starts two processes and writes down their ids
     let limits = limits().measure(Duration::from_secs(10));
     let mut timer = CommandTimer::start(Path::new(EXE), &command, limits, None).unwrap();
     timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
@@ -284,7 +284,7 @@ fn nothing_is_left_when_the_tuner_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let pids = folder.path().join("pids");
     let command = misbehaving(&format!("hello-orphans {}", pids.display()));
-    // the conformance test stands for the tuner: it waits for `hello`
+    // the conformance test replaces the tuner: it waits for `hello`
     let mut tuner = Command::new(EXE)
         .args(["worker", "check", &command])
         .stdin(Stdio::null())
@@ -295,7 +295,7 @@ fn nothing_is_left_when_the_tuner_is_killed() {
     assert!(wait_until(LONG, || pids.exists()), "the worker hangs");
     let all = fs::read_to_string(&pids).unwrap();
     assert!(all.split_whitespace().all(is_alive), "{all}");
-    // no shell stands between, which would take the supervisor's last signal for itself
+    // without a shell in between, which would receive the supervisor's last signal
     let supervisor = all.split_whitespace().nth(1).unwrap();
     let words = fs::read_to_string(format!("/proc/{supervisor}/cmdline")).unwrap();
     assert!(words.contains("\0worker\0exec\0"), "{words:?}");
@@ -383,14 +383,14 @@ fn the_conformance_test_can_fail() {
     let folder = tempfile::tempdir().unwrap();
     let quick = limits().load(Duration::from_secs(4));
     let run = |command: &str| check(&WorkerCommand::shell(EXE, command), &quick, folder.path()).unwrap();
-    // does its job, but falls over a line that is not JSON
+    // works, but fails on a line that is not JSON
     let report = run(&misbehaving("none"));
     assert!(!report.passed());
     assert_eq!(report.steps[0].outcome, Outcome::Passed);
     assert!(matches!(&report.steps[1].outcome, Outcome::Failed(why) if why.contains("exit code 1")), "{report}");
     let report = run("echo hello");
     assert!(matches!(&report.steps[0].outcome, Outcome::Failed(_)), "{report}");
-    // lives on after its stdin was closed
+    // keeps running after its stdin was closed
     let lingering = format!("python3 {}; sleep 1000", data("example_worker.py").display());
     let report = run(&lingering);
     let failed: Vec<&str> = report
@@ -402,7 +402,7 @@ fn the_conformance_test_can_fail() {
     assert_eq!(failed, ["`shutdown` is answered and ends the worker", "closing its stdin ends the worker"]);
 }
 
-/// What is wrong with a path that a hostile worker answers, and a part of what the tuner says to it.
+/// The fault of a path in a hostile worker's answer, and a part of the tuner's message.
 const TRICKS: [(&str, &str); 14] = [
     ("outside", "it is outside of `"),
     ("relative", "it is outside of `"),
@@ -424,7 +424,7 @@ fn hostile(kind: &str, trick: &str, victim: &Path) -> String {
     format!("python3 {} {kind} {trick} {}", data("hostile_worker.py").display(), victim.display())
 }
 
-/// A folder that is no affair of any worker: a file, a folder with a file, and a link.
+/// A folder that no worker may touch: a file, a folder with a file, and a link.
 fn victim(folder: &Path) -> PathBuf {
     let victim = folder.join("victim");
     fs::create_dir_all(victim.join("deep")).unwrap();
@@ -434,7 +434,7 @@ fn victim(folder: &Path) -> PathBuf {
     victim
 }
 
-/// Everything in a folder that a change of it would show: names, inodes, modes, times, contents.
+/// Everything in a folder that reveals a change: names, inodes, modes, times, contents.
 fn snapshot(folder: &Path) -> Vec<String> {
     let mut open = vec![folder.to_owned()];
     let mut found = Vec::new();
@@ -456,7 +456,7 @@ fn snapshot(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Plays each trick, and shows that nothing of the victim changed and nothing is left of the job.
+/// Plays each trick, and checks that the victim is unchanged and the job leaves nothing behind.
 fn each_trick(kind: &str, play: impl Fn(&Path, &str) -> Option<String>) {
     for (trick, expected) in TRICKS {
         let folder = tempfile::tempdir().unwrap();
@@ -468,13 +468,13 @@ fn each_trick(kind: &str, play: impl Fn(&Path, &str) -> Option<String>) {
         assert_eq!(snapshot(&victim), before, "{kind} {trick}");
         match failure {
             Some(message) => {
-                // a compile worker answers no path: nothing lies at the one that was asked for
+                // a compile worker answers without a path: nothing is at the requested one
                 let is_elsewhere =
                     kind == "executable" && (expected.starts_with("it is outside") || trick == "link-folder");
                 let expected = if is_elsewhere { "No such file or directory" } else { expected };
                 assert!(message.contains(expected) && !message.contains('\n'), "{kind} {trick}: {message}");
             }
-            // as much of it as there was at first
+            // as many bytes as at first
             None => assert_eq!((kind, trick), ("executable", "growing")),
         }
         let left: Vec<_> = fs::read_dir(&scratch).unwrap().map(|item| item.unwrap().path()).collect();
@@ -495,7 +495,7 @@ fn an_answered_output_is_opened_in_its_folder_alone() {
         let failure = timer.outputs(1).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Protocol, "{failure}");
         assert!(failure.message.starts_with("the worker's output `"), "{failure}");
-        // another candidate goes on
+        // another candidate continues
         timer.restart(&[1]).unwrap();
         assert_eq!(timer.outputs(0).unwrap()[0].read().unwrap(), [0; 16]);
         assert_eq!(timer.measure(0, 1).unwrap(), [100]);
@@ -515,7 +515,7 @@ fn an_answered_profile_is_opened_in_its_folder_alone() {
         assert_eq!(failure.kind, FailureKind::Protocol, "{failure}");
         assert!(failure.message.starts_with("the worker's profile `"), "{failure}");
         timer.restart(&[1]).unwrap();
-        // its profile is read, and holds nothing
+        // its profile is read, and contains nothing
         let failure_of_other = timer.measure_round(&[(0, 1)]).unwrap_err();
         assert!(failure_of_other.message.contains("holds 0 executions"), "{failure_of_other}");
         timer.end();
@@ -526,7 +526,7 @@ fn an_answered_profile_is_opened_in_its_folder_alone() {
 #[test]
 fn what_a_compile_worker_left_is_opened_in_its_folder_alone() {
     each_trick("executable", |scratch, command| {
-        // it stands in for `worker pjrt`, whatever the plugin
+        // it replaces `worker pjrt`, with any plugin
         let exe = scratch.parent().unwrap().join("exe");
         let script = format!("#!/bin/sh\nif [ $2 = exec ]; then exec {EXE} \"$@\"; fi\nexec {command}\n");
         write_executable(&exe, &script);
@@ -541,7 +541,7 @@ fn what_a_compile_worker_left_is_opened_in_its_folder_alone() {
             candidate.program = Some(ProgramFile::new(data("add.mlir"), program));
         }
         timer.begin(&job).unwrap();
-        // where there is no path to answer, what is at the path that was asked for is what counts
+        // if the answer has no path, the file at the requested path counts
         let failure = timer.prepare(1).err();
         if let Some(failure) = &failure {
             assert_eq!(failure.kind, FailureKind::Compile, "{failure}");
@@ -578,7 +578,7 @@ fn a_hostile_answer_costs_its_candidate_and_the_run_goes_on() {
     }
 }
 
-/// What a `measure` writes once its worker runs is new: a link that the worker put there is not written through.
+/// After its worker has started, `measure` writes only new files: it does not write through the worker's link.
 #[test]
 fn inputs_are_not_written_through_a_worker_s_link() {
     let folder = tempfile::tempdir().unwrap();
@@ -590,7 +590,7 @@ fn inputs_are_not_written_through_a_worker_s_link() {
     assert!(run.code != 0 && run.fault().contains("argument-0.bin"), "{}", run.stderr);
 }
 
-/// A worker has long to end by itself once it is asked to; one that never said hello has not.
+/// A worker gets long to end by itself after the request; a program that never said hello does not.
 #[test]
 fn a_worker_that_is_none_is_told_at_once() {
     let folder = tempfile::tempdir().unwrap();

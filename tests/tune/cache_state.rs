@@ -1,5 +1,5 @@
-//! Warm and cold caches, unlocked and locked clocks in a tuning run, with a simulated timer: samples of one are never
-//! used for the other.
+//! Warm and cold caches, unlocked and locked clocks in a tuning run, with a simulated timer: samples of one condition
+//! are never used for another.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -33,7 +33,7 @@ fn cold_samples_are_their_own_and_the_entry_says_so() {
     assert_eq!(operation.best.unwrap().config, config(1));
     assert_eq!(cold["cache_state"], json!("cold"));
     assert_ne!(cold["job"], warm["job"]);
-    // and back: the warm samples are still there
+    // back to warm: the warm samples still exist
     let (operation, again) = run([1, 1, 1], CacheState::Warm);
     assert_eq!(operation.best.unwrap().config, config(2));
     assert_eq!((again["job"].clone(), again.get("cache_state")), (warm["job"].clone(), None::<&Value>));

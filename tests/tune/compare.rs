@@ -18,7 +18,7 @@ use autotune_lowered::timer::{Build, Signature};
 
 const MS: u64 = 1_000_000;
 
-/// Contestants with programs of their own.
+/// Contestants with different programs.
 fn contestants(count: u64) -> Vec<Contestant> {
     let program = |index| MeasuredProgram::of_text(&distinct_program(index));
     (0..count).map(|index| Contestant::new(format!("step-{index}.mlir"), program(index))).collect()
@@ -44,7 +44,7 @@ fn relation(row: &ContestantResult) -> Option<Relation> {
 
 #[test]
 fn known_ratios_are_found_and_the_copy_is_noise() {
-    // the last one is the first one's copy, a little slower for as long as it is loaded
+    // the last one is a copy of the first one, and is a little slower as long as it is loaded
     let mut timer = ScriptedTimer::new(&[10 * MS, 9 * MS, 30 * MS, 10 * MS + MS / 20, 10 * MS + MS / 10]);
     timer.executables = vec![1, 2, 3, 1, 1];
     let found = in_memory(&mut timer, 4).unwrap();
@@ -56,12 +56,12 @@ fn known_ratios_are_found_and_the_copy_is_noise() {
     for (row, ratio) in rows.iter().skip(1).zip([0.9, 3.0, 1.005]) {
         assert!((row.ratio.unwrap() - ratio).abs() < 0.005, "{row:?}");
         let interval = row.interval.unwrap();
-        // four intervals share five per cent
+        // four intervals share an error rate of five per cent
         assert!(interval.low <= ratio && ratio <= interval.high && interval.confidence >= 0.9875, "{interval:?}");
         assert_eq!((row.outputs, row.rounds), (Outputs::Equal { max_error: 0.0 }, found.rounds as usize));
     }
     assert_eq!((rows[0].ratio, rows[0].outputs), (None, Outputs::Reference));
-    // by executables alone: the same program twice is measured all the same
+    // even if executables alone decide, the same program is measured twice
     assert_eq!(rows.iter().map(|row| row.same_executable).collect::<Vec<_>>(), [None, None, None, Some(0)]);
     let noise = found.noise.as_ref().unwrap();
     assert_eq!(noise.same_executable, Some(true));
@@ -90,7 +90,7 @@ fn as_many_rounds_as_asked_for_and_no_more() {
         run(&mut timer, &ledger, &contestants(2), &options).unwrap()
     };
     assert_eq!(of(CompareOptions::default().rounds(Some(25))).rounds, 25);
-    // nine rounds are the least that tell two others apart with five per cent between them
+    // two comparisons with five per cent between them need at least nine rounds
     assert_eq!(of(CompareOptions::default()).rounds, 9);
     let spent = of(CompareOptions::default().budget(Some(Duration::from_nanos(1))));
     assert_eq!((spent.rounds, spent.is_settled, spent.contestants[1].relation), (0, false, None));
@@ -107,7 +107,7 @@ fn what_the_log_holds_is_not_measured_again() {
     assert_eq!((first.rounds_kept, again.rounds_kept, again.rounds_measured), (0, first.rounds_measured, 0));
     assert_eq!((first.job, first.contestants), (again.job, again.contestants.clone()));
     assert_eq!(run(&mut timer, &ledger, &contestants(2), &options.clone().force(true)).unwrap().rounds_kept, 0);
-    // other options of the compiler, another stage: other samples
+    // other compiler options, another stage: other samples
     let mut other = contestants(2);
     other[1] = other[1].clone().build(Build::default().options([("a".to_owned(), "1".to_owned())].into()));
     assert_ne!(run(&mut timer, &ledger, &other, &options).unwrap().job, again.job);

@@ -1,5 +1,4 @@
-//! Compiler options of whole modules, on a simulated compiler with options: the effect of each set on a program's time
-//! is given.
+//! Compiler options of whole modules, on a simulated compiler: the effect of each set on a program's time is given.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -27,11 +26,11 @@ use crate::support::scripted::device;
 
 pub(super) type Overrides = BTreeMap<String, String>;
 
-/// What a simulated compiler makes of a set of options.
+/// The simulated compiler's result for a set of options.
 pub(super) struct Outcome {
-    /// Time of the program over the usual one.
+    /// The program's time relative to the default.
     pub(super) factor: f64,
-    /// What it computes.
+    /// The program's output.
     pub(super) output: f32,
     pub(super) fails: Option<(&'static str, Failure)>,
 }
@@ -43,24 +42,24 @@ pub(super) fn takes(factor: f64) -> Outcome {
 pub(super) struct Compiler {
     pub(super) device: DeviceFingerprint,
     pub(super) of: fn(&Overrides, u32) -> Outcome,
-    /// Of programs that behave otherwise.
+    /// Programs with another behaviour.
     pub(super) others: BTreeMap<Digest, fn(&Overrides, u32) -> Outcome>,
     random: ChaCha8Rng,
     /// Relative scatter of one run.
     scatter: f64,
     job: Option<Job>,
     pub(super) compiled: usize,
-    /// How often it was asked what a program takes, and how often one was run for its time.
+    /// How often a program's signature was asked for, and how often a program was run for its time.
     pub(super) asked: usize,
     pub(super) measured: usize,
-    /// Ends the run once so many calls of either kind were made.
+    /// Ends the run after this many calls of either kind.
     pub(super) ends_after: usize,
     pub(super) cancel: Arc<AtomicBool>,
     epoch: u32,
-    /// Whether outputs are compared here, and no file holds them.
+    /// Whether outputs are compared here, and stored in no file.
     pub(super) keeps: bool,
     kept: Option<Reference>,
-    /// What the program gives on inputs in `f64`, and how often it was compiled for them.
+    /// The program's output for inputs in `f64`, and how often it was compiled for them.
     pub(super) in_f64: Result<f64, Failure>,
     pub(super) compiled_in_f64: usize,
 }
@@ -91,7 +90,7 @@ impl Compiler {
         }
     }
 
-    /// Whether the job is the program in `f64`, with inputs that are exactly those of the others.
+    /// Whether the job is the program in `f64`, with exactly the others' input values.
     fn is_in_f64(&self) -> bool {
         let job = self.job.as_ref().unwrap();
         if job.inputs[0].spec.to_string() != "f64[4]" {
@@ -112,7 +111,7 @@ impl Compiler {
         let candidate = &self.job.as_ref().unwrap().candidates[candidate];
         let (build, program) = (&candidate.build, candidate.program.as_ref().unwrap().program.digest);
         let of = self.others.get(&program).copied().unwrap_or(self.of);
-        // options of the process that compiles have dashes here
+        // options of the compiling process have dashes here
         let process = build.process.iter().map(|(name, value)| (format!("--{name}"), value.clone()));
         let outcome = of(&build.options.clone().into_iter().chain(process).collect(), build.copy);
         match outcome.fails {
@@ -156,7 +155,7 @@ impl Timer for Compiler {
             self.compiled_in_f64 += 1;
             self.in_f64.clone()?;
         }
-        // the same time is the same code
+        // equal times mean equal code
         Ok(Prepared::new(1).executable(Some(Digest::of(&outcome.factor.to_le_bytes()))))
     }
 
@@ -214,12 +213,12 @@ impl Timer for Compiler {
 }
 
 impl Compiler {
-    /// What a candidate computes, by the first input.
+    /// A candidate's output, computed from the first input.
     fn output(&self, candidate: usize) -> Result<Vec<u8>, Failure> {
         let output = self.outcome(candidate, "run")?.output;
         let job = self.job.as_ref().unwrap();
         let mut bytes = output.to_le_bytes().repeat(4);
-        // a sum, which fast arithmetic takes for finite
+        // a sum, which fast arithmetic assumes to be finite
         let input = std::fs::read(&job.inputs[0].path).unwrap();
         let is_nan = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap()).is_nan();
         let is_fast = job.candidates[candidate].build.options.contains_key("xla_cpu_enable_fast_math");
@@ -303,13 +302,14 @@ fn options_that_add_up_are_found_and_the_second_run_measures_nothing() {
     let compiled = timer.compiled;
     let again = tune(&mut timer, &ledger, &module(), &TuneOptions::default());
     assert_eq!((again.operation.status, timer.compiled), (Status::Cached, compiled));
-    // another question is another search
+    // another question needs another search
     let mut other = module();
     other.choices.truncate(3);
     assert_eq!(tune(&mut timer, &ledger, &other, &TuneOptions::default()).operation.status, Status::Tuned);
 }
 
-/// Off the CPU XLA measures while it compiles, so equal code is luck: every value is timed by itself.
+/// On other platforms than the CPU, XLA measures while it compiles, so equal code is luck: every value is timed by
+/// itself.
 #[test]
 fn on_a_gpu_values_with_equal_executables_are_timed_one_by_one() {
     let on = |platform: &str| {
@@ -324,7 +324,7 @@ fn on_a_gpu_values_with_equal_executables_are_timed_one_by_one() {
     };
     let (cpu, gpu) = (on("cpu"), on("cuda"));
     let (singles, (same, measured)) = (module().choices.len(), counts(&cpu));
-    // the level and the wide vectors alone are other code; the rest is the default's
+    // only the level and the wide vectors change the code; the rest gives the default's
     assert!(same >= singles - 2 && measured >= 4, "{same} of {singles}, {measured}");
     let (same, measured) = counts(&gpu);
     assert!(same == 0 && measured > singles, "{same} of {singles}, {measured}");
@@ -334,24 +334,24 @@ fn on_a_gpu_values_with_equal_executables_are_timed_one_by_one() {
 
 #[test]
 fn what_does_nothing_alone_is_found_beside_what_it_helps() {
-    // the level alone is other code, and no faster
+    // the level alone changes the code, but does not make it faster
     let operation = tuned(|options, _| of_two(options, [1.0, 1.005, 0.5, 0.4]));
     assert_eq!(best(&operation), r#"{"xla_backend_optimization_level":1,"xla_cpu_prefer_vector_width":512}"#);
 }
 
 #[test]
 fn what_adds_nothing_is_left_out_of_the_set() {
-    // the wide vectors do it all; with the level there is a third of a per cent more
+    // the wide vectors give nearly all; the level adds a third of a per cent
     let operation = tuned(|options, _| of_two(options, [1.0, 0.9, 0.5, 0.4985]));
     assert_eq!(best(&operation), r#"{"xla_cpu_prefer_vector_width":512}"#);
 }
 
-/// Times that scatter by a fifth and do not differ: of many choices some look far better in a few rounds.
+/// Times that scatter by a fifth without a difference: of many choices, some look far better in a few rounds.
 #[test]
 fn the_luck_of_the_first_rounds_wins_nothing() {
     for seed in 0..10 {
         let mut timer = Compiler::new(|options, _| {
-            // each its own executable
+            // each gets a different executable
             let name = options.iter().next().map(|(name, value)| name.len() + value.len()).unwrap_or_default();
             takes(1.0 + 1e-7 * name as f64)
         });
@@ -374,14 +374,14 @@ fn a_default_that_crashes_is_rescued_by_the_first_set_that_runs() {
     assert_eq!(operation.baseline.config.as_str(), r#"{"xla_backend_optimization_level":1}"#);
     assert_eq!(best(&operation), r#"{"xla_backend_optimization_level":1,"xla_cpu_prefer_vector_width":512}"#);
     assert!(operation.flags.iter().any(|flag| flag.contains("SIGSEGV")), "{:?}", operation.flags);
-    // the default is a row with its reason, as is what was tried before the level
+    // the default has a row with a reason, and so have the options tried before the level
     let failed = operation.candidates.iter().filter_map(|row| Some((row.config.as_str(), row.failure()?)));
     let failed: BTreeMap<&str, &Failure> = failed.collect();
     assert_eq!(failed["{}"].to_string(), "crash: the worker died of SIGSEGV");
     assert!(failed.contains_key(r#"{"xla_cpu_use_xnnpack":false}"#), "{failed:?}");
 }
 
-/// What the rank-7 reduction of docs/options.md does on jaxlib 0.10.2.
+/// The behaviour of the rank-7 reduction of docs/options.md on jaxlib 0.10.2.
 #[test]
 fn what_switches_something_off_is_tried_first_as_a_rescue() {
     let operation = tuned(|options, _| {
@@ -432,7 +432,7 @@ fn fast_arithmetic_is_tried_with_nan_and_says_what_it_makes_of_it() {
         false => takes(1.0),
     };
     let operation = tune(&mut Compiler::new(fast), &ledger, &module, &TuneOptions::default()).operation;
-    // large outputs stay with the worker, and what is found of them is the same
+    // large outputs stay in the worker, and comparing them there gives the same result
     let mut keeping = Compiler { keeps: true, ..Compiler::new(fast) };
     let kept = tune(&mut keeping, &Ledger::in_memory(vec![]), &module, &TuneOptions::default()).operation;
     let found = |operation: &OperationResult| {
@@ -462,8 +462,8 @@ fn a_program_that_differs_from_itself_decides_nothing() {
     assert!(operation.reason.contains("nondeterministic"), "{}", operation.reason);
 }
 
-/// Elements of one in `f32` may be off by 2e-3 of themselves and 2e-3 of the root mean square: a set that is off by 0.0045 is out.
-/// Where the default differs from its own copy by 0.001 it may be off by 0.005.
+/// Elements of one in `f32` may be off by 2e-3 of themselves and 2e-3 of the root mean square, so a set that is off by
+/// 0.0045 is rejected. If the default differs from its own copy by 0.001, the set may be off by 0.005.
 #[test]
 fn what_the_default_differs_from_itself_is_not_held_against_a_set() {
     let noisy: fn(&Overrides, u32) -> Outcome = |options, copy| {

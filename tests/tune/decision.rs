@@ -11,7 +11,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 const BASELINE: usize = 0;
 
-/// A machine: relative deviation of a sample, how often something comes between, and what else is wrong with it.
+/// A machine: relative deviation of a sample, frequency of disturbances, and their kind.
 #[derive(Debug, Clone, Copy)]
 struct Machine {
     deviation: f64,
@@ -19,14 +19,14 @@ struct Machine {
     kind: Kind,
 }
 
-/// What a disturbance does to a sample, and how the level of all of them moves.
+/// The effect of a disturbance on a sample, and how the level of all samples moves.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     /// Up to three times as long.
     Plain,
-    /// As long as a draw from Pareto's law says, whose mean is infinite.
+    /// Longer by a draw from Pareto's distribution, whose mean is infinite.
     Heavy,
-    /// Some milliseconds more: another process had its turn.
+    /// Some milliseconds longer: another process had its turn.
     Turns,
     /// Every sample takes longer than the one before.
     Drift,
@@ -54,7 +54,7 @@ struct Simulated {
     random: ChaCha8Rng,
     machine: Machine,
     times: Vec<f64>,
-    /// What all samples are longer by at this moment.
+    /// Current factor on all samples.
     level: f64,
 }
 
@@ -68,7 +68,7 @@ impl Simulated {
     }
 
     fn sample(&mut self, candidate: usize) -> f64 {
-        // twelve uniform numbers make a normal one
+        // the sum of twelve uniform numbers is nearly normal
         let normal = (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0;
         match self.machine.kind {
             Kind::Drift => self.level *= 1.002,
@@ -99,8 +99,8 @@ impl Simulated {
         Round::new(1, samples_ns).sentinel_ns(Some([begin, self.sample(BASELINE)]))
     }
 
-    /// The same after some candidates were looked at, four at a time beside the fastest so far, and with the baseline at the ends
-    /// of a round where it is time for that.
+    /// The same after looks at some candidates, four at a time together with the fastest so far, and with the baseline
+    /// at both ends of a round when it is due.
     fn race_in_waves(&mut self, most: usize, rules: &DecisionRules) -> (Vec<Round>, Standing) {
         let competing: Vec<usize> = (0..self.times.len()).collect();
         let mut rounds: Vec<Round> = Vec::new();
@@ -126,7 +126,7 @@ impl Simulated {
         (rounds, standing)
     }
 
-    /// Races as the tuner does: until settled, or until so many rounds count.
+    /// Races as the tuner does: until settled, or until this many rounds count.
     fn race(&mut self, most: usize, rules: &DecisionRules) -> (Vec<Round>, Standing) {
         let competing: Vec<usize> = (0..self.times.len()).collect();
         let mut rounds = Vec::new();
@@ -149,12 +149,12 @@ fn eager() -> DecisionRules {
     DecisionRules::default().min_improvement(0.0)
 }
 
-/// Rounds in which candidate `i` takes `base * factors[i]`, the machine drifting by `drift` a round.
+/// Rounds in which candidate `i` takes `base * factors[i]`, while the machine drifts by `drift` per round.
 fn rounds(n: usize, factors: &[f64], drift: f64) -> Vec<Round> {
     (0..n)
         .map(|round| {
             let base = 1000.0 * (1.0 + drift * round as f64);
-            // a small spread of its own for each candidate, the same at every run
+            // a small spread that differs by candidate, equal in every run
             let wobble = |i: usize| 1.0 + 0.001 * (((round * 7 + i * 3) % 5) as f64 - 2.0);
             let samples = factors.iter().enumerate().map(|(i, f)| Some(base * f * wobble(i))).collect();
             Round::new(1, samples)
@@ -184,7 +184,7 @@ fn a_speed_up_is_believed_up_to_the_bound() {
         assert_eq!(judgement.outcome, outcome, "{factor}");
         let winner = if outcome == Outcome::Faster { 1 } else { BASELINE };
         assert_eq!(judgement.winner, winner);
-        // what is cached already is believed no more
+        // a cached config gets no special trust
         assert_eq!(judge(&rounds(8, &[1.0, factor, 0.5], 0.0), 3, Some(1), &rules).outcome, outcome);
     }
 }
@@ -193,7 +193,7 @@ fn a_speed_up_is_believed_up_to_the_bound() {
 fn the_fastest_is_hardly_ever_dropped() {
     for machine in [QUIET, BUSY] {
         let mut times = vec![1.0; 10];
-        // close behind the best, so that luck could drop it
+        // close behind the best, so that bad luck could drop it
         times[1..].iter_mut().enumerate().for_each(|(i, time)| *time = 0.8 + 0.002 * i as f64);
         let dropped = (0..100).filter(|&seed| {
             let mut simulated = Simulated::new(seed, machine, &times);
@@ -206,7 +206,7 @@ fn the_fastest_is_hardly_ever_dropped() {
 
 #[test]
 fn the_fastest_stays_on_machines_that_are_out_of_order() {
-    // twenty-eight, some close behind the best and most far behind, the best among the last
+    // twenty-eight, some close behind the best and most far behind, with the best among the last
     let times: Vec<f64> = (0..28).map(|i| if i == 25 { 0.6 } else { 0.606 * 1.07_f64.powi((i * 11) % 28) }).collect();
     for machine in WILD.into_iter().chain([QUIET, BUSY]) {
         let dropped = (0..50).filter(|&seed| {
@@ -220,7 +220,7 @@ fn the_fastest_stays_on_machines_that_are_out_of_order() {
 
 #[test]
 fn turns_of_other_processes_hide_no_large_gain() {
-    // programs of 0.1 ms, each of whose samples may be longer by up to 20 ms
+    // programs of 0.1 ms, each of whose samples may be up to 20 ms longer
     let mut times: Vec<f64> = (0..32).map(|i| 0.05 * 1.09_f64.powi((i * 11) % 32)).collect();
     (times[BASELINE], times[25]) = (0.1, 0.038);
     let machine = machine(0.03, 0.05, Kind::Turns);
@@ -246,16 +246,16 @@ fn what_is_far_behind_takes_one_sample_where_the_machine_is_quiet() {
 
 #[test]
 fn most_rounds_go_to_those_that_may_be_the_best() {
-    // a baseline, and eleven of which each is a little slower than the one before
+    // a baseline, and eleven others, each a little slower than the one before
     let mut times = vec![1.0];
     times.extend((0..11).map(|i| 0.6 + 0.0002 * f64::from(i)));
     let competing: Vec<usize> = (0..12).collect();
     let next = |n| race(&rounds(n, &times, 0.0), &competing, BASELINE, &DecisionRules::default()).next;
     assert_eq!(next(1), competing, "each is measured twice");
-    // the baseline, and of twelve those up to the rank of twelve over the samples that each has
+    // the baseline, and of twelve those up to the rank of twelve divided by the samples of each
     assert_eq!((next(2).len(), next(3).len()), (7, 5), "{:?} {:?}", next(2), next(3));
     assert!(next(3).contains(&BASELINE) && next(3).contains(&1));
-    // who was measured less comes back where those before it are slower than they seemed
+    // a candidate with fewer samples comes back if those before it are slower than they seemed
     let mut late = rounds(4, &times, 0.0);
     late[2..].iter_mut().for_each(|round| round.samples_ns[5..].fill(None));
     late[2..].iter_mut().for_each(|round| round.samples_ns[2..5].iter_mut().flatten().for_each(|ns| *ns *= 1.1));
@@ -280,7 +280,7 @@ fn the_resolution_is_what_can_be_told() {
 
 #[test]
 fn what_is_clear_takes_few_runs() {
-    // a baseline, one good config, thirty that are from 1.15 to 8 times slower
+    // a baseline, one good config, and thirty that are 1.15 to 8 times slower
     let mut times = vec![1.0, 0.6];
     times.extend((0..30).map(|i| 0.69 * 1.07_f64.powi(i)));
     let mut shares: Vec<f64> = (0..21)
@@ -307,7 +307,7 @@ fn far_slower_ones_are_cut_off_at_once() {
         let by = slowest_ns / rounds[0].samples_ns[4].unwrap();
         rounds.iter_mut().flat_map(|round| &mut round.samples_ns).flatten().for_each(|ns| *ns *= by);
     };
-    // a sample this short may be another process's turn on the core, twice running too
+    // a sample this short may contain another process's turn on the core, even twice in a row
     scaled_to(&mut rounds, 19e6);
     for (seen, left) in [(1, &[0, 1, 2, 3, 4][..]), (2, &[0, 1, 2, 3, 4]), (3, &[0, 1])] {
         assert_eq!(race(&rounds[..seen], &[0, 1, 2, 3, 4], BASELINE, &DecisionRules::default()).contenders, left);
@@ -413,17 +413,17 @@ fn among_ties_the_smallest_memory_is_taken() {
         let mut least = needs;
         least[winner] = Some(0);
         assert_eq!(judged(&tied, &least, None).winner, winner);
-        // the cached one stays, and so nothing flaps
+        // the cached one stays, so that the result does not alternate
         assert_eq!(judged(&tied, &needs, Some(winner)).winner, winner);
     }
-    // what is not known of all of them decides nothing
+    // a property that is unknown for some of them decides nothing
     let free = judged(&tied, &[], None).winner;
     for unknown in [1, 3] {
         let mut some = needs;
         some[unknown] = None;
         assert_eq!(judged(&tied, &some, None).winner, free);
     }
-    // a baseline that nothing beats stays, and what costs more than a hundredth is not taken
+    // a baseline that nothing beats stays, and a config more than a hundredth slower is not taken
     assert_eq!(judged(&[1.0, 0.999, 1.001], &[Some(9), Some(1), Some(1)], None).winner, BASELINE);
     assert_eq!(judged(&[1.0, 0.8, 0.815], &[Some(9), Some(9), Some(1)], None).winner, 1);
 }
@@ -442,7 +442,7 @@ fn disturbed_rounds_do_not_count() {
     assert_eq!(judgement.candidates[1].as_ref().unwrap().rounds, 11);
 }
 
-/// Who had its turns while another one led has times, though none beside the one that leads now.
+/// A candidate that was measured while another one led has times, but none paired with the current leader.
 #[test]
 fn turns_without_the_leader_are_turns_all_the_same() {
     let round = |of_leader: Option<f64>, of_other: Option<f64>| Round::new(0, vec![Some(1.0), of_leader, of_other]);

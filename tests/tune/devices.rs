@@ -15,7 +15,7 @@ use autotune_lowered::tune::{AutotuningResult, Plan, Session, Status};
 
 const MS: u64 = 1_000_000;
 
-/// Calls with keys of their own, of one operation.
+/// Calls of one operation with different keys.
 fn plan(folder: &std::path::Path, count: usize) -> (Registry, Plan) {
     let (mut registry, invocation) = registry(&folder.join("registry"), 3, &distinct_program);
     let mut calls = Vec::new();

@@ -1,4 +1,4 @@
-//! One module tuned in parts by real processes, and the recipes of `examples/fleet` run as a cluster would run them. Times are
+//! One module tuned in parts by real processes, and the recipes of `examples/fleet` run as on a cluster. Times are
 //! simulated by `replay`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
@@ -15,7 +15,7 @@ use crate::support::program::*;
 use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// A checkout of the repository on a machine whose `autotune-lowered` finds its times in a recording.
+/// A checkout of the repository on a machine whose `autotune-lowered` takes its times from a recording.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -41,13 +41,13 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Puts a program on the path.
+    /// Adds a program to PATH.
     fn program(&self, name: &str, body: &str) {
         let path = self.path("bin").join(name);
         write_executable(&path, &format!("#!/usr/bin/env bash\nset -euo pipefail\n{body}\n"));
     }
 
-    /// The recording of a device of this kind.
+    /// The recording for a device of this kind.
     fn recording(&self, kind: &str) -> PathBuf {
         let path = self.path(&format!("{kind}.json"));
         write_replay(&example().join("registry"), &path);
@@ -56,7 +56,7 @@ impl Place {
         path
     }
 
-    /// A shell command in the checkout, as a platform with these variables runs it.
+    /// A shell command in the checkout, run as on a platform with these variables.
     fn shell(&self, command: &str, variables: &BTreeMap<String, String>) -> Command {
         let mut shell = Command::new("bash");
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
@@ -69,12 +69,12 @@ impl Place {
         shell
     }
 
-    /// Entries of a cache folder or of what else `cache ls` lists: configs by device, operation and call.
+    /// Entries of a cache folder, or of another source of `cache ls`: configs by device, operation and call.
     fn entries(&self, cache: &str) -> BTreeMap<String, Value> {
         entries_of(&run(&self.path(cache), &["cache", "ls", "--format", "json"]).json())
     }
 
-    /// The same of a file of entries.
+    /// The same for a file of entries.
     fn entries_of_file(&self, file: &str) -> BTreeMap<String, Value> {
         entries_of(&serde_json::from_slice(&fs::read(self.path(file)).unwrap()).unwrap())
     }
@@ -96,7 +96,7 @@ fn succeeded(output: &Output) -> String {
     text(&output.stderr)
 }
 
-/// Runs all at once; each must succeed.
+/// Runs all in parallel; each must succeed.
 fn all_at_once(commands: Vec<Command>) -> Vec<String> {
     let children: Vec<_> = commands.into_iter().map(|mut command| command.spawn().unwrap()).collect();
     children.into_iter().map(|child| succeeded(&child.wait_with_output().unwrap())).collect()
@@ -114,7 +114,7 @@ fn example_variables() -> BTreeMap<String, String> {
     ])
 }
 
-/// What one process that tunes the whole module decides.
+/// The decisions of one process that tunes the whole module.
 fn whole(place: &Place) -> BTreeMap<String, Value> {
     let tune = "autotune-lowered \"$MODULE\" --registry \"$REGISTRY\" --cache whole";
     all_at_once(vec![place.shell(tune, &example_variables())]);
@@ -142,7 +142,7 @@ fn parts_side_by_side_decide_together_what_one_process_decides() {
             }
         }
         assert_eq!(together, whole, "{parts} parts");
-        // again: nothing is measured
+        // a second time: nothing is measured
         for talk in all_at_once(commands(&place)) {
             assert!(talk.contains("nothing was measured") || talk.contains("nothing new"), "{talk}");
         }
@@ -150,7 +150,7 @@ fn parts_side_by_side_decide_together_what_one_process_decides() {
     let merge = "examples/fleet/merge-parts.sh 4 merged.json";
     all_at_once(vec![place.shell(merge, &example_variables())]);
     assert_eq!(place.entries_of_file("merged.json"), whole);
-    // a part that never ran is no part of what is published
+    // a part that never ran is missing from the publication
     fs::remove_dir_all(place.path("caches/part-2-of-4")).unwrap();
     let output = place.shell("examples/fleet/merge-parts.sh 4 other.json", &example_variables()).output().unwrap();
     let talk = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -206,13 +206,13 @@ fn a_label_that_nobody_recorded_is_told_by_one_part() {
         .collect();
     assert_eq!(codes.iter().filter(|code| **code == 1).count(), 1, "{codes:?}");
     assert_eq!(codes.iter().filter(|code| **code == 0).count(), 2, "{codes:?}");
-    // the recipe's part is done all the same, and says so: a queue would try for ever
+    // the recipe's part still ends as done, with a message: otherwise a queue would retry for ever
     let talk =
         all_at_once((0..3).map(|part| place.shell(&format!("examples/fleet/tune-part.sh {part} 3"), &own)).collect());
     assert_eq!(talk.iter().filter(|talk| talk.contains("trying again would not help")).count(), 1, "{talk:?}");
 }
 
-/// What a queue does to a job whose time is up.
+/// A queue's signals to a job whose time is up.
 #[test]
 fn a_part_that_is_ended_lets_the_tuner_end() {
     let place = Place::new();
@@ -226,7 +226,7 @@ fn a_part_that_is_ended_lets_the_tuner_end() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-/// A queue that runs each task at once, as Slurm would: from a copy of the script, in the folder it was submitted from.
+/// A queue that runs each task at once, like Slurm: from a copy of the script, in the folder of its submission.
 const SBATCH: &str = r#"
 array='' dependency=''
 while [[ $1 == --* ]]; do
@@ -271,7 +271,7 @@ fn the_slurm_recipe_runs_its_parts_and_merges_them() {
     let submit = "examples/fleet/slurm-submit.sh best.json";
     all_at_once(vec![place.shell(submit, &own)]);
     assert_eq!(place.entries_of_file("best.json"), whole);
-    // parts of the array that are run again
+    // parts of the array that run again
     fs::remove_dir_all(place.path("caches/part-3-of-4")).unwrap();
     own.insert("PART_LIST".into(), "1,3".into());
     all_at_once(vec![place.shell("examples/fleet/slurm-submit.sh again.json", &own)]);
@@ -285,7 +285,7 @@ fn yaml(name: &str) -> Yaml {
     documents.remove(0)
 }
 
-/// The command of a Job's only container, in a checkout where the shared volume is a folder.
+/// The command of a Job's only container, in a checkout whose shared volume is a folder.
 fn container(place: &Place, job: &Yaml, index: Option<i64>) -> Command {
     let container = &job["spec"]["template"]["spec"]["containers"][0];
     let mount = container["volumeMounts"][0]["mountPath"].as_str().unwrap();
@@ -336,7 +336,7 @@ fn the_kubernetes_recipe_runs_its_indexes_and_merges_them() {
     }
 }
 
-/// The commands of a job's steps, but for the installation, with a matrix's values in their places.
+/// The commands of a job's steps, without the installation, and with a matrix's values inserted.
 fn steps(job: &Yaml, matrix: &BTreeMap<String, String>) -> Vec<String> {
     let mut commands = Vec::new();
     for step in job["steps"].as_vec().unwrap() {
@@ -378,7 +378,7 @@ fn the_github_recipe_tunes_a_matrix_merges_it_and_gates_a_pull_request() {
         (words(&jobs["tune"]["strategy"]["matrix"]["device"]), words(&jobs["tune"]["strategy"]["matrix"]["part"]));
     assert_eq!(words(&jobs["check"]["strategy"]["matrix"]["device"]), devices);
 
-    // every cell of the matrix is a runner with a checkout of its own; what it uploads lies in a folder of its name
+    // every cell of the matrix is a runner with its own checkout; its upload is in a folder of its name
     let merger = Place::new();
     let mut everything = BTreeMap::new();
     for device in &devices {
@@ -404,7 +404,7 @@ fn the_github_recipe_tunes_a_matrix_merges_it_and_gates_a_pull_request() {
     all_at_once(vec![merger.shell(&merge, &environment)]);
     assert_eq!(merger.entries_of_file(&environment["TUNED"]), everything);
 
-    // the pull request: what was committed is measured again on each device
+    // the pull request: each device measures the committed configs again
     for (device, slower, expected) in [(&devices[0], false, true), (&devices[1], true, false)] {
         let runner = Place::new();
         fs::copy(merger.path(&environment["TUNED"]), runner.path(&environment["TUNED"])).unwrap();

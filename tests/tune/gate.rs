@@ -20,7 +20,7 @@ use autotune_lowered::stats::Interval;
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
 use autotune_lowered::tune::{Session, Shard, Status, TuneOptions};
 
-/// What a check is asked.
+/// The options of a check.
 struct Asked {
     options: TuneOptions,
     match_mode: MatchMode,
@@ -38,7 +38,7 @@ fn tune_all(registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger) -> Vec<
     tune_in(None, registry, timer, ledger)
 }
 
-/// The same, with so many rounds asked for.
+/// The same, with this many rounds requested.
 fn tune_in(rounds: Option<u32>, registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger) -> Vec<Status> {
     let options = TuneOptions::default().rounds(rounds);
     let result = Session::new(registry, ledger, timer).options(options).run(&planned(registry.invocations())).unwrap();
@@ -80,7 +80,7 @@ fn tuned_then(then: &[u64], timer: &mut dyn Timer) -> OperationCheck {
 
 #[test]
 fn each_change_has_its_verdict() {
-    // the winner takes half of the baseline's time; limits are two per cent beyond its interval
+    // the winner takes half of the baseline's time; the limits are two per cent beyond its interval
     let then = [10 * MS, 8 * MS, 5 * MS];
     for (now, verdict, ratio) in [
         (5 * MS, Verdict::Holds, 0.5),
@@ -93,7 +93,7 @@ fn each_change_has_its_verdict() {
         (90 * MS, Verdict::NotBetter, 9.0),
         (4 * MS, Verdict::Faster, 0.4),
     ] {
-        // of a job of two: the baseline and the winner
+        // the job has two candidates: the baseline and the winner
         let found = tuned_then(&then, &mut ScriptedTimer::new(&[10 * MS, now]));
         assert_eq!(found.verdict, verdict, "{now}: {}", found.reason);
         assert!((found.ratio.unwrap() - ratio).abs() < 0.005, "{now}: {:?}", found.ratio);
@@ -133,7 +133,7 @@ fn a_winner_that_fails_is_broken_and_trouble_around_it_is_not() {
     assert_eq!((found.verdict, found.failure.unwrap().kind), (Verdict::Broken, FailureKind::WrongOutput));
 }
 
-/// Where the second process does not show what the first did, it was the process's luck.
+/// If the second process does not confirm the first, the first was unlucky.
 #[test]
 fn one_slow_process_is_no_alarm() {
     struct FirstSlow(Noisy);
@@ -175,16 +175,16 @@ fn one_slow_process_is_no_alarm() {
     assert_eq!((found.verdict, found.processes), (Verdict::Holds, 2), "{}", found.reason);
 }
 
-/// Alarms among `runs` winners that were tuned in so many rounds and checked on one machine; `now` is the winners' time over
-/// what it was.
+/// Alarms among `runs` winners that were tuned in this many rounds and checked on one machine; `now` is the winners'
+/// time relative to the time before.
 fn alarms(runs: usize, rounds: Option<u32>, machine: Machine, now: f64, asked: &Asked) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let (registry, _) = registry(folder.path(), 6, &distinct_program);
-    // close behind the winner, so that luck chooses and its interval is too good
+    // close behind the winner, so that luck chooses, and its interval is too good
     let times = [1.0, 0.600, 0.602, 0.604, 0.9, 1.1];
     let checks = (0..).filter_map(|seed| {
         let ledger = Ledger::in_memory(vec![]);
-        // on a restless machine the tuner keeps some baselines: nothing to check
+        // on a noisy machine the tuner keeps some baselines: nothing to check
         let tuned = tune_in(rounds, &registry, &mut Noisy::new(2 * seed, machine, &times), &ledger);
         (tuned == [Status::Tuned]).then(|| {
             let times = times.map(|time| if time < 0.7 { time * now } else { time });
@@ -202,13 +202,13 @@ fn an_unchanged_winner_passes_every_time_and_a_slower_one_does_not() {
         assert_eq!(alarms(200, None, machine, 1.0, &asked), 0);
     }
     for (machine, now) in [(QUIET, 1.06), (BUSY, 1.25)] {
-        // what was decided in few rounds is known less well, and a check forgives as much
+        // a decision from few rounds is less precise, and a check tolerates that much more
         let found = alarms(50, Some(20), machine, now, &asked);
         assert!(found >= 48, "{found} of 50 found at {now}");
     }
 }
 
-/// The hardest case: a config whose ratio is exactly the limit, looked at after every series.
+/// The hardest case: a config whose ratio is exactly the limit, checked after every series.
 #[test]
 fn at_the_limit_itself_the_error_is_the_one_that_was_asked_for() {
     for machine in [QUIET, BUSY] {
@@ -231,7 +231,7 @@ fn at_the_limit_itself_the_error_is_the_one_that_was_asked_for() {
     }
 }
 
-/// Rounds cannot take away what a process's memory does to a program; `selftest` knows how much that is.
+/// More rounds cannot remove the effect of a process's memory on a program; `selftest` knows its size.
 #[test]
 fn what_selftest_found_keeps_the_luck_of_processes_from_being_an_alarm() {
     let machine = Machine { placement: 0.03, ..QUIET };
@@ -254,7 +254,7 @@ fn limits_are_the_interval_and_the_margin_and_never_above_the_baseline() {
     let limits = Limits::new(interval(0.4, 0.5), two);
     assert!(close(limits.slower, 0.5 / 0.98) && close(limits.faster.unwrap(), 0.4 * 0.98));
     assert!(close(Limits::new(interval(0.9, 1.3), two).slower, 1.0 / 0.98));
-    // nothing comparable is known, or what is known is no interval
+    // no comparable figure is known, or the known one is no interval
     for none in [None, interval(0.0, 0.5), interval(0.6, 0.5), interval(f64::NAN, 0.5), interval(0.5, f64::INFINITY)] {
         let limits = Limits::new(none, two);
         assert!(close(limits.slower, 1.0 / 0.98) && limits.faster.is_none(), "{none:?}");
@@ -276,12 +276,12 @@ fn what_is_cached_for_other_circumstances_is_stale_and_still_measured() {
     let found = check(&registry, &mut now, &ledger, &Asked::default()).operations.remove(0);
     assert_eq!(found.verdict, Verdict::Stale, "{}", found.reason);
     assert!(found.stale[0].contains("driver `none` there, `999.1` here"), "{:?}", found.stale);
-    // the same config and program by the same clock: the new driver is what the check is to judge
+    // the same config and program, timed by the same clock: the check must judge the new driver
     now.ns[1] = 7 * MS;
     let found = check(&registry, &mut now, &ledger, &Asked::default()).operations.remove(0);
     assert_eq!(found.verdict, Verdict::Regressed, "{}", found.reason);
 
-    // another baseline: the ratio of then says nothing, but slower than the baseline is slower
+    // another baseline: the old ratio is meaningless, but slower than the baseline is slower
     let mut other = registry.invocations()[0].as_ref().clone().recorded_at(2);
     other.baseline = config(1);
     let (mut changed, _) = scripted::registry(&folder.path().join("changed"), 3, &distinct_program);
@@ -298,7 +298,7 @@ fn what_is_cached_for_other_circumstances_is_stale_and_still_measured() {
     assert_eq!(found.operations[0].verdict, Verdict::Stale, "{}", found.operations[0].reason);
     assert_eq!(found.operations[0].stale.len(), 2, "{:?}", found.operations[0].stale);
 
-    // another device's entry, which the user lets apply
+    // another device's entry, which the user's options accept
     let mut elsewhere = ScriptedTimer::new(&[10 * MS, 7 * MS]);
     elsewhere.device.identity.hardware.insert("cores".into(), "64".into());
     let found = check(&registry, &mut elsewhere, &ledger, &Asked::default()).operations.remove(0);
@@ -326,7 +326,7 @@ fn a_baseline_that_was_kept_is_nothing_to_lose_and_nothing_cached_is_missing() {
 #[test]
 fn a_check_changes_no_cache_and_no_later_decision() {
     let folder = tempfile::tempdir().unwrap();
-    // two configs: the job of the check is the very job of the tuner
+    // two configs: the check's job equals the tuner's
     let (registry, _) = registry(&folder.path().join("registry"), 2, &distinct_program);
     let cache = folder.path().join("cache");
     let ledger = Ledger::open(&cache, vec![]).unwrap();
@@ -346,7 +346,7 @@ fn a_check_changes_no_cache_and_no_later_decision() {
     let mut timer = ScriptedTimer::new(&[10 * MS, 12 * MS]);
     assert_eq!(tune_all(&registry, &mut timer, &ledger), [Status::Cached], "the samples of a check decide nothing");
     assert_eq!(timer.calls, 0);
-    // and an earlier check says nothing in a later one
+    // an earlier check does not affect a later one
     let again = check(&registry, &mut ScriptedTimer::new(&[10 * MS, 5 * MS]), &ledger, &Asked::default());
     assert_eq!((again.operations[0].verdict, again.operations[0].rounds), (Verdict::Holds, 20));
 }

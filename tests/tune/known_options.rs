@@ -1,5 +1,5 @@
-//! What a search of compiler options keeps, on the simulated compiler: what is known, under which conditions, and what is tried where
-//! nothing runs.
+//! What a search of compiler options keeps, on the simulated compiler: what is known, under which conditions, and what
+//! is tried if nothing runs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -21,7 +21,7 @@ use super::compiler_options::{
     wide_halves,
 };
 
-/// A compiler of which nothing is to be asked.
+/// A compiler that must not be used.
 fn asks_nothing() -> Compiler {
     Compiler::new(|_, _| panic!("nothing is to be compiled"))
 }
@@ -48,7 +48,7 @@ fn an_entry_counts_under_the_conditions_that_it_was_found_under() {
     assert_eq!(twice(&mut timer, &cold), [Status::Tuned, Status::Cached]);
     timer.device.environment.xla_flags = vec!["--xla_cpu_max_isa=AVX2".to_owned()];
     assert_eq!(twice(&mut timer, &cold), [Status::Tuned, Status::Cached]);
-    // what says nothing of the code is no condition
+    // conditions without an effect on the code do not count
     timer.device.environment.driver = Some("1".to_owned());
     assert_eq!(twice(&mut timer, &cold), [Status::Cached; 2]);
 }
@@ -66,7 +66,7 @@ fn another_program_of_the_same_digest_is_measured_and_said() {
     assert!(says(&found, "found with another program of the same StableHLO digest"), "{:?}", found.flags);
     let again = tune(&mut asks_nothing(), &ledger, &second, &TuneOptions::default()).operation;
     assert_eq!((again.status, again.flags), (Status::Cached, Vec::new()));
-    // whoever checks the first one's entry is told as well
+    // a check of the first one's entry is informed, too
     let checked = CheckedModule::new(first.program.clone(), first.key.clone().unwrap());
     let (options, asked) = (TuneOptions::default(), CheckOptions::default());
     let (never, events) = (AtomicBool::new(false), Events::default());
@@ -101,7 +101,7 @@ fn a_default_that_does_not_run_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let open = |name: &str| Ledger::open(&folder.path().join(name), vec![]).unwrap();
     let usual = TuneOptions::default();
-    // where nothing runs
+    // if nothing runs
     let first = tune(&mut Compiler::new(|_, _| fails_at("compile", FailureKind::Crash)), &open("a"), &module(), &usual);
     assert_eq!(first.operation.status, Status::Failed);
     assert!(first.operation.reason.ends_with("other sets tried, and none of them runs"), "{}", first.operation.reason);
@@ -113,11 +113,11 @@ fn a_default_that_does_not_run_is_remembered() {
     let mut other = module();
     other.inputs = InputOptions::default().seed(1);
     assert_eq!(tune(&mut Compiler::new(two_that_add_up), &ledger, &other, &usual).operation.status, Status::Tuned);
-    // by now it runs
+    // meanwhile it runs
     let forced = tune(&mut Compiler::new(two_that_add_up), &ledger, &module(), &usual.clone().force(true)).operation;
     assert_eq!(forced.status, Status::Tuned);
     assert_eq!(tune(&mut asks_nothing(), &ledger, &module(), &usual).operation.status, Status::Cached);
-    // where another set runs: what crashes as it is compiled is compiled no more
+    // if another set runs: one that crashes during compilation is not compiled again
     let rescued = |options: &Overrides, _: u32| match has(options, LEVEL) {
         true => takes(1.0),
         false => fails_at("compile", FailureKind::Crash),
@@ -161,7 +161,7 @@ fn a_rescue_ends_with_the_time_with_the_user_and_with_the_third_set_that_hangs()
 
     for (hangs, asked) in [
         (Compiler::new(|_, _| fails_at("compile", FailureKind::Timeout)), 3),
-        // it hangs as it is run, and what it takes is known at once
+        // it hangs when run, and its signature is known before that
         (Compiler::new(|_, _| fails_at("run", FailureKind::Timeout)), 1),
     ] {
         let mut hangs = hangs;

@@ -1,4 +1,4 @@
-//! Simulated machines on which a config's time is known and each run is disturbed by chance.
+//! Simulated machines with known times of each config, and random disturbances of each run.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -16,8 +16,8 @@ use crate::support::scripted::*;
 
 pub(crate) const MS: u64 = 1_000_000;
 
-/// A machine: relative deviation of a run, how often something doubles its time or more, and how much a process's memory
-/// changes a program for as long as it lives.
+/// A machine: relative deviation of a run, how often a disturbance at least doubles its time, and how much a process's
+/// memory changes a program for its lifetime.
 #[derive(Clone, Copy)]
 pub(crate) struct Machine {
     pub(crate) deviation: f64,
@@ -28,7 +28,7 @@ pub(crate) struct Machine {
 pub(crate) const QUIET: Machine = Machine { deviation: 0.01, disturbed: 0.01, placement: 0.0 };
 pub(crate) const BUSY: Machine = Machine { deviation: 0.05, disturbed: 0.15, placement: 0.0 };
 
-/// Candidate `i` takes `times[i]` of a millisecond, on such a machine.
+/// Candidate `i` takes `times[i]` milliseconds on such a machine.
 pub(crate) struct Noisy {
     timer: ScriptedTimer,
     random: ChaCha8Rng,
@@ -52,7 +52,7 @@ fn uniform(random: &mut ChaCha8Rng) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Twelve uniform numbers make a normal one.
+/// The sum of twelve uniform numbers is nearly normal.
 fn normal(random: &mut ChaCha8Rng) -> f64 {
     (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0
 }
@@ -82,7 +82,7 @@ impl Timer for Noisy {
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
         let number = (0..self.times.len()).find(|&n| config(n as u64) == self.configs[candidate]).unwrap();
         let level = 1e6 * self.times[number] * self.placed[number];
-        // what disturbs one run of a sample disturbs all of it, or the fastest would be undisturbed nearly always
+        // a disturbance affects all runs of a sample; otherwise the fastest run would nearly always be undisturbed
         let beside = if uniform(&mut self.random) < self.machine.disturbed {
             1.0 + 2.0 * uniform(&mut self.random)
         } else {
@@ -111,8 +111,8 @@ impl Timer for Noisy {
     }
 }
 
-/// Programs that take long and compile in no time, on a restless machine: a share of compiling is no reason to keep a baseline
-/// that is half as slow again.
+/// Programs that run long and compile in no time, on a noisy machine: a limit relative to compile time is no reason to
+/// keep a baseline that is half as slow again.
 #[test]
 fn slow_programs_whose_executables_are_kept_find_a_config_that_is_far_better() {
     let machine = Machine { deviation: 0.12, disturbed: 0.2, placement: 0.0 };

@@ -1,4 +1,4 @@
-//! Sets of compiler options beside the module in `f64`, on the simulated compiler: what it gives in `f64` is given.
+//! Sets of compiler options compared with the module in `f64`, on the simulated compiler with given outputs in `f64`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -28,7 +28,7 @@ fn module_of(text: &str) -> OptionModule {
 
 type Gives = fn(&Overrides, u32) -> Outcome;
 
-/// A compiler whose program gives so much in `f64`.
+/// A compiler whose program has this output in `f64`.
 fn compiler(in_f64: Result<f64, Failure>, of: Gives) -> Compiler {
     let mut compiler = Compiler::new(of);
     compiler.in_f64 = in_f64;
@@ -50,7 +50,7 @@ fn says(operation: &OperationResult, text: &str) -> bool {
 const WIDE_ALONE: &str = r#"{"xla_cpu_prefer_vector_width":512}"#;
 const LEVEL_ALONE: &str = r#"{"xla_backend_optimization_level":1}"#;
 
-/// Wide vectors halve the time and give 1.0065, where the default gives so much.
+/// Wide vectors halve the time and give 1.0065; the default gives this value.
 fn wide_gives(options: &Overrides, default: f32) -> Outcome {
     if has(options, WIDE) {
         Outcome { output: 1.0065, ..takes(0.5) }
@@ -59,8 +59,8 @@ fn wide_gives(options: &Overrides, default: f32) -> Outcome {
     }
 }
 
-/// Of ones in `f32` the tolerance is 2e-3 of the element and as much of the root mean square: 4e-3. The set is off from the default
-/// by less, and from one by 1.625 tolerances.
+/// For ones in `f32` the tolerance is 2e-3 of the element and as much of the root mean square: 4e-3. The set differs
+/// from the default by less, and from one by 1.625 tolerances.
 #[test]
 fn a_set_whose_error_is_more_than_twice_the_defaults_is_refused() {
     // 0.75 tolerances, and 0.825
@@ -79,7 +79,7 @@ fn a_set_whose_error_is_more_than_twice_the_defaults_is_refused() {
         if let Some(failure) = wide.failure() {
             let said = "output 0 is off by up to 6.500e-3 from the same module in f64, 1.6 times the tolerance, and the \
                         default's by 3.000e-3, 0.8 times";
-            // 0.75 of an `f32` that is nearest to 1.003 is a little more
+            // 0.75 of the `f32` nearest to 1.003 is a little more
             assert_eq!((&failure.kind, failure.message.as_str()), (&FailureKind::WrongOutput, said));
         }
     }
@@ -97,7 +97,7 @@ fn what_is_closer_than_the_default_wins_and_both_errors_are_told() {
     assert!((found.own.of_rms.unwrap() - 0.0015 / 1.005).abs() < 1e-6, "{found:?}");
     let said = "off from the same module in f64: output 0 `loss` by up to 1.5e-3, the default's by 2.0e-3";
     assert!(says(&operation, said), "{:?}", operation.flags);
-    // a set that was rejected for other outputs stays so; that it is closer is told
+    // a set that was rejected for other outputs stays rejected; a note says that it is closer
     let mut timer = compiler(Ok(1.01), |options, _| wide_gives(options, 1.001));
     let far = tuned(&mut timer, &module);
     assert_eq!((far.status, row(&far, WIDE_ALONE).status()), (Status::BaselineKept, CandidateStatus::Failed));
@@ -106,7 +106,7 @@ fn what_is_closer_than_the_default_wins_and_both_errors_are_told() {
     let said =
         "rejected for other outputs than the default's, and closer than the default to the same module in f64: xla_cpu";
     assert!(says(&far, said), "{:?}", far.flags);
-    // a set that is further off than the default is rejected and nothing is told
+    // a set that is further off than the default is rejected without a note
     let mut timer = compiler(Ok(1.0), |options, _| wide_gives(options, 1.001));
     assert!(!says(&tuned(&mut timer, &module), "closer than the default"));
 }

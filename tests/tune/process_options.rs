@@ -1,5 +1,5 @@
-//! Options of a process, on the simulated compiler: its workers are started with them, and what they compile is measured
-//! elsewhere.
+//! Options of a process, on the simulated compiler: workers are started with them, and their programs are measured in
+//! another process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -12,10 +12,11 @@ use autotune_lowered::tune::{CandidateStatus, OperationResult, Status, TuneOptio
 use super::compiler_options::{Compiler, LEVEL, Outcome, Overrides, best, has, module, takes, tune};
 use super::shared_options::{process, share};
 
-/// The dashes say that it came in the flags of the process that compiles.
+/// The dashes mean that it came from the flags of the compiling process.
 const AVX2: (&str, &str) = ("--xla_cpu_max_isa", "AVX2");
 
-/// The programs of before, and with `AVX2` in the process's flags other code; as an option of one program it is never given.
+/// The usual programs, and other code with `AVX2` in the process's flags; it is never given as an option of one
+/// program.
 fn avx2_helps(options: &Overrides, _copy: u32) -> Outcome {
     assert!(!options.contains_key("xla_cpu_max_isa"), "not of one compilation");
     takes(if has(options, AVX2) { 0.5 } else { 1.0 } * if has(options, LEVEL) { 0.8 } else { 1.0 })
@@ -25,7 +26,7 @@ fn entries(ledger: &Ledger) -> usize {
     ledger.cache().entries().unwrap().len()
 }
 
-/// How many values were refused, as the screening's note says it.
+/// Whether the screening's note reports one refused value.
 fn refused(operation: &OperationResult) -> bool {
     operation.flags.iter().any(|flag| flag.contains(": 1 refused, 0 failed"))
 }
@@ -46,13 +47,13 @@ fn one_that_wins_is_a_flag_of_the_process_and_no_entry() {
         assert!(operation.flags.iter().any(|flag| flag.starts_with(said)), "{:?}", operation.flags);
     }
     assert_eq!((shared.entries.len(), entries(&ledger)), (0, 0));
-    // the next run has no entry to find, but the samples of this one
+    // the next run finds no entry, but this one's samples
     let measured = timer.measured;
     let again = share(&mut timer, &ledger, &modules);
     assert_eq!(again.set, shared.set);
     assert!(timer.measured - measured < measured / 4, "{measured}, then {}", timer.measured - measured);
 
-    // where only what acts on one program wins, there are entries
+    // if only options of single programs win, there are entries
     let wins_alone: fn(&Overrides, u32) -> Outcome = |options, _| takes(if has(options, LEVEL) { 0.5 } else { 1.0 });
     let (mut timer, modules) = process(&[("f", wins_alone)]);
     let shared = share(&mut timer, &ledger, &modules);
@@ -71,7 +72,7 @@ fn a_set_with_one_is_no_entry_of_a_module_either() {
     assert_eq!((found.entry, entries(&ledger)), (None, 0));
 }
 
-/// Of one process and of one program, the same setting is another question.
+/// The same setting for one process and for one program is a different question.
 #[test]
 fn what_acts_only_at_run_time_is_merged_and_what_kills_a_worker_is_refused() {
     let only = |name: &str, scope| {
@@ -83,7 +84,7 @@ fn what_acts_only_at_run_time_is_merged_and_what_kills_a_worker_is_refused() {
     let tuned = |of, module: &OptionModule| {
         tune(&mut Compiler::new(of), &Ledger::in_memory(vec![]), module, &TuneOptions::default()).operation
     };
-    // other code as an option of one program, and none as a flag: the measuring process does not have it
+    // other code as an option of one program, and none as a flag: the measuring process does not have the flag
     let slow: fn(&Overrides, u32) -> Outcome =
         |options, _| takes(if options.contains_key("xla_llvm_disable_expensive_passes") { 2.0 } else { 1.0 });
     let row = |scope| {
@@ -112,7 +113,7 @@ fn what_acts_only_at_run_time_is_merged_and_what_kills_a_worker_is_refused() {
     assert!(failed.message.contains("does not serialize") && !refused(&operation), "{failed}");
 }
 
-/// The default of a module is what it is compiled with, so no flag of a process mends it.
+/// A module's default is how it is compiled, so no flag of a process repairs it.
 #[test]
 fn a_default_that_does_not_run_is_not_rescued_by_one() {
     let crashes: fn(&Overrides, u32) -> Outcome = |options, _| {
@@ -123,7 +124,7 @@ fn a_default_that_does_not_run_is_not_rescued_by_one() {
     assert_eq!((found.operation.status, found.operation.best), (Status::Failed, None));
 }
 
-/// What won on one module and what won on another are raced together, each where it belongs.
+/// The winner on one module and the winner on another are raced together, each in its place.
 #[test]
 fn a_flag_and_an_option_of_two_modules_are_one_set() {
     let only_flag: fn(&Overrides, u32) -> Outcome = |options, _| takes(if has(options, AVX2) { 0.5 } else { 1.0 });

@@ -24,12 +24,12 @@ use serde_json::{Value, json};
 
 const MS: f64 = 1e6;
 
-/// A step whose tuned calls multiply its time by factors, with a scatter by chance of a per cent.
+/// A step whose tuned calls multiply its time by factors, with a random scatter of one per cent.
 struct StepTimer {
     inner: ScriptedTimer,
     factors: Vec<f64>,
     state: u64,
-    /// A race of so many programs is over at this time, not earlier.
+    /// The earliest time at which a race of this many programs ends.
     ends: Option<(usize, Instant)>,
 }
 
@@ -39,7 +39,7 @@ impl StepTimer {
         Self { inner: ScriptedTimer::new(&[]), factors: factors.to_vec(), state, ends: None }
     }
 
-    /// Even between zero and one: xorshift (Marsaglia, Xorshift RNGs, 2003).
+    /// Uniform between zero and one: xorshift (Marsaglia, Xorshift RNGs, 2003).
     fn chance(&mut self) -> f64 {
         for (left, by) in [(true, 13), (false, 7), (true, 17)] {
             self.state ^= if left { self.state << by } else { self.state >> by };
@@ -54,7 +54,7 @@ impl StepTimer {
     }
 }
 
-/// The step with these calls tuned, which the timer reads.
+/// The step with these calls tuned, in a text that the timer reads.
 fn program(tuned: &[usize]) -> String {
     let tuned: Vec<String> = tuned.iter().map(usize::to_string).collect();
     format!(
@@ -134,7 +134,7 @@ fn a_call_that_wins_alone_and_loses_in_the_step_is_left_out() {
         // 1 / (0.9 · 0.95 · 0.93)
         assert!((proven.in_step.speed_up.unwrap() - 1.2576).abs() < 0.01, "seed {seed}: {proven:?}");
         let part = found.calls[2].in_step.interval.unwrap();
-        // one comparison of eight, and the copy beside it
+        // one comparison of eight, and the copy
         assert!(part.low <= 1.0 / 1.06 && 1.0 / 1.06 <= part.high && part.confidence > 0.99, "{part:?}");
         assert!(found.dump_without.is_empty() && found.calls[2].call.alone == Some(2.0));
     }
@@ -170,7 +170,7 @@ fn nothing_is_proven_where_nothing_is_gained_or_there_is_no_time() {
     assert_eq!(standings(&hurried), [Standing::NotSeparated; 2]);
     assert_eq!((hurried.step.standing, hurried.rounds_measured), (Standing::NotSeparated, 0));
     assert!(hurried.proven.is_none() && hurried.notes.iter().any(|note| note.contains("--budget")), "{hurried:?}");
-    // a call that the step does not see, and a step that sees none
+    // a call that the step does not contain, and a step that contains none
     write_step(folder.path(), 2, &|tuned| {
         program(&tuned.iter().copied().filter(|&call| call == 0).collect::<Vec<_>>())
     });
@@ -186,8 +186,8 @@ fn nothing_is_proven_where_nothing_is_gained_or_there_is_no_time() {
     assert_eq!(one.proven.unwrap().calls, [0]);
 }
 
-/// Three calls are halved into two and one. The race of these sets takes all the time: the one call has its part, and the two
-/// were not raced by themselves.
+/// Three calls are halved into two and one. The race of these sets takes all the time: the single call has its part,
+/// and the two were not raced individually.
 #[test]
 fn calls_for_which_no_time_is_left_are_not_separated() {
     use Standing::{Gains, NotSeparated};
@@ -220,7 +220,7 @@ fn a_snapshot_holds_exactly_the_proven_set() {
         direction: Direction::Forward,
         device: device().identity,
     };
-    // of the cache, an entry of the same config stays what it is, and one of another does not count
+    // in the cache, an entry with the same config stays unchanged, and one with another config does not count
     let of_cache = |number, block| (key(number), Arc::new(Entry::new(config(block))));
     let known = [of_cache(0, 64), of_cache(2, 9)];
     let entries = proven_entries(&found, &known);
@@ -245,7 +245,7 @@ fn a_call_that_is_left_out_does_not_take_the_config_of_its_variant() {
 
 type Changes<'a> = &'a dyn Fn(&mut Value);
 
-/// Changes a manifest and gives it its digest.
+/// Changes a manifest and updates its digest.
 fn change(folder: &Path, change: impl Fn(&mut Value)) {
     let text = fs::read_to_string(folder.join("prove.json")).unwrap();
     let mut manifest: Value = serde_json::from_str(&text).unwrap();

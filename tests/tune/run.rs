@@ -78,14 +78,14 @@ fn more_rounds_add_to_those_that_are_there() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
-    // so restless that eight rounds settle nothing
+    // so noisy that eight rounds settle nothing
     let mut timer = ScriptedTimer::new(&[100 * MS, 100 * MS]);
     timer.wobble = 100;
     tune(&registry, &invocation, &mut timer, &ledger, &options().rounds(Some(8)), None).unwrap();
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options().rounds(Some(12)), None).unwrap();
     let operation = &result.operations[0];
     assert_eq!((operation.rounds_kept, operation.rounds_measured), (8, 4));
-    // and what is settled takes no more, however many are allowed
+    // settled results take no more rounds, however many are allowed
     timer.wobble = 0;
     let settled = tune(&registry, &invocation, &mut timer, &ledger, &options().rounds(Some(1000)), None);
     assert!(settled.unwrap().operations[0].rounds_measured < 100);
@@ -121,7 +121,7 @@ fn one_crash_is_forgiven_and_two_are_not() {
     assert_eq!(operation.candidates[1].status(), CandidateStatus::Failed);
     assert_eq!(operation.candidates[1].failure().unwrap().kind, FailureKind::Crash);
     assert_eq!(operation.best.as_ref().unwrap().config, config(2), "the rest is decided without it");
-    // the round that was cut short gives a pair where both had been measured before the crash
+    // an interrupted round gives a pair if both were measured before the crash
     assert!(
         (6..=7).contains(&operation.candidates[2].times().unwrap().rounds),
         "{}",
@@ -145,7 +145,7 @@ fn what_broke_the_worker_is_known_even_where_no_other_can_be_started() {
         let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         assert_eq!(result.operations[0].status, Status::Failed);
         drop(ledger);
-        // the next run goes on without it
+        // the next run continues without it
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]).with_script(breaking);
         let ledger = Ledger::open(&cache, vec![]).unwrap();
         let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
@@ -154,7 +154,7 @@ fn what_broke_the_worker_is_known_even_where_no_other_can_be_started() {
     }
 }
 
-/// Versions before this one wrote down one kill of a compile worker as the program's failure.
+/// Earlier versions recorded a single kill of a compile worker as the program's failure.
 #[test]
 fn what_older_versions_held_against_a_killed_program_is_not_believed() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,11 +180,11 @@ fn what_older_versions_held_against_a_killed_program_is_not_believed() {
         let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
         let expected = if is_believed { Status::Failed } else { Status::Tuned };
         assert_eq!(result.operations[0].status, expected, "{message}");
-        // and what is measured after all stays believed
+        // and once it is measured after all, that result stays trusted
         let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
         let expected = if is_believed { Status::Failed } else { Status::Cached };
         assert_eq!(result.operations[0].status, expected, "{message}");
-        // others were measured without it: it has no times that could be compared with theirs
+        // others were measured without it: no times of it could be compared with theirs
         let ledger = Ledger::open(&cache.join("other"), vec![]).unwrap();
         tune(&registry, &invocation, &mut failing(1), &ledger, &options(), None).unwrap();
         let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
@@ -215,7 +215,7 @@ fn a_compile_failure_costs_one_candidate_a_custom_call_the_invocation() {
     }
 }
 
-/// The same invocation with programs of the first candidates alone; the others could not be lowered for the target.
+/// The same invocation with only the first candidates' programs; the others could not be lowered for the target.
 fn lowered_in_part(invocation: &Invocation, lowered: usize, target: Target) -> Arc<Invocation> {
     let mut part = invocation.clone();
     part.target = target;
@@ -261,11 +261,11 @@ fn where_no_other_config_can_run_the_baseline_is_kept_and_cached() {
         assert!(operation.reason.starts_with("no other config can run here (2 configs"), "{}", operation.reason);
         assert_eq!(operation.best.as_ref().unwrap().config, config(0));
         assert!((operation.baseline.median_ns.unwrap() / (10 * MS) as f64 - 1.0).abs() < 0.01, "it was measured");
-        // what the record says of it, once
+        // the record's reason, once
         if kind == FailureKind::NoProgram {
             assert_eq!(operation.reason.matches("platform=tilelang").count(), 1, "{}", operation.reason);
         }
-        // and that is known afterwards: from the cache, and from the log alone
+        // it is known afterwards: from the cache, and from the log alone
         assert_eq!(run(&ledger).operations[0].status, Status::Cached, "{what}");
         drop(ledger);
         let ledger = Ledger::open(&cache, vec![]).unwrap();
@@ -325,7 +325,7 @@ fn wrong_outputs_reject_the_fastest() {
         });
         timer.keeps_outputs = keeps;
         timer.outputs[1] = wrong;
-        // one call of each candidate, as in a replay, whichever way they are compared
+        // one call of each candidate, as in a replay, with either way of comparing
         let calls = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&calls);
         let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
@@ -362,7 +362,7 @@ fn outputs_with_nothing_finite_decide_nothing() {
         assert!(operation.best.is_none() && result.entries.is_empty());
         assert!(ledger.own_entries().unwrap().is_empty());
     }
-    // the trouble was around the programs: nothing of it is kept
+    // the failure was outside the programs: nothing of it is kept
     let ledger = Ledger::open(&cache, vec![]).unwrap();
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
@@ -407,7 +407,7 @@ fn a_speed_up_beyond_belief_is_said_and_decides_nothing() {
     assert!((190_000..=210_000).contains(&advised), "twice what was seen: {advice}");
     assert!(operation.candidates[1].times().unwrap().ratio < 1e-4, "what was seen is there");
     assert!(ledger.own_entries().unwrap().is_empty());
-    // whoever knows better accepts it: the rounds are there
+    // a user who knows better accepts it: the rounds are there
     let mut accepting = options();
     accepting.rules.max_speed_up = 2e5;
     let result = tune(&registry, &invocation, &mut timer, &ledger, &accepting, None).unwrap();
@@ -434,7 +434,7 @@ fn without_a_baseline_nothing_is_decided() {
 #[test]
 fn equal_programs_are_measured_once() {
     let folder = tempfile::tempdir().unwrap();
-    // candidates 1 and 2 are one program; 0 and 3 are their own
+    // candidates 1 and 2 are one program; 0 and 3 are different ones
     let (registry, invocation) =
         registry(&folder.path().join("a"), 4, &|index| distinct_program(if index == 2 { 1 } else { index }));
     let ledger = Ledger::in_memory(vec![]);
@@ -474,11 +474,11 @@ fn a_changed_program_on_disk_costs_its_candidate() {
     assert_eq!(operation.candidates[1].status(), CandidateStatus::Failed);
     assert_eq!(operation.best.as_ref().unwrap().config, config(2));
 
-    // as long as it is so, nothing is measured again
+    // as long as this lasts, nothing is measured again
     let again = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!((again.operations[0].status, again.operations[0].rounds_measured), (Status::Cached, 0));
 
-    // once it is mended, it is measured with the others
+    // once repaired, it is measured with the others
     bytes[10] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let mended = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
@@ -497,7 +497,7 @@ fn a_small_gain_keeps_the_baseline_and_that_is_known_afterwards() {
     let calls = timer.calls;
     let again = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!((again.operations[0].status, timer.calls), (Status::Cached, calls));
-    // the rules are applied to the samples that are there
+    // the rules are applied to the existing samples
     let mut eager = options();
     eager.rules.min_improvement = 0.0;
     let decided = tune(&registry, &invocation, &mut timer, &ledger, &eager, None).unwrap();
@@ -579,7 +579,7 @@ fn a_run_publishes_what_it_decided_and_says_where_it_cannot() {
     let mut timer = ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]);
     let ledger = Ledger::open(&cache, vec![]).unwrap();
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
-    // read while the tuner has its folder open
+    // read while a tuner has the folder open
     let snapshot = SnapshotStore::new(Snapshot::open(&path, Mapping::WhereLocal).unwrap());
     assert_eq!(snapshot.entries().unwrap(), result.entries);
     snapshot.snapshot().verify().unwrap();
@@ -623,7 +623,7 @@ fn times_that_are_none_keep_the_baseline_or_decide_nothing() {
     }
 }
 
-/// Who changes the timer, or lets `--timer auto` choose another one, keeps what is decided, and is told.
+/// A user who changes the timer, or lets `--timer auto` choose another one, keeps earlier decisions, and is informed.
 #[test]
 fn what_another_timer_decided_stays_until_it_is_forced_or_asks_another_question() {
     let folder = tempfile::tempdir().unwrap();
@@ -657,7 +657,7 @@ fn what_another_timer_decided_stays_until_it_is_forced_or_asks_another_question(
     let flag = "timed by `scripted` (compiled by jaxlib 0.10.2), not by `another`; `--force` measures it again";
     assert_eq!(operation.flags, [flag]);
 
-    // other candidates are another question, and so are caches in another state
+    // other candidates are another question, and so is another cache state
     let mut fewer = invocation.as_ref().clone();
     fewer.candidates.pop();
     let fewer = tune(&registry, &Arc::new(fewer), &mut other(), &ledger, &options(), None).unwrap();
@@ -669,7 +669,7 @@ fn what_another_timer_decided_stays_until_it_is_forced_or_asks_another_question(
     assert_eq!(again.operations[0].best.as_ref().unwrap().config, config(2));
 }
 
-/// A device of 1 TFLOP/s and 100 GB/s, on which a call takes two milliseconds at least; two configs tie.
+/// A device of 1 TFLOP/s and 100 GB/s, on which a call takes at least two milliseconds; two configs tie.
 #[test]
 fn of_equals_the_smaller_one_wins_and_the_result_says_how_good_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -723,7 +723,7 @@ fn of_equals_the_smaller_one_wins_and_the_result_says_how_good_it_is() {
         }
         drop(ledger);
 
-        // the log keeps what was told, for a report and for the same decision without a device
+        // the log keeps these facts, for a report and for the same decision without a device
         let stored = stored_results(&cache).unwrap();
         assert_eq!(stored[0].operations[0].candidates[winner as usize].temporary_bytes, Some(1000));
         let (stored, own) = (stored[0].operations[0].best.as_ref().unwrap(), operation.best.as_ref().unwrap());

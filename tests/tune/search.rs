@@ -22,7 +22,7 @@ use serde_json::json;
 const A: &str = "0123456789abcdef";
 const B: &str = "fedcba9876543210";
 
-/// 4073 configs: 32 × 32 × 4 without the 23 whose `a` and `b` make 40 with `c` = 8.
+/// 4073 configs: 32 × 32 × 4 without the 23 in which `a` and `b` make 40 with `c` = 8.
 const SPACE: &str = r#"{"schema": 1, "op": "op", "parameters": {"a": {"from": 0, "to": 31, "step": 1},
     "b": {"from": 0, "to": 31, "step": 1}, "c": [1, 2, 4, 8]}, "constraints": ["a + b != 40 || c != 8"],
     "baseline": {"a": 0, "b": 0, "c": 1}}"#;
@@ -35,7 +35,7 @@ fn number(config: &Config, name: &str) -> i64 {
     config.get(name).and_then(serde_json::Value::as_i64).unwrap()
 }
 
-/// A bowl whose bottom is at a = 21, b = 9, c = 4; the baseline takes 2.6 times as long.
+/// A bowl with its minimum at a = 21, b = 9, c = 4; the baseline takes 2.6 times as long.
 fn bowl(config: &Config) -> u64 {
     let (a, b, c) = (number(config, "a"), number(config, "b"), number(config, "c"));
     let c = (c as f64).log2() - 2.0;
@@ -77,7 +77,7 @@ fn one_of_the_best_per_cent_is_found_within_the_budget() {
         assert_eq!((search.configs, search.evaluations, search.reused, search.failed), (4073, 64, 0, 0));
         assert_eq!((search.ended, search.sampled, search.strategy.as_str()), (SearchEnd::Budget, false, "auto"));
         assert_eq!(timer.tried().iter().collect::<HashSet<_>>().len(), 64, "no config is tried twice");
-        // the baseline and fifteen more are raced
+        // the baseline and fifteen others are raced
         assert_eq!((operation.candidates.len(), timer.jobs.len()), (16, 65));
         assert_eq!(operation.candidates[0].config, *space().baseline());
         let told = search.best_ratio.unwrap();
@@ -99,7 +99,7 @@ fn the_same_search_again_asks_and_decides_the_same() {
     }
 }
 
-/// As the sample log holds them.
+/// The rounds in the sample log.
 fn rounds_in(cache: &std::path::Path) -> usize {
     std::fs::read_to_string(cache.join("samples-v1.log")).unwrap().matches(r#""record":"round""#).count()
 }
@@ -117,7 +117,7 @@ fn each_config_is_measured_in_as_many_rounds_as_any_other() {
     }
 }
 
-/// What a kill leaves is what the log held at that moment: it is copied there while the search goes on.
+/// After a kill, the log has what it had at that moment: the test copies it while the search continues.
 #[test]
 fn a_killed_search_goes_on_where_it_was() {
     for kind in [Kind::Auto, Kind::Random] {
@@ -158,7 +158,7 @@ fn an_interrupted_search_keeps_what_it_tried() {
     let search = result.operations[0].search.as_ref().unwrap();
     assert_eq!((search.evaluations, search.ended), (10, SearchEnd::Interrupted));
     assert!(result.entries.is_empty(), "nothing is decided yet");
-    // another strategy and another budget are told the same
+    // another strategy and another budget use the same results
     let other = options.clone().search(options.search.clone().kind(Kind::Model));
     let operation = tune_one(&plan[0], &mut timer, &ledger, &other);
     assert_eq!(operation.search.as_ref().unwrap().reused, 10);
@@ -190,7 +190,7 @@ fn nothing_new_is_measured_on_a_second_run() {
         strict.rules.min_improvement = 0.9;
         let kept = tune_one(&planned, &mut second, &ledger, &strict);
         assert_eq!((kept.status, second.calls), (Status::BaselineKept, 0));
-        // and who forces it measures all of it again
+        // and `--force` measures all of it again
         let force = options.force(true);
         let forced = tune_one(&planned, &mut second, &ledger, &force);
         let search = forced.search.unwrap();
@@ -208,13 +208,13 @@ fn a_larger_budget_goes_on_from_the_smaller_one() {
     let mut timer = FormulaTimer::new(bowl);
     tune_one(&planned, &mut timer, &ledger, &options(Kind::Random, 10));
     let more = tune_one(&planned, &mut timer, &ledger, &options(Kind::Random, 30));
-    // what was found before is asked first now, and chance asks for the same configs again
+    // earlier results are asked first now, and random search asks for the same configs again
     let search = more.search.unwrap();
     assert_eq!((search.evaluations, search.reused), (30, 10));
     assert_eq!(timer.tried().iter().collect::<HashSet<_>>().len(), 30);
 }
 
-/// A quarter does not compile, a quarter computes something else, and of the rest every third crashes.
+/// A quarter does not compile, a quarter has wrong outputs, and every third of the rest crashes.
 #[test]
 fn bad_configs_cost_themselves_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -241,7 +241,7 @@ fn bad_configs_cost_themselves_alone() {
         assert_eq!(search.failures.get(&FailureKind::from(kind)), Some(&count), "{kind}");
     }
     assert_eq!(search.failed, expected.iter().map(|(_, count)| count).sum::<usize>());
-    // a crash is seen twice before it is believed
+    // a crash must be seen twice
     assert_eq!(timer.restarts as usize, 2 * expected[1].1);
     let winner = best(&operation).clone();
     let is_good = |config: &Config| match number(config, "a") % 4 {
@@ -350,7 +350,7 @@ fn what_another_call_found_is_tried_first() {
         let result = tune_with(&plan, &mut timer, &ledger, &options, |_, _| {});
         let first = best(&result.operations[0]);
         assert_eq!(timer.tried()[24], *first, "{kind:?}");
-        // without it the second call would have begun as the first one did
+        // without it, the second call would have begun like the first one
         assert_ne!(timer.tried()[24], timer.tried()[0]);
         // as good as the first, or tied with it
         assert!(bowl(best(&result.operations[1])) <= bowl(first) / 100 * 101);
@@ -363,7 +363,8 @@ fn a_long_recorded_list_is_searched_by_its_programs() {
     let program = |index: u64| scripted::distinct_program(if index == 199 { 198 } else { index });
     let (registry, invocation) = scripted::registry(&folder.path().join("registry"), 200, &program);
     let ns: Vec<u64> = (0..200_u64).map(|n| 1_000_000 + 10_000 * n.abs_diff(140)).collect();
-    // candidates are known by their place, which a job of two does not tell: their outputs and times follow the config
+    // candidates are known by their position, which a job of two does not reveal: their outputs and times follow the
+    // config
     let mut timer = FormulaTimer::new(|config| 1_000_000 + 10_000 * number(config, "block").abs_diff(140));
     timer.device = scripted::device();
     let ledger = memory();
@@ -383,7 +384,7 @@ fn what_a_compiler_refused_costs_no_evaluation() {
     let (registry, invocation) = scripted::registry(&folder.path().join("registry"), 100, &scripted::distinct_program);
     let mut timer = FormulaTimer::new(|config| 1_000_000 + 10_000 * number(config, "block").abs_diff(70));
     timer.device = scripted::device();
-    // the baseline too, and all that would be better than it but for every third
+    // the baseline too, and of all better configs only every third is left
     let refused = |block: i64| block == 0 || block % 3 != 0;
     let of = |candidate: &Candidate| {
         let program = candidate.program.as_ref().filter(|_| refused(number(&candidate.config, "block")));
@@ -395,7 +396,7 @@ fn what_a_compiler_refused_costs_no_evaluation() {
     let result = session.run(&scripted::planned([&invocation])).unwrap();
     let operation = &result.operations[0];
     let search = operation.search.as_ref().unwrap();
-    // 33 of the blocks below 100 besides the baseline are multiples of three
+    // 33 of the blocks below 100, besides the baseline, are multiples of three
     assert_eq!((search.configs, search.evaluations, search.refused, search.failed), (100, 33, 66, 0), "{search:?}");
     assert!(search.to_line().contains(", 66 left out because a compiler refused them"), "{}", search.to_line());
     assert_eq!(number(best(operation), "block"), 69);
@@ -422,7 +423,7 @@ fn where_a_call_can_have_one_job_only_the_first_configs_are_raced() {
     assert!(operation.flags[0].starts_with("64 of its configs are tried, without a search"), "{operation:?}");
 }
 
-/// 10^12 points of which one in a thousand holds; the first constraint that is checked reads the last parameter.
+/// 10^12 points, of which one in a thousand is valid; the first constraint to check reads the last parameter.
 #[test]
 fn a_space_of_a_million_million_points_is_searched() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
@@ -458,11 +459,11 @@ fn a_space_that_cannot_be_searched_is_said_in_one_line() {
         let text = text.replace(r#""baseline""#, r#""configs": [{"a": 0, "b": 0, "c": 1}], "baseline""#);
         CandidateSpace::parse("op.json", &text).unwrap()
     };
-    // contradictory: nothing but what is listed
+    // contradictory: nothing but the listed configs
     let mut timer = FormulaTimer::new(bowl);
     let operation = tune_one(&planned(A, &large("a > 40")), &mut timer, &memory(), &options(Kind::Auto, 5));
     assert_eq!((operation.status, operation.search), (Status::BaselineKept, None));
-    // an expression that fails in the middle
+    // an expression that fails during evaluation
     let failing = planned(A, &large("a < 10 || a / (a - a) > 1"));
     let operation = tune_one(&failing, &mut timer, &memory(), &options(Kind::Auto, 5));
     assert_eq!(operation.status, Status::BaselineKept, "what is recorded is raced");
@@ -470,7 +471,7 @@ fn a_space_that_cannot_be_searched_is_said_in_one_line() {
     assert!(flag.starts_with("the search space cannot be searched: op.json:") && !flag.contains('\n'), "{flag}");
 }
 
-/// What a search costs the processor beside the timer, with the log on a disk: printed, and bounded loosely.
+/// The processor time of a search outside the timer, with the log on a disk: printed, and bounded loosely.
 #[test]
 fn an_evaluation_costs_the_tuner_little() {
     const COUNT: usize = 200;

@@ -50,7 +50,7 @@ impl Machine {
     }
 
     fn normal(&mut self) -> f64 {
-        // twelve uniform numbers make a normal one
+        // the sum of twelve uniform numbers is nearly normal
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }
 }
@@ -79,7 +79,7 @@ impl Timer for Machine {
     fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
         let ns = self.inner.measure(candidate, runs)?;
         let level = self.levels[candidate];
-        // one draw for all runs of a sample: what is slow stays slow for a while
+        // one draw for all runs of a sample: a slow phase lasts for a while
         let scatter = self.rounds * self.normal();
         let disturbed = if self.uniform() < 0.2 { 3.0 * self.rounds * self.uniform() } else { 0.0 };
         Ok(ns.iter().map(|_| (1e6 * (level + scatter + disturbed).exp()) as u64).collect())
@@ -128,7 +128,7 @@ fn a_noisy_machine_tells_less() {
         let (quiet, noisy, lucky) = (of(seed, 0.002, 0.0), of(seed, 0.04, 0.0), of(seed, 0.002, 0.03));
         assert!(quiet.resolution < 0.005, "{quiet:?}");
         assert!(noisy.resolution > 5.0 * quiet.resolution, "{noisy:?}");
-        // what more rounds do not take away is told apart from what they do
+        // scatter that more rounds do not remove is distinguished from scatter that they do
         assert!((0.001..0.004).contains(&lucky.between_rounds) && (0.02..0.08).contains(&noisy.between_rounds));
         assert!((0.01..0.06).contains(&lucky.between_copies) && quiet.between_copies < 0.001, "{lucky:?}");
         assert!(lucky.resolution > 3.0 * lucky.claimed, "{lucky:?}");
@@ -145,9 +145,10 @@ fn all_rounds_are_measured_and_every_copy_is_in_them() {
     timer.wobble = 0;
     let figures = run(&mut timer, u32::MAX).unwrap();
     assert_eq!((figures.rounds, figures.resolution, figures.false_wins.at_zero), (20, 0.0, 0), "{figures:?}");
-    // three runs of the baseline before, and two of each copy whose outputs were taken; then three of each in twenty rounds, and in eight of them the baseline's two more
+    // three runs of the baseline before, and two of each copy whose outputs were taken; then three of each in twenty
+    // rounds, and in eight of them the baseline's two more
     assert_eq!(timer.measured, 3 + 7 * 2 + 20 * 8 * 3 + 8 * 2 * 3);
-    // twice as slow as the leader, and still measured to the end
+    // twice as slow as the leader, but still measured to the end
     timer.ns[3] = 2 * MS;
     let figures = run(&mut timer, u32::MAX).unwrap();
     assert_eq!((figures.rounds, figures.resolution), (20, 1.0001));
@@ -171,7 +172,7 @@ fn what_gives_no_figures_says_why() {
         error.to_string().contains("copy of the program failed") && error.to_string().contains("no room"),
         "{error}"
     );
-    // a timer that does not tell what a program takes, and only of our own that is known
+    // the timer reports no signatures, which are known only of our own programs
     one.signatures = (0..8).map(|candidate| (candidate, None)).collect();
     let unknown = elementwise().parameters(None);
     let scratch = tempfile::tempdir().unwrap();
@@ -219,7 +220,7 @@ fn the_tuner_calls_nothing_better_below_what_can_be_told() {
     for (setting, points) in [
         (&elsewhere, &[(1e6, 0.3)][..]),
         (&setting, &[(1e6, 0.1)]),
-        // of the duration of ours, and of shorter and longer ones
+        // with our duration, and with shorter and longer ones
         (&setting, &[(1e6, 0.3), (9e6, 0.01), (1e8, 0.3)]),
     ] {
         let tuned = tuned(setting, points);

@@ -17,7 +17,7 @@ use super::compiler_options::{
     Compiler, LEVEL, Outcome, Overrides, WIDE, best, has, takes, tune, wide_crashes, wide_halves,
 };
 
-/// A module of a process, and how it behaves.
+/// A module of a process, and its behaviour.
 pub(super) type Shape = (&'static str, fn(&Overrides, u32) -> Outcome);
 
 pub(super) fn process(shapes: &[Shape]) -> (Compiler, Vec<SharedModule>) {
@@ -74,7 +74,7 @@ fn what_won_on_one_module_is_tried_first_on_the_next() {
     };
     let shared = share(&mut timer, &Ledger::in_memory(vec![]), &modules);
     assert_eq!(shared.set.unwrap().to_string(), "xla_cpu_prefer_vector_width=512");
-    // of each module the base, its copy and the set, at most once for each look; of two also as the set is tried first
+    // for each module the base, its copy and the set, at most once per look; for two also when the set is first tried
     assert!(timer.compiled <= alone + 3 * (3 * 4 + 2), "{} against {alone} for one alone", timer.compiled);
 }
 
@@ -85,7 +85,7 @@ fn where_every_set_loses_somewhere_the_base_stays_and_names_are_told() {
     assert_eq!((shared.set, shared.operations[0].status), (None, Status::BaselineKept));
     assert!(shared.reason.contains("or not known not to be, on `g`"), "{}", shared.reason);
     assert_eq!(best(&shared.operations[0]), "{}");
-    // a module whose default does not run is a failed row, and the others have their set
+    // a module whose default does not run is a failed row, and the others get their set
     let never = |_: &Overrides, _: u32| {
         let why = Failure::new(FailureKind::Compile, "no code for it");
         Outcome { fails: Some(("compile", why)), ..takes(1.0) }
@@ -105,11 +105,11 @@ fn where_every_set_loses_somewhere_the_base_stays_and_names_are_told() {
     assert!(shared.reason.contains("without `never`, `differs`"), "{}", shared.reason);
     let keys: Vec<_> = shared.entries.iter().map(|(key, _)| key.call.call_key.clone()).collect();
     assert_eq!(keys, ["f", "g"].map(|name| Digest::of(name.as_bytes()).to_string()));
-    // where none runs there is nothing to decide
+    // if none runs, there is nothing to decide
     let (mut timer, modules) = process(&[("never", never)]);
     let shared = share(&mut timer, &Ledger::in_memory(vec![]), &modules);
     assert_eq!((shared.set, shared.operations[0].status, shared.entries.len()), (None, Status::Failed, 0));
-    // nothing to find is known afterwards, too
+    // a result without a winner is also known afterwards
     let (mut timer, modules) = process(&[("f", |_, _| takes(1.0))]);
     let ledger = Ledger::in_memory(vec![]);
     let none = share(&mut timer, &ledger, &modules);
@@ -120,7 +120,7 @@ fn where_every_set_loses_somewhere_the_base_stays_and_names_are_told() {
     assert_eq!(share(&mut timer, &ledger, &modules).operations[0].status, Status::Cached);
 }
 
-/// A second run says so at once, and `--force` finds that it runs by now.
+/// A second run reports it at once, and `--force` finds that it runs meanwhile.
 #[test]
 fn a_module_of_a_process_that_does_not_run_is_remembered() {
     let never = |_: &Overrides, _: u32| {
@@ -150,7 +150,7 @@ fn a_module_of_a_process_that_does_not_run_is_remembered() {
         assert!(again.operations[0].reason.ends_with("already known (`--force` tries it again)"), "{again:?}");
         assert!(again.reason.ends_with("; without `never`, which does not run as it is"), "{}", again.reason);
         assert_eq!(again.set, first.set);
-        // by now it runs
+        // meanwhile it runs
         let (mut timer, _) = process(&shapes);
         timer.others.clear();
         let (forced, usual) = (TuneOptions::default().force(true), TuneOptions::default());

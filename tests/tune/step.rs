@@ -1,5 +1,5 @@
-//! Tuning by the share of a profiled step. The step and its HLO are synthetic and their times worked by hand; samples are
-//! simulated by `replay`, where every best config takes half of the baseline's time.
+//! Tuning by the share of a profiled step. The step and its HLO are synthetic, with times worked out by hand; samples
+//! are simulated by `replay`, in which every best config takes half of the baseline's time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -105,7 +105,7 @@ fn a_label_that_is_cut_is_divided_among_its_calls_and_strangers_are_said() {
     assert!(flags.contains("divided equally among 2 calls"), "{flags}");
     assert!(result["notes"].to_string().contains("no planned call has: `unheard_of@v1:0123456789abcdef`"));
     assert_eq!(result["step"]["expected_gain"], 0.0);
-    // the share of one call does not grow because the other one is not asked for
+    // the share of one call does not grow if the other one is left out
     let only = place.tune(&["--format", "json", "--dry-run", "--only", "blocked_matmul@v1:4a92df18023cfca8"]).json();
     assert_eq!(shares(&only), [("blocked_matmul@v1:4a92df18023cfca8".to_owned(), 0.3)]);
 }

@@ -64,7 +64,7 @@ fn a_told_history_resumes_a_search_wherever_it_was_interrupted() {
                 resumed.tell(point, bowl.outcome(point));
             }
             assert_eq!(resumed.ask(), Some(whole[interrupted]), "{kind:?} after {interrupted}");
-            // asking changes nothing
+            // `ask` changes nothing
             assert_eq!(resumed.ask(), Some(whole[interrupted]));
             resumed.tell(whole[interrupted], bowl.outcome(whole[interrupted]));
             assert_eq!(resumed.ask(), whole.get(interrupted + 1).copied().or(resumed.ask()), "{kind:?}");
@@ -82,7 +82,7 @@ fn every_config_is_asked_once_and_then_nothing() {
     }
 }
 
-/// The model is at the bottom of a bowl after a few steps; chance needs half of the 576 configs for it.
+/// The model reaches the bottom of a bowl after a few steps; random search needs half of the 576 configs.
 #[test]
 fn the_model_finds_the_bottom_of_a_bowl() {
     let bowl = bowl();
@@ -96,7 +96,7 @@ fn the_model_finds_the_bottom_of_a_bowl() {
 #[test]
 fn neighbours_are_asked_first_even_if_they_are_of_another_space() {
     let bowl = bowl();
-    // the first is not of this space, and stands for the same config as the second
+    // the first is not in this space, and counts as the same config as the second
     let priors = [r#"{"a":16.6,"b":5.2,"other":1}"#, r#"{"a":17,"b":5}"#, r#"{"a":3,"b":3}"#].map(config);
     for kind in Kind::ALL {
         let plan = plan(&bowl.space, 0).priors(&priors);
@@ -134,7 +134,7 @@ fn what_is_refused_is_never_asked_for_and_all_else_is() {
     }
 }
 
-/// Times that have nothing to do with the one parameter, so that figures are all there is to learn from.
+/// Times unrelated to the one parameter, so that only the figures help.
 #[test]
 fn figures_that_go_with_the_times_are_followed() {
     const COUNT: usize = 100;
@@ -150,7 +150,7 @@ fn figures_that_go_with_the_times_are_followed() {
         };
         of_seed(0) + of_seed(1)
     };
-    // one of two goes with the times; of the last configs nothing is known
+    // one of two is related to the times; nothing is known of the last configs
     let chance = |point: usize| Some((point * 61 % 97) as f64);
     let helpful: Vec<_> = (0..COUNT - 5).map(|point| vec![chance(point), Some(time(point))]).collect();
     let (none, helpful) = (needed(&[]), needed(&helpful));
@@ -186,11 +186,11 @@ fn a_space_of_a_million_million_points_is_enumerated() {
 
 #[test]
 fn spaces_that_cannot_be_searched_are_refused_with_a_reason() {
-    // the baseline must be a config, so a file with contradictions is refused where it is read
+    // the baseline must be a config, so reading a file with contradictions fails
     let contradiction = json!({"schema": 1, "op": "none", "parameters": {"a": [1, 2]}, "constraints": ["a > 1", "a < 2"],
                                "baseline": {"a": 1}});
     assert!(CandidateSpace::parse("none.json", &contradiction.to_string()).is_err());
-    // and one whose constraints come to contradict each other with what the call gives holds no config
+    // and if constraints contradict the call's given values, there is no config
     let text = json!({"schema": 1, "op": "given", "given": {"rows": 2}, "parameters": {"a": [1, 2]},
                       "constraints": ["a <= rows"], "baseline": {"a": 1}});
     let given = CandidateSpace::parse("given.json", &text.to_string()).unwrap().given("rows", json!(0)).unwrap();
@@ -210,7 +210,8 @@ fn grid(names: &[&str], count: usize, constraints: &[&str], total: i64) -> Candi
 
 const TWELVE: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 
-/// More configs than a space holds: a sample that the seed decides, with the baseline, and it can be searched and extended.
+/// More configs than a space may have: a sample that depends on the seed, with the baseline, which can be searched and
+/// extended.
 #[test]
 fn a_space_of_too_many_configs_is_sampled() {
     let wide = grid(&["a", "b"], 1100, &[], 0);
@@ -220,7 +221,7 @@ fn a_space_of_too_many_configs_is_sampled() {
     let (same, other) = (Space::of_candidates(&wide, 1).unwrap(), Space::of_candidates(&wide, 2).unwrap());
     assert_eq!(same.config(77), space.config(77));
     assert_ne!(other.config(77), space.config(77));
-    // by chance over all values: the mean of 16385 even draws from 0 to 1099 is within 10 of 549.5
+    // random over all values: the mean of 16385 uniform draws from 0 to 1099 is within 10 of 549.5
     let mean = |name: &str| {
         let sum: f64 = (0..space.count()).map(|at| space.config(at).get(name).unwrap().as_f64().unwrap()).sum();
         sum / space.count() as f64
@@ -236,7 +237,8 @@ fn a_space_of_too_many_configs_is_sampled() {
     assert_eq!(larger.neighbours(5, false).len(), 2 * 1099);
 }
 
-/// 10^12 points of which the last two parameters leave one in ten: no walk through the first ten meets that constraint.
+/// 10^12 points, of which the last two parameters leave one in ten: that constraint must be met before the first ten
+/// parameters.
 #[test]
 fn a_constraint_over_the_last_parameters_is_met_first() {
     let large = grid(&TWELVE, 10, &["k + l == total"], 9);
@@ -271,7 +273,7 @@ fn contradictions_are_found_wherever_they_are() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// A strategy that was interrupted asks what it would have asked, with priors, failures and any budget.
+    /// An interrupted strategy asks what it would have asked, with any priors, failures and budget.
     #[test]
     fn any_history_told_again_resumes_any_strategy(
         seed in 0..1000_u64, budget in proptest::option::of(0..80_usize), steps in 1..50_usize, failing in 2..9_usize,
@@ -294,7 +296,7 @@ proptest! {
     }
 }
 
-/// Until a time is spent: the driver asks the budget, whatever the strategy.
+/// Until a time is spent: the driver checks the budget, for every strategy.
 #[test]
 fn a_budget_of_time_ends_every_search() {
     use std::time::Duration;
@@ -314,7 +316,7 @@ fn a_budget_of_time_ends_every_search() {
     }
 }
 
-/// Best configs of neighbours, far more than are asked: the model learns where to look from them.
+/// Best configs of neighbours, far more than are asked: the model learns from them where to look.
 #[test]
 fn priors_shape_the_model() {
     let bowl = bowl();
@@ -325,22 +327,23 @@ fn priors_shape_the_model() {
         };
         (0..10).map(best).sum::<f64>() / 10.0
     };
-    // the best first, as neighbours are
+    // the best first, in the order of neighbours
     let around = |a: i32, b: i32| -> Vec<Config> {
         let mut places: Vec<(i32, i32)> = (0..25).map(|n| (n % 5 - 2, n / 5 - 2)).collect();
         places.sort_by_key(|(x, y)| x * x + y * y);
         places.into_iter().map(|(x, y)| config(&format!("{{\"a\":{},\"b\":{}}}", a + x, b + y))).collect()
     };
-    // neighbours whose best lie around three steps away, and such as lie in the far corner
+    // neighbours whose best configs are around three steps away, and some whose are in the far corner
     let (right, wrong) = (around(14, 5), around(2, 21));
     assert!(mean(&right, 5) < mean(&[], 5), "{} {}", mean(&right, 5), mean(&[], 5));
     assert!(mean(&wrong, 25) < 1.05, "{}", mean(&wrong, 25));
-    // more than are taken: the first count
+    // more than are used: the first ones count
     let many: Vec<Config> = right.iter().cycle().take(2 * MAX_PRIORS).chain(&wrong).cloned().collect();
     assert_eq!(mean(&many, 5), mean(&right, 5));
 }
 
-/// Zero, negative, infinite and missing times are failures; all failing and all alike end without a panic or a winner.
+/// Zero, negative, infinite and missing times are failures; with only failures or only equal times there is no panic
+/// and no winner.
 #[test]
 fn times_that_are_none_never_win() {
     for time in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -360,7 +363,7 @@ fn times_that_are_none_never_win() {
             let asked = simulate(&mut *strategy, &same, bowl.space.count()).asked;
             assert_eq!(asked.len(), bowl.space.count(), "{kind:?} {outcome:?}");
         }
-        // a part of the space fails: the model goes on to find the best of the rest
+        // a part of the space fails: the model still finds the best of the rest
         let mut half = bowl.clone();
         half.outcomes.iter_mut().step_by(2).for_each(|outcome| *outcome = Outcome::Failed);
         let done = simulate(&mut *start(kind, &plan(&half.space, 0)), &half, 60);
@@ -382,7 +385,7 @@ fn a_budget_too_small_for_anything_asks_for_nothing_or_one() {
             assert_eq!((done.asked.len(), done.best.len()), (budget, budget), "{kind:?}");
         }
     }
-    // a point that is none of the space's is told to no harm
+    // a point outside the space does no harm
     for kind in Kind::ALL {
         let mut strategy = start(kind, &plan(&bowl.space, 0));
         strategy.tell(usize::MAX, Outcome::Time(1.0));
@@ -397,7 +400,7 @@ fn a_budget_too_small_for_anything_asks_for_nothing_or_one() {
     }
 }
 
-/// The recorded spaces beside the checkout, where they are: whatever the space, better than chance.
+/// The recorded spaces beside the checkout, if present: in each space, better than random search.
 #[test]
 fn recorded_spaces_are_searched_better_than_by_chance() {
     for (name, configs, axis_end) in
@@ -406,7 +409,7 @@ fn recorded_spaces_are_searched_better_than_by_chance() {
         let Some(path) = shared_data(&format!("t4/{name}")) else { continue };
         let file = std::fs::File::open(path).unwrap();
         let recorded = read(file).unwrap();
-        // both figures by a few lines of Python on the same file
+        // a few lines of Python give both figures for the same file
         let scale = Scale::new(recorded.times(), 0.95).unwrap();
         assert_eq!((recorded.space.count(), scale.end), (configs, axis_end), "{name}");
         let best = |seed| {
@@ -418,8 +421,8 @@ fn recorded_spaces_are_searched_better_than_by_chance() {
     }
 }
 
-/// Times 1 to 101: the package's own arithmetic by hand. Target of 0.95: 1 + 50 × 0.05 = 3.5, reached at place 98
-/// of 101 in descending order (time 3), so t = ceil(98 / 4) = 25. Of 0.01: 50.5, place 51 (time 50), ceil(51 / 51) = 1.
+/// Times 1 to 101, by the package's own arithmetic. Target of 0.95: 1 + 50 × 0.05 = 3.5, reached at place 98 of 101 in
+/// descending order (time 3), so t = ceil(98 / 4) = 25. Of 0.01: 50.5, place 51 (time 50), ceil(51 / 51) = 1.
 #[test]
 fn the_axis_is_the_packages() {
     let scale = Scale::new((1..=101).map(f64::from), CUT_OFF).unwrap();
@@ -439,6 +442,6 @@ fn the_optimum_at_once_is_one_and_the_baseline_itself_is_none() {
     assert!(scale.score(std::slice::from_ref(&baseline)).abs() < 1e-12);
     // one run at the baseline and one at the optimum: half way, on the mean of their times
     assert!((scale.score(&[baseline, vec![Some(1.0); 25]]) - 0.5).abs() < 1e-12);
-    // nothing found counts as the slowest: (B - 101) / (B - 1), far below random
+    // a run without a result counts as the slowest: (B - 101) / (B - 1), far below random
     assert!(scale.score(&[vec![None; 25]]) < -1.0);
 }

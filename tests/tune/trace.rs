@@ -25,7 +25,7 @@ const MS: u64 = 1_000_000;
 const START_NS: u64 = 1_750_000_000_000_000_000;
 const CALL: &str = "op@v1:0123456789abcdef";
 
-/// A slice of a row, times in nanoseconds after the trace's beginning.
+/// A slice of a row, with times in nanoseconds after the trace's beginning.
 #[derive(Debug, Clone, PartialEq)]
 struct Slice {
     row: String,
@@ -36,7 +36,7 @@ struct Slice {
     arguments: Value,
 }
 
-/// The slices of a Chrome trace by row and time; fails where one leaves the slice that it began in.
+/// The slices of a Chrome trace by row and time; fails if one exceeds the slice that it began in.
 fn slices(trace: &Value) -> Vec<Slice> {
     let events = trace["traceEvents"].as_array().unwrap();
     let row = |event: &Value| {
@@ -59,7 +59,7 @@ fn slices(trace: &Value) -> Vec<Slice> {
     found.sort_by_key(|slice| (slice.row.clone(), slice.start_ns, std::cmp::Reverse(slice.end_ns)));
     let mut open: Vec<(String, u64, u64)> = Vec::new();
     for slice in &mut found {
-        // a moment belongs to what is under way until then
+        // a slice without length belongs to the one in progress until then
         let is_over = |(row, start, end): &(String, u64, u64)| {
             *row != slice.row
                 || if slice.start_ns == slice.end_ns {
@@ -80,10 +80,10 @@ fn slices(trace: &Value) -> Vec<Slice> {
     found
 }
 
-/// What the simulated timer did: method, candidate, and from when until when.
+/// The simulated timer's calls: method, candidate, start and end.
 type Calls = Arc<Mutex<Vec<(String, usize, u64, u64)>>>;
 
-/// A timer whose calls move the clock: preparing takes 3 ms, outputs 2 ms, measuring what the candidate takes.
+/// A timer whose calls move the clock: preparing takes 3 ms, outputs 2 ms, measuring the candidate's time.
 fn simulated(
     ns: &[u64],
     clock: &Arc<AtomicU64>,
@@ -114,7 +114,7 @@ fn every_call_is_a_slice_of_its_candidate_in_its_phase() {
         simulated(&[10 * MS, 8 * MS, 5 * MS, 12 * MS, 9 * MS], &clock, move |candidate, method, number| {
             match (candidate, method) {
                 (3, "prepare") => Err(Failure::new(FailureKind::Compile, "no such layout")),
-                // in the rounds, once
+                // once, in the rounds
                 (1, "measure") if number > 25 && !std::mem::replace(&mut has_crashed, true) => {
                     Err(Failure::new(FailureKind::Crash, "SIGSEGV"))
                 }
@@ -140,7 +140,7 @@ fn every_call_is_a_slice_of_its_candidate_in_its_phase() {
     assert_eq!(slices.len() as u64, traced.slices);
     assert!(slices.iter().all(|slice| slice.row == slices[0].row), "one thread, one row");
 
-    // the operation takes what its calls took, and lies around all of them
+    // the operation's slice takes as long as its calls, and contains all of them
     let calls = calls.lock().unwrap();
     let whole = slices.iter().find(|slice| slice.name == CALL).unwrap();
     assert_eq!((whole.depth, whole.start_ns, whole.end_ns), (0, 0, calls.last().unwrap().3));
@@ -155,7 +155,7 @@ fn every_call_is_a_slice_of_its_candidate_in_its_phase() {
         assert!(slices.iter().any(|slice| slice.name == moment), "{moment}");
     }
 
-    // each call lies in a slice of its candidate, with the config, in the phase that makes such calls
+    // each call is in a slice of its candidate, with the config, in the phase that makes such calls
     let in_phase = |start_ns: u64| {
         let is_phase = |slice: &&Slice| slice.depth == 1 && (slice.start_ns..slice.end_ns).contains(&start_ns);
         slices.iter().find(is_phase).unwrap().name.as_str()
@@ -173,7 +173,7 @@ fn every_call_is_a_slice_of_its_candidate_in_its_phase() {
             }
             ("measure", Some(slice)) if phase == "measure" => {
                 assert_eq!((slice.start_ns, slice.end_ns), (*start_ns, *end_ns), "{slice:?}");
-                // after a crash the baseline and the candidate run once more, outside of any round
+                // after a crash the baseline and the candidate run once more, outside any round
                 assert!(slice.depth == 3 || slice.depth == 2 && [0, 1].contains(candidate), "{slice:?}");
             }
             ("measure", Some(slice)) => assert_eq!((phase, slice.depth), ("warm-up", 2)),
@@ -194,7 +194,7 @@ fn every_call_is_a_slice_of_its_candidate_in_its_phase() {
     assert_eq!(took("candidate 2"), called(2));
     assert_eq!(took("candidate 3"), 3 * MS, "it was prepared and nothing else");
 
-    // rounds are numbered, and hold the baseline at both ends
+    // rounds are numbered, and have the baseline at both ends
     let rounds: Vec<&Slice> = slices.iter().filter(|slice| slice.name.starts_with("round ")).collect();
     let names: Vec<String> = (1..=rounds.len()).map(|round| format!("round {round}")).collect();
     assert_eq!(rounds.iter().map(|slice| slice.name.clone()).collect::<Vec<_>>(), names);
@@ -210,7 +210,7 @@ fn every_call_is_a_slice_of_its_candidate_in_its_phase() {
         assert_eq!(inside[0].name, "candidate 0");
     }
 
-    // failures are named where they came
+    // failures are marked where they occurred
     let out = |name: &str| slices.iter().find(|slice| slice.name == name).unwrap_or_else(|| panic!("{name}"));
     let compile = out("candidate 3 is dropped");
     assert_eq!(compile.start_ns, calls.iter().find(|(_, candidate, ..)| *candidate == 3).unwrap().3);
@@ -221,14 +221,14 @@ fn every_call_is_a_slice_of_its_candidate_in_its_phase() {
     assert_eq!(out("restart the worker").arguments["reason"], "crash: SIGSEGV");
 }
 
-/// A space of more configs than are raced: each try is a slice, with the phases of its own small race.
+/// A space with more configs than a race takes: each try is a slice, with the phases of its own small race.
 #[test]
 fn a_search_shows_what_it_tried() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 70, &distinct_program);
     let clock = Arc::new(AtomicU64::new(START_NS));
     let ns: Vec<u64> = (0..70).map(|number| (100 - number) * MS / 10).collect();
-    // a try is a race of two, whose candidates have numbers of their own
+    // a try is a race of two, whose candidates have separate numbers
     let (mut timer, calls) = simulated(&ns, &clock, |_, _, _| Ok(()));
     let now = Arc::clone(&clock);
     let trace = Arc::new(Mutex::new(RunTrace::default()));
@@ -291,7 +291,7 @@ fn the_program_writes_the_trace_of_its_run() {
         .chain(["publish"])
         .collect();
     assert_eq!(top, expected);
-    // the phases are those whose times the result tells, taken by another look at the clock inside of them
+    // the phases match the times in the result, which come from separate readings of the clock
     let whole = |call: &str| slices.iter().find(|slice| slice.name == call).unwrap().clone();
     for (operation, call) in done.json()["operations"].as_array().unwrap().iter().zip(&operations) {
         let whole = whole(call);
@@ -308,7 +308,7 @@ fn the_program_writes_the_trace_of_its_run() {
             assert!(told > 0 && took >= told, "{phase} of {call}: {took} ns, and {told} ns are told");
         }
     }
-    // a trace of Perfetto's too, and whatever would fail after the run is told before it
+    // also a trace for Perfetto; errors that would come after the run are reported before it
     let path = folder.path().join("run.pftrace");
     assert_eq!(tune(&path, &["--dry-run"]).code, 0);
     assert!(fs::metadata(&path).unwrap().len() > 0);
@@ -320,7 +320,7 @@ fn the_program_writes_the_trace_of_its_run() {
     assert!(nowhere.fault().contains("cannot write the trace"), "{}", nowhere.stderr);
 }
 
-/// What is compiled side by side has a row for each worker, with operation and config.
+/// Parallel compilation has a row for each worker, with operation and config.
 #[test]
 fn compile_workers_have_rows_of_their_own() {
     let Some(plugin) = plugin() else { return };

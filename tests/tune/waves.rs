@@ -25,7 +25,7 @@ fn config(a: u64, b: u64) -> Config {
     serde_json::from_value(json!({"a": a, "b": b})).unwrap()
 }
 
-/// Eight values of each of two parameters.
+/// Eight values for each of two parameters.
 fn grid() -> Vec<Config> {
     let values = || (0..8).map(|power| 4_u64 << power);
     values().flat_map(|a| values().map(move |b| config(a, b))).collect()
@@ -37,13 +37,13 @@ fn powers(config: &Config) -> (f64, f64) {
     (power("a"), power("b"))
 }
 
-/// A bowl with its least time at 2⁷ and 2⁵, as a real space has one: the surface lets most of it be left.
+/// A bowl with its minimum at 2⁷ and 2⁵, like a real space: the surface can skip most of it.
 fn bowl(config: &Config) -> f64 {
     let (a, b) = powers(config);
     1e6 * (1.0 + 0.1 * ((a - 5.0).powi(2) + (b - 3.0).powi(2)))
 }
 
-/// Follows a surface's questions until it leaves the rest: the points that were compiled, in order, and how many waves.
+/// Follows a surface's questions until it skips the rest: the compiled points, in order, and the number of waves.
 fn follow(surface: &mut Surface, time: impl Fn(usize) -> Option<f64>) -> (Vec<usize>, usize) {
     let (mut compiled, mut waves) = (Vec::new(), 0);
     loop {
@@ -66,7 +66,7 @@ fn on(configs: &[Config], baseline: usize, seed: u64) -> Surface {
     surface
 }
 
-/// Numbers between one and two that have nothing to do with their neighbours.
+/// Numbers between one and two, unrelated to their neighbours.
 fn scattered(seed: u64, point: usize) -> f64 {
     let mixed =
         (point as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -102,7 +102,8 @@ fn where_neighbours_tell_nothing_nearly_all_is_compiled() {
 
 const SEEDS: u64 = 3;
 
-/// Of every order of looks, how near to the best the best so far is after one look, two, and so on, at the mean: 1 is the best at once.
+/// For all orders of looks, how near to the best the best so far is after one look, two, and so on, on average: 1 is
+/// the best at once.
 fn score(orders: &[Vec<usize>], time: impl Fn(usize) -> f64) -> f64 {
     let best = (0..64).map(&time).fold(f64::INFINITY, f64::min);
     let of_order = |order: &Vec<usize>| {
@@ -112,7 +113,7 @@ fn score(orders: &[Vec<usize>], time: impl Fn(usize) -> f64) -> f64 {
     orders.iter().map(of_order).sum::<f64>() / orders.len() as f64
 }
 
-/// The orders in which a space is looked at where so much is known of each point before.
+/// The orders in which a space is looked at, given this prior knowledge of each point.
 fn orders(time: impl Fn(usize) -> f64, figures: impl Fn(u64, usize) -> Vec<Option<f64>>) -> Vec<Vec<usize>> {
     let configs = grid();
     let order = |seed: u64| {
@@ -132,7 +133,7 @@ fn what_a_compiler_said_helps_where_it_goes_with_the_times_and_costs_little_wher
     let configs = grid();
     let (smooth, rough) = (|point: usize| bowl(&configs[point]), |point: usize| scattered(3, point));
     let nothing = |_: u64, _: usize| Vec::new();
-    // one figure of six goes with times that the parameters tell nothing of
+    // one figure of six is related to the times, which are unrelated to the parameters
     let goes_with = |seed: u64, point: usize| {
         let mut figures = by_chance(seed, point);
         figures[2] = Some(rough(point).ln());
@@ -144,11 +145,11 @@ fn what_a_compiler_said_helps_where_it_goes_with_the_times_and_costs_little_wher
     let best = (0..64).map(rough).fold(f64::INFINITY, f64::min);
     let finds = |order: &&Vec<usize>| order.iter().any(|&point| rough(point) * 0.98 < best);
     assert_eq!(with.iter().filter(finds).count(), with.len());
-    // figures by chance
+    // random figures
     let (without, misled) = (orders(smooth, nothing), orders(smooth, by_chance));
     let (without, misled) = (score(&without, smooth), score(&misled, smooth));
     assert!(misled >= 0.95 * without, "{misled} of {without}");
-    // what is not known of any point says nothing
+    // figures that are unknown for all points have no effect
     let (mut plain, mut unknown) = (on(&configs, 0, 1), on(&configs, 0, 1));
     unknown.add_figures(&vec![vec![None, None]; configs.len()]);
     for surface in [&mut plain, &mut unknown] {
@@ -161,7 +162,7 @@ fn what_a_compiler_said_helps_where_it_goes_with_the_times_and_costs_little_wher
 #[test]
 fn nothing_is_left_while_nothing_helps() {
     let configs = grid();
-    // one good config among sixty-four that are alike, and a baseline that is best
+    // one good config among sixty-four equal ones, and a baseline that is best
     for needle in [5, 30, 63] {
         let (compiled, _) = follow(&mut on(&configs, 0, 1), |point| Some(if point == needle { 0.5 } else { 1.0 }));
         assert!(compiled.contains(&needle), "{needle}");
@@ -173,7 +174,7 @@ fn nothing_is_left_while_nothing_helps() {
 #[test]
 fn what_could_not_be_told_apart_is_no_reason_to_compile() {
     let configs = grid();
-    // the noise that makes a floor of 14% over 20 rounds
+    // the noise that gives a floor of 14% over 20 rounds
     let (noise, floor) = (0.18, 0.14);
     let bell = |seed: u64, point: usize| (0..12).map(|part| scattered(seed + 31 * part, point)).sum::<f64>() - 18.0;
     let told = |seed: u64, point: usize| bowl(&configs[point]).ln() + noise * bell(seed, point);
@@ -249,7 +250,7 @@ fn ns(config: &Config) -> u64 {
     bowl(config) as u64
 }
 
-/// A timer that says which configs it compiled.
+/// A timer that reports which configs it compiled.
 fn timer() -> (FormulaTimer, Arc<Mutex<Vec<Config>>>) {
     let compiled = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&compiled);
@@ -284,13 +285,13 @@ fn what_is_left_is_said_and_a_thorough_run_compiles_just_that() {
     for candidate in &operation.candidates {
         let Some(expected) = candidate.expected() else { continue };
         assert!(expected.low <= expected.ratio && expected.ratio <= expected.high);
-        // what counts as one beyond four times the best is not told apart
+        // beyond four times the best, times count as equal
         let truth = (bowl(&candidate.config) / bowl(&config(4, 4))).min(best * 4.0);
         inside += usize::from(expected.low <= truth * 1.02 && truth <= expected.high * 1.02);
     }
     assert!(inside * 10 >= left * 8, "{inside} of {left} are where they were expected, of nine in ten");
 
-    // the same again measures nothing
+    // the same run again measures nothing
     let (mut again, none) = timer();
     let same = tune_one(&call("aa00"), &mut again, &ledger, &options);
     assert_eq!((same.status, same.rounds_measured), (Status::Cached, 0));
@@ -313,7 +314,7 @@ fn a_run_that_is_ended_goes_on_where_it_was() {
     let options = TuneOptions::default().wave(WAVE);
     let (mut whole, all) = timer();
     let expected = tune_one(&call("aa00"), &mut whole, &Ledger::in_memory(Vec::new()), &options);
-    // the worker is gone for good in the second wave
+    // the worker fails for good in the second wave
     let mut prepared = 0;
     let mut broken = FormulaTimer::new(ns).behaving(move |_, method| {
         prepared += usize::from(method == "prepare");
@@ -388,7 +389,7 @@ fn calls_of_several_operations_compile_together_and_measure_one_after_the_other(
             .into_iter()
             .collect();
     assert_eq!(plan.side_by_side(), 3);
-    // who did what, in the order in which it happened: each timer has its number
+    // the order of events: each timer has its number
     let told: Arc<Mutex<Vec<(usize, bool)>>> = Arc::default();
     let mut timers: Vec<FormulaTimer> = (0..3)
         .map(|number| {
@@ -434,7 +435,8 @@ fn calls_of_several_operations_compile_together_and_measure_one_after_the_other(
     assert!(phases < alone, "{phases} phases of compiling, {alone} waves");
 }
 
-/// The first wave has no outputs to compare with until the baseline ran; later ones compare each while the next compiles.
+/// The first wave has no outputs to compare with until the baseline has run; later ones compare each while the next
+/// compiles.
 #[test]
 fn outputs_are_compared_while_the_rest_of_a_wave_compiles() {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -446,7 +448,7 @@ fn outputs_are_compared_while_the_rest_of_a_wave_compiles() {
             Ok(())
         });
         timer.compiles_beside_outputs = compiles_beside_outputs;
-        // the fastest of all, which no first wave has
+        // the fastest of all, which no first wave contains
         timer.is_wrong = |one| *one == config(128, 32);
         tune_one(
             &call_of("a@v1", "aa00"),

@@ -1,4 +1,4 @@
-//! Small simulated spaces of our own: closed formulas, no measurements.
+//! Small simulated spaces: closed formulas, no measurements.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use autotune_lowered::search::{NoSpace, Space};
 /// A simulated space by its name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Analytic {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
     configs: fn() -> Vec<(Config, Outcome)>,
 }
@@ -68,7 +68,7 @@ fn tiles() -> Vec<(Config, Outcome)> {
     found
 }
 
-/// Threads in waves of 32 over a row, an unrolling and two switches: steps, a ridge, and categories that interact.
+/// Threads in waves of 32 over a row, an unrolling and two booleans: steps, a ridge, and categories that interact.
 fn waves() -> Vec<(Config, Outcome)> {
     let mut found = Vec::new();
     for threads in (32_u32..=1024).step_by(32) {
@@ -102,7 +102,7 @@ fn waves() -> Vec<(Config, Outcome)> {
     found
 }
 
-/// As the tiles, with a third of the configs failing: those that a compiler would refuse for their registers.
+/// Like the tiles, with a third of the configs failing: those that a compiler would refuse for their registers.
 fn failures() -> Vec<(Config, Outcome)> {
     let refused = |config: &Config| {
         let number = |name: &str| config.get(name).and_then(serde_json::Value::as_u64).unwrap_or_default();

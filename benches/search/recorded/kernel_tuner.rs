@@ -9,7 +9,7 @@ use super::{Recorded, outcome};
 use autotune_lowered::config::Config;
 use autotune_lowered::search::{NoSpace, Space};
 
-/// A file; members that do not matter here are passed over.
+/// A file; irrelevant members are ignored.
 #[derive(Deserialize)]
 pub(super) struct File {
     tune_params_keys: Vec<String>,
@@ -21,7 +21,7 @@ pub(super) struct File {
 struct Entry {
     /// A number, or the name of an error.
     time: Option<Value>,
-    /// Raw repetitions; not numbers where the config failed.
+    /// Raw repetitions; not numbers if the config failed.
     times: Option<Value>,
     #[serde(flatten)]
     fields: Map<String, Value>,

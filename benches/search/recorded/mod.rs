@@ -2,8 +2,8 @@
 //!
 //! Two formats are read, gzip or not: T4 (`results`, each with `configuration`, `times.runtimes`, `measurements`,
 //! `invalidity`) and Kernel Tuner's cache (`tune_params_keys`, `cache`, each with its parameters, `times` and `time`).
-//! A config's time is the median of its raw repetitions where there are any, else the recorded one; a config that
-//! failed, or whose time is none, counts as failed.
+//! A config's time is the median of its raw repetitions if there are any, else the recorded one; a config without a
+//! valid time counts as failed.
 
 mod analytic;
 mod kernel_tuner;
@@ -21,7 +21,7 @@ use autotune_lowered::stats;
 pub(crate) struct Recorded {
     /// The configs.
     pub(crate) space: Space,
-    /// For each of them its outcome.
+    /// The outcome of each config.
     pub(crate) outcomes: Vec<Outcome>,
     /// `t4`, `kernel-tuner` or `simulated`.
     pub(crate) format: &'static str,
@@ -42,7 +42,7 @@ impl Recorded {
     }
 }
 
-/// The outcome of raw repetitions, or of one number where there are none.
+/// The outcome of raw repetitions, or of one number if there are none.
 fn outcome(repetitions: &[f64], single: Option<f64>) -> Outcome {
     stats::median(repetitions).or(single).map_or(Outcome::Failed, Outcome::of)
 }

@@ -8,29 +8,29 @@ use serde::de::IgnoredAny;
 use super::{Recorded, kernel_tuner, t4};
 use autotune_lowered::search::NoSpace;
 
-/// Most bytes of a file, decompressed.
+/// Maximum size of a file, decompressed.
 const MAX_BYTES: u64 = 1 << 30;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Why a file is no recorded space; completes "cannot read FILE:".
+/// Why a file is not a recorded space; completes "cannot read FILE:".
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordedError {
-    /// Reading failed, a truncated gzip file included.
+    /// Reading failed, for example in a truncated gzip file.
     #[error("{0}; fetch the file again")]
     Io(#[from] io::Error),
-    /// More bytes than are read.
+    /// Too many bytes.
     #[error("more than {MAX_BYTES} bytes, decompressed; no recorded space is that large")]
     TooLarge,
     /// gzip within gzip.
     #[error("compressed twice; decompress it once")]
     CompressedTwice,
-    /// No JSON, or not all of it.
+    /// Not JSON, or truncated.
     #[error("not the JSON of a recorded space: {0}; a cache that Kernel Tuner has not closed lacks its last braces")]
     Json(#[from] serde_json::Error),
-    /// JSON of something else.
+    /// JSON of another kind.
     #[error("neither `results` (T4) nor `tune_params_keys` and `cache` (Kernel Tuner) are in it")]
     Foreign,
-    /// No configs that could be searched.
+    /// No configs to search.
     #[error(transparent)]
     Space(#[from] NoSpace),
 }
@@ -45,7 +45,7 @@ struct Head {
 /// Reads a recorded space, gzip or not.
 ///
 /// # Errors
-/// Where the bytes are not one, see [`RecordedError`].
+/// If the bytes are not a recorded space, see [`RecordedError`].
 pub(crate) fn read(reader: impl Read) -> Result<Recorded, RecordedError> {
     let bytes = bounded(reader)?;
     let bytes = if bytes.starts_with(&GZIP) { bounded(flate2::bufread::MultiGzDecoder::new(&*bytes))? } else { bytes };

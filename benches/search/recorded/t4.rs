@@ -8,7 +8,7 @@ use autotune_lowered::config::Config;
 use autotune_lowered::search::Outcome;
 use autotune_lowered::search::{NoSpace, Space};
 
-/// A file; members that do not matter here are passed over.
+/// A file; irrelevant members are ignored.
 #[derive(Deserialize)]
 pub(super) struct File {
     results: Vec<Entry>,

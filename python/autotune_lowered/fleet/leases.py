@@ -153,7 +153,7 @@ class LeaseBook:
             return False
         return worker not in state.workers or all(number in state.workers for number, _ in others)
 
-    # what comes of leases
+    # the results of leases
 
     def answer(self, lease: Lease, undecided: Mapping[Call, str], final: Mapping[Call, str]) -> list[Call]:
         """A worker answered and is idle again, late or not.

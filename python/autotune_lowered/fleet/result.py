@@ -11,7 +11,7 @@ _DECIDED = ("tuned", "baseline-kept", "cached")
 class FleetError(RuntimeError):
     """A fleet that cannot work: what is missing, and what to do next.
 
-    `result` holds what was decided nevertheless, where anything was.
+    `result` has the decisions made before the failure, if any.
     """
 
     result: FleetResult | None = None
@@ -65,7 +65,7 @@ class FleetResult:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there is something decided, no label was missed and no operation is left."""
+        """Whether anything is decided, no label was missed and no operation is undecided."""
         return bool(self.operations) and not self.missed and all(one.is_decided for one in self.operations)
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ _LOG = logging.getLogger("autotune_lowered")
 
 
 def best_config(op_id: str, call_key: str) -> Config | None:
-    """The config in force for a call, a copy; `None` if neither an overlay nor the look-up knows one."""
+    """The config in force for a call, as a copy; `None` if neither an overlay nor the look-up has one."""
     config = in_force.overlaid(op_id, call_key)
     if config is not None:
         return config
@@ -33,7 +33,7 @@ def best_config(op_id: str, call_key: str) -> Config | None:
 def config_to_trace(op_id: str, call_key: str) -> Config | None:
     """`best_config` for a call that is being traced.
 
-    Raises RuntimeError where JAX would file the trace under another state than the one that is read (see `overlay`).
+    Raises RuntimeError if JAX would cache the trace under another state than the one in use (see `overlay`).
     """
     trace_key.check(in_force.generation(), op_id)
     return best_config(op_id, call_key)
@@ -44,7 +44,7 @@ _chosen: tuple[Cache, str] | None = None
 
 
 def entry_in_force(asking: Device, op_id: str, call_key: str) -> Entry | None:
-    """The entry in force for something on a device, of an overlay or of the cache that the process uses, measured forward."""
+    """The entry in force for a call on a device, measured forward: of an overlay, else of the process's cache."""
     lookup = in_force.lookup()
     if isinstance(lookup, in_force.Default):
         return current_cache().get(asking, op_id, call_key, "forward")
@@ -61,8 +61,8 @@ def entry_in_force(asking: Device, op_id: str, call_key: str) -> Entry | None:
 def use_cache(cache: Cache | str | os.PathLike[str] | None = None, *, match: str = "exact") -> None:
     """Let this process's tunable functions take their configs from a `Cache`, or from the one at a path.
 
-    Functions that were jitted before are traced again where the snapshot is another. Without a `cache` nothing is looked
-    up any more: only overlays and defaults count. `match` says whose results may stand for this device's.
+    Functions jitted before are traced again if the snapshot differs. Without a `cache`, nothing is looked up any more:
+    only overlays and defaults apply. `match` says which devices' results may apply to this one.
     """
     global _chosen
     if cache is None:
@@ -93,5 +93,5 @@ def _config_of(entry: Entry | None, call_key: str) -> Config | None:
     return entry.config
 
 
-# before anything that needs configs is traced
+# before anything that uses configs is traced
 trace_key.connect()

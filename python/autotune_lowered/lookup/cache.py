@@ -26,17 +26,17 @@ class CacheError(RuntimeError):
 
 
 class SnapshotMismatch(CacheError):
-    """The snapshot is not the one that was pinned, or not the one that the other processes have."""
+    """The snapshot is not the pinned one, or not that of the other processes."""
 
 
 def _of_environment() -> str | None:
-    """What `AUTOTUNE_LOWERED_CACHE` names, or `AUTOTUNE_LOWERED_CACHE_DIR`, its old name; an empty variable counts as
-    unset."""
+    """The value of `AUTOTUNE_LOWERED_CACHE`, or of its old name `AUTOTUNE_LOWERED_CACHE_DIR`; an empty variable counts
+    as unset."""
     return os.environ.get("AUTOTUNE_LOWERED_CACHE") or os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR") or None
 
 
 def default_folder() -> pathlib.Path:
-    """The cache: what `AUTOTUNE_LOWERED_CACHE` names, else `autotune-lowered` in the platform's cache folder."""
+    """The cache named by `AUTOTUNE_LOWERED_CACHE`, else `autotune-lowered` in the platform's cache folder."""
     if named := _of_environment():
         return pathlib.Path(named)
     base = os.environ.get("XDG_CACHE_HOME")
@@ -55,16 +55,17 @@ def _url(path: str | os.PathLike[str] | None) -> str | None:
 
 
 class Cache:
-    """An open cache. It shows what was published when it was opened; `refreshed` returns the present one.
+    """An open cache. It has the entries published when it was opened; `refreshed` returns the current ones.
 
-    Any number of processes open one at once, even while a tuner writes its folder. The processes of one JAX program
-    (`jax.distributed`) compare their digests before the first look-up; each must open its caches in the same order.
+    Any number of processes may open one at once, even while a tuner writes to its folder. The processes of one JAX
+    program (`jax.distributed`) compare their digests before the first look-up; each must open its caches in the same
+    order.
     """
 
     __slots__ = ("_answers", "_opened_with", "_path", "_ranks_agree", "_store")
 
     def __init__(self, store: _native.Store, path: pathlib.Path, opened_with: dict[str, Any]):
-        """Not for users: see `open`."""
+        """Private: see `open`."""
         self._store = store
         self._path = path
         self._opened_with = opened_with
@@ -83,12 +84,12 @@ class Cache:
     ) -> Cache:
         """Open a cache folder, or a snapshot file.
 
-        The default `path` is what `AUTOTUNE_LOWERED_CACHE` names, else the folder that the tuner uses by default. A
-        folder in which nothing was published yet has only the seed files. `pin` is the digest that the snapshot must
-        have (default `AUTOTUNE_LOWERED_PIN`). `seeds` names a folder of seed files that override the shipped ones
-        (`AUTOTUNE_LOWERED_SEEDS`). `mapped=False` reads the file instead of mapping it, as always on network file systems.
-        `cache_state` is the state of the hardware's caches in the runs that the configs are for, `warm` or `cold`: an
-        entry that was measured in the other one is flagged as `stale-environment`.
+        The default `path` is the one in `AUTOTUNE_LOWERED_CACHE`, else the tuner's default folder. A folder without a
+        snapshot has only the seed files. `pin` is the digest that the snapshot must have (default
+        `AUTOTUNE_LOWERED_PIN`). `seeds` names a folder of seed files that override the shipped ones
+        (`AUTOTUNE_LOWERED_SEEDS`). `mapped=False` reads the file instead of mapping it, as always on network file
+        systems. `cache_state`, `warm` or `cold`, is the state of the hardware's caches in the runs that will use the
+        configs: an entry measured in the other state is flagged `stale-environment`.
 
         Replace a mapped file only by a rename, as the tuner, `cache snapshot` and `cache pull` do. A copy over it (`cp`,
         `rsync --inplace`) truncates the file under its readers, and the system kills them with SIGBUS. If others may
@@ -117,22 +118,22 @@ class Cache:
         return cls(store, chosen, opened_with | {"cache_state": cache_state})
 
     def refreshed(self) -> Cache:
-        """The same cache as it is published now; this one does not change.
+        """The same cache as published now; this one does not change.
 
         `use_cache(cache.refreshed())` lets tunable functions use the new entries. Functions jitted before are traced
-        again only if the snapshot differs. The processes of one JAX program must each do it at the same place. Raises
-        as `open`.
+        again only if the snapshot differs. The processes of one JAX program must each call it at the same point. Raises
+        the errors of `open`.
         """
         return type(self).open(**self._opened_with)
 
     @property
     def path(self) -> pathlib.Path:
-        """What was opened."""
+        """The path that was opened."""
         return self._path
 
     @property
     def digest(self) -> str | None:
-        """SHA-256 of the snapshot's content, for pinning; None if nothing was published."""
+        """SHA-256 of the snapshot's content, for pinning; None if there is no snapshot."""
         return self._store.digest
 
     @property
@@ -155,7 +156,7 @@ class Cache:
     def get(
         self, device: Device, op_id: str, call_key: str, direction: str | None = None, match: str = "exact"
     ) -> Entry | None:
-        """The best config of a call on a device, or None; `explain` says why. An overlay of this thread takes precedence.
+        """The best config of a call on a device, or None; `explain` says why. This thread's overlays have priority.
 
         Without a `direction`, an entry tuned with its vector-Jacobian product is preferred to one tuned forward only.
         `match` says which devices' results may apply: `exact`, `kind` (same kind, other hardware part) or `any`.
@@ -196,10 +197,10 @@ class Cache:
         match: str = "exact",
         registry: str | os.PathLike[str] | None = None,
     ) -> str:
-        """In one line, where the config of a call comes from, or why there is none.
+        """One line that says where the config of a call comes from, or why there is none.
 
-        `registry` is the folder that the call was recorded into (`AUTOTUNE_LOWERED_REGISTRY` where it is not given): what
-        kept the recorder from lowering the call is in there. Raises `CacheError` where it cannot be read.
+        `registry` is the folder with the recorded call (default `AUTOTUNE_LOWERED_REGISTRY`): it has the reasons why
+        the recorder could not lower the call. Raises `CacheError` if it cannot be read.
         """
         entry = self.get(device, op_id, call_key, direction, match)
         if entry is not None:
@@ -223,7 +224,7 @@ class Cache:
         return printable(reason)
 
     def __iter__(self) -> Iterator[Entry]:
-        """Every entry, seeds included."""
+        """Every entry, including the seeds."""
         for op_id, call_key, found in self._store.entries():
             yield Entry.of(op_id, call_key, found)
 

@@ -1,4 +1,4 @@
-"""Compiler options that were tuned for a whole program, looked up by what the program computes."""
+"""Compiler options that were tuned for a whole program, looked up by the digest of what it computes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _told: set[str] = set()
 def compiler_options(lowered: Any) -> Options:
     """The best options for a `jax.stages.Lowered`, for `lowered.compile(compiler_options=…)`, or `{}`.
 
-    They are looked up by what the program computes, in the cache in force (`use_cache`) and for the device that it was
+    They are looked up by the program's digest, in the cache in force (`use_cache`) and for the device that it was
     lowered for. Options measured with another compiler do not count, because their effect may have changed
     (`why_another`), nor does an entry that names files, such as `xla_dump_to`, because it may come from anyone. The digest is kept as long as `lowered` is. Raises `CacheError` if the cache cannot be read.
     """

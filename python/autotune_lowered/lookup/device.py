@@ -1,4 +1,4 @@
-"""Devices of look-ups, and the one that this process computes on, as the tuner's workers name it."""
+"""Devices for look-ups, and this process's own device, named as the tuner's workers name it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .._jax import jax_for
 class Device:
     """A device with its software, for which configs are looked up.
 
-    Two are equal where hardware and software are; only the hardware decides whether an entry applies, a difference of the
-    software is a flag.
+    Two are equal if hardware and software are. Only the hardware decides whether an entry applies; other software gives
+    a flag.
     """
 
     __slots__ = ("_fingerprint", "_hash")
@@ -27,8 +27,8 @@ class Device:
         hardware: Mapping[str, str] | None = None,
         environment: Mapping[str, Any] | None = None,
     ):
-        """Platform as PJRT names it in lower case (`cpu`, `cuda`), device kind (`NVIDIA H200`), and the hardware part as
-        `autotune-lowered device` prints it."""
+        """`platform` is PJRT's name in lower case (`cpu`, `cuda`), `device_kind` is PJRT's (`NVIDIA H200`), and
+        `hardware` is the hardware part that `autotune-lowered device` prints."""
         identity = {"platform": platform, "device_kind": device_kind, "hardware": dict(hardware or {})}
         self._set(_native.Fingerprint(json.dumps({"identity": identity, "environment": dict(environment or {})})))
 
@@ -38,7 +38,7 @@ class Device:
 
     @classmethod
     def from_fingerprint(cls, fingerprint: Mapping[str, Any] | str) -> Device:
-        """From a fingerprint as `autotune-lowered device --format json` prints it, as a mapping or text."""
+        """From a fingerprint in the output of `autotune-lowered device --format json`, as a mapping or text."""
         text = fingerprint if isinstance(fingerprint, str) else json.dumps(fingerprint)
         device = cls.__new__(cls)
         device._set(_native.Fingerprint(text))
@@ -46,7 +46,7 @@ class Device:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Identity and environment."""
+        """Identity and environment, as a dictionary."""
         fingerprint: dict[str, Any] = json.loads(self._fingerprint.to_json())
         return fingerprint
 

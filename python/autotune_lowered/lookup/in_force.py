@@ -1,7 +1,7 @@
-"""What is in force: the overlays of a thread or task (`contextvars`) above the look-up of the whole process.
+"""The configs in force: a thread's or task's overlays (`contextvars`), and below them the process's look-up.
 
-`generation()` names the whole state: equal states have equal numbers, so that what was traced under a state is found again
-when it returns.
+`generation()` identifies the whole state: equal states have equal numbers, so that JAX reuses a state's traces when the
+state returns.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def _state() -> _State:
 
 
 def overlaid(op_id: str, call_key: str) -> Config | None:
-    """The config that this thread's overlays have for a call; `None` if none has one.
+    """The config in this thread's overlays for a call; `None` if none has one.
 
-    Of one overlay, what it has for the call under its own `vmap`s, else unmapped, else under the `vmap` of the most
-    calls."""
+    An overlay's config for the call under its own `vmap`s has priority, then the unmapped one, then that of the `vmap`
+    with the most calls."""
     state = _current.get()
     if state is None:
         return None
@@ -71,16 +71,17 @@ def lookup() -> Lookup | Default | None:
 
 
 def generation() -> int:
-    """A number that identifies what is in force here; it changes whenever that changes, and 0 is nothing at all."""
+    """A number that identifies the state in force here; it changes with the state, and 0 means that nothing is in
+    force."""
     return _state().generation
 
 
 def set_lookup(lookup: Lookup | None, *, version: str | None = None) -> None:
     """Put a look-up below all overlays, for the whole process; `None` removes it.
 
-    Functions jitted before are traced again when they are called next. `version` says what the look-up reads (a
-    snapshot's digest): the same version means the same answers, so nothing is traced again when it returns. Without
-    it every call of this function counts as a change. Overlays that are open keep the look-up they began with.
+    Functions jitted before are traced again at their next call. `version` identifies the look-up's data (a snapshot's
+    digest): the same version means the same answers, so nothing is traced again when it returns. Without it, every call
+    of this function counts as a change. Open overlays keep the look-up that they began with.
     """
     global _base, _base_changes
     with _base_lock:
@@ -93,11 +94,11 @@ def set_lookup(lookup: Lookup | None, *, version: str | None = None) -> None:
 
 @contextlib.contextmanager
 def overlay(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[None]:
-    """Put configs, `(op_id, call_key)` to config, in force above what already is, for this thread or task.
+    """Put configs, by `(op_id, call_key)`, in force above the present ones, for this thread or task.
 
-    Functions jitted outside are traced again inside, and back to their old trace after it. Enter it in the thread that
-    calls them. JAX keeps its trace caches apart by thread and not by task: in a coroutine do not `await` inside it;
-    where the loop ran on meanwhile, leaving it raises RuntimeError.
+    Functions jitted outside are traced again inside, and use their old trace afterwards. Enter it in the thread that
+    calls them. JAX separates its trace caches by thread and not by task: in a coroutine, do not `await` inside it. If
+    the event loop ran meanwhile, leaving it raises RuntimeError.
     """
     outer = _state()
     own, text = _own(configs)
@@ -108,7 +109,7 @@ def overlay(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[No
 
 @contextlib.contextmanager
 def only_in_force(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[None]:
-    """As `overlay`, with nothing below: neither open overlays nor the look-up apply inside."""
+    """Like `overlay`, with nothing below: neither open overlays nor the look-up apply inside."""
     own, text = _own(configs)
     with _entered(_State((own,), None, _number("only", text))):
         yield

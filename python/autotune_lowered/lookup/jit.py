@@ -1,4 +1,4 @@
-"""`jit`: like `jax.jit`, but compiled with the options that were tuned for what the function computes."""
+"""`jit`: like `jax.jit`, but compiles with the options that were tuned for the program."""
 
 from __future__ import annotations
 

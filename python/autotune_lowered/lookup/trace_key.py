@@ -1,8 +1,8 @@
 """Makes the state in force part of JAX's trace cache keys, so that a jitted function is traced again when it changes.
 
-JAX with `jax.make_user_context` (0.7.2 and later) keys its caches by a value of ours, per thread: traces of several
-states live side by side. Older JAX has no public key, so a change clears all its caches (`jax.clear_caches`), and then
-one thread at a time may have overlays open.
+JAX with `jax.make_user_context` (0.7.2 and later) has a key for this package in its caches, per thread: traces of
+several states are kept side by side. Older JAX has no public key, so a change clears all its caches
+(`jax.clear_caches`), and only one thread at a time may have overlays open.
 """
 
 import contextlib
@@ -97,7 +97,7 @@ def entered(generation: int) -> Iterator[None]:
 def check(generation: int, op_id: str) -> None:
     """Called when a tunable is traced: the state it uses must be the one under which JAX caches the trace.
 
-    Raises RuntimeError where they differ: the overlay was entered in another task or thread.
+    Raises RuntimeError if they differ: the overlay was entered in another task or thread.
     """
     with _lock:
         if _user_context() is None and "jax" in sys.modules:
@@ -179,7 +179,7 @@ def _without_await() -> Iterator[None]:
 
 
 def _loop_turned() -> Callable[[], bool]:
-    """Returns a function that says whether this thread's event loop got control since; call it once."""
+    """Returns a function that says whether this thread's event loop has run since; call it once."""
     asyncio = sys.modules.get("asyncio")
     try:
         loop = asyncio.get_running_loop() if asyncio is not None else None

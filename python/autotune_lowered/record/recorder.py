@@ -245,7 +245,7 @@ class Recorder:
             spec = call.arrays[name]
             if not is_real(spec.dtype):
                 if name in unknown:
-                    # of a mesh's devices, the first report stands for all
+                    # the first report of a mesh's devices counts for all
                     fills[name] = captured(value if call.mesh is None else call.mesh.parts(value), self.registry.writer)
                     del unknown[name]
             elif name in awaited:
@@ -301,7 +301,7 @@ def _warned(call: RecordedCall, warnings: Mapping[str, str | None]) -> RecordedC
 def trace_state_is_clean() -> bool:
     """Whether this thread traces nothing at the moment.
 
-    JAX has no public function for it. Where the private one is gone, calls are lowered when the recording ends.
+    JAX has no public function for it. If the private one is missing, calls are lowered when the recording ends.
     """
     try:
         from jax._src.core import trace_state_clean

@@ -32,8 +32,8 @@ class Registry:
         fingerprint: Callable[[], dict[str, Any]],
         absent: Target | None = None,
     ) -> None:
-        """`platforms` as users name them, or the `absent` device that is recorded for in place of them; `fingerprint` gives
-        that of the device here, and is asked once."""
+        """`platforms` are the users' names, or `absent` is the device to record for instead; `fingerprint` returns that
+        of the device here, and is called once."""
         if importlib.util.find_spec("jax") is None:
             raise ImportError("recording needs JAX: pip install 'autotune-lowered[jax]'")
         # created now, so that a folder with another schema, or one that cannot be written, is refused before the run

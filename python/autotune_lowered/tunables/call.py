@@ -1,4 +1,4 @@
-"""One call of a tunable function: its arguments separated into arrays, static values and what is tuned."""
+"""One call of a tunable function: its arguments separated into arrays, static values and tuned parameters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Call:
 
 
 def split(declaration: Declaration, bound: inspect.BoundArguments) -> Call:
-    """The arguments of a call, separated. Raises `Undescribable`, a TypeError, where one has no spelling."""
+    """The arguments of a call, separated. Raises `Undescribable`, a TypeError, if one has no stable spelling."""
     jax = jax_for("tunable functions need")
     arrays: dict[str, Any] = {}
     static: dict[str, Any] = {}

@@ -1,11 +1,11 @@
-"""The key of a call: what its arguments look like, in one spelling for every process, machine and JAX version.
+"""The key of a call: a description of its arguments, with one spelling for every process, machine and JAX version.
 
     call_key = first 16 hexadecimal digits of SHA-256 over
                {"arrays":{NAME:SPEC,…},"static":{NAME:VALUE,…}}
 
-as JSON with sorted keys, no blanks and only ASCII. `NAME` is the parameter's, followed by the place inside a pytree
-(`x`, `x[0]`, `x['a']`); `SPEC` is `f32[2,128]`; `VALUE` is what `describe` gives. File names, addresses and JAX's own
-spellings take no part.
+as JSON with sorted keys, no blanks and only ASCII. `NAME` is the parameter's, followed by the position in a pytree
+(`x`, `x[0]`, `x['a']`); `SPEC` is `f32[2,128]`; `VALUE` comes from `describe`. File names, addresses and JAX's own
+spellings have no influence.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from .._specs import dtype_name, spell
 
 
 class Undescribable(TypeError):
-    """A static argument that has no spelling which is the same in every process."""
+    """A static argument without a spelling that is the same in every process."""
 
 
 def call_key(arrays: Mapping[str, Any], static: Mapping[str, Any]) -> str:
@@ -45,10 +45,10 @@ def is_array(value: Any) -> bool:
 
 
 def describe(value: Any) -> Any:
-    """A static value as JSON. Raises `Undescribable` for what has no stable spelling, such as a plain object.
+    """A static value as JSON. Raises `Undescribable` for a value without a stable spelling, such as a plain object.
 
-    Callables are named by module and qualified name; a lambda or a local function by its code and the values it
-    closes over too, so its description may change with the version of Python.
+    Callables are named by module and qualified name; a lambda or a local function also by its code and the values that
+    it closes over, so its description may change with the version of Python.
     """
     if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, enum.Enum)):
         return value
@@ -87,7 +87,7 @@ def _describe_set(value: Any) -> Any:
 
 
 def _describe_placement(value: Any) -> Any | None:
-    """A mesh by its axes, whatever its devices; a partition; a named sharding."""
+    """A mesh by its axes, without its devices; a partition; a named sharding."""
     jax = sys.modules.get("jax")
     if jax is None:
         return None
@@ -145,7 +145,7 @@ def _describe_code(code: types.CodeType) -> Any:
 
 
 def _sorted(value: Any) -> Any:
-    """A constant of code in one order: sets have another in each process."""
+    """A constant of code in a fixed order: that of sets differs between processes."""
     return sorted(map(repr, value)) if isinstance(value, frozenset) else value
 
 

@@ -14,7 +14,7 @@ from .search_space import Config, Constraint, SearchSpace
 
 _LOG = logging.getLogger("autotune_lowered")
 
-# a name that ends like a version would be read as one
+# a name with a version-like end would be read as one
 _NAME = re.compile(r"(?!.*\.v\d+\Z)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
@@ -78,12 +78,12 @@ class Declaration:
         return default
 
     def fills_of(self, names: Iterable[str]) -> dict[str, Fill]:
-        """The fills of arrays by full name; one given for a parameter stands for all arrays in it."""
+        """The fills of arrays by full name; one given for a parameter applies to all arrays in it."""
         found = {name: self.fills.get(name) or self.fills.get(parameter_of(name)) for name in names}
         return {name: fill for name, fill in found.items() if fill is not None}
 
     def warn_once(self, about: str, message: str) -> None:
-        """Log what is wrong with a call, the first time."""
+        """Log a fault of a call, once."""
         if (about, message) not in self._warned:
             self._warned.add((about, message))
             _LOG.warning("%s", message)

@@ -1,4 +1,4 @@
-"""A tunable function's call as a recorder takes it."""
+"""A tunable function's call in the form for a recorder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .declaration import Declaration
 
 
 def recorded_call(declaration: Declaration, call: Call, key: str) -> RecordedCall:
-    """The call as a recorder takes it, without anything that a trace owns. Raises `Unrecordable`."""
+    """The call in the form for a recorder, without objects owned by a trace. Raises `Unrecordable`."""
     jax = jax_for("tunable functions need")
     specs = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in call.arrays.items()}
     values, fills = whole_values(call.arrays, call.batch), declaration.fills_of(specs)

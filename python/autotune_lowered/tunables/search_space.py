@@ -1,4 +1,4 @@
-"""The configs of a tunable function: those listed and those of its space, where the constraints are true."""
+"""The configs of a tunable function: the listed ones and those of its space, if the constraints are true."""
 
 import inspect
 import itertools
@@ -17,7 +17,7 @@ MAX_COMBINATIONS = 262_144
 
 
 class SearchSpace:
-    """What may be tried for one operation. `default` has a value for each parameter that is tuned."""
+    """The configs to try for one operation. `default` has a value for each tuned parameter."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class SearchSpace:
                 _check_value(op, value)
 
     def configs(self, arrays: Mapping[str, Any]) -> list[Config]:
-        """All configs for arrays of these shapes, the default first and even where a constraint forbids it.
+        """All configs for arrays of these shapes; the default is first, even if a constraint forbids it.
 
         Raises ValueError for more than 4096 configs, and for a constraint that fails.
         """

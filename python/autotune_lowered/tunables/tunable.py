@@ -1,4 +1,4 @@
-"""`tunable`: anyone's kernel becomes an operation that is recorded, tuned and run with its best config."""
+"""`tunable`: makes any kernel an operation that is recorded, tuned and run with its best config."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ R = TypeVar("R")
 
 
 class Tunable(Declaration):
-    """`function.tunable` of what the decorator gives: the declaration, and its calls."""
+    """`function.tunable` of a decorated function: the declaration, and its calls."""
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
-        """The arguments of a call, separated. Raises `Undescribable`, a TypeError, where one has no spelling."""
+        """The arguments of a call, separated. Raises `Undescribable`, a TypeError, if one has no stable spelling."""
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return split(self, bound)
@@ -104,18 +104,18 @@ def tunable(
 
     The parameters named in `space` (name to values) or in `candidates` (explicit configs) are tuned: they must be
     keyword-only, and their defaults are the baseline. `constraints` are callables of a config, or of a config and the
-    arrays by name (anything with `shape` and `dtype`); all must be true of a candidate. `fills` says how a tuner makes
+    arrays by name (anything with `shape` and `dtype`); all must be true for a candidate. `fills` says how a tuner makes
     an array's values (`docs/registry.md`), by parameter or by `x[0]`, `x['a']` inside pytrees.
 
     Of the other arguments, leaves with a shape and a dtype are arrays of any shape. The rest, and all of
-    `static_argnames`, are static and become part of the call key. `static_key` identifies a static argument that has
-    no spelling of its own, by parameter: `{"self": lambda self: (self.heads, self.causal)}` for a method. Each call is
-    stamped with its label. Under `vmap` the function sees shapes without the mapped axis, and the key has the axis
-    beside them; under `shard_map` it sees those of one device.
+    `static_argnames`, are static and become part of the call key. `static_key` identifies, by parameter, a static
+    argument without a stable spelling: `{"self": lambda self: (self.heads, self.causal)}` for a method. Each call is
+    stamped with its label. Under `vmap` the function sees shapes without the mapped axis, and the key also has the
+    axis; under `shard_map` it sees the shapes of one device.
 
     At trace time the call uses the config in force, else the default; a compiled call costs nothing. A jitted function
-    around this one is traced again when the config in force changes. A caller that passes a tuned parameter is obeyed,
-    and that call is neither stamped nor recorded.
+    around this one is traced again when the config in force changes. A tuned parameter that the caller passes has
+    priority, and that call is neither stamped nor recorded.
 
     Raises TypeError and ValueError for a declaration that cannot be tuned, ImportError at a call without JAX.
     """

@@ -1,1 +1,1 @@
-"""The program is run on a module, and its result read. (A room `tune` would hide the function of that name.)"""
+"""Runs the program on a module, and reads its result. (A package `tune` would hide the function of that name.)"""

@@ -1,4 +1,4 @@
-"""The result of a tuning run: a table to read, a frame to compute with, a context to run in."""
+"""The result of a tuning run: as a table, as a data frame, and as a context that puts its configs in force."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ..lookup.in_force import overlay
 class AutotuningResult:
     """The result of a tuning run; inside `with result:` its configs are in force.
 
-    That holds for tunable functions and, where ejkernel is imported, for ejkernel's operations (its own `overlay_cache` is
-    entered too), for functions that were jitted outside as well: they are traced again. It nests, and holds for the
-    thread that enters it; see `overlay` for threads and tasks. Leaving it brings back what was in force before.
+    This applies to tunable functions and, if ejkernel is imported, to ejkernel's operations (it also enters their own
+    `overlay_cache`). Functions that were jitted outside are traced again. It nests, and applies to the thread that
+    enters it; see `overlay` for threads and tasks. Leaving it restores what was in force before.
     """
 
     def __init__(self, result: Mapping[str, Any]):
-        """From the JSON that the program prints (`docs/json.md`)."""
+        """From the program's JSON (`docs/json.md`)."""
         if result.get("schema") != 1:
             raise ValueError(f"a result of schema {result.get('schema')!r}; this package reads 1: update it")
         self._result = dict(result)
@@ -32,23 +32,23 @@ class AutotuningResult:
 
     @classmethod
     def load(cls, path: str) -> AutotuningResult:
-        """From a file to which `autotune-lowered MODULE --format json` was written."""
+        """From a file with the output of `autotune-lowered MODULE --format json`."""
         with open(path, encoding="utf-8") as file:
             return cls(json.load(file))
 
     @property
     def json(self) -> dict[str, Any]:
-        """Everything, as the program printed it."""
+        """The program's whole JSON output."""
         return self._result
 
     @property
     def device(self) -> Device:
-        """The device that was measured on."""
+        """The device on which it was measured."""
         return Device.from_fingerprint(self._result["device"])
 
     @property
     def operations(self) -> list[dict[str, Any]]:
-        """One row a call: `op_id`, `call_key`, `direction`, `status`, `reason`, `baseline`, `best`, `speed_up`, …."""
+        """One row per call: `op_id`, `call_key`, `direction`, `status`, `reason`, `baseline`, `best`, `speed_up`, …."""
         rows: list[dict[str, Any]] = self._result["operations"]
         return rows
 
@@ -123,7 +123,7 @@ class AutotuningResult:
         return f"<AutotuningResult: {decided} of {len(self.operations)} operations decided>"
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`, one row a call; times in nanoseconds. Raises ImportError without pandas."""
+        """A `pandas.DataFrame`, one row per call; times in nanoseconds. Raises ImportError without pandas."""
         try:
             import pandas
         except ImportError as error:

@@ -19,7 +19,7 @@ from .result import AutotuningResult
 
 _LOG = logging.getLogger("autotune_lowered")
 
-# exit codes with which the program prints a whole result: all tuned, some not, ended by Ctrl-C
+# exit codes after which the program prints a complete result: all tuned, some not, ended by Ctrl-C
 _WITH_RESULT = (0, 1, 130)
 
 
@@ -56,7 +56,7 @@ def tune(
     Arguments:
         module: A `jax.stages.Lowered` or `Compiled`, or the path of a dumped module.
         registry: Folder of recorded invocations (see `recording`).
-        cache: Cache folder; by default the usual one. What it holds already is not measured again.
+        cache: Cache folder; by default the usual one. Its entries are not measured again.
         timer: The program's `--timer`. The default is `jax`: the JAX of this Python, in a worker process.
         rounds, min_improvement, match, only, force: The program's options of these names.
         options: Further options of the program, such as `["--plugin", path]`.

@@ -2,17 +2,17 @@
 /// Options of one compilation.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CompileOptions {
-    /// How the executable is built. Without replica and partition counts plugins abort the process.
+    /// How the executable is built. Without the counts of replicas and partitions, plugins abort the process.
     #[prost(message, optional, tag = "3")]
     pub executable_build_options: ::core::option::Option<ExecutableBuildOptions>,
-    /// Options of the compiler for this compilation alone, by name. A plugin refuses a name that it does not know.
+    /// Compiler options for this compilation alone, by name. A plugin rejects unknown names.
     #[prost(btree_map = "string, message", tag = "7")]
     pub env_option_overrides: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         OptionOverride,
     >,
 }
-/// The value of an option of the compiler.
+/// The value of a compiler option.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct OptionOverride {
     #[prost(oneof = "option_override::Value", tags = "1, 2, 3, 4")]
@@ -22,16 +22,16 @@ pub struct OptionOverride {
 pub mod option_override {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Value {
-        /// A text, or an enum's value by its name.
+        /// A string, or the name of an enum's value.
         #[prost(string, tag = "1")]
         Text(::prost::alloc::string::String),
-        /// A switch.
+        /// A boolean.
         #[prost(bool, tag = "2")]
         Switch(bool),
-        /// A whole number.
+        /// An integer.
         #[prost(int64, tag = "3")]
         Integer(i64),
-        /// A real number.
+        /// A floating-point number.
         #[prost(double, tag = "4")]
         Real(f64),
     }
@@ -42,16 +42,16 @@ pub struct ExecutableBuildOptions {
     /// Replicas of the program: 1 here.
     #[prost(int64, tag = "4")]
     pub num_replicas: i64,
-    /// Partitions of the program, one for each device that it runs on.
+    /// Partitions of the program, one per device.
     #[prost(int64, tag = "5")]
     pub num_partitions: i64,
-    /// One program for all partitions, as every partitioner of today makes it. Not told of a program of one partition.
+    /// One program for all partitions, as all current partitioners produce. Not set for a program of one partition.
     #[prost(bool, tag = "6")]
     pub use_spmd_partitioning: bool,
-    /// Which device runs which replica and partition; the plugin's default where it is not set.
+    /// Which device runs which replica and partition; if unset, the plugin's default applies.
     #[prost(message, optional, tag = "9")]
     pub device_assignment: ::core::option::Option<DeviceAssignment>,
-    /// Whether Shardy partitions the program; the partitioner before it does where this is not set.
+    /// Whether Shardy partitions the program; if unset, its predecessor does.
     #[prost(bool, tag = "19")]
     pub use_shardy_partitioner: bool,
 }
@@ -64,7 +64,7 @@ pub struct DeviceAssignment {
     /// Computations (partitions).
     #[prost(int32, tag = "2")]
     pub computation_count: i32,
-    /// One entry a computation.
+    /// One entry per computation.
     #[prost(message, repeated, tag = "3")]
     pub computation_devices: ::prost::alloc::vec::Vec<ComputationDevice>,
 }

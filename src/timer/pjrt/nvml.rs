@@ -66,14 +66,14 @@ impl Nvml {
     /// The GPU with this CUDA ordinal in this process, whose client is open.
     pub(super) fn open(ordinal: usize) -> Result<Self, String> {
         let library = load(NVML)?;
-        // SAFETY: `nvml.h` declares each name with this type, here and below.
+        // SAFETY: `nvml.h` declares these functions with these types.
         let (init, highest) = unsafe {
             (function::<InitFn>(library, "nvmlInit_v2")?, function::<ClockFn>(library, "nvmlDeviceGetMaxClockInfo")?)
         };
-        // SAFETY: it takes nothing.
+        // SAFETY: the function takes no arguments and may be called at any time.
         check("nvmlInit_v2", unsafe { init() })?;
         let device = device(library, ordinal)?;
-        // SAFETY: as above; libraries of other ages have not all of them.
+        // SAFETY: `nvml.h` declares these functions with these types. A library without one of them gives `None`.
         unsafe {
             Ok(Self {
                 device,
@@ -108,7 +108,7 @@ impl Nvml {
     pub(super) fn running(&self) -> Option<RunningClocks> {
         let sm_mhz = self.ask("nvmlDeviceGetClockInfo", self.now, SM).ok()??;
         let mut bits: c_ulonglong = 0;
-        // SAFETY: the device is NVML's own, and the number lives through the call.
+        // SAFETY: NVML returned this device, and `bits` outlives the call.
         let told = self.reasons.is_some_and(|reasons| unsafe { reasons(self.device, &mut bits) } == SUCCESS);
         let held_by = REASONS.iter().filter(|(bit, _)| told && bits & bit != 0).map(|(_, why)| (*why).to_owned());
         Some(RunningClocks { sm_mhz, held_by: held_by.collect() })
@@ -118,7 +118,7 @@ impl Nvml {
     fn ask(&self, name: &str, function: Option<ClockFn>, kind: c_uint) -> Result<Option<u32>, String> {
         let Some(function) = function else { return Ok(None) };
         let mut mhz: c_uint = 0;
-        // SAFETY: the device is NVML's own, and the number lives through the call.
+        // SAFETY: NVML returned this device, and `mhz` outlives the call.
         match unsafe { function(self.device, kind, &mut mhz) } {
             NOT_SUPPORTED | NO_FUNCTION => Ok(None),
             code => {
@@ -138,19 +138,20 @@ fn device(library: &'static Library, ordinal: usize) -> Result<Device, String> {
     let found = match bus_id(ordinal) {
         Ok(bus_id) => {
             let name = "nvmlDeviceGetHandleByPciBusId_v2";
-            // SAFETY: the name's type is that of `nvml.h`; the text ends with a zero and lives through the call, as the handle does.
+            // SAFETY: `nvml.h` declares the function with this type. `bus_id` ends with a zero; it and `device` outlive
+            // the call.
             let code = unsafe { function::<ByBusIdFn>(library, name)?(bus_id.as_ptr().cast(), &mut device) };
             check(name, code)
         }
         Err(why) => {
             let mut count: c_uint = 0;
-            // SAFETY: as above.
+            // SAFETY: `nvml.h` declares the function with this type, and `count` outlives the call.
             let code = unsafe { function::<CountFn>(library, "nvmlDeviceGetCount_v2")?(&mut count) };
             check("nvmlDeviceGetCount_v2", code)?;
             if count != 1 {
                 return Err(format!("it is unknown which of {count} GPUs is measured: {why}"));
             }
-            // SAFETY: as above.
+            // SAFETY: `nvml.h` declares the function with this type, and `device` outlives the call.
             let code = unsafe { function::<ByIndexFn>(library, "nvmlDeviceGetHandleByIndex_v2")?(0, &mut device) };
             check("nvmlDeviceGetHandleByIndex_v2", code)
         }
@@ -164,7 +165,8 @@ fn bus_id(ordinal: usize) -> Result<[u8; BUS_ID_BYTES], String> {
     let library = load(CUDA)?;
     let ordinal = c_int::try_from(ordinal).map_err(|_| format!("no device has the number {ordinal}"))?;
     let (mut device, mut text) = (0, [0; BUS_ID_BYTES]);
-    // SAFETY: `cuda.h` declares both names with these types; one byte less than there is may be written, so a zero ends it.
+    // SAFETY: `cuda.h` declares both functions with these types; `device` and `text` outlive the calls. CUDA may write
+    // all bytes of `text` but the last, so the text ends with a zero.
     unsafe {
         let get: CuDeviceFn = function(library, "cuDeviceGet")?;
         let of: CuBusIdFn = function(library, "cuDeviceGetPCIBusId")?;
@@ -178,7 +180,8 @@ fn bus_id(ordinal: usize) -> Result<[u8; BUS_ID_BYTES], String> {
 }
 
 fn load(name: &str) -> Result<&'static Library, String> {
-    // SAFETY: the driver's library is the one that the plugin runs on, or beside it; this process exists to risk what it does.
+    // SAFETY: the library belongs to the driver that the plugin runs on, so it is trusted like the plugin. A crash in
+    // its constructors ends only this worker process.
     let library = unsafe { Library::new(name) }.map_err(|error| {
         let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
         format!("`{name}` cannot be loaded: {}", one_line(&reason))
@@ -191,7 +194,7 @@ fn load(name: &str) -> Result<&'static Library, String> {
 /// # Safety
 /// The library's function of this name is of the type `F`.
 unsafe fn function<F: Copy>(library: &'static Library, name: &str) -> Result<F, String> {
-    // SAFETY: the caller's promise; the library is never unloaded.
+    // SAFETY: the caller promises that the type is right; the library is never unloaded.
     unsafe { library.get::<F>(name.as_bytes()) }.map(|found| *found).map_err(|_| format!("there is no `{name}`"))
 }
 

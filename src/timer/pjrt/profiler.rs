@@ -124,7 +124,7 @@ impl Profiler {
             if extension.is_null() {
                 return Ok(None);
             }
-            // SAFETY: a plugin promises that each link of the chain starts with the base, and lives as long as itself.
+            // SAFETY: by PJRT's contract each extension starts with the base and lives as long as the plugin.
             let (struct_size, kind, next) = unsafe { ((*extension).struct_size, (*extension).kind, (*extension).next) };
             if kind == PROFILER_TYPE {
                 return Self::read(plugin, extension.cast(), struct_size).map(Some);
@@ -141,12 +141,12 @@ impl Profiler {
                 size_of::<ProfilerExtension>()
             )));
         }
-        // SAFETY: the extension is as long as it says, thus holds the pointer.
+        // SAFETY: by its `struct_size` the extension is long enough to hold the pointer.
         let api = unsafe { (*extension).api };
         if api.is_null() {
             return Err(PjrtError::local("the plugin's profiler extension has no function table"));
         }
-        // SAFETY: the table starts with its size.
+        // SAFETY: every version of the table starts with its size.
         let size = unsafe { (*api).struct_size };
         if size < size_of::<ProfilerApi>() {
             return Err(PjrtError::local(format!(
@@ -154,7 +154,7 @@ impl Profiler {
                 size_of::<ProfilerApi>()
             )));
         }
-        // SAFETY: the table is at least as long as ours.
+        // SAFETY: by its `struct_size` the table is at least as long as ours.
         Ok(Self { api: unsafe { *api }, _plugin: Rc::clone(plugin) })
     }
 
@@ -166,7 +166,7 @@ impl Profiler {
             options_size: PROFILE_OPTIONS.len(),
             profiler: ptr::null_mut(),
         };
-        // SAFETY: the options outlive the call.
+        // SAFETY: these are the arguments of `create`; the options are a constant, so they outlive the call.
         unsafe { self.call(self.api.create, "create", &mut arguments) }?;
         if arguments.profiler.is_null() {
             return Err(PjrtError::local("the plugin's profiler gave no session"));
@@ -184,7 +184,7 @@ impl Profiler {
     unsafe fn call<T>(&self, function: Option<ProfilerFn<T>>, name: &str, arguments: &mut T) -> Result<(), PjrtError> {
         let function =
             function.ok_or_else(|| PjrtError::local(format!("the plugin's profiler has no function `{name}`")))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes this function's arguments, alive during the call.
         let error = unsafe { function(arguments) };
         self.check(error)
     }
@@ -203,8 +203,8 @@ impl Profiler {
             message: ptr::null(),
             message_size: 0,
         };
-        // SAFETY: `error` is alive until destroyed below, and the message as long as it; an error of asking for the
-        // code matters to nobody.
+        // SAFETY: `error` and its message are alive until `destroy`, and the message is copied before that. An error
+        // from `get_code` is ignored.
         unsafe {
             if let Some(get_code) = self.api.error_get_code {
                 let _ = get_code(&mut code);
@@ -234,7 +234,7 @@ pub(super) struct Session<'p> {
 impl Session<'_> {
     fn call(&self, function: Option<ProfilerFn<SessionArgs>>, name: &str) -> Result<(), PjrtError> {
         let mut arguments = SessionArgs { struct_size: size_of::<SessionArgs>(), profiler: self.raw };
-        // SAFETY: the session is alive until it is dropped.
+        // SAFETY: these are the arguments of a session's functions, and the session is alive until it is dropped.
         unsafe { self.profiler.call(function, name, &mut arguments) }
     }
 
@@ -249,7 +249,7 @@ impl Session<'_> {
             buffer: ptr::null_mut(),
             buffer_size: 0,
         };
-        // SAFETY: the session is alive; without a buffer of ours the plugin may give its own.
+        // SAFETY: the session is alive. The buffer is null, so the plugin only gives the size, or a buffer of its own.
         unsafe { self.profiler.call(collect, "collect_data", &mut arguments) }?;
         let size = arguments.buffer_size;
         if size > MAX_PROFILE_BYTES {
@@ -257,13 +257,13 @@ impl Session<'_> {
         }
         if !arguments.buffer.is_null() {
             // XLA's plugins have put the profile here, and a second call would give another one or none
-            // SAFETY: the plugin says that so many bytes are there; they live until the session is destroyed.
+            // SAFETY: the plugin gave a buffer of `size` bytes, which lives until the session is destroyed.
             let bytes = unsafe { std::slice::from_raw_parts(arguments.buffer, size) };
             return Ok(message_of(bytes).to_vec());
         }
         let mut bytes = vec![0_u8; size];
         arguments.buffer = bytes.as_mut_ptr();
-        // SAFETY: the buffer has the size that the plugin asked for.
+        // SAFETY: the session is alive, and the buffer has the `size` bytes that the plugin asked for.
         unsafe { self.profiler.call(collect, "collect_data", &mut arguments) }?;
         if arguments.buffer_size != size {
             let now = arguments.buffer_size;

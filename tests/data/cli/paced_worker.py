@@ -1,6 +1,8 @@
-"""A worker whose configs take their `ns` times what the file CONTROL says: `{"pace": {"CONFIG": 1.5}, "terminate": true}`.
+"""A worker whose configs take their `ns` times a factor from the file CONTROL:
+`{"pace": {"CONFIG": 1.5}, "terminate": true}`.
 
-`pace` is by the config's `ns`; with `terminate` the program that has the cache is sent SIGTERM at a config's sixth sample.
+`pace` is keyed by the config's `ns`; with `terminate`, the program that holds the cache gets SIGTERM at a config's
+sixth sample.
 """
 
 import json, os, signal, sys

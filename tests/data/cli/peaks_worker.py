@@ -1,6 +1,6 @@
-"""A worker that plays a device of known rates: a run takes its program's operations over the rate of their kind and type.
+"""A worker that plays a device of known rates: a run takes its operations divided by the rate of their kind and type.
 
-It counts the operations in the program's text. Types and programs that are not among RATES are refused.
+It counts the operations in the program's text. It refuses types and programs that are not among RATES.
 """
 
 import json
@@ -21,7 +21,7 @@ RATES = {
 
 
 def seconds(text):
-    """How long a run takes; a KeyError for what this device does not know."""
+    """The duration of a run; a KeyError for anything unknown to this device."""
     first = re.search(r"%x: tensor<((?:\d+x)+)(\w+)>", text)
     dims, dtype = [int(n) for n in first[1].split("x")[:-1]], first[2]
     elements = 1
@@ -57,7 +57,7 @@ def main():
             except KeyError as missing:
                 answer = {"error": {"kind": "compile", "message": "not on this device: %s" % missing}}
         elif method == "measure":
-            # a half takes as long as it should, a quarter less and a quarter more
+            # half of the runs take the nominal time, a quarter less and a quarter more
             spread = (1, 0.8, 1, 1.25)
             ns = [round(took[params["candidate"]] * spread[run % 4] * 1e9) for run in range(params["runs"])]
             answer = {"result": {"samples_ns": ns}}

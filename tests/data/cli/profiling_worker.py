@@ -1,4 +1,4 @@
-"""A worker with the capability `profile` that runs nothing: it hands out captures that were written before.
+"""A worker with the capability `profile` that runs nothing: it returns prepared captures.
 
 Arguments: PLATFORM PROFILE CONTROL MODULE_NAME. PROFILE is an XSpace file for every program but the control program,
 CONTROL one for that; `error:TEXT` in place of a file is an error of the round. MODULE_NAME may be empty.

@@ -1,7 +1,7 @@
-"""A worker that plays times: each config says how long it takes (`ns`) and what it does wrong (`do`).
+"""A worker that plays times: each config says how long it takes (`ns`) and how it misbehaves (`do`).
 
-Arguments: MODE COUNTER. MODE is what the worker as a whole does wrong for the operation `hostile@v1`; COUNTER is a
-file with one letter for every process that was started.
+Arguments: MODE COUNTER. MODE is the misbehaviour of the whole worker for the operation `hostile@v1`; COUNTER is a file
+with one letter for every started process.
 """
 
 import json, os, shutil, signal, sys, time
@@ -20,7 +20,7 @@ def say(text):
 
 
 def misbehave(what, request):
-    """True when the request needs no other answer."""
+    """True if the request needs no other answer."""
     if what == "print":
         say("step 1 of 10 done")
     if what == "abort-at-4" and measured.get(request["params"]["candidate"], 0) == 4:

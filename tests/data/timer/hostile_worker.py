@@ -1,9 +1,9 @@
-"""A worker that answers paths which it should not: KIND TRICK VICTIM.
+"""A worker that answers with paths that it must not use: KIND TRICK VICTIM.
 
-KIND is the answer that carries the path: `outputs`, `profile` or `executable`. TRICK says what is wrong with it. VICTIM is a
-folder of somebody else, with a file `secret.bin`, which the worker would have read, changed or removed. All other answers, and
-those for other candidates than CANDIDATE (1 unless told), are as they should be. In place of the folders that it is given the
-worker leaves links to VICTIM wherever it can.
+KIND is the answer that has the path: `outputs`, `profile` or `executable`. TRICK is its fault. VICTIM is somebody
+else's folder, with a file `secret.bin`, which the worker tries to have read, changed or removed. All other answers, and
+those for candidates other than CANDIDATE (default 1), are correct. Wherever it can, the worker replaces the folders
+that it is given by links to VICTIM.
 """
 
 import json, os, sys, threading, time
@@ -18,7 +18,7 @@ capabilities = {"outputs": ["build-programs"], "profile": ["build-programs", "pr
 
 
 def grow(path):
-    # slower than any reader, and without end
+    # slower than any reader, and endless
     with open(path, "ab") as file:
         while True:
             file.write(b"\0" * 64)
@@ -27,7 +27,7 @@ def grow(path):
 
 
 def plant(folder, path):
-    """Puts what is wrong at a path in the folder that was handed out; gives the path to answer."""
+    """Puts the trick at a path in the folder from the tuner; returns the path to answer."""
     if trick == "outside":
         return secret
     if trick == "relative":
@@ -87,7 +87,7 @@ def handle(method, p):
             if not os.path.lexists(os.path.join(os.path.dirname(p["scratch"]), name)):
                 os.symlink(secret, os.path.join(os.path.dirname(p["scratch"]), name))
     if method == "load":
-        # what `measure` asks for; a tuner compares it with its inputs, of which there are none elsewhere
+        # the answer that `measure` needs; a tuner compares it with its inputs, and other modes have none
         return {"compile_ns": 1, "signature": {"parameters": ["f32[4]"]}} if trick == "measured" else {"compile_ns": 1}
     if method == "measure":
         return {"samples_ns": [100 + p["candidate"]] * p["runs"]}
@@ -103,7 +103,7 @@ def handle(method, p):
         path = os.path.join(p["folder"], "round.xplane.pb")
         if bad in [launch["candidate"] for launch in p["launches"]]:
             return {"profile": plant(p["folder"], path)}
-        # one plane that holds nothing
+        # one empty plane
         return {"profile": write(path, b"\x0a\x0b\x12\x09/host:CPU")}
     if method == "outputs":
         path = os.path.join(p["folder"], "output.bin")

@@ -1,4 +1,4 @@
-"""A worker that does its job for candidate 0 and, told by its arguments, misbehaves: MODE [PID_FILE].
+"""A worker that works for candidate 0 and misbehaves as its arguments say: MODE [PID_FILE].
 
 Candidate 1 is the bad one, unless the mode concerns `hello`. `warned-MODE` warns of nothing when a program is loaded.
 """

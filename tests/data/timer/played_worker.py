@@ -1,8 +1,8 @@
-"""A worker that plays times, drawn by nobody: [STATE N WHO].
+"""A worker that plays fixed times: [STATE N WHO].
 
-Config `{"block": c}` of operation `opK@v1` takes 1 ms where c is K modulo 4, else 2 ms and c tenths. With arguments its config 3 breaks
-each worker in `measure`; and whoever gets the N-th request of all workers together, counted in the file STATE, is killed before
-it answers: the worker itself, or its supervisor where WHO is `supervisor`.
+Config `{"block": c}` of operation `opK@v1` takes 1 ms if c is K modulo 4, else 2 ms and c tenths. With arguments,
+config 3 crashes each worker in `measure`; and the worker that gets the N-th request of all workers together, counted in
+the file STATE, is killed before it answers, or its supervisor if WHO is `supervisor`.
 """
 
 import json, os, signal, sys, time

@@ -1,8 +1,8 @@
-"""A worker whose profiles are simulated, with no JAX: XSpaces as a CPU's profiler writes them, durations drawn by number.
+"""A worker with simulated profiles, without JAX: XSpaces as a CPU's profiler writes them, with computed durations.
 
-Told by its arguments, STATE_FOLDER [order] [failing] [clock]: with `order` modules have one name and are told apart by the
-launches' order; with `failing` candidates fail in all ways, those that do so once leaving a mark in the folder; with `clock`
-profiles say when they were taken, as JAX's do.
+Its arguments are STATE_FOLDER [order] [failing] [clock]: with `order`, modules have one name and are distinguished by
+the launches' order; with `failing`, candidates fail in all ways, and those that fail once leave a mark in the folder;
+with `clock`, profiles state when they were taken, as JAX's do.
 """
 
 import json, os, random, struct, sys, time

@@ -1,4 +1,4 @@
-//! A cache folder with one flipped bit in one file, or one truncated file: what is then read.
+//! Readers of a cache folder with one flipped bit in one file, or with one truncated file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,16 +21,16 @@ const SLED_FOLDER: &str = "sled-v1";
 pub enum Extent {
     /// Each bit of each byte, and each length.
     All,
-    /// So many of a file by chance.
+    /// This many random ones per file.
     Some { of_a_file: u64, seed: u64 },
 }
 
-/// The stores beside the damaged one.
+/// The stores next to the damaged one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
-    /// Every other store, whole.
+    /// Every other store, intact.
     Everything,
-    /// A sled that a killed run did not close, thus none, and the snapshot.
+    /// The snapshot, and the sled of a killed run that did not close it, which counts as none.
     Snapshot,
     /// No other store.
     Nothing,
@@ -40,15 +40,15 @@ pub enum Beside {
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub trials: u64,
-    /// It was named, and everything is read: from another store, or since the damage was to nothing that counts.
+    /// A message names it, and everything is read: from another store, or because the damage did not affect content.
     pub named: u64,
-    /// It was named, and an entry is missing or the one before it is read: no other store held it.
+    /// A message names it, and an entry is missing or its predecessor is read: no other store had it.
     pub named_and_lost: u64,
-    /// Nothing was said, and everything is read.
+    /// No message, and everything is read.
     pub harmless: u64,
-    /// Nothing was said, and an entry is missing: a log was cut between two records, and nothing else is left.
+    /// No message, and an entry is missing: a log was cut between two records, and no other store is left.
     pub cut_between_records: u64,
-    /// The places of the harmless ones, by file and byte.
+    /// The positions of the harmless ones, by file and byte.
     pub harmless_at: BTreeMap<String, u64>,
 }
 
@@ -56,7 +56,7 @@ pub struct Outcome {
 pub struct Whole {
     files: BTreeMap<PathBuf, Vec<u8>>,
     expected: Vec<(CacheKey, Arc<Entry>)>,
-    /// Everything that was ever committed.
+    /// All committed entries.
     committed: Vec<(CacheKey, Arc<Entry>)>,
     place: tempfile::TempDir,
 }
@@ -65,7 +65,7 @@ fn entry(text: &str) -> Arc<Entry> {
     Arc::new(serde_json::from_str(text).unwrap())
 }
 
-/// An entry with all that a tuner writes beside the config.
+/// An entry with everything that a tuner writes besides the config.
 fn decided(block: u64, decided_at: u64) -> Arc<Entry> {
     entry(&format!(
         r#"{{"config":{{"block":{block}}},"provenance":{{"job":"{job}","timer":"pjrt","source":"host-wall","metric":"elapsed",
@@ -83,7 +83,7 @@ impl Whole {
         let device = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
         let key =
             |op: &str| CacheKey { call: Call::new(op, "k"), direction: Direction::Forward, device: device.clone() };
-        // the last decision replaces an earlier one, and the clock had jumped back between them
+        // the last decision replaces an earlier one, although the clock had jumped back between them
         let committed = vec![
             (key("a@v1"), decided(1, 2000)),
             (key("b@v1"), entry(r#"{"config":{"block":2}}"#)),
@@ -110,7 +110,7 @@ impl Whole {
         }
     }
 
-    /// Damages one store after the other; panics where what is read is not what was committed, or was lost without a word.
+    /// Damages one store after the other; panics if readers get uncommitted data, or if data is lost without a message.
     pub fn damage(&self, is_damaged: impl Fn(&str) -> bool, beside: Beside, extent: Extent) -> Outcome {
         let mut outcome = Outcome::default();
         for (name, bytes) in self.files.iter().filter(|(name, _)| is_damaged(name.to_str().unwrap())) {
@@ -126,7 +126,7 @@ impl Whole {
                     fs::remove_file(root.join(STATE_FILE)).unwrap();
                     fs::remove_file(root.join(SNAPSHOT_FILE)).unwrap();
                 }
-                // a new file: what is mapped must not change
+                // a new file: a mapped one must not change
                 let path = root.join(name);
                 fs::remove_file(&path).unwrap();
                 fs::write(&path, damaged).unwrap();
@@ -172,7 +172,7 @@ impl Whole {
                 Extent::Some { of_a_file, seed } => {
                     let mut chance = Chance::new(seed + 1);
                     (0..of_a_file / 4).for_each(|_| cut(chance.below(bytes.len() as u64) as usize));
-                    // between two records a log shows no damage
+                    // a cut between two records shows no damage
                     let ends =
                         (1..bytes.len()).filter(|&length| is_log(name.to_str().unwrap()) && bytes[length - 1] == b'\n');
                     ends.for_each(cut);
@@ -182,14 +182,14 @@ impl Whole {
         outcome
     }
 
-    /// Whether the damage was named, and whether everything is read, now and by later readers.
+    /// Whether a message named the damage, and whether everything is read, now and by later readers.
     fn read_ledger(&self, root: &Path, name: &str, what: &str) -> (bool, bool) {
         let ledger = Ledger::open(root, Vec::new()).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = ledger.own_entries().unwrap();
         let notes = ledger.notes().to_vec();
         assert!(notes.iter().all(|note| !note.contains('\n')), "{what}: {notes:?}");
         drop(ledger);
-        // that sled was missing says nothing of a damaged log
+        // a missing sled says nothing about a damaged log
         let names_it = |note: &String| match is_log(name) {
             true => note.contains(LOG_FILE) || note.contains("lost"),
             false => note.contains("sled"),
@@ -202,7 +202,7 @@ impl Whole {
         assert_eq!(again.own_entries().unwrap(), found, "{what}: {notes:?}");
         assert_eq!(again.notes(), [] as [String; 0], "{what}: what was put right stays right");
         drop(again);
-        // the log has it all: sled is made again from it
+        // the log has everything: sled is rebuilt from it
         fs::remove_dir_all(root.join(SLED_FOLDER)).unwrap();
         fs::remove_file(root.join(STATE_FILE)).unwrap();
         let _ = fs::remove_file(root.join(SNAPSHOT_FILE));
@@ -210,7 +210,7 @@ impl Whole {
         (said, found == self.sorted())
     }
 
-    /// The same of a look-up at run time, and of the tuner that publishes next.
+    /// The same for a look-up at run time, and for the tuner that publishes next.
     fn read_snapshot(&self, root: &Path, what: &str) -> (bool, bool) {
         let path = root.join(SNAPSHOT_FILE);
         let mut said = false;
@@ -268,7 +268,7 @@ pub fn is_snapshot(name: &str) -> bool {
     name == SNAPSHOT_FILE
 }
 
-/// Whether a log was cut behind a record, with its line feed or without.
+/// Whether a log was cut after a record, with or without its line feed.
 fn ends_with_a_record(whole: &[u8], cut: &[u8]) -> bool {
     let is_at_line_feed = || cut.ends_with(b"\n") || whole.get(cut.len()) == Some(&b'\n');
     whole.starts_with(cut) && (cut.is_empty() || is_at_line_feed())

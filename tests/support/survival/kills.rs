@@ -1,7 +1,7 @@
-//! Tuning runs that are killed at random moments, one after the other over the same folder until one gets through.
+//! Tuning runs that are killed at random moments, one after the other in the same folder, until one completes.
 //!
-//! A moment is a number of lines of a run's output, plus a delay: time alone would hit a run elsewhere, or before its
-//! start, on a machine whose load has changed since the first run.
+//! A moment is a number of output lines, plus a delay. Time alone would hit runs elsewhere, or before their start, if
+//! the machine's load changes after the first run.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -11,21 +11,21 @@ use std::time::{Duration, Instant};
 use super::Chance;
 use super::tuning::{Acknowledged, OPERATIONS, Tuning, best_configs};
 
-/// What was seen.
+/// The result.
 #[derive(Debug, Default)]
 pub struct Kills {
     pub kills: u64,
-    /// Folders that were tuned to the end.
+    /// Folders whose tuning completed.
     pub folders: u64,
     /// Decisions that a killed run had reported.
     pub reported: u64,
-    /// Kills after which a run had neither reported nothing nor everything.
+    /// Kills after a run had reported some decisions, but not all.
     pub in_between: u64,
     /// Kills in the middle of a write to the log.
     pub torn: u64,
 }
 
-/// Kills `count` runs; panics where something that was reported is lost, or the last run of a folder gives another result.
+/// Kills `count` runs; panics if a reported decision is lost, or if a folder's last run gives another result.
 pub fn run(count: u64, seed: u64) -> Kills {
     let tuning = Tuning::new();
     let mut chance = Chance::new(seed);
@@ -39,7 +39,7 @@ pub fn run(count: u64, seed: u64) -> Kills {
         let cache = tuning.path(&format!("cache-{}", seen.folders));
         let mut acknowledged = Acknowledged::default();
         loop {
-            // to the first line it is a longer way
+            // the first line takes longer
             let until = chance.below(lines);
             let after = Duration::from_micros(chance.below(a_line * if until == 0 { 16 } else { 2 }));
             let mut command = tuning.command(&cache);
@@ -50,7 +50,7 @@ pub fn run(count: u64, seed: u64) -> Kills {
             }
             std::thread::sleep(after);
             child.kill().unwrap();
-            // all that it wrote before it died: the pipe holds more than such a run writes
+            // everything that it wrote before it died: such a run's output fits into the pipe
             pipe.read_to_string(&mut stderr).unwrap();
             let is_killed = !child.wait().unwrap().success();
             assert!(!stderr.contains("panicked"), "{stderr}");

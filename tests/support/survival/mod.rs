@@ -1,4 +1,4 @@
-//! What the survival tests and `benches/survival.rs` share: short runs for every change, long ones for the figures.
+//! Code shared by the survival tests and `benches/survival.rs`: short runs for every change, long ones for the figures.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -12,7 +12,7 @@ pub mod workers;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// Numbers by chance, the same for the same seed.
+/// Random numbers that depend only on the seed.
 pub struct Chance(ChaCha8Rng);
 
 impl Chance {

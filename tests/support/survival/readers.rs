@@ -1,8 +1,8 @@
 //! Reader processes beside one writer that publishes as fast as it can.
 //!
-//! Version `v` of the snapshot changes only the key `v % KEYS`, so that any mixture of two versions is detected: of
-//! version `v` the key `k` holds the last number up to `v` that leaves `k`. The file `published` grows by a byte after
-//! each publication, the file `opened` by one whenever a reader opens the snapshot anew, and `renewed` where one found
+//! Version `v` of the snapshot changes only the key `v % KEYS`, so that any mixture of two versions is detected: in
+//! version `v`, key `k` has the largest number up to `v` with remainder `k`. The file `published` grows by a byte after
+//! each publication, the file `opened` whenever a reader opens the snapshot anew, and `renewed` when a reader finds
 //! something newer.
 
 use std::fs::{self, File, OpenOptions};
@@ -18,9 +18,9 @@ use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, M
 use serde_json::{Value, json};
 
 const KEYS: u64 = 32;
-/// How much longer than asked for is waited for readers that are slow.
+/// How much longer than requested the test waits for slow readers.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Names the folder in a process that is to be a reader.
+/// Names the folder in a process that must be a reader.
 const ROLE: &str = "AUTOTUNE_LOWERED_SURVIVAL_READER";
 
 #[derive(Debug, Default)]
@@ -42,12 +42,12 @@ fn op_id(key: u64) -> String {
     format!("op{key}@v1")
 }
 
-/// What a key holds in a version, 0 for nothing.
+/// The value of a key in a version, 0 for nothing.
 fn expected(key: u64, version: u64) -> u64 {
     ((version + KEYS - key) / KEYS * KEYS + key).saturating_sub(KEYS)
 }
 
-/// Makes this process a reader where it was started as one.
+/// Makes this process a reader if it was started as one.
 pub fn serve_if_asked() -> bool {
     let Some(folder) = std::env::var_os(ROLE) else { return false };
     let (folder, number) = (Path::new(&folder), std::process::id());
@@ -59,7 +59,7 @@ pub fn serve_if_asked() -> bool {
 fn read(folder: &Path, mapping: Mapping) -> Value {
     let device = device();
     let open = || TieredCache::published(folder, mapping, Vec::new()).unwrap();
-    // one byte of one write at a time: all readers have these files
+    // each write appends one byte: all readers share these files
     let appending = |name: &str| OpenOptions::new().create(true).append(true).open(folder.join(name)).unwrap();
     let (mut opened, mut renewed) = (appending("opened"), appending("renewed"));
     let (mut opens, mut refreshes, mut newer, mut look_ups, mut seen) = (1_u64, 0_u64, 0_u64, 0_u64, 0_u64);
@@ -68,7 +68,7 @@ fn read(folder: &Path, mapping: Mapping) -> Value {
     loop {
         assert_eq!(rustix::process::getppid(), parent, "the test was ended before its readers");
         let is_over = folder.join("over").exists();
-        // published before this look, so that the look must find it
+        // published before this refresh, so that it must be found
         let published = fs::metadata(folder.join("published")).unwrap().len();
         if opens * 8 <= refreshes {
             cache = open();
@@ -102,9 +102,9 @@ fn read(folder: &Path, mapping: Mapping) -> Value {
     }
 }
 
-/// Runs `readers` processes for some seconds, and for longer where the machine is so busy that less than `least` was published,
-/// opened anew and found newer by then; panics where one found what it should not. `role` are the arguments that lead a process
-/// of this very program to [`serve_if_asked`].
+/// Runs `readers` processes for some seconds, and longer on a busy machine, until at least `least` snapshots were
+/// published, opened anew and found newer. Panics if a reader finds a wrong value. `role` are the arguments that lead a
+/// process of this program to [`serve_if_asked`].
 pub fn run(readers: usize, seconds: u64, least: u64, role: &[&str]) -> Readers {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path();
@@ -130,7 +130,7 @@ pub fn run(readers: usize, seconds: u64, least: u64, role: &[&str]) -> Readers {
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let count = |name: &str| fs::metadata(folder.join(name)).map_or(0, |metadata| metadata.len());
     let is_enough = || ["published", "opened", "renewed"].into_iter().all(|name| count(name) > least);
-    // one that ends before it is told to has failed, and is not waited for
+    // one that ends before its signal has failed, and nobody waits for it
     let mut is_lost = || children.iter_mut().any(|child| !matches!(child.try_wait(), Ok(None)));
     while Instant::now() < deadline || (!is_enough() && !is_lost() && Instant::now() < deadline + PATIENCE) {
         version += 1;

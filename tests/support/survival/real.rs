@@ -1,4 +1,4 @@
-//! A module of a few operations that a plugin compiles and runs: each has one candidate that is far faster than the others.
+//! A module of a few operations for a real plugin: each has one candidate that is far faster than the others.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::support::program;
 
 pub const OPERATIONS: usize = 6;
 const KEY: &str = "0123456789abcdef";
-/// Turns of the loops of an operation's candidates, of which the first is the baseline.
+/// Loop iterations of an operation's candidates, of which the first is the baseline.
 const TURNS: [u64; 3] = [2400, 600, 1800];
 
 /// Registry and module.
@@ -21,7 +21,7 @@ pub struct Real {
     plugin: PathBuf,
 }
 
-/// The same result after so many turns, one or many: nothing but the time differs.
+/// The same result after any number of iterations: only the time differs.
 fn program(turns: u64, op: usize) -> String {
     format!(
         r#"module @m {{
@@ -47,7 +47,7 @@ fn program(turns: u64, op: usize) -> String {
 }
 
 impl Real {
-    /// `None`, and said so, where there is no plugin.
+    /// `None`, with a message, if there is no plugin.
     pub fn new() -> Option<Self> {
         let real = Self { folder: tempfile::tempdir().unwrap(), plugin: plugin()? };
         let (mut module, mut body) = (String::from("#at = loc(\"model.py\":7:3)\n"), String::new());

@@ -19,16 +19,16 @@ pub const CANDIDATES: usize = 4;
 const KEY: &str = "0123456789abcdef";
 const LOG_FILE: &str = "samples-v1.log";
 
-/// What a folder holds for each key, without the time of the decision.
+/// The entry of each key in a folder, without the time of the decision.
 pub type Decided = BTreeMap<CacheKey, Entry>;
 
-/// Registry, module and recording, and what an undisturbed run decides.
+/// Registry, module and recording, and the decisions of an undisturbed run.
 pub struct Tuning {
     folder: tempfile::TempDir,
     pub expected: Decided,
 }
 
-/// Candidate `n` of operation `op`, nanoseconds: one of them is twice as fast as the next, and which it is goes round.
+/// Nanoseconds of candidate `n` of operation `op`: one is twice as fast as the next, a different one in each operation.
 fn played_ns(op: usize, candidate: usize) -> u64 {
     if candidate == op % CANDIDATES { 1_000_000 } else { 2_000_000 + 100_000 * candidate as u64 }
 }
@@ -99,7 +99,7 @@ impl Tuning {
         self.path(name).display().to_string()
     }
 
-    /// The words of a run.
+    /// The arguments of a run.
     pub fn words(&self) -> Vec<String> {
         let timer = format!("replay:{}", self.text("replay.json"));
         let registry = self.text("registry");
@@ -108,7 +108,7 @@ impl Tuning {
             .to_vec()
     }
 
-    /// A run whose worker plays the same times; one operation of it where that is named. The arguments are the worker's.
+    /// A run whose worker plays the same times; only one operation if `only` names it. The arguments are the worker's.
     pub fn played_command(&self, cache: &Path, arguments: &str, only: &str) -> Command {
         let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/played_worker.py");
         let mut command = program::command(cache);
@@ -135,7 +135,7 @@ impl Tuning {
     /// The same through a shell that sets limits first.
     pub fn run_limited(&self, cache: &Path, limits: &str) -> Run {
         let mut shell = Command::new("sh");
-        // what this test happened to inherit would be counted
+        // files that this test inherited would count
         let closed = "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-";
         let script = format!("{closed}; {limits}; exec \"$0\" \"$@\"");
         shell.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_autotune-lowered"));
@@ -144,8 +144,8 @@ impl Tuning {
         Run::of(output, &[])
     }
 
-    /// Everything that must hold of a folder whatever happened to the run that wrote it: `acknowledged` are the operations
-    /// that it reported as decided, with the rounds that it reported of each. The folder itself is left as it is.
+    /// Checks everything that must hold for a folder after any run: `acknowledged` has the operations that the run
+    /// reported as decided, with each one's reported rounds. The folder itself stays unchanged.
     pub fn check(&self, cache: &Path, acknowledged: &Acknowledged) {
         if !cache.exists() {
             assert!(acknowledged.decided.is_empty());
@@ -162,7 +162,7 @@ impl Tuning {
         self.check_rounds(cache, &log, acknowledged);
         let snapshot = cache.join(SNAPSHOT_FILE);
         let in_snapshot = if snapshot.exists() { read_snapshot(&snapshot) } else { Decided::new() };
-        // a decision is reported after it was published
+        // a decision is reported after its publication
         let nothing = Acknowledged::default();
         self.expect_some(
             &in_snapshot,
@@ -193,7 +193,7 @@ impl Tuning {
         }
     }
 
-    /// Every round that was reported is in the log, whole.
+    /// The log has every reported round, intact.
     fn check_rounds(&self, cache: &Path, log: &Replay, acknowledged: &Acknowledged) {
         for (key, entry) in &self.expected {
             let op: usize = key.call.op_id.trim_start_matches("op").trim_end_matches("@v1").parse().unwrap();
@@ -215,7 +215,7 @@ impl Tuning {
         }
     }
 
-    /// What an undisturbed run leaves is there, in every store.
+    /// Every store has all entries of an undisturbed run.
     pub fn check_complete(&self, cache: &Path) {
         let acknowledged = Acknowledged {
             decided: self.expected.keys().map(|key| key.call.op_id.clone()).collect(),
@@ -225,17 +225,17 @@ impl Tuning {
     }
 }
 
-/// What a run reported on stderr.
+/// A run's reports on stderr.
 #[derive(Debug, Clone, Default)]
 pub struct Acknowledged {
     pub decided: Vec<String>,
-    /// Whether it told that the snapshot could not be written.
+    /// Whether it reported that the snapshot could not be written.
     pub is_unpublished: bool,
     pub rounds: BTreeMap<String, usize>,
 }
 
 impl Acknowledged {
-    /// Takes the whole lines of what a run wrote to stderr.
+    /// Reads the complete lines of a run's stderr.
     pub fn take(&mut self, stderr: &str) {
         self.is_unpublished = stderr.contains("the snapshot was not published");
         let whole = stderr.rfind('\n').map_or("", |end| &stderr[..end]);
@@ -289,7 +289,7 @@ pub fn best_configs(result: &Value) -> Vec<(String, Value)> {
     best
 }
 
-/// The undisturbed entries as a list, for stores that are filled directly.
+/// The undisturbed entries as a list, to fill stores directly.
 pub fn as_pairs(decided: &Decided) -> Vec<(CacheKey, Arc<Entry>)> {
     decided.iter().map(|(key, entry)| (key.clone(), Arc::new(entry.clone()))).collect()
 }

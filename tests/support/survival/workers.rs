@@ -1,4 +1,4 @@
-//! Runs whose workers are killed: those that measure, those that compile, and the supervisors of both, found in `/proc`.
+//! Runs whose workers are killed: measuring and compiling workers, and the supervisors of both, found in `/proc`.
 //!
 //! No operation is hit twice, since a program that kills two workers is rightly dropped: a second kill hits an
 //! operation that began after the first one.
@@ -19,13 +19,13 @@ use super::Chance;
 use super::real::Real;
 use super::tuning::{Tuning, read_snapshot};
 
-/// What was seen.
+/// The result.
 #[derive(Debug, Default)]
 pub struct Killed {
     pub runs: u64,
     /// How many of each kind were killed.
     pub victims: BTreeMap<&'static str, u64>,
-    /// How often a run said that it started its measuring worker again.
+    /// How often runs reported that the measuring worker was started again.
     pub restarts: u64,
 }
 
@@ -35,14 +35,14 @@ impl Killed {
     }
 }
 
-/// Kills `count` workers of runs that play times, whose results must be the undisturbed run's.
+/// Kills `count` workers of runs with played times, whose results must equal the undisturbed run's.
 pub fn run_played(count: u64, seed: u64) -> Killed {
     let tuning = Tuning::new();
     run(count, seed, &tuning.path("workers"), &|cache| tuning.played_command(cache, "", ""))
 }
 
-/// Kills `count` workers of runs on a plugin, whose results must be of the undisturbed run's tie sets; `None` where
-/// there is no plugin.
+/// Kills `count` workers of runs on a plugin, whose results must be in the undisturbed run's tie sets; `None` without a
+/// plugin.
 pub fn run_real(count: u64, seed: u64) -> Option<Killed> {
     let real = Real::new()?;
     Some(run(count, seed, &real.path("workers"), &|cache| real.command(cache)))
@@ -65,7 +65,7 @@ fn run(count: u64, seed: u64, folder: &Path, command: &dyn Fn(&Path) -> Command)
         let lines = lines_of(child.stderr.take().unwrap());
         let results = lines_of(child.stdout.take().unwrap());
         let mut stderr = Vec::new();
-        // finished operations to wait for, lines to wait for after them, and a while
+        // finished operations to wait for, then lines, then a while
         let mut finished = 0;
         loop {
             let until = chance.below(of_an_operation);
@@ -76,7 +76,7 @@ fn run(count: u64, seed: u64, folder: &Path, command: &dyn Fn(&Path) -> Command)
             std::thread::sleep(Duration::from_micros(chance.below(a_line * if is_first { 16 } else { 2 })));
             let Some(victim) = kill_one(child.id(), &mut chance) else { continue };
             *seen.victims.entry(victim).or_default() += 1;
-            // what is said by now is not later than the kill; the operation after it may have been hit, no other one
+            // everything reported by now precedes the kill, which can only have hit the operation after that
             stderr.extend(lines.try_iter());
             finished = 2;
             if seen.kills() == count {
@@ -96,7 +96,7 @@ fn run(count: u64, seed: u64, folder: &Path, command: &dyn Fn(&Path) -> Command)
     seen
 }
 
-/// For each operation the configs that count as the undisturbed run's result: its best one, and what is tied with that.
+/// For each operation, the configs that count as the undisturbed run's result: its best one and those tied with it.
 type Accepted = BTreeMap<String, Vec<Value>>;
 
 fn accepted(cache: &Path) -> Accepted {
@@ -116,7 +116,7 @@ fn check(result: &Value, accepted: &Accepted, stderr: &str) {
         let op_id = operation["op_id"].as_str().unwrap();
         let status = operation["status"].as_str().unwrap();
         assert!(["tuned", "baseline-kept"].contains(&status), "{operation}\n{stderr}");
-        // a real timer on a machine with other work may be unable to tell two configs apart that it told before
+        // on a busy machine, a real timer may fail to distinguish two configs that it distinguished before
         let mut ties = operation["tie_set"].as_array().into_iter().flatten();
         let is_accepted = |config: &Value| accepted[op_id].contains(config);
         assert!(is_accepted(&operation["best"]["config"]) || ties.any(is_accepted), "{operation}\n{stderr}");
@@ -139,7 +139,7 @@ fn lines_of(pipe: impl std::io::Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// Waits for so many finished operations and so many lines after them; `false` where the run ended before.
+/// Waits for this many finished operations and then this many lines; `false` if the run ended before.
 fn wait(lines: &Receiver<String>, taken: &mut Vec<String>, mut finished: u64, mut until: u64) -> bool {
     while finished > 0 || until > 0 {
         let Ok(line) = lines.recv() else { return false };
@@ -153,7 +153,7 @@ fn wait(lines: &Receiver<String>, taken: &mut Vec<String>, mut finished: u64, mu
     true
 }
 
-/// Kills one of the processes below a run, whichever.
+/// Kills a random process below a run.
 fn kill_one(run: u32, chance: &mut Chance) -> Option<&'static str> {
     let below = descendants(run);
     let (pid, words) = below.get(usize::try_from(chance.below(below.len() as u64)).unwrap())?;
@@ -162,7 +162,7 @@ fn kill_one(run: u32, chance: &mut Chance) -> Option<&'static str> {
     Some(kind)
 }
 
-/// A worker that compiles is told to leave the profiler alone.
+/// A compiling worker is told not to use the profiler.
 fn kind_of(words: &str) -> Option<&'static str> {
     let compiles = words.contains("--no-profiler");
     match (words.contains("\0worker\0exec\0"), compiles) {
@@ -174,7 +174,7 @@ fn kind_of(words: &str) -> Option<&'static str> {
     }
 }
 
-/// The processes below one, each with its command line; one that is dead already is none.
+/// The processes below one, each with its command line, without dead ones.
 fn descendants(root: u32) -> Vec<(i32, String)> {
     let mut parents: Vec<(i32, i32)> = Vec::new();
     for item in fs::read_dir("/proc").unwrap().flatten() {
@@ -197,8 +197,8 @@ fn descendants(root: u32) -> Vec<(i32, String)> {
     below.into_iter().filter(|pid| *pid != i32::try_from(root).unwrap()).map(|pid| (pid, words(pid))).collect()
 }
 
-/// One run for each request that the workers of a run are sent, or for every `step`-th one: the worker that gets it is killed,
-/// or its supervisor. One candidate breaks its workers by itself, so that restarts are hit too. Gives the number of runs.
+/// One run for each request to a run's workers, or for every `step`-th one: the worker that receives it is killed, or
+/// its supervisor. One candidate crashes its workers anyway, so that restarts are hit too. Returns the number of runs.
 pub fn run_every_request(step: usize) -> u64 {
     let tuning = Tuning::new();
     let folder = tuning.path("requests");
@@ -210,7 +210,7 @@ pub fn run_every_request(step: usize) -> u64 {
         let arguments = format!("{} {at} {who}", state.display());
         let output = tuning.played_command(&cache, &arguments, "op1@v1").output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        // the candidate that fails by itself is no reason to fail
+        // the candidate that always fails is no reason for the run to fail
         assert!(output.status.success(), "request {at}, {who}: {stderr}");
         let result: Value = serde_json::from_slice(&output.stdout).unwrap();
         let operation = &result["operations"][0];
@@ -228,7 +228,7 @@ pub fn run_every_request(step: usize) -> u64 {
     assert!(expected.2.iter().any(|row| row.contains("failed")), "{expected:?}");
     let requests = fs::metadata(&state).unwrap().len();
     for at in (1..=requests).step_by(step) {
-        // whichever of them dies, the worker's pipe ends
+        // whichever of them dies, the worker's pipe closes
         let who = if at % 2 == 0 { "supervisor" } else { "worker" };
         let (found, stderr) = tune(at, who);
         assert_eq!(found, expected, "request {at}, {who}: {stderr}");
