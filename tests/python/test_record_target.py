@@ -273,8 +273,9 @@ def test_sharded_programs_are_lowered_for_devices_that_are_not_here(target):
 
 @needs_abstract_devices
 @pytest.mark.parametrize("axis", ["data", None])
-def test_a_kernel_on_a_mesh_is_recorded_for_the_target(tmp_path, axis):
-    mesh = autotune_lowered.target_mesh("tpu:v6e:2x2", (4,), ("data",))
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+def test_a_kernel_on_a_mesh_is_recorded_for_the_target(tmp_path, axis, kind):
+    mesh = autotune_lowered.target_mesh("tpu:v6e:2x2", (4,), ("data",), (getattr(jax.sharding.AxisType, kind),))
 
     @autotune_lowered.tunable(op="summed", version=1, space={"block": [8, 16]})
     def summed(x, *, block=8):
@@ -282,8 +283,10 @@ def test_a_kernel_on_a_mesh_is_recorded_for_the_target(tmp_path, axis):
 
     rows = PartitionSpec("data")
     sharded = jax.shard_map(summed, mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False)
+    # on an explicit axis, an array's type has its sharding
+    whole = jax.ShapeDtypeStruct((64, 128), jnp.float32, sharding=NamedSharding(mesh, rows))
     with autotune_lowered.recording(tmp_path, target="tpu:v6e:2x2", directions=("forward",)) as recorded:
-        jax.jit(sharded).trace(jax.ShapeDtypeStruct((64, 128), jnp.float32)).lower(lowering_platforms=("tpu",))
+        jax.jit(sharded).trace(whole).lower(lowering_platforms=("tpu",))
     record = record_of(tmp_path, "summed@v1", "forward")
     assert not recorded.report()[0]["not_lowered"]
     assert record["arguments"][0]["spec"] == ("f32[16,128]" if axis is None else "f32[4,16,128]")

@@ -40,6 +40,9 @@ def mesh_over(axes: set[str]) -> OnMesh:
         )
     device = getattr(mesh, "abstract_device", None)
     described = {} if device is None else {"abstract_device": device}
+    # newer JAX makes axes explicit by default, and then every array would have to state its sharding
+    if (axis_type := getattr(jax.sharding, "AxisType", None)) is not None:
+        described["axis_types"] = (axis_type.Auto,) * len(sizes)
     return OnMesh(jax.sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes), **described))
 
 

@@ -12,13 +12,19 @@ from .stand_in import abstract_device
 from .target import Target, axes_of
 
 
-def target_mesh(name: str, axis_shapes: Sequence[int] | None = None, axis_names: Sequence[str] | None = None) -> Any:
+def target_mesh(
+    name: str,
+    axis_shapes: Sequence[int] | None = None,
+    axis_names: Sequence[str] | None = None,
+    axis_types: Sequence[Any] | None = None,
+) -> Any:
     """The `jax.sharding.AbstractMesh` of a target's devices, which may be absent.
 
     `tpu:v6e:2x2` has the axes `x` and `y` of the topology; a three-dimensional one also has `z`, and `core` if each
     chip is two devices. `cuda:h100_sxm:8` has the axis `x` of eight devices, and `cuda:h100_sxm:2x4` has two.
-    `axis_shapes` and `axis_names` give the same devices other axes, as in `jax.make_mesh`. Programs over it are traced,
-    and lowered with `lowering_platforms=`; nothing runs.
+    `axis_shapes` and `axis_names` give the same devices other axes, as in `jax.make_mesh`. `axis_types` are one
+    `jax.sharding.AxisType` for each axis; without them JAX decides, and from 0.12 it takes `Explicit`. Programs over
+    the mesh are traced, and lowered with `lowering_platforms=`; nothing runs.
 
     Raises ValueError for an unknown target and for axes that do not hold its devices, ImportError without JAX or with
     one that has no abstract devices.
@@ -38,7 +44,8 @@ def target_mesh(name: str, axis_shapes: Sequence[int] | None = None, axis_names:
         raise ValueError(
             f"`axis_shapes` {tuple(axis_shapes)} holds {math.prod(axis_shapes)} devices, and `{name}` has {target.devices}"
         )
-    return jax.sharding.AbstractMesh(tuple(axis_shapes), tuple(axis_names), abstract_device=device)
+    types = {} if axis_types is None else {"axis_types": tuple(axis_types)}
+    return jax.sharding.AbstractMesh(tuple(axis_shapes), tuple(axis_names), abstract_device=device, **types)
 
 
 def _sized(name: str) -> Target:
