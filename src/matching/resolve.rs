@@ -39,11 +39,11 @@ pub fn match_labels(
     mode: MatchMode,
     by_name: ByName,
 ) -> Matching {
-    let rooms = Rooms { scan, registry, device, mode, by_name };
+    let resolver = Resolver { scan, registry, device, mode, by_name };
     let mut matching = Matching::default();
     let mut places: BTreeMap<Digest, usize> = BTreeMap::new();
     for (index, found) in scan.labels.iter().enumerate() {
-        match rooms.resolve(found) {
+        match resolver.resolve(found) {
             Ok((how, choices)) => {
                 for choice in choices {
                     let next = matching.matched.len();
@@ -66,7 +66,7 @@ pub fn match_labels(
     matching
 }
 
-struct Rooms<'a> {
+struct Resolver<'a> {
     scan: &'a Scan,
     registry: &'a Registry,
     device: &'a DeviceIdentity,
@@ -76,7 +76,7 @@ struct Rooms<'a> {
 
 type Miss = (MissReason, String);
 
-impl<'a> Rooms<'a> {
+impl<'a> Resolver<'a> {
     fn resolve(&self, found: &FoundLabel) -> Result<(How, Vec<Choice<'a>>), Miss> {
         let name = found.label.op_name();
         let of_name: Vec<&Arc<Invocation>> = self.registry.of_operation(name).collect();

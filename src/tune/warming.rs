@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::decision::is_stationary;
 use crate::samples::CandidateSamples;
 
-use super::measure::{Ended, Fault, Measuring};
+use super::measure::{Aborted, Fault, Measuring};
 use super::sampling::{ONE_RUN, Sampling, WarmUp};
 
 /// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
@@ -29,7 +29,7 @@ fn longest_run(best_ns: u64) -> Duration {
 
 impl Measuring<'_> {
     /// The baseline's time after its warm-up.
-    pub(super) fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), Ended> {
+    pub(super) fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), Aborted> {
         let times = self.warm(self.identity.baseline, None)?;
         warm.note(self.identity.baseline, &times);
         self.timer.cut_off(warm.best.map(longest_run));
@@ -37,7 +37,7 @@ impl Measuring<'_> {
     }
 
     /// Warms up every other remaining candidate of a wave.
-    pub(super) fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), Ended> {
+    pub(super) fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), Aborted> {
         let is_warm = self.timer.measures_rounds() && self.warm_up_together(wave, warm)?;
         if !is_warm {
             for candidate in self.cold(wave) {
@@ -51,7 +51,7 @@ impl Measuring<'_> {
 
     /// The same under one profile, which costs more than the runs in it. Returns whether it succeeded; otherwise each
     /// candidate runs alone, and those that fail are dropped.
-    fn warm_up_together(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<bool, Ended> {
+    fn warm_up_together(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<bool, Aborted> {
         let launches: Vec<(usize, u32)> = self.cold(wave).into_iter().map(|one| (one, PROFILED_WARM_UP)).collect();
         if launches.is_empty() {
             return Ok(true);
@@ -87,7 +87,7 @@ impl Measuring<'_> {
     }
 
     /// The first runs of one candidate; one far slower than the best so far needs no further warm-up.
-    fn warm(&mut self, candidate: usize, best: Option<u64>) -> Result<Vec<u64>, Ended> {
+    fn warm(&mut self, candidate: usize, best: Option<u64>) -> Result<Vec<u64>, Aborted> {
         let whole = self.timer.measures_rounds();
         let count = if whole { PROFILED_WARM_UP } else { 1 };
         let mut times: Vec<u64> = Vec::new();
