@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::shapes;
-use super::{ByName, How, Matched, MatchedLabel, Matching, MissReason, Missed};
+use super::{ByName, MatchBasis, Matched, MatchedLabel, Matching, MissReason, Missed};
 use crate::batch::{is_same_call, preference, split_variant, to_words};
 use crate::call::split_op_id;
 use crate::call::{Call, Direction};
@@ -77,7 +77,7 @@ struct Resolver<'a> {
 type Miss = (MissReason, String);
 
 impl<'a> Resolver<'a> {
-    fn resolve(&self, found: &FoundLabel) -> Result<(How, Vec<Choice<'a>>), Miss> {
+    fn resolve(&self, found: &FoundLabel) -> Result<(MatchBasis, Vec<Choice<'a>>), Miss> {
         let name = found.label.op_name();
         let of_name: Vec<&Arc<Invocation>> = self.registry.of_operation(name).collect();
         // an op_id that is not a `name@vN`, as tokamax's class paths, is all name
@@ -87,10 +87,10 @@ impl<'a> Resolver<'a> {
         match (&found.label.call_key, found.evidence) {
             (Some(key), Evidence::Exact) => {
                 let own_version = found.label.version().is_some();
-                Ok((How::Exact, self.keyed(found, key, &of_name, own_version)?))
+                Ok((MatchBasis::Exact, self.keyed(found, key, &of_name, own_version)?))
             }
             (Some(key), Evidence::Recomputed | Evidence::ByName) => {
-                Ok((How::Recomputed, self.keyed(found, key, &of_name, false)?))
+                Ok((MatchBasis::Recomputed, self.keyed(found, key, &of_name, false)?))
             }
             (None, _) => self.named(found, &of_name),
         }
@@ -179,7 +179,11 @@ impl<'a> Resolver<'a> {
     }
 
     /// Every recorded call of the operation that the device may run, narrowed by shapes.
-    fn named(&self, found: &FoundLabel, of_name: &[&'a Arc<Invocation>]) -> Result<(How, Vec<Choice<'a>>), Miss> {
+    fn named(
+        &self,
+        found: &FoundLabel,
+        of_name: &[&'a Arc<Invocation>],
+    ) -> Result<(MatchBasis, Vec<Choice<'a>>), Miss> {
         let mut calls: BTreeMap<&Call, Vec<&'a Arc<Invocation>>> = BTreeMap::new();
         for &invocation in of_name {
             calls.entry(&invocation.call).or_default().push(invocation);
@@ -221,7 +225,7 @@ impl<'a> Resolver<'a> {
             let flag = "no call site in the module has the shapes of its arguments";
             choices.iter_mut().for_each(|choice| choice.flags.push(flag.to_owned()));
         }
-        Ok((How::ByName { of, by_shapes }, choices))
+        Ok((MatchBasis::ByName { of, by_shapes }, choices))
     }
 
     /// The best of the recordings of one call.

@@ -1,8 +1,8 @@
-//! What a strategy was told so far.
+//! What a strategy observed so far.
 
 use super::strategy::{Outcome, Plan};
 
-/// Outcomes in the order in which they were told, and by point.
+/// Outcomes in the order in which they were observed, and by point.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
     observed: Vec<(usize, Outcome)>,

@@ -51,7 +51,7 @@ impl CallTimeLimits {
 
     /// The time limit of a call: at most `most`.
     pub(super) fn limit(self, awaited: AwaitedCall, most: Duration) -> Limit {
-        let of_longest_run = self.longest_run.map(|longest| {
+        let of_runs = self.longest_run.map(|longest| {
             let (runs, grace) = match awaited {
                 AwaitedCall::Measure { runs } => (runs, GRACE),
                 AwaitedCall::Round { runs } => (runs, PROFILE_GRACE),
@@ -62,7 +62,7 @@ impl CallTimeLimits {
             let why = format!("the cut-off of slow candidates: runs of at most {longest:?}, {runs} asked for");
             Limit { time: all, why }
         });
-        of_longest_run
+        of_runs
             .filter(|limit| limit.time < most)
             .unwrap_or_else(|| Limit { time: most, why: "the time limit of a call".to_owned() })
     }
@@ -93,31 +93,32 @@ mod tests {
     fn the_longest_run_limits_calls_but_never_beyond_the_limit_of_a_call() {
         let none = CallTimeLimits::default();
         assert_eq!(none.limit(AwaitedCall::Measure { runs: 1 }, MOST).time, MOST);
-        let cut = CallTimeLimits { longest_run: Some(Duration::from_millis(100)), ..none };
-        let seconds = |awaited| cut.limit(awaited, MOST).time.as_secs_f64();
+        let limits = CallTimeLimits { longest_run: Some(Duration::from_millis(100)), ..none };
+        let seconds = |awaited| limits.limit(awaited, MOST).time.as_secs_f64();
         assert_eq!(seconds(AwaitedCall::Measure { runs: 30 }), 5.0);
         assert_eq!(seconds(AwaitedCall::Round { runs: 30 }), 13.0);
         assert_eq!(seconds(AwaitedCall::Outputs), 30.1);
         assert_eq!(seconds(AwaitedCall::Measure { runs: 1000 }), 60.0);
         assert_eq!(seconds(AwaitedCall::Measure { runs: u64::MAX }), 60.0);
         // time outside the timed region is no reason to cut a run off
-        let untimed = CallTimeLimits { untimed: Duration::from_millis(400), ..cut };
+        let untimed = CallTimeLimits { untimed: Duration::from_millis(400), ..limits };
         assert_eq!(untimed.limit(AwaitedCall::Measure { runs: 30 }, MOST).time, Duration::from_secs(17));
     }
 
     #[test]
     fn a_time_out_says_which_limit_it_was() {
-        let cut = CallTimeLimits { longest_run: Some(Duration::from_millis(5)), ..CallTimeLimits::default() };
+        let limits = CallTimeLimits { longest_run: Some(Duration::from_millis(5)), ..CallTimeLimits::default() };
         let time_out =
             |words: &str| Failure::new(FailureKind::Timeout, format!("no answer to `measure` within 2s{words}"));
         let message =
-            cut.limit(AwaitedCall::Measure { runs: 3 }, MOST).explain(time_out("; its stderr: W0000")).message;
+            limits.limit(AwaitedCall::Measure { runs: 3 }, MOST).explain(time_out("; its stderr: W0000")).message;
         let expected = "no answer to `measure` within 2s, the cut-off of slow candidates: runs of at most 5ms, 3 asked for; \
                         its stderr: W0000";
         assert_eq!(message, expected);
-        let message = cut.limit(AwaitedCall::Measure { runs: 3 }, Duration::from_secs(1)).explain(time_out("")).message;
+        let message =
+            limits.limit(AwaitedCall::Measure { runs: 3 }, Duration::from_secs(1)).explain(time_out("")).message;
         assert_eq!(message, "no answer to `measure` within 2s, the time limit of a call");
         let crash = Failure::new(FailureKind::Crash, "died");
-        assert_eq!(cut.limit(AwaitedCall::Outputs, MOST).explain(crash.clone()), crash);
+        assert_eq!(limits.limit(AwaitedCall::Outputs, MOST).explain(crash.clone()), crash);
     }
 }

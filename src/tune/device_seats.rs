@@ -134,9 +134,9 @@ mod tests {
 
     #[test]
     fn who_measures_is_alone_and_all_work_before_anyone_measures() {
-        let shared = DeviceSeats::default();
+        let device = DeviceSeats::default();
         let (working, measuring, turns) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let seats: Vec<Seat> = (0..4).map(|_| shared.seat()).collect();
+        let seats: Vec<Seat> = (0..4).map(|_| device.seat()).collect();
         std::thread::scope(|scope| {
             for (call, mut seat) in seats.into_iter().enumerate() {
                 let (working, measuring, turns) = (&working, &measuring, &turns);
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn a_call_that_ends_lets_the_others_go_on() {
-        let shared = DeviceSeats::default();
-        let (mut first, mut second) = (shared.seat(), shared.seat());
+        let device = DeviceSeats::default();
+        let (mut first, mut second) = (device.seat(), device.seat());
         first.work();
         drop(first);
         assert_eq!(second.measure(), 2);

@@ -1,7 +1,7 @@
 //! Which configs of an invocation are raced: all of them, or those that a search picks if there are too many.
 //!
 //! A strategy of [`crate::search`] asks for a config; it is measured as a job of its own, beside the baseline
-//! ([`super::pair`]), and the strategy is told the ratio. All of that is in the sample log under the job of two, where
+//! ([`super::pair`]), and the strategy gets the ratio. All of that is in the sample log under the job of two, where
 //! a resumed run or another strategy finds it. The best are raced as usual.
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ impl Race {
 
 /// The state of a search.
 struct Search {
-    /// The outcomes in the order in which the strategy was told.
+    /// The outcomes in the order in which the strategy observed them.
     observed: Vec<(usize, Outcome)>,
     first_failure: Option<String>,
     searched: Searched,

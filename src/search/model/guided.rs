@@ -42,7 +42,7 @@ const POOL_STREAM: u64 = 3 << 60;
 const CHANCE_STREAM: u64 = 4 << 60;
 const FIGURES_STREAM: u64 = 7 << 60;
 
-/// The model-guided strategy. It does all its work when it is told an outcome, so that a history determines its state.
+/// The model-guided strategy. It does all its work when it observes an outcome, so that a history determines its state.
 #[derive(Debug, Clone)]
 pub(in crate::search) struct Guided<'a> {
     space: &'a Space,

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::cold::Flush;
+use super::cache_flush::Flush;
 use super::executable::{Call, Executable, read_bounded};
 use super::kept::{Array, BaselineOutput};
 use super::no_device::harmless;

@@ -2,7 +2,7 @@
 
 #[allow(unsafe_code)]
 mod buffer;
-mod cold;
+mod cache_flush;
 #[allow(missing_docs, unreachable_pub)]
 #[rustfmt::skip]
 mod compile_options;
