@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variant_is_told_from_any_other_key() {
+    fn a_variant_is_distinguished_from_any_other_key() {
         let variant = |key| split_variant(key).1;
         assert_eq!(split_variant("fecadd86b926e7e8~8x4-1a2b3c4d"), ("fecadd86b926e7e8", Some("8x4-1a2b3c4d")));
         assert_eq!(split_variant("rows=3~4-1a2b3c4d"), ("rows=3", Some("4-1a2b3c4d")));

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiler_is_told_by_its_name_its_file_or_its_build() {
+    fn a_compiler_is_identified_by_its_name_its_file_or_its_build() {
         let of = |plugin: &str, digest: Option<&[u8]>, version: &str| {
             let environment = Environment::default().platform_version(version.into()).plugin(Some(plugin.into()));
             environment.plugin_digest(digest.map(Digest::of))
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn flags_say_how_xla_autotunes() {
-        let told = |flags: &str| {
+        let autotuning = |flags: &str| {
             let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
             assert_eq!(xla_autotuning("cpu", &flags), None);
             assert!(!xla_measures("cpu", &flags));
@@ -368,7 +368,7 @@ mod tests {
             ),
             ("--xla_gpu_require_complete_aot_autotune_results=false", "level 4 (XLA's default)", true),
         ] {
-            assert_eq!(told(flags), (text.to_owned(), measures), "{flags}");
+            assert_eq!(autotuning(flags), (text.to_owned(), measures), "{flags}");
         }
     }
 

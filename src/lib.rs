@@ -30,12 +30,12 @@
 //! A program that only wants the best config of a call opens a [`TieredCache`](cache::TieredCache) and looks it up.
 //! That measures nothing and does not need the feature `tuner`.
 //!
-//! # The rooms
+//! # The modules
 //!
-//! The program is one walk, and the modules are its rooms. Each uses only earlier ones; `ARCHITECTURE.md` lists the
+//! The program is one walk, and every module is one step of it. Each uses only earlier ones; `ARCHITECTURE.md` lists the
 //! floors.
 //!
-//! | step | rooms |
+//! | step | modules |
 //! | --- | --- |
 //! | Read a module: which tunable calls it makes | [`hlo`] |
 //! | Match them with their recordings on such a device | [`registry`], [`matching`] |

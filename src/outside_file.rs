@@ -261,15 +261,15 @@ mod tests {
         let folder = folder();
         let pipe = folder.path().join("fifo");
         assert!(input(&pipe, 10).unwrap_err().to_string().contains("a pipe that nothing writes into"));
-        for said in ["sound", "eleven char"] {
+        for content in ["sound", "eleven char"] {
             let _reader = File::options().read(true).write(true).open(&pipe).unwrap();
             let mut writer = File::options().write(true).open(&pipe).unwrap();
             let opened = open_input(&pipe, 10).unwrap();
-            writer.write_all(said.as_bytes()).unwrap();
+            writer.write_all(content.as_bytes()).unwrap();
             drop((_reader, writer));
             let Input::Pipe(pipe) = opened else { panic!("it is a pipe") };
             let found = read(pipe, 10);
-            assert_eq!(found.is_ok(), said.len() <= 10, "{found:?}");
+            assert_eq!(found.is_ok(), content.len() <= 10, "{found:?}");
         }
         assert!(input(&folder.path().join("zero"), 10).unwrap_err().to_string().contains("not a regular file"));
     }

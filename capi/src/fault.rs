@@ -59,8 +59,9 @@ impl Fault {
 
     /// A panic that was caught.
     pub(crate) fn of_panic(panic: Box<dyn Any + Send>) -> Self {
-        let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let text = format!("a bug in autotune_lowered: {}; please report it", said.unwrap_or("a panic"));
+        let message =
+            panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = format!("a bug in autotune_lowered: {}; please report it", message.unwrap_or("a panic"));
         // a panic's payload may panic again when it is dropped
         std::mem::forget(panic);
         Self::new(Status::Internal, text)

@@ -16,7 +16,7 @@ const SHORT_NAMES: usize = 48;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Hit {
-    asked: Asked,
+    asked: OwnedQuery,
     /// The hash of its query.
     pub(crate) hash: u64,
     /// Each text in it ends in NUL.
@@ -34,7 +34,7 @@ pub(crate) struct Hit {
 /// An owned query.
 #[derive(Debug)]
 #[repr(C)]
-struct Asked {
+struct OwnedQuery {
     device: u128,
     choice: u64,
     operation_bytes: usize,
@@ -45,7 +45,7 @@ struct Asked {
     long: Box<[u8]>,
 }
 
-impl Asked {
+impl OwnedQuery {
     fn new(question: &Question<'_>) -> Self {
         let names = [question.operation, question.key].concat();
         let (operation_bytes, names_bytes) = (question.operation.len(), names.len());
@@ -72,7 +72,7 @@ impl Hit {
             notes.push(format!("{name}: {detail}"));
         }
         Self {
-            asked: Asked::new(question),
+            asked: OwnedQuery::new(question),
             hash,
             config,
             direction: direction_number(found.key().direction),

@@ -30,11 +30,11 @@ use crate::pointers::{Message, guarded};
 const HEADER: &str = include_str!("../include/autotune_lowered.h");
 const OP: &str = "flash_attention@v2";
 
-/// A status, and the line that was said.
-type Said = (i32, String);
+/// A status, and the line that came with it.
+type StatusLine = (i32, String);
 
 /// Calls with a buffer for a line.
-fn said(call: impl FnOnce(*mut c_char, usize) -> i32) -> Said {
+fn status_line(call: impl FnOnce(*mut c_char, usize) -> i32) -> StatusLine {
     let mut buffer = [0x55_u8; 4096];
     let status = call(buffer.as_mut_ptr().cast(), buffer.len());
     (status, CStr::from_bytes_until_nul(&buffer).unwrap().to_str().unwrap().to_owned())
@@ -72,7 +72,7 @@ fn publish(path: &Path, keys: &[&str], generation: u32) {
 struct Open(*mut Cache);
 
 impl Open {
-    fn at(path: &Path, flags: u32) -> Result<Self, Said> {
+    fn at(path: &Path, flags: u32) -> Result<Self, StatusLine> {
         let path = path.to_str().unwrap();
         let options = OpenOptions {
             struct_size: size_of::<OpenOptions>(),
@@ -83,33 +83,33 @@ impl Open {
             reserved: 0,
         };
         let mut cache = ptr::dangling_mut();
-        let (status, line) = said(|at, size| unsafe { atl_cache_open(&options, &mut cache, at, size) });
+        let (status, line) = status_line(|at, size| unsafe { atl_cache_open(&options, &mut cache, at, size) });
         assert_eq!(cache.is_null(), status != 0, "{line}");
         if status == 0 { Ok(Self(cache)) } else { Err((status, line)) }
     }
 
     fn refresh(&self) -> (i32, i32, String) {
         let mut changed = 7;
-        let (status, line) = said(|at, size| unsafe { atl_cache_refresh(self.0, &mut changed, at, size) });
+        let (status, line) = status_line(|at, size| unsafe { atl_cache_refresh(self.0, &mut changed, at, size) });
         (status, changed, line)
     }
 
     fn flags(&self, device: &Named, key: &str) -> u32 {
         let (mut hit, query): (*const Hit, _) = (ptr::null(), device.query(key));
-        let (status, line) = said(|at, size| unsafe { atl_cache_lookup(self.0, &query, &mut hit, at, size) });
+        let (status, line) = status_line(|at, size| unsafe { atl_cache_lookup(self.0, &query, &mut hit, at, size) });
         assert_eq!(status, 0, "{line}");
         let mut info: HitInfo = unsafe { std::mem::zeroed() };
         info.struct_size = size_of::<HitInfo>();
-        assert_eq!(said(|at, size| unsafe { atl_hit_describe(hit, &mut info, at, size) }).0, 0);
+        assert_eq!(status_line(|at, size| unsafe { atl_hit_describe(hit, &mut info, at, size) }).0, 0);
         unsafe { atl_hit_release(hit) };
         info.flags
     }
 
     /// The config's `block`, which its text must say, too.
-    fn block(&self, device: &Named, key: &str) -> Result<i64, Said> {
+    fn block(&self, device: &Named, key: &str) -> Result<i64, StatusLine> {
         let mut hit: *const Hit = ptr::dangling();
         let query = device.query(key);
-        let (status, line) = said(|at, size| unsafe { atl_cache_lookup(self.0, &query, &mut hit, at, size) });
+        let (status, line) = status_line(|at, size| unsafe { atl_cache_lookup(self.0, &query, &mut hit, at, size) });
         assert_eq!(hit.is_null(), status != 0, "{line}");
         if status != 0 {
             return Err((status, line));
@@ -136,7 +136,10 @@ impl Named {
         let json = r#"{"identity":{"platform":"cpu","device_kind":"cpu","hardware":{"cores":"2"}},
             "environment":{"platform_version":"cpu"}}"#;
         let mut device = ptr::null_mut();
-        assert_eq!(said(|at, size| unsafe { atl_device_from_json(text(json), &mut device, at, size) }), (0, "".into()));
+        assert_eq!(
+            status_line(|at, size| unsafe { atl_device_from_json(text(json), &mut device, at, size) }),
+            (0, "".into())
+        );
         Self(device)
     }
 
@@ -264,7 +267,7 @@ fn numbers_are_those_of_the_header() {
 #[test]
 fn a_panic_becomes_a_status() {
     let (status, line) =
-        said(|at, size| guarded(unsafe { Message::new(at, size) }, || panic!("planted, for {}", "a test")));
+        status_line(|at, size| guarded(unsafe { Message::new(at, size) }, || panic!("planted, for {}", "a test")));
     assert_eq!(status, Status::Internal as i32);
     assert_eq!(line, "a bug in autotune_lowered: planted, for a test; please report it");
 }

@@ -36,7 +36,7 @@ impl OperationTime {
 pub(super) type Program = (NameId, Option<i64>);
 type OfProgram = HashMap<NameId, OperationTime>;
 /// An execution, and the times of its operations' runs where they are known.
-type Ran<'c> = (Execution, &'c [Moments]);
+type TimedExecution<'c> = (Execution, &'c [Moments]);
 
 /// The executions of a capture, without their operations, and the operations' totals over those that count.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Totals {
     /// if there is no other.
     pub(super) fn read(capture: &Capture, with_warm_up: bool) -> Self {
         let mut operations: BTreeMap<Program, OfProgram> = BTreeMap::new();
-        let mut first: BTreeMap<(usize, Option<i64>, Program), Ran<'_>> = BTreeMap::new();
+        let mut first: BTreeMap<(usize, Option<i64>, Program), TimedExecution<'_>> = BTreeMap::new();
         let time = capture.executions_folded(&mut |execution, runs| {
             let program = (execution.module, execution.program_id);
             let whole = Execution { operations: std::mem::take(&mut execution.operations), ..execution.clone() };

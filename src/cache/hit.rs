@@ -53,14 +53,14 @@ pub struct Hit<'a> {
 /// The key of a hit: usually the requested one, which the caller has.
 #[derive(Debug, Clone, PartialEq)]
 enum HitKey<'a> {
-    Asked(KeyRef<'a>),
+    Requested(KeyRef<'a>),
     Other(Box<CacheKey>),
 }
 
 impl<'a> Hit<'a> {
     /// A hit of exactly the requested key.
     pub(super) fn asked(key: KeyRef<'a>, entry: Arc<Entry>, tier: Tier) -> Self {
-        Self { key: HitKey::Asked(key), entry, tier, flags: Vec::new() }
+        Self { key: HitKey::Requested(key), entry, tier, flags: Vec::new() }
     }
 
     /// A hit of another entry that applies.
@@ -71,7 +71,7 @@ impl<'a> Hit<'a> {
     /// Its key; the device is the one that it was tuned on.
     pub fn key(&self) -> KeyRef<'_> {
         match &self.key {
-            HitKey::Asked(key) => *key,
+            HitKey::Requested(key) => *key,
             HitKey::Other(key) => key.parts(),
         }
     }
@@ -79,7 +79,7 @@ impl<'a> Hit<'a> {
     /// The hit with a key of its own, for callers that keep it longer than the request.
     pub fn into_owned(self) -> Hit<'static> {
         let key = match self.key {
-            HitKey::Asked(key) => Box::new(key.to_key()),
+            HitKey::Requested(key) => Box::new(key.to_key()),
             HitKey::Other(key) => key,
         };
         Hit { key: HitKey::Other(key), entry: self.entry, tier: self.tier, flags: self.flags }

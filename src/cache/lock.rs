@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_one_is_told_who_has_it() {
+    fn the_second_one_learns_which_process_has_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cache");
         let first = FolderLock::acquire(&path).unwrap();

@@ -104,18 +104,18 @@ enum Stored<'a> {
     /// In a snapshot.
     Text { text: EntryText<'a>, decided: u64, file: &'a PathBuf },
     /// Made by a merge.
-    Settled(Box<Settled>),
+    Settled(Box<MergedText>),
 }
 
 /// The text of a merged entry.
 #[derive(Debug, Clone)]
-pub(super) struct Settled {
+pub(super) struct MergedText {
     pub(super) text: String,
     pub(super) config_bytes: usize,
     pub(super) decided: u64,
 }
 
-impl Settled {
+impl MergedText {
     fn parts(&self) -> Option<EntryText<'_>> {
         EntryText::split(&self.text, self.config_bytes)
     }
@@ -138,7 +138,7 @@ impl<'a> Row<'a> {
     }
 
     /// The same call with the merged entry.
-    pub(super) fn settled(&self, settled: Settled) -> Self {
+    pub(super) fn settled(&self, settled: MergedText) -> Self {
         Self { entry: Stored::Settled(Box::new(settled)), ..*self }
     }
 

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_and_bad_ones_are_told() {
+    fn files_are_read_and_bad_ones_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("own.json");
         let name = path.display().to_string();

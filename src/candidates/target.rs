@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_is_told_with_those_that_are() {
+    fn what_is_no_target_is_refused_with_those_that_are() {
         for name in [
             "",
             "cuda",

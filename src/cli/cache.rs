@@ -6,7 +6,7 @@ use etcetera::BaseStrategy;
 
 use crate::cache::{ConfigStore, SeedStore};
 use crate::ledger::Ledger;
-use crate::remote::{self, Address, News, SharedOptions, SharedRun};
+use crate::remote::{self, Address, LoadNotes, SharedOptions, SharedRun};
 
 use super::exit;
 use super::fault::Fault;
@@ -133,7 +133,7 @@ fn shared_options(args: &CacheArgs) -> Result<SharedOptions, Fault> {
     Ok(SharedOptions { keys: public_keys(args.verify_key.as_deref())?, pin: args.pin, signer: None })
 }
 
-pub(super) fn tell_news(news: &News) {
+pub(super) fn tell_news(news: &LoadNotes) {
     for warning in &news.warnings {
         tracing::warn!("{warning}");
     }

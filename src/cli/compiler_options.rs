@@ -66,7 +66,7 @@ pub(super) struct OptionArgs {
 }
 
 /// The modules to tune, read before any device is started.
-pub(super) struct Wanted {
+pub(super) struct ModulesToTune {
     files: OptionFiles,
     class: OptionClass,
     /// The user's own list.
@@ -80,7 +80,7 @@ pub(super) struct Wanted {
 
 impl OptionArgs {
     /// Reads the module, or those of a folder, if compiler options are requested.
-    pub(super) fn read(&self, module: &Path, programs: &ProgramReader<'_>) -> Result<Option<Wanted>, Fault> {
+    pub(super) fn read(&self, module: &Path, programs: &ProgramReader<'_>) -> Result<Option<ModulesToTune>, Fault> {
         let Some(class) = self.compiler_options else { return Ok(None) };
         let files = option_modules::read(module, programs)?;
         if files.modules.len() > 1 && self.inputs.inputs.is_some() {
@@ -88,7 +88,7 @@ impl OptionArgs {
             return Err(Fault::new(exit::USAGE, message));
         }
         let space = self.options_file.as_deref().map(own_list).transpose()?;
-        Ok(Some(Wanted {
+        Ok(Some(ModulesToTune {
             files,
             class,
             space,
@@ -124,7 +124,7 @@ struct Ready {
     module: OptionModule,
 }
 
-impl Wanted {
+impl ModulesToTune {
     /// Orders the modules by their time in a step.
     pub(super) fn by_time(mut self, step: Option<&StepProfile>) -> Self {
         self.shares = step.map(|step| self.files.by_time(step));
@@ -159,15 +159,15 @@ impl Wanted {
             );
             return Err(Fault::new(exit::USAGE, message));
         }
-        let mut told: Vec<String> = self.files.left_aside.take().into_iter().collect();
+        let mut notes: Vec<String> = self.files.left_aside.take().into_iter().collect();
         let files = std::mem::take(&mut self.files.modules);
         let own = set_here(timer.device());
-        let modules = files.into_iter().map(|file| self.ready(space, file, &own, &mut told));
+        let modules = files.into_iter().map(|file| self.ready(space, file, &own, &mut notes));
         let mut modules = modules.collect::<Result<Vec<Ready>, Fault>>()?;
         if !timer.takes_process_options() {
-            told.extend(without_process_options(&mut modules, timer.name()));
+            notes.extend(without_process_options(&mut modules, timer.name()));
         }
-        told.into_iter().for_each(|line| tell(result, line));
+        notes.into_iter().for_each(|line| tell(result, line));
         if is_dry {
             for Ready { name, module } in modules {
                 let planned = module.planned();
@@ -393,10 +393,10 @@ mod tests {
     use super::*;
     use crate::measure::MeasuredProgram;
 
-    fn wanted(space: OptionSpace) -> Wanted {
+    fn wanted(space: OptionSpace) -> ModulesToTune {
         let files = OptionFiles { modules: Vec::new(), are_of_folder: false, left_aside: None };
         let inputs = InputOptions::default();
-        Wanted {
+        ModulesToTune {
             files,
             class: OptionClass::Safe,
             space: Some(space),
@@ -430,7 +430,7 @@ mod tests {
             [("xla_a", "true"), ("xla_b", "2"), ("xla_c", "3")].map(|(name, value)| option(name, value, "compile"));
         let options = [&compile[..], &[option("xla_p", "4", "process")]].concat();
         let list = format!(r#"{{"schema": 1, "platform": "{platform}", "options": [{}]}}"#, options.join(","));
-        let wanted = Wanted { is_shared, ..wanted(OptionSpace::parse("list.json", &list).unwrap()) };
+        let wanted = ModulesToTune { is_shared, ..wanted(OptionSpace::parse("list.json", &list).unwrap()) };
         let file = OptionFile {
             name: "m".to_owned(),
             module: None,

@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_belongs_to_no_module_or_is_none_is_refused() {
-        for (arguments, said) in [
+        for (arguments, message) in [
             (&["a"][..], "two or more"),
             (&["--options", "x=1", "a", "b"], "belongs to the MODULE before it"),
             (&["--with-plugin", "x", "a", "b"], "belongs to the MODULE before it"),
@@ -183,7 +183,7 @@ mod tests {
             (&["a", "b", "--options", "x=1 x=2"], "given twice"),
         ] {
             let error = parsed(arguments).unwrap_err();
-            assert!(error.contains(said), "{arguments:?}: {error}");
+            assert!(error.contains(message), "{arguments:?}: {error}");
         }
     }
 }

@@ -22,13 +22,13 @@ fn documents() -> Vec<PathBuf> {
 }
 
 /// A command as written, and whether it is part of a sentence, where it may be a bare name.
-struct Told {
+struct DocumentedCommand {
     line: String,
     is_in_prose: bool,
 }
 
 /// The commands of a page: those in code blocks for a shell or without a language, and those between backticks.
-fn commands(text: &str) -> Vec<Told> {
+fn commands(text: &str) -> Vec<DocumentedCommand> {
     let mut found = Vec::new();
     let mut fence = None;
     let mut line = String::new();
@@ -41,14 +41,14 @@ fn commands(text: &str) -> Vec<Told> {
             Some("" | "sh") => {
                 line += part.trim_end_matches('\\');
                 if !part.ends_with('\\') {
-                    found.extend(inside(&line).map(|line| Told { line, is_in_prose: false }));
+                    found.extend(inside(&line).map(|line| DocumentedCommand { line, is_in_prose: false }));
                     line.clear();
                 }
             }
             Some(_) => {}
             None => {
                 let spans = part.split('`').skip(1).step_by(2).filter(|span| span.starts_with(PROGRAM));
-                found.extend(spans.map(|span| Told { line: span.to_owned(), is_in_prose: true }));
+                found.extend(spans.map(|span| DocumentedCommand { line: span.to_owned(), is_in_prose: true }));
             }
         }
     }
@@ -69,8 +69,8 @@ fn inside(line: &str) -> impl Iterator<Item = String> {
 }
 
 /// What is wrong with a command, if anything.
-fn wrong(told: &Told) -> Option<String> {
-    let words = shlex::split(&told.line).unwrap_or_default();
+fn wrong(documented: &DocumentedCommand) -> Option<String> {
+    let words = shlex::split(&documented.line).unwrap_or_default();
     let steers = |word: &String| ["|", "||", "&&", ";", ">", "2>"].contains(&word.as_str()) || word.starts_with('>');
     let words: Vec<String> = words.into_iter().take_while(|word| !steers(word)).collect();
     if words.iter().any(|word| word.contains('…')) {
@@ -92,7 +92,7 @@ fn wrong(told: &Told) -> Option<String> {
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
     let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    let is_fine = is_help || (told.is_in_prose && is_name);
+    let is_fine = is_help || (documented.is_in_prose && is_name);
     (!is_fine).then(|| error.to_string())
 }
 
@@ -101,9 +101,10 @@ fn every_command_of_the_documents_is_taken() {
     let mut found = 0;
     let mut faults = Vec::new();
     for page in documents() {
-        for told in commands(&fs::read_to_string(&page).unwrap()) {
+        for documented in commands(&fs::read_to_string(&page).unwrap()) {
             found += 1;
-            faults.extend(wrong(&told).map(|fault| format!("{}: `{}`: {fault}", page.display(), told.line)));
+            faults
+                .extend(wrong(&documented).map(|fault| format!("{}: `{}`: {fault}", page.display(), documented.line)));
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -111,11 +112,11 @@ fn every_command_of_the_documents_is_taken() {
 }
 
 #[test]
-fn commands_that_are_not_taken_are_told() {
-    let told = |page: &str| commands(page).iter().map(|told| wrong(told).is_none()).collect::<Vec<_>>();
+fn commands_that_are_not_accepted_are_reported() {
+    let verdicts = |page: &str| commands(page).iter().map(|command| wrong(command).is_none()).collect::<Vec<_>>();
     let page = "`autotune-lowered scan` and `autotune-lowered chek`\n```sh run\n\
                 A=1 autotune-lowered scan a.mlir --format \\\n  json | head # autotune-lowered no\n\
                 export \"$(autotune-lowered cache exporte x)\"\nautotune-lowered scan a.mlir --nonsense\nautotune-lowered tune\n```\n\
                 ```python\nautotune-lowered no\n```\n";
-    assert_eq!(told(page), [true, false, true, false, false, false]);
+    assert_eq!(verdicts(page), [true, false, true, false, false, false]);
 }

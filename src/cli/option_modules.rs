@@ -83,30 +83,30 @@ pub(super) fn read(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFi
     }
     match read_file(path, programs) {
         Ok(module) => Ok(OptionFiles { modules: vec![module], are_of_folder: false, left_aside: None }),
-        Err(Unfit::Optimized) => Err(Fault::input(optimized(path))),
-        Err(Unfit::Program(error)) => Err(Fault::input(error)),
-        Err(Unfit::SideFile(message)) => Err(Fault::input(message)),
+        Err(SkipReason::Optimized) => Err(Fault::input(optimized(path))),
+        Err(SkipReason::Program(error)) => Err(Fault::input(error)),
+        Err(SkipReason::SideFile(message)) => Err(Fault::input(message)),
     }
 }
 
 /// Why a file is skipped.
-enum Unfit {
+enum SkipReason {
     Optimized,
     Program(MeasureError),
     SideFile(String),
 }
 
-fn read_file(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile, Unfit> {
+fn read_file(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile, SkipReason> {
     let program = match programs.open(path) {
-        Ok(program) if program.is_optimized => return Err(Unfit::Optimized),
+        Ok(program) if program.is_optimized => return Err(SkipReason::Optimized),
         Ok(program) => program,
-        Err(MeasureError::OptimizedText { .. }) => return Err(Unfit::Optimized),
+        Err(MeasureError::OptimizedText { .. }) => return Err(SkipReason::Optimized),
         Err(error @ (MeasureError::SideFile(_) | MeasureError::CompileOptions { .. })) => {
-            return Err(Unfit::SideFile(error.to_string()));
+            return Err(SkipReason::SideFile(error.to_string()));
         }
-        Err(error) => return Err(Unfit::Program(error)),
+        Err(error) => return Err(SkipReason::Program(error)),
     };
-    let side = compiled_as(path).map_err(|error| Unfit::SideFile(error.to_string()))?.unwrap_or_default();
+    let side = compiled_as(path).map_err(|error| SkipReason::SideFile(error.to_string()))?.unwrap_or_default();
     let place = || format!("the side file `{}`", side_file_of(path).display());
     // a process computes the text's digest
     let own = program.stablehlo_digest();
@@ -120,7 +120,7 @@ fn read_file(path: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile, Un
     let module = scan_path(path, &ScanOptions::default()).ok().and_then(|scan| scan.module);
     let named: Vec<(String, Value)> = program.compiled_with.iter().flat_map(|with| with.named.clone()).collect();
     OptionSet::from_config(&Config::new(named.iter().cloned().collect())).map_err(|error| {
-        Unfit::SideFile(format!("{} has an option that no compiler takes: {error}; write it again", place()))
+        SkipReason::SideFile(format!("{} has an option that no compiler takes: {error}; write it again", place()))
     })?;
     let flags = settings_of(side.xla_flags.as_deref().unwrap_or_default());
     let tpu_flags = settings_of(side.libtpu_init_args.as_deref().unwrap_or_default());
@@ -141,13 +141,13 @@ fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile
         let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match read_file(path, programs) {
             // a program with other options is another program
-            Ok(module) if !seen.insert((module.program.meaning(), told(&module.program))) => {
+            Ok(module) if !seen.insert((module.program.meaning(), compile_options_of(&module.program))) => {
                 put_aside("the same program as another one", module.name);
             }
             Ok(module) => modules.push(module),
-            Err(Unfit::Optimized) => put_aside("HLO from after XLA's passes", name()),
-            Err(Unfit::SideFile(message)) => put_aside(&message, name()),
-            Err(Unfit::Program(error)) => put_aside(reason(&error), name()),
+            Err(SkipReason::Optimized) => put_aside("HLO from after XLA's passes", name()),
+            Err(SkipReason::SideFile(message)) => put_aside(&message, name()),
+            Err(SkipReason::Program(error)) => put_aside(reason(&error), name()),
         }
     }
     let count: usize = aside.values().map(Vec::len).sum();
@@ -165,7 +165,7 @@ fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile
 }
 
 /// What distinguishes programs of one meaning.
-fn told(program: &MeasuredProgram) -> Option<Digest> {
+fn compile_options_of(program: &MeasuredProgram) -> Option<Digest> {
     program.compiled_with.as_ref().map(CompiledWith::digest)
 }
 
@@ -187,12 +187,12 @@ const HOW_TO_DUMP: &str = "run with `XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_
 /// What to pass instead of an optimized module.
 fn optimized(path: &Path) -> String {
     let place = path.display();
-    let told = "is HLO from after XLA's passes, on which compiler options no longer have an effect";
+    let problem = "is HLO from after XLA's passes, on which compiler options no longer have an effect";
     match earlier_stage(path) {
         Some(earlier) => {
-            format!("`{place}`: {told}; give `{}`, which is the same module before them", earlier.display())
+            format!("`{place}`: {problem}; give `{}`, which is the same module before them", earlier.display())
         }
-        None => format!("`{place}`: {told}; for the stage before them {HOW_TO_DUMP}"),
+        None => format!("`{place}`: {problem}; for the stage before them {HOW_TO_DUMP}"),
     }
 }
 

@@ -25,12 +25,12 @@ pub fn main() -> ExitCode {
     let cli = match layers::parse(&words) {
         Ok(cli) => cli,
         Err(Unparsed::Clap(error, command)) => return tell(&error, *command, &words),
-        Err(Unparsed::Fault(fault)) => return told(fault),
+        Err(Unparsed::Fault(fault)) => return report(fault),
     };
     // the tuner reads a worker's stderr, so there are no colours and no bars
     let bars = logging::start(cli.verbose, !matches!(cli.command, Command::Worker(_)));
     if let Command::Worker(command) = &cli.command {
-        return worker::run(command).unwrap_or_else(told);
+        return worker::run(command).unwrap_or_else(report);
     }
     let done = stdout().and_then(|out| {
         let mut out = io::BufWriter::new(out);
@@ -38,7 +38,7 @@ pub fn main() -> ExitCode {
         out.flush()?;
         Ok(code)
     });
-    done.map_or_else(told, ExitCode::from)
+    done.map_or_else(report, ExitCode::from)
 }
 
 /// Puts `tune` before the arguments where no command is named: `autotune-lowered MODULE` is the main job.
@@ -63,7 +63,7 @@ pub(super) fn with_main_job(mut words: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// Prints an error: one line, followed by an excerpt if it concerns a place in a file.
-fn told(Fault { code, message }: Fault) -> ExitCode {
+fn report(Fault { code, message }: Fault) -> ExitCode {
     let mut lines = message.lines();
     if let Some(first) = lines.next() {
         say(&format!("autotune-lowered: {first}"));

@@ -223,9 +223,9 @@ fn start_plugin(plugin: FoundPlugin, options: PjrtOptions) -> Result<Box<dyn Tim
 
 fn start_jax(python: &Path, options: PjrtOptions, needs_profiles: bool) -> Result<Box<dyn Timer>, Fault> {
     let PjrtOptions { exe, device, xla_flags, limits, metric, executables, .. } = options;
-    let is_told = metric.is_some() || needs_profiles;
+    let is_fixed = metric.is_some() || needs_profiles;
     let timer = CommandTimer::start_jax(&exe, python, device, xla_flags, limits, metric).map_err(Fault::device)?;
-    let timer = if is_told { timer } else { timer.prefer_clock() };
+    let timer = if is_fixed { timer } else { timer.prefer_clock() };
     // without a folder it has to ask again the next time
     Ok(match executables_folder(&executables) {
         Ok(folder) => Box::new(timer.remember_refusals(&folder)),

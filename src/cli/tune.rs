@@ -21,7 +21,7 @@ use super::compiler_options::say_use;
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::output_file::OutputFile;
-use super::profile::trace::untold;
+use super::profile::trace::unknown_format;
 use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::say::say;
@@ -135,13 +135,15 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     };
     // one for each device, because each draws its own bar
     let events = keeper.iter().fold(events, |events, keeper| events.and(keeper.clone()));
-    let told = || events.and(Progress::new(bars.clone()));
-    let mut session =
-        Session::new(&registry, &cache.ledger, &mut *timer).options(options.clone()).cancel(&cancel).events(told());
+    let with_progress = || events.and(Progress::new(bars.clone()));
+    let mut session = Session::new(&registry, &cache.ledger, &mut *timer)
+        .options(options.clone())
+        .cancel(&cancel)
+        .events(with_progress());
     for timer in &mut others {
         session = match is_one_device {
-            true => session.beside(&mut **timer, told()),
-            false => session.device(&mut **timer, told()),
+            true => session.beside(&mut **timer, with_progress()),
+            false => session.device(&mut **timer, with_progress()),
         };
     }
     let outcome = if args.dry_run { Ok(session.preview(&plan)) } else { session.run(&plan) };
@@ -149,9 +151,9 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         Ok(result) => (result, None),
         Err(Stopped { so_far, error }) => (*so_far, Some(*error)),
     };
-    let of_options = wanted
-        .filter(|_| !result.interrupted && stopped_by.is_none())
-        .map(|wanted| wanted.tune((&mut *timer, &cache.ledger), args.dry_run, &options, &cancel, &told(), &mut result));
+    let of_options = wanted.filter(|_| !result.interrupted && stopped_by.is_none()).map(|wanted| {
+        wanted.tune((&mut *timer, &cache.ledger), args.dry_run, &options, &cancel, &with_progress(), &mut result)
+    });
     // also for a stopped run, and before anything else can fail
     let traced = trace.map_or(Ok(()), |trace| trace.write());
     result.notes.extend(of_selftest);
@@ -212,7 +214,7 @@ struct TraceFile<'a> {
 
 impl<'a> TraceFile<'a> {
     fn at(trace: &'a Arc<Mutex<RunTrace>>, path: &'a Path) -> Result<Self, Fault> {
-        let format = TraceFormat::of(path).ok_or_else(|| untold(path, ""))?;
+        let format = TraceFormat::of(path).ok_or_else(|| unknown_format(path, ""))?;
         OutputFile::at(path, "trace")?;
         Ok(Self { trace, path, format })
     }

@@ -19,7 +19,7 @@ use crate::ledger::Ledger;
 use crate::measure::{InputOptions, Inputs, MadeInput, MeasureError, Preflight, make_inputs};
 use crate::timer::events::{Events, Kind, Slice};
 use crate::timer::{Build, Job, JobCandidate, ProgramFile, Signature, Timer};
-use crate::tune::{Asks, CopiesError, LARGE_OUTPUTS, ProgramRace, Raced, TuneOptions, race_programs};
+use crate::tune::{CopiesError, LARGE_OUTPUTS, ProgramRace, RaceGoal, Raced, TuneOptions, race_programs};
 
 /// Races programs on the same inputs and compares each with the first: time, outputs and executable. Rounds of the same
 /// comparison in the ledger's sample log are not measured again.
@@ -59,7 +59,7 @@ pub fn compare(
     events.tell(Kind::Started { programs: job.candidates.len(), rounds_kept: 0 });
     let mut race = ProgramRace::new(job, digest, options.stage.clone());
     race.is_exact = options.rounds.is_some();
-    race.asks = Asks::EachRatio { copy, rules: options.rules };
+    race.goal = RaceGoal::EachRatio { copy, rules: options.rules };
     let tune = TuneOptions::default()
         .rounds(options.rounds)
         .budget(options.budget)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::race::Ended;
+use super::race::Aborted;
 use crate::cache::{CacheKey, Entry, Provenance, why_refused};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
@@ -78,8 +78,8 @@ pub(super) fn known(
     options: &TuneOptions,
     key: &CacheKey,
     (search, program): (&str, Digest),
-) -> Result<Known, Ended> {
-    let cached = ledger.cache().entry(key).map_err(|error| Ended::Fatal(error.into()))?;
+) -> Result<Known, Aborted> {
+    let cached = ledger.cache().entry(key).map_err(|error| Aborted::Fatal(error.into()))?;
     let Some((entry, _)) = cached else { return Ok(Known::No(None)) };
     if let Some(why) = why_refused(&entry.config) {
         return Ok(Known::No(Some(format!("the entry in force is not used: it {why}"))));

@@ -1,7 +1,7 @@
 //! Modules that do not run as they are. The sample log keeps the reason for the next run.
 
 use super::module::OptionModule;
-use super::race::{Ended, call};
+use super::race::{Aborted, call};
 use crate::call::Direction;
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
@@ -39,7 +39,7 @@ pub(super) fn known_failure(
     options: &TuneOptions,
     search: &str,
     module: &OptionModule,
-) -> Result<Option<Failure>, Ended> {
+) -> Result<Option<Failure>, Aborted> {
     if options.force {
         return Ok(None);
     }
@@ -53,7 +53,7 @@ pub(super) fn forget_failure(
     options: &TuneOptions,
     search: &str,
     module: &OptionModule,
-) -> Result<(), Ended> {
+) -> Result<(), Aborted> {
     if ledger.history(job(timer, options, search, module))?.failures.is_empty() {
         return Ok(());
     }
@@ -76,7 +76,7 @@ pub(super) fn note_failure(
     search: &str,
     module: &OptionModule,
     failure: &Failure,
-) -> Result<(), Ended> {
+) -> Result<(), Aborted> {
     let record = job_record(timer, options, search, module);
     let failed = FailureRecord::new(record.job, 0, failure.clone());
     ledger.append(&Record::Job(Box::new(record)))?;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use super::race::{Ended, Races};
+use super::race::{Aborted, Races};
 use super::special::{of_device, run};
 use super::variant::{Variant, Variants};
 use crate::array::{ArrayError, ArraySpec, Tolerance, error_of, widened};
@@ -66,7 +66,7 @@ pub(super) fn try_reference(
     (variants, base): (&Variants<'_>, &Variant),
     finalists: &[Variant],
     rows: &mut BTreeMap<Config, CandidateResult>,
-) -> Result<Option<String>, Ended> {
+) -> Result<Option<String>, Aborted> {
     let mut rejected = 0;
     let mut is_asked = |row: &CandidateResult, variant: &Variant| match &row.outcome {
         CandidateOutcome::Measured(_) => {
@@ -121,7 +121,7 @@ fn reference_errors(
     wide: &MeasuredProgram,
     base: &Variant,
     variants: &[Variant],
-) -> Result<Result<Vec<Vec<ReferenceError>>, String>, Ended> {
+) -> Result<Result<Vec<Vec<ReferenceError>>, String>, Aborted> {
     let _slice = races.events.open(Slice::Step("the module in f64"));
     let reference = reference(races, wide, base);
     races.timer.end();
@@ -138,7 +138,7 @@ fn reference_errors(
     let mut found = Vec::new();
     for candidate in order {
         if races.cancel.load(Ordering::Relaxed) {
-            return Err(Ended::Interrupted);
+            return Err(Aborted::Interrupted);
         }
         let outputs = run(races, candidate, |timer| timer.outputs(candidate));
         found.push(outputs.map_err(|failure| failure.message).and_then(|outputs| errors(races, &outputs, &reference)));
@@ -163,19 +163,19 @@ fn reference_errors(
 
 /// The outputs of the module in `f64`, compiled with the base's options.
 fn reference(races: &mut Races<'_>, wide: &MeasuredProgram, base: &Variant) -> Result<Vec<OutputArray>, String> {
-    let said = |failure: Failure| failure.to_string();
-    let folder = tempfile::tempdir_in(races.scratch).map_err(|error| said(of_device("a folder", &error)))?;
+    let message_of = |failure: Failure| failure.to_string();
+    let folder = tempfile::tempdir_in(races.scratch).map_err(|error| message_of(of_device("a folder", &error)))?;
     let program = wide.write(folder.path(), "program").map_err(|error| error.to_string())?;
-    let inputs = wider(&races.inputs, folder.path()).map_err(said)?;
+    let inputs = wider(&races.inputs, folder.path()).map_err(message_of)?;
     let mut job = Job { inputs, ..races.job(std::slice::from_ref(base)) };
     job.candidates.iter_mut().for_each(|candidate| candidate.program = Some(program.clone()));
     // these inputs may be too large, but others are not: the next job starts the worker again
-    races.timer.begin(&job).map_err(said)?;
+    races.timer.begin(&job).map_err(message_of)?;
     let outputs = run(races, 0, |timer| match timer.keep_outputs(0, LARGEST_OUTPUTS)? {
         Some(_) => Ok(None),
         None => timer.outputs(0).map(Some),
     });
-    let outputs = outputs.map_err(said)?.ok_or_else(too_large)?;
+    let outputs = outputs.map_err(message_of)?.ok_or_else(too_large)?;
     check_size(outputs.iter().map(|output| output.spec.host_bytes()))?;
     Ok(outputs)
 }

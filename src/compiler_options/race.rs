@@ -15,7 +15,7 @@ use crate::ledger::Ledger;
 use crate::measure::MeasureError;
 use crate::timer::events::Events;
 use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature, Timer};
-use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Raced, Spent, TuneError, TuneOptions, race_programs};
+use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Raced, TimeBreakdown, TuneError, TuneOptions, race_programs};
 
 /// A timer, and everything else that a race of a module's variants needs.
 pub(super) struct Races<'a> {
@@ -67,14 +67,14 @@ pub(super) struct Rules<'a> {
 }
 
 /// Why there is no result.
-pub(super) enum Ended {
+pub(super) enum Aborted {
     Failed(Failure),
     Interrupted,
     Fatal(TuneError),
     Inputs(MeasureError),
 }
 
-impl From<CopiesError> for Ended {
+impl From<CopiesError> for Aborted {
     fn from(error: CopiesError) -> Self {
         match error {
             CopiesError::Failed(failure) => Self::Failed(failure),
@@ -84,13 +84,13 @@ impl From<CopiesError> for Ended {
     }
 }
 
-impl From<Failure> for Ended {
+impl From<Failure> for Aborted {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<MeasureError> for Ended {
+impl From<MeasureError> for Aborted {
     fn from(error: MeasureError) -> Self {
         match error {
             MeasureError::Failed(failure) => Self::Failed(failure),
@@ -99,7 +99,7 @@ impl From<MeasureError> for Ended {
     }
 }
 
-impl From<crate::ledger::LedgerError> for Ended {
+impl From<crate::ledger::LedgerError> for Aborted {
     fn from(error: crate::ledger::LedgerError) -> Self {
         Self::Fatal(error.into())
     }
@@ -128,7 +128,7 @@ impl Races<'_> {
     }
 
     /// The module's inputs and outputs, from the first variant that compiles. The base is always tried.
-    pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<Signature, Ended> {
+    pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<Signature, Aborted> {
         let variants: Vec<Variant> = std::iter::once(base).chain(others).cloned().collect();
         let job = self.job(&variants);
         let mut failures: Vec<Failure> = Vec::new();
@@ -159,9 +159,9 @@ impl Races<'_> {
     }
 
     /// Why nothing else is tried after this many failures.
-    pub(super) fn gives_up(&self, failures: &[Failure]) -> Result<Option<&'static str>, Ended> {
+    pub(super) fn gives_up(&self, failures: &[Failure]) -> Result<Option<&'static str>, Aborted> {
         if self.cancel.load(Ordering::Relaxed) {
-            return Err(Ended::Interrupted);
+            return Err(Aborted::Interrupted);
         }
         if failures.is_empty() {
             return Ok(None);
@@ -175,7 +175,7 @@ impl Races<'_> {
     }
 
     /// Races variants. The others are compared with the first one.
-    pub(super) fn race(&mut self, variants: &[Variant], rules: &Rules<'_>) -> Result<Raced, Ended> {
+    pub(super) fn race(&mut self, variants: &[Variant], rules: &Rules<'_>) -> Result<Raced, Aborted> {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         let mut options = TuneOptions { force: rules.is_fresh, budget: left, stop_at: None, ..self.options.clone() };
         if let Some(rounds) = rules.exact {
@@ -204,7 +204,7 @@ pub(super) fn call(digest: Digest) -> Call {
 
 /// The rounds that count.
 pub(super) fn counted(raced: &Raced) -> Vec<&Round> {
-    let aside = &raced.judgement.standing.disturbance.set_aside;
+    let aside = &raced.judgement.race_state.disturbance.set_aside;
     raced.rounds.iter().enumerate().filter(|(number, _)| !aside.contains(number)).map(|(_, round)| round).collect()
 }
 
@@ -216,11 +216,11 @@ pub(super) fn time_for_last(since: Instant) -> Duration {
 }
 
 /// One line that forecasts the time for this many values from the base's compile time and run time.
-pub(super) fn forecast(races: &Races<'_>, spent: &Spent, base_ns: f64, values: usize) -> String {
+pub(super) fn forecast(races: &Races<'_>, time_breakdown: &TimeBreakdown, base_ns: f64, values: usize) -> String {
     let is_cpu = races.timer.device().identity.platform == "cpu";
     let at_once = if is_cpu { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
     // the base and its copy were compiled one by one, unless they were stored
-    let one = spent.compile_baselines_ns.max(spent.compile_candidates_ns) as f64;
+    let one = time_breakdown.compile_baselines_ns.max(time_breakdown.compile_candidates_ns) as f64;
     let seconds = |ns: f64| format!("{:.0} s", (ns / 1e9).ceil());
     let compiling = seconds(one * values as f64 / at_once as f64);
     let running = seconds(base_ns * values as f64 * f64::from(races.options.usual_rounds()));

@@ -1,7 +1,7 @@
 //! The first race, of the default against itself, and the choices that are tried if the default does not run.
 
 use super::module::OptionModule;
-use super::race::{Ended, NONE_RUNS, Races, Rules, without_rescue};
+use super::race::{Aborted, NONE_RUNS, Races, Rules, without_rescue};
 use super::variant::Variant;
 use crate::candidates::{Choice, OptionKind, OptionScope};
 use crate::failure::{Failure, FailureKind};
@@ -11,7 +11,7 @@ use crate::tune::{BASELINE_FAILED, CandidateOutcome, CandidateResult, Raced};
 const FIRST_ROUNDS: u32 = 6;
 
 /// The result of the first race.
-pub(super) struct First {
+pub(super) struct FirstRace {
     /// The race of the variant that runs.
     pub(super) raced: Raced,
     /// The variant that runs, if it is not the base.
@@ -35,7 +35,11 @@ pub(super) fn rescuers(singles: &[Variant], module: &OptionModule) -> Vec<Varian
 }
 
 /// Races the base with a second compilation of itself. If it fails, races the rescuers in their order until one runs.
-pub(super) fn first_that_runs(races: &mut Races<'_>, base: &Variant, rescuers: &[Variant]) -> Result<First, Ended> {
+pub(super) fn first_that_runs(
+    races: &mut Races<'_>,
+    base: &Variant,
+    rescuers: &[Variant],
+) -> Result<FirstRace, Aborted> {
     let rules = Rules { stage: "itself", exact: Some(FIRST_ROUNDS), is_fresh: races.options.force, joins: false };
     let (mut failed, mut failures) = (Vec::new(), Vec::new());
     for variant in std::iter::once(base).chain(rescuers) {
@@ -49,9 +53,9 @@ pub(super) fn first_that_runs(races: &mut Races<'_>, base: &Variant, rescuers: &
                     return Err(Failure::new(FailureKind::WrongOutput, message).into());
                 }
                 let rescue = (!failed.is_empty()).then(|| variant.clone());
-                return Ok(First { raced, rescue, failed });
+                return Ok(FirstRace { raced, rescue, failed });
             }
-            Err(Ended::Failed(failure)) if is_of_program(&failure) => {
+            Err(Aborted::Failed(failure)) if is_of_program(&failure) => {
                 let message = failure.message.strip_prefix(BASELINE_FAILED).unwrap_or(&failure.message).to_owned();
                 let failure = Failure::new(failure.kind, message);
                 failures.push(failure.clone());

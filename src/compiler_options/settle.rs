@@ -9,9 +9,9 @@ use super::entry::{Decided, Known, known, not_of_jax};
 use super::failed::{as_known, forget_failure, is_lasting, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, TunedOptions, hash_choices, not_cached, not_of_one_program};
 use super::precise::{error_from_reference, planned, try_reference};
-use super::race::{Ended, Races, Rules, call, counted, forecast, time_for_last};
-use super::rescue::{First, first_that_runs, rescuers};
-use super::special::{error_of, special_values, told};
+use super::race::{Aborted, Races, Rules, call, counted, forecast, time_for_last};
+use super::rescue::{FirstRace, first_that_runs, rescuers};
+use super::special::{error_of, special_value_flags, special_values};
 use super::variant::{Variant, Variants};
 use super::verdict::{Finalist, Verdict, decide};
 use crate::cache::{CacheKey, Entry};
@@ -29,7 +29,7 @@ use crate::timer::Timer;
 use crate::timer::events::{Events, Kind, Slice};
 use crate::tune::{
     CandidateOutcome, CandidateResult, CandidateTimes, LARGE_OUTPUTS, OperationResult, Raced, Status, Tally, TuneError,
-    TuneOptions, fill_from_entry, spent,
+    TuneOptions, fill_from_entry, time_breakdown,
 };
 
 /// The numbers of last rounds after which the interval is evaluated.
@@ -84,20 +84,20 @@ pub fn tune_compiler_options(
         Walk { races, module, result: &mut result, began: Instant::now(), tally: &tally, rows: BTreeMap::new() }.run();
     let entry = match done {
         Ok(entry) => entry,
-        Err(Ended::Failed(failure)) => {
+        Err(Aborted::Failed(failure)) => {
             result.reason = failure.to_string();
             result.failure = Some(failure);
             None
         }
-        Err(Ended::Interrupted) => {
+        Err(Aborted::Interrupted) => {
             result.status = Status::Interrupted;
             "ended by the user; its samples are kept".clone_into(&mut result.reason);
             None
         }
-        Err(Ended::Fatal(error)) => return Err(error.into()),
-        Err(Ended::Inputs(error)) => return Err(error.into()),
+        Err(Aborted::Fatal(error)) => return Err(error.into()),
+        Err(Aborted::Inputs(error)) => return Err(error.into()),
     };
-    result.spent = spent(&tally);
+    result.time_breakdown = time_breakdown(&tally);
     result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(timer.device())));
     let OperationResult { status, reason, speed_up, .. } = &result;
     events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
@@ -118,7 +118,7 @@ struct Walk<'a, 'r> {
 
 impl Walk<'_, '_> {
     /// Returns the known result before compiling anything. Every result of a search is stored, including that nothing runs.
-    fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, Ended> {
+    fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
         let search = self.search()?;
         let options = self.races.options;
         let key = CacheKey {
@@ -149,7 +149,7 @@ impl Walk<'_, '_> {
         let kept = (&*self.races.timer, self.races.ledger);
         match &found {
             Ok(_) => forget_failure(kept, options, &search, self.module)?,
-            Err(Ended::Failed(failure)) if is_lasting(failure) && !self.races.is_late() => {
+            Err(Aborted::Failed(failure)) if is_lasting(failure) && !self.races.is_late() => {
                 note_failure(kept, options, &search, self.module, failure)?;
             }
             Err(_) => {}
@@ -158,7 +158,7 @@ impl Walk<'_, '_> {
     }
 
     /// Looks for the best set.
-    fn find(&mut self, key: CacheKey, search: &str) -> Result<Option<(CacheKey, Arc<Entry>)>, Ended> {
+    fn find(&mut self, key: CacheKey, search: &str) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
         let mut variants = Variants { base: self.module.base.clone(), choices: &self.module.choices };
         let mut base = variants.base();
         let mut singles = variants.singles();
@@ -191,7 +191,7 @@ impl Walk<'_, '_> {
             self.result.baseline.config = base.config.clone();
         }
         let of_base = self.rows.get(&base.config).and_then(|row| Some(row.times()?.median_ns));
-        let ahead = forecast(&self.races, &spent(self.tally), of_base.unwrap_or_default(), singles.len());
+        let ahead = forecast(&self.races, &time_breakdown(self.tally), of_base.unwrap_or_default(), singles.len());
         self.races.events.tell(Kind::Ahead(&ahead));
         let measured = self.screen(&base, &singles)?;
         let best = self.combine(&variants, &base, &measured)?;
@@ -202,7 +202,7 @@ impl Walk<'_, '_> {
     }
 
     /// Digest of everything that a decision follows from, except the samples and the conditions of their measurement.
-    fn search(&self) -> Result<String, Ended> {
+    fn search(&self) -> Result<String, Aborted> {
         let mut hasher = FieldHasher::new("compiler options, 3");
         hasher.field(self.module.program.identity().as_bytes()).field(self.module.inputs.digest()?.as_bytes());
         hasher.field(self.module.base.to_config().as_str().as_bytes());
@@ -212,8 +212,9 @@ impl Walk<'_, '_> {
     }
 
     /// Races the base with a second compilation of itself. If it fails, returns the first choice that does not.
-    fn first(&mut self, base: &Variant, singles: &[Variant]) -> Result<Option<Variant>, Ended> {
-        let First { raced, rescue, failed } = first_that_runs(&mut self.races, base, &rescuers(singles, self.module))?;
+    fn first(&mut self, base: &Variant, singles: &[Variant]) -> Result<Option<Variant>, Aborted> {
+        let FirstRace { raced, rescue, failed } =
+            first_that_runs(&mut self.races, base, &rescuers(singles, self.module))?;
         self.result.flags.extend(raced.notes.iter().cloned());
         let of_itself = raced.differences.get(&1).map(Vec::as_slice).unwrap_or_default();
         let most =
@@ -235,7 +236,7 @@ impl Walk<'_, '_> {
     }
 
     /// Races every choice alone beside the base. Returns those with a time and their ratios, the fastest first.
-    fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, Ended> {
+    fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, Aborted> {
         let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
         // elsewhere XLA measures during compilation, so one program may compile to several executables
         let joins = self.races.timer.device().identity.platform == "cpu";
@@ -272,7 +273,7 @@ impl Walk<'_, '_> {
         variants: &Variants<'_>,
         base: &Variant,
         measured: &[(Variant, f64)],
-    ) -> Result<Vec<usize>, Ended> {
+    ) -> Result<Vec<usize>, Aborted> {
         let Some(first) = self.promising(measured).next() else { return Ok(Vec::new()) };
         let mut best = first.clone();
         let mut more: Vec<usize> =
@@ -311,7 +312,7 @@ impl Walk<'_, '_> {
         base: &Variant,
         best: &[usize],
         measured: &[(Variant, f64)],
-    ) -> Result<Option<Finals>, Ended> {
+    ) -> Result<Option<Finals>, Aborted> {
         let mut finalists = variants.parts(best);
         for variant in self.promising(measured).take(2) {
             if finalists.iter().all(|other| other.config != variant.config) {
@@ -356,7 +357,7 @@ impl Walk<'_, '_> {
         base: &Variant,
         wide: Result<MeasuredProgram, String>,
         finals: &mut Option<Finals>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), Aborted> {
         let finalists = finals.as_ref().map_or(&[][..], |finals| &finals.variants);
         let note = try_reference(&mut self.races, wide, (variants, base), finalists, &mut self.rows)?;
         self.result.flags.extend(note);
@@ -368,7 +369,7 @@ impl Walk<'_, '_> {
     }
 
     /// Runs each set that changes arithmetic on values that it need not honour, and writes the outcome into its row.
-    fn try_special_values(&mut self, variants: &Variants<'_>, base: &Variant) -> Result<(), Ended> {
+    fn try_special_values(&mut self, variants: &Variants<'_>, base: &Variant) -> Result<(), Aborted> {
         let runs = |config: &Config| {
             self.rows.get(config).is_some_and(|row| matches!(row.outcome, CandidateOutcome::Measured(_)))
         };
@@ -392,7 +393,7 @@ impl Walk<'_, '_> {
         search: String,
         is_rescued: bool,
         finals: Option<Finals>,
-    ) -> Result<Option<(CacheKey, Arc<Entry>)>, Ended> {
+    ) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
         self.result.candidates = std::mem::take(&mut self.rows).into_values().collect();
         let min_improvement = self.races.options.rules.min_improvement;
         let base = self.result.baseline.config.clone();
@@ -437,7 +438,7 @@ impl Walk<'_, '_> {
                 self.result.flags.extend(row.and_then(|row| error_from_reference(&row.reference_errors)));
                 if let Some(row) = row.filter(|_| fast.any(is_set)) {
                     self.result.flags.push(error_of(&row.differences));
-                    self.result.flags.extend(told(&row.special_values));
+                    self.result.flags.extend(special_value_flags(&row.special_values));
                 }
                 self.result.status = Status::Tuned;
                 "significantly faster than the default, in new rounds".clone_into(&mut self.result.reason);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::entry::{Decided, Known, known};
 use super::failed::{as_known, forget_failure, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, hash_choices, not_cached, not_of_one_program};
-use super::race::{Ended, Races, Rules, call, counted};
+use super::race::{Aborted, Races, Rules, call, counted};
 use super::rescue::rescuers;
 use super::settle::{LOOKS, tune_compiler_options};
 use super::shared_verdict::{OnModule, decide_shared};
@@ -87,10 +87,10 @@ pub fn tune_shared_options(
     let mut shared = Shared { timer, ledger, modules, options, cancel, events, until, began, notes };
     match shared.run() {
         Ok(shared) => Ok(shared),
-        Err(Ended::Fatal(error)) => Err(error.into()),
-        Err(Ended::Inputs(error)) => Err(error.into()),
-        Err(Ended::Failed(failure)) => Ok(shared.without_a_set(Status::Failed, failure.to_string())),
-        Err(Ended::Interrupted) => {
+        Err(Aborted::Fatal(error)) => Err(error.into()),
+        Err(Aborted::Inputs(error)) => Err(error.into()),
+        Err(Aborted::Failed(failure)) => Ok(shared.without_a_set(Status::Failed, failure.to_string())),
+        Err(Aborted::Interrupted) => {
             Ok(shared.without_a_set(Status::Interrupted, "ended by the user; its samples are kept".to_owned()))
         }
     }
@@ -110,13 +110,13 @@ struct Shared<'a> {
 }
 
 /// The last rounds of a module.
-struct Last {
+struct LastRounds {
     raced: Raced,
     on: OnModule,
 }
 
 impl Shared<'_> {
-    fn run(&mut self) -> Result<SharedOptions, Ended> {
+    fn run(&mut self) -> Result<SharedOptions, Aborted> {
         let search = self.search()?;
         if let Some(found) = self.known(&search)? {
             return Ok(found);
@@ -189,7 +189,7 @@ impl Shared<'_> {
     }
 
     /// Digest of everything that the decision follows from, except the samples.
-    fn search(&self) -> Result<String, Ended> {
+    fn search(&self) -> Result<String, Aborted> {
         let mut hasher = FieldHasher::new("shared compiler options, 2");
         hasher.field(&self.options.rules.min_improvement.to_le_bytes());
         for SharedModule { module, weight, .. } in self.modules {
@@ -201,7 +201,7 @@ impl Shared<'_> {
     }
 
     /// The decision of an earlier run, if every module with a key has an entry of it or did not run.
-    fn known(&mut self, search: &str) -> Result<Option<SharedOptions>, Ended> {
+    fn known(&mut self, search: &str) -> Result<Option<SharedOptions>, Aborted> {
         let mut found = self.without_a_set(Status::Cached, "already known; nothing was measured".to_owned());
         let mut failed = Vec::new();
         for (place, (shared, operation)) in self.modules.iter().zip(&mut found.operations).enumerate() {
@@ -235,19 +235,19 @@ impl Shared<'_> {
     }
 
     /// Whether one of the sets wins on a module.
-    fn any_wins(&mut self, module: &OptionModule, sets: &[Variant]) -> Result<bool, Ended> {
+    fn any_wins(&mut self, module: &OptionModule, sets: &[Variant]) -> Result<bool, Aborted> {
         let rules = self.options.rules;
         let raced = self.race(module, sets, "tried first", LOOKS.first().copied().unwrap_or(1));
         match raced {
             Ok(raced) => Ok(verdict(&raced, sets.len(), &rules).winner.is_some()),
             // its own search reports why, or rescues it
-            Err(Ended::Failed(_)) => Ok(false),
+            Err(Aborted::Failed(_)) => Ok(false),
             Err(ended) => Err(ended),
         }
     }
 
     /// What a search of one module finds.
-    fn search_alone(&mut self, shared: &SharedModule, place: usize) -> Result<Option<Variant>, Ended> {
+    fn search_alone(&mut self, shared: &SharedModule, place: usize) -> Result<Option<Variant>, Aborted> {
         let without_key = OptionModule { key: Err("one set is for all modules".to_owned()), ..shared.module.clone() };
         // half of the time is reserved for the last rounds
         let left = u32::try_from(2 * (self.modules.len() - place)).unwrap_or(u32::MAX);
@@ -255,12 +255,12 @@ impl Shared<'_> {
         let options = TuneOptions { budget, ..self.options.clone() };
         let tuned = tune_compiler_options(self.timer, self.ledger, &without_key, &options, self.cancel, self.events);
         let operation = tuned.map_err(|error| match error {
-            OptionTuneError::Inputs(error) => Ended::Inputs(error),
-            OptionTuneError::Fatal(error) => Ended::Fatal(error),
+            OptionTuneError::Inputs(error) => Aborted::Inputs(error),
+            OptionTuneError::Fatal(error) => Aborted::Fatal(error),
         })?;
         let operation = operation.operation;
         if operation.status == Status::Interrupted {
-            return Err(Ended::Interrupted);
+            return Err(Aborted::Interrupted);
         }
         if let Some(failure) = operation.failure {
             return Err(failure.into());
@@ -270,9 +270,9 @@ impl Shared<'_> {
     }
 
     /// Races the base, its copy and every set on one module.
-    fn race(&mut self, module: &OptionModule, sets: &[Variant], stage: &str, rounds: u32) -> Result<Raced, Ended> {
+    fn race(&mut self, module: &OptionModule, sets: &[Variant], stage: &str, rounds: u32) -> Result<Raced, Aborted> {
         let scratch = tempfile::tempdir()
-            .map_err(|source| Ended::Fatal(TuneError::Scratch { path: std::env::temp_dir(), source }))?;
+            .map_err(|source| Aborted::Fatal(TuneError::Scratch { path: std::env::temp_dir(), source }))?;
         let program = module.program.write(scratch.path(), "program")?;
         let mut races = Races {
             timer: &mut *self.timer,
@@ -300,7 +300,7 @@ impl Shared<'_> {
     }
 
     /// Races all sets on a module, in rounds that no search has seen.
-    fn last(&mut self, shared: &SharedModule, sets: &[Variant]) -> Result<Last, Ended> {
+    fn last(&mut self, shared: &SharedModule, sets: &[Variant]) -> Result<LastRounds, Aborted> {
         let begin = Instant::now();
         let allowed = LEAST_LAST.max(self.began.elapsed() / 3) / u32::try_from(self.modules.len()).unwrap_or(1).max(1);
         // the error probability does not grow with the number of modules
@@ -317,12 +317,12 @@ impl Shared<'_> {
             let on = OnModule { weight: shared.weight, copy_bound, ratios };
             let is_late = self.until.is_some_and(|until| Instant::now() >= until);
             let is_last = on.is_settled() || is_late || (self.until.is_none() && begin.elapsed() > allowed);
-            last = Some(Last { raced, on });
+            last = Some(LastRounds { raced, on });
             if is_last {
                 break;
             }
         }
-        last.ok_or(Ended::Interrupted)
+        last.ok_or(Aborted::Interrupted)
     }
 
     /// Makes entries from the last rounds.
@@ -330,8 +330,8 @@ impl Shared<'_> {
         &mut self,
         search: &str,
         sets: &[Variant],
-        last: BTreeMap<usize, Last>,
-    ) -> Result<SharedOptions, Ended> {
+        last: BTreeMap<usize, LastRounds>,
+    ) -> Result<SharedOptions, Aborted> {
         let sizes: Vec<usize> = sets.iter().map(|set| set.set.iter().count()).collect();
         let on: Vec<OnModule> = last.values().map(|last| last.on.clone()).collect();
         let names: Vec<String> = last.keys().filter_map(|&place| Some(self.modules.get(place)?.name.clone())).collect();
@@ -346,7 +346,7 @@ impl Shared<'_> {
         };
         let process: Vec<&str> = winner.iter().flat_map(|(_, set)| set.process.keys().map(String::as_str)).collect();
         let mut all = self.without_a_set(status, reason);
-        for (place, Last { raced, on }) in last {
+        for (place, LastRounds { raced, on }) in last {
             let Some((shared, operation)) = self.modules.get(place).zip(all.operations.get_mut(place)) else {
                 continue;
             };
@@ -415,12 +415,12 @@ enum ModuleFault {
 }
 
 /// The failure if it concerns one module only; a lost worker or device ends the run for all.
-fn of_module(ended: Ended) -> Result<ModuleFault, Ended> {
+fn of_module(ended: Aborted) -> Result<ModuleFault, Aborted> {
     match ended {
-        Ended::Failed(failure) if !matches!(failure.kind, FailureKind::Device | FailureKind::Protocol) => {
+        Aborted::Failed(failure) if !matches!(failure.kind, FailureKind::Device | FailureKind::Protocol) => {
             Ok(ModuleFault::Program(failure))
         }
-        Ended::Inputs(error) => Ok(ModuleFault::Inputs(error)),
+        Aborted::Inputs(error) => Ok(ModuleFault::Inputs(error)),
         ended => Err(ended),
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::race::{Ended, Races};
+use super::race::{Aborted, Races};
 use super::variant::Variant;
 use crate::array::{Special, Tolerance, other_class, plant};
 use crate::counted::listed;
@@ -23,7 +23,7 @@ pub(super) fn special_values(
     races: &mut Races<'_>,
     base: &Variant,
     variants: &[Variant],
-) -> Result<Vec<Vec<SpecialValues>>, Ended> {
+) -> Result<Vec<Vec<SpecialValues>>, Aborted> {
     let mut found: Vec<Vec<SpecialValues>> = variants.iter().map(|_| Vec::new()).collect();
     let all: Vec<Variant> = std::iter::once(base).chain(variants).cloned().collect();
     for values in Special::ALL {
@@ -128,11 +128,11 @@ fn compared(
         return Err(unlike());
     }
     let differing = ours.iter().enumerate().filter(|(_, output)| output.other_class > 0);
-    let told = differing.map(|(number, output)| {
+    let differences = differing.map(|(number, output)| {
         let name = names.get(number).cloned().unwrap_or_default();
         OutputDifference::of_class(number, name, &output.spec, output.other_class)
     });
-    Ok(told.collect())
+    Ok(differences.collect())
 }
 
 /// The outputs with elements of another class.
@@ -156,7 +156,7 @@ fn compare(ours: &[OutputArray], expected: &[OutputArray], names: &[String]) -> 
 }
 
 /// One line for each kind of value that a set treats differently from the base; none if all is the same.
-pub(super) fn told(found: &[SpecialValues]) -> Vec<String> {
+pub(super) fn special_value_flags(found: &[SpecialValues]) -> Vec<String> {
     let line = |one: &SpecialValues| {
         let values = one.values.as_str();
         if let Some(failure) = &one.failure {

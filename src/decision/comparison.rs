@@ -131,13 +131,14 @@ pub fn compare(
     if copy.is_some() && noise.is_none() {
         found.iter_mut().flatten().for_each(|compared| compared.relation = Relation::NotSeparated);
     }
-    let is_told = |candidate: usize| {
+    let is_distinguished = |candidate: usize| {
         let Some(compared) = found.get(candidate).copied().flatten() else { return false };
         let is_small = is_sure(&compared.interval) && farthest(&compared.interval) <= rules.min_difference.ln_1p();
         is_small || matches!(compared.relation, Relation::Faster | Relation::Slower)
     };
     let mut asked = competing.iter().filter(|&&candidate| candidate != baseline && Some(candidate) != copy);
-    let is_settled = asked.all(|&candidate| is_told(candidate)) && (copy.is_none() || noise.is_some() || others <= 1);
+    let is_settled =
+        asked.all(|&candidate| is_distinguished(candidate)) && (copy.is_none() || noise.is_some() || others <= 1);
     Comparison { candidates: found, noise, disturbance, is_settled }
 }
 
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_told_and_the_copy_is_not() {
+    fn a_difference_is_separated_and_the_copy_is_not() {
         // the copy first: it scatters around the baseline by one per cent
         let found = of(&rounds(40, &[1.0, 0.9, 1.2, 1.0], 0.01), 5, Some(1));
         let expected = [Relation::NotSeparated, Relation::NotSeparated, Relation::Faster, Relation::Slower];

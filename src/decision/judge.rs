@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::anytime_interval;
 use super::field::Field;
 use super::paired::{Round, paired_ratios};
-use super::race::{DropReason, Standing, counted, race};
+use super::race::{DropReason, RaceState, counted, race};
 use super::rules::DecisionRules;
 use crate::stats::{Interval, median, median_absolute_deviation};
 
@@ -59,7 +59,7 @@ pub struct Judgement {
     /// One per candidate; `None` if it has too few paired rounds.
     pub candidates: Vec<Option<CandidateVerdict>>,
     /// Where the race ended.
-    pub standing: Standing,
+    pub race_state: RaceState,
 }
 
 impl Judgement {
@@ -86,43 +86,43 @@ pub fn judge(
     temporary_bytes: &[Option<u64>],
     rules: &DecisionRules,
 ) -> Judgement {
-    let standing = race(rounds, competing, baseline, rules);
-    let seen = counted(rounds, &standing.disturbance, baseline);
+    let race_state = race(rounds, competing, baseline, rules);
+    let seen = counted(rounds, &race_state.disturbance, baseline);
     let field = Field { seen: &seen, baseline, competing: competing.len(), rules };
     let mut verdicts: Vec<Option<CandidateVerdict>> =
-        (0..candidates).map(|candidate| verdict(&field, candidate, &standing)).collect();
-    let undecided = |reason: &str, candidates, standing| Judgement {
+        (0..candidates).map(|candidate| verdict(&field, candidate, &race_state)).collect();
+    let undecided = |reason: &str, candidates, race_state| Judgement {
         outcome: Outcome::Undecided,
         winner: baseline,
         reason: reason.to_owned(),
         candidates,
-        standing,
+        race_state,
     };
     // one that rested while others were measured is shown, and cannot win
     let is_known = |index: usize| {
         let verdict = verdicts.get(index).and_then(Option::as_ref);
-        verdict.is_some_and(|verdict| verdict.rounds >= rules.min_rounds || is_shown(&standing, index))
+        verdict.is_some_and(|verdict| verdict.rounds >= rules.min_rounds || is_shown(&race_state, index))
     };
     if !is_known(baseline) {
-        return undecided("too few rounds of the baseline", verdicts, standing);
+        return undecided("too few rounds of the baseline", verdicts, race_state);
     }
-    let known: Vec<usize> = standing.contenders.iter().copied().filter(|&index| is_known(index)).collect();
+    let known: Vec<usize> = race_state.contenders.iter().copied().filter(|&index| is_known(index)).collect();
     let Some(best) = field.leader(&known) else {
-        return undecided("too few rounds of every candidate", verdicts, standing);
+        return undecided("too few rounds of every candidate", verdicts, race_state);
     };
     for (index, verdict) in verdicts.iter_mut().enumerate() {
         if let Some(verdict) = verdict {
-            let tied = |loss: f64| loss.exp() <= 1.0 + standing.resolution;
+            let tied = |loss: f64| loss.exp() <= 1.0 + race_state.resolution;
             // a dropped candidate was significantly slower, but its ratio is known less precisely
             let is_left = verdict.dropped.is_none();
             verdict.tied_with_best = index == best || (is_left && field.difference(index, best).is_some_and(tied));
         }
     }
-    let beats = |index: usize| field.beats(index, &standing.noise, standing.resolution);
+    let beats = |index: usize| field.beats(index, &race_state.noise, race_state.resolution);
     let seen = verdicts.get(best).and_then(Option::as_ref).map_or(1.0, |verdict| 1.0 / verdict.ratio);
     if beats(best) && seen > rules.max_speed_up {
         let reason = format!("{seen:.0}× the baseline's speed, and more than {}× is not believed", rules.max_speed_up);
-        return Judgement { outcome: Outcome::NotBelieved, winner: baseline, reason, candidates: verdicts, standing };
+        return Judgement { outcome: Outcome::NotBelieved, winner: baseline, reason, candidates: verdicts, race_state };
     }
     let is_tied = |index: usize| verdicts.get(index).and_then(Option::as_ref).is_some_and(|v| v.tied_with_best);
     let (outcome, winner, reason) = match incumbent {
@@ -150,25 +150,25 @@ pub fn judge(
             }
         }
         _ if best == baseline => (Outcome::BaselineKept, baseline, "nothing is faster than the baseline".to_owned()),
-        _ if field.seems_better(best, standing.resolution) => {
+        _ if field.seems_better(best, race_state.resolution) => {
             let reason = format!("the best seems {seen:.2}× as fast, but not significantly; more `--rounds` may tell");
             (Outcome::BaselineKept, baseline, reason)
         }
-        _ => (Outcome::BaselineKept, baseline, kept(rules, standing.resolution)),
+        _ => (Outcome::BaselineKept, baseline, kept(rules, race_state.resolution)),
     };
-    Judgement { outcome, winner, reason, candidates: verdicts, standing }
+    Judgement { outcome, winner, reason, candidates: verdicts, race_state }
 }
 
 /// Why the baseline stays although it is not the fastest.
 fn kept(rules: &DecisionRules, resolution: f64) -> String {
     if resolution > rules.min_improvement {
-        let told = percent(resolution);
-        return format!("nothing is faster by more than the noise floor of {told} %");
+        let percent = percent(resolution);
+        return format!("nothing is faster by more than the noise floor of {percent} %");
     }
     format!("nothing is significantly faster by {} %", percent(rules.min_improvement))
 }
 
-fn verdict(field: &Field<'_>, candidate: usize, standing: &Standing) -> Option<CandidateVerdict> {
+fn verdict(field: &Field<'_>, candidate: usize, race_state: &RaceState) -> Option<CandidateVerdict> {
     let ratios = paired_ratios(field.seen.iter().copied(), candidate, field.baseline);
     if ratios.is_empty() {
         return None;
@@ -180,13 +180,13 @@ fn verdict(field: &Field<'_>, candidate: usize, standing: &Standing) -> Option<C
         ratio: median(&ratios)?,
         interval: anytime_interval(&ratios, field.rules.confidence)?,
         tied_with_best: false,
-        dropped: standing.dropped.get(&candidate).map(|dropped| dropped.reason),
+        dropped: race_state.dropped.get(&candidate).map(|dropped| dropped.reason),
     })
 }
 
 /// A candidate dropped early has shown enough, and so has the only one left.
-fn is_shown(standing: &Standing, candidate: usize) -> bool {
-    standing.dropped.contains_key(&candidate) || standing.contenders == [candidate]
+fn is_shown(race_state: &RaceState, candidate: usize) -> bool {
+    race_state.dropped.contains_key(&candidate) || race_state.contenders == [candidate]
 }
 
 /// `0.02` as `2`, `0.005` as `0.5`.

@@ -29,7 +29,7 @@ pub use judge::{CandidateVerdict, Judgement, Outcome, judge};
 pub use look::{Look, Looks, first_looks};
 pub use noise::Noise;
 pub use paired::{Round, log_ratios, paired_ratios};
-pub use race::{DropReason, Dropped, Settled, Standing, is_look, race};
+pub use race::{DropReason, Dropped, RaceState, Settled, is_look, race};
 pub use resolution::Resolution;
 pub use rules::DecisionRules;
 pub use sentinel::{Disturbance, disturbance, wants_bracket};

@@ -62,7 +62,7 @@ pub enum Settled {
 /// The state of the race.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Standing {
+pub struct RaceState {
     /// Candidates that are still measured, the baseline included.
     pub contenders: Vec<usize>,
     /// Those of them that are measured in the next round, the baseline included.
@@ -104,7 +104,7 @@ pub fn is_look(rounds: usize) -> bool {
 /// `competing` are the candidates with programs of their own that did not fail, the baseline among them. The
 /// probability that the truly fastest one is ever dropped as slower is at most `1 - confidence`: any other one may be
 /// the leader at some look, and each gets its part of that error.
-pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &DecisionRules) -> Standing {
+pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &DecisionRules) -> RaceState {
     let disturbance = disturbance(rounds);
     let counted = counted(rounds, &disturbance, baseline);
     let mut contenders = competing.to_vec();
@@ -135,7 +135,7 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
         leader.is_some_and(|leader| field.seems_better(leader, 0.0) && !field.beats(leader, &noise, resolution));
     let next = turns(&field, &contenders, leader, is_in_doubt);
     let leader_rounds = of_leader;
-    Standing {
+    RaceState {
         contenders,
         next,
         leader,

@@ -35,7 +35,7 @@ pub fn write_annotations(
     module: Option<&str>,
     allow_missing: bool,
 ) -> io::Result<()> {
-    let mut told: Vec<(Level, bool, &OperationCheck)> = result
+    let mut annotated: Vec<(Level, bool, &OperationCheck)> = result
         .operations
         .iter()
         .filter_map(|operation| {
@@ -50,8 +50,8 @@ pub fn write_annotations(
         })
         .collect();
     // stable: within a level in the module's order
-    told.sort_by_key(|&(level, is_harmless, _)| (level, is_harmless));
-    for (level, _, operation) in told {
+    annotated.sort_by_key(|&(level, is_harmless, _)| (level, is_harmless));
+    for (level, _, operation) in annotated {
         let title = format!("{} {}", operation.call, operation.verdict.name());
         let detail = std::iter::once(&operation.reason).chain(&operation.stale);
         let message = detail.map(String::as_str).collect::<Vec<_>>().join("\n");

@@ -11,7 +11,7 @@ use crate::registry::NotRunnable;
 use crate::setters::setters;
 use crate::stats::median;
 use crate::timer::events::{Kind, Slice};
-use crate::tune::{CopiesError, Plan, PlannedInvocation, Session, Spent, Stopped, TuneError, TuneOptions};
+use crate::tune::{CopiesError, Plan, PlannedInvocation, Session, Stopped, TimeBreakdown, TuneError, TuneOptions};
 
 use super::expected::{Expected, program_of};
 use super::look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
@@ -74,27 +74,27 @@ struct Gate<'g, 'a> {
 impl Gate<'_, '_> {
     fn run(&mut self, plan: &Plan) -> (CheckResult, Option<TuneError>) {
         let mut result = self.nothing_yet();
-        let mut courses = Vec::with_capacity(plan.invocations.len());
+        let mut operations = Vec::with_capacity(plan.invocations.len());
         for planned in &plan.invocations {
             let mut operation = draft(planned);
-            match self.course(planned, &mut operation) {
-                Ok(expected) => courses.push((planned, operation, expected)),
+            match self.look_up(planned, &mut operation) {
+                Ok(expected) => operations.push((planned, operation, expected)),
                 Err(error) => return (result, Some(error.into())),
             }
         }
         // of the whole module, so that its shards together keep the error bound
-        result.compared = courses.iter().filter(|(.., expected)| expected.is_some()).count();
+        result.compared = operations.iter().filter(|(.., expected)| expected.is_some()).count();
         for planned in &plan.elsewhere {
-            match self.course(planned, &mut draft(planned)) {
+            match self.look_up(planned, &mut draft(planned)) {
                 Ok(expected) => result.compared += usize::from(expected.is_some()),
                 Err(error) => return (result, Some(error.into())),
             }
         }
         result.compared += self.options.others;
         result.odds_needed = result.compared.max(1) as f64 / self.options.false_alarms;
-        let of = courses.len();
+        let of = operations.len();
         let mut stopped_by = None;
-        for (index, (planned, mut operation, expected)) in courses.into_iter().enumerate() {
+        for (index, (planned, mut operation, expected)) in operations.into_iter().enumerate() {
             if let Some(expected) = expected {
                 if stopped_by.is_some() {
                     "not started: the check was stopped by an error".clone_into(&mut operation.reason);
@@ -143,7 +143,7 @@ impl Gate<'_, '_> {
     }
 
     /// Looks up the cached entry; `None` if there is nothing to measure, which the operation then says.
-    fn course(
+    fn look_up(
         &self,
         planned: &PlannedInvocation,
         operation: &mut OperationCheck,
@@ -201,20 +201,20 @@ impl Gate<'_, '_> {
     ) -> Result<(), CopiesError> {
         let config = &expected.entry.config;
         let name = operation.call.to_string();
-        let mut again = self.session.again(&planned.invocation, config)?;
+        let mut remeasurement = self.session.remeasure(&planned.invocation, config)?;
         let events = self.session.first_events().clone();
         let _operation = events.open(Slice::Operation { name: &name, index, of });
         events.tell(Kind::Started { programs: 2, rounds_kept: 0 });
         let mut series = 0;
         let ended = loop {
-            let measured = self.session.measure_series(&mut again);
+            let measured = self.session.measure_series(&mut remeasurement);
             series += 1;
-            operation.spent = again.spent();
+            operation.time_breakdown = remeasurement.time_breakdown();
             measured?;
-            if let Some(failure) = again.failure() {
+            if let Some(failure) = remeasurement.failure() {
                 break Err(failure.clone());
             }
-            let rounds = again.rounds();
+            let rounds = remeasurement.rounds();
             let limits = limits(&self.session.options, &rounds, expected, result.compared);
             operation.limit = Some(limits.slower);
             let Some(seen) = look(&rounds, &limits) else { break Ok(None) };
@@ -339,6 +339,6 @@ pub(super) fn draft_of(call: Call, direction: Direction) -> OperationCheck {
         rounds: 0,
         processes: 0,
         failure: None,
-        spent: Spent::default(),
+        time_breakdown: TimeBreakdown::default(),
     }
 }

@@ -17,7 +17,7 @@ use crate::ledger::Ledger;
 use crate::measure::{InputOptions, MeasureError, MeasuredProgram, make_inputs};
 use crate::timer::events::{Events, Slice};
 use crate::timer::{Build, Job, JobCandidate, ProgramFile, Timer};
-use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Tally, TuneError, TuneOptions, race_programs, spent};
+use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Tally, TuneError, TuneOptions, race_programs, time_breakdown};
 
 /// Samples of a check are its own.
 const STAGE: &str = "check of compiler options";
@@ -88,10 +88,10 @@ pub fn check_compiler_options(
     let (events, tally) = Tally::of(events);
     let name = operation.call.to_string();
     let slice = events.open(Slice::Operation { name: &name, index: 0, of: 1 });
-    let mut again = Again { timer, ledger, module, options, cancel, events: &events };
-    let ended = again.run(&baseline, &expected, compared, asked.false_alarms, &mut operation);
+    let mut remeasurement = OptionsRemeasurement { timer, ledger, module, options, cancel, events: &events };
+    let ended = remeasurement.run(&baseline, &expected, compared, asked.false_alarms, &mut operation);
     drop(slice);
-    operation.spent = spent(&tally);
+    operation.time_breakdown = time_breakdown(&tally);
     match ended {
         Ok(()) => {}
         Err(CopiesError::Interrupted) => {
@@ -106,7 +106,7 @@ pub fn check_compiler_options(
     Ok(Some(operation))
 }
 
-struct Again<'a> {
+struct OptionsRemeasurement<'a> {
     timer: &'a mut dyn Timer,
     ledger: &'a Ledger,
     module: &'a CheckedModule,
@@ -115,7 +115,7 @@ struct Again<'a> {
     events: &'a Events,
 }
 
-impl Again<'_> {
+impl OptionsRemeasurement<'_> {
     fn run(
         &mut self,
         baseline: &Config,

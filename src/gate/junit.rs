@@ -38,7 +38,7 @@ fn case<'a>(operation: &'a OperationCheck, missing: &dyn Fn() -> Outcome) -> Cas
     Case {
         class: &operation.call.op_id,
         name: format!("{} ({})", operation.call, operation.direction),
-        seconds: operation.spent.total().as_secs_f64(),
+        seconds: operation.time_breakdown.total().as_secs_f64(),
         outcome: match operation.verdict {
             verdict if verdict.is_alarm() => Outcome::Failure,
             Verdict::Missing => missing(),

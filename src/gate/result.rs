@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::hlo::Evidence;
 use crate::measured_by::MeasuredBy;
 use crate::stats::Interval;
-use crate::tune::{MissedLabel, Spent};
+use crate::tune::{MissedLabel, TimeBreakdown};
 
 /// Version of the check's JSON.
 pub const CHECK_SCHEMA: u32 = 1;
@@ -152,8 +152,8 @@ pub struct OperationCheck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// Where the time went.
-    #[serde(default)]
-    pub spent: Spent,
+    #[serde(default, rename = "spent")]
+    pub time_breakdown: TimeBreakdown,
 }
 
 /// The whole result of a check.

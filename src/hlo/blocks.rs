@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::escape::Escapes;
 use super::source::Source;
 use super::stamp::{self, MAX_STAMP_BYTES};
-use super::tally::{Surroundings, Tally, name_start};
+use super::tally::{Tally, Transformations, name_start};
 use super::user_label::UserLabels;
 
 /// Bytes before a stamp that are searched for the beginning of its name.
@@ -134,7 +134,7 @@ impl Search<'_> {
         tally.count(
             spelling,
             offset,
-            || Surroundings::of(before, self.escapes),
+            || Transformations::of(before, self.escapes),
             || stamp::parse(bytes, self.escapes).and_then(|parsed| parsed.stamp),
         );
         if is_new {

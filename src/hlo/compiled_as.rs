@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     /// What `compiled_as` returns for a side file with these members.
-    fn told(members: &Value) -> Result<Option<CompiledAs>, String> {
+    fn read_members(members: &Value) -> Result<Option<CompiledAs>, String> {
         let folder = tempfile::tempdir().unwrap();
         let module = folder.path().join("m.mlir");
         std::fs::write(&module, "module @m {}").unwrap();
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_read_and_what_is_not_is_absent() {
-        let found = told(&json!({
+        let found = read_members(&json!({
             "labels": [], "stablehlo_digest": "0f".repeat(32), "compile_options": "GgQgASgB", "xla_flags": "--a=1",
             "libtpu_init_args": null, "partitioner": "shardy", "num_partitions": 2, "device_assignment": [3, 1],
             "arguments": [{"path": "params/w", "spec": "bf16[2,128]", "donated": true}, {"path": "1", "spec": "s32[]"}],
@@ -183,7 +183,7 @@ mod tests {
         let [weights, step] = &found.arguments.unwrap()[..] else { panic!("two arguments") };
         assert_eq!((weights.path.as_str(), weights.spec.to_string().as_str()), ("params/w", "bf16[2,128]"));
         assert_eq!((weights.donated, step.donated), (true, false));
-        assert_eq!(told(&json!({"labels": []})), Ok(Some(CompiledAs::default())), "an older side file");
+        assert_eq!(read_members(&json!({"labels": []})), Ok(Some(CompiledAs::default())), "an older side file");
     }
 
     #[test]
@@ -199,13 +199,13 @@ mod tests {
             (json!({"arguments": [{"path": "a".repeat(MAX_PATH_BYTES + 1), "spec": "f32[]"}]}), "more in `path`"),
             (json!({"device_assignment": vec![0; MAX_DEVICES + 1]}), "more in `device_assignment`"),
         ] {
-            let message = told(&members).unwrap_err();
+            let message = read_members(&members).unwrap_err();
             assert!(message.contains("m.mlir.labels.json` ") && message.contains(expected), "{message:.300}");
         }
     }
 
     #[test]
-    fn without_a_side_file_nothing_is_told() {
+    fn without_a_side_file_there_is_nothing() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(compiled_as(folder.path()).unwrap(), None);
         assert_eq!(compiled_as(&folder.path().join("none.mlir")).unwrap(), None);

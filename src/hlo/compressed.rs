@@ -16,12 +16,12 @@ pub(crate) struct Expanded<R> {
 /// The message by which a decompression bomb is recognised after passing through `io::Error`.
 #[derive(Debug, thiserror::Error)]
 #[error("expands to more than {MAX_EXPANDED_BYTES} bytes")]
-struct Bomb;
+struct DecompressionBomb;
 
 impl<R: Read> Read for Expanded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        self.left = self.left.checked_sub(read as u64).ok_or_else(|| io::Error::other(Bomb))?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| io::Error::other(DecompressionBomb))?;
         Ok(read)
     }
 }
@@ -38,7 +38,7 @@ pub(crate) fn zstd(reader: impl Read) -> impl Read {
 
 /// What an error of these readers means.
 pub(crate) fn error_kind(codec: &'static str, error: io::Error) -> ScanErrorKind {
-    if error.get_ref().is_some_and(|inner| inner.is::<Bomb>()) {
+    if error.get_ref().is_some_and(|inner| inner.is::<DecompressionBomb>()) {
         return ScanErrorKind::TooLarge {
             what: "the decompressed module".to_owned(),
             limit: MAX_EXPANDED_BYTES,

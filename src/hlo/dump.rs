@@ -44,7 +44,7 @@ fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
     };
     let count = scans.len();
     // by code, in the order of the files: the files that report it, and the first one's text
-    let mut said: Vec<(Diagnosis, Vec<String>)> = Vec::new();
+    let mut found: Vec<(Diagnosis, Vec<String>)> = Vec::new();
     for (name, scan) in scans {
         for label in scan.labels {
             match labels.iter_mut().find(|known| known.label == label.label && known.family == label.family) {
@@ -59,14 +59,14 @@ fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
             }
         }
         for one in scan.diagnosis {
-            match said.iter_mut().find(|(known, _)| known.code == one.code) {
+            match found.iter_mut().find(|(known, _)| known.code == one.code) {
                 Some((_, names)) => names.push(name.clone()),
-                None => said.push((one, vec![name.clone()])),
+                None => found.push((one, vec![name.clone()])),
             }
         }
     }
     let has_labels = !labels.is_empty();
-    diagnosis.extend(said.into_iter().map(|(mut first, names)| {
+    diagnosis.extend(found.into_iter().map(|(mut first, names)| {
         let is_without = matches!(first.code.as_str(), "no-labels" | "no-metadata");
         let of = format!("{} of {}", names.len(), counted(count, "module"));
         let names = listed(names.iter().map(|name| format!("`{name}`")));

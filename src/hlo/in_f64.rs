@@ -414,11 +414,11 @@ mod tests {
 
     #[test]
     fn what_depends_on_the_width_has_no_copy() {
-        let said = |text: &str| in_f64(text).unwrap_err().to_string();
+        let message_of = |text: &str| in_f64(text).unwrap_err().to_string();
         let random = "%1 = stablehlo.bitcast_convert %0 : (tensor<4xui32>) -> tensor<4xf32>";
-        assert_eq!(said(random), "`stablehlo.bitcast_convert` depends on the width of its type");
+        assert_eq!(message_of(random), "`stablehlo.bitcast_convert` depends on the width of its type");
         assert_eq!(
-            said("stablehlo.custom_call @f(%0) : (tensor<i32>) -> tensor<i32>"),
+            message_of("stablehlo.custom_call @f(%0) : (tensor<i32>) -> tensor<i32>"),
             "`stablehlo.custom_call` depends on the width of its type"
         );
         for text in [
@@ -434,15 +434,21 @@ mod tests {
         assert_eq!(in_f64(bits).unwrap(), bits.replace("f32", "f64"));
         let dot =
             "stablehlo.dot_general %0, %1, algorithm = <lhs_precision_type = tf32> : (tensor<f32>) -> tensor<f32>";
-        assert_eq!(said(dot), "an attribute has the type `tf32`");
+        assert_eq!(message_of(dot), "an attribute has the type `tf32`");
         assert_eq!(
-            said("stablehlo.composite \"a.b\" %0 {composite_attributes = {eps = 1.0 : f32}} : (tensor<f32>)"),
+            message_of("stablehlo.composite \"a.b\" %0 {composite_attributes = {eps = 1.0 : f32}} : (tensor<f32>)"),
             "an attribute has the type `f32`"
         );
-        assert_eq!(said("tensor<4x!quant.uniform<i8:f32, 1.0>>"), "`!quant.uniform<i8:f32, 1.0>>` cannot become `f64`");
-        assert_eq!(said("tensor<4xf6E2M3FN>"), "`f6E2M3FN` cannot become `f64`");
-        assert_eq!(said("dense_resource<a> : tensor<4xf32>"), "the constant `dense_resource` cannot be converted");
-        assert_eq!(said("stablehlo.abs %x : tensor<4xi32>"), "it has no floating-point type narrower than `f64`");
+        assert_eq!(
+            message_of("tensor<4x!quant.uniform<i8:f32, 1.0>>"),
+            "`!quant.uniform<i8:f32, 1.0>>` cannot become `f64`"
+        );
+        assert_eq!(message_of("tensor<4xf6E2M3FN>"), "`f6E2M3FN` cannot become `f64`");
+        assert_eq!(
+            message_of("dense_resource<a> : tensor<4xf32>"),
+            "the constant `dense_resource` cannot be converted"
+        );
+        assert_eq!(message_of("stablehlo.abs %x : tensor<4xi32>"), "it has no floating-point type narrower than `f64`");
     }
 
     #[test]

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn donation_is_told_of_each_parameter() {
+    fn donation_is_read_for_each_parameter() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer");
         let mut module = std::fs::read(folder.join("add.hlo.pb")).unwrap();
         let donated = |module: &[u8]| -> Vec<bool> {

@@ -131,7 +131,7 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
     let (start, end) = proto::module_range(&bytes)?;
     let range = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
     let bytes = bytes.get(range).unwrap_or_default();
-    let (donates, is_optimized) = told_by(bytes).map_err(|error| ScanErrorKind::Truncated {
+    let (donates, is_optimized) = donation_and_schedule(bytes).map_err(|error| ScanErrorKind::Truncated {
         what: error.what.to_owned(),
         offset: start + error.offset as u64,
     })?;
@@ -155,7 +155,7 @@ fn number_in_text(bytes: &[u8], name: &str) -> Option<u64> {
 }
 
 /// Whether an `HloModuleProto` overwrites its arguments, and whether it is scheduled.
-fn told_by(module: &[u8]) -> Result<(bool, bool), WireError> {
+fn donation_and_schedule(module: &[u8]) -> Result<(bool, bool), WireError> {
     let (mut donates, mut is_optimized) = (false, false);
     for field in WireCursor::new(module) {
         if let (number, WireValue::Bytes(entries)) = field? {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_told_and_donation_with_it() {
+    fn every_form_is_recognised_and_donation_with_it() {
         for (name, form, donates) in [
             ("add.mlir", ModuleForm::StablehloText, false),
             ("donated.mlir", ModuleForm::StablehloText, true),
@@ -191,7 +191,7 @@ mod tests {
 
     /// JAX 0.10.2 exported one function under a mesh of two devices in both forms.
     #[test]
-    fn partitions_are_told_in_text_and_bytecode() {
+    fn partitions_are_counted_in_text_and_bytecode() {
         for (name, partitions) in
             [("sharded2.mlir", 2), ("sharded2.mlirbc", 2), ("add.mlir", 1), ("add.mlirbc", 1), ("add.hlo.pb", 1)]
         {
@@ -216,7 +216,7 @@ mod tests {
 
     /// XLA wrote these before and after its passes.
     #[test]
-    fn what_the_passes_ran_over_is_told() {
+    fn optimized_programs_are_recognised() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hlo");
         for (name, is_optimized) in [
             ("grouped_matmul.hash.pre.hlo.txt", false),
@@ -252,11 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_said() {
-        let said = |bytes: &[u8]| read_program(bytes, "file").unwrap_err().to_string();
-        assert!(said(b"").contains("is empty"));
-        assert!(said(b"\x1f\x8b\x08").contains("decompress it first"));
-        assert!(said(b"{\"a\": 1}").contains("JSON"));
+    fn other_files_are_refused_with_the_reason() {
+        let message_of = |bytes: &[u8]| read_program(bytes, "file").unwrap_err().to_string();
+        assert!(message_of(b"").contains("is empty"));
+        assert!(message_of(b"\x1f\x8b\x08").contains("decompress it first"));
+        assert!(message_of(b"{\"a\": 1}").contains("JSON"));
     }
 
     /// The programs of a Pallas-Triton matrix product multiply in a separate kernel. JAX wrote all of them.

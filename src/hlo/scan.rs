@@ -18,7 +18,7 @@ use super::mlir_text;
 use super::proto;
 use super::side_file::{self, Side};
 use super::source::{FileSource, Source};
-use super::tally::{Surroundings, Tally};
+use super::tally::{Tally, Transformations};
 use super::user_label::UserLabels;
 use super::{Evidence, Label};
 use crate::digest::Digest;
@@ -90,7 +90,7 @@ pub fn scan_path(path: impl AsRef<Path>, options: &ScanOptions) -> Result<Scan, 
     match side_file::read(path, digest) {
         Side::None => {}
         Side::Labels(labels) => use_side_file(&mut scan, path, labels),
-        Side::Unusable(said) => scan.diagnosis.push(said),
+        Side::Unusable(diagnosis) => scan.diagnosis.push(diagnosis),
     }
     Ok(scan)
 }
@@ -124,8 +124,8 @@ fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
         return;
     }
     let (found, listed) = (scan.labels.len(), labels.len());
-    scan.diagnosis.retain(|said| {
-        !matches!(said.code.as_str(), "no-labels" | "no-metadata" | "labels-cut" | "recomputed-version-lost")
+    scan.diagnosis.retain(|diagnosis| {
+        !matches!(diagnosis.code.as_str(), "no-labels" | "no-metadata" | "labels-cut" | "recomputed-version-lost")
     });
     scan.diagnosis.push(Diagnosis {
         code: "side-file".to_owned(),
@@ -356,14 +356,14 @@ fn assemble(
         if let Some((_, known)) = labels.get_mut(slot) {
             // another spelling of the same label
             known.occurrences += entry.occurrences;
-            known.backward |= entry.surroundings.backward;
-            known.mapped |= entry.surroundings.mapped;
+            known.backward |= entry.transformations.backward;
+            known.mapped |= entry.transformations.mapped;
             known.line = known.line.into_iter().chain(line).min();
             continue;
         }
         let call_sites =
             structure.as_mut().and_then(|structure| structure.resolved.sites.remove(&id)).unwrap_or_default();
-        let Surroundings { backward, mapped } = entry.surroundings;
+        let Transformations { backward, mapped } = entry.transformations;
         let backward =
             backward || structure.as_ref().is_some_and(|structure| structure.resolved.backward.contains(&id));
         labels.push((

@@ -12,7 +12,7 @@ use super::Label;
 use super::escape::Escapes;
 use super::found::{CallSite, FoundLabel};
 use super::stamp::Family;
-use super::tally::{Surroundings, Tally};
+use super::tally::{Tally, Transformations};
 use super::user_label::UserLabels;
 use crate::array::ArraySpec;
 use crate::digest::Digest;
@@ -90,11 +90,11 @@ impl Sites {
         found.add_name(name, escapes, 0);
         let mut entries = found.entries;
         entries.extend(user.map(|user| user.labels(name, escapes)).unwrap_or_default());
-        let is_transposed = Surroundings::of(name, Escapes::Raw).backward;
+        let is_transposed = Transformations::of(name, Escapes::Raw).backward;
         let scope = (is_transposed || !entries.is_empty()).then(|| {
             let labels = entries
                 .into_iter()
-                .map(|entry| (self.label((entry.stamp.label, entry.stamp.family)), entry.surroundings.backward))
+                .map(|entry| (self.label((entry.stamp.label, entry.stamp.family)), entry.transformations.backward))
                 .collect();
             self.scopes.push(Scope { labels, is_transposed });
             self.scopes.len() - 1

@@ -19,19 +19,19 @@ pub(crate) struct Entry {
     pub(crate) occurrences: u64,
     /// Offset of the first, from the start of the file.
     pub(crate) first: u64,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) transformations: Transformations,
 }
 
 /// The transformations around a label.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Surroundings {
+pub(crate) struct Transformations {
     /// `transpose(…)`: a backward pass.
     pub(crate) backward: bool,
     /// `vmap(…)`.
     pub(crate) mapped: bool,
 }
 
-impl Surroundings {
+impl Transformations {
     const ALL: Self = Self { backward: true, mapped: true };
 
     /// Parses a name before a stamp: JAX wraps the scopes of a transformed computation in `transpose(…)` and
@@ -92,26 +92,26 @@ impl Tally {
         self.entries.get_mut(index)
     }
 
-    /// Counts one occurrence. `surroundings` is called only if it can still change the result.
+    /// Counts one occurrence. `transformations` is called only if it can still change the result.
     pub(crate) fn count(
         &mut self,
         spelling: &[u8],
         offset: u64,
-        surroundings: impl FnOnce() -> Surroundings,
+        transformations: impl FnOnce() -> Transformations,
         stamp: impl FnOnce() -> Option<Stamp>,
     ) {
         if let Some(entry) = self.known(spelling) {
             entry.occurrences += 1;
             entry.first = entry.first.min(offset);
-            entry.surroundings.add(surroundings);
+            entry.transformations.add(transformations);
             return;
         }
         let Some(stamp) = stamp() else {
             self.broken += 1;
             return;
         };
-        let surroundings = surroundings();
-        self.insert(spelling.to_vec(), Entry { stamp, occurrences: 1, first: offset, surroundings });
+        let transformations = transformations();
+        self.insert(spelling.to_vec(), Entry { stamp, occurrences: 1, first: offset, transformations });
     }
 
     /// Length of the JSON stamp at the start of `bytes`, if it repeats a recent one.
@@ -156,7 +156,7 @@ impl Tally {
                 Some(known) => {
                     known.occurrences += entry.occurrences;
                     known.first = known.first.min(entry.first);
-                    known.surroundings.add(|| entry.surroundings);
+                    known.transformations.add(|| entry.transformations);
                 }
                 None => self.insert(spelling, entry),
             }
@@ -167,8 +167,8 @@ impl Tally {
     pub(crate) fn add_name(&mut self, name: &[u8], escapes: Escapes, offset: u64) {
         for (at, parsed) in stamps_of(name, escapes) {
             let spelling = name.get(at..at + parsed.length).unwrap_or_default();
-            let surroundings = || Surroundings::of(name.get(..at).unwrap_or_default(), escapes);
-            self.count(spelling, offset + at as u64, surroundings, || parsed.stamp);
+            let transformations = || Transformations::of(name.get(..at).unwrap_or_default(), escapes);
+            self.count(spelling, offset + at as u64, transformations, || parsed.stamp);
         }
     }
 }

@@ -4,7 +4,7 @@ use regex::bytes::Regex;
 
 use super::escape::Escapes;
 use super::stamp::{Family, Stamp};
-use super::tally::{Entry, Surroundings, Tally, stamps_of};
+use super::tally::{Entry, Tally, Transformations, stamps_of};
 use super::{Evidence, Label};
 
 /// A regular expression with a group `op` and, if labels have a key, a group `key`.
@@ -52,8 +52,8 @@ impl UserLabels {
         for (at, op, key) in self.matches(text) {
             // a control byte keeps these apart from the spellings of the other families
             let spelling = [&b"\0"[..], op, b"\0", key.unwrap_or_default()].concat();
-            let surroundings = || Surroundings::of(text.get(..at).unwrap_or_default(), escapes);
-            tally.count(&spelling, offset + at as u64, surroundings, || Some(stamp(op, key)));
+            let transformations = || Transformations::of(text.get(..at).unwrap_or_default(), escapes);
+            tally.count(&spelling, offset + at as u64, transformations, || Some(stamp(op, key)));
         }
     }
 

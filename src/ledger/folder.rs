@@ -15,7 +15,7 @@ use crate::mapped_file::Mapping;
 use crate::samples::{JobHistory, LogError, Record, Replay, SampleLog};
 
 use super::error::LedgerError;
-use super::mend::{LOG_FILE, Mended, mend};
+use super::repair::{LOG_FILE, RepairedStores, repair};
 
 /// A snapshot of more entries than this is not written after each decision. The limit is a size and not a time, because
 /// otherwise a busy disk would determine whether a decision is already published when it is reported.
@@ -127,7 +127,7 @@ impl Ledger {
 
     fn open_with(root: &Path, lower: Vec<Box<dyn ConfigStore>>, rebuild: bool) -> Result<Self, LedgerError> {
         let lock = FolderLock::acquire(root)?;
-        let Mended { mut log, sled, mut notes } = mend(root, &lock, rebuild)?;
+        let RepairedStores { mut log, sled, mut notes } = repair(root, &lock, rebuild)?;
         // sled is open, so no recorded length of the log is in force until it is closed
         if let Err(error) = log.compact_if_worth() {
             notes.push(format!("the sample log could not be compacted: {error}"));

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::cache::{SNAPSHOT_FILE, SledState};
 
-use super::mend::LOG_FILE;
+use super::repair::LOG_FILE;
 
 /// Bytes of the files of a cache folder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]

@@ -7,7 +7,7 @@
 mod error;
 mod folder;
 mod folder_bytes;
-mod mend;
+mod repair;
 mod stored;
 mod tokamax;
 mod verify;
@@ -15,7 +15,7 @@ mod verify;
 pub use error::LedgerError;
 pub use folder::Ledger;
 pub use folder_bytes::FolderBytes;
-pub use mend::LOG_FILE;
+pub use repair::LOG_FILE;
 pub use stored::{Stored, StoredError, StoredKind, read_cache};
 pub(crate) use stored::{entries_of, log_findings};
 pub use verify::{Verified, verify_cache};

@@ -12,7 +12,7 @@ use crate::mapped_file::Mapping;
 use crate::outside_file;
 use crate::samples::{Damage, LogError, Replay, SampleLog};
 
-use super::mend::LOG_FILE;
+use super::repair::LOG_FILE;
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]

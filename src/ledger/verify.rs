@@ -17,7 +17,7 @@ use crate::scratch::Scratch;
 #[cfg(feature = "shared")]
 use crate::signature::{PublicKeys, Signatures};
 
-use super::mend::LOG_FILE;
+use super::repair::LOG_FILE;
 use super::stored::{StoredError, StoredKind, entries_of, kind_of, log_findings};
 
 /// The findings for one file, or one database.

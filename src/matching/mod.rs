@@ -10,6 +10,6 @@ mod outcome;
 mod resolve;
 mod shapes;
 
-pub use outcome::{ByName, How, Matched, MatchedLabel, Matching, MissReason, Missed};
+pub use outcome::{ByName, MatchBasis, Matched, MatchedLabel, Matching, MissReason, Missed};
 pub use resolve::{MAX_BY_NAME, match_labels};
 pub use shapes::COTANGENT_PREFIX;

@@ -25,7 +25,7 @@ pub enum ByName {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum How {
+pub enum MatchBasis {
     /// Operation with version, and call key, are equal.
     Exact,
     /// The call key, computed again from the stamp, and the operation's name are equal; the version is the registry's.
@@ -39,7 +39,7 @@ pub enum How {
     },
 }
 
-impl fmt::Display for How {
+impl fmt::Display for MatchBasis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact => f.write_str("exact"),
@@ -59,7 +59,7 @@ pub struct MatchedLabel {
     /// The label.
     pub label: Label,
     /// How it was matched.
-    pub how: How,
+    pub how: MatchBasis,
 }
 
 /// An invocation to tune, once, and all labels that match it.

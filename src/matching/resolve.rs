@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::shapes;
-use super::{ByName, How, Matched, MatchedLabel, Matching, MissReason, Missed};
+use super::{ByName, MatchBasis, Matched, MatchedLabel, Matching, MissReason, Missed};
 use crate::batch::{is_same_call, preference, split_variant, to_words};
 use crate::call::split_op_id;
 use crate::call::{Call, Direction};
@@ -39,11 +39,11 @@ pub fn match_labels(
     mode: MatchMode,
     by_name: ByName,
 ) -> Matching {
-    let rooms = Rooms { scan, registry, device, mode, by_name };
+    let resolver = Resolver { scan, registry, device, mode, by_name };
     let mut matching = Matching::default();
     let mut places: BTreeMap<Digest, usize> = BTreeMap::new();
     for (index, found) in scan.labels.iter().enumerate() {
-        match rooms.resolve(found) {
+        match resolver.resolve(found) {
             Ok((how, choices)) => {
                 for choice in choices {
                     let next = matching.matched.len();
@@ -66,7 +66,7 @@ pub fn match_labels(
     matching
 }
 
-struct Rooms<'a> {
+struct Resolver<'a> {
     scan: &'a Scan,
     registry: &'a Registry,
     device: &'a DeviceIdentity,
@@ -76,8 +76,8 @@ struct Rooms<'a> {
 
 type Miss = (MissReason, String);
 
-impl<'a> Rooms<'a> {
-    fn resolve(&self, found: &FoundLabel) -> Result<(How, Vec<Choice<'a>>), Miss> {
+impl<'a> Resolver<'a> {
+    fn resolve(&self, found: &FoundLabel) -> Result<(MatchBasis, Vec<Choice<'a>>), Miss> {
         let name = found.label.op_name();
         let of_name: Vec<&Arc<Invocation>> = self.registry.of_operation(name).collect();
         // an op_id that is not a `name@vN`, as tokamax's class paths, is all name
@@ -87,10 +87,10 @@ impl<'a> Rooms<'a> {
         match (&found.label.call_key, found.evidence) {
             (Some(key), Evidence::Exact) => {
                 let own_version = found.label.version().is_some();
-                Ok((How::Exact, self.keyed(found, key, &of_name, own_version)?))
+                Ok((MatchBasis::Exact, self.keyed(found, key, &of_name, own_version)?))
             }
             (Some(key), Evidence::Recomputed | Evidence::ByName) => {
-                Ok((How::Recomputed, self.keyed(found, key, &of_name, false)?))
+                Ok((MatchBasis::Recomputed, self.keyed(found, key, &of_name, false)?))
             }
             (None, _) => self.named(found, &of_name),
         }
@@ -179,7 +179,11 @@ impl<'a> Rooms<'a> {
     }
 
     /// Every recorded call of the operation that the device may run, narrowed by shapes.
-    fn named(&self, found: &FoundLabel, of_name: &[&'a Arc<Invocation>]) -> Result<(How, Vec<Choice<'a>>), Miss> {
+    fn named(
+        &self,
+        found: &FoundLabel,
+        of_name: &[&'a Arc<Invocation>],
+    ) -> Result<(MatchBasis, Vec<Choice<'a>>), Miss> {
         let mut calls: BTreeMap<&Call, Vec<&'a Arc<Invocation>>> = BTreeMap::new();
         for &invocation in of_name {
             calls.entry(&invocation.call).or_default().push(invocation);
@@ -221,7 +225,7 @@ impl<'a> Rooms<'a> {
             let flag = "no call site in the module has the shapes of its arguments";
             choices.iter_mut().for_each(|choice| choice.flags.push(flag.to_owned()));
         }
-        Ok((How::ByName { of, by_shapes }, choices))
+        Ok((MatchBasis::ByName { of, by_shapes }, choices))
     }
 
     /// The best of the recordings of one call.

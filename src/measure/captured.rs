@@ -221,19 +221,19 @@ mod tests {
         let (rows, specs) = ([("n", "s32[]", "0.npy", &n[..]), ("p/w", "bf16[2]", "1.npy", &w)], ["bf16[2]", "s32[]"]);
         manifest(at, &rows);
         assert_eq!(made(at, &specs), Ok(vec![vec![1, 2, 3, 4], vec![5, 0, 0, 0]]));
-        let said = |specs: &[&str]| made(at, specs).unwrap_err();
-        assert!(said(&["f16[2]", "s32[]"]).contains("is `p/w` of bf16[2], the program takes f16[2]"));
+        let message_of = |specs: &[&str]| made(at, specs).unwrap_err();
+        assert!(message_of(&["f16[2]", "s32[]"]).contains("is `p/w` of bf16[2], the program takes f16[2]"));
         manifest(at, &rows[..1]);
-        assert!(said(&specs).contains("has no argument `p/w`"));
+        assert!(message_of(&specs).contains("has no argument `p/w`"));
         // the content is not what was captured, or is elsewhere
         manifest(at, &rows);
         fs::write(at.join("1.npy"), &n).unwrap();
-        assert!(said(&specs).contains("digest differs"));
+        assert!(message_of(&specs).contains("digest differs"));
         fs::remove_file(at.join("1.npy")).unwrap();
         symlink("0.npy", at.join("1.npy")).unwrap();
-        assert!(said(&specs).contains("symbolic link"));
+        assert!(message_of(&specs).contains("symbolic link"));
         manifest(at, &[rows[0], ("p/w", "bf16[2]", "../1.npy", &w)]);
-        assert!(said(&specs).contains("outside"));
+        assert!(message_of(&specs).contains("outside"));
         for (bytes, why) in [
             (npy("<u2", "3,", &[1, 2, 3, 4]), "shape (3,)"),
             (npy("<u4", "2,", &[1, 2, 3, 4]), "`<u4`"),
@@ -244,9 +244,9 @@ mod tests {
         ] {
             fs::write(at.join("2.npy"), &bytes).unwrap();
             manifest(at, &[rows[0], ("p/w", "bf16[2]", "2.npy", &bytes)]);
-            assert!(said(&specs).contains(why), "{why}: {}", said(&specs));
+            assert!(message_of(&specs).contains(why), "{why}: {}", message_of(&specs));
         }
         fs::write(at.join(MANIFEST), "{\"format\": \"v9\", \"arguments\": []}").unwrap();
-        assert!(said(&specs).contains("expected `autotune-lowered-inputs-v1`"));
+        assert!(message_of(&specs).contains("expected `autotune-lowered-inputs-v1`"));
     }
 }

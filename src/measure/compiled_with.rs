@@ -189,15 +189,15 @@ mod tests {
         expected.number(2, 1).bytes(3, &build.0).number(5, 7);
         assert_eq!(with.bytes, expected.0);
         assert_eq!(with.named, BTreeMap::new());
-        let said =
+        let message =
             "compiled without options of its dump that reach files: `xla_dump_to`, `xla_gpu_dump_autotune_results_to`";
-        assert_eq!(with.note().as_deref(), Some(said));
+        assert_eq!(with.note().as_deref(), Some(message));
         let again = CompiledWith::read(&with.bytes).unwrap();
         assert_eq!((again.note(), again.bytes), (None, with.bytes), "once is enough");
     }
 
     #[test]
-    fn what_the_user_named_is_told() {
+    fn what_the_user_named_is_reported() {
         let with = CompiledWith::read(OF_JAX).unwrap();
         let named = json!({"xla_cpu_enable_fast_math": true, "xla_cpu_prefer_vector_width": -3, "xla_disable_hlo_passes": "dce",
             "xla_gpu_auto_spmd_partitioning_memory_budget_ratio": 0.5});

@@ -19,7 +19,7 @@ use crate::timer::InputArray;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Made {
+pub enum InputSource {
     /// A recipe, the same bytes on every machine.
     Fill(Fill),
     /// One of the user's files.
@@ -39,7 +39,7 @@ pub struct MadeInput {
     pub spec: ArraySpec,
     /// Its values.
     #[serde(flatten)]
-    pub made: Made,
+    pub made: InputSource,
 }
 
 /// The inputs of a program, written where a worker reads them.
@@ -91,13 +91,13 @@ pub fn make_inputs(
                 donated &= argument.donated || program.tells_arguments(specs.len());
                 let (file, bytes) = captured.read(argument, spec)?;
                 let (path, digest) = write(&bytes)?;
-                (path, Made::File(file), digest)
+                (path, InputSource::File(file), digest)
             }
             (None, Some(folder))
                 if wanted.is_none()
                     && let Some((path, digest)) = of_user(folder, index, spec)? =>
             {
-                (path.clone(), Made::File(path), digest)
+                (path.clone(), InputSource::File(path), digest)
             }
             _ => {
                 let fill = match wanted {
@@ -110,7 +110,7 @@ pub fn make_inputs(
                 let bytes = generate(spec, &fill, seed(&name, index, options.seed))
                     .map_err(|source| MeasureError::Fill { index, source })?;
                 let (path, digest) = write(&bytes)?;
-                (path, Made::Fill(fill), digest)
+                (path, InputSource::Fill(fill), digest)
             }
         };
         hasher.field(spec.to_string().as_bytes()).field(digest.as_bytes());
@@ -219,8 +219,8 @@ mod tests {
             assert_eq!(bytes, array.spec.host_bytes().unwrap(), "{}", array.spec);
         }
         let fill = |dtype| &inputs.made[DType::ALL.iter().position(|one| *one == dtype).unwrap()].made;
-        assert_eq!(*fill(DType::S32), Made::Fill(Fill::Constant { value: 0.0 }));
-        assert_eq!(*fill(DType::Bf16), Made::Fill(Fill::Normal { scale: 1.0 }));
+        assert_eq!(*fill(DType::S32), InputSource::Fill(Fill::Constant { value: 0.0 }));
+        assert_eq!(*fill(DType::Bf16), InputSource::Fill(Fill::Normal { scale: 1.0 }));
     }
 
     #[test]
@@ -230,9 +230,9 @@ mod tests {
         std::fs::write(given.path().join("1.bin"), [7; 8]).unwrap();
         let options = InputOptions::default().folder(Some(given.path().to_owned()));
         let inputs = make_inputs(&program(), &specs, &options, scratch.path()).unwrap();
-        assert_eq!(inputs.made[0].made, Made::Fill(Fill::Normal { scale: 1.0 }));
+        assert_eq!(inputs.made[0].made, InputSource::Fill(Fill::Normal { scale: 1.0 }));
         let path = given.path().join("1.bin");
-        assert_eq!((&inputs.made[1].made, &inputs.arrays[1].path), (&Made::File(path.clone()), &path));
+        assert_eq!((&inputs.made[1].made, &inputs.arrays[1].path), (&InputSource::File(path.clone()), &path));
         std::fs::write(&path, [7; 9]).unwrap();
         let scratch = tempfile::tempdir().unwrap();
         let error = make_inputs(&program(), &specs, &options, scratch.path()).unwrap_err();
@@ -253,13 +253,13 @@ mod tests {
         let options = InputOptions::default().fills(fills.to_vec());
         let scratch = tempfile::tempdir().unwrap();
         let inputs = make_inputs(&program, &specs, &options, scratch.path()).unwrap();
-        let small = Made::Fill(Fill::Uniform { low: 0.0, high: 1e-4 });
-        let of = |made: Made| -> Vec<&str> {
+        let small = InputSource::Fill(Fill::Uniform { low: 0.0, high: 1e-4 });
+        let of = |made: InputSource| -> Vec<&str> {
             inputs.made.iter().filter(|input| input.made == made).map(|one| one.path.as_str()).collect()
         };
         assert_eq!(of(small), ["opt/nu/b", "opt/nu/w"]);
-        assert_eq!(of(Made::Fill(Fill::IntegerRange { low: 0, high: 99 })), ["batch/ids"]);
-        assert_eq!(of(Made::Fill(Fill::Constant { value: 1.0 })), ["table"]);
+        assert_eq!(of(InputSource::Fill(Fill::IntegerRange { low: 0, high: 99 })), ["batch/ids"]);
+        assert_eq!(of(InputSource::Fill(Fill::Constant { value: 1.0 })), ["table"]);
         let donated: Vec<bool> = inputs.arrays.iter().map(|input| input.donated).collect();
         assert_eq!(donated, [true, true, true, true, true, true, true, false, false, false]);
         let unknown = InputOptions::default().fills(vec!["opt/v=zeros".parse().unwrap()]);
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(made(&specs, &of_file).unwrap().digest, plain);
         let ones = options.clone().fills(vec!["1=ones".parse().unwrap()]);
         assert_ne!(made(&specs, &ones).unwrap().digest, plain);
-        assert_eq!(made(&specs, &ones).unwrap().made[1].made, Made::Fill(Fill::Constant { value: 1.0 }));
+        assert_eq!(made(&specs, &ones).unwrap().made[1].made, InputSource::Fill(Fill::Constant { value: 1.0 }));
         let wrong = options.clone().fills(vec!["1=normal".parse().unwrap()]);
         assert!(made(&specs, &wrong).unwrap_err().to_string().contains("`1`: s32 holds no fractions"));
         let unknown = options.fills(vec!["2=ones".parse().unwrap()]);

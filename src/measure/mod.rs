@@ -19,7 +19,7 @@ pub use compiled_with::CompiledWith;
 pub use copies::job_of_copies;
 pub use error::MeasureError;
 pub use input_options::{ArgumentFill, InputOptions, Values};
-pub use inputs::{Inputs, Made, MadeInput, make_inputs};
+pub use inputs::{InputSource, Inputs, MadeInput, make_inputs};
 pub use peaks::{LeftOut, MeasuredPeak, MeasuredPeaks, PeakOf, measure_peaks};
 pub use preflight::Preflight;
 pub(crate) use program::MAX_PROGRAM_BYTES;

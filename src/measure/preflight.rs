@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_said_before_it_is_made() {
+    fn what_does_not_fit_is_reported_before_it_is_made() {
         let specs: Vec<ArraySpec> = ["f32[1024]", "bf16[512]"].map(|spec| spec.parse().unwrap()).to_vec();
         let scratch = tempfile::tempdir().unwrap();
         let mut found = Preflight::of([(&specs[0], true), (&specs[1], false)], scratch.path());

@@ -72,7 +72,10 @@ impl MeasuredProgram {
         path: &Path,
         to_proto: impl FnOnce(&[u8]) -> Result<Vec<u8>, MeasureError>,
     ) -> Result<Self, MeasureError> {
-        Ok(Self { compiled_with: told(path)?, ..Self::read(&read_file(path)?, path, to_proto)?.on_one_device(path)? })
+        Ok(Self {
+            compiled_with: compile_options_of(path)?,
+            ..Self::read(&read_file(path)?, path, to_proto)?.on_one_device(path)?
+        })
     }
 
     /// The same for bytes that were read already; `path` is their name in errors.
@@ -234,7 +237,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, MeasureError> {
 }
 
 /// The compile options in a module's side file.
-fn told(path: &Path) -> Result<Option<CompiledWith>, MeasureError> {
+fn compile_options_of(path: &Path) -> Result<Option<CompiledWith>, MeasureError> {
     let side = compiled_as(path).map_err(MeasureError::SideFile)?;
     let Some(bytes) = side.and_then(|side| side.compile_options) else { return Ok(None) };
     let wrong = |source| MeasureError::CompileOptions { path: side_file_of(path), source };
@@ -252,20 +255,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hlo_text_of_several_partitions_is_told_what_to_do_by_each_command() {
+    fn each_command_advises_on_hlo_text_of_several_partitions() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = "HloModule jit_f, num_partitions=4\n\nENTRY main.2 {\n  ROOT x.1 = f32[8]{0} parameter(0)\n}\n";
         std::fs::write(file.path(), text).unwrap();
-        let told = |opened: Result<MeasuredProgram, MeasureError>| opened.unwrap_err().to_string();
-        let to_compile = told(MeasuredProgram::open_to_compile(file.path()));
+        let message_of = |opened: Result<MeasuredProgram, MeasureError>| opened.unwrap_err().to_string();
+        let to_compile = message_of(MeasuredProgram::open_to_compile(file.path()));
         assert!(
             to_compile.contains("is HLO text of 4 partitions") && to_compile.contains("give StableHLO"),
             "{to_compile}"
         );
-        let to_measure = told(MeasuredProgram::open(file.path()));
+        let to_measure = message_of(MeasuredProgram::open(file.path()));
         assert!(to_measure.contains("give one that runs on one device"), "{to_measure}");
         std::fs::write(file.path(), text.replace(", num_partitions=4", "")).unwrap();
-        let whole = told(MeasuredProgram::open_to_compile(file.path()));
+        let whole = message_of(MeasuredProgram::open_to_compile(file.path()));
         assert!(whole.contains("is HLO text, which no plugin compiles"), "{whole}");
     }
 }

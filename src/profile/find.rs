@@ -5,7 +5,7 @@ use regex::bytes::Regex;
 use super::execution::{DeviceTime, Execution, SlowFirst};
 use super::folding::{Choice, Folding, Scratch};
 use super::gather::{Key, Record};
-use super::index::{Index, Whose};
+use super::index::{ExecutionSource, Index};
 use super::interval::Interval;
 use super::names::{NameId, Names};
 use super::plane_view::PlaneView;
@@ -98,7 +98,7 @@ impl Fold for Times<'_> {
     type Done = Execution;
     type Scratch = Scratch;
 
-    fn open(&self, _: &Whose<'_, '_>) -> Folding {
+    fn open(&self, _: &ExecutionSource<'_, '_>) -> Folding {
         Folding::default()
     }
 
@@ -106,20 +106,20 @@ impl Fold for Times<'_> {
         open.add(records, self.choice, scratch);
     }
 
-    fn close(&self, open: Folding, whose: &Whose<'_, '_>) -> Execution {
-        let time = whose.window.or(open.time).unwrap_or(Interval { start_ps: 0, end_ps: 0 });
+    fn close(&self, open: Folding, source: &ExecutionSource<'_, '_>) -> Execution {
+        let time = source.window.or(open.time).unwrap_or(Interval { start_ps: 0, end_ps: 0 });
         let events = open.events;
         let (mut busy_ps, mut kernels_busy_ps) = (open.busy_ps(), open.kernels_busy_ps());
         if events == 0 && self.choice.wanted.is_none() {
             (busy_ps, kernels_busy_ps) = (time.length_ps(), time.length_ps());
         }
         Execution {
-            plane: whose.view.plane.number(),
-            device: whose.device,
-            layout: whose.view.layout,
-            module: NameId(whose.module),
-            program_id: whose.program,
-            run_id: whose.run,
+            plane: source.view.plane.number(),
+            device: source.device,
+            layout: source.view.layout,
+            module: NameId(source.module),
+            program_id: source.program,
+            run_id: source.run,
             order: 0,
             events,
             start_ps: time.start_ps,

@@ -8,16 +8,19 @@ use serde::Serialize;
 #[non_exhaustive]
 pub enum Finding {
     /// The profiler lost events.
-    #[error("the profiler dropped events: {said}; trace fewer launches at a time")]
+    #[error("the profiler dropped events: {message}; trace fewer launches at a time")]
     DroppedEvents {
         /// The profiler's message, or the stat that says so.
-        said: String,
+        #[serde(rename = "said")]
+        message: String,
     },
     /// The profiler reported something else.
-    #[error("the profiler says: {said}")]
-    ProfilerSaid {
+    #[error("the profiler says: {message}")]
+    #[serde(rename = "profiler-said")]
+    ProfilerMessage {
         /// Its message.
-        said: String,
+        #[serde(rename = "said")]
+        message: String,
     },
     /// There is neither a device's plane nor a host plane with thunk events.
     #[error("no plane holds device work; planes: {planes}; trace while the device is in use")]
@@ -96,17 +99,19 @@ pub enum Finding {
         "events of `{module}` name no run: {executions} executions separated at their first operation; compare with \
          the launches"
     )]
-    ToldApartByFirstOperation {
+    #[serde(rename = "told-apart-by-first-operation")]
+    SplitByFirstOperation {
         /// The module.
         module: String,
         /// Executions found so.
         executions: u64,
     },
     /// An importer's warning on another tool's capture.
-    #[error("{said}")]
+    #[error("{message}")]
     Imported {
         /// Its message.
-        said: String,
+        #[serde(rename = "said")]
+        message: String,
     },
     /// A function of which only some profiles have samples.
     #[error("`jit_autotune_fn_{function}` has no sample in {profiles} of the profiles")]

@@ -166,8 +166,8 @@ impl Folding {
             self.across.until_ps = self.across.until_ps.max(Some(time.end_ps));
         }
         let Self { operations, across, .. } = self;
-        of_line.own.add((place as u32, is_control), time, |whose, piece| {
-            give(operations, across, several, whose, piece);
+        of_line.own.add((place as u32, is_control), time, |owner, piece| {
+            give(operations, across, several, owner, piece);
         });
         if across.control.len() + across.leaves.len() > MAX_PIECES {
             self.settle(time.start_ps);
@@ -179,7 +179,7 @@ impl Folding {
         let Self { operations, across, lines, .. } = self;
         let several = lines.len() > 1;
         for line in lines {
-            line.own.advance(until_ps, |whose, piece| give(operations, across, several, whose, piece));
+            line.own.advance(until_ps, |owner, piece| give(operations, across, several, owner, piece));
         }
         let leaves = Coverage::new(std::mem::take(&mut across.leaves));
         for (place, piece) in across.control.drain(..) {

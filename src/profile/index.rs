@@ -239,10 +239,10 @@ impl<'v, 'a> Index<'v, 'a> {
     }
 
     /// The identity of an execution: the device and the program.
-    pub(super) fn whose(&self, found: &Found) -> Option<Whose<'v, 'a>> {
+    pub(super) fn source(&self, found: &Found) -> Option<ExecutionSource<'v, 'a>> {
         let view = self.views.get(found.view_number)?;
         Some(match found.origin {
-            Origin::Stats(key) => Whose {
+            Origin::Stats(key) => ExecutionSource {
                 view,
                 module: key.module,
                 program: key.program,
@@ -253,7 +253,7 @@ impl<'v, 'a> Index<'v, 'a> {
             },
             Origin::Window(number) => {
                 let window = view.windows.get(number as usize)?;
-                Whose {
+                ExecutionSource {
                     view,
                     module: window.module,
                     program: window.program,
@@ -269,7 +269,7 @@ impl<'v, 'a> Index<'v, 'a> {
 
 /// Which program an execution is of, and where it ran.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Whose<'v, 'a> {
+pub(super) struct ExecutionSource<'v, 'a> {
     pub(super) view: &'v PlaneView<'a>,
     pub(super) module: u32,
     pub(super) program: Option<i64>,

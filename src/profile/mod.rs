@@ -9,7 +9,6 @@
 //! ejkernel's profiler as in `ejkernel/profiler.py`, and one with a sample for each execution. [`Finding`] lists a
 //! profile's caveats.
 
-mod cut;
 mod epoch;
 mod error;
 mod event;
@@ -32,6 +31,7 @@ mod sanity;
 mod seed;
 mod source;
 mod space;
+mod split;
 mod sweep;
 mod timings;
 mod written;

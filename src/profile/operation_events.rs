@@ -2,7 +2,7 @@
 
 use super::find::{texts, views};
 use super::gather::Record;
-use super::index::{Index, Whose};
+use super::index::{ExecutionSource, Index};
 use super::interval::Interval;
 use super::names::Names;
 use super::plane_view::{Layout, PlaneView};
@@ -72,8 +72,8 @@ pub fn fold_events<F: EventFold>(spaces: &[(&XSpace, &F)], give: &mut TakeDone<'
     let mut give = |place: usize, number: u32, done: F::Done| {
         let (Some(index), Some(named)) = (indexes.get(place), named.get(place)) else { return };
         let found = index.executions.get(number as usize);
-        if let Some(whose) = found.and_then(|found| index.whose(found)) {
-            give(place, number, &named.of(&whose), done);
+        if let Some(source) = found.and_then(|found| index.source(found)) {
+            give(place, number, &named.of(&source), done);
         }
     };
     let runs_of = |_| None;
@@ -101,13 +101,13 @@ impl<F> Named<'_, F> {
         self.names.get(number as usize).map_or("", |name| name)
     }
 
-    fn of(&self, whose: &Whose<'_, '_>) -> ExecutionOf<'_> {
+    fn of(&self, source: &ExecutionSource<'_, '_>) -> ExecutionOf<'_> {
         ExecutionOf {
-            device: whose.device,
-            layout: whose.view.layout,
-            module: self.text(whose.module),
-            program_id: whose.program,
-            run_id: whose.run,
+            device: source.device,
+            layout: source.view.layout,
+            module: self.text(source.module),
+            program_id: source.program,
+            run_id: source.run,
         }
     }
 }
@@ -117,8 +117,8 @@ impl<F: EventFold> Fold for Named<'_, F> {
     type Done = F::Done;
     type Scratch = ();
 
-    fn open(&self, whose: &Whose<'_, '_>) -> F::Open {
-        self.fold.open(&self.of(whose))
+    fn open(&self, source: &ExecutionSource<'_, '_>) -> F::Open {
+        self.fold.open(&self.of(source))
     }
 
     fn add(&self, open: &mut F::Open, records: &[Record], (): &mut ()) {
@@ -138,7 +138,7 @@ impl<F: EventFold> Fold for Named<'_, F> {
         }
     }
 
-    fn close(&self, open: F::Open, _: &Whose<'_, '_>) -> F::Done {
+    fn close(&self, open: F::Open, _: &ExecutionSource<'_, '_>) -> F::Done {
         self.fold.close(open)
     }
 }

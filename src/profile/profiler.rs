@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_told_by_their_number() {
+    fn functions_are_found_by_their_number() {
         let samples =
             [("jit_autotune_fn_3(10-None)", 1.0), ("jit_autotune_fn_12x(4-None)", 2.0), ("jit_other(1-None)", 9.0)];
         let timings = Timings {

@@ -15,18 +15,18 @@ pub(super) fn findings(
     names: &[Box<str>],
 ) -> Vec<Finding> {
     let (mut findings, views) = (Vec::new(), index.views);
-    for said in space.errors().iter().chain(space.warnings()) {
-        let said = said.clone();
-        let dropped = said.to_ascii_lowercase().contains("drop");
-        findings.push(if dropped { Finding::DroppedEvents { said } } else { Finding::ProfilerSaid { said } });
+    for message in space.errors().iter().chain(space.warnings()) {
+        let message = message.clone();
+        let dropped = message.to_ascii_lowercase().contains("drop");
+        findings.push(if dropped { Finding::DroppedEvents { message } } else { Finding::ProfilerMessage { message } });
     }
     for plane in space.planes() {
         for stat in plane.stats() {
             let name = plane.stat_name(stat.metadata_id).unwrap_or_default();
             let count = stat.value.as_integer().unwrap_or(0);
             if name.starts_with(b"dropped") && count != 0 {
-                let said = format!("{} of plane `{}` is {count}", text(name), plane.name());
-                findings.push(Finding::DroppedEvents { said });
+                let message = format!("{} of plane `{}` is {count}", text(name), plane.name());
+                findings.push(Finding::DroppedEvents { message });
             }
         }
     }
@@ -53,11 +53,11 @@ pub(super) fn findings(
         let line = view.plane.lines().nth(line).map(|line| line.name().into_owned()).unwrap_or_default();
         findings.push(Finding::ClockBackwards { plane: view.plane.name().into_owned(), line, events });
     }
-    let mut told = std::collections::BTreeMap::<u32, u64>::new();
+    let mut without_run = std::collections::BTreeMap::<u32, u64>::new();
     for execution in executions.iter().filter(|one| one.layout == Layout::DeviceStreams && one.run_id.is_none()) {
-        *told.entry(execution.module.0).or_default() += 1;
+        *without_run.entry(execution.module.0).or_default() += 1;
     }
-    findings.extend(told.into_iter().map(|(module, executions)| Finding::ToldApartByFirstOperation {
+    findings.extend(without_run.into_iter().map(|(module, executions)| Finding::SplitByFirstOperation {
         module: names.get(module as usize).map(|name| name.to_string()).unwrap_or_default(),
         executions,
     }));

@@ -13,7 +13,7 @@ use super::profiler::{Dropped, Profiler, Timings};
 use super::space::Plane;
 
 #[derive(Clone, Copy)]
-struct Kept {
+struct KeptEvent {
     time: Interval,
     name: u32,
 }
@@ -21,7 +21,7 @@ struct Kept {
 pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>) -> Timings {
     let mut dropped = Dropped::default();
     let mut names = EventNames::new(plane);
-    let mut last: Vec<Option<Kept>> = Vec::new();
+    let mut last: Vec<Option<KeptEvent>> = Vec::new();
     let mut overwritten = 0;
     let with_regex = profiler.event_filter_regex.is_some();
     each_kept(profiler, plane, &mut names, &mut dropped, |event, name| {
@@ -62,7 +62,7 @@ fn each_kept<'a>(
     plane: Plane<'a>,
     names: &mut EventNames<'a>,
     dropped: &mut Dropped,
-    mut each: impl FnMut(Kept, &str),
+    mut each: impl FnMut(KeptEvent, &str),
 ) {
     let cap = profiler.max_events_per_profile.unwrap_or(usize::MAX);
     let min_duration = profiler.min_duration_ps();
@@ -86,7 +86,7 @@ fn each_kept<'a>(
             let end_ps = event.offset_ps.saturating_add(event.duration_ps);
             let time = Interval { start_ps: event.offset_ps, end_ps };
             let name = names.number(&event);
-            each(Kept { time, name }, names.list.get(name as usize).map_or("", String::as_str));
+            each(KeptEvent { time, name }, names.list.get(name as usize).map_or("", String::as_str));
         }
     }
     dropped.beyond_cap = all - read;
@@ -95,7 +95,7 @@ fn each_kept<'a>(
 /// Every event that matches and lies where some name's last event is, by start. Others have no parent, so the rest of a
 /// large capture is not kept.
 struct Children {
-    sorted: Vec<Kept>,
+    sorted: Vec<KeptEvent>,
 }
 
 impl Children {
@@ -104,7 +104,7 @@ impl Children {
         plane: Plane<'a>,
         names: &mut EventNames<'a>,
         regex: &Regex,
-        parents: &[Option<Kept>],
+        parents: &[Option<KeptEvent>],
     ) -> Self {
         let matches: Vec<bool> = names.list.iter().map(|name| regex.is_match(name.as_bytes())).collect();
         let mut inside: Vec<Interval> = parents.iter().flatten().map(|parent| parent.time).collect();
@@ -123,7 +123,7 @@ impl Children {
     }
 
     /// The events of other names that lie within an event, whichever line they are of.
-    fn of(&self, parent: &Kept) -> Vec<Interval> {
+    fn of(&self, parent: &KeptEvent) -> Vec<Interval> {
         let first = self.sorted.partition_point(|event| event.time.start_ps < parent.time.start_ps);
         let after = self.sorted.get(first..).unwrap_or_default();
         after

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn what_cannot_be_read_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.xplane.pb");
         let kind_of = |bytes: &[u8]| {

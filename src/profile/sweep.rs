@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
 
-use super::cut::{cut, first_operation, places_of};
 use super::gather::{Key, Record};
-use super::index::{Chunk, Grouped, Index, Whose};
+use super::index::{Chunk, ExecutionSource, Grouped, Index};
+use super::split::{first_operation, places_of, split};
 
 /// A fold of the events of an execution.
 pub(super) trait Fold: Sync {
@@ -18,12 +18,12 @@ pub(super) trait Fold: Sync {
     /// A thread's state that is reused for the next execution.
     type Scratch: Default;
 
-    fn open(&self, whose: &Whose<'_, '_>) -> Self::Open;
+    fn open(&self, source: &ExecutionSource<'_, '_>) -> Self::Open;
 
     /// Takes events, by start and the longest first. No later event starts before one of them.
     fn add(&self, open: &mut Self::Open, records: &[Record], scratch: &mut Self::Scratch);
 
-    fn close(&self, open: Self::Open, whose: &Whose<'_, '_>) -> Self::Done;
+    fn close(&self, open: Self::Open, source: &ExecutionSource<'_, '_>) -> Self::Done;
 }
 
 /// How often the program of these events ran, if known.
@@ -71,8 +71,8 @@ impl<'s, 'v, 'a, F: Fold> Sweep<'s, 'v, 'a, F> {
         give: &mut dyn FnMut(u32, F::Done),
     ) -> Self {
         for (number, found) in (0..).zip(&index.executions).filter(|(_, found)| found.last_chunk.is_none()) {
-            if let Some(whose) = index.whose(found) {
-                give(number, fold.close(fold.open(&whose), &whose));
+            if let Some(source) = index.source(found) {
+                give(number, fold.close(fold.open(&source), &source));
             }
         }
         Self { index, runs_of, fold, under_way: HashMap::new(), next: 0 }
@@ -110,10 +110,10 @@ impl<'s, 'v, 'a, F: Fold> Sweep<'s, 'v, 'a, F> {
             .collect();
         let steps = work.into_par_iter().map_init(Default::default, |scratch, (execution, open, records)| {
             let found = index.executions.get(execution as usize)?;
-            let whose = index.whose(found)?;
+            let source = index.source(found)?;
             let is_last = found.last_chunk.is_none_or(|last| last < next);
             let open = open.unwrap_or(Open { pending: Vec::new(), state: None, begins_with: None });
-            let mut step = Step { fold: *fold, whose, runs_of: *runs_of, done: Vec::new(), scratch };
+            let mut step = Step { fold: *fold, source, runs_of: *runs_of, done: Vec::new(), scratch };
             let rest = step.take(open, &records, (!is_last).then_some(until_ps));
             Some((execution, rest, step.done))
         });
@@ -130,7 +130,7 @@ impl<'s, 'v, 'a, F: Fold> Sweep<'s, 'v, 'a, F> {
 
 struct Step<'s, 'i, 'v, 'a, F: Fold> {
     fold: &'s F,
-    whose: Whose<'v, 'a>,
+    source: ExecutionSource<'v, 'a>,
     runs_of: RunsOfKey<'i>,
     done: Vec<F::Done>,
     scratch: &'s mut F::Scratch,
@@ -140,7 +140,7 @@ impl<F: Fold> Step<'_, '_, '_, '_, F> {
     /// Takes events of an execution. Those that start at `until_ps` or later stay pending, since others may precede
     /// them; without such a time, these were the last.
     fn take(&mut self, mut open: Open<F::Open>, read: &[&[Record]], until_ps: Option<i64>) -> Option<Open<F::Open>> {
-        let runs = self.whose.several.and_then(self.runs_of);
+        let runs = self.source.several.and_then(self.runs_of);
         let waits = runs.is_some() && until_ps.is_some();
         let mut together;
         let records = match (&open.pending[..], read) {
@@ -164,11 +164,11 @@ impl<F: Fold> Step<'_, '_, '_, '_, F> {
         let ready = until_ps.map_or(records.len(), |until| records.partition_point(|one| one.time.start_ps < until));
         let (ready, pending) = records.split_at(ready);
         open.pending = pending.to_vec();
-        match (self.whose.several, runs) {
+        match (self.source.several, runs) {
             (None, _) => self.feed(&mut open.state, ready),
             (Some(_), None) => self.cut_as_they_come(&mut open, ready),
             (Some(_), Some(runs)) => {
-                for records in cut(ready, Some(runs)) {
+                for records in split(ready, Some(runs)) {
                     let mut state = None;
                     self.feed(&mut state, records);
                     self.close(state);
@@ -200,14 +200,14 @@ impl<F: Fold> Step<'_, '_, '_, '_, F> {
 
     fn feed(&mut self, state: &mut Option<F::Open>, records: &[Record]) {
         if !records.is_empty() {
-            let state = state.get_or_insert_with(|| self.fold.open(&self.whose));
+            let state = state.get_or_insert_with(|| self.fold.open(&self.source));
             self.fold.add(state, records, self.scratch);
         }
     }
 
     fn close(&mut self, state: Option<F::Open>) {
         if let Some(state) = state {
-            self.done.push(self.fold.close(state, &self.whose));
+            self.done.push(self.fold.close(state, &self.source));
         }
     }
 }

@@ -245,13 +245,13 @@ mod tests {
         let line = plane.lines().next().unwrap();
         assert_eq!((&*line.name(), line.base_ps(), space.base_ns()), ("first", Some(0), -5));
         let events: Vec<_> = line.events().map(Result::unwrap).collect();
-        let told = |place: usize| {
+        let shown = |place: usize| {
             let event = &events[place];
             let name = plane.event_metadata(event.metadata_id).unwrap().name().to_vec();
             (String::from_utf8(name).unwrap(), event.offset_ps, event.duration_ps)
         };
-        assert_eq!(told(0), ("outer".to_owned(), 10_000, 30_000));
-        assert_eq!(told(1), ("inner".to_owned(), 10_000, 10_000));
+        assert_eq!(shown(0), ("outer".to_owned(), 10_000, 30_000));
+        assert_eq!(shown(1), ("inner".to_owned(), 10_000, 10_000));
         let stats = |place: usize| {
             let stats = events[place].stats().map(Result::unwrap);
             stats.map(|stat| (plane.stat_name(stat.metadata_id).unwrap(), stat.value)).collect::<Vec<_>>()

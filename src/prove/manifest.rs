@@ -115,7 +115,7 @@ impl StepVariants {
             return Err(wrong("its digest differs from its content".to_owned()));
         }
         let Manifest { calls, variants, compile_options, .. } = manifest;
-        let compiled_with = compile_options.map(|text| told(&text)).transpose().map_err(&wrong)?;
+        let compiled_with = compile_options.map(|text| read_compile_options(&text)).transpose().map_err(&wrong)?;
         check_calls(&calls).map_err(&wrong)?;
         let (baseline, whole, tree) = placed(&variants, calls.len()).map_err(&wrong)?;
         let found = Self { path: path.to_owned(), folder, calls, variants, compiled_with, baseline, whole, tree };
@@ -163,7 +163,7 @@ impl StepVariants {
     }
 }
 
-fn told(text: &str) -> Result<CompiledWith, String> {
+fn read_compile_options(text: &str) -> Result<CompiledWith, String> {
     let bytes =
         STANDARD.decode(text).map_err(|error| format!("has `compile_options` that are not base64 ({error})"))?;
     CompiledWith::read(&bytes)

@@ -16,5 +16,5 @@ mod tree;
 pub use entries::proven_entries;
 pub use error::ProveError;
 pub use manifest::{StepCall, StepVariants};
-pub use result::{CallEffect, Effect, ProveResult, ProvenSet, SetEffect, Standing};
+pub use result::{CallEffect, Effect, ProveResult, ProvenSet, SetEffect, StepVerdict};
 pub use run::prove;

@@ -84,7 +84,8 @@ pub struct ProvenSet {
 #[non_exhaustive]
 pub struct Effect {
     /// In a word.
-    pub standing: Standing,
+    #[serde(rename = "standing")]
+    pub verdict: StepVerdict,
     /// The step's time without it over its time with it; above one is faster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_up: Option<f64>,
@@ -105,7 +106,7 @@ pub struct Effect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Standing {
+pub enum StepVerdict {
     /// The step is faster with it, by more than noise.
     Gains,
     /// The step is slower with it, by more than noise.
@@ -122,7 +123,7 @@ pub enum Standing {
     Failed,
 }
 
-impl Standing {
+impl StepVerdict {
     /// In words, for people.
     pub fn name(self) -> &'static str {
         match self {
@@ -139,38 +140,38 @@ impl Standing {
 
 impl Effect {
     /// An effect known without a race.
-    pub(super) fn unmeasured(standing: Standing) -> Self {
-        Self { standing, speed_up: None, interval: None, noise: None, rounds: 0, failure: None }
+    pub(super) fn unmeasured(verdict: StepVerdict) -> Self {
+        Self { verdict, speed_up: None, interval: None, noise: None, rounds: 0, failure: None }
     }
 
     /// The effect of the first contestant's absence: the other one is the step without something.
     pub(super) fn of_removal(row: &ContestantResult, race: &CompareResult) -> Self {
         let times = row.ratio.zip(row.interval);
-        Self::of(row, race, [Standing::Loses, Standing::Gains], times)
+        Self::of(row, race, [StepVerdict::Loses, StepVerdict::Gains], times)
     }
 
     /// The effect of the other contestant, which is the first with something more tuned.
     pub(super) fn of_addition(row: &ContestantResult, race: &CompareResult) -> Self {
         let inverse = |(ratio, interval)| (1.0 / ratio, inverse(interval));
         let times = row.ratio.zip(row.interval).map(inverse);
-        Self::of(row, race, [Standing::Gains, Standing::Loses], times)
+        Self::of(row, race, [StepVerdict::Gains, StepVerdict::Loses], times)
     }
 
     fn of(
         row: &ContestantResult,
         race: &CompareResult,
-        [faster, slower]: [Standing; 2],
+        [faster, slower]: [StepVerdict; 2],
         times: Option<(f64, Interval)>,
     ) -> Self {
-        let standing = match row.relation {
-            _ if row.failure.is_some() => Standing::Failed,
+        let verdict = match row.relation {
+            _ if row.failure.is_some() => StepVerdict::Failed,
             Some(Relation::Faster) => faster,
             Some(Relation::Slower) => slower,
-            Some(Relation::WithinNoise) => Standing::WithinNoise,
-            Some(Relation::NotSeparated) | None => Standing::NotSeparated,
+            Some(Relation::WithinNoise) => StepVerdict::WithinNoise,
+            Some(Relation::NotSeparated) | None => StepVerdict::NotSeparated,
         };
         Self {
-            standing,
+            verdict,
             speed_up: times.map(|(speed_up, _)| speed_up),
             interval: times.map(|(_, interval)| interval),
             noise: race.noise.as_ref().and_then(|noise| noise.bound),
@@ -188,14 +189,14 @@ impl Effect {
             high: whole.high / lost.low,
             confidence: (whole.confidence + lost.confidence - 1.0).max(0.0),
         };
-        let proven = self.standing == Standing::Gains && part.standing == Standing::Loses;
+        let proven = self.verdict == StepVerdict::Gains && part.verdict == StepVerdict::Loses;
         let noise = self.noise.zip(part.noise).map(|(whole, lost)| whole.max(lost));
         proven.then_some(Self {
             speed_up: self.speed_up.zip(part.speed_up).map(|(whole, lost)| whole / lost),
             interval: Some(interval),
             noise,
             rounds: self.rounds.min(part.rounds),
-            ..Self::unmeasured(Standing::Gains)
+            ..Self::unmeasured(StepVerdict::Gains)
         })
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::error::ProveError;
 use super::manifest::{StepCall, StepVariants};
-use super::result::{CallEffect, Effect, ProveResult, ProvenSet, SetEffect, Standing};
+use super::result::{CallEffect, Effect, ProveResult, ProvenSet, SetEffect, StepVerdict};
 use super::tree::Node;
 use crate::compare::{CompareError, CompareOptions, CompareResult, Contestant, compare};
 use crate::ledger::Ledger;
@@ -63,7 +63,7 @@ pub fn prove(
     };
     result.take_note_of(&whole);
     if step.program(step.whole) == step.program(step.baseline) {
-        result.step.standing = Standing::NoEffect;
+        result.step.verdict = StepVerdict::NoEffect;
         result.notes.push("the step is the same program with all calls tuned and with none".to_owned());
     } else if result.step.failure.is_none() {
         races.divide(&mut result)?;
@@ -77,9 +77,9 @@ fn calls(step: &StepVariants, whole: &Effect) -> Vec<CallEffect> {
     let tuned = step.tuned(step.whole);
     let of = |(number, call): (usize, &StepCall)| {
         let in_step = match tuned {
-            _ if !tuned.contains(&number) => Effect::unmeasured(Standing::PutBack),
+            _ if !tuned.contains(&number) => Effect::unmeasured(StepVerdict::PutBack),
             [_] => whole.clone(),
-            _ => Effect::unmeasured(Standing::NotSeparated),
+            _ => Effect::unmeasured(StepVerdict::NotSeparated),
         };
         CallEffect { call: call.clone(), in_step, is_proven: false }
     };
@@ -140,20 +140,20 @@ impl Races<'_> {
     fn divide(&mut self, result: &mut ProveResult) -> Result<(), ProveError> {
         let step = self.step;
         // significant ones first, then those that could hide contributions that cancel out
-        let (mut told, mut hiding) = (step.tree.outer.clone(), Vec::new());
+        let (mut significant, mut hiding) = (step.tree.outer.clone(), Vec::new());
         loop {
-            if told.is_empty() {
-                told = std::mem::take(&mut hiding);
+            if significant.is_empty() {
+                significant = std::mem::take(&mut hiding);
             }
-            if told.is_empty() {
+            if significant.is_empty() {
                 return Ok(());
             }
-            let rest = told.split_off(told.len().min(SETS_AT_ONCE));
+            let rest = significant.split_off(significant.len().min(SETS_AT_ONCE));
             let nodes: Vec<&Node> =
-                std::mem::replace(&mut told, rest).iter().filter_map(|&at| step.tree.nodes.get(at)).collect();
+                std::mem::replace(&mut significant, rest).iter().filter_map(|&at| step.tree.nodes.get(at)).collect();
             let is_same = |node: &&Node| step.program(node.variant) == step.program(step.whole);
             let (same, others): (Vec<&Node>, Vec<&Node>) = nodes.into_iter().partition(is_same);
-            same.iter().for_each(|node| result.take(node, Effect::unmeasured(Standing::NoEffect)));
+            same.iter().for_each(|node| result.take(node, Effect::unmeasured(StepVerdict::NoEffect)));
             hiding.extend(same.iter().flat_map(|node| &node.inner));
             if others.is_empty() {
                 continue;
@@ -169,8 +169,8 @@ impl Races<'_> {
             result.take_note_of(&race);
             for (node, row) in others.iter().zip(race.contestants.iter().skip(1)) {
                 let effect = Effect::of_removal(row, &race);
-                let is_told = matches!(effect.standing, Standing::Gains | Standing::Loses);
-                if is_told { &mut told } else { &mut hiding }.extend(&node.inner);
+                let is_significant = matches!(effect.verdict, StepVerdict::Gains | StepVerdict::Loses);
+                if is_significant { &mut significant } else { &mut hiding }.extend(&node.inner);
                 result.take(node, effect);
             }
         }
@@ -180,14 +180,14 @@ impl Races<'_> {
     fn decide(&mut self, result: &mut ProveResult) -> Result<(), ProveError> {
         let step = self.step;
         let losers: Vec<usize> = result.losers();
-        let lost = |set: &&SetEffect| set.in_step.standing == Standing::Loses;
+        let lost = |set: &&SetEffect| set.in_step.verdict == StepVerdict::Loses;
         let speed_up = |set: &SetEffect| set.in_step.speed_up.unwrap_or(1.0);
         let all_lost = || result.sets.iter().filter(lost);
         // without the losing calls, if there is such a variant; its other contributions are closer to one
         let exact = all_lost().find(|set| set.calls == losers);
         let worst = exact.or_else(|| all_lost().min_by(|a, b| speed_up(a).total_cmp(&speed_up(b)))).cloned();
         let Some(worst) = worst else {
-            if result.step.standing == Standing::Gains {
+            if result.step.verdict == StepVerdict::Gains {
                 result.prove(step.tuned(step.whole), result.step.clone());
             }
             return Ok(());
@@ -203,10 +203,10 @@ impl Races<'_> {
         result.take_note_of(&race);
         let row = race.contestants.get(1).ok_or(CompareError::TooFew(1))?;
         let own = Effect::of_addition(row, &race);
-        let proven = match own.standing {
-            Standing::Gains => Some(own),
+        let proven = match own.verdict {
+            StepVerdict::Gains => Some(own),
             // too few rounds; it follows from the earlier races
-            Standing::NotSeparated => result.step.without(&worst.in_step),
+            StepVerdict::NotSeparated => result.step.without(&worst.in_step),
             _ => None,
         };
         if let Some(effect) = proven {
@@ -242,7 +242,7 @@ impl ProveResult {
     /// Calls that lose by themselves.
     fn losers(&self) -> Vec<usize> {
         let calls = self.calls.iter().enumerate();
-        calls.filter(|(_, call)| call.in_step.standing == Standing::Loses).map(|(number, _)| number).collect()
+        calls.filter(|(_, call)| call.in_step.verdict == StepVerdict::Loses).map(|(number, _)| number).collect()
     }
 
     fn prove(&mut self, calls: &[usize], effect: Effect) {

@@ -25,7 +25,7 @@ struct Body {
 }
 
 #[derive(Serialize)]
-struct Whole<'a> {
+struct RecordDocument<'a> {
     schema: u32,
     invocation: &'a Invocation,
 }
@@ -50,7 +50,7 @@ pub(super) fn slug(op_id: &str) -> String {
 
 /// The bytes of a record and its path inside the registry.
 pub(super) fn encode(invocation: &Invocation) -> Result<(PathBuf, Vec<u8>), serde_json::Error> {
-    let mut bytes = serde_json::to_vec_pretty(&Whole { schema: SCHEMA, invocation })?;
+    let mut bytes = serde_json::to_vec_pretty(&RecordDocument { schema: SCHEMA, invocation })?;
     bytes.push(b'\n');
     let name = format!("{}-{}.json", invocation.key().to_short(), Digest::of(&bytes));
     Ok((Path::new("invocations").join(slug(&invocation.call.op_id)).join(name), bytes))

@@ -13,11 +13,11 @@ pub(super) struct Version {
 
 /// Why a store did not do what was requested.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum BucketError {
     /// Denied; retrying will not help.
     Refused(String),
     /// No usable answer.
-    Away(String),
+    Unavailable(String),
     /// An object that cannot be the published one.
     Damaged(String),
 }
@@ -25,22 +25,22 @@ pub(super) enum Trouble {
 /// One store.
 pub(super) trait Bucket: fmt::Debug + Send + Sync {
     /// Writes an object of at most `limit` bytes to `out`; `None` if there is none.
-    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, Trouble>;
+    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, BucketError>;
 
     /// Stores a file as an object named by its content.
-    fn put(&self, name: &str, file: &Path) -> Result<(), Trouble>;
+    fn put(&self, name: &str, file: &Path) -> Result<(), BucketError>;
 
     /// Whether there is an object of this name.
-    fn has(&self, name: &str) -> Result<bool, Trouble>;
+    fn has(&self, name: &str) -> Result<bool, BucketError>;
 
     /// Removes an object, if it exists.
-    fn remove(&self, name: &str) -> Result<(), Trouble>;
+    fn remove(&self, name: &str) -> Result<(), BucketError>;
 
     /// Stores an object if its version is still the expected one, `None` for no object; `false` if it is not.
-    fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble>;
+    fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, BucketError>;
 }
 
 /// The error for an object larger than any that is published.
-pub(super) fn too_large(size: u64, limit: u64) -> Trouble {
-    Trouble::Damaged(format!("it has {size} bytes, at most {limit} are read"))
+pub(super) fn too_large(size: u64, limit: u64) -> BucketError {
+    BucketError::Damaged(format!("it has {size} bytes, at most {limit} are read"))
 }

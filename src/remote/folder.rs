@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::bucket::{Bucket, Trouble, Version, too_large};
+use super::bucket::{Bucket, BucketError, Version, too_large};
 use super::manifest::MAX_MANIFEST_BYTES;
 use super::pause::random_below;
 use crate::cache::{FolderLock, StoreErrorKind};
@@ -27,17 +27,17 @@ impl Folder {
     }
 
     /// The path of an object; it never leaves the folder.
-    fn path(&self, name: &str) -> Result<PathBuf, Trouble> {
+    fn path(&self, name: &str) -> Result<PathBuf, BucketError> {
         let path = self.root.join(name);
         if let Some(folder) = path.parent().filter(|folder| *folder != self.root)
             && fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_symlink())
         {
-            return Err(Trouble::Refused(format!("`{}` is a link", folder.display())));
+            return Err(BucketError::Refused(format!("`{}` is a link", folder.display())));
         }
         Ok(path)
     }
 
-    fn read(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, Trouble> {
+    fn read(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, BucketError> {
         let file = match outside_file::open_own(&self.path(name)?, limit) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(trouble)?,
@@ -46,12 +46,12 @@ impl Folder {
         if copied > limit { Err(too_large(copied, limit)) } else { Ok(Some(Version::default())) }
     }
 
-    fn write(&self, name: &str, from: &mut dyn Read) -> Result<(), Trouble> {
+    fn write(&self, name: &str, from: &mut dyn Read) -> Result<(), BucketError> {
         let path = self.path(name)?;
         write_whole(&path, |file| io::copy(from, file).map(drop)).map_err(trouble)
     }
 
-    fn lock(&self) -> Result<FolderLock, Trouble> {
+    fn lock(&self) -> Result<FolderLock, BucketError> {
         let start = Instant::now();
         loop {
             match FolderLock::acquire(&self.root) {
@@ -60,7 +60,9 @@ impl Folder {
                     std::thread::sleep(Duration::from_micros(500 + random_below(20_000)));
                 }
                 Err(error) => {
-                    return Err(error.io_error().map_or_else(|| Trouble::Away(error.to_string()), trouble_of));
+                    return Err(error
+                        .io_error()
+                        .map_or_else(|| BucketError::Unavailable(error.to_string()), trouble_of));
                 }
             }
         }
@@ -68,7 +70,7 @@ impl Folder {
 }
 
 impl Bucket for Folder {
-    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, Trouble> {
+    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, BucketError> {
         if limit > MAX_MANIFEST_BYTES {
             return self.read(name, limit, out);
         }
@@ -78,25 +80,25 @@ impl Bucket for Folder {
         Ok(found.map(|_| version_of(&bytes)))
     }
 
-    fn put(&self, name: &str, file: &Path) -> Result<(), Trouble> {
+    fn put(&self, name: &str, file: &Path) -> Result<(), BucketError> {
         self.write(name, &mut outside_file::open(file, u64::MAX).map_err(trouble)?)
     }
 
-    fn has(&self, name: &str) -> Result<bool, Trouble> {
+    fn has(&self, name: &str) -> Result<bool, BucketError> {
         match fs::symlink_metadata(self.path(name)?) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             other => other.map(|_| true).map_err(trouble),
         }
     }
 
-    fn remove(&self, name: &str) -> Result<(), Trouble> {
+    fn remove(&self, name: &str) -> Result<(), BucketError> {
         match fs::remove_file(self.path(name)?) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(trouble(error)),
             _ => Ok(()),
         }
     }
 
-    fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble> {
+    fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, BucketError> {
         let _lock = self.lock()?;
         let found = self.get(name, MAX_MANIFEST_BYTES, &mut io::sink())?;
         if found.as_ref() != expected {
@@ -111,17 +113,17 @@ fn version_of(bytes: &[u8]) -> Version {
     Version { e_tag: Some(Digest::of(bytes).to_string()), version: None }
 }
 
-fn trouble(error: io::Error) -> Trouble {
+fn trouble(error: io::Error) -> BucketError {
     trouble_of(&error)
 }
 
-fn trouble_of(error: &io::Error) -> Trouble {
+fn trouble_of(error: &io::Error) -> BucketError {
     match error.kind() {
         // the last is a link, or anything else but a regular file
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::InvalidInput => {
-            Trouble::Refused(error.to_string())
+            BucketError::Refused(error.to_string())
         }
-        io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => Trouble::Damaged(error.to_string()),
-        _ => Trouble::Away(error.to_string()),
+        io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => BucketError::Damaged(error.to_string()),
+        _ => BucketError::Unavailable(error.to_string()),
     }
 }

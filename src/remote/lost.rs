@@ -16,7 +16,7 @@ use crate::signature::signature_path;
 
 /// A snapshot that this publisher stored and no manifest names.
 #[derive(Debug, Default)]
-pub(super) struct Lost(Vec<LostSnapshot>);
+pub(super) struct LostSnapshots(Vec<LostSnapshot>);
 
 #[derive(Debug)]
 struct LostSnapshot {
@@ -30,7 +30,7 @@ struct LostSnapshot {
     file: PathBuf,
 }
 
-impl Lost {
+impl LostSnapshots {
     /// Remembers one that did not exist before and whose manifest came too late.
     pub(super) fn add(&mut self, name: String, after: u64, (scratch, file): (tempfile::TempDir, PathBuf)) {
         self.0.push(LostSnapshot { name, after, was_never_named: false, scratch, file });
@@ -49,7 +49,7 @@ impl Lost {
 
 impl Remote {
     /// Removes snapshots that no manifest named. One that cannot be removed only costs its bytes.
-    pub(super) fn remove_lost(&self, mut lost: Lost) {
+    pub(super) fn remove_lost(&self, mut lost: LostSnapshots) {
         if lost.0.is_empty() {
             return;
         }

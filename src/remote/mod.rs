@@ -53,6 +53,6 @@ pub use manifest::Manifest;
 pub use pull::Pulled;
 pub use push::{Published, Pushing};
 #[cfg(feature = "tuner")]
-pub use run::{COPY_FILE, News, SharedOptions, SharedRun, open_for_reading};
+pub use run::{COPY_FILE, LoadNotes, SharedOptions, SharedRun, open_for_reading};
 pub use shared::Remote;
 pub use trust::Trust;

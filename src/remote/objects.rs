@@ -21,7 +21,7 @@ use object_store::{
 use tokio::runtime::Runtime;
 
 use super::address::{Address, BucketKind, Place};
-use super::bucket::{Bucket, Trouble, Version, too_large};
+use super::bucket::{Bucket, BucketError, Version, too_large};
 use super::error::RemoteError;
 use crate::outside_file;
 use crate::printable::printable;
@@ -82,16 +82,16 @@ impl Objects {
         Path::from(if self.prefix.is_empty() { name.to_owned() } else { format!("{}/{name}", self.prefix) })
     }
 
-    fn wait<T>(&self, limit: Duration, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    fn wait<T>(&self, limit: Duration, work: impl Future<Output = Result<T, BucketError>>) -> Result<T, BucketError> {
         self.runtime.block_on(async {
             match tokio::time::timeout(limit, work).await {
                 Ok(done) => done,
-                Err(_) => Err(Trouble::Away(format!("it took more than {} s", limit.as_secs()))),
+                Err(_) => Err(BucketError::Unavailable(format!("it took more than {} s", limit.as_secs()))),
             }
         })
     }
 
-    async fn put_if(&self, name: &str, mode: PutMode, bytes: &[u8]) -> Result<bool, Trouble> {
+    async fn put_if(&self, name: &str, mode: PutMode, bytes: &[u8]) -> Result<bool, BucketError> {
         let payload = PutPayload::from(bytes.to_vec());
         match self.store.put_opts(&self.path(name), payload, mode.into()).await {
             Ok(_) => Ok(true),
@@ -101,21 +101,21 @@ impl Objects {
     }
 
     /// Rejects a store that ignores write conditions, because it would lose what others publish.
-    async fn check_conditions(&self) -> Result<(), Trouble> {
+    async fn check_conditions(&self) -> Result<(), BucketError> {
         // no object has this version, so a store that checks it cannot write
         let nothing = UpdateVersion { e_tag: Some("\"00000000000000000000000000000000\"".to_owned()), version: None };
         let text = "Not written by a store that honours If-Match.\n";
         if self.put_if(PROBE, PutMode::Update(nothing), text.as_bytes()).await? {
             let what = "this store ignores conditions on writes (If-Match), and would lose what others publish: use one that \
                         honours them, or publish from one place by `cache push` to `file://` and copy the folder";
-            return Err(Trouble::Refused(what.to_owned()));
+            return Err(BucketError::Refused(what.to_owned()));
         }
         Ok(())
     }
 }
 
 impl Bucket for Objects {
-    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, Trouble> {
+    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, BucketError> {
         let time = SMALL_OBJECT + Duration::from_secs(limit / SLOWEST_BYTES_PER_SECOND);
         self.wait(time, async {
             let found = match self.store.get(&self.path(name)).await {
@@ -133,14 +133,14 @@ impl Bucket for Objects {
                 let part = part.map_err(|error| trouble(&error))?;
                 // the announced size need not be the actual one
                 left = left.checked_sub(part.len() as u64).ok_or_else(|| too_large(limit + 1, limit))?;
-                out.write_all(&part).map_err(|error| Trouble::Away(error.to_string()))?;
+                out.write_all(&part).map_err(|error| BucketError::Unavailable(error.to_string()))?;
             }
             Ok(Some(version))
         })
     }
 
-    fn put(&self, name: &str, file: &FilePath) -> Result<(), Trouble> {
-        let here = |error: std::io::Error| Trouble::Damaged(format!("cannot read `{}`: {error}", file.display()));
+    fn put(&self, name: &str, file: &FilePath) -> Result<(), BucketError> {
+        let here = |error: std::io::Error| BucketError::Damaged(format!("cannot read `{}`: {error}", file.display()));
         let mut source = outside_file::open(file, u64::MAX).map_err(here)?;
         let size = source.metadata().map_err(here)?.len();
         let time = SMALL_OBJECT + Duration::from_secs(size / SLOWEST_BYTES_PER_SECOND);
@@ -166,7 +166,7 @@ impl Bucket for Objects {
         })
     }
 
-    fn has(&self, name: &str) -> Result<bool, Trouble> {
+    fn has(&self, name: &str) -> Result<bool, BucketError> {
         self.wait(SMALL_OBJECT, async {
             match self.store.head(&self.path(name)).await {
                 Ok(_) => Ok(true),
@@ -176,7 +176,7 @@ impl Bucket for Objects {
         })
     }
 
-    fn remove(&self, name: &str) -> Result<(), Trouble> {
+    fn remove(&self, name: &str) -> Result<(), BucketError> {
         self.wait(SMALL_OBJECT, async {
             match self.store.delete(&self.path(name)).await {
                 Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
@@ -185,7 +185,7 @@ impl Bucket for Objects {
         })
     }
 
-    fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, Trouble> {
+    fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, BucketError> {
         let mode = match expected {
             None => PutMode::Create,
             Some(Version { e_tag, version }) => {
@@ -270,13 +270,13 @@ fn retry() -> RetryConfig {
     }
 }
 
-fn trouble(error: &Error) -> Trouble {
+fn trouble(error: &Error) -> BucketError {
     match error {
-        Error::PermissionDenied { .. } => Trouble::Refused("permission denied (403)".to_owned()),
-        Error::Unauthenticated { .. } => Trouble::Refused("not authenticated (401)".to_owned()),
-        Error::NotFound { .. } => Trouble::Refused("there is no such bucket (404)".to_owned()),
-        Error::NotImplemented { .. } => Trouble::Refused("it cannot write on a condition".to_owned()),
-        _ => Trouble::Away(reason_of(error)),
+        Error::PermissionDenied { .. } => BucketError::Refused("permission denied (403)".to_owned()),
+        Error::Unauthenticated { .. } => BucketError::Refused("not authenticated (401)".to_owned()),
+        Error::NotFound { .. } => BucketError::Refused("there is no such bucket (404)".to_owned()),
+        Error::NotImplemented { .. } => BucketError::Refused("it cannot write on a condition".to_owned()),
+        _ => BucketError::Unavailable(reason_of(error)),
     }
 }
 

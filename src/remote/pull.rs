@@ -187,18 +187,18 @@ impl Remote {
             Ok(Some((bytes, _))) => Signatures::from_bytes(&bytes, &file),
             Err(error) => return Err(error),
         };
-        let told = manifest.to_statement();
+        let statement = manifest.to_statement();
         let (signatures, signed_by) = match keys {
             Some(keys) => {
                 let signatures = found?;
-                let signed_by = signatures.check_told(&told, keys, &file)?;
+                let signed_by = signatures.check_statement(&statement, keys, &file)?;
                 (signatures, Some(signed_by))
             }
             // stored for later checks
             None => (found.unwrap_or_default(), None),
         };
         // those of other generations would wrongly show that they were loaded
-        let signatures = signatures.of_statement(&told);
+        let signatures = signatures.of_statement(&statement);
         if !signatures.is_empty() {
             signatures.write_beside(copy)?;
             return Ok(signed_by);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::lost::Lost;
+use super::lost::LostSnapshots;
 use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
 use super::pause::random_below;
 use super::trust::seen;
@@ -67,7 +67,7 @@ impl Remote {
         }
         let own_key = pushing.signer.map(Signer::to_public_keys);
         let trusted = pushing.keys.or(own_key.as_ref());
-        let mut lost = Lost::default();
+        let mut lost = LostSnapshots::default();
         for attempt in 1..=ATTEMPTS {
             if let Some(published) = self.try_push(copy, pushing, trusted, &mut lost)? {
                 self.remove_lost(lost);
@@ -91,7 +91,7 @@ impl Remote {
         copy: &Path,
         pushing: Pushing<'_>,
         trusted: Option<&PublicKeys>,
-        lost: &mut Lost,
+        lost: &mut LostSnapshots,
     ) -> Result<Option<Published>, RemoteError> {
         let (manifest, version, there) = if pushing.replace {
             let (manifest, version) = self.manifest()?.unzip();

@@ -19,7 +19,7 @@ pub const COPY_FILE: &str = "pulled-v1.snapshot";
 /// Notes on what was loaded, one line each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct News {
+pub struct LoadNotes {
     /// What the user should know.
     pub warnings: Vec<String>,
     /// The result.
@@ -28,7 +28,7 @@ pub struct News {
 
 impl Pulled {
     /// Notes on it.
-    pub fn news(&self) -> News {
+    pub fn news(&self) -> LoadNotes {
         let mut details = Vec::new();
         if let Some(manifest) = &self.manifest {
             let how = if self.fetched { "fetched" } else { "here already" };
@@ -36,7 +36,7 @@ impl Pulled {
             details.push(format!("generation {}, {entries}, {how}", manifest.generation));
         }
         details.extend(self.signed_by.as_ref().map(|key| format!("signed by {key}")));
-        News { warnings: self.note().into_iter().collect(), details }
+        LoadNotes { warnings: self.note().into_iter().collect(), details }
     }
 }
 
@@ -72,7 +72,7 @@ pub fn open_for_reading(
     folder: &Path,
     options: &SharedOptions,
     seeds: Vec<Box<dyn ConfigStore>>,
-) -> Result<(Ledger, News), RemoteError> {
+) -> Result<(Ledger, LoadNotes), RemoteError> {
     let trust = Trust { keys: options.keys.as_ref(), pin: options.pin, allow_rollback: false };
     let (published, news) = load(&Remote::open(address)?, &folder.join(COPY_FILE), trust)?;
     Ok((Ledger::in_memory(above(published, seeds)), news))
@@ -89,7 +89,7 @@ impl SharedRun {
         folder: &Path,
         options: SharedOptions,
         seeds: Vec<Box<dyn ConfigStore>>,
-    ) -> Result<(Self, Ledger, News), RemoteError> {
+    ) -> Result<(Self, Ledger, LoadNotes), RemoteError> {
         if address.is_read_only() {
             return Err(RemoteError::ReadOnly { url: address.to_string() });
         }
@@ -101,7 +101,7 @@ impl SharedRun {
             // results are stored here and published when the store is reachable again
             Err(error) if error.is_away() => {
                 let warnings = vec![format!("{error}; tuning without it")];
-                (None, News { warnings, ..News::default() })
+                (None, LoadNotes { warnings, ..LoadNotes::default() })
             }
             loaded => loaded?,
         };
@@ -140,14 +140,14 @@ impl SharedRun {
 }
 
 /// Loads a URL's snapshot in force, if any.
-fn load(remote: &Remote, copy: &Path, trust: Trust<'_>) -> Result<(Option<Snapshot>, News), RemoteError> {
+fn load(remote: &Remote, copy: &Path, trust: Trust<'_>) -> Result<(Option<Snapshot>, LoadNotes), RemoteError> {
     match remote.pull(copy, trust) {
         Ok(pulled) => {
             let news = pulled.news();
             Ok((Some(pulled.snapshot), news))
         }
         Err(error @ RemoteError::Nothing { .. }) => {
-            Ok((None, News { warnings: vec![error.to_string()], ..News::default() }))
+            Ok((None, LoadNotes { warnings: vec![error.to_string()], ..LoadNotes::default() }))
         }
         Err(error) => Err(error),
     }

@@ -1,7 +1,7 @@
 //! A shared cache and the errors of its store.
 
 use super::address::{Address, Place};
-use super::bucket::{Bucket, Trouble, Version};
+use super::bucket::{Bucket, BucketError, Version};
 use super::error::RemoteError;
 use super::folder::Folder;
 
@@ -28,12 +28,12 @@ impl Remote {
     }
 
     /// A store's error as an error of this cache.
-    pub(super) fn trouble(&self, name: &str) -> impl FnOnce(Trouble) -> RemoteError {
+    pub(super) fn trouble(&self, name: &str) -> impl FnOnce(BucketError) -> RemoteError {
         let (url, name) = (self.address.to_string(), name.to_owned());
         move |trouble| match trouble {
-            Trouble::Refused(reason) => RemoteError::Refused { url, name, reason },
-            Trouble::Away(reason) => RemoteError::Away { url, name, reason },
-            Trouble::Damaged(what) => RemoteError::Damaged { url, name, what },
+            BucketError::Refused(reason) => RemoteError::Refused { url, name, reason },
+            BucketError::Unavailable(reason) => RemoteError::Away { url, name, reason },
+            BucketError::Damaged(what) => RemoteError::Damaged { url, name, what },
         }
     }
 

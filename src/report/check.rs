@@ -49,7 +49,7 @@ impl Document for &CheckResult {
 /// The last lines: where the time went, and how many operations got which verdict.
 pub fn check_lines(result: &CheckResult) -> Vec<String> {
     let mut lines: Vec<String> =
-        time_line(result.operations.iter().map(|operation| operation.spent)).into_iter().collect();
+        time_line(result.operations.iter().map(|operation| operation.time_breakdown)).into_iter().collect();
     let counts = Verdict::ALL.into_iter().filter_map(|verdict| {
         let count = result.operations.iter().filter(|operation| operation.verdict == verdict).count();
         (count > 0).then(|| format!("{count} {}", verdict.name()))

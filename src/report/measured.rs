@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::array::Fill;
 use crate::device::DeviceIdentity;
-use crate::measure::{Made, MadeInput, MeasureMode, MeasureOptions, Measured, MeasuredProgram, WARM_UP};
+use crate::measure::{InputSource, MadeInput, MeasureMode, MeasureOptions, Measured, MeasuredProgram, WARM_UP};
 use crate::measured_by::{CacheState, Source};
 use crate::profile::{Finding, Iteration, Measurement};
 use crate::stats::quantile;
@@ -97,7 +97,7 @@ impl<'a> MeasuredDocument<'a> {
             notes.push("kernels ran at the same time, so their sum is more than the time in which they ran".to_owned());
         }
         let is_zero_index = |input: &MadeInput| {
-            matches!(input.made, Made::Fill(Fill::Constant { value: 0.0 })) && !input.spec.dtype.has_fractions()
+            matches!(input.made, InputSource::Fill(Fill::Constant { value: 0.0 })) && !input.spec.dtype.has_fractions()
         };
         if measured.inputs.iter().any(is_zero_index) {
             notes.push("integer and boolean inputs are zeros; set others with `--fill` or `--inputs DIR`".to_owned());
@@ -198,15 +198,15 @@ fn inputs(inputs: &[MadeInput]) -> String {
     shown.join(", ")
 }
 
-fn values(made: &Made) -> String {
+fn values(made: &InputSource) -> String {
     match made {
-        Made::File(path) => format!("from `{}`", file_name(path)),
-        Made::Fill(Fill::Normal { scale }) => format!("normal({scale})"),
-        Made::Fill(Fill::Uniform { low, high }) => format!("uniform({low}, {high})"),
-        Made::Fill(Fill::Constant { value: 0.0 }) => "zeros".to_owned(),
-        Made::Fill(Fill::Constant { value }) => format!("constant({value})"),
-        Made::Fill(Fill::IntegerRange { low, high }) => format!("integers({low}..={high})"),
-        Made::Fill(_) => "filled".to_owned(),
+        InputSource::File(path) => format!("from `{}`", file_name(path)),
+        InputSource::Fill(Fill::Normal { scale }) => format!("normal({scale})"),
+        InputSource::Fill(Fill::Uniform { low, high }) => format!("uniform({low}, {high})"),
+        InputSource::Fill(Fill::Constant { value: 0.0 }) => "zeros".to_owned(),
+        InputSource::Fill(Fill::Constant { value }) => format!("constant({value})"),
+        InputSource::Fill(Fill::IntegerRange { low, high }) => format!("integers({low}..={high})"),
+        InputSource::Fill(_) => "filled".to_owned(),
     }
 }
 

@@ -88,7 +88,7 @@ impl Document for ProvenStep<'_> {
         for effect in &self.result.calls {
             let call = &effect.call;
             grid.row(cells![
-                effect.in_step.standing.name(),
+                effect.in_step.verdict.name(),
                 call.call,
                 dash(call.share, format_part),
                 dash(call.alone, format_ratio),
@@ -110,7 +110,7 @@ impl Document for ProvenStep<'_> {
                 "the step takes {} at its baselines; with all tuned it is {} as fast: {}",
                 dash(*baseline_ns, format_ns),
                 gain(step),
-                step.standing.name()
+                step.verdict.name()
             ),
         )?;
         if let Some(failure) = &step.failure {

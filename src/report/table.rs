@@ -172,9 +172,9 @@ pub fn result_lines(result: &AutotuningResult, folder: Option<&Path>) -> Vec<Str
         _ => format!("{} measured", counted(rounds, "round")),
     };
     let place = folder.map_or_else(|| "not kept".to_owned(), |folder| format!("in `{}`", folder.display()));
-    let spent = time_line(result.operations.iter().map(|operation| operation.spent));
+    let time_breakdown = time_line(result.operations.iter().map(|operation| operation.time_breakdown));
     // what is no entry is decided all the same
     let kept = result.entries.len();
     let last = format!("{kept} of {} {place}; {what}", counted(result.operations.len(), "best config"));
-    spent.into_iter().chain([last]).collect()
+    time_breakdown.into_iter().chain([last]).collect()
 }

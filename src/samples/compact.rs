@@ -328,8 +328,8 @@ mod tests {
             let mut expected = entries.clone();
             expected.insert("a".to_owned(), "v7".to_owned());
             assert_eq!((&replay.entries, replay.stated.count), (&expected, stated.count));
-            let told = log.decisions_of(&["a", "d"].into()).unwrap();
-            let values = |key: &str| told[key].iter().map(|(_, value)| value.clone()).collect::<Vec<_>>();
+            let decisions = log.decisions_of(&["a", "d"].into()).unwrap();
+            let values = |key: &str| decisions[key].iter().map(|(_, value)| value.clone()).collect::<Vec<_>>();
             assert_eq!(values("a"), ["v1", "v2", "v7"].map(|value| Some(value.to_owned())));
             assert_eq!(values("d"), [Some("v5".to_owned()), None], "a removal is not forgotten");
         }
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_keeps_its_place_and_untold_damage_keeps_the_log() {
+    fn damage_keeps_its_place_and_unreported_damage_keeps_the_log() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         drop(filled(&path));
@@ -362,7 +362,7 @@ mod tests {
         let mut log = SampleLog::open(&path).unwrap();
         let damage = log.replay().damage.clone();
         assert_eq!((damage.len(), damage[0].offset, log.replay().unknown), (1, at as u64, 1));
-        assert_eq!(log.compact().unwrap(), 0, "nobody was told");
+        assert_eq!(log.compact().unwrap(), 0, "the damage is not reported yet");
         log.append(&Record::Noted { until: damage[0].offset + damage[0].bytes }).unwrap();
         drop(log);
         let mut log = SampleLog::open(&path).unwrap();
@@ -377,7 +377,7 @@ mod tests {
             assert_eq!(is_behind(&log), expected);
             let replay = log.replay();
             assert_eq!((replay.damage.len(), replay.unknown), (1, 1));
-            assert!(replay.damage[0].offset < replay.noted_until, "it was told before");
+            assert!(replay.damage[0].offset < replay.noted_until, "it was reported before");
         }
     }
 

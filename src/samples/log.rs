@@ -56,7 +56,7 @@ pub(super) struct JobFrames {
 }
 
 /// The position of a key's decision, and its value from there on.
-pub type Told = (u64, Option<String>);
+pub type LoggedDecision = (u64, Option<String>);
 
 /// Everything in the log about one job.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -292,23 +292,23 @@ impl SampleLog {
     ///
     /// # Errors
     /// If the log cannot be read.
-    pub fn decisions_of(&self, keys: &BTreeSet<&str>) -> Result<BTreeMap<String, Vec<Told>>, LogError> {
+    pub fn decisions_of(&self, keys: &BTreeSet<&str>) -> Result<BTreeMap<String, Vec<LoggedDecision>>, LogError> {
         let read_error = |source| LogError::Read { path: self.path.clone(), source };
         let file = outside_file::open_own(&self.path, u64::MAX).map_err(read_error)?;
-        let mut told: BTreeMap<String, Vec<Told>> = BTreeMap::new();
+        let mut decisions: BTreeMap<String, Vec<LoggedDecision>> = BTreeMap::new();
         frame::read_frames(BufReader::with_capacity(1 << 20, file), |offset, json| {
             match serde_json::from_slice(json) {
                 Ok(Record::Decision { key, value, .. }) if keys.contains(key.as_str()) => {
-                    told.entry(key).or_default().push((offset, Some(value)));
+                    decisions.entry(key).or_default().push((offset, Some(value)));
                 }
                 Ok(Record::Removed { key, .. }) if keys.contains(key.as_str()) => {
-                    told.entry(key).or_default().push((offset, None));
+                    decisions.entry(key).or_default().push((offset, None));
                 }
                 _ => {}
             }
         })
         .map_err(read_error)?;
-        Ok(told)
+        Ok(decisions)
     }
 
     /// Reads one job's records.

@@ -22,7 +22,7 @@ mod record;
 
 pub use error::LogError;
 pub use frame::{Damage, MAX_FRAME_BYTES};
-pub use log::{JobHistory, Replay, SampleLog, Told};
+pub use log::{JobHistory, LoggedDecision, Replay, SampleLog};
 pub use record::{
     CandidateRecord, CandidateSamples, FailureRecord, JobRecord, ProgramFigures, Record, RoundRecord, SCHEMA,
 };

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_for_nothing_is_said() {
+    fn a_budget_for_nothing_is_an_error() {
         let second = Duration::from_secs(1);
         assert_eq!(Budget { evaluations: Some(0), time: None }.check(None), Err(NoBudget::Nothing));
         let nothing = Budget { evaluations: Some(9), time: Some(Duration::ZERO) };

@@ -10,7 +10,7 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    /// The stream of a seed at a place of its own, such as the number of outcomes told.
+    /// The stream of a seed at a place of its own, such as the number of outcomes observed.
     pub(super) fn new(seed: u64, place: u64) -> Self {
         let mut words = ChaCha8Rng::seed_from_u64(seed);
         words.set_stream(place);

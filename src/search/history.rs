@@ -1,11 +1,11 @@
-//! What a strategy was told so far.
+//! What a strategy observed so far.
 
 use super::strategy::{Outcome, Plan};
 
-/// Outcomes in the order in which they were told, and by point.
+/// Outcomes in the order in which they were observed, and by point.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
-    told: Vec<(usize, Outcome)>,
+    observed: Vec<(usize, Outcome)>,
     seen: Vec<bool>,
     left: usize,
     best: Option<(usize, f64)>,
@@ -22,13 +22,13 @@ impl History {
             }
         }
         let left = seen.iter().filter(|seen| !**seen).count();
-        Self { told: Vec::new(), seen, left, best: None }
+        Self { observed: Vec::new(), seen, left, best: None }
     }
 
     /// Records an outcome; returns whether the point is in the space and new.
     pub(super) fn tell(&mut self, point: usize, outcome: Outcome) -> bool {
         let Some(seen) = self.seen.get_mut(point) else { return false };
-        self.told.push((point, outcome));
+        self.observed.push((point, outcome));
         if let Outcome::Time(time) = outcome
             && self.best.is_none_or(|(_, best)| time < best)
         {
@@ -39,8 +39,8 @@ impl History {
         new
     }
 
-    pub(super) fn told(&self) -> &[(usize, Outcome)] {
-        &self.told
+    pub(super) fn observed(&self) -> &[(usize, Outcome)] {
+        &self.observed
     }
 
     pub(super) fn is_seen(&self, point: usize) -> bool {

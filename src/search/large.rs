@@ -83,7 +83,7 @@ impl Space {
     }
 
     /// The same space plus the configs that differ from some of its points in one value, if it is a sample of these
-    /// candidates. Points keep their numbers, so that a strategy of the new space can be told what was told before.
+    /// candidates. Points keep their numbers, so that a strategy of the new space can replay the outcomes so far.
     ///
     /// # Errors
     /// As [`Space::of_candidates`].

@@ -1,7 +1,7 @@
 //! Which config to measure next: search strategies with `ask` and `tell`, pure and seeded.
 //!
 //! A [`Space`] numbers the valid configs. A [`SearchStrategy`], started from a [`Plan`] by [`start`], names a point and is
-//! told the [`Outcome`]. It sees neither a timer nor a store, so the tuner, a simulation or a test can drive it. Its
+//! given the [`Outcome`]. It sees neither a timer nor a store, so the tuner, a simulation or a test can drive it. Its
 //! questions follow from the plan and the outcomes so far, so replaying a history resumes a search. If all configs of a
 //! call could be compiled, a [`Surface`] says which need not be.
 //!

@@ -29,7 +29,7 @@ pub(super) fn points(plan: &Plan<'_>) -> Vec<usize> {
 
 /// Another strategy after the best configs of neighbours.
 ///
-/// The inner strategy is told their outcomes like those of its own questions.
+/// The inner strategy observes their outcomes like those of its own questions.
 pub(super) struct Primed<'a> {
     first: Vec<usize>,
     history: History,

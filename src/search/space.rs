@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_searched_is_said() {
+    fn what_cannot_be_searched_is_an_error() {
         assert_eq!(Space::new([]).unwrap_err(), NoSpace::Empty);
         assert!(matches!(Space::new([config("{\"a\":1}"), config("{\"a\":1}")]), Err(NoSpace::Twice(_))));
         let wide: String = (0..200).map(|index| format!("\"p{index}\":0,")).collect();

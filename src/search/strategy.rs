@@ -1,4 +1,4 @@
-//! The interface of a search strategy: it is asked for a config and told the outcome.
+//! The interface of a search strategy: it is asked for a config and observes the outcome.
 
 use crate::config::Config;
 use crate::setters::setters;
@@ -62,9 +62,9 @@ setters!(Plan<'a> {
 /// A way to choose which config to measure next.
 ///
 /// Its questions depend only on its plan and on the outcomes in their order: after an interruption, a new strategy of
-/// the same plan continues where the old one was when it is told the same history.
+/// the same plan continues where the old one was when it observes the same history.
 pub trait SearchStrategy {
-    /// The point to measure next; the same until something is told. `None` when there is nothing left to ask.
+    /// The point to measure next; the same until the next outcome. `None` when there is nothing left to ask.
     fn ask(&mut self) -> Option<usize>;
 
     /// The outcome of a point, whether this strategy asked for it or not.

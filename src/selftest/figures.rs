@@ -133,7 +133,8 @@ fn ordered_pairs(copies: usize) -> impl Iterator<Item = (usize, usize)> {
 
 fn claimed(rounds: &[Round], copies: usize) -> Option<f64> {
     let rules = DecisionRules { min_improvement: 0.0, resolution: 0.0, ..DecisionRules::default() };
-    let of_pair = |(one, other)| judge(&pair(rounds, one, other), 2, &[0, 1], 0, None, &[], &rules).standing.resolution;
+    let of_pair =
+        |(one, other)| judge(&pair(rounds, one, other), 2, &[0, 1], 0, None, &[], &rules).race_state.resolution;
     median(&ordered_pairs(copies).map(of_pair).collect::<Vec<_>>())
 }
 

@@ -182,10 +182,10 @@ fn shortened(name: &str) -> String {
     shown
 }
 
-type Wrong = (Range<usize>, String);
+type InvalidValue = (Range<usize>, String);
 
 /// A value as arguments, if it has the form that its key requires.
-fn words(setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
+fn words(setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, InvalidValue> {
     let expected = match setting.kind {
         Kind::Number => "a number",
         Kind::Flag => "`true` or `false`",
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_name_their_place() {
         for (text, place, message) in [
             ("registry = \"r\"\ntimers = \"auto\"\n", ":2:1: ", "unknown key `timers`; did you mean `timer`?"),
             ("[policy]\nrounds = 1\n", ":1:2: ", "unknown key `policy`"),
@@ -309,10 +309,10 @@ mod tests {
         assert!(texts.len() > 500);
         for text in texts {
             if let Err(error) = parsed(&text) {
-                let said = error.to_string();
+                let message = error.to_string();
                 let start: String = text.chars().take(40).collect();
-                assert!(said.lines().count() == 4 && said.len() < 2000, "{start:?}: {said}");
-                assert!(said.lines().all(|line| crate::printable::printable(line) == line), "{start:?}: {said}");
+                assert!(message.lines().count() == 4 && message.len() < 2000, "{start:?}: {message}");
+                assert!(message.lines().all(|line| crate::printable::printable(line) == line), "{start:?}: {message}");
             }
         }
     }

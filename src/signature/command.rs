@@ -97,9 +97,9 @@ fn ask(command: &OsStr, message: &[u8], patience: Duration) -> io::Result<Vec<u8
         return Ok(answer);
     }
     let talk = String::from_utf8_lossy(&talk);
-    let said = talk.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    let said = said.map_or_else(String::new, |line| format!(", and said `{line}`"));
-    Err(io::Error::other(format!("it ended with {status}{said}")))
+    let last_line = talk.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let last_line = last_line.map_or_else(String::new, |line| format!(", and said `{line}`"));
+    Err(io::Error::other(format!("it ended with {status}{last_line}")))
 }
 
 /// Reads some of the available bytes; `false` at the end.
@@ -121,7 +121,7 @@ fn take(from: &mut impl Read, to: &mut Vec<u8>) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    fn told(command: &str, patience: Duration) -> Result<String, String> {
+    fn answer_of(command: &str, patience: Duration) -> Result<String, String> {
         let answer = ask(OsStr::new(command), b"message", patience);
         answer.map(|bytes| String::from_utf8(bytes).unwrap()).map_err(|error| error.to_string())
     }
@@ -129,21 +129,21 @@ mod tests {
     #[test]
     fn a_command_gets_the_message_and_its_answer_is_bounded_in_length_and_time() {
         let long = Duration::from_secs(60);
-        assert_eq!(told("cat", long).unwrap(), "message");
-        assert_eq!(told("echo talk >&2; tr a-z A-Z", long).unwrap(), "MESSAGE");
+        assert_eq!(answer_of("cat", long).unwrap(), "message");
+        assert_eq!(answer_of("echo talk >&2; tr a-z A-Z", long).unwrap(), "MESSAGE");
         // it need not read its input
-        assert_eq!(told("echo other", long).unwrap(), "other\n");
-        let failed = told("echo why >&2; echo >&2; exit 3", long).unwrap_err();
+        assert_eq!(answer_of("echo other", long).unwrap(), "other\n");
+        let failed = answer_of("echo why >&2; echo >&2; exit 3", long).unwrap_err();
         assert!(failed.contains("exit status: 3") && failed.ends_with("said `why`"), "{failed}");
-        assert!(told("kill -9 $$", long).unwrap_err().contains("signal: 9"));
-        assert!(told("exec yes", long).unwrap_err().contains("more than 4096"));
+        assert!(answer_of("kill -9 $$", long).unwrap_err().contains("signal: 9"));
+        assert!(answer_of("exec yes", long).unwrap_err().contains("more than 4096"));
         // stderr may be of any length; only its end is reported
-        let talked = told("yes | head -n 100000 >&2; echo end >&2; exit 1", long).unwrap_err();
+        let talked = answer_of("yes | head -n 100000 >&2; echo end >&2; exit 1", long).unwrap_err();
         assert!(talked.ends_with("said `end`"), "{talked}");
-        let silent = told("sleep 1000 & echo early; wait", Duration::from_millis(200)).unwrap_err();
+        let silent = answer_of("sleep 1000 & echo early; wait", Duration::from_millis(200)).unwrap_err();
         assert!(silent.contains("no answer within 200ms"), "{silent}");
         // processes that it leaves behind do not delay its answer, and end with it
-        assert_eq!(told("sleep 1000 & echo $!", long).map(|pid| is_alive(pid.trim())), Ok(false));
+        assert_eq!(answer_of("sleep 1000 & echo $!", long).map(|pid| is_alive(pid.trim())), Ok(false));
     }
 
     fn is_alive(pid: &str) -> bool {

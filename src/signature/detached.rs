@@ -67,7 +67,7 @@ impl Signature {
     pub(super) fn check(
         &self,
         digest: Digest,
-        told: Option<&Statement>,
+        published: Option<&Statement>,
         keys: &PublicKeys,
         file: &str,
     ) -> Result<(), SignatureError> {
@@ -79,9 +79,9 @@ impl Signature {
         if self.statement.digest != digest {
             return Err(SignatureError::OtherFile { file, digest: self.statement.digest.to_string() });
         }
-        if let Some(told) = told.filter(|told| **told != self.statement) {
-            let (told, told_at) = (told.generation, told.time);
-            return Err(SignatureError::OtherGeneration { file, signed, signed_at, told, told_at });
+        if let Some(published) = published.filter(|published| **published != self.statement) {
+            let (published, published_at) = (published.generation, published.time);
+            return Err(SignatureError::OtherGeneration { file, signed, signed_at, published, published_at });
         }
         if self.is_by(keys) { Ok(()) } else { Err(SignatureError::Forged { file }) }
     }

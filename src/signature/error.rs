@@ -101,7 +101,7 @@ pub enum SignatureError {
     },
     /// The signature of another publication of the same snapshot.
     #[error(
-        "`{file}` is published as generation {told} at {told_at}, but signed as generation {signed} at {signed_at} \
+        "`{file}` is published as generation {published} at {published_at}, but signed as generation {signed} at {signed_at} \
          (seconds since 1970): it is not what was published last"
     )]
     OtherGeneration {
@@ -112,9 +112,9 @@ pub enum SignatureError {
         /// When it was signed.
         signed_at: u64,
         /// The generation that the URL shows.
-        told: u64,
+        published: u64,
         /// The time that the URL shows.
-        told_at: u64,
+        published_at: u64,
     },
     /// A signature that the key did not make.
     #[error("the signature of `{file}` was not made by the key that it names: it is forged or damaged")]

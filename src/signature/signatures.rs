@@ -133,20 +133,25 @@ impl Signatures {
     ///
     /// # Errors
     /// Those of [`check`](Self::check), and if another generation or time was signed.
-    pub fn check_told(&self, told: &Statement, keys: &PublicKeys, file: &str) -> Result<String, SignatureError> {
-        self.check_each(told.digest, Some(told), keys, file)
+    pub fn check_statement(
+        &self,
+        statement: &Statement,
+        keys: &PublicKeys,
+        file: &str,
+    ) -> Result<String, SignatureError> {
+        self.check_each(statement.digest, Some(statement), keys, file)
     }
 
     fn check_each(
         &self,
         digest: Digest,
-        told: Option<&Statement>,
+        statement: Option<&Statement>,
         keys: &PublicKeys,
         file: &str,
     ) -> Result<String, SignatureError> {
         let mut telling = SignatureError::Missing { file: file.to_owned() };
         for signature in &self.0 {
-            match signature.check(digest, told, keys, file) {
+            match signature.check(digest, statement, keys, file) {
                 Ok(()) => return Ok(hex(&signature.key)),
                 Err(error) if error.nearness() > telling.nearness() => telling = error,
                 Err(_) => {}

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::answers::{AnswerFolder, OutputArray, private_folder};
+use super::call_time_limits::{AwaitedCall, CallTimeLimits, Limit};
 use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::cut_off::{CutOff, Limit, Waiting};
 use super::events::{Events, Kind, Slice};
 use super::job::{InputArray, Job};
 use super::model::{means, runs_of_batches};
@@ -45,7 +45,7 @@ pub(crate) struct Bench {
     missing: BTreeMap<usize, Failure>,
     /// Candidates that the worker may still be compiling in the background.
     ahead: BTreeSet<usize>,
-    cut_off: CutOff,
+    call_time_limits: CallTimeLimits,
     /// The candidate whose outputs the worker keeps, their specs, and the epoch.
     kept: Option<(usize, Vec<KeptOutput>, u32)>,
     seen: SeenClocks,
@@ -71,7 +71,7 @@ impl Bench {
             prepared: BTreeMap::new(),
             missing: BTreeMap::new(),
             ahead: BTreeSet::new(),
-            cut_off: CutOff::default(),
+            call_time_limits: CallTimeLimits::default(),
             kept: None,
             seen: SeenClocks::default(),
             events: Events::default(),
@@ -114,7 +114,7 @@ impl Bench {
         self.prepared.clear();
         self.missing.clear();
         self.ahead.clear();
-        self.cut_off = CutOff::of(job);
+        self.call_time_limits = CallTimeLimits::of(job);
         self.kept = None;
         self.inputs.clone_from(&job.inputs);
         self.begin = Some(params.clone());
@@ -144,13 +144,13 @@ impl Bench {
 
     /// The longest run to wait for, until the next job.
     pub(crate) fn cut_off(&mut self, longest_run: Option<Duration>) {
-        self.cut_off.longest_run = longest_run;
+        self.call_time_limits.longest_run = longest_run;
     }
 
     /// Time limit of a call that runs candidates, including waiting for background compilation.
-    fn limit(&self, waiting: Waiting) -> Limit {
-        let cut_off = if self.ahead.is_empty() { self.cut_off } else { CutOff::default() };
-        cut_off.limit(waiting, self.limits.measure)
+    fn limit(&self, awaited: AwaitedCall) -> Limit {
+        let call_time_limits = if self.ahead.is_empty() { self.call_time_limits } else { CallTimeLimits::default() };
+        call_time_limits.limit(awaited, self.limits.measure)
     }
 
     /// Lets the worker compile a candidate in the background. After a restart this is not repeated: candidates are then
@@ -216,7 +216,7 @@ impl Bench {
 
     fn measure_runs(&mut self, candidate: usize, runs: u32, batch: u32) -> Result<Vec<u64>, Failure> {
         self.check_loaded(candidate)?;
-        let limit = self.limit(Waiting::Measure { runs: u64::from(runs) });
+        let limit = self.limit(AwaitedCall::Measure { runs: u64::from(runs) });
         let call = Method::Measure { candidate, runs, batch };
         let measured: Result<Measured, Failure> = self.client()?.request(call, limit.time);
         let mut measured = measured.map_err(|failure| limit.explain(failure))?;
@@ -252,7 +252,7 @@ impl Bench {
         for &(candidate, _) in launches {
             self.check_loaded(candidate)?;
         }
-        let limit = self.limit(Waiting::Round { runs: launches.iter().map(|&(_, runs)| u64::from(runs)).sum() });
+        let limit = self.limit(AwaitedCall::Round { runs: launches.iter().map(|&(_, runs)| u64::from(runs)).sum() });
         let asked = launches.iter().map(|&(candidate, runs)| Launch { candidate, runs }).collect();
         let folder = AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?;
         let call = Method::MeasureRound { launches: asked, folder: folder.path().to_owned() };
@@ -272,7 +272,7 @@ impl Bench {
     /// Runs a candidate once; its outputs are in a folder in `scratch`.
     pub(crate) fn outputs(&mut self, candidate: usize, scratch: &Path) -> Result<Vec<OutputArray>, Failure> {
         self.check_loaded(candidate)?;
-        let limit = self.limit(Waiting::Outputs);
+        let limit = self.limit(AwaitedCall::Outputs);
         let folder = Arc::new(AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?);
         let call = Method::Outputs { candidate, folder: folder.path().to_owned() };
         let outputs: Result<Outputs, Failure> = self.client()?.request(call, limit.time);
@@ -336,7 +336,7 @@ impl Bench {
     /// A call that runs a candidate once and examines its outputs.
     fn on_outputs<T: serde::de::DeserializeOwned>(&mut self, candidate: usize, call: Method) -> Result<T, Failure> {
         self.check_loaded(candidate)?;
-        let limit = self.limit(Waiting::Outputs);
+        let limit = self.limit(AwaitedCall::Outputs);
         let answer = self.client()?.request(call, limit.time);
         answer.map_err(|failure| limit.explain(failure))
     }
@@ -449,7 +449,7 @@ impl Bench {
         self.prepared.clear();
         self.missing.clear();
         self.ahead.clear();
-        self.cut_off = CutOff::default();
+        self.call_time_limits = CallTimeLimits::default();
         let limit = self.limits.load;
         if let Some(client) = &mut self.client
             && client.request::<serde_json::Value>(Method::End {}, limit).is_err()

@@ -137,8 +137,8 @@ impl Tail {
 
 /// The line of a worker's stderr that most likely states the cause of death: stack traces follow the cause.
 pub(crate) fn telling_line(stderr: &str) -> Option<String> {
-    let said = || stderr.lines().rev().find(|line| !line.trim().is_empty() && !is_chatter(line));
-    reason_line(stderr).or_else(|| Some(one_line(said()?, 300)))
+    let last_line = || stderr.lines().rev().find(|line| !line.trim().is_empty() && !is_chatter(line));
+    reason_line(stderr).or_else(|| Some(one_line(last_line()?, 300)))
 }
 
 /// The last line that names a cause of death.
@@ -444,8 +444,8 @@ impl WorkerClient {
     fn ended(&mut self, kind: FailureKind, message: String) -> Failure {
         self.drain_stderr();
         self.kill();
-        let said = telling_line(&self.tail.to_recent_text());
-        match said.or_else(|| reason_line(&self.tail.to_text())) {
+        let recent = telling_line(&self.tail.to_recent_text());
+        match recent.or_else(|| reason_line(&self.tail.to_text())) {
             Some(line) => Failure::new(kind, format!("{message}; its stderr: {line}")),
             None => Failure::new(kind, message),
         }

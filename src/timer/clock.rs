@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_clocks_are_told_by_their_step_or_their_cost() {
+    fn simulated_clocks_are_recognised_by_their_step_or_their_cost() {
         assert_eq!(resolution_of(clock(1, 25)), Some(25));
         assert_eq!(resolution_of(clock(1000, 30)), Some(1000));
         // a reader every 250 ns sees steps of 100 ns as 200 or 300

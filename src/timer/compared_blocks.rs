@@ -43,7 +43,7 @@ impl ComparedBlocks {
             max_absolute: found.max_absolute,
             first: self.first,
             other_class: self.other_class,
-            ..ComparedOutput::untold(self.spec)
+            ..ComparedOutput::spec_only(self.spec)
         }
     }
 }

@@ -314,11 +314,11 @@ impl Events {
             return Ok(());
         }
         let event = Event { at_ns: (self.clock)(), track: &self.track, kind };
-        let mut told = Ok(());
+        let mut reported = Ok(());
         for sink in &self.sinks {
-            told = told.and(sink.lock().unwrap_or_else(PoisonError::into_inner).take(&event));
+            reported = reported.and(sink.lock().unwrap_or_else(PoisonError::into_inner).take(&event));
         }
-        told
+        reported
     }
 
     /// Begins a slice, which ends when the result is dropped.
@@ -359,8 +359,8 @@ mod tests {
 
     #[test]
     fn slices_end_however_their_work_does_and_a_refusal_reaches_every_sink() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let note = Arc::clone(&told);
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let note = Arc::clone(&reported);
         struct Refusing;
         impl Sink for Refusing {
             fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
@@ -389,7 +389,7 @@ mod tests {
         let expected = [(0, "tuner", "+compile"), (1, "compile-0", "+refused"), (2, "compile-0", "-refused")];
         let expected = expected.into_iter().chain([(3, "tuner", "-compile")]);
         let expected: Vec<_> = expected.map(|(at, track, what)| (at, track.to_owned(), what.to_owned())).collect();
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*reported.lock().unwrap(), expected);
         assert_eq!(&*events.on_track("tuner 1").on_track("compile-0").track, "tuner 1 compile-0");
     }
 }

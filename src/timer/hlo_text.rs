@@ -16,7 +16,7 @@ use crate::scratch::Scratch;
 /// Maximum size of the proto.
 const MAX_PROTO_BYTES: u64 = 1 << 30;
 /// Maximum size of the end of the parser's messages that is read.
-const MAX_SAID_BYTES: u64 = 1 << 16;
+const MAX_STDERR_BYTES: u64 = 1 << 16;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Its last line is the error.
@@ -45,17 +45,17 @@ pub fn hlo_text_to_proto(exe: &Path, python: &Path, limits: &Limits, text: &[u8]
     let of_scratch = |error: io::Error| Failure::new(FailureKind::Device, format!("the scratch folder: {error}"));
     let scratch = Scratch::new().map_err(of_scratch)?;
     let place = |name: &str| scratch.path().join(name);
-    let (script, from, to, said) = (place("hlo-text.py"), place("module.txt"), place("module.pb"), place("said"));
+    let (script, from, to, stderr) = (place("hlo-text.py"), place("module.txt"), place("module.pb"), place("stderr"));
     // a file, because Python searches modules in its script's folder: nothing in the current folder is run
     fs::write(&script, SCRIPT).and_then(|()| fs::write(&from, text)).map_err(of_scratch)?;
-    let said_to = File::create_new(&said).map_err(of_scratch)?;
+    let stderr_file = File::create_new(&stderr).map_err(of_scratch)?;
     let command = vec![python.into(), script.into(), from.into(), to.clone().into()];
     let mut child = Command::new(exe)
         .args(ExecOptions::default().memory_bytes(limits.memory_bytes).command(command).to_arguments())
         // keeps stdin open as long as the parser may run
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(said_to)
+        .stderr(stderr_file)
         .spawn()
         .map_err(|error| Failure::new(FailureKind::Device, format!("`{}`: {error}", exe.display())))?;
     let start = Instant::now();
@@ -75,8 +75,8 @@ pub fn hlo_text_to_proto(exe: &Path, python: &Path, limits: &Limits, text: &[u8]
         let proto = outside_file::open(&to, MAX_PROTO_BYTES).and_then(|file| outside_file::read(file, MAX_PROTO_BYTES));
         return proto.map_err(of_scratch);
     }
-    let said = end_of(&said, MAX_SAID_BYTES).unwrap_or_default();
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    let stderr = end_of(&stderr, MAX_STDERR_BYTES).unwrap_or_default();
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     let last = last.rsplit_once("Error: ").map_or(last, |(_, message)| message).to_owned();
     let kind = match status.code().and_then(|code| u8::try_from(code).ok()) {
         Some(EXIT_MEMORY) => FailureKind::Memory,
@@ -103,11 +103,11 @@ mod tests {
     #[test]
     fn what_a_parser_says_last_is_read_however_much_it_says() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let said = "warning: a constant is folded\n".repeat(10_000) + "ValueError: no computation\n";
-        fs::write(file.path(), &said).unwrap();
-        let end = end_of(file.path(), MAX_SAID_BYTES).unwrap();
-        assert_eq!((end.len() as u64, end.lines().last()), (MAX_SAID_BYTES, Some("ValueError: no computation")));
+        let stderr = "warning: a constant is folded\n".repeat(10_000) + "ValueError: no computation\n";
+        fs::write(file.path(), &stderr).unwrap();
+        let end = end_of(file.path(), MAX_STDERR_BYTES).unwrap();
+        assert_eq!((end.len() as u64, end.lines().last()), (MAX_STDERR_BYTES, Some("ValueError: no computation")));
         fs::write(file.path(), b"\xff short").unwrap();
-        assert_eq!(end_of(file.path(), MAX_SAID_BYTES).unwrap(), "\u{fffd} short");
+        assert_eq!(end_of(file.path(), MAX_STDERR_BYTES).unwrap(), "\u{fffd} short");
     }
 }

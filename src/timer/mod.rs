@@ -5,14 +5,15 @@ mod answers;
 #[cfg(feature = "pjrt")]
 mod auto;
 mod bench;
+mod call_time_limits;
 mod client;
 #[cfg(feature = "pjrt")]
 mod clock;
 mod command;
 #[cfg(feature = "pjrt")]
 mod compared_blocks;
+mod compiler_figures;
 pub mod conformance;
-mod cut_off;
 pub mod events;
 pub mod exec;
 mod forecast;
@@ -28,7 +29,6 @@ mod profiled;
 pub mod protocol;
 mod refusals;
 pub mod replay;
-mod said;
 mod seen_clocks;
 pub mod server;
 mod side_by_side;
@@ -41,6 +41,7 @@ pub use auto::AutoTimer;
 pub use client::{Limits, WorkerClient, WorkerCommand};
 pub use clock::HOST_CLOCK;
 pub use command::CommandTimer;
+pub use compiler_figures::CompilerFigures;
 pub use forecast::Forecast;
 pub use hlo_text::hlo_text_to_proto;
 pub use job::{Build, InputArray, Job, JobCandidate, OptionsFile, Prepared, ProgramFile};
@@ -50,5 +51,4 @@ pub(crate) use phases::PHASES_PLANE;
 pub use profiled::ProfiledRound;
 pub use protocol::Signature;
 pub use replay::{ProfileReplay, ReplayKeeper, ReplayTimer};
-pub use said::Said;
 pub use side_by_side::{OtherClock, SideBySide};

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::answers::OutputArray;
+use super::compiler_figures::CompilerFigures;
 use super::events::Events;
 use super::forecast::Forecast;
 use super::job::{Job, Prepared, ProgramFile};
 use super::profiled::ProfiledRound;
 use super::protocol::{ComparedOutput, DeviceMemory, KeptOutput, MAX_RUNS, Signature};
-use super::said::Said;
 use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, gpu_launch};
 use crate::failure::{Failure, FailureKind};
@@ -77,7 +77,7 @@ pub trait Timer: Send {
     }
 
     /// What a compiler without the device reported about a program; `None` if that is unknown.
-    fn said(&self, _program: &Program) -> Option<Said> {
+    fn compiler_figures(&self, _program: &Program) -> Option<CompilerFigures> {
         None
     }
 

@@ -14,7 +14,7 @@ const MAX_SLICES: usize = 4096;
 const SAME_CLOCK_NS: i64 = 1_000_000_000;
 
 #[derive(Debug)]
-struct Noted {
+struct RecordedSlice {
     name: String,
     is_round: bool,
     candidate: Option<usize>,
@@ -31,7 +31,7 @@ pub(super) struct Phases {
     track: Option<String>,
     operation: String,
     configs: Vec<String>,
-    noted: Vec<Noted>,
+    recorded: Vec<RecordedSlice>,
     /// Indices of the open ones; `None` for one that is not stored.
     open: Vec<Option<usize>>,
 }
@@ -56,8 +56,8 @@ impl Phases {
             Kind::End(Slice::Job(_)) => self.track = None,
             Kind::Begin(slice) => self.begin(slice, signed(event.at_ns)),
             Kind::End(_) => {
-                if let Some(noted) = self.open.pop().flatten().and_then(|place| self.noted.get_mut(place)) {
-                    noted.end_ns = Some(signed(event.at_ns));
+                if let Some(recorded) = self.open.pop().flatten().and_then(|place| self.recorded.get_mut(place)) {
+                    recorded.end_ns = Some(signed(event.at_ns));
                 }
             }
             Kind::Called { failure, .. } => self.fail(failure.map(ToString::to_string)),
@@ -74,18 +74,18 @@ impl Phases {
             Slice::Candidate { number, .. } => (slice.to_string(), Some(*number)),
             _ => (slice.to_string(), None),
         };
-        if self.noted.len() >= MAX_SLICES {
-            self.noted.pop_if(|last| last.is_round && last.end_ns.is_some());
+        if self.recorded.len() >= MAX_SLICES {
+            self.recorded.pop_if(|last| last.is_round && last.end_ns.is_some());
         }
-        self.open.push(Some(self.noted.len()));
+        self.open.push(Some(self.recorded.len()));
         let is_round = matches!(slice, Slice::Round { .. });
-        self.noted.push(Noted { name, is_round, candidate, start_ns, end_ns: None, failure: None });
+        self.recorded.push(RecordedSlice { name, is_round, candidate, start_ns, end_ns: None, failure: None });
     }
 
     /// The outcome of the last call in the innermost slice.
     fn fail(&mut self, failure: Option<String>) {
-        if let Some(noted) = self.innermost().and_then(|place| self.noted.get_mut(place)) {
-            noted.failure = failure;
+        if let Some(recorded) = self.innermost().and_then(|place| self.recorded.get_mut(place)) {
+            recorded.failure = failure;
         }
     }
 
@@ -98,7 +98,7 @@ impl Phases {
     pub(super) fn plane(&self, at_ns: u64, round: &ProfiledRound, launches: &[(usize, u32)]) -> Option<Vec<u8>> {
         let ProfileClock { epoch_ns, base_ns, end_ns: profile_ns } = round.clock()?;
         let now_ns = signed(at_ns);
-        let (first, last) = (self.noted.first()?, self.noted.get(self.innermost()?)?);
+        let (first, last) = (self.recorded.first()?, self.recorded.get(self.innermost()?)?);
         let begin_ns = epoch_ns.checked_add(base_ns)?;
         let is_same = (last.start_ns - SAME_CLOCK_NS..now_ns.saturating_add(SAME_CLOCK_NS)).contains(&begin_ns);
         if !is_same {
@@ -113,12 +113,12 @@ impl Phases {
         };
         let operation = ("operation", WrittenStat::Text(&self.operation));
         plane.event(line, &self.operation, at(first.start_ns, None), &[operation]);
-        for noted in &self.noted {
-            let failed = if noted.failure.is_some() { " failed" } else { "" };
+        for recorded in &self.recorded {
+            let failed = if recorded.failure.is_some() { " failed" } else { "" };
             let mut stats = vec![operation];
-            stats.extend(noted.candidate.and_then(|number| self.config(number)));
-            stats.extend(noted.failure.as_ref().map(|failure| ("failure", WrittenStat::Text(failure))));
-            plane.event(line, &format!("{}{failed}", noted.name), at(noted.start_ns, noted.end_ns), &stats);
+            stats.extend(recorded.candidate.and_then(|number| self.config(number)));
+            stats.extend(recorded.failure.as_ref().map(|failure| ("failure", WrittenStat::Text(failure))));
+            plane.event(line, &format!("{}{failed}", recorded.name), at(recorded.start_ns, recorded.end_ns), &stats);
         }
         let line = plane.line("this profile's executions", base_ns);
         for (place, &(candidate, runs)) in launches.iter().enumerate() {

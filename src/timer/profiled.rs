@@ -61,16 +61,16 @@ impl ProfiledRound {
     }
 
     /// A launch can only be checked for completeness if its number of devices is known: one by default.
-    fn check_devices(&self, told: Option<&[u32]>) -> Result<(), Failure> {
+    fn check_devices(&self, devices: Option<&[u32]>) -> Result<(), Failure> {
         for (launch, runs) in self.launches.iter().enumerate() {
-            let told = told.map_or(Some(1), |told| told.get(launch).copied());
-            let told = told.ok_or_else(|| {
+            let expected = devices.map_or(Some(1), |devices| devices.get(launch).copied());
+            let expected = expected.ok_or_else(|| {
                 let message = "the worker does not report the `devices` of every launch".to_owned();
                 Failure::new(FailureKind::Protocol, message)
             })?;
-            if let Some(run) = runs.iter().find(|run| run.len() != told as usize) {
+            if let Some(run) = runs.iter().find(|run| run.len() != expected as usize) {
                 let message = format!(
-                    "the profile holds executions on {} devices of a program that ran on {told}{}",
+                    "the profile holds executions on {} devices of a program that ran on {expected}{}",
                     run.len(),
                     findings(&self.times)
                 );
@@ -214,13 +214,13 @@ fn by_name(times: &DeviceTime, module_name: &str, launches: &[(usize, u32)]) -> 
 /// How often each program ran, if no execution has an id and a device has fewer or more than were launched: an operation may
 /// then occur several times in an execution. Programs appear in the order in which candidates were launched.
 fn runs_of_programs(times: &DeviceTime, launches: &[(usize, u32)]) -> Option<BTreeMap<(String, Option<i64>), u64>> {
-    let told = |execution: &Execution| execution.run_id.is_some() || execution.layout != Layout::DeviceStreams;
+    let has_run = |execution: &Execution| execution.run_id.is_some() || execution.layout != Layout::DeviceStreams;
     let launched: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();
     let mut of_device: BTreeMap<_, usize> = BTreeMap::new();
     for execution in &times.executions {
         *of_device.entry((execution.plane, execution.device)).or_default() += 1;
     }
-    if of_device.values().all(|&found| found == launched) || times.executions.iter().any(told) {
+    if of_device.values().all(|&found| found == launched) || times.executions.iter().any(has_run) {
         return None;
     }
     let mut runs: Vec<(usize, u64)> = Vec::new();
@@ -338,7 +338,7 @@ mod tests {
 
     /// The order given by the functions' names, found without them.
     #[test]
-    fn launches_without_names_are_told_by_their_order() {
+    fn launches_without_names_are_identified_by_their_order() {
         let times = times();
         let mut started: Vec<&Execution> = times.executions.iter().collect();
         started.sort_by_key(|execution| execution.start_ps);

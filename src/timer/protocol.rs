@@ -273,7 +273,7 @@ impl LoadParams {
         let program = candidate.program.as_ref().map(ProgramRef::from);
         // options named for this candidate take precedence
         let mut overrides = candidate.program.iter().filter_map(|file| file.compile_options.as_ref());
-        let mut overrides = overrides.next().map(|told| told.named.clone()).unwrap_or_default();
+        let mut overrides = overrides.next().map(|options| options.named.clone()).unwrap_or_default();
         overrides.extend(candidate.build.options.clone());
         Self { candidate: index, config: candidate.config.clone(), program, executable: None, overrides }
     }
@@ -780,8 +780,8 @@ impl KeptOutput {
     /// The same for an array that was read block by block.
     #[cfg(feature = "pjrt")]
     pub(super) fn looked_at(spec: ArraySpec, digest: Digest, found: Finiteness) -> Self {
-        let is_told = spec.dtype.has_fractions() && found.elements > 0;
-        Self { spec, digest, finiteness: is_told.then_some(found) }
+        let is_counted = spec.dtype.has_fractions() && found.elements > 0;
+        Self { spec, digest, finiteness: is_counted.then_some(found) }
     }
 }
 
@@ -822,16 +822,16 @@ pub struct ComparedOutput {
 
 impl ComparedOutput {
     /// An output with its spec alone: either its bytes equal the kept ones, or its spec differs.
-    pub(super) fn untold(spec: ArraySpec) -> Self {
+    pub(super) fn spec_only(spec: ArraySpec) -> Self {
         Self { spec, mismatches: 0, max_absolute: 0.0, first: None, other_class: 0 }
     }
 
     /// Compares a dense host array with a kept one; without one, or with one of another spec, only the spec is
     /// reported.
     pub fn of(spec: ArraySpec, bytes: &[u8], kept: Option<&Reference>) -> Self {
-        let untold = Self::untold(spec);
-        let Some(kept) = kept.filter(|kept| *kept.spec() == untold.spec && kept.bytes() != bytes) else {
-            return untold;
+        let spec_only = Self::spec_only(spec);
+        let Some(kept) = kept.filter(|kept| *kept.spec() == spec_only.spec && kept.bytes() != bytes) else {
+            return spec_only;
         };
         let found = kept.compare(bytes);
         let text = |bytes: &[u8], at| element_text(kept.spec(), bytes, at).unwrap_or_else(|| "nothing".to_owned());
@@ -841,7 +841,7 @@ impl ComparedOutput {
             kept: text(kept.bytes(), element),
         });
         let other_class = other_class(kept.spec(), bytes, kept.bytes());
-        Self { mismatches: found.mismatches, max_absolute: found.max_absolute, first, other_class, ..untold }
+        Self { mismatches: found.mismatches, max_absolute: found.max_absolute, first, other_class, ..spec_only }
     }
 }
 

@@ -48,14 +48,14 @@ mod tests {
     fn the_note_has_the_range_and_few_reasons() {
         let mut seen = SeenClocks::default();
         assert_eq!(seen.note(None), None);
-        let told = |sm_mhz, held_by: &[&str]| {
+        let at_clock = |sm_mhz, held_by: &[&str]| {
             Some(RunningClocks { sm_mhz, held_by: held_by.iter().map(|&reason| reason.to_owned()).collect() })
         };
         seen.take(None);
-        seen.take(told(1410, &[]));
+        seen.take(at_clock(1410, &[]));
         assert_eq!(seen.note(None).unwrap(), "the GPU ran at 1410 MHz when it was measured");
-        seen.take(told(1980, &["the power limit"]));
-        seen.take(told(1200, &["heat", "the power limit"]));
+        seen.take(at_clock(1980, &["the power limit"]));
+        seen.take(at_clock(1200, &["heat", "the power limit"]));
         let may = Clocks { sm_mhz: 1980, memory_mhz: 2619, max_sm_mhz: 1980, max_memory_mhz: 2619 };
         let expected =
             "the GPU ran at 1200 to 1980 of 1980 MHz when it was measured; held back by heat, the power limit";

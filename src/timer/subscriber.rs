@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_told_by_what_they_set() {
+    fn tools_are_recognised_by_what_they_set() {
         let injected = (INJECTION, "/opt/nvidia/libToolsInjection64.so");
         for (name, tool) in [
             ("NSYS_PROFILING_SESSION_ID", "Nsight Systems"),

@@ -5,7 +5,7 @@ use crate::samples::{FailureRecord, Record};
 use crate::timer::Timer;
 use crate::timer::events::{Kind, Open, Slice};
 
-use super::measure::{Ended, Measuring};
+use super::measure::{Aborted, Measuring};
 
 /// Prefix of the reason when the baseline is dropped.
 pub(crate) const BASELINE_FAILED: &str = "the baseline failed, so nothing can be compared with it: ";
@@ -18,7 +18,7 @@ impl<'a> Measuring<'a> {
     }
 
     /// A round failed and the failing candidate is unknown: each candidate runs alone.
-    pub(super) fn find_culprit(&mut self, failure: Failure) -> Result<(), Ended> {
+    pub(super) fn find_culprit(&mut self, failure: Failure) -> Result<(), Aborted> {
         if self.breaks(&failure) {
             self.restart(failure.clone())?;
         }
@@ -32,14 +32,14 @@ impl<'a> Measuring<'a> {
         // a round that fails although each candidate runs is tried once more, as a candidate is: two failures in a row
         // are no accident
         if self.rounds.failures.len() == failed_before && std::mem::replace(&mut self.round_forgiven, true) {
-            return Err(Ended::Failed(failure));
+            return Err(Aborted::Failed(failure));
         }
         Ok(())
     }
 
     /// A call that failed in a round: after a device error the worker is started again, the baseline run, and the
     /// candidate tried once more before it is blamed.
-    pub(super) fn blame(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
+    pub(super) fn blame(&mut self, candidate: usize, failure: Failure) -> Result<(), Aborted> {
         if !self.breaks(&failure) {
             return self.fail(candidate, failure);
         }
@@ -60,7 +60,7 @@ impl<'a> Measuring<'a> {
         &mut self,
         candidate: usize,
         mut call: impl FnMut(&mut dyn Timer) -> Result<T, Failure>,
-    ) -> Result<Option<T>, Ended> {
+    ) -> Result<Option<T>, Aborted> {
         match call(self.timer) {
             Ok(value) => Ok(Some(value)),
             Err(failure) if self.breaks(&failure) && self.forgive(candidate) => {
@@ -79,8 +79,8 @@ impl<'a> Measuring<'a> {
 
     /// Whether the worker is unusable after this. On a CPU, a program that reports an error leaves its process intact.
     pub(super) fn breaks(&self, failure: &Failure) -> bool {
-        let is_told = failure.kind == FailureKind::Execute && self.timer.device().identity.platform == "cpu";
-        failure.needs_restart() && !is_told
+        let is_program_error = failure.kind == FailureKind::Execute && self.timer.device().identity.platform == "cpu";
+        failure.needs_restart() && !is_program_error
     }
 
     /// Whether a candidate may be tried once more. The baseline always may: another candidate may have broken the
@@ -89,7 +89,7 @@ impl<'a> Measuring<'a> {
         self.forgiven.insert(candidate) || candidate == self.identity.baseline
     }
 
-    pub(super) fn blamed(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
+    pub(super) fn blamed(&mut self, candidate: usize, failure: Failure) -> Result<(), Aborted> {
         let broken = self.breaks(&failure).then(|| failure.clone());
         // logged before the restart: if the restart fails too, the next run must not try this candidate again
         let failed = self.fail(candidate, failure);
@@ -98,7 +98,7 @@ impl<'a> Measuring<'a> {
     }
 
     /// One run, to check the fresh worker. Its death is forgiven once, as a candidate's is.
-    fn run_baseline(&mut self) -> Result<(), Ended> {
+    fn run_baseline(&mut self) -> Result<(), Aborted> {
         let baseline = self.identity.baseline;
         let slice = self.slice_of(baseline);
         let mut measured = self.timer.measure(baseline, 1);
@@ -112,21 +112,21 @@ impl<'a> Measuring<'a> {
         }
         measured.map(drop).map_err(|failure| {
             let message = format!("the baseline fails in a fresh worker too: {}", failure.message);
-            Ended::Failed(Failure::new(failure.kind, message))
+            Aborted::Failed(Failure::new(failure.kind, message))
         })
     }
 
     /// Starts another worker, without the candidates that were dropped or that share another one's code.
-    pub(super) fn restart(&mut self, reason: Failure) -> Result<(), Ended> {
+    pub(super) fn restart(&mut self, reason: Failure) -> Result<(), Aborted> {
         let _restarting = self.events.open(Slice::Restart(&reason));
         let without: Vec<usize> = self.rounds.failures.keys().chain(self.rounds.same.keys()).copied().collect();
-        self.timer.restart(&without).map_err(Ended::Failed)
+        self.timer.restart(&without).map_err(Aborted::Failed)
     }
 
-    pub(super) fn fail(&mut self, candidate: usize, failure: Failure) -> Result<(), Ended> {
+    pub(super) fn fail(&mut self, candidate: usize, failure: Failure) -> Result<(), Aborted> {
         if failure.kind == FailureKind::Device && candidate == self.identity.baseline {
             // the environment failed, not a program: it is not stored, because the next run may succeed
-            return Err(Ended::Failed(failure));
+            return Err(Aborted::Failed(failure));
         }
         let config = self.config(candidate);
         self.events.tell(Kind::Failed { candidate, config: &config, failure: &failure });
@@ -139,10 +139,10 @@ impl<'a> Measuring<'a> {
         if candidate == self.identity.baseline { Err(self.baseline_failed()) } else { Ok(()) }
     }
 
-    pub(super) fn baseline_failed(&self) -> Ended {
+    pub(super) fn baseline_failed(&self) -> Aborted {
         let failure = self.rounds.failures.get(&self.identity.baseline).cloned();
         let failure = failure.unwrap_or_else(|| Failure::new(FailureKind::Execute, "it gave no outputs"));
         let message = format!("{BASELINE_FAILED}{}", failure.message);
-        Ended::Failed(Failure::new(failure.kind, message))
+        Aborted::Failed(Failure::new(failure.kind, message))
     }
 }

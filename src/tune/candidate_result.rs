@@ -340,7 +340,7 @@ mod tests {
             let candidate: CandidateResult = serde_json::from_str(&text).unwrap();
             assert_eq!(serde_json::to_string(&candidate).unwrap(), text);
         }
-        for (rest, said) in [
+        for (rest, message) in [
             ("measured", "lacks a time"),
             ("failed", "lacks a failure"),
             ("not-compiled", "lacks its expected time"),
@@ -348,7 +348,7 @@ mod tests {
         ] {
             let text = format!(r#"{{"config":{{"block":1}},"status":"{rest}",{none}}}"#);
             let error = serde_json::from_str::<CandidateResult>(&text).unwrap_err().to_string();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(message), "{error}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cache::{Entry, Provenance};
 use crate::config::Config;
-use crate::decision::{Judgement, Outcome, Round, Standing};
+use crate::decision::{Judgement, Outcome, RaceState, Round};
 use crate::measured_by::{CacheState, TOOL};
 use crate::registry::Invocation;
 use crate::search::{Expected, Outlook};
@@ -67,7 +67,7 @@ pub(super) fn entry_of(
 
 /// Writes what a verdict says about the measurement into a result.
 pub(super) fn fill_from_judgement(result: &mut OperationResult, judgement: &Judgement) {
-    let Standing { disturbance, rounds, resolution, .. } = &judgement.standing;
+    let RaceState { disturbance, rounds, resolution, .. } = &judgement.race_state;
     result.rounds_set_aside = u32::try_from(disturbance.set_aside.len()).unwrap_or(u32::MAX);
     result.drift = disturbance.drift;
     result.resolution = (*rounds > 0).then_some(*resolution);
@@ -116,7 +116,7 @@ pub(super) fn candidate_results(
         Some(Expected { ratio: ratio * best, low: low * best, high: high * best })
     };
     let decided = rounds.to_decision(configs.len(), baseline);
-    let set_aside = &judgement.standing.disturbance.set_aside;
+    let set_aside = &judgement.race_state.disturbance.set_aside;
     let rows = configs.iter().enumerate().map(|(index, config)| {
         let shared = same_as.get(index).copied().flatten();
         let own = shared.unwrap_or(index);
@@ -144,7 +144,7 @@ pub(super) fn candidate_results(
                 }
             },
             tied_with_best: verdict.is_some_and(|verdict| verdict.tied_with_best),
-            dropped: judgement.standing.dropped.get(&own).map(|dropped| dropped.reason),
+            dropped: judgement.race_state.dropped.get(&own).map(|dropped| dropped.reason),
             samples,
             temporary_bytes: figures.and_then(|figures| figures.temporary_bytes),
             work: figures.and_then(|figures| figures.work.clone()),

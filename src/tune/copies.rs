@@ -11,7 +11,7 @@ use crate::timer::events::Events;
 use crate::timer::{Job, Timer};
 
 use super::job::JobIdentity;
-use super::measure::{Ended, Measuring};
+use super::measure::{Aborted, Measuring};
 use super::rounds::JobRounds;
 use super::{TuneError, TuneOptions};
 use crate::ledger::{Ledger, LedgerError};
@@ -57,12 +57,12 @@ impl From<LedgerError> for CopiesError {
     }
 }
 
-impl From<Ended> for CopiesError {
-    fn from(ended: Ended) -> Self {
+impl From<Aborted> for CopiesError {
+    fn from(ended: Aborted) -> Self {
         match ended {
-            Ended::Failed(failure) => Self::Failed(failure),
-            Ended::Interrupted => Self::Interrupted,
-            Ended::Fatal(error) => Self::Fatal(error),
+            Aborted::Failed(failure) => Self::Failed(failure),
+            Aborted::Interrupted => Self::Interrupted,
+            Aborted::Fatal(error) => Self::Fatal(error),
         }
     }
 }

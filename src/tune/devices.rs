@@ -7,7 +7,7 @@ use crate::failure::FailureKind;
 use crate::ledger::Ledger;
 use crate::timer::events::Slice;
 
-use super::quiet::Seat;
+use super::device_seats::Seat;
 use super::run::{Step, note_unpublished};
 use super::tuner::{Autotuner, Tuned};
 use super::{AutotuningResult, PlannedInvocation, Status, TuneError};

@@ -11,7 +11,7 @@ use crate::timer::Timer;
 /// The call of a plan that needs the most devices at once, and how many: one per partition of its program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Widest {
+pub struct WidestCall {
     /// The call.
     pub call: Call,
     /// The partitions: two at least.
@@ -59,9 +59,9 @@ pub struct NoGroups {
 
 impl Plan {
     /// What needs the most devices at once; `None` if every program runs on one.
-    pub fn widest(&self, registry: &Registry) -> Option<Widest> {
+    pub fn widest(&self, registry: &Registry) -> Option<WidestCall> {
         let mut seen = BTreeSet::new();
-        let mut widest: Option<Widest> = None;
+        let mut widest: Option<WidestCall> = None;
         for PlannedInvocation { invocation, .. } in &self.invocations {
             for program in invocation.candidates.iter().filter_map(|candidate| candidate.program.as_ref()) {
                 if !seen.insert(program.digest) {
@@ -69,7 +69,7 @@ impl Plan {
                 }
                 let partitions = registry.partitions(program);
                 if partitions > widest.as_ref().map_or(1, |widest| widest.partitions) {
-                    widest = Some(Widest { call: invocation.call.clone(), partitions });
+                    widest = Some(WidestCall { call: invocation.call.clone(), partitions });
                 }
             }
         }
@@ -77,7 +77,7 @@ impl Plan {
     }
 }
 
-impl Widest {
+impl WidestCall {
     /// Compares it with the number of the timer's devices, if the timer knows it.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn devices_fall_into_groups_that_follow_each_other() {
         let groups = |partitions: u64, devices: &[usize]| {
-            Widest { call: Call::new("op@v1", "k"), partitions }.groups(devices).map_err(|error| error.to_string())
+            WidestCall { call: Call::new("op@v1", "k"), partitions }.groups(devices).map_err(|error| error.to_string())
         };
         assert_eq!(groups(2, &[0, 1, 2, 3, 4, 5, 6, 7]), Ok(vec![0, 2, 4, 6]));
         assert_eq!(groups(4, &[4, 5, 6, 7, 12, 13, 14, 15]), Ok(vec![4, 12]));

@@ -119,12 +119,12 @@ pub(super) struct Materialized {
 }
 
 /// A folder with an invocation's inputs, for one job after the other, until it is dropped.
-pub(super) struct Workplace {
+pub(super) struct InputFolder {
     scratch: Scratch,
     inputs: Vec<InputArray>,
 }
 
-impl Workplace {
+impl InputFolder {
     /// Writes the inputs. The inner error costs this invocation, the outer one the run.
     pub(super) fn new(invocation: &Invocation, registry: &Registry) -> Result<Result<Self, Failure>, TuneError> {
         let scratch = Scratch::new().map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
@@ -148,7 +148,7 @@ pub(super) fn materialize(
     invocation: &Invocation,
     registry: &Registry,
     cache_state: CacheState,
-    workplace: &Workplace,
+    input_folder: &InputFolder,
 ) -> Materialized {
     let checked: Vec<Result<Option<ProgramFile>, RegistryError>> = invocation
         .candidates
@@ -182,12 +182,12 @@ pub(super) fn materialize(
     let job = Job {
         call: invocation.call.clone(),
         direction: invocation.direction,
-        inputs: workplace.inputs.clone(),
+        inputs: input_folder.inputs.clone(),
         candidates,
         results: Vec::new(),
         recipe: invocation.static_arguments.get("recipe").cloned(),
         cache_state,
-        scratch: workplace.scratch.path().to_owned(),
+        scratch: input_folder.scratch.path().to_owned(),
     };
     Materialized { job, unusable }
 }

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::decision::{ComparisonRules, Settled, Standing, compare, is_look, race, wants_bracket};
+use crate::decision::{ComparisonRules, RaceState, Settled, compare, is_look, race, wants_bracket};
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, ProgramFigures, Record, RoundRecord};
 use crate::timer::events::{Events, Kind, Phase, Slice};
 use crate::timer::replay::Method;
 use crate::timer::{Job, Prepared, Timer};
 
+use super::device_seats::Seat;
 use super::expected::Expected;
 use super::job::JobIdentity;
 use super::possible::count_possible;
-use super::quiet::Seat;
 use super::rounds::JobRounds;
 use super::sampling::{ONE_RUN, Sampling, WarmUp};
 use super::waves::Waves;
@@ -42,7 +42,7 @@ const RECENT: usize = 32;
 
 /// Why measuring ended before its last round.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum Aborted {
     /// The baseline, or the worker itself, failed: nothing can be decided.
     Failed(Failure),
     /// The user asked for it.
@@ -51,7 +51,7 @@ pub(super) enum Ended {
     Fatal(TuneError),
 }
 
-impl<E: Into<TuneError>> From<E> for Ended {
+impl<E: Into<TuneError>> From<E> for Aborted {
     fn from(error: E) -> Self {
         Self::Fatal(error.into())
     }
@@ -114,17 +114,17 @@ pub(super) struct Measuring<'a> {
 
 impl Measuring<'_> {
     /// Measures until the race is decided or the budget spent. Returns the rounds measured here.
-    pub(super) fn run(&mut self) -> Result<u32, Ended> {
+    pub(super) fn run(&mut self) -> Result<u32, Aborted> {
         self.timer.follow(self.events);
-        let _job = self.events.try_open(Slice::Job(self.job)).map_err(Ended::Failed)?;
-        self.in_phase(Phase::LoadInputs, |this| this.timer.begin(this.job)).map_err(Ended::Failed)?;
+        let _job = self.events.try_open(Slice::Job(self.job)).map_err(Aborted::Failed)?;
+        self.in_phase(Phase::LoadInputs, |this| this.timer.begin(this.job)).map_err(Aborted::Failed)?;
         let measured = self.run_begun();
         let _ending = self.events.open(Slice::Step("end"));
         self.timer.end();
         measured
     }
 
-    fn run_begun(&mut self) -> Result<u32, Ended> {
+    fn run_begun(&mut self) -> Result<u32, Aborted> {
         self.epochs = (self.rounds.next_epoch(), self.timer.epoch());
         let mut warm = WarmUp::of(self.job.candidates.len());
         let mut reference = None;
@@ -173,7 +173,7 @@ impl Measuring<'_> {
 
     /// Prepares a wave, beside the other calls' waves. Each candidate's outputs are compared with these while the next
     /// ones compile.
-    fn compile(&mut self, wave: &mut [usize], reference: Option<&Expected>) -> Result<(), Ended> {
+    fn compile(&mut self, wave: &mut [usize], reference: Option<&Expected>) -> Result<(), Aborted> {
         self.seat.iter_mut().for_each(|seat| seat.work());
         let begin = Instant::now();
         self.in_phase(Phase::Compile, |this| this.prepare_all(wave, reference))?;
@@ -205,12 +205,12 @@ impl Measuring<'_> {
     }
 
     /// One round of a wave, beside the baseline and the fastest so far: its result determines what is compiled next.
-    fn look(&mut self, wave: &[usize], warm: &WarmUp) -> Result<u32, Ended> {
-        let (standing, begin) = (self.standing(), Instant::now());
-        let is_beside = |candidate| candidate == self.identity.baseline || Some(candidate) == standing.leader;
-        let mut contenders = standing.contenders.clone();
+    fn look(&mut self, wave: &[usize], warm: &WarmUp) -> Result<u32, Aborted> {
+        let (race_state, begin) = (self.race_state(), Instant::now());
+        let is_beside = |candidate| candidate == self.identity.baseline || Some(candidate) == race_state.leader;
+        let mut contenders = race_state.contenders.clone();
         contenders.retain(|&candidate| is_beside(candidate) || wave.contains(&candidate));
-        let is_whole = self.add_round(&contenders, &self.samplings(warm, standing.resolution))?;
+        let is_whole = self.add_round(&contenders, &self.samplings(warm, race_state.resolution))?;
         self.in_rounds += begin.elapsed();
         Ok(u32::from(is_whole))
     }
@@ -221,7 +221,7 @@ impl Measuring<'_> {
         work(self)
     }
 
-    fn measure_rounds(&mut self, warm: &WarmUp) -> Result<u32, Ended> {
+    fn measure_rounds(&mut self, warm: &WarmUp) -> Result<u32, Aborted> {
         let (begin, looked) = (Instant::now(), self.running);
         let mut measured = 0;
         // every restart drops at least one candidate or uses up its second chance; disturbed rounds are measured again
@@ -234,25 +234,25 @@ impl Measuring<'_> {
             _ => usual as usize * MOST_ROUNDS,
         };
         let mut attempts = most * 3 / 2 + 2 * self.job.candidates.len();
-        let (mut standing, mut failures) = (self.standing(), self.rounds.failures.len());
-        let mut sampling = self.samplings(warm, standing.resolution);
+        let (mut race_state, mut failures) = (self.race_state(), self.rounds.failures.len());
+        let mut sampling = self.samplings(warm, race_state.resolution);
         loop {
             // between the looks only candidates that fail are dropped
             let count = self.rounds.count();
             if self.is_exact || is_look(count as usize) || count == usual || failures != self.rounds.failures.len() {
-                (standing, failures) = (self.standing(), self.rounds.failures.len());
-                sampling = self.samplings(warm, standing.resolution);
+                (race_state, failures) = (self.race_state(), self.rounds.failures.len());
+                sampling = self.samplings(warm, race_state.resolution);
             }
             // `--rounds` promises that many rounds of every candidate; a profile's cost hardly grows with the programs
             // in it
             let takes_turns = self.options.rounds.is_none() && !is_short && self.compares.is_none();
-            let active = if takes_turns { standing.next.clone() } else { standing.contenders.clone() };
+            let active = if takes_turns { race_state.next.clone() } else { race_state.contenders.clone() };
             // if no other config can run here, the baseline is still measured for its time; a search learns nothing
             // from that
             let possible = count_possible(self.identity, self.rounds);
             let lone = active.len() < 2 && (possible > 1 || (self.is_exact && self.identity.distinct().len() > 1));
-            let is_settled = standing.settled.is_some() && !self.is_exact;
-            let is_enough = self.is_enough(&standing, most, &sampling, looked);
+            let is_settled = race_state.settled.is_some() && !self.is_exact;
+            let is_enough = self.is_enough(&race_state, most, &sampling, looked);
             if is_settled || lone || is_enough || self.is_late(begin) || attempts == 0 {
                 self.in_rounds += begin.elapsed();
                 return Ok(measured);
@@ -263,11 +263,11 @@ impl Measuring<'_> {
     }
 
     /// Whether an undecided race has used up its time. Part of the time went to first rounds of new candidates.
-    fn is_enough(&self, standing: &Standing, most: usize, sampling: &[Sampling], looked: Duration) -> bool {
+    fn is_enough(&self, race_state: &RaceState, most: usize, sampling: &[Sampling], looked: Duration) -> bool {
         let (rounds, least) = match self.options.rounds {
-            Some(rounds) => (standing.rounds, rounds as usize),
-            None if standing.is_in_doubt => (standing.leader_rounds, self.options.usual_rounds() as usize),
-            None => (standing.leader_rounds, self.options.rules.min_rounds),
+            Some(rounds) => (race_state.rounds, rounds as usize),
+            None if race_state.is_in_doubt => (race_state.leader_rounds, self.options.usual_rounds() as usize),
+            None => (race_state.leader_rounds, self.options.rules.min_rounds),
         };
         if self.compares.is_some() && self.options.budget.is_some() && !self.is_exact {
             return rounds >= most;
@@ -280,7 +280,7 @@ impl Measuring<'_> {
         let of_asked = |rounds: u32| Duration::from_nanos(one_run_each.saturating_mul(u64::from(rounds)));
         let asked = self.options.rounds.map_or(Duration::ZERO, of_asked);
         let time = LEAST_TIME.max(self.compiling.mul_f64(OF_COMPILING)).max(asked);
-        let time = match standing.is_in_doubt {
+        let time = match race_state.is_in_doubt {
             // the first rounds prove nothing
             true => looked + time.saturating_mul(IN_DOUBT).max(LEAST_TIME * IN_DOUBT_LEAST),
             false => time,
@@ -289,7 +289,7 @@ impl Measuring<'_> {
     }
 
     /// Measures a round and writes it to the log. Returns whether nothing failed in it.
-    fn add_round(&mut self, active: &[usize], sampling: &[Sampling]) -> Result<bool, Ended> {
+    fn add_round(&mut self, active: &[usize], sampling: &[Sampling]) -> Result<bool, Aborted> {
         let (base_epoch, first_epoch) = self.epochs;
         let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
         let round = self.rounds.next_round();
@@ -300,7 +300,7 @@ impl Measuring<'_> {
         self.running = self.running.saturating_add(Duration::from_nanos(took));
         if !samples.is_empty() {
             let source = self.timer.source();
-            let programs = self.rounds.take_untold();
+            let programs = self.rounds.take_unlogged();
             let record = RoundRecord { job: self.identity.digest, epoch, round, source, samples, programs };
             self.ledger.append(&Record::Round(record.clone()))?;
             self.rounds.push(record);
@@ -320,30 +320,30 @@ impl Measuring<'_> {
     }
 
     /// The state of the race after all rounds, including those of earlier runs.
-    fn standing(&self) -> Standing {
+    fn race_state(&self) -> RaceState {
         let rounds = self.rounds.to_decision(self.job.candidates.len(), self.identity.baseline);
         let rules = self.options.rules_for(&rounds, self.identity.baseline);
         let competing = self.rounds.competing(self.identity);
-        let mut standing = race(&rounds, &competing, self.identity.baseline, &rules);
+        let mut race_state = race(&rounds, &competing, self.identity.baseline, &rules);
         if let Some(Compares { copy, rules }) = &self.compares {
             let pair = (self.identity.baseline, *copy);
             let found = compare(&rounds, self.job.candidates.len(), &competing, pair, rules);
-            standing.settled = found.is_settled.then_some(Settled::Separated);
-            standing.is_in_doubt = !found.is_settled;
+            race_state.settled = found.is_settled.then_some(Settled::Separated);
+            race_state.is_in_doubt = !found.is_settled;
         }
-        standing
+        race_state
     }
 
     /// Candidates that were not dropped and have a program of their own, the baseline included.
     pub(super) fn active(&self) -> Vec<usize> {
-        self.standing().contenders
+        self.race_state().contenders
     }
 
-    pub(super) fn check_cancelled(&self) -> Result<(), Ended> {
-        if self.cancel.load(Ordering::Relaxed) { Err(Ended::Interrupted) } else { Ok(()) }
+    pub(super) fn check_cancelled(&self) -> Result<(), Aborted> {
+        if self.cancel.load(Ordering::Relaxed) { Err(Aborted::Interrupted) } else { Ok(()) }
     }
 
-    fn prepare_all(&mut self, order: &mut [usize], reference: Option<&Expected>) -> Result<(), Ended> {
+    fn prepare_all(&mut self, order: &mut [usize], reference: Option<&Expected>) -> Result<(), Aborted> {
         // the baseline first: without it nothing can be decided; then long programs, so that no core waits for one
         // started late
         order.sort_by_cached_key(|&candidate| {
@@ -380,9 +380,9 @@ impl Measuring<'_> {
                     self.rounds.tell(ProgramFigures::new(candidate, cost.temporary_bytes, cost.work));
                 }
                 // a handler missing for one candidate is missing for all: it is the wrong worker
-                Err(failure) if failure.kind == FailureKind::CustomCall => return Err(Ended::Failed(failure)),
+                Err(failure) if failure.kind == FailureKind::CustomCall => return Err(Aborted::Failed(failure)),
                 // no device, or no space for files: no candidate has run that could be to blame
-                Err(failure) if failure.kind == FailureKind::Device => return Err(Ended::Failed(failure)),
+                Err(failure) if failure.kind == FailureKind::Device => return Err(Aborted::Failed(failure)),
                 Err(failure) => self.blamed(candidate, self.identity.not_lowered.explain(candidate, failure))?,
             }
             drop(slice);
@@ -412,7 +412,7 @@ impl Measuring<'_> {
         active: &[usize],
         sampling: &[Sampling],
         round: u32,
-    ) -> Result<(Vec<CandidateSamples>, Option<Fault>), Ended> {
+    ) -> Result<(Vec<CandidateSamples>, Option<Fault>), Aborted> {
         let mut order = active.to_vec();
         shuffle(&mut order, self.options.seed, round);
         let baseline = self.identity.baseline;
@@ -449,7 +449,7 @@ impl Measuring<'_> {
     pub(super) fn whole_round(
         &mut self,
         launches: &[(usize, u32)],
-    ) -> Result<(Vec<CandidateSamples>, Option<Fault>), Ended> {
+    ) -> Result<(Vec<CandidateSamples>, Option<Fault>), Aborted> {
         self.check_cancelled()?;
         match self.timer.measure_round(launches) {
             Ok(durations) => {

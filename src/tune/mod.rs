@@ -6,12 +6,12 @@
 //! configs to race, a search picks which ones to race; each config it tries is a job of two, beside the baseline. A run
 //! emits [events](crate::timer::events) and returns an [`AutotuningResult`].
 
-mod again;
 mod blame;
 mod candidate_result;
 mod choices;
 mod commit;
 mod copies;
+mod device_seats;
 mod devices;
 mod error;
 mod expected;
@@ -28,7 +28,7 @@ mod plan;
 mod planned;
 mod possible;
 mod program_race;
-mod quiet;
+mod remeasurement;
 mod result;
 mod rounds;
 mod run;
@@ -37,14 +37,13 @@ mod searched;
 mod searching;
 mod session;
 mod shard;
-mod spent;
 mod step;
 mod stored_results;
+mod time_breakdown;
 mod tuner;
 mod warming;
 mod waves;
 
-pub use again::Again;
 pub(crate) use blame::BASELINE_FAILED;
 pub use candidate_result::{
     CandidateOutcome, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample, ReferenceError,
@@ -54,18 +53,19 @@ pub(crate) use commit::fill_from_entry;
 pub(crate) use copies::ALL_ROUNDS;
 pub use copies::{Copies, CopiesError, measure_copies};
 pub use error::TuneError;
-pub use groups::{NoGroups, SeveralHosts, Widest};
+pub use groups::{NoGroups, SeveralHosts, WidestCall};
 pub use more_time::MoreTime;
 pub use options::{SearchOptions, TuneOptions};
 pub(crate) use outputs::LARGE_OUTPUTS;
 pub use plan::{NoSuchCall, Plan, PlanOptions, plan};
 pub use planned::{MAX_RACED, PlannedInvocation};
-pub use program_race::{Asks, ProgramRace, Raced, race_programs};
+pub use program_race::{ProgramRace, RaceGoal, Raced, race_programs};
+pub use remeasurement::Remeasurement;
 pub use result::{AutotuningResult, ConfigTime, MissedLabel, OperationResult, ProfiledStep, RESULT_SCHEMA, Status};
 pub use searched::{SearchEnd, Searched};
 pub use session::{Session, Stopped};
 pub use shard::{ParseShardError, Shard};
-pub use spent::Spent;
-pub(crate) use spent::{Tally, spent};
 pub use step::StepProfile;
 pub use stored_results::stored_results;
+pub use time_breakdown::TimeBreakdown;
+pub(crate) use time_breakdown::{Tally, time_breakdown};

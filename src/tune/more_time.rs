@@ -26,14 +26,14 @@ pub struct MoreTime {
 impl MoreTime {
     /// The missing rounds, if an undecided race left a tie set. The scatter of a median over n rounds falls with √n.
     pub(super) fn of(judgement: &Judgement, rounds: &JobRounds, rules: &DecisionRules) -> Option<Self> {
-        let standing = &judgement.standing;
+        let race_state = &judgement.race_state;
         let wanted = rules.min_improvement.max(rules.resolution);
-        let is_open = standing.settled.is_none() && judgement.tie_set().len() > 1;
-        if !is_open || wanted <= 0.0 || standing.resolution <= wanted {
+        let is_open = race_state.settled.is_none() && judgement.tie_set().len() > 1;
+        if !is_open || wanted <= 0.0 || race_state.resolution <= wanted {
             return None;
         }
-        let needed = (standing.rounds as f64 * (standing.resolution / wanted).powi(2)).ceil();
-        let missing = needed - standing.rounds as f64;
+        let needed = (race_state.rounds as f64 * (race_state.resolution / wanted).powi(2)).ceil();
+        let missing = needed - race_state.rounds as f64;
         let time_ns = (missing * rounds.last_round_ns()? as f64) as u64;
         (needed <= MOST && missing >= 1.0).then_some(Self { rounds: needed as u32, time_ns, resolution: wanted })
     }

@@ -10,7 +10,7 @@ use crate::timer::{OutputArray, Timer};
 
 use super::OutputDifference;
 use super::expected::Expected;
-use super::measure::{Ended, Measuring};
+use super::measure::{Aborted, Measuring};
 
 /// Outputs of this size mostly come from arguments that the operation is not made for.
 const HUGE_RMS: f64 = 1e8;
@@ -20,7 +20,7 @@ pub(crate) const LARGE_OUTPUTS: u64 = 64 << 20;
 
 impl Measuring<'_> {
     /// The baseline's outputs. All others are compared with them.
-    pub(super) fn reference_outputs(&mut self) -> Result<Expected, Ended> {
+    pub(super) fn reference_outputs(&mut self) -> Result<Expected, Aborted> {
         let _reading = self.slice_of(self.identity.baseline);
         let baseline = self.identity.baseline;
         let events = self.events;
@@ -52,7 +52,7 @@ impl Measuring<'_> {
             .collect::<Result<_, _>>()
             .map_err(|error| {
                 let message = format!("the baseline's outputs cannot be read: {error}{}", remedy(&error));
-                Ended::Failed(Failure::new(FailureKind::Device, message))
+                Aborted::Failed(Failure::new(FailureKind::Device, message))
             })?;
         let seen = reference.iter().enumerate();
         self.look_at(seen.filter_map(|(index, output)| Some((index, output.spec(), output.finiteness()?))).collect())?;
@@ -60,7 +60,7 @@ impl Measuring<'_> {
     }
 
     /// Drops candidates of a wave whose outputs are not the baseline's.
-    pub(super) fn compare_outputs(&mut self, wave: &[usize], expected: &Expected) -> Result<(), Ended> {
+    pub(super) fn compare_outputs(&mut self, wave: &[usize], expected: &Expected) -> Result<(), Aborted> {
         let active = self.active();
         for &candidate in wave.iter().filter(|&&candidate| candidate != self.identity.baseline) {
             if !active.contains(&candidate) {
@@ -101,7 +101,7 @@ impl Measuring<'_> {
         &mut self,
         candidate: usize,
         mut call: impl FnMut(&mut dyn Timer) -> Result<T, Failure>,
-    ) -> Result<Option<T>, Ended> {
+    ) -> Result<Option<T>, Aborted> {
         let events = self.events;
         self.try_twice(candidate, |timer| {
             let outputs = call(timer);
@@ -112,7 +112,7 @@ impl Measuring<'_> {
     }
 
     /// Notes what makes the baseline's outputs weak evidence, and fails if they are no evidence.
-    fn look_at(&mut self, seen: Vec<(usize, &ArraySpec, Finiteness)>) -> Result<(), Ended> {
+    fn look_at(&mut self, seen: Vec<(usize, &ArraySpec, Finiteness)>) -> Result<(), Aborted> {
         if !self.needs_finite
             && self.compares_programs()
             && let Some((index, spec, found)) = seen.iter().find(|(.., found)| found.finite == 0)
@@ -123,12 +123,12 @@ impl Measuring<'_> {
                  proves nothing: record the call with the values that it has in use (run it eagerly once, or with \
                  `capture_values=True`)"
             );
-            return Err(Ended::Failed(Failure::new(FailureKind::NotFinite, message)));
+            return Err(Aborted::Failed(Failure::new(FailureKind::NotFinite, message)));
         }
         if self.needs_finite
             && let Some(message) = seen.iter().find_map(|(index, spec, found)| refusal(*index, spec, found))
         {
-            return Err(Ended::Failed(Failure::new(FailureKind::NotFinite, message)));
+            return Err(Aborted::Failed(Failure::new(FailureKind::NotFinite, message)));
         }
         self.rounds.notes.extend(seen.iter().filter_map(|(index, _, found)| weakness(*index, found)));
         if !seen.is_empty() && seen.iter().all(|(.., found)| found.finite == found.elements && found.rms == 0.0) {
@@ -267,8 +267,8 @@ fn difference(
         0.0 => String::new(),
         most => format!(" by up to {most:.3e}"),
     };
-    let said = format!("{difference} differs from the baseline's in {} elements{most}{first}", output.mismatches);
-    Ok((difference, Some(said)))
+    let message = format!("{difference} differs from the baseline's in {} elements{most}{first}", output.mismatches);
+    Ok((difference, Some(message)))
 }
 
 #[cfg(test)]
@@ -296,14 +296,14 @@ mod tests {
         let by_files = differences(&compared_here(&[file], references), &here, &["loss".to_owned()]);
         // the worker gets the tolerance later
         let kept = Reference::new(spec.clone(), baseline.to_vec(), Tolerance::EXACT);
-        let told = serde_json::to_string(&KeptOutput::of(&kept)).unwrap();
-        let told: Vec<KeptOutput> = vec![serde_json::from_str(&told).unwrap()];
-        let tolerance = serde_json::to_string(&Tolerance::for_dtype(told[0].spec.dtype)).unwrap();
+        let reported = serde_json::to_string(&KeptOutput::of(&kept)).unwrap();
+        let reported: Vec<KeptOutput> = vec![serde_json::from_str(&reported).unwrap()];
+        let tolerance = serde_json::to_string(&Tolerance::for_dtype(reported[0].spec.dtype)).unwrap();
         let kept = kept.within(serde_json::from_str(&tolerance).unwrap());
         let answer = ComparedOutputs::new(vec![ComparedOutput::of(spec.clone(), own, Some(&kept))]);
         let answer: ComparedOutputs = serde_json::from_str(&serde_json::to_string(&answer).unwrap()).unwrap();
         let found: Vec<_> = answer.outputs.into_iter().map(Ok).collect();
-        let expected = Expected::Kept(told);
+        let expected = Expected::Kept(reported);
         let by_worker = differences(&found, &expected, &["loss".to_owned()]);
         let finiteness = |expected: &Expected| expected.get(0).unwrap().1;
         let (of_files, of_worker) = (finiteness(&here), finiteness(&expected));
@@ -345,9 +345,9 @@ mod tests {
         let spec = ArraySpec::new(DType::F32, [3]);
         let [by_files, by_worker] = both_ways(&spec, &f32s([1.0, 2.0, 4.0]), &f32s([1.0, 2.5, f32::NAN]));
         assert_eq!(by_files, by_worker);
-        let said = "output 0 `loss` differs from the baseline's in 2 elements by up to 5.000e-1, first at element 1: 2.5, the \
+        let message = "output 0 `loss` differs from the baseline's in 2 elements by up to 5.000e-1, first at element 1: 2.5, the \
                     baseline's is 2";
-        assert_eq!((by_worker.1.as_deref(), by_worker.0[0].differing), (Some(said), 2));
+        assert_eq!((by_worker.1.as_deref(), by_worker.0[0].differing), (Some(message), 2));
         let within = both_ways(&spec, &f32s([1.0, 2.0, 4.0]), &f32s([1.0, 2.001, 4.0]));
         assert!(within.iter().all(|(found, wrong, _)| wrong.is_none() && found[0].differing == 0));
     }
@@ -362,10 +362,10 @@ mod tests {
         };
         assert_eq!(look([0.0, 1.0, -1.0]), None);
         for value in [f32::NAN, f32::INFINITY] {
-            let said = look([0.0, value, 1.0]).unwrap();
+            let message = look([0.0, value, 1.0]).unwrap();
             assert!(
-                said.contains("output 2 of the baseline, `f32[3]`, has 1 of 3") && said.contains("--fill"),
-                "{said}"
+                message.contains("output 2 of the baseline, `f32[3]`, has 1 of 3") && message.contains("--fill"),
+                "{message}"
             );
         }
     }

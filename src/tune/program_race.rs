@@ -39,7 +39,7 @@ pub struct ProgramRace {
     /// Whether the requested number of rounds is measured even if the race is decided earlier.
     pub is_exact: bool,
     /// The question that the race answers.
-    pub asks: Asks,
+    pub goal: RaceGoal,
     /// By output, how far elements may be off beyond their type's tolerance: the largest difference of the baseline from itself.
     pub slack: Vec<f64>,
 }
@@ -47,10 +47,10 @@ pub struct ProgramRace {
 /// The question that a race answers.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
-pub enum Asks {
+pub enum RaceGoal {
     /// Which candidate is the best: significantly slower ones are dropped.
     #[default]
-    TheBest,
+    Best,
     /// The ratio of each to the baseline: all are in every round, until each is distinguished from the baseline or the
     /// time runs out.
     EachRatio {
@@ -65,7 +65,7 @@ impl ProgramRace {
     /// A race that ends when it is decided and measures every candidate.
     pub fn new(job: Job, inputs: Digest, stage: impl Into<String>) -> Self {
         let (joins_executables, is_exact, slack) = (false, false, Vec::new());
-        Self { job, inputs, stage: stage.into(), joins_executables, is_exact, asks: Asks::TheBest, slack }
+        Self { job, inputs, stage: stage.into(), joins_executables, is_exact, goal: RaceGoal::Best, slack }
     }
 
     /// Digest of everything that must be equal for samples of two runs to be comparable.
@@ -181,9 +181,9 @@ pub fn race_programs(
         };
         ledger.append(&Record::Job(Box::new(record)))?;
     }
-    let compares = match race.asks {
-        Asks::TheBest => None,
-        Asks::EachRatio { copy, rules } => Some(Compares { copy, rules }),
+    let compares = match race.goal {
+        RaceGoal::Best => None,
+        RaceGoal::EachRatio { copy, rules } => Some(Compares { copy, rules }),
     };
     // no candidate is dropped if each ratio is wanted
     let measured_by_rules = match compares {

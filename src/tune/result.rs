@@ -17,7 +17,7 @@ use crate::measured_by::MeasuredBy;
 use crate::stats::Interval;
 use crate::timer::Forecast;
 
-use super::{CandidateResult, MoreTime, Searched, Spent};
+use super::{CandidateResult, MoreTime, Searched, TimeBreakdown};
 
 /// Version of the results' JSON.
 pub const RESULT_SCHEMA: u32 = 1;
@@ -167,8 +167,8 @@ pub struct OperationResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Forecast>,
     /// Where the time went in this run.
-    #[serde(default)]
-    pub spent: Spent,
+    #[serde(default, rename = "spent")]
+    pub time_breakdown: TimeBreakdown,
 }
 
 impl OperationResult {
@@ -201,7 +201,7 @@ impl OperationResult {
             more_time: None,
             drift: None,
             forecast: None,
-            spent: Spent::default(),
+            time_breakdown: TimeBreakdown::default(),
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct JobRounds {
     /// What is known about each candidate's program besides its times.
     figures: BTreeMap<usize, ProgramFigures>,
     /// Candidates whose figures are not in the log yet.
-    untold: BTreeSet<usize>,
+    unlogged: BTreeSet<usize>,
 }
 
 impl JobRounds {
@@ -60,14 +60,14 @@ impl JobRounds {
         let is_known = self.figures.get(&candidate) == Some(&figures);
         if !is_known && (figures.temporary_bytes.is_some() || figures.work.is_some()) {
             self.figures.insert(candidate, figures);
-            self.untold.insert(candidate);
+            self.unlogged.insert(candidate);
         }
     }
 
     /// Records to write to the log with the next round.
-    pub(super) fn take_untold(&mut self) -> Vec<ProgramFigures> {
-        let untold = std::mem::take(&mut self.untold);
-        untold.iter().filter_map(|candidate| self.figures.get(candidate).cloned()).collect()
+    pub(super) fn take_unlogged(&mut self) -> Vec<ProgramFigures> {
+        let unlogged = std::mem::take(&mut self.unlogged);
+        unlogged.iter().filter_map(|candidate| self.figures.get(candidate).cloned()).collect()
     }
 
     /// What is known about a candidate's program besides its times.

@@ -21,14 +21,14 @@ use crate::timer::events::{Events, Kind, Phase, Slice};
 use crate::timer::{Forecast, ProgramFile};
 
 use super::commit::{candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
+use super::device_seats::Seat;
 use super::goodness::fill_work;
-use super::job::{JobIdentity, Workplace, own_programs};
-use super::measure::Ended;
+use super::job::{InputFolder, JobIdentity, own_programs};
+use super::measure::Aborted;
 use super::possible::{count_possible, why_alone};
-use super::quiet::Seat;
 use super::rounds::JobRounds;
-use super::searching::{Course, Race};
-use super::spent::{Tally, spent};
+use super::searching::{InvocationPlan, Race};
+use super::time_breakdown::{Tally, time_breakdown};
 use super::tuner::{Autotuner, Decided, Extent, Tuned, known_before, timed_otherwise};
 use super::waves::Waves;
 use super::{
@@ -88,9 +88,9 @@ impl Autotuner<'_> {
             "the budget of the run was used up before it started".clone_into(&mut operation.reason);
         } else {
             self.seat.iter_mut().for_each(Seat::work);
-            let done = self.course(&events, planned, &mut operation).and_then(|course| match course {
-                Course::Race(race) => self.tune(&events, &race, &mut operation),
-                Course::Over(known) => Ok(known),
+            let done = self.plan_race(&events, planned, &mut operation).and_then(|plan| match plan {
+                InvocationPlan::Race(race) => self.tune(&events, &race, &mut operation),
+                InvocationPlan::Finished(known) => Ok(known),
             });
             match done {
                 Ok(decided) => {
@@ -107,7 +107,7 @@ impl Autotuner<'_> {
         }
         self.seat.iter_mut().for_each(Seat::rest);
         fill_work(&mut operation, self.peaks().as_ref());
-        operation.spent = spent(&tally);
+        operation.time_breakdown = time_breakdown(&tally);
         let OperationResult { status, reason, speed_up, .. } = &operation;
         events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
         Step { operation: Some(operation), entry, error, published }
@@ -205,8 +205,10 @@ impl Autotuner<'_> {
         let (decided, surface) = match waves {
             Ok(mut waves) => {
                 let limits = self.core_limits();
-                let said = |candidate: usize| self.timer.said(invocation.candidates.get(candidate)?.program.as_ref()?);
-                waves.said(limits.as_ref(), said);
+                let of_candidate = |candidate: usize| {
+                    self.timer.compiler_figures(invocation.candidates.get(candidate)?.program.as_ref()?)
+                };
+                waves.add_compiler_figures(limits.as_ref(), of_candidate);
                 let decided = self.tune_waves(events, (race, identity), Some(&mut waves), result);
                 (decided, waves.into_surface())
             }
@@ -274,7 +276,7 @@ impl Autotuner<'_> {
         // decision
         let enough = |rounds: &JobRounds| count_possible(&identity, rounds).min(2);
         let comparable = wanted.len() >= enough(&rounds) && wanted.contains(&identity.baseline);
-        let standing = self.judge(&identity, &rounds, None).standing;
+        let race_state = self.judge(&identity, &rounds, None).race_state;
         // a race that a budget ended early continues if there is more time
         let left_enough = |entry: &Entry| {
             let chance = entry.provenance.as_ref().and_then(|provenance| provenance.chance_left);
@@ -285,11 +287,11 @@ impl Autotuner<'_> {
         let leaves = is_decided || waves.as_mut().is_none_or(|waves| waves.outlook(&rounds, &identity).next.is_empty());
         // a decided call is measured further if more rounds are requested
         let is_short = match self.options.rounds {
-            Some(rounds) => standing.rounds < rounds as usize,
+            Some(rounds) => race_state.rounds < rounds as usize,
             // nothing is known about a new one
-            None => !is_decided || standing.rounds == 0,
+            None => !is_decided || race_state.rounds == 0,
         };
-        let wants_more = (standing.settled.is_none() && is_short) || !leaves;
+        let wants_more = (race_state.settled.is_none() && is_short) || !leaves;
         if wants_more && comparable {
             events.tell(Kind::Started { programs: distinct.len(), rounds_kept: result.rounds_kept });
             if !known_job {
@@ -301,15 +303,15 @@ impl Autotuner<'_> {
             result.flags.append(&mut rounds.notes);
             match measured {
                 Ok(measured) => result.rounds_measured = measured,
-                Err(Ended::Fatal(error)) => return Err(error),
-                Err(Ended::Failed(failure)) => {
+                Err(Aborted::Fatal(error)) => return Err(error),
+                Err(Aborted::Failed(failure)) => {
                     result.reason = failure.to_string();
                     result.failure = Some(failure);
                     let judgement = self.judge(&identity, &rounds, None);
                     result.candidates = rows(invocation, &identity, &judgement, &rounds, &[]);
                     return Ok(None);
                 }
-                Err(Ended::Interrupted) => {
+                Err(Aborted::Interrupted) => {
                     result.status = Status::Interrupted;
                     "ended by the user; its samples are kept".clone_into(&mut result.reason);
                     return Ok(None);
@@ -334,7 +336,7 @@ impl Autotuner<'_> {
             return Ok(None);
         }
         if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.options.budget) {
-            let (done, needed) = (judgement.standing.leader_rounds, self.options.rules.min_rounds);
+            let (done, needed) = (judgement.race_state.leader_rounds, self.options.rules.min_rounds);
             result.reason = format!("{done} rounds in the budget of {budget:?}, {needed} are needed: allow more time");
         }
         if judgement.outcome == Outcome::BaselineKept && !is_decided && !outlook.next.is_empty() {
@@ -379,11 +381,11 @@ impl Autotuner<'_> {
         (invocation, identity): (&Invocation, &JobIdentity),
         waves: Option<&mut Waves>,
         rounds: &mut JobRounds,
-    ) -> Result<u32, Ended> {
+    ) -> Result<u32, Aborted> {
         let making = events.open(Slice::Phase(Phase::MakeInputs));
-        let workplace = Workplace::new(invocation, self.registry)?.map_err(Ended::Failed)?;
+        let input_folder = InputFolder::new(invocation, self.registry)?.map_err(Aborted::Failed)?;
         drop(making);
-        self.measure_at(events, &workplace, (self.options, Extent::Race(waves)), (invocation, identity), rounds)
+        self.measure_at(events, &input_folder, (self.options, Extent::Race(waves)), (invocation, identity), rounds)
     }
 
     fn judge(&self, identity: &JobIdentity, rounds: &JobRounds, incumbent: Option<usize>) -> Judgement {

@@ -1,7 +1,7 @@
 //! Which configs of an invocation are raced: all of them, or those that a search picks if there are too many.
 //!
 //! A strategy of [`crate::search`] asks for a config; it is measured as a job of its own, beside the baseline
-//! ([`super::pair`]), and the strategy is told the ratio. All of that is in the sample log under the job of two, where
+//! ([`super::pair`]), and the strategy gets the ratio. All of that is in the sample log under the job of two, where
 //! a resumed run or another strategy finds it. The best are raced as usual.
 
 use std::collections::BTreeMap;
@@ -19,18 +19,18 @@ use crate::timer::ProgramFile;
 use crate::timer::events::{Events, Kind, Phase, Slice};
 
 use super::choices::{Choices, only};
-use super::job::{JobIdentity, Workplace, own_programs};
-use super::measure::Ended;
-use super::pair::Tried;
+use super::job::{InputFolder, JobIdentity, own_programs};
+use super::measure::Aborted;
+use super::pair::PairOutcome;
 use super::tuner::{Autotuner, Decided, known_before, timed_otherwise};
 use super::{MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
 
 /// What to do for an invocation.
-pub(super) enum Course {
+pub(super) enum InvocationPlan {
     /// Its candidates are raced.
     Race(Race),
     /// Nothing remains: it was already known or was ended, as the result says.
-    Over(Decided),
+    Finished(Decided),
 }
 
 /// Candidates to race, and how they were picked.
@@ -43,15 +43,15 @@ pub(super) struct Race {
 }
 
 impl Race {
-    fn of_all(invocation: Arc<Invocation>) -> Course {
-        Course::Race(Self { invocation, search: None, all_failed: None })
+    fn of_all(invocation: Arc<Invocation>) -> InvocationPlan {
+        InvocationPlan::Race(Self { invocation, search: None, all_failed: None })
     }
 }
 
 /// The state of a search.
 struct Search {
-    /// The outcomes in the order in which the strategy was told.
-    told: Vec<(usize, Outcome)>,
+    /// The outcomes in the order in which the strategy observed them.
+    observed: Vec<(usize, Outcome)>,
     first_failure: Option<String>,
     searched: Searched,
 }
@@ -65,12 +65,12 @@ struct OfCompiler {
 
 impl Autotuner<'_> {
     /// Determines what to race, by a search if there are too many configs.
-    pub(super) fn course(
+    pub(super) fn plan_race(
         &mut self,
         events: &Events,
         planned: &PlannedInvocation,
         result: &mut OperationResult,
-    ) -> Result<Course, TuneError> {
+    ) -> Result<InvocationPlan, TuneError> {
         let invocation = &planned.invocation;
         let recorded = own_programs(invocation).len();
         let is_small = planned.space.is_none() && recorded <= MAX_RACED;
@@ -101,19 +101,19 @@ impl Autotuner<'_> {
             let theirs = self.identity_of_other_timer(&alone, entry).map(|theirs| self.search_digest(&theirs, planned));
             if theirs.is_some() && entry.search() == theirs.as_deref() {
                 result.flags.extend(timed_otherwise(entry, self.timer.name()));
-                return Ok(Course::Over(Some(known_before(result, identity.key, entry))));
+                return Ok(InvocationPlan::Finished(Some(known_before(result, identity.key, entry))));
             }
         }
         if let Err(error) = self.options.search.budget.check(None) {
             result.reason = error.to_string();
-            return Ok(Course::Over(None));
+            return Ok(InvocationPlan::Finished(None));
         }
         let listing = events.open(Slice::Phase(Phase::ListConfigs));
         let choices = match self.choices(planned, &mut result.flags) {
             Ok(choices) => choices,
             Err(error) => {
                 result.reason = error.to_string();
-                return Ok(Course::Over(None));
+                return Ok(InvocationPlan::Finished(None));
             }
         };
         drop(listing);
@@ -146,7 +146,7 @@ impl Autotuner<'_> {
         mut choices: Choices,
         (key, cached, digest): (&CacheKey, Option<Config>, String),
         result: &mut OperationResult,
-    ) -> Result<Course, TuneError> {
+    ) -> Result<InvocationPlan, TuneError> {
         let (strategy, configs) = (self.options.search.kind.name(), choices.space.count());
         let _searching = events.open(Slice::Search { strategy, configs, sampled: choices.is_sample });
         let mut search = self.begin_search(invocation, &choices);
@@ -154,27 +154,31 @@ impl Autotuner<'_> {
         search.searched.configs = choices.space.count();
         search.searched.ended = match &ended {
             Ok(ended) => *ended,
-            Err(Ended::Interrupted) => SearchEnd::Interrupted,
+            Err(Aborted::Interrupted) => SearchEnd::Interrupted,
             Err(_) => SearchEnd::Failed,
         };
-        let course = match ended {
-            Ok(_) => {
-                Ok(Course::Race(search.to_race(invocation, &choices, cached, self.options.search.finalists, digest)))
-            }
-            Err(Ended::Interrupted) => {
+        let plan = match ended {
+            Ok(_) => Ok(InvocationPlan::Race(search.to_race(
+                invocation,
+                &choices,
+                cached,
+                self.options.search.finalists,
+                digest,
+            ))),
+            Err(Aborted::Interrupted) => {
                 result.status = Status::Interrupted;
                 "ended by the user; what was tried is kept".clone_into(&mut result.reason);
-                Ok(Course::Over(None))
+                Ok(InvocationPlan::Finished(None))
             }
-            Err(Ended::Failed(failure)) => {
+            Err(Aborted::Failed(failure)) => {
                 result.reason = failure.to_string();
                 result.failure = Some(failure);
-                Ok(Course::Over(None))
+                Ok(InvocationPlan::Finished(None))
             }
-            Err(Ended::Fatal(error)) => Err(error),
+            Err(Aborted::Fatal(error)) => Err(error),
         };
         result.search = Some(search.searched);
-        course
+        plan
     }
 
     /// The race of an earlier identical search; its samples may be judged by other rules now.
@@ -185,14 +189,14 @@ impl Autotuner<'_> {
         key: CacheKey,
         entry: &Arc<Entry>,
         result: &mut OperationResult,
-    ) -> Result<Course, TuneError> {
+    ) -> Result<InvocationPlan, TuneError> {
         let job = entry.provenance.as_ref().map(|provenance| provenance.job);
         let record = job.map(|job| self.ledger.history(job)).transpose()?.and_then(|history| history.job);
         let Some(record) = record else {
-            return Ok(Course::Over(Some(known_before(result, key, entry))));
+            return Ok(InvocationPlan::Finished(Some(known_before(result, key, entry))));
         };
         let raced = only(invocation, record.candidates.into_iter().map(|candidate| candidate.config));
-        Ok(Course::Race(Race { invocation: Arc::new(raced), search: Some(digest), all_failed: None }))
+        Ok(InvocationPlan::Race(Race { invocation: Arc::new(raced), search: Some(digest), all_failed: None }))
     }
 
     /// The identity of a search: the job's digest without candidates, the configs, and how they are searched.
@@ -233,8 +237,8 @@ impl Autotuner<'_> {
             ended: SearchEnd::Budget,
         };
         // the baseline's ratio to itself need not be measured
-        let told = choices.space.find(&invocation.baseline).map(|point| (point, Outcome::Time(1.0)));
-        Search { told: told.into_iter().collect(), first_failure: None, searched }
+        let observed = choices.space.find(&invocation.baseline).map(|point| (point, Outcome::Time(1.0)));
+        Search { observed: observed.into_iter().collect(), first_failure: None, searched }
     }
 
     fn run_search(
@@ -244,8 +248,8 @@ impl Autotuner<'_> {
         choices: &mut Choices,
         key: &CacheKey,
         search: &mut Search,
-    ) -> Result<SearchEnd, Ended> {
-        let workplace = Workplace::new(invocation, self.registry)?.map_err(Ended::Failed)?;
+    ) -> Result<SearchEnd, Aborted> {
+        let input_folder = InputFolder::new(invocation, self.registry)?.map_err(Aborted::Failed)?;
         let options = &self.options.search;
         let priors = self.priors(key)?;
         let OfCompiler { refused, figures } = self.of_compiler(invocation, choices);
@@ -262,12 +266,12 @@ impl Autotuner<'_> {
                 figures: &figures,
             };
             let mut strategy = start(options.kind, &plan);
-            for &(point, outcome) in &search.told {
+            for &(point, outcome) in &search.observed {
                 strategy.tell(point, outcome);
             }
             loop {
                 if self.cancel.load(Ordering::Relaxed) {
-                    return Err(Ended::Interrupted);
+                    return Err(Aborted::Interrupted);
                 }
                 let is_spent = search.left(&options.budget, begin.elapsed()) == Some(0);
                 if is_spent && search.searched.evaluations > 0 {
@@ -277,10 +281,10 @@ impl Autotuner<'_> {
                 let config = choices.space.config(point);
                 let trying = events.open(Slice::Try { number: search.searched.evaluations + 1, config: &config });
                 let tried = if config == invocation.baseline {
-                    Tried { outcome: Outcome::Time(1.0), is_new: false, failure: None }
+                    PairOutcome { outcome: Outcome::Time(1.0), is_new: false, failure: None }
                 } else {
                     let pair = only(invocation, [invocation.baseline.clone(), config.clone()]);
-                    self.try_pair(events, &pair, &workplace)?
+                    self.try_pair(events, &pair, &input_folder)?
                 };
                 drop(trying);
                 strategy.tell(point, tried.outcome);
@@ -289,7 +293,7 @@ impl Autotuner<'_> {
                 let left = search.left(&options.budget, begin.elapsed());
                 let of = left.map(|left| done.saturating_add(left).min(choices.space.count()).max(done));
                 events.tell(Kind::Evaluated { done, of, best });
-                if choices.grows_after(search.told.len()) {
+                if choices.grows_after(search.observed.len()) {
                     break;
                 }
             }
@@ -305,14 +309,16 @@ impl Autotuner<'_> {
         let mut known = OfCompiler::default();
         for candidate in &invocation.candidates {
             let Some(program) = &candidate.program else { continue };
-            let Some((said, point)) = self.timer.said(program).zip(choices.space.find(&candidate.config)) else {
+            let Some((of_compiler, point)) =
+                self.timer.compiler_figures(program).zip(choices.space.find(&candidate.config))
+            else {
                 continue;
             };
             if known.figures.len() <= point {
                 known.figures.resize(point + 1, Vec::new());
             }
             if let Some(figures) = known.figures.get_mut(point) {
-                *figures = said.figures(limits.as_ref());
+                *figures = of_compiler.figures(limits.as_ref());
             }
             let file = || Some(ProgramFile::new(self.registry.checked_program_path(program).ok()?, program.clone()));
             // the baseline is not checked, because without it the operation fails and reports why
@@ -345,8 +351,8 @@ impl Autotuner<'_> {
 }
 
 impl Search {
-    fn take(&mut self, point: usize, config: &Config, tried: Tried) {
-        self.told.push((point, tried.outcome));
+    fn take(&mut self, point: usize, config: &Config, tried: PairOutcome) {
+        self.observed.push((point, tried.outcome));
         self.searched.evaluations += 1;
         self.searched.reused += usize::from(!tried.is_new);
         if let Outcome::Time(ratio) = tried.outcome {
@@ -370,7 +376,7 @@ impl Search {
 
     /// The points that have a time, each with its ratio, the best first; no strategy asks for one twice.
     fn ranked(&self) -> Vec<(f64, usize)> {
-        let timed = self.told.iter().filter_map(|&(point, outcome)| match outcome {
+        let timed = self.observed.iter().filter_map(|&(point, outcome)| match outcome {
             Outcome::Time(ratio) => Some((ratio, point)),
             Outcome::Failed => None,
         });

@@ -9,10 +9,10 @@ use crate::registry::{Invocation, Registry};
 use crate::timer::Timer;
 use crate::timer::events::Events;
 
+use super::device_seats::DeviceSeats;
 use super::devices::run_on_devices;
-use super::quiet::Quiet;
 use super::tuner::{Autotuner, Surfaces};
-use super::{Again, AutotuningResult, CopiesError, Plan, TuneError, TuneOptions};
+use super::{AutotuningResult, CopiesError, Plan, Remeasurement, TuneError, TuneOptions};
 
 /// The stop flag of runs that nothing ends from outside.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -159,8 +159,8 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// If the inputs cannot be made or written, or the recorded baseline is not among the candidates.
-    pub fn again(&mut self, invocation: &Invocation, config: &Config) -> Result<Again, CopiesError> {
-        self.first_tuner().again(invocation, config)
+    pub fn remeasure(&mut self, invocation: &Invocation, config: &Config) -> Result<Remeasurement, CopiesError> {
+        self.first_tuner().remeasure(invocation, config)
     }
 
     /// Measures a series of rounds, as many as the options request. Each series after the first has a worker process of
@@ -168,8 +168,8 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// If the baseline or the worker fails, the user ends it, or the ledger fails.
-    pub fn measure_series(&mut self, again: &mut Again) -> Result<(), CopiesError> {
-        self.first_tuner().measure_series(again)
+    pub fn measure_series(&mut self, remeasurement: &mut Remeasurement) -> Result<(), CopiesError> {
+        self.first_tuner().measure_series(remeasurement)
     }
 
     fn first_tuner(&mut self) -> Autotuner<'_> {
@@ -182,9 +182,9 @@ impl<'a> Session<'a> {
         let devices = std::iter::once(first).chain(others);
         let mut tuners: Vec<_> = devices.map(|device| device.tuner(registry, ledger, options, cancel)).collect();
         if *is_one_device {
-            let (quiet, surfaces) = (Quiet::default(), Surfaces::default());
+            let (device_seats, surfaces) = (DeviceSeats::default(), Surfaces::default());
             for tuner in &mut tuners {
-                tuner.seat = Some(quiet.seat());
+                tuner.seat = Some(device_seats.seat());
                 tuner.surfaces = Arc::clone(&surfaces);
             }
         }

@@ -103,8 +103,8 @@ impl StepProfile {
     /// largest first. Leaves out operations without a line and lines of installed packages.
     pub fn own_sources(&self) -> impl Iterator<Item = (&str, f64)> {
         let is_own = |name: &str| name.contains(':') && !name.contains("-packages/");
-        let told = self.sources.iter().filter(move |(name, share)| is_own(name) && *share > 0.0);
-        told.map(|(name, share)| (name.as_str(), *share))
+        let own = self.sources.iter().filter(move |(name, share)| is_own(name) && *share > 0.0);
+        own.map(|(name, share)| (name.as_str(), *share))
     }
 
     /// The share of all modules' time that belongs to modules of a name: `jit_f` of the profile's `jit_f(7)`.

@@ -112,7 +112,7 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
         candidate.tied_with_best = operation.tie_set.contains(&candidate.config);
     }
     operation.rounds_kept = rounds.count();
-    operation.rounds_set_aside = u32::try_from(judgement.standing.disturbance.set_aside.len()).unwrap_or(u32::MAX);
-    operation.drift = judgement.standing.disturbance.drift;
+    operation.rounds_set_aside = u32::try_from(judgement.race_state.disturbance.set_aside.len()).unwrap_or(u32::MAX);
+    operation.drift = judgement.race_state.disturbance.drift;
     operation
 }

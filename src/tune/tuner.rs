@@ -17,9 +17,9 @@ use crate::timer::events::{Events, Kind};
 use crate::timer::{JobCandidate, Timer};
 
 use super::commit::fill_from_entry;
-use super::job::{JobIdentity, Materialized, Workplace, materialize};
-use super::measure::{Ended, Measuring};
-use super::quiet::Seat;
+use super::device_seats::Seat;
+use super::job::{InputFolder, JobIdentity, Materialized, materialize};
+use super::measure::{Aborted, Measuring};
 use super::rounds::JobRounds;
 use super::waves::Waves;
 use super::{OperationResult, Status, TuneError, TuneOptions};
@@ -66,13 +66,13 @@ impl Autotuner<'_> {
     pub(super) fn measure_at(
         &mut self,
         events: &Events,
-        workplace: &Workplace,
+        input_folder: &InputFolder,
         (options, extent): (&TuneOptions, Extent<'_>),
         (invocation, identity): (&Invocation, &JobIdentity),
         rounds: &mut JobRounds,
-    ) -> Result<u32, Ended> {
+    ) -> Result<u32, Aborted> {
         let Materialized { job, unusable } =
-            materialize(invocation, self.registry, options.cache_state.clone(), workplace);
+            materialize(invocation, self.registry, options.cache_state.clone(), input_folder);
         for (candidate, failure) in unusable {
             if let Some(JobCandidate { config, .. }) = job.candidates.get(candidate) {
                 events.tell(Kind::Failed { candidate, config, failure: &failure });
@@ -81,7 +81,7 @@ impl Autotuner<'_> {
         }
         if let Some(failure) = rounds.failures.get(&identity.baseline) {
             let message = format!("the baseline cannot be run: {}", failure.message);
-            return Err(Ended::Failed(Failure::new(failure.kind.clone(), message)));
+            return Err(Aborted::Failed(Failure::new(failure.kind.clone(), message)));
         }
         Measuring {
             timer: &mut *self.timer,

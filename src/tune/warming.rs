@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::decision::is_stationary;
 use crate::samples::CandidateSamples;
 
-use super::measure::{Ended, Fault, Measuring};
+use super::measure::{Aborted, Fault, Measuring};
 use super::sampling::{ONE_RUN, Sampling, WarmUp};
 
 /// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
@@ -29,7 +29,7 @@ fn longest_run(best_ns: u64) -> Duration {
 
 impl Measuring<'_> {
     /// The baseline's time after its warm-up.
-    pub(super) fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), Ended> {
+    pub(super) fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), Aborted> {
         let times = self.warm(self.identity.baseline, None)?;
         warm.note(self.identity.baseline, &times);
         self.timer.cut_off(warm.best.map(longest_run));
@@ -37,10 +37,10 @@ impl Measuring<'_> {
     }
 
     /// Warms up every other remaining candidate of a wave.
-    pub(super) fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), Ended> {
+    pub(super) fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), Aborted> {
         let is_warm = self.timer.measures_rounds() && self.warm_up_together(wave, warm)?;
         if !is_warm {
-            for candidate in self.cold(wave) {
+            for candidate in self.to_warm_up(wave) {
                 let own = self.warm(candidate, warm.best)?;
                 warm.note(candidate, &own);
             }
@@ -51,8 +51,9 @@ impl Measuring<'_> {
 
     /// The same under one profile, which costs more than the runs in it. Returns whether it succeeded; otherwise each
     /// candidate runs alone, and those that fail are dropped.
-    fn warm_up_together(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<bool, Ended> {
-        let launches: Vec<(usize, u32)> = self.cold(wave).into_iter().map(|one| (one, PROFILED_WARM_UP)).collect();
+    fn warm_up_together(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<bool, Aborted> {
+        let launches: Vec<(usize, u32)> =
+            self.to_warm_up(wave).into_iter().map(|one| (one, PROFILED_WARM_UP)).collect();
         if launches.is_empty() {
             return Ok(true);
         }
@@ -66,10 +67,10 @@ impl Measuring<'_> {
     }
 
     /// The competing candidates of a wave, without the baseline, which is warm.
-    fn cold(&self, wave: &[usize]) -> Vec<usize> {
+    fn to_warm_up(&self, wave: &[usize]) -> Vec<usize> {
         let active = self.active();
-        let is_cold = |candidate: &usize| *candidate != self.identity.baseline && active.contains(candidate);
-        wave.iter().copied().filter(is_cold).collect()
+        let needs_warm_up = |candidate: &usize| *candidate != self.identity.baseline && active.contains(candidate);
+        wave.iter().copied().filter(needs_warm_up).collect()
     }
 
     /// How each candidate is sampled, given the noise floor: differences below it are not worth three runs. With
@@ -87,7 +88,7 @@ impl Measuring<'_> {
     }
 
     /// The first runs of one candidate; one far slower than the best so far needs no further warm-up.
-    fn warm(&mut self, candidate: usize, best: Option<u64>) -> Result<Vec<u64>, Ended> {
+    fn warm(&mut self, candidate: usize, best: Option<u64>) -> Result<Vec<u64>, Aborted> {
         let whole = self.timer.measures_rounds();
         let count = if whole { PROFILED_WARM_UP } else { 1 };
         let mut times: Vec<u64> = Vec::new();
@@ -113,8 +114,8 @@ impl Measuring<'_> {
     fn sampling(&self, own: Option<u64>, best: Option<u64>, is_baseline: bool, most: u32) -> Sampling {
         let (Some(own), Some(best)) = (own, best) else { return ONE_RUN };
         // every run with cold caches costs a flush, and a batch would warm them
-        let is_cold = !self.options.cache_state.is_warm();
-        let clock = self.timer.clock_resolution_ns().filter(|_| !is_cold).unwrap_or(0);
+        let needs_warm_up = !self.options.cache_state.is_warm();
+        let clock = self.timer.clock_resolution_ns().filter(|_| !needs_warm_up).unwrap_or(0);
         let batch = clock.saturating_mul(CLOCK_PARTS).div_ceil(best).clamp(1, MAX_BATCH) as u32;
         let is_slower = |times: f64| !is_baseline && own as f64 > times * best as f64;
         let cut_off = self.options.rules.cut_off;
@@ -122,7 +123,7 @@ impl Measuring<'_> {
         let runs = match () {
             () if is_slower(cut_off) => 1,
             // a profile's cost does not grow with the runs in it
-            () if self.timer.measures_rounds() && !is_cold => {
+            () if self.timer.measures_rounds() && !needs_warm_up => {
                 let runs = self.options.sample_ns.div_ceil(best);
                 runs.clamp(u64::from(RUNS), u64::from(self.options.max_runs.max(RUNS))) as u32
             }

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::decision::first_looks;
 use crate::registry::Invocation;
 use crate::search::{Outlook, Space, Surface, WaveRules};
-use crate::timer::Said;
+use crate::timer::CompilerFigures;
 
 use super::TuneOptions;
 use super::job::JobIdentity;
@@ -61,8 +61,13 @@ impl Waves {
     }
 
     /// Adds a compiler's figures for the candidates to the surface's features.
-    pub(super) fn said(&mut self, limits: Option<&CoreLimits>, said: impl Fn(usize) -> Option<Said>) {
-        let figures = |&candidate: &usize| said(candidate).map(|said| said.figures(limits)).unwrap_or_default();
+    pub(super) fn add_compiler_figures(
+        &mut self,
+        limits: Option<&CoreLimits>,
+        of_candidate: impl Fn(usize) -> Option<CompilerFigures>,
+    ) {
+        let figures =
+            |&candidate: &usize| of_candidate(candidate).map(|known| known.figures(limits)).unwrap_or_default();
         self.surface.add_figures(&self.candidates.iter().map(figures).collect::<Vec<_>>());
     }
 
@@ -93,9 +98,9 @@ impl Waves {
         let decided = rounds.to_decision(identity.same_as.len(), identity.baseline);
         let looks = first_looks(&decided, identity.same_as.len(), identity.baseline, self.usual_rounds);
         let rules = self.rules.noise_floor(looks.noise_floor);
-        let is_told = |candidate: usize| !rounds.is_empty() && !rounds.is_left(candidate);
-        let told = self.candidates.iter().enumerate().filter(|(_, candidate)| is_told(**candidate));
-        for (point, &candidate) in told {
+        let is_observed = |candidate: usize| !rounds.is_empty() && !rounds.is_left(candidate);
+        let observed = self.candidates.iter().enumerate().filter(|(_, candidate)| is_observed(**candidate));
+        for (point, &candidate) in observed {
             // a compiled candidate without a time counts as failed
             let look = looks.candidates.get(candidate).copied().flatten();
             let look = look.filter(|_| !rounds.failures.contains_key(&candidate)).map(|look| {

@@ -44,7 +44,7 @@ fn what_another_program_signs_is_believed_and_made_the_same() {
     let keys = PublicKeys::read(&public_path).unwrap();
     let text = fixture("abc.sig");
     let signatures = Signatures::from_bytes(text.as_bytes(), "abc").unwrap();
-    let key = signatures.check_told(&statement(), &keys, "abc").unwrap();
+    let key = signatures.check_statement(&statement(), &keys, "abc").unwrap();
     assert_eq!(key, "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
     assert_eq!(signatures.check(signed_digest(), &keys, "abc").unwrap(), key);
     assert_eq!(signatures.latest(Some(&keys)), Some(statement()));
@@ -69,21 +69,21 @@ fn a_wrong_key_file_digest_or_byte_is_refused() {
     let (ours_public, theirs_public) =
         (PublicKeys::read(&ours_public).unwrap(), PublicKeys::read(&theirs_public).unwrap());
     let signatures = Signatures::from(Signature::sign(statement(), &ours));
-    assert!(signatures.check_told(&statement(), &ours_public, "x").is_ok());
+    assert!(signatures.check_statement(&statement(), &ours_public, "x").is_ok());
     let unknown = signatures.check(signed_digest(), &theirs_public, "x").unwrap_err();
     assert!(matches!(unknown, SignatureError::UnknownKey { .. }) && unknown.to_string().contains("theirs.pub"));
     let other = signatures.check(Digest::of(b"abd"), &ours_public, "x").unwrap_err();
     assert!(matches!(other, SignatureError::OtherFile { .. }), "{other}");
     // the same snapshot, presented as another generation or with another time
     for told in [Statement::new(signed_digest(), 8, TIME), Statement::new(signed_digest(), 7, TIME + 1)] {
-        let other = signatures.check_told(&told, &ours_public, "x").unwrap_err();
+        let other = signatures.check_statement(&told, &ours_public, "x").unwrap_err();
         assert!(matches!(other, SignatureError::OtherGeneration { signed: 7, .. }), "{other}");
         // under a line with these values
         let Statement { generation, time, .. } = told;
         let renamed = signatures.to_text().replace(" 7 1790000000 ", &format!(" {generation} {time} "));
         assert_ne!(renamed, signatures.to_text());
         let renamed = Signatures::from_bytes(renamed.as_bytes(), "x").unwrap();
-        let forged = renamed.check_told(&told, &ours_public, "x").unwrap_err();
+        let forged = renamed.check_statement(&told, &ours_public, "x").unwrap_err();
         assert!(matches!(forged, SignatureError::Forged { .. }), "{forged}");
         assert_eq!(renamed.latest(Some(&ours_public)), None);
     }
@@ -184,7 +184,7 @@ fn signatures_stand_beside_each_other_up_to_a_number() {
     let read = Signatures::from_bytes(signatures.to_text().as_bytes(), "x").unwrap();
     assert_eq!(read, signatures);
     for (key, public) in &pairs[..MAX_SIGNATURES] {
-        assert_eq!(read.check_told(&statement(), public, "x").unwrap(), key.to_public());
+        assert_eq!(read.check_statement(&statement(), public, "x").unwrap(), key.to_public());
     }
     // one too many of this generation is refused; one of a later generation replaces one of an earlier
     let [(more, _), (last, last_public)] = &pairs[MAX_SIGNATURES..] else { panic!() };
@@ -194,7 +194,7 @@ fn signatures_stand_beside_each_other_up_to_a_number() {
     assert!(signatures.add(Signature::sign(later, last), "x").unwrap());
     assert_eq!(signatures.latest(None), Some(later));
     assert_eq!(signatures.latest(Some(&pairs[3].1)), Some(statement()));
-    assert!(signatures.check_told(&later, last_public, "x").is_ok());
+    assert!(signatures.check_statement(&later, last_public, "x").is_ok());
     assert_eq!(signatures.of_statement(&later).to_text().lines().count(), 1);
     assert_eq!(signatures.to_text().lines().count(), MAX_SIGNATURES);
     // signatures of another snapshot are refused here

@@ -10,7 +10,7 @@ use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceIdentity, MatchMode};
 use autotune_lowered::hlo::{CallSite, FoundLabel, ModuleForm, Scan};
 use autotune_lowered::hlo::{Evidence, Label};
-use autotune_lowered::matching::{ByName, How, MissReason, match_labels};
+use autotune_lowered::matching::{ByName, MatchBasis, MissReason, match_labels};
 use autotune_lowered::registry::{Argument, Candidate, Invocation, Registry, Target};
 
 fn cpu(model: &str) -> DeviceIdentity {
@@ -167,7 +167,7 @@ fn shapes_at_call_sites_narrow_a_name_unless_the_module_is_partitioned() {
     let inner = scan(vec![at_site(cut(), &["f32[1]"])]);
     let found = match_labels(&inner, &registry, &cpu("A"), MatchMode::Exact, ByName::Few);
     assert_eq!(found.matched.len(), 3, "call sites that fit nothing say nothing");
-    assert_eq!(found.matched[0].labels[0].how, How::ByName { of: 3, by_shapes: false });
+    assert_eq!(found.matched[0].labels[0].how, MatchBasis::ByName { of: 3, by_shapes: false });
     assert!(found.matched[0].flags.iter().any(|flag| flag.contains("no call site")));
 }
 

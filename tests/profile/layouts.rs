@@ -100,7 +100,7 @@ fn synthetic_gpu_streams_overlap_and_runs_are_told_by_the_first_operation() {
         let expected = [("dot.1", 1, 100, 100), ("fusion.2", 1, 50, 50), ("copy.3", 1, 100, 100)];
         assert_eq!(operations(&time, execution), expected);
     }
-    let told = Finding::ToldApartByFirstOperation { module: "jit_f".to_owned(), executions: 3 };
+    let told = Finding::SplitByFirstOperation { module: "jit_f".to_owned(), executions: 3 };
     assert_eq!(time.findings, [told]);
 }
 

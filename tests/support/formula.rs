@@ -17,7 +17,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Candidate, Program, Registry};
 use autotune_lowered::timer::events::{Event, Events, Kind};
-use autotune_lowered::timer::{Job, OutputArray, Prepared, ProgramFile, Said, Timer};
+use autotune_lowered::timer::{CompilerFigures, Job, OutputArray, Prepared, ProgramFile, Timer};
 use autotune_lowered::tune::{AutotuningResult, OperationResult, PlannedInvocation, Session, TuneOptions};
 
 /// Of this thread, so that other work on the machine and a slow disk do not count.
@@ -110,8 +110,8 @@ impl Timer for FormulaTimer {
         self.compiles_beside_outputs
     }
 
-    fn said(&self, program: &Program) -> Option<Said> {
-        self.refused.contains(&program.digest).then(Said::default)
+    fn compiler_figures(&self, program: &Program) -> Option<CompilerFigures> {
+        self.refused.contains(&program.digest).then(CompilerFigures::default)
     }
 
     fn refused(&self, program: &ProgramFile) -> Option<String> {

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use autotune_lowered::decision::{
-    DecisionRules, DropReason, Judgement, Outcome, Round, Settled, Standing, judge as decide, race, wants_bracket,
+    DecisionRules, DropReason, Judgement, Outcome, RaceState, Round, Settled, judge as decide, race, wants_bracket,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -101,7 +101,7 @@ impl Simulated {
 
     /// The same after looks at some candidates, four at a time together with the fastest so far, and with the baseline
     /// at both ends of a round when it is due.
-    fn race_in_waves(&mut self, most: usize, rules: &DecisionRules) -> (Vec<Round>, Standing) {
+    fn race_in_waves(&mut self, most: usize, rules: &DecisionRules) -> (Vec<Round>, RaceState) {
         let competing: Vec<usize> = (0..self.times.len()).collect();
         let mut rounds: Vec<Round> = Vec::new();
         let mut add = |this: &mut Self, contenders: &[usize]| {
@@ -110,32 +110,33 @@ impl Simulated {
             rounds.push(if bracket { round } else { round.sentinel_ns(None) });
             race(&rounds, &competing, BASELINE, rules)
         };
-        let mut standing = add(self, &[BASELINE, 1, 2, 3, 4]);
+        let mut race_state = add(self, &[BASELINE, 1, 2, 3, 4]);
         for wave in competing[5..].chunks(4) {
-            let mut contenders: Vec<usize> = [BASELINE].into_iter().chain(standing.leader.filter(|l| *l > 0)).collect();
+            let mut contenders: Vec<usize> =
+                [BASELINE].into_iter().chain(race_state.leader.filter(|l| *l > 0)).collect();
             contenders.extend(wave);
-            standing = add(self, &contenders);
+            race_state = add(self, &contenders);
         }
         for _ in 0..2 * most {
-            if standing.settled.is_some() || standing.leader_rounds >= most {
+            if race_state.settled.is_some() || race_state.leader_rounds >= most {
                 break;
             }
-            let next = standing.next.clone();
-            standing = add(self, &next);
+            let next = race_state.next.clone();
+            race_state = add(self, &next);
         }
-        (rounds, standing)
+        (rounds, race_state)
     }
 
     /// Races as the tuner does: until settled, or until this many rounds count.
-    fn race(&mut self, most: usize, rules: &DecisionRules) -> (Vec<Round>, Standing) {
+    fn race(&mut self, most: usize, rules: &DecisionRules) -> (Vec<Round>, RaceState) {
         let competing: Vec<usize> = (0..self.times.len()).collect();
         let mut rounds = Vec::new();
         loop {
-            let standing = race(&rounds, &competing, BASELINE, rules);
-            if standing.settled.is_some() || standing.rounds >= most || rounds.len() > 2 * most {
-                return (rounds, standing);
+            let race_state = race(&rounds, &competing, BASELINE, rules);
+            if race_state.settled.is_some() || race_state.rounds >= most || rounds.len() > 2 * most {
+                return (rounds, race_state);
             }
-            rounds.push(self.round(&standing.contenders));
+            rounds.push(self.round(&race_state.contenders));
         }
     }
 }
@@ -237,9 +238,9 @@ fn what_is_far_behind_takes_one_sample_where_the_machine_is_quiet() {
     let mut times = vec![1.0, 0.6];
     times.extend((0..26).map(|i| 1.4 * 1.07_f64.powi(i)));
     let mut simulated = Simulated::new(5, QUIET, &times);
-    let (_, standing) = simulated.race_in_waves(20, &DecisionRules::default());
-    let rounds: Vec<usize> = standing.dropped.values().map(|dropped| dropped.after).collect();
-    assert!(standing.dropped.len() == 26, "{standing:?}");
+    let (_, race_state) = simulated.race_in_waves(20, &DecisionRules::default());
+    let rounds: Vec<usize> = race_state.dropped.values().map(|dropped| dropped.after).collect();
+    assert!(race_state.dropped.len() == 26, "{race_state:?}");
     // seven rounds are looks at four each
     assert!(rounds.iter().all(|after| *after <= 9), "{rounds:?}");
 }
@@ -268,10 +269,10 @@ fn the_resolution_is_what_can_be_told() {
     for machine in [QUIET, BUSY] {
         let beyond = (0..100).filter(|&seed| {
             let mut simulated = Simulated::new(seed, machine, &[1.0, 0.7, 0.701, 0.702, 0.703]);
-            let (rounds, standing) = simulated.race(20, &eager());
+            let (rounds, race_state) = simulated.race(20, &eager());
             let judgement = judge(&rounds, 5, None, &eager());
             let ratio = judgement.candidates[1].as_ref().unwrap().ratio;
-            (ratio / 0.7).ln().abs() > standing.resolution
+            (ratio / 0.7).ln().abs() > race_state.resolution
         });
         let beyond = beyond.count();
         assert!(beyond <= 4, "{beyond} of 100 medians are further from the truth than the 99% resolution");
@@ -286,9 +287,9 @@ fn what_is_clear_takes_few_runs() {
     let mut shares: Vec<f64> = (0..21)
         .map(|seed| {
             let mut simulated = Simulated::new(seed, QUIET, &times);
-            let (rounds, standing) = simulated.race(20, &DecisionRules::default());
-            assert_eq!(standing.leader, Some(1));
-            assert!(matches!(standing.settled, Some(Settled::Separated | Settled::Tied)), "{:?}", standing.settled);
+            let (rounds, race_state) = simulated.race(20, &DecisionRules::default());
+            assert_eq!(race_state.leader, Some(1));
+            assert!(matches!(race_state.settled, Some(Settled::Separated | Settled::Tied)), "{:?}", race_state.settled);
             let spent = |round: &Round| {
                 round.samples_ns.iter().enumerate().filter(|(_, ns)| ns.is_some()).map(|(i, _)| times[i]).sum::<f64>()
             };
@@ -314,21 +315,21 @@ fn far_slower_ones_are_cut_off_at_once() {
     }
     scaled_to(&mut rounds, 40e6);
     for (seen, left) in [(1, &[0, 1, 2, 3][..]), (2, &[0, 1, 2]), (3, &[0, 1])] {
-        let standing = race(&rounds[..seen], &[0, 1, 2, 3, 4], BASELINE, &DecisionRules::default());
-        assert_eq!(standing.contenders, left, "the fewer rounds, the more it takes");
-        assert!(standing.dropped.values().all(|dropped| dropped.reason == DropReason::CutOff));
+        let race_state = race(&rounds[..seen], &[0, 1, 2, 3, 4], BASELINE, &DecisionRules::default());
+        assert_eq!(race_state.contenders, left, "the fewer rounds, the more it takes");
+        assert!(race_state.dropped.values().all(|dropped| dropped.reason == DropReason::CutOff));
     }
 }
 
 #[test]
 fn nothing_that_can_win_ends_the_race() {
     let mut simulated = Simulated::new(3, QUIET, &[1.0, 1.0, 1.01, 1.3]);
-    let (rounds, standing) = simulated.race(20, &DecisionRules::default());
-    assert_eq!(standing.settled, Some(Settled::NothingFaster));
+    let (rounds, race_state) = simulated.race(20, &DecisionRules::default());
+    assert_eq!(race_state.settled, Some(Settled::NothingFaster));
     assert!(rounds.len() < 20, "{}", rounds.len());
     let mut simulated = Simulated::new(3, QUIET, &[1.0, 0.7, 0.7]);
-    let (rounds, standing) = simulated.race(20, &DecisionRules::default());
-    assert_eq!(standing.settled, Some(Settled::Tied), "either will do");
+    let (rounds, race_state) = simulated.race(20, &DecisionRules::default());
+    assert_eq!(race_state.settled, Some(Settled::Tied), "either will do");
     assert!(rounds.len() < 20, "{}", rounds.len());
 }
 
@@ -436,8 +437,8 @@ fn disturbed_rounds_do_not_count() {
     }
     let clean = race(&rounds, &[0, 1], BASELINE, &eager());
     rounds[6] = Round::new(1, vec![Some(1000.0), Some(1900.0)]).sentinel_ns(Some([1000.0, 2000.0]));
-    let standing = race(&rounds, &[0, 1], BASELINE, &eager());
-    assert_eq!((standing.disturbance.set_aside.as_slice(), standing.rounds), (&[6][..], clean.rounds - 1));
+    let race_state = race(&rounds, &[0, 1], BASELINE, &eager());
+    assert_eq!((race_state.disturbance.set_aside.as_slice(), race_state.rounds), (&[6][..], clean.rounds - 1));
     let judgement = judge(&rounds, 2, None, &eager());
     assert_eq!(judgement.candidates[1].as_ref().unwrap().rounds, 11);
 }
@@ -448,8 +449,8 @@ fn turns_without_the_leader_are_turns_all_the_same() {
     let round = |of_leader: Option<f64>, of_other: Option<f64>| Round::new(0, vec![Some(1.0), of_leader, of_other]);
     let mut rounds = vec![round(None, Some(0.7)); 4];
     rounds.extend(vec![round(Some(0.6), None); 4]);
-    let standing = race(&rounds, &[0, 1, 2], BASELINE, &DecisionRules::default());
-    assert_eq!((standing.leader, standing.dropped.len()), (Some(1), 0), "{standing:?}");
+    let race_state = race(&rounds, &[0, 1, 2], BASELINE, &DecisionRules::default());
+    assert_eq!((race_state.leader, race_state.dropped.len()), (Some(1), 0), "{race_state:?}");
 }
 
 #[test]
@@ -460,7 +461,7 @@ fn unusable_samples_decide_nothing() {
         let judgement = judge(&vec![round(1.0, bad); 20], 2, None, &rules);
         assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0), "{bad}");
         assert!(judgement.candidates[1].is_none());
-        assert_eq!(judgement.standing.dropped[&1].reason, DropReason::NoTime);
+        assert_eq!(judgement.race_state.dropped[&1].reason, DropReason::NoTime);
         assert_eq!(judge(&vec![round(bad, 1.0); 20], 2, None, &rules).outcome, Outcome::Undecided);
     }
     assert_eq!(judge(&[], 2, None, &rules).outcome, Outcome::Undecided);

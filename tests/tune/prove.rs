@@ -18,7 +18,7 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
-use autotune_lowered::prove::{ProveError, ProveResult, Standing, StepVariants, prove, proven_entries};
+use autotune_lowered::prove::{ProveError, ProveResult, StepVariants, StepVerdict, prove, proven_entries};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Signature, Timer};
 use serde_json::{Value, json};
 
@@ -116,19 +116,19 @@ fn run_on(timer: &mut StepTimer, folder: &Path, options: &CompareOptions) -> Res
     prove(timer, &ledger, &step, options, scratch.path(), &AtomicBool::new(false), &Default::default())
 }
 
-fn standings(found: &ProveResult) -> Vec<Standing> {
-    found.calls.iter().map(|call| call.in_step.standing).collect()
+fn verdicts(found: &ProveResult) -> Vec<StepVerdict> {
+    found.calls.iter().map(|call| call.in_step.verdict).collect()
 }
 
 #[test]
 fn a_call_that_wins_alone_and_loses_in_the_step_is_left_out() {
-    use Standing::{Gains, Loses};
+    use StepVerdict::{Gains, Loses};
     let folder = tempfile::tempdir().unwrap();
     write_step(folder.path(), 4, &program);
     for seed in 0..20 {
         let found = run(folder.path(), &[0.9, 0.95, 1.06, 0.93], seed, &CompareOptions::default()).unwrap();
-        assert_eq!(standings(&found), [Gains, Gains, Loses, Gains], "seed {seed}: {found:?}");
-        assert_eq!(found.step.standing, Gains, "seed {seed}");
+        assert_eq!(verdicts(&found), [Gains, Gains, Loses, Gains], "seed {seed}: {found:?}");
+        assert_eq!(found.step.verdict, Gains, "seed {seed}");
         let proven = found.proven.as_ref().unwrap();
         assert_eq!(proven.calls, [0, 1, 3], "seed {seed}");
         // 1 / (0.9 · 0.95 · 0.93)
@@ -142,20 +142,20 @@ fn a_call_that_wins_alone_and_loses_in_the_step_is_left_out() {
 
 #[test]
 fn parts_that_cancel_out_are_found_and_several_losers_are_put_back_by_another_dump() {
-    use Standing::{Gains, Loses, PutBack};
+    use StepVerdict::{Gains, Loses, PutBack};
     let folder = tempfile::tempdir().unwrap();
     write_step(folder.path(), 4, &program);
     // each half gains nothing as a whole
     let factors = [0.9, 1.0 / 0.9, 1.08, 1.0 / 1.08];
     let found = run(folder.path(), &factors, 1, &CompareOptions::default()).unwrap();
-    assert_eq!(standings(&found), [Gains, Loses, Loses, Gains]);
-    assert!(!matches!(found.step.standing, Gains | Loses));
+    assert_eq!(verdicts(&found), [Gains, Loses, Loses, Gains]);
+    assert!(!matches!(found.step.verdict, Gains | Loses));
     assert_eq!((found.proven.unwrap().calls, found.dump_without), (vec![0, 2, 3], vec![1, 2]));
     // as `dump(…, without=…)` writes it
     let variants = [vec![], vec![0, 3], vec![0], vec![3]];
     write_variants(folder.path(), 4, &variants, &program);
     let found = run(folder.path(), &factors, 2, &CompareOptions::default()).unwrap();
-    assert_eq!(standings(&found), [Gains, PutBack, PutBack, Gains]);
+    assert_eq!(verdicts(&found), [Gains, PutBack, PutBack, Gains]);
     assert_eq!((found.proven.unwrap().calls, found.dump_without), (vec![0, 3], vec![]));
 }
 
@@ -167,22 +167,22 @@ fn nothing_is_proven_where_nothing_is_gained_or_there_is_no_time() {
     assert!(none.proven.is_none() && proven_entries(&none, &[]).is_empty(), "{none:?}");
     let hurry = CompareOptions::default().budget(Some(Duration::from_nanos(1)));
     let hurried = run(folder.path(), &[0.8, 0.9], 4, &hurry).unwrap();
-    assert_eq!(standings(&hurried), [Standing::NotSeparated; 2]);
-    assert_eq!((hurried.step.standing, hurried.rounds_measured), (Standing::NotSeparated, 0));
+    assert_eq!(verdicts(&hurried), [StepVerdict::NotSeparated; 2]);
+    assert_eq!((hurried.step.verdict, hurried.rounds_measured), (StepVerdict::NotSeparated, 0));
     assert!(hurried.proven.is_none() && hurried.notes.iter().any(|note| note.contains("--budget")), "{hurried:?}");
     // a call that the step does not contain, and a step that contains none
     write_step(folder.path(), 2, &|tuned| {
         program(&tuned.iter().copied().filter(|&call| call == 0).collect::<Vec<_>>())
     });
     let half = run(folder.path(), &[0.8, 1.0], 5, &CompareOptions::default()).unwrap();
-    assert_eq!(standings(&half), [Standing::Gains, Standing::NoEffect]);
+    assert_eq!(verdicts(&half), [StepVerdict::Gains, StepVerdict::NoEffect]);
     write_step(folder.path(), 2, &|_| program(&[]));
     let same = run(folder.path(), &[0.8, 1.0], 6, &CompareOptions::default()).unwrap();
-    assert!(same.step.standing == Standing::NoEffect && same.proven.is_none() && same.sets.is_empty(), "{same:?}");
+    assert!(same.step.verdict == StepVerdict::NoEffect && same.proven.is_none() && same.sets.is_empty(), "{same:?}");
     // one call alone is the step's gain
     write_step(folder.path(), 1, &program);
     let one = run(folder.path(), &[0.8], 7, &CompareOptions::default()).unwrap();
-    assert_eq!((standings(&one), one.calls[0].in_step.clone()), (vec![Standing::Gains], one.step.clone()));
+    assert_eq!((verdicts(&one), one.calls[0].in_step.clone()), (vec![StepVerdict::Gains], one.step.clone()));
     assert_eq!(one.proven.unwrap().calls, [0]);
 }
 
@@ -190,7 +190,7 @@ fn nothing_is_proven_where_nothing_is_gained_or_there_is_no_time() {
 /// and the two were not raced individually.
 #[test]
 fn calls_for_which_no_time_is_left_are_not_separated() {
-    use Standing::{Gains, NotSeparated};
+    use StepVerdict::{Gains, NotSeparated};
     let folder = tempfile::tempdir().unwrap();
     write_step(folder.path(), 3, &program);
     let budget = Duration::from_millis(1500);
@@ -199,7 +199,7 @@ fn calls_for_which_no_time_is_left_are_not_separated() {
     timer.ends = Some((4, Instant::now() + budget));
     let options = CompareOptions::default().seed(10).budget(Some(budget));
     let found = run_on(&mut timer, folder.path(), &options).unwrap();
-    assert_eq!((found.step.standing, standings(&found)), (Gains, vec![NotSeparated, NotSeparated, Gains]), "{found:?}");
+    assert_eq!((found.step.verdict, verdicts(&found)), (Gains, vec![NotSeparated, NotSeparated, Gains]), "{found:?}");
     let sets: Vec<_> = found.sets.iter().map(|set| (set.calls.clone(), set.in_step.speed_up.unwrap())).collect();
     let [(first, of_first), (second, of_second)] = &sets[..] else { panic!("{sets:?}") };
     assert_eq!((first.as_slice(), second.as_slice()), (&[0, 1][..], &[2][..]));

@@ -83,7 +83,11 @@ fn one_of_the_best_per_cent_is_found_within_the_budget() {
         let told = search.best_ratio.unwrap();
         let truth = timer.tried().iter().map(bowl).min().unwrap() as f64 / bowl(space().baseline()) as f64;
         assert!((told / truth - 1.0).abs() < 0.01, "{told} {truth}");
-        assert!(operation.spent.searching_ns > 0 && operation.spent.compile_ns > 0, "{:?}", operation.spent);
+        assert!(
+            operation.time_breakdown.searching_ns > 0 && operation.time_breakdown.compile_ns > 0,
+            "{:?}",
+            operation.time_breakdown
+        );
     }
 }
 

@@ -87,7 +87,8 @@ fn what_is_published_is_seen_after_a_refresh() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Open::at(folder.path(), 0).unwrap();
     let device = Named::new();
-    let explained = |key: &str| said(|at, size| unsafe { atl_cache_explain(cache.0, &device.query(key), at, size) });
+    let explained =
+        |key: &str| status_line(|at, size| unsafe { atl_cache_explain(cache.0, &device.query(key), at, size) });
     assert_eq!(cache.block(&device, "a"), Err((Status::Miss as i32, "".into())));
     let (status, line) = explained("a");
     assert!(status == Status::Miss as i32 && line.contains("nothing was published"), "{line}");
@@ -150,8 +151,8 @@ fn a_pinned_cache_takes_no_other_snapshot() {
             reserved: 0,
         };
         let mut cache = ptr::null_mut();
-        let said = said(|at, size| unsafe { atl_cache_open(&options, &mut cache, at, size) });
-        if cache.is_null() { Err(said) } else { Ok(Open(cache)) }
+        let opened = status_line(|at, size| unsafe { atl_cache_open(&options, &mut cache, at, size) });
+        if cache.is_null() { Err(opened) } else { Ok(Open(cache)) }
     };
     let cache = pinned(digest).unwrap();
     assert_eq!(pinned("seven").map(drop).unwrap_err().0, Status::BadArgument as i32);
@@ -196,7 +197,7 @@ fn seeds_answer_where_nothing_was_published() {
         reserved: 0,
     };
     let mut cache = ptr::null_mut();
-    let (status, note) = said(|at, size| unsafe { atl_cache_open(&options, &mut cache, at, size) });
+    let (status, note) = status_line(|at, size| unsafe { atl_cache_open(&options, &mut cache, at, size) });
     assert!(status == 0 && note.contains("torn.json` is left out"), "{note}");
     let (cache, device) = (Open(cache), Named::new());
     assert_eq!(cache.block(&device, "a"), Ok(9));
@@ -246,7 +247,7 @@ fn compiler_options_that_reach_files_are_refused() {
     let look_up = |key: &str| {
         let query = Query { operation: text(COMPILER_OPTIONS), ..device.query(key) };
         let mut hit: *const Hit = ptr::dangling();
-        let found = said(|at, size| unsafe { atl_cache_lookup(cache.0, &query, &mut hit, at, size) });
+        let found = status_line(|at, size| unsafe { atl_cache_lookup(cache.0, &query, &mut hit, at, size) });
         assert_eq!(hit.is_null(), found.0 != 0);
         unsafe { atl_hit_release(hit) };
         found

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::gatherer::{About, Launch, Plan};
+use super::gatherer::{Launch, OperationLookup, Plan};
 use super::hiding::Timed;
 use super::model::Part;
 
@@ -11,12 +11,12 @@ pub(super) struct Assembly<'p> {
     plan: &'p Plan,
     /// How many executions have arrived for an index of a profile that several share.
     come: HashMap<(usize, u32), usize>,
-    programs: HashMap<u32, Waiting>,
+    programs: HashMap<u32, PendingLaunches>,
 }
 
 /// Launches of a program that are in progress.
 #[derive(Default)]
-struct Waiting {
+struct PendingLaunches {
     /// The first that was not passed on.
     next: u32,
     launches: BTreeMap<u32, (u32, Vec<Part>)>,
@@ -32,18 +32,18 @@ impl<'p> Assembly<'p> {
         &mut self,
         launch: &Launch<'_>,
         collectives: &[Timed],
-        about: About<'_>,
+        operation_lookup: OperationLookup<'_>,
         give: &mut dyn FnMut(Vec<Part>),
     ) {
         let placed = self.plan.executions.next((launch.capture, launch.place), &mut self.come);
         let Some(placed) = placed.filter(|placed| !placed.is_left_out) else { return };
-        let waiting = self.programs.entry(placed.program).or_default();
-        let (come, parts) = waiting.launches.entry(placed.launch).or_default();
+        let pending = self.programs.entry(placed.program).or_default();
+        let (come, parts) = pending.launches.entry(placed.launch).or_default();
         *come += 1;
         let names = self.plan.places.get(&placed.program);
         let mut occurrences: HashMap<u32, u32> = HashMap::new();
         for timed in collectives {
-            let Some((name, _)) = about(timed.operation) else { continue };
+            let Some((name, _)) = operation_lookup(timed.operation) else { continue };
             let Some(&operation) = names.and_then(|names| names.get(name)) else { continue };
             let occurrence = occurrences.entry(operation).or_default();
             parts.push(Part {
@@ -59,11 +59,11 @@ impl<'p> Assembly<'p> {
             *occurrence += 1;
         }
         let awaited = self.plan.awaited.get(placed.program as usize).map_or(&[][..], Vec::as_slice);
-        waiting.give(awaited, give);
+        pending.give(awaited, give);
     }
 }
 
-impl Waiting {
+impl PendingLaunches {
     fn give(&mut self, awaited: &[u32], give: &mut dyn FnMut(Vec<Part>)) {
         while let Some(&count) = awaited.get(self.next as usize) {
             // for some, all executions were left out

@@ -22,12 +22,12 @@ pub(super) struct Launch<'a> {
 }
 
 /// Name of an operation, and what is known about it, by its number.
-pub(super) type About<'a> = &'a dyn Fn(u32) -> Option<(&'a str, &'a Communication)>;
+pub(super) type OperationLookup<'a> = &'a dyn Fn(u32) -> Option<(&'a str, &'a Communication)>;
 
 /// A program as one profile names it.
 type Program = (usize, String, Option<i64>);
 
-struct Seen {
+struct SeenExecution {
     program: u32,
     device: u32,
     run_id: Option<i64>,
@@ -51,7 +51,7 @@ pub(super) struct Gatherer {
     devices: Vec<Device>,
     operations: Vec<Found>,
     places: HashMap<(usize, String), usize>,
-    seen: Vec<Seen>,
+    seen: Vec<SeenExecution>,
 }
 
 /// Where an execution belongs.
@@ -112,7 +112,7 @@ pub(super) struct Plan {
 
 impl Gatherer {
     /// Adds an execution with its collectives by start.
-    pub(super) fn add(&mut self, launch: &Launch<'_>, collectives: &[Timed], about: About<'_>) {
+    pub(super) fn add(&mut self, launch: &Launch<'_>, collectives: &[Timed], operation_lookup: OperationLookup<'_>) {
         let program = (launch.capture, launch.module.to_owned(), launch.program_id);
         let next = self.programs.len();
         let program = *self.program_places.entry(program).or_insert_with_key(|program| {
@@ -122,7 +122,7 @@ impl Gatherer {
         let device = place_of(&mut self.devices, &launch.device) as u32;
         let place = (launch.capture as u32, launch.place);
         for (number, timed) in collectives.iter().enumerate() {
-            let Some((name, communication)) = about(timed.operation) else { continue };
+            let Some((name, communication)) = operation_lookup(timed.operation) else { continue };
             let operations = &mut self.operations;
             let operation = *self.places.entry((program, name.to_owned())).or_insert_with(|| {
                 let operation = Operation {
@@ -138,7 +138,7 @@ impl Gatherer {
                 found.first = found.first.min((place, number));
             }
         }
-        self.seen.push(Seen {
+        self.seen.push(SeenExecution {
             program: program as u32,
             device,
             run_id: launch.run_id,
@@ -197,7 +197,7 @@ impl Gatherer {
         Plan { devices: self.devices, operations, places, executions, awaited, left_out, notes }
     }
 
-    fn of(&self, number: u32) -> Option<&Seen> {
+    fn of(&self, number: u32) -> Option<&SeenExecution> {
         self.seen.get(number as usize)
     }
 

@@ -17,7 +17,7 @@ pub(super) struct Timed {
 
 /// The role of an event here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum EventKind {
     /// The collective with this number.
     Communication(u32),
     Computation,
@@ -37,15 +37,15 @@ pub(super) struct Hiding {
 }
 
 impl Hiding {
-    pub(super) fn add(&mut self, doing: Doing, time: Interval) {
-        match doing {
-            Doing::Other => {}
-            Doing::Computation => {
+    pub(super) fn add(&mut self, event_kind: EventKind, time: Interval) {
+        match event_kind {
+            EventKind::Other => {}
+            EventKind::Computation => {
                 self.end_until(time.start_ps);
                 self.covered.add(time);
                 self.overlaps.add(time);
             }
-            Doing::Communication(operation) => {
+            EventKind::Communication(operation) => {
                 self.end_until(time.start_ps);
                 let (hidden_ps, overlaps_ps) = self.done_before(time.start_ps);
                 self.ends.push(Reverse((time.end_ps, self.timed.len())));
@@ -111,8 +111,8 @@ impl Overlaps {
 /// Joins the halves of asynchronous operations, as on TPUs: from the start of `x-start` to the end of its `x-done`.
 /// Events after a first half wait for the second.
 #[derive(Debug, Default)]
-pub(super) struct Halves {
-    waiting: VecDeque<Waiting>,
+pub(super) struct AsyncPairs {
+    waiting: VecDeque<PendingEvent>,
     /// How many have left the queue.
     gone: usize,
     /// By kind and number, the places of first halves that have no second yet.
@@ -122,14 +122,14 @@ pub(super) struct Halves {
 }
 
 #[derive(Debug)]
-struct Waiting {
-    doing: Doing,
+struct PendingEvent {
+    event_kind: EventKind,
     time: Interval,
     is_whole: bool,
 }
 
-impl Halves {
-    pub(super) fn add(&mut self, name: &str, doing: Doing, time: Interval, hiding: &mut Hiding) {
+impl AsyncPairs {
+    pub(super) fn add(&mut self, name: &str, event_kind: EventKind, time: Interval, hiding: &mut Hiding) {
         let (opcode, number) = name.split_once('.').unwrap_or((name, ""));
         let first = opcode.strip_suffix("-start");
         if let Some(kind) = first {
@@ -138,10 +138,10 @@ impl Halves {
         } else if let Some(kind) = opcode.strip_suffix("-done") {
             self.join(kind, number, time.end_ps);
         }
-        self.waiting.push_back(Waiting { doing, time, is_whole: first.is_none() });
+        self.waiting.push_back(PendingEvent { event_kind, time, is_whole: first.is_none() });
         while let Some(event) = self.waiting.pop_front_if(|event| event.is_whole) {
             self.gone += 1;
-            hiding.add(event.doing, event.time);
+            hiding.add(event.event_kind, event.time);
         }
     }
 
@@ -159,13 +159,13 @@ impl Halves {
         if let Some(first) = place.and_then(|place| self.waiting.get_mut(place)) {
             first.time.end_ps = first.time.end_ps.max(end_ps);
             first.is_whole = true;
-            self.joined |= matches!(first.doing, Doing::Communication(_));
+            self.joined |= matches!(first.event_kind, EventKind::Communication(_));
         }
     }
 
     /// A first half without a second ends by itself.
     pub(super) fn finish(&mut self, hiding: &mut Hiding) {
-        self.waiting.drain(..).for_each(|event| hiding.add(event.doing, event.time));
+        self.waiting.drain(..).for_each(|event| hiding.add(event.event_kind, event.time));
     }
 }
 
@@ -182,12 +182,13 @@ mod tests {
     #[test]
     fn overlaps_are_added_up_and_the_union_is_not() {
         let of = |window: Interval| {
-            let mut events: Vec<(Interval, Doing)> =
-                [time(0, 10), time(5, 20), time(30, 40), time(12, 12)].map(|time| (time, Doing::Computation)).into();
-            events.push((window, Doing::Communication(3)));
+            let mut events: Vec<(Interval, EventKind)> = [time(0, 10), time(5, 20), time(30, 40), time(12, 12)]
+                .map(|time| (time, EventKind::Computation))
+                .into();
+            events.push((window, EventKind::Communication(3)));
             events.sort_by_key(|(time, _)| *time);
             let mut hiding = Hiding::default();
-            events.into_iter().for_each(|(time, doing)| hiding.add(doing, time));
+            events.into_iter().for_each(|(time, event_kind)| hiding.add(event_kind, time));
             let [timed] = hiding.finish()[..] else { panic!() };
             (timed.hidden_ps, timed.overlaps_ps)
         };
@@ -198,19 +199,19 @@ mod tests {
 
     #[test]
     fn halves_wait_for_each_other() {
-        let (mut halves, mut hiding) = (Halves::default(), Hiding::default());
-        for (name, doing, start, end) in [
-            ("all-gather-start.1", Doing::Communication(1), 0, 2),
-            ("copy-start.9", Doing::Computation, 4, 5),
-            ("fusion.1", Doing::Computation, 6, 8),
-            ("copy-done.9", Doing::Other, 10, 12),
-            ("all-gather-done.4", Doing::Other, 20, 21),
-            ("all-gather-start.2", Doing::Communication(1), 30, 33),
+        let (mut async_pairs, mut hiding) = (AsyncPairs::default(), Hiding::default());
+        for (name, event_kind, start, end) in [
+            ("all-gather-start.1", EventKind::Communication(1), 0, 2),
+            ("copy-start.9", EventKind::Computation, 4, 5),
+            ("fusion.1", EventKind::Computation, 6, 8),
+            ("copy-done.9", EventKind::Other, 10, 12),
+            ("all-gather-done.4", EventKind::Other, 20, 21),
+            ("all-gather-start.2", EventKind::Communication(1), 30, 33),
         ] {
-            halves.add(name, doing, time(start, end), &mut hiding);
+            async_pairs.add(name, event_kind, time(start, end), &mut hiding);
         }
-        assert!(halves.joined && halves.waiting.len() == 1);
-        halves.finish(&mut hiding);
+        assert!(async_pairs.joined && async_pairs.waiting.len() == 1);
+        async_pairs.finish(&mut hiding);
         let timed = |time, hidden_ps, overlaps_ps| Timed { operation: 1, time, hidden_ps, overlaps_ps };
         assert_eq!(hiding.finish(), [timed(time(0, 21), 8, 10), timed(time(30, 33), 0, 0)]);
     }
@@ -225,7 +226,7 @@ mod tests {
             events.sort();
             let mut hiding = Hiding::default();
             for (time, computes) in &events {
-                hiding.add(if *computes { Doing::Computation } else { Doing::Communication(0) }, *time);
+                hiding.add(if *computes { EventKind::Computation } else { EventKind::Communication(0) }, *time);
             }
             let computing = |moment: i64| {
                 let over = |time: &Interval| time.start_ps <= moment && moment < time.end_ps;

@@ -8,8 +8,8 @@ use crate::hlo::HloModule;
 use crate::profile::{AUTOTUNER, EventFold, ExecutionOf, Layout, OperationEvent, fold_events};
 
 use super::assembly::Assembly;
-use super::gatherer::{About, Gatherer, Launch, Plan};
-use super::hiding::{Doing, Halves, Hiding, Timed};
+use super::gatherer::{Gatherer, Launch, OperationLookup, Plan};
+use super::hiding::{AsyncPairs, EventKind, Hiding, Timed};
 use super::instruction::Role;
 use super::model::{Collectives, Communication, Device, Part, Parts, ReadParts};
 
@@ -20,12 +20,12 @@ pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_u
     let programs: Vec<Programs<'c>> = captures.iter().map(|capture| Programs::new(capture.timeline(), files)).collect();
     let mut gatherer = Gatherer::default();
     let (mut unknown, mut joined) = (BTreeSet::new(), false);
-    each_execution(captures, &programs, &mut |launch, ended, about| {
+    each_execution(captures, &programs, &mut |launch, ended, operation_lookup| {
         if ended.program.module.is_none() && !ended.collectives.is_empty() {
             unknown.insert(launch.module.to_owned());
         }
         joined |= ended.joined;
-        gatherer.add(launch, &ended.collectives, about);
+        gatherer.add(launch, &ended.collectives, operation_lookup);
     });
     let has_warm_up = |module: &str, id: Option<i64>| captures.iter().any(|capture| capture.has_warm_up(module, id));
     let mut plan = gatherer.finish(&|module, id| !with_warm_up && has_warm_up(module, id));
@@ -63,8 +63,8 @@ struct Reader<'c> {
 impl ReadParts for Reader<'_> {
     fn each_launch(&self, give: &mut dyn FnMut(Vec<Part>)) {
         let mut assembly = Assembly::new(&self.plan);
-        each_execution(self.captures, &self.programs, &mut |launch, ended, about| {
-            assembly.add(launch, &ended.collectives, about, give);
+        each_execution(self.captures, &self.programs, &mut |launch, ended, operation_lookup| {
+            assembly.add(launch, &ended.collectives, operation_lookup, give);
         });
     }
 }
@@ -73,12 +73,12 @@ impl ReadParts for Reader<'_> {
 fn each_execution(
     captures: &[Capture],
     programs: &[Programs<'_>],
-    give: &mut dyn FnMut(&Launch<'_>, &Ended<'_, '_>, About<'_>),
+    give: &mut dyn FnMut(&Launch<'_>, &CompletedExecution<'_, '_>, OperationLookup<'_>),
 ) {
     let hosts: Vec<String> = captures.iter().map(Capture::host_or_path).collect();
     let folds: Vec<Executions<'_, '_>> =
         programs.iter().map(|programs| Executions { programs, known: Mutex::default() }).collect();
-    let mut give = |capture: usize, place: u32, of: &ExecutionOf<'_>, ended: Ended<'_, '_>| {
+    let mut give = |capture: usize, place: u32, of: &ExecutionOf<'_>, ended: CompletedExecution<'_, '_>| {
         let Some(start_ps) = ended.start_ps.filter(|_| of.program_id != Some(AUTOTUNER)) else { return };
         let launch = Launch {
             capture,
@@ -131,22 +131,22 @@ struct Program<'p, 'c> {
 /// An operation.
 struct Known {
     name: String,
-    doing: Doing,
+    event_kind: EventKind,
     communication: Option<Communication>,
 }
 
 /// An execution in progress.
-struct Open<'p, 'c> {
+struct OpenExecution<'p, 'c> {
     program: Arc<Program<'p, 'c>>,
-    doing: HashMap<u32, Doing>,
+    event_kind: HashMap<u32, EventKind>,
     start_ps: Option<i64>,
     hiding: Hiding,
     /// On devices whose asynchronous operations are two events.
-    halves: Option<Halves>,
+    async_pairs: Option<AsyncPairs>,
 }
 
 /// A completed execution.
-struct Ended<'p, 'c> {
+struct CompletedExecution<'p, 'c> {
     program: Arc<Program<'p, 'c>>,
     start_ps: Option<i64>,
     collectives: Vec<Timed>,
@@ -158,56 +158,56 @@ impl Program<'_, '_> {
         self.operations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn doing(&self, event: &OperationEvent<'_>) -> Doing {
+    fn event_kind(&self, event: &OperationEvent<'_>) -> EventKind {
         let mut operations = self.operations();
         let known = operations.entry(event.number).or_insert_with(|| {
             let known = self.module.and_then(|module| Some((module, module.instruction(event.name)?)));
             let by_name = || Role::of_name(event.name);
             let role = known.map_or_else(by_name, |(module, instruction)| Role::of(module, instruction));
-            let (doing, communication) = match role {
-                Role::Communication(communication) => (Doing::Communication(event.number), Some(communication)),
-                Role::Compute => (Doing::Computation, None),
-                Role::Wait | Role::Control => (Doing::Other, None),
+            let (event_kind, communication) = match role {
+                Role::Communication(communication) => (EventKind::Communication(event.number), Some(communication)),
+                Role::Compute => (EventKind::Computation, None),
+                Role::Wait | Role::Control => (EventKind::Other, None),
             };
-            Arc::new(Known { name: event.name.to_owned(), doing, communication })
+            Arc::new(Known { name: event.name.to_owned(), event_kind, communication })
         });
-        known.doing
+        known.event_kind
     }
 }
 
 impl<'p, 'c> EventFold for Executions<'p, 'c> {
-    type Open = Open<'p, 'c>;
-    type Done = Ended<'p, 'c>;
+    type Open = OpenExecution<'p, 'c>;
+    type Done = CompletedExecution<'p, 'c>;
 
-    fn open(&self, of: &ExecutionOf<'_>) -> Open<'p, 'c> {
+    fn open(&self, of: &ExecutionOf<'_>) -> OpenExecution<'p, 'c> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let program = known.entry((of.module.to_owned(), of.program_id)).or_insert_with(|| {
             Arc::new(Program { module: self.programs.find(of.module, of.program_id), operations: Mutex::default() })
         });
-        Open {
+        OpenExecution {
             program: Arc::clone(program),
-            doing: HashMap::new(),
+            event_kind: HashMap::new(),
             start_ps: None,
             hiding: Hiding::default(),
-            halves: (of.layout == Layout::ModuleLines).then(Halves::default),
+            async_pairs: (of.layout == Layout::ModuleLines).then(AsyncPairs::default),
         }
     }
 
-    fn add(&self, open: &mut Open<'p, 'c>, event: OperationEvent<'_>) {
-        let Open { program, doing, start_ps, hiding, halves } = open;
+    fn add(&self, open: &mut OpenExecution<'p, 'c>, event: OperationEvent<'_>) {
+        let OpenExecution { program, event_kind, start_ps, hiding, async_pairs } = open;
         start_ps.get_or_insert(event.time.start_ps);
-        let doing = *doing.entry(event.number).or_insert_with(|| program.doing(&event));
-        match halves {
-            Some(halves) => halves.add(event.name, doing, event.time, hiding),
-            None => hiding.add(doing, event.time),
+        let event_kind = *event_kind.entry(event.number).or_insert_with(|| program.event_kind(&event));
+        match async_pairs {
+            Some(async_pairs) => async_pairs.add(event.name, event_kind, event.time, hiding),
+            None => hiding.add(event_kind, event.time),
         }
     }
 
-    fn close(&self, mut open: Open<'p, 'c>) -> Ended<'p, 'c> {
-        if let Some(halves) = &mut open.halves {
-            halves.finish(&mut open.hiding);
+    fn close(&self, mut open: OpenExecution<'p, 'c>) -> CompletedExecution<'p, 'c> {
+        if let Some(async_pairs) = &mut open.async_pairs {
+            async_pairs.finish(&mut open.hiding);
         }
-        let joined = open.halves.is_some_and(|halves| halves.joined);
-        Ended { program: open.program, start_ps: open.start_ps, collectives: open.hiding.finish(), joined }
+        let joined = open.async_pairs.is_some_and(|async_pairs| async_pairs.joined);
+        CompletedExecution { program: open.program, start_ps: open.start_ps, collectives: open.hiding.finish(), joined }
     }
 }

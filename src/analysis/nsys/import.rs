@@ -9,13 +9,13 @@ use crate::hlo::HloModule;
 use crate::nsys::{NsysCapture, NsysRange};
 use crate::profile::interval::{Coverage, Interval, union_ps};
 use crate::profile::{
-    AUTOTUNER, DeviceTime, Execution as Made, Finding, Layout, NameId, Operation, PlaneWriter, ProfileErrorKind,
-    SlowFirst, WrittenStat, XSpace,
+    AUTOTUNER, DeviceTime, Execution as DeviceExecution, Finding, Layout, NameId, Operation, PlaneWriter,
+    ProfileErrorKind, SlowFirst, WrittenStat, XSpace,
 };
 use crate::stats::Moments;
 
 use super::executions::{Devices, Execution, compiled_programs, executions, operation};
-use super::profile::{NsysProfile, Ran};
+use super::profile::{ExecutedOperations, NsysProfile};
 
 /// Times this far from the rest are damage: 13 days.
 const MAX_NS: u64 = 1 << 50;
@@ -44,7 +44,7 @@ fn import(
 ) -> Result<Capture, ProfileErrorKind> {
     let mut imported = Imported::default();
     let compiled = compiled.iter().map(|(module, id)| (imported.name(module), Some(*id))).collect();
-    let mut said: Vec<String> = std::mem::take(&mut capture.notes);
+    let mut notes: Vec<String> = std::mem::take(&mut capture.notes);
     let mut own = HloFiles::default();
     let mut metadata = PlaneWriter::new("/host:metadata");
     for (place, proto) in std::mem::take(&mut capture.modules) {
@@ -54,15 +54,15 @@ fn import(
     }
     let programs = Programs::of_files(&own);
     if capture.device_ranges.is_none() {
-        said.push(format!("{}: holds no trace of the devices", capture.name));
+        notes.push(format!("{}: holds no trace of the devices", capture.name));
     }
     if capture.host_ranges.is_none() {
         let why = "it does not say which programs were compiled in it, so all first executions count";
-        said.push(format!("{}: holds no trace of the host: {why}", capture.name));
+        notes.push(format!("{}: holds no trace of the host: {why}", capture.name));
     }
     let (found, loose) = executions(capture.device_ranges.as_deref().unwrap_or_default());
     if loose > 0 {
-        said.push(format!(
+        notes.push(format!(
             "thunks outside of any module are not counted: {loose}; the capture began within an execution"
         ));
     }
@@ -89,10 +89,10 @@ fn import(
     space.extend(metadata.to_space());
     if clock.unusable > 0 {
         let what = "ranges end before they begin, or are 13 days or more from the rest, and are left out";
-        said.push(format!("{}: {} {what}", capture.name, clock.unusable));
+        notes.push(format!("{}: {} {what}", capture.name, clock.unusable));
     }
     let Imported { executions, ran, names, .. } = imported;
-    let findings = said.into_iter().map(|said| Finding::Imported { said }).collect();
+    let findings = notes.into_iter().map(|message| Finding::Imported { message }).collect();
     Ok(Capture::Nsys(Box::new(NsysProfile {
         path: capture.path,
         host: capture.name,
@@ -106,8 +106,8 @@ fn import(
 /// The executions as they are found.
 #[derive(Default)]
 struct Imported {
-    executions: Vec<Made>,
-    ran: Vec<Ran>,
+    executions: Vec<DeviceExecution>,
+    ran: Vec<ExecutedOperations>,
     names: Vec<Box<str>>,
     numbers: HashMap<Box<str>, NameId>,
 }
@@ -249,7 +249,7 @@ impl<'r> DevicePlane<'r> {
             start_ps: span.start_ps.min(time.start_ps),
             end_ps: span.end_ps.max(time.end_ps),
         });
-        let made = Made {
+        let made = DeviceExecution {
             plane,
             device: Some(device),
             layout: Layout::DeviceStreams,
@@ -269,7 +269,7 @@ impl<'r> DevicePlane<'r> {
         let mut ran: Vec<(NameId, Interval)> = thunks.iter().map(|(name, time)| (imported.name(name), *time)).collect();
         ran.sort_by_key(|(_, time)| *time);
         imported.executions.push(made);
-        imported.ran.push(Ran { thunks: ran, runs });
+        imported.ran.push(ExecutedOperations { thunks: ran, runs });
     }
 }
 

@@ -25,12 +25,12 @@ pub struct NsysProfile {
     /// The executions, by plane and start.
     pub(super) time: DeviceTime,
     /// Further data on each of them.
-    pub(super) ran: Vec<Ran>,
+    pub(super) ran: Vec<ExecutedOperations>,
 }
 
 /// The operations of an execution.
 #[derive(Debug, Default)]
-pub(super) struct Ran {
+pub(super) struct ExecutedOperations {
     /// Operation and time of each thunk, by start, and of those that start together the shortest first.
     pub(super) thunks: Vec<(NameId, Interval)>,
     /// For each operation, in order, the times of its runs in nanoseconds.
@@ -79,7 +79,7 @@ impl NsysProfile {
     }
 
     /// Copies the executions one by one, so that the data that `fold` takes from each is not held for all of them.
-    fn executions_with<'c>(&'c self, fold: &mut dyn FnMut(&mut Execution, &'c Ran)) -> DeviceTime {
+    fn executions_with<'c>(&'c self, fold: &mut dyn FnMut(&mut Execution, &'c ExecutedOperations)) -> DeviceTime {
         let DeviceTime { executions, findings, slow_first, names } = &self.time;
         let folded = executions.iter().zip(&self.ran).map(|(execution, ran)| {
             let mut execution = execution.clone();
@@ -102,7 +102,8 @@ impl NsysProfile {
         give: &mut dyn FnMut(u32, &ExecutionOf<'_>, F::Done),
     ) {
         let base_ps = self.timeline.base_ns().saturating_mul(1000);
-        let mut executions: Vec<(&Execution, &Ran)> = self.time.executions.iter().zip(&self.ran).collect();
+        let mut executions: Vec<(&Execution, &ExecutedOperations)> =
+            self.time.executions.iter().zip(&self.ran).collect();
         executions.sort_by_key(|(execution, _)| execution.start_ps);
         for (number, (execution, ran)) in (0..).zip(executions) {
             let of = ExecutionOf {

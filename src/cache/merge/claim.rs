@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::cache::entry::{EntryOf, Provenance, SupersededOf};
 use crate::cache::error::StoreError;
-use crate::cache::row::{Row, Settled};
+use crate::cache::row::{MergedText, Row};
 use crate::config::Config;
 use crate::digest::Digest;
 use crate::measured_by::{CacheState, Clocks, Launch, MeasuredBy, Metric, Source};
@@ -72,7 +72,7 @@ fn add_claims<'a>(text: &'a str, claims: &mut Vec<Claim<'a>>) -> Option<()> {
 }
 
 /// The entry merged from all claims; `None` without claims.
-fn choose(mut claims: Vec<Claim<'_>>) -> Option<Settled> {
+fn choose(mut claims: Vec<Claim<'_>>) -> Option<MergedText> {
     let decided = claims.iter().any(|claim| claim.decision.is_some());
     claims.retain(|claim| claim.decision.is_some() == decided);
     claims.sort_by(Claim::compare);
@@ -93,7 +93,7 @@ fn choose(mut claims: Vec<Claim<'_>>) -> Option<Settled> {
         peer,
         superseded: superseded.collect(),
     };
-    Some(Settled {
+    Some(MergedText {
         text: serde_json::to_string(&entry).ok()?,
         config_bytes: config.get().len(),
         decided: decision.map_or(0, |(_, provenance)| provenance.decided_at.saturating_add(1)),

@@ -58,7 +58,7 @@ pub struct SnapshotRecord<'a> {
 
 /// One key, in place.
 #[derive(Debug, Clone, Copy)]
-struct Called<'a> {
+struct CallEntry<'a> {
     key: KeyRef<'a>,
     config: usize,
     record: usize,
@@ -178,14 +178,14 @@ impl Snapshot {
     ) -> Result<Option<SnapshotRecord<'_>>, StoreError> {
         let device = self.names.devices.get(device as usize);
         let mut found = None;
-        self.of_hash(hash_of_call(op_id, call_key), |called| {
-            let KeyRef { op_id: op, call_key: call, direction: tuned, device: of } = called.key;
+        self.of_hash(hash_of_call(op_id, call_key), |call_entry| {
+            let KeyRef { op_id: op, call_key: call, direction: tuned, device: of } = call_entry.key;
             let is_of = device.is_some_and(|device| std::ptr::eq(device, of));
             let is_wanted = is_of && op == op_id && call == call_key && tuned == direction;
-            found = is_wanted.then_some(called);
+            found = is_wanted.then_some(call_entry);
             !is_wanted
         })?;
-        found.map(|called| self.record(called)).transpose()
+        found.map(|call_entry| self.record(call_entry)).transpose()
     }
 
     /// Every entry of a call, mapped by `vmap` or not, in the keys' order.
@@ -194,13 +194,13 @@ impl Snapshot {
     /// If anything on the way is damaged.
     pub fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<SnapshotRecord<'_>>, StoreError> {
         let mut found = Vec::new();
-        self.of_hash(hash_of_call(op_id, call_key), |called| {
-            if called.key.is_of_call(op_id, call_key) {
-                found.push(called);
+        self.of_hash(hash_of_call(op_id, call_key), |call_entry| {
+            if call_entry.key.is_of_call(op_id, call_key) {
+                found.push(call_entry);
             }
             true
         })?;
-        found.into_iter().map(|called| self.record(called)).collect()
+        found.into_iter().map(|call_entry| self.record(call_entry)).collect()
     }
 
     /// Every entry, in the keys' order; after a damaged one nothing more comes.
@@ -212,9 +212,9 @@ impl Snapshot {
         let mut at = 0;
         std::iter::from_fn(move || {
             left = left.checked_sub(1)?;
-            let record = self.called(at).and_then(|called| {
-                at += called.bytes;
-                self.record(called)
+            let record = self.call_entry(at).and_then(|call_entry| {
+                at += call_entry.bytes;
+                self.record(call_entry)
             });
             if record.is_err() {
                 left = 0;
@@ -251,7 +251,7 @@ impl Snapshot {
                 return Err(self.damaged(format!("index block {block} is not where its fence says")));
             }
             for slot in slots {
-                let KeyRef { op_id, call_key, .. } = self.called(place_of(slot as u32))?.key;
+                let KeyRef { op_id, call_key, .. } = self.call_entry(place_of(slot as u32))?.key;
                 if hash_of_call(op_id, call_key) >> 32 != slot >> 32 || last.is_some_and(|last| last >= slot) {
                     return Err(self.damaged(format!("index block {block} is out of order")));
                 }
@@ -263,19 +263,19 @@ impl Snapshot {
         let (mut calls, mut configs) = (Vec::new(), Vec::new());
         let (mut at, mut next_record, mut next_config) = (0, 0, 0);
         for _ in 0..self.calls.count {
-            let called = self.called(at)?;
-            let record = self.record(called)?;
+            let call_entry = self.call_entry(at)?;
+            let record = self.record(call_entry)?;
             self.row(&record)?;
-            if called.config == next_config {
+            if call_entry.config == next_config {
                 configs.push(next_config);
                 next_config += (CONFIG_HEAD_BYTES + record.config.len()).next_multiple_of(UNIT_BYTES);
             }
-            if called.record != next_record || configs.binary_search(&called.config).is_err() {
+            if call_entry.record != next_record || configs.binary_search(&call_entry.config).is_err() {
                 return Err(self.not_written("the call", self.calls, at));
             }
-            next_record += self.rest(called.record).map_or(0, |(.., bytes)| bytes);
+            next_record += self.rest(call_entry.record).map_or(0, |(.., bytes)| bytes);
             calls.push(at);
-            at += called.bytes;
+            at += call_entry.bytes;
         }
         if named != calls || configs.len() as u64 != self.configs.count {
             return Err(self.damaged("its index does not name its calls".to_owned()));
@@ -336,7 +336,7 @@ impl Snapshot {
     }
 
     /// Passes each key whose call may have a hash to a closure while that asks for more.
-    fn of_hash<'a>(&'a self, hash: u64, mut each: impl FnMut(Called<'a>) -> bool) -> Result<(), StoreError> {
+    fn of_hash<'a>(&'a self, hash: u64, mut each: impl FnMut(CallEntry<'a>) -> bool) -> Result<(), StoreError> {
         let wanted = (hash >> 32) as u32;
         // the first block whose last slot may have the hash: the one before the first fence that is not below it
         let low = self.first_fence_from(wanted);
@@ -346,7 +346,7 @@ impl Snapshot {
             }
             for slot in self.block(block)? {
                 let upper = (slot >> 32) as u32;
-                if upper > wanted || (upper == wanted && !each(self.called(place_of(slot as u32))?)) {
+                if upper > wanted || (upper == wanted && !each(self.call_entry(place_of(slot as u32))?)) {
                     return Ok(());
                 }
             }
@@ -368,11 +368,11 @@ impl Snapshot {
     }
 
     /// The key at a place in the calls section.
-    fn called(&self, at: usize) -> Result<Called<'_>, StoreError> {
+    fn call_entry(&self, at: usize) -> Result<CallEntry<'_>, StoreError> {
         self.parse_call(at).ok_or_else(|| self.not_written("the call", self.calls, at))
     }
 
-    fn parse_call(&self, at: usize) -> Option<Called<'_>> {
+    fn parse_call(&self, at: usize) -> Option<CallEntry<'_>> {
         let bytes = part(&self.bytes, self.calls).get(at..)?;
         let head = bytes.first_chunk::<CALL_HEAD_BYTES>()?;
         let end = CALL_HEAD_BYTES + u32_at(head, 4) as usize;
@@ -381,7 +381,7 @@ impl Snapshot {
         let call_key = std::str::from_utf8(bytes.get(CALL_HEAD_BYTES..)?).ok()?;
         let (device, direction) = untag(u32_at(head, 20));
         let op_id = self.names.operations.get(u32_at(head, 16) as usize)?;
-        Some(Called {
+        Some(CallEntry {
             key: KeyRef { op_id, call_key, direction, device: self.names.devices.get(device)? },
             config: place_of(u32_at(head, 8)),
             record: place_of(u32_at(head, 12)),
@@ -390,8 +390,8 @@ impl Snapshot {
     }
 
     /// A key with its config.
-    fn record<'a>(&'a self, called: Called<'a>) -> Result<SnapshotRecord<'a>, StoreError> {
-        let Called { key, config: at, record, .. } = called;
+    fn record<'a>(&'a self, call_entry: CallEntry<'a>) -> Result<SnapshotRecord<'a>, StoreError> {
+        let CallEntry { key, config: at, record, .. } = call_entry;
         let bytes = part(&self.bytes, self.configs).get(at..);
         let (_, config, _) = bytes
             .and_then(sealed_text::<CONFIG_HEAD_BYTES>)

@@ -205,9 +205,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_option_is_told() {
+    fn what_is_no_option_is_an_error() {
         let many: Map<String, Value> = (0..300).map(|number| (format!("o{number}"), json!(1))).collect();
-        for (config, said) in [
+        for (config, message) in [
             (json!({"--xla_a": true}), "`--xla_a` is not an option's name"),
             (json!({"": 1}), "`` is not an option's name"),
             (json!({"xla\u{1b}a": 1}), "`xla\\u{1b}a` is not an option's name"),
@@ -220,7 +220,7 @@ mod tests {
             (Value::Object(many), "300 options: at most 256"),
         ] {
             let error = set(config).unwrap_err().to_string();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(message), "{error}");
         }
     }
 

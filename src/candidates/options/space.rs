@@ -287,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_name_their_place() {
         let with = |member: &str, value: Value| {
             let mut entry = entry("a", json!([true]), "safe");
             entry[member] = value;
             entry
         };
-        for (entry, said) in [
+        for (entry, message) in [
             (entry("--a", json!([1]), "safe"), "`--a` is not an option's name"),
             (entry("a", json!([]), "safe"), "there is no value"),
             (entry("a", json!([null]), "safe"), "the value is `null`"),
@@ -313,7 +313,7 @@ mod tests {
             (with("more", json!(1)), "unknown field `more`"),
         ] {
             let error = space(&[entry]).unwrap_err().to_string();
-            assert!(error.starts_with("cpu.json:1:") && error.contains(said), "{error}");
+            assert!(error.starts_with("cpu.json:1:") && error.contains(message), "{error}");
         }
         // a set would not say what acts on what
         let mut process = entry("a", json!([1]), "safe");

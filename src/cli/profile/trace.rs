@@ -32,14 +32,14 @@ pub(in crate::cli) struct TraceArgs {
 pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let format = match args.format {
         Some(format) => format,
-        None => TraceFormat::of(&args.out).ok_or_else(|| untold(&args.out, ", or give --format"))?,
+        None => TraceFormat::of(&args.out).ok_or_else(|| unknown_format(&args.out, ", or give --format"))?,
     };
     let captures = Capture::read(&args.files, &HloFiles::default())?;
     write(&captures, &args.out, TraceOptions { format, with_stats: args.stats }, out)
 }
 
 /// The fault of a file name that determines no format.
-pub(in crate::cli) fn untold(path: &Path, or: &str) -> Fault {
+pub(in crate::cli) fn unknown_format(path: &Path, or: &str) -> Fault {
     let message = "the name does not give the format: end it in .pftrace, .json or .json.gz";
     Fault::new(exit::USAGE, format!("`{}`: {message}{or}", path.display()))
 }

@@ -75,7 +75,7 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let after = args
         .after
         .as_deref()
-        .map(|after| After::read(after, &captures, &files, args.modules.counting()))
+        .map(|after| AfterProfile::read(after, &captures, &files, args.modules.counting()))
         .transpose()?;
     let executions = |summary: &Summary| summary.devices.iter().map(|device| device.executions).sum::<u64>();
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
@@ -114,7 +114,7 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 }
 
 /// A profile after a change.
-struct After {
+struct AfterProfile {
     name: String,
     summary: Summary,
     diff: ProfileDiff,
@@ -122,7 +122,7 @@ struct After {
     by_op_name: Stacks,
 }
 
-impl After {
+impl AfterProfile {
     fn read(path: &Path, before: &[Capture], files: &HloFiles, counting: Counting) -> Result<Self, Fault> {
         let captures = Capture::read(&[path.to_owned()], files)?;
         let options = SummaryOptions { counting, ..SummaryOptions::default() };

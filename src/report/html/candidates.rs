@@ -14,19 +14,19 @@ use super::strip::Strip;
 
 /// A candidate's role in its operation.
 #[derive(Clone, Copy, PartialEq)]
-struct Standing {
+struct CandidateRole {
     is_best: bool,
     is_baseline: bool,
 }
 
 /// Writes the table of an operation's candidates, the fastest first and those without a time last.
 pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mut dyn Write) -> io::Result<()> {
-    let mut rows: Vec<(&CandidateResult, Standing)> = operation
+    let mut rows: Vec<(&CandidateResult, CandidateRole)> = operation
         .candidates
         .iter()
         .map(|candidate| {
             let is_best = operation.best.as_ref().is_some_and(|best| best.config == candidate.config);
-            (candidate, Standing { is_best, is_baseline: candidate.config == operation.baseline.config })
+            (candidate, CandidateRole { is_best, is_baseline: candidate.config == operation.baseline.config })
         })
         .collect();
     rows.sort_by(|(a, _), (b, _)| {
@@ -48,7 +48,7 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
     let with_memory = rows.iter().any(|(candidate, _)| candidate.temporary_bytes.is_some());
     let class = if with_memory { "candidates with-memory" } else { "candidates" };
     let memory = if with_memory { "<th role=\"columnheader\" class=\"number\">Temporary memory</th>" } else { "" };
-    let strips: Vec<Strip> = rows.iter().map(|(candidate, standing)| strip_of(candidate, *standing)).collect();
+    let strips: Vec<Strip> = rows.iter().map(|(candidate, role)| strip_of(candidate, *role)).collect();
     let intervals = rows.iter().filter(|(candidate, _)| candidate.dropped.is_none());
     let ends = intervals
         .filter_map(|(candidate, _)| candidate.times())
@@ -67,8 +67,8 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
         "</th><th role=\"columnheader\" class=\"number\">Time</th><th role=\"columnheader\" class=\"number\">Of the baseline's</th>\
          <th role=\"columnheader\" class=\"number\">Rounds</th>{memory}<th role=\"columnheader\">Outcome</th></tr></thead><tbody role=\"rowgroup\">"
     )?;
-    for ((candidate, standing), strip) in rows.iter().zip(&strips) {
-        write_row(operation, candidate, *standing, (strip, &axis, with_memory), out)?;
+    for ((candidate, role), strip) in rows.iter().zip(&strips) {
+        write_row(operation, candidate, *role, (strip, &axis, with_memory), out)?;
     }
     writeln!(out, "</tbody></table>")?;
     let beyond: usize = strips.iter().map(|strip| strip.beyond(&axis)).sum();
@@ -78,10 +78,10 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
     Ok(())
 }
 
-fn strip_of(candidate: &CandidateResult, standing: Standing) -> Strip {
-    match standing {
-        Standing { is_baseline: true, .. } => Strip::of_baseline(&candidate.samples),
-        Standing { is_best: true, .. } => Strip::of_candidate(candidate, "best"),
+fn strip_of(candidate: &CandidateResult, role: CandidateRole) -> Strip {
+    match role {
+        CandidateRole { is_baseline: true, .. } => Strip::of_baseline(&candidate.samples),
+        CandidateRole { is_best: true, .. } => Strip::of_candidate(candidate, "best"),
         _ if candidate.tied_with_best => Strip::of_candidate(candidate, "tied"),
         _ => Strip::of_candidate(candidate, "other"),
     }
@@ -90,17 +90,17 @@ fn strip_of(candidate: &CandidateResult, standing: Standing) -> Strip {
 fn write_row(
     operation: &OperationResult,
     candidate: &CandidateResult,
-    standing: Standing,
+    role: CandidateRole,
     (strip, axis, with_memory): (&Strip, &Axis, bool),
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let class = match standing {
-        Standing { is_best: true, .. } => " class=\"best\"",
-        Standing { is_baseline: true, .. } => " class=\"baseline\"",
+    let class = match role {
+        CandidateRole { is_best: true, .. } => " class=\"best\"",
+        CandidateRole { is_baseline: true, .. } => " class=\"baseline\"",
         _ => "",
     };
     let config = match differences(&candidate.config, &operation.baseline.config).0 {
-        _ if standing.is_baseline => candidate.config.to_brief(),
+        _ if role.is_baseline => candidate.config.to_brief(),
         changed => changed,
     };
     write!(
@@ -122,7 +122,7 @@ fn write_row(
     let time = times.map_or_else(|| "—".to_owned(), |times| format_ns(times.median_ns));
     let interval = times
         .map(|times| times.interval)
-        .filter(|_| !standing.is_baseline)
+        .filter(|_| !role.is_baseline)
         .map_or_else(String::new, |interval| format!(" <small>{:.3}–{:.3}</small>", interval.low, interval.high));
     let ratio = times.map_or_else(|| "—".to_owned(), |times| format!("{:.3}", times.ratio));
     let memory = match with_memory {
@@ -141,17 +141,17 @@ fn write_row(
         sorted(times.map(|times| times.median_ns)),
         sorted(times.map(|times| times.ratio)),
         times.map_or(0, |times| times.rounds),
-        Text(&outcome(operation, candidate, standing))
+        Text(&outcome(operation, candidate, role))
     )
 }
 
 /// The result of a candidate, in words.
-fn outcome(operation: &OperationResult, candidate: &CandidateResult, standing: Standing) -> String {
+fn outcome(operation: &OperationResult, candidate: &CandidateResult, role: CandidateRole) -> String {
     let mut words: Vec<String> = Vec::new();
-    match standing {
-        Standing { is_best: true, is_baseline: true } => words.push("baseline: keep it".to_owned()),
-        Standing { is_best: true, .. } => words.push("use this".to_owned()),
-        Standing { is_baseline: true, .. } => words.push("baseline".to_owned()),
+    match role {
+        CandidateRole { is_best: true, is_baseline: true } => words.push("baseline: keep it".to_owned()),
+        CandidateRole { is_best: true, .. } => words.push("use this".to_owned()),
+        CandidateRole { is_baseline: true, .. } => words.push("baseline".to_owned()),
         _ if candidate.tied_with_best => words.push("tied with the best".to_owned()),
         _ => {}
     }

@@ -13,9 +13,9 @@ pub(super) mod head;
 mod operation;
 mod overview;
 mod page;
-mod spent;
 mod step;
 mod strip;
+mod time_breakdown;
 
 pub use page::{HtmlReport, write_html};
 pub use step::{StepReport, write_step_html};

@@ -13,7 +13,7 @@ use crate::tune::{CandidateResult, CandidateStatus, ConfigTime, OperationResult,
 use super::candidates::write_candidates;
 use super::escape::Text;
 use super::overview::{name_of, status_class};
-use super::spent::write_spent;
+use super::time_breakdown::write_time_breakdown;
 
 /// Writes an operation's section; `decided_at` is the time of its decision, if there is one.
 pub(super) fn write_operation(
@@ -46,9 +46,9 @@ pub(super) fn write_operation(
             writeln!(out, "<p class=\"nothing\">There are no samples: only medians and intervals are drawn.</p>")?;
         }
     }
-    if operation.spent.total().as_nanos() > 0 {
+    if operation.time_breakdown.total().as_nanos() > 0 {
         write!(out, "<h4>Time breakdown</h4>")?;
-        write_spent(&operation.spent, out)?;
+        write_time_breakdown(&operation.time_breakdown, out)?;
     }
     writeln!(out, "</section>")
 }
@@ -109,8 +109,8 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
             1 => "once".to_owned(),
             more => format!("{more} times"),
         };
-        let is_told = operation.evidence != Evidence::Exact && !operation.how.is_empty();
-        let how = if is_told { format!(", matched {}", operation.how) } else { String::new() };
+        let shows_how = operation.evidence != Evidence::Exact && !operation.how.is_empty();
+        let how = if shows_how { format!(", matched {}", operation.how) } else { String::new() };
         facts.push(format!("Its label occurs {count} in the module, {} evidence{how}.", operation.evidence));
     }
     let (new, kept) = (operation.rounds_measured, operation.rounds_kept);

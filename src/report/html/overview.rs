@@ -34,7 +34,7 @@ const NO_SHARE: &str = "<td role=\"cell\" class=\"number\" data-name=\"share\">â
 
 /// The columns that not every run has.
 #[derive(Clone, Copy)]
-struct With {
+struct OptionalColumns {
     share: bool,
     roof: bool,
 }
@@ -71,7 +71,10 @@ pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut 
         out,
         "<table class=\"overview\" role=\"table\"><caption class=\"unseen\">Operations</caption><thead role=\"rowgroup\"><tr role=\"row\">"
     )?;
-    let with = With { share: result.step.is_some(), roof: result.operations.iter().any(|one| roof_of(one).is_some()) };
+    let with = OptionalColumns {
+        share: result.step.is_some(),
+        roof: result.operations.iter().any(|one| roof_of(one).is_some()),
+    };
     let columns =
         COLUMNS.into_iter().filter(|(name, _)| (with.share || *name != SHARE) && (with.roof || *name != ROOF));
     for (index, (name, kind)) in columns.enumerate() {
@@ -114,7 +117,7 @@ pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut 
 
 fn write_row(
     operation: &OperationResult,
-    (number, with): (usize, With),
+    (number, with): (usize, OptionalColumns),
     axis: &Axis,
     out: &mut dyn Write,
 ) -> io::Result<()> {

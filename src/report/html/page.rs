@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::counted::counted;
 use crate::measured_by::Source;
 use crate::report::{Gain, format_ns, format_part, format_ratio};
-use crate::tune::{AutotuningResult, OperationResult, PairedSample, Spent, Status};
+use crate::tune::{AutotuningResult, OperationResult, PairedSample, Status, TimeBreakdown};
 
 use super::card::write_card;
 use super::environment::{clock_of, write_environment};
@@ -16,7 +16,7 @@ use super::escape::{Text, script_json};
 use super::head::write_head;
 use super::operation::write_operation;
 use super::overview::write_overview;
-use super::spent::write_spent;
+use super::time_breakdown::write_time_breakdown;
 
 pub(super) const STYLE: &str = include_str!("report.css");
 pub(super) const SCRIPT: &str = include_str!("report.js");
@@ -140,10 +140,10 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
         let beside = format!("{best} instead of {baseline} if each of them runs once{between}{uncounted}");
         card("Expected gain", &format_ratio(speed_up), &beside)?;
     }
-    let mut spent = Spent::default();
-    all.iter().for_each(|operation| spent += operation.spent);
+    let mut time_breakdown = TimeBreakdown::default();
+    all.iter().for_each(|operation| time_breakdown += operation.time_breakdown);
     let rounds: u64 = all.iter().map(|operation| u64::from(operation.rounds_measured)).sum();
-    let total = spent.total().as_nanos() as f64;
+    let total = time_breakdown.total().as_nanos() as f64;
     let is_planned = !all.is_empty() && all.iter().all(|operation| operation.status == Status::Planned);
     if is_planned {
         card("This run", "a plan", "nothing was measured")?;
@@ -162,7 +162,7 @@ fn write_figures(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()>
     writeln!(out, "</dl>")?;
     if total > 0.0 {
         write!(out, "<section class=\"run\"><h2>Time of this run</h2>")?;
-        write_spent(&spent, out)?;
+        write_time_breakdown(&time_breakdown, out)?;
         writeln!(out, "</section>")?;
     }
     writeln!(out, "</header>")

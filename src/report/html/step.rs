@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::counted::counted;
 use crate::device::DeviceFingerprint;
 use crate::measured_by::MeasuredBy;
-use crate::prove::{CallEffect, Effect, ProvenSet, Standing};
+use crate::prove::{CallEffect, Effect, ProvenSet, StepVerdict};
 use crate::report::differences::differences;
 use crate::report::{format_ns, format_part};
 use crate::stats::Interval;
@@ -66,7 +66,7 @@ pub fn write_step_html(out: &mut dyn Write, report: &StepReport<'_>) -> io::Resu
     writeln!(out, "<a class=\"skip\" href=\"#operations\">To the calls</a>")?;
     write_figures(report, out)?;
     writeln!(out, "<main id=\"operations\">")?;
-    let verdicts: BTreeSet<&str> = found.calls.iter().map(|call| call.in_step.standing.name()).collect();
+    let verdicts: BTreeSet<&str> = found.calls.iter().map(|call| call.in_step.verdict.name()).collect();
     write_filter(out, "Calls", ("call, config, reason", "Verdict"), verdicts)?;
     writeln!(out, "<section class=\"result\">")?;
     write_calls(&found.calls, out)?;
@@ -104,7 +104,7 @@ fn write_figures(report: &StepReport<'_>, out: &mut dyn Write) -> io::Result<()>
     )?;
     let of_step = |effect: &Effect| {
         let interval = effect.interval.map_or_else(String::new, |held| format!("{}, ", interval(held)));
-        format!("{interval}{}", effect.standing.name())
+        format!("{interval}{}", effect.verdict.name())
     };
     write_card(out, "The step with all tuned", &ratio(step.speed_up), &of_step(step))?;
     let (figure, beside) = match proven {
@@ -140,16 +140,16 @@ fn write_calls(calls: &[CallEffect], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</tr></thead><tbody role=\"rowgroup\">")?;
     for effect in calls {
         let CallEffect { call, in_step, is_proven, .. } = effect;
-        let standing = in_step.standing.name();
+        let verdict = in_step.verdict.name();
         let failure = in_step
             .failure
             .as_ref()
             .map_or_else(String::new, |failure| format!("<small>{}</small>", Text(&failure.to_string())));
         write!(
             out,
-            "<tr role=\"row\" data-status=\"{standing}\"><th role=\"rowheader\" scope=\"row\" data-value=\"{name}\"><span class=\"op\">{name}</span>\
-             <small>use {under}</small></th><td role=\"cell\" data-value=\"{standing}\"><span class=\"badge {}\">{standing}</span>{failure}</td>",
-            class_of(in_step.standing),
+            "<tr role=\"row\" data-status=\"{verdict}\"><th role=\"rowheader\" scope=\"row\" data-value=\"{name}\"><span class=\"op\">{name}</span>\
+             <small>use {under}</small></th><td role=\"cell\" data-value=\"{verdict}\"><span class=\"badge {}\">{verdict}</span>{failure}</td>",
+            class_of(in_step.verdict),
             name = Text(&call.call.to_string()),
             under = Text(&differences(&call.tuned, &call.baseline).0),
         )?;
@@ -177,12 +177,12 @@ fn write_number(
 }
 
 /// The class that colours a verdict.
-fn class_of(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Gains => "tuned",
-        Standing::Loses | Standing::Failed => "failed",
-        Standing::NotSeparated => "open",
-        Standing::WithinNoise | Standing::NoEffect | Standing::PutBack => "kept",
+fn class_of(verdict: StepVerdict) -> &'static str {
+    match verdict {
+        StepVerdict::Gains => "tuned",
+        StepVerdict::Loses | StepVerdict::Failed => "failed",
+        StepVerdict::NotSeparated => "open",
+        StepVerdict::WithinNoise | StepVerdict::NoEffect | StepVerdict::PutBack => "kept",
     }
 }
 

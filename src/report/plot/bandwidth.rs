@@ -17,7 +17,7 @@ pub(super) fn marks(metrics: &CollectiveMetrics) -> Vec<Mark> {
             y: bus.mean,
             low: bus.low,
             high: bus.high,
-            said: format!("{kind}, {size} bytes: {:.4} GB/s, from {:.4} to {:.4}", bus.mean, bus.low, bus.high),
+            label: format!("{kind}, {size} bytes: {:.4} GB/s, from {:.4} to {:.4}", bus.mean, bus.low, bus.high),
         })
     };
     metrics.sizes.iter().filter_map(mark).collect()

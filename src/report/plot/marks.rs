@@ -28,7 +28,7 @@ pub(super) struct Mark {
     pub(super) y: f64,
     pub(super) low: f64,
     pub(super) high: f64,
-    pub(super) said: String,
+    pub(super) label: String,
 }
 
 /// The axes of marks; `None` if there are none.
@@ -43,7 +43,7 @@ pub(super) fn draw(picture: &mut Picture, frame: &Frame, (across, up): (&Axis, &
         let (class, path) = style(mark.kind);
         let x = frame.x(across.along(mark.x));
         let [y, low, high] = [mark.y, mark.low, mark.high].map(|value| frame.y(up.along(value)));
-        picture.add(format_args!("<g class=\"{class}\"><title>{}</title>", Text(&mark.said)));
+        picture.add(format_args!("<g class=\"{class}\"><title>{}</title>", Text(&mark.label)));
         picture.add(format_args!("<path d=\"M{x:.1} {low:.1}V{high:.1}\"/>"));
         picture.add(format_args!("<path transform=\"translate({x:.1} {y:.1})\" d=\"{path}\"/></g>\n"));
     }

@@ -181,7 +181,7 @@ fn write_roofs(
     let bandwidth = peaks.bytes_per_second;
     let ((x_low, x_high), (y_low, _)) = (across.ends(), up.ends());
     let Some(highest) = roofs.first() else { return Ok(()) };
-    writeln!(out, "<g class=\"roofs\" role=\"listitem\" aria-label=\"{}\">", Text(&said(peaks, roofs)))?;
+    writeln!(out, "<g class=\"roofs\" role=\"listitem\" aria-label=\"{}\">", Text(&label_of_roofs(peaks, roofs)))?;
     let from = x_low.max(y_low / bandwidth);
     let (x0, y0) = place(from, from * bandwidth);
     let (x1, y1) = place(highest.per_second / bandwidth, highest.per_second);
@@ -211,7 +211,7 @@ fn write_roofs(
     writeln!(out, "</g>")
 }
 
-fn said(peaks: &Peaks, roofs: &[ComputeRoof]) -> String {
+fn label_of_roofs(peaks: &Peaks, roofs: &[ComputeRoof]) -> String {
     let roofs = roofs.iter().map(|roof| format!("{} {}FLOP/s", roof.name, format_per_second(roof.per_second)));
     let roofs: Vec<String> = roofs.collect();
     format!("Roofs of {}: memory {}B/s; {}", peaks.name, format_per_second(peaks.bytes_per_second), roofs.join("; "))

@@ -60,7 +60,7 @@ pub(super) fn panel(picture: &mut Picture, frame: &Frame, found: &Collectives<'_
             ));
         }
         host = Some(&device.host);
-        let said = format!(
+        let label = format!(
             "device {}{}{}: {}, median of {}",
             device.ordinal,
             if device.host.is_empty() { "" } else { " on " },
@@ -68,7 +68,7 @@ pub(super) fn panel(picture: &mut Picture, frame: &Frame, found: &Collectives<'_
             signed_ns(*ns, ""),
             alignment.collectives
         );
-        picture.add(format_args!("<g class=\"k0\"><title>{}</title>", Text(&said)));
+        picture.add(format_args!("<g class=\"k0\"><title>{}</title>", Text(&label)));
         picture.add(format_args!(
             "<path stroke-width=\"{:.1}\" d=\"M{x:.1} {:.1}V{:.1}\"/>",
             (wide / 3.0).min(3.0),

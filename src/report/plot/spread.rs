@@ -73,7 +73,7 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
         picture.add(format_args!(
             "<path class=\"{class}\" opacity=\"{opacity}\" transform=\"translate({x:.1} {y:.1}) scale({size})\" d=\"{mark}\">"
         ));
-        picture.add(format_args!("<title>{}</title></path>\n", Text(&said(point.operation, point))));
+        picture.add(format_args!("<title>{}</title></path>\n", Text(&title(point.operation, point))));
     }
     write_names(&mut picture, &points, &frame, &across, &up);
     let mut lines = vec![format!(
@@ -117,7 +117,7 @@ fn opcodes<'a>(points: &[Point<'a>]) -> Vec<&'a str> {
     opcodes.into_iter().take(OPCODES).map(|(opcode, _)| opcode).collect()
 }
 
-fn said(operation: &OperationSummary, point: &Point<'_>) -> String {
+fn title(operation: &OperationSummary, point: &Point<'_>) -> String {
     let source = operation.source.as_ref().map_or_else(String::new, |source| format!(", {source}"));
     format!(
         "{} of {}{source}: {} ± {} ({}), {} executions, {} events",

@@ -19,7 +19,7 @@ pub(super) fn marks(waits: &Waits) -> Vec<Mark> {
             y: of_fastest,
             low,
             high,
-            said: format!(
+            label: format!(
                 "{kind}, {size} bytes: {of_fastest:.3} times the fastest, from {low:.3} to {high:.3}; {mean} in the mean of {count}"
             ),
         }
@@ -60,7 +60,7 @@ pub(super) fn distribution(picture: &mut Picture, frame: &Frame, waits: &Waits) 
                 Some(_) => (frame.x(across.along(ends[0])), frame.x(across.along(ends[1]))),
                 None => (frame.left, frame.x(across.first())),
             };
-            let said = match step {
+            let label = match step {
                 Some(_) => format!("{} to {}", format_ns(ends[0]), format_ns(ends[1])),
                 None => "not at all".to_owned(),
             };
@@ -70,7 +70,7 @@ pub(super) fn distribution(picture: &mut Picture, frame: &Frame, waits: &Waits) 
                 base - tall
             ));
             picture.add(format_args!(" width=\"{:.1}\" height=\"{tall:.1}\">", (to - from - 0.5).max(1.0)));
-            picture.add(format_args!("<title>{kind}: {count} of {all} wait {said}</title></rect>\n"));
+            picture.add(format_args!("<title>{kind}: {count} of {all} wait {label}</title></rect>\n"));
         }
         let (x, y) = (frame.left - 8.0, base - high / 2.0 + 4.5);
         picture.add(format_args!("<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{all}</text>\n"));

@@ -42,7 +42,7 @@ const POOL_STREAM: u64 = 3 << 60;
 const CHANCE_STREAM: u64 = 4 << 60;
 const FIGURES_STREAM: u64 = 7 << 60;
 
-/// The model-guided strategy. It does all its work when it is told an outcome, so that a history determines its state.
+/// The model-guided strategy. It does all its work when it observes an outcome, so that a history determines its state.
 #[derive(Debug, Clone)]
 pub(in crate::search) struct Guided<'a> {
     space: &'a Space,
@@ -135,14 +135,14 @@ impl<'a> Guided<'a> {
 
     /// Builds the model from the outcomes; there is none while nothing ran.
     fn build(&mut self) {
-        let told = self.history.told();
+        let observed = self.history.observed();
         self.model = None;
-        let Some(target) = Target::cut(told) else { return };
-        let mut used = told.to_vec();
+        let Some(target) = Target::cut(observed) else { return };
+        let mut used = observed.to_vec();
         if used.len() > MOST_OUTCOMES {
             used.sort_by(|a, b| target.of(a.1).total_cmp(&target.of(b.1)).then(a.0.cmp(&b.0)));
             let mut others = used.split_off(MOST_OUTCOMES / 2);
-            let mut draw = Draw::new(self.seed, OUTCOMES_STREAM | told.len() as u64);
+            let mut draw = Draw::new(self.seed, OUTCOMES_STREAM | observed.len() as u64);
             while used.len() < MOST_OUTCOMES {
                 used.push(others.swap_remove(draw.below(others.len())));
             }
@@ -184,7 +184,7 @@ impl<'a> Guided<'a> {
         let mut most = fitted(&mut self.shape, &self.features.of_parameters(), rows);
         let Some((own, others)) = self.figured.split_first_mut() else { return self.shape.clone() };
         let by_figures = fitted(own, self.features.weights(), rows);
-        let mut draw = Draw::new(self.seed, FIGURES_STREAM | self.history.told().len() as u64);
+        let mut draw = Draw::new(self.seed, FIGURES_STREAM | self.history.observed().len() as u64);
         for other in others {
             let posterior = fitted(other, self.features.weights(), &self.features.shuffled(rows, &mut draw));
             most = most.zip(posterior).map(|(most, posterior)| most.max(posterior));
@@ -213,7 +213,7 @@ impl<'a> Guided<'a> {
             .filter(|&point| !self.history.is_seen(point) && taken.insert(point))
             .take(MOST_LOOKED_AT / 2)
             .collect();
-        let mut draw = Draw::new(self.seed, POOL_STREAM | self.history.told().len() as u64);
+        let mut draw = Draw::new(self.seed, POOL_STREAM | self.history.observed().len() as u64);
         // if few are left of many, random draws would take long to find them
         for _ in 0..16 * MOST_LOOKED_AT {
             if points.len() == MOST_LOOKED_AT {
@@ -257,7 +257,7 @@ impl<'a> Guided<'a> {
 
     fn by_chance(&self) -> Option<usize> {
         let count = self.space.count();
-        let from = Draw::new(self.seed, CHANCE_STREAM | self.history.told().len() as u64).below(count);
+        let from = Draw::new(self.seed, CHANCE_STREAM | self.history.observed().len() as u64).below(count);
         (0..count).map(|step| (from + step) % count).find(|&point| !self.history.is_seen(point))
     }
 }
@@ -271,12 +271,13 @@ impl SearchStrategy for Guided<'_> {
         if !self.history.tell(point, outcome) {
             return;
         }
-        let told = self.history.told().len();
-        if told >= self.next_model {
+        let observed = self.history.observed().len();
+        if observed >= self.next_model {
             self.build();
-            let grown = (told as f64 * GROWTH) as usize;
+            let grown = (observed as f64 * GROWTH) as usize;
             // without a model the next outcome may be the first that ran
-            self.next_model = if self.model.is_some() { grown.clamp(told + 1, told + LONGEST) } else { told + 1 };
+            self.next_model =
+                if self.model.is_some() { grown.clamp(observed + 1, observed + LONGEST) } else { observed + 1 };
         } else if self.model.is_some() {
             let known = self.expected_at(&[point]).first().copied().unwrap_or_default();
             let Some(model) = &mut self.model else { return };

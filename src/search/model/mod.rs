@@ -1,4 +1,4 @@
-//! The model-guided strategy: a Gaussian process over the configs told so far says which to ask next.
+//! The model-guided strategy: a Gaussian process over the configs observed so far says which to ask next.
 
 mod features;
 mod fit;

@@ -18,8 +18,8 @@ pub(super) struct Target {
 
 impl Target {
     /// The clip for these outcomes; `None` while nothing ran.
-    pub(super) fn cut(told: &[(usize, Outcome)]) -> Option<Self> {
-        let logarithms: Vec<f64> = told
+    pub(super) fn cut(observed: &[(usize, Outcome)]) -> Option<Self> {
+        let logarithms: Vec<f64> = observed
             .iter()
             .filter_map(|(_, outcome)| match outcome {
                 Outcome::Time(time) => Some(time.ln()),

@@ -26,7 +26,7 @@ pub(super) struct Place {
 
 /// An outcome: the logarithm of a time, and its standard deviation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct Observation {
     pub(super) place: Place,
     pub(super) value: f64,
     pub(super) deviation: f64,
@@ -45,16 +45,16 @@ struct OfShape {
 pub(super) fn joint(
     rows: &[Coordinates],
     shapes: &[Shape],
-    seen: &[Seen],
+    observations: &[Observation],
     left: &[Place],
     (seed, stream): (u64, u64),
 ) -> Vec<Vec<f64>> {
-    let of_shapes: Vec<OfShape> = shapes.par_iter().map(|shape| of_shape(rows, shape, seen, left)).collect();
+    let of_shapes: Vec<OfShape> = shapes.par_iter().map(|shape| of_shape(rows, shape, observations, left)).collect();
     let most = of_shapes.iter().map(|one| one.log_weight).fold(f64::NEG_INFINITY, f64::max);
     let weights: Vec<f64> = of_shapes.iter().map(|one| (one.log_weight - most).exp()).collect();
     let all: f64 = weights.iter().sum();
     let mut normals = Normals::new(Draw::new(seed, stream));
-    let degrees = SCALE_COUNTS + seen.len();
+    let degrees = SCALE_COUNTS + observations.len();
     // systematic resampling: the draws of each shape are proportional to its weight, rounded to an integer
     let (mut reached, mut taken) = (normals.uniform(), 0);
     let mut draws = Vec::with_capacity(DRAWS);
@@ -70,24 +70,27 @@ pub(super) fn joint(
     draws
 }
 
-fn of_shape(rows: &[Coordinates], shape: &Shape, seen: &[Seen], left: &[Place]) -> OfShape {
+fn of_shape(rows: &[Coordinates], shape: &Shape, observations: &[Observation], left: &[Place]) -> OfShape {
     let between = |a: Place, b: Place| {
         let (Some(first), Some(second)) = (rows.get(a.call), rows.get(b.call)) else { return 0.0 };
         let alike = f64::from(covariance(first.distance(&shape.weights, first.row(a.row), second.row(b.row))));
         let own = if a == b { shape.own } else { 0.0 };
         if a.call == b.call { alike + own + OF_MEAN } else { alike * shape.common }
     };
-    let at = |index: usize| seen.get(index).map(|seen| seen.place);
-    let lower = Lower::factor(seen.len(), |row, column| match (at(row), at(column)) {
+    let at = |index: usize| observations.get(index).map(|one| one.place);
+    let lower = Lower::factor(observations.len(), |row, column| match (at(row), at(column)) {
         (Some(a), Some(b)) => {
-            let noise = seen.get(row).filter(|_| row == column).map_or(0.0, |seen| (seen.deviation / SCALE).powi(2));
+            let noise =
+                observations.get(row).filter(|_| row == column).map_or(0.0, |one| (one.deviation / SCALE).powi(2));
             between(a, b) + noise
         }
         _ => 0.0,
     });
-    let solved = lower.solve(seen.iter().map(|seen| seen.value).collect());
-    let crossed: Vec<Vec<f64>> =
-        left.iter().map(|&place| lower.solve(seen.iter().map(|seen| between(seen.place, place)).collect())).collect();
+    let solved = lower.solve(observations.iter().map(|one| one.value).collect());
+    let crossed: Vec<Vec<f64>> = left
+        .iter()
+        .map(|&place| lower.solve(observations.iter().map(|one| between(one.place, place)).collect()))
+        .collect();
     let mean = crossed.iter().map(|row| dot(row, &solved)).collect();
     let factor = Lower::factor(left.len(), |row, column| {
         match (left.get(row), left.get(column), crossed.get(row), crossed.get(column)) {
@@ -96,6 +99,6 @@ fn of_shape(rows: &[Coordinates], shape: &Shape, seen: &[Seen], left: &[Place]) 
         }
     });
     let squares = SCALE_COUNTS as f64 * SCALE * SCALE + dot(&solved, &solved);
-    let degrees = (SCALE_COUNTS + seen.len()) as f64;
+    let degrees = (SCALE_COUNTS + observations.len()) as f64;
     OfShape { log_weight: -lower.half_log_determinant() - 0.5 * degrees * squares.ln(), mean, factor, squares }
 }

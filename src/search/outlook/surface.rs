@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::posterior::{DRAWS, Place, Seen, joint};
+use super::posterior::{DRAWS, Observation, Place, joint};
 use super::shape::shapes;
 use crate::search::figures::{self, FIGURES};
 use crate::search::model::{Coordinates, Features};
@@ -98,7 +98,7 @@ struct Call {
     rows: Coordinates,
     baseline: usize,
     /// By point the logarithm of a time and its standard deviation; `None` for a config that failed.
-    told: BTreeMap<usize, Option<(f64, f64)>>,
+    observed: BTreeMap<usize, Option<(f64, f64)>>,
 }
 
 impl Surface {
@@ -118,13 +118,13 @@ impl Surface {
         if parameters != self.parameters {
             self.calls.clear();
         }
-        self.calls.retain(|call| !call.told.is_empty());
+        self.calls.retain(|call| !call.observed.is_empty());
         self.calls.drain(..self.calls.len().saturating_sub(CALLS_BEFORE));
         self.parameters = parameters;
         self.usual = features.weights().to_vec();
         self.figures = 0;
         let points: Vec<usize> = (0..space.count()).collect();
-        self.calls.push(Call { rows: features.rows(space, &points), baseline, told: BTreeMap::new() });
+        self.calls.push(Call { rows: features.rows(space, &points), baseline, observed: BTreeMap::new() });
     }
 
     /// Sets what is known about each config of the current call besides its parameters, such as a compiler's figures:
@@ -143,7 +143,8 @@ impl Surface {
     /// deviation; `None` if it failed. It replaces an earlier one.
     pub fn tell(&mut self, point: usize, outcome: Option<(f64, f64)>) {
         if let Some(call) = self.calls.last_mut().filter(|call| point < call.rows.count()) {
-            call.told.insert(point, outcome.filter(|(value, deviation)| value.is_finite() && deviation.is_finite()));
+            call.observed
+                .insert(point, outcome.filter(|(value, deviation)| value.is_finite() && deviation.is_finite()));
         }
     }
 
@@ -154,11 +155,11 @@ impl Surface {
     /// one that helps.
     pub fn outlook(&self, known: &[usize], rules: &WaveRules) -> Outlook {
         let Some(call) = self.calls.last() else { return Outlook::default() };
-        let left: Vec<usize> = (0..call.rows.count()).filter(|point| !call.told.contains_key(point)).collect();
+        let left: Vec<usize> = (0..call.rows.count()).filter(|point| !call.observed.contains_key(point)).collect();
         if left.is_empty() {
             return Outlook::default();
         }
-        if call.told.is_empty() {
+        if call.observed.is_empty() {
             return Outlook { chance: 1.0, left: Vec::new(), next: self.first(call, known, rules) };
         }
         let draws = self.draws(call, &left);
@@ -213,47 +214,47 @@ impl Surface {
     /// Joint draws of the values of the remaining configs, relative to the best measured one.
     fn draws(&self, call: &Call, left: &[usize]) -> Vec<Vec<f64>> {
         let at_hand = self.calls.len() - 1;
-        let mut seen = Vec::new();
+        let mut observations = Vec::new();
         for (number, other) in self.calls.iter().enumerate() {
             let most = if number == at_hand { usize::MAX } else { OUTCOMES_BEFORE };
-            seen.extend(other.outcomes(number, most));
+            observations.extend(other.outcomes(number, most));
         }
         let left: Vec<Place> = left.iter().map(|&row| Place { call: at_hand, row }).collect();
         let rows: Vec<Coordinates> = self.calls.iter().map(|call| call.rows.clone()).collect();
         let shapes = shapes(self.seed, SHAPES_STREAM, &self.usual, self.figures);
-        joint(&rows, &shapes, &seen, &left, (self.seed, DRAWS_STREAM | call.told.len() as u64))
+        joint(&rows, &shapes, &observations, &left, (self.seed, DRAWS_STREAM | call.observed.len() as u64))
     }
 }
 
 impl Call {
     fn best(&self) -> Option<f64> {
-        self.told.values().flatten().map(|(value, _)| *value).min_by(f64::total_cmp)
+        self.observed.values().flatten().map(|(value, _)| *value).min_by(f64::total_cmp)
     }
 
     /// How much faster than the baseline the best is, as a logarithm.
     fn gain(&self) -> f64 {
-        let of_baseline = self.told.get(&self.baseline).copied().flatten();
+        let of_baseline = self.observed.get(&self.baseline).copied().flatten();
         of_baseline.zip(self.best()).map_or(0.0, |((baseline, _), best)| baseline - best)
     }
 
     /// The outcomes for the posterior; of more than `most` the fastest half and others evenly from the rest.
-    fn outcomes(&self, number: usize, most: usize) -> Vec<Seen> {
+    fn outcomes(&self, number: usize, most: usize) -> Vec<Observation> {
         let best = self.best().unwrap_or(0.0);
-        let mut seen: Vec<Seen> = self
-            .told
+        let mut observations: Vec<Observation> = self
+            .observed
             .iter()
             .map(|(&row, outcome)| {
                 let (value, deviation) = outcome.unwrap_or((f64::INFINITY, FAILED));
-                Seen { place: Place { call: number, row }, value: (value - best).min(CEILING), deviation }
+                Observation { place: Place { call: number, row }, value: (value - best).min(CEILING), deviation }
             })
             .collect();
-        if seen.len() > most {
-            seen.sort_by(|a, b| a.value.total_cmp(&b.value).then(a.place.row.cmp(&b.place.row)));
-            let slower = seen.split_off(most / 2);
+        if observations.len() > most {
+            observations.sort_by(|a, b| a.value.total_cmp(&b.value).then(a.place.row.cmp(&b.place.row)));
+            let slower = observations.split_off(most / 2);
             let step = slower.len().div_ceil(most - most / 2);
-            seen.extend(slower.into_iter().step_by(step));
+            observations.extend(slower.into_iter().step_by(step));
         }
-        seen
+        observations
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::store::{ExecutableKey, ExecutableStore, Kept, Listed, Note};
+use super::store::{ExecutableKey, ExecutableStore, Listed, Note, StoredExecutable};
 use crate::counted::counted;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
@@ -48,7 +48,7 @@ pub(super) struct CompiledStore {
 
 /// The outcome of a program.
 pub(super) enum CompiledBefore {
-    Executable(Kept),
+    Executable(StoredExecutable),
     /// The compiler's message.
     Refused(String),
 }

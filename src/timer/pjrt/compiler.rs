@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::compilers::{Compiler, Stop};
 use super::job::nanoseconds;
 use super::process_flags::ProcessFlags;
-use super::store::{CompiledFor, ExecutableKey, ExecutableStore, Kept, MAX_EXECUTABLE_BYTES, Note};
+use super::store::{CompiledFor, ExecutableKey, ExecutableStore, MAX_EXECUTABLE_BYTES, Note, StoredExecutable};
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
 use crate::timer::answers::AnswerFolder;
@@ -46,7 +46,7 @@ impl CompileTask {
 #[derive(Debug)]
 pub(super) struct CompiledTask {
     /// `None` if the plugin cannot serialize.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<StoredExecutable>,
     pub(super) compile_ns: u64,
     pub(super) cpu_ns: u64,
 }
@@ -140,7 +140,7 @@ impl Compiler for CompileWorker {
                 // a full or missing folder costs the next run a compilation, and this run nothing
                 tracing::warn!("the executable of candidate {candidate} was not kept: {error}");
                 folder.leave();
-                Kept { executable: ExecutableRef { path, offset: 0, digest: None }, signature }
+                StoredExecutable { executable: ExecutableRef { path, offset: 0, digest: None }, signature }
             }
         };
         Ok(CompiledTask { kept: Some(kept), compile_ns, cpu_ns })

@@ -89,7 +89,7 @@ struct State<C: Compiler> {
 
 /// Work started for a sharer, and in which of its rounds.
 #[derive(Debug, Clone, Copy)]
-struct Begun {
+struct StartedWork {
     sharer: usize,
     round: u64,
     hand: usize,
@@ -97,13 +97,13 @@ struct Begun {
 
 impl<C: Compiler> State<C> {
     /// Whether nothing was dropped since this work started.
-    fn is_of_now(&self, begun: Begun) -> bool {
-        self.rounds.get(begun.sharer) == Some(&begun.round)
+    fn is_of_now(&self, started: StartedWork) -> bool {
+        self.rounds.get(started.sharer) == Some(&started.round)
     }
 
     /// Whether this work is still needed.
-    fn wants(&self, begun: Begun) -> bool {
-        self.is_of_now(begun) && !self.closing
+    fn wants(&self, started: StartedWork) -> bool {
+        self.is_of_now(started) && !self.closing
     }
 
     /// An idle compiler for a task. If none suits, one that makes room for a new one, so that compilers never outnumber
@@ -164,7 +164,7 @@ impl<C: Compiler> Shared<C> {
             };
             state.running.push(Running { key, hand, stop: None });
             let round = state.rounds.get(key.0).copied().unwrap_or_default();
-            let begun = Begun { sharer: key.0, round, hand };
+            let started = StartedWork { sharer: key.0, round, hand };
             let idle = state.take_idle(&task);
             drop(state);
             let idle = match idle {
@@ -176,7 +176,7 @@ impl<C: Compiler> Shared<C> {
                 Idle::None => None,
             };
             // a thread that panics silently would be waited for forever
-            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(begun, idle, &task)));
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(started, idle, &task)));
             let attempt = attempt.unwrap_or_else(|_| {
                 Attempt::NotStarted(Failure::new(FailureKind::Device, "a compile thread panicked"))
             });
@@ -185,7 +185,7 @@ impl<C: Compiler> Shared<C> {
             match attempt {
                 Attempt::Ended(compiler, outcome) => {
                     // a compiler that was told to stop may have answered just before
-                    if !state.is_of_now(begun) || compiler.is_gone() {
+                    if !state.is_of_now(started) || compiler.is_gone() {
                         // it counts as running until its process has ended
                         drop(state);
                         drop(compiler);
@@ -193,18 +193,18 @@ impl<C: Compiler> Shared<C> {
                     } else {
                         state.idle.push(compiler);
                     }
-                    if state.is_of_now(begun) {
+                    if state.is_of_now(started) {
                         state.done.insert(key, outcome);
                     }
                 }
                 Attempt::Refused(failure) => {
-                    if state.is_of_now(begun) {
+                    if state.is_of_now(started) {
                         state.done.insert(key, Err(failure));
                     }
                 }
                 Attempt::NotStarted(failure) => {
                     leaves = true;
-                    if state.is_of_now(begun) {
+                    if state.is_of_now(started) {
                         state.queue.push_front((key, task));
                     }
                     if state.hands == 1 {
@@ -224,20 +224,20 @@ impl<C: Compiler> Shared<C> {
         }
     }
 
-    fn attempt(&self, begun: Begun, idle: Option<C>, task: &C::Task) -> Attempt<C> {
+    fn attempt(&self, started: StartedWork, idle: Option<C>, task: &C::Task) -> Attempt<C> {
         let mut ready = idle;
         // fresh compilers that died of this program
         let mut deaths = 0;
         loop {
             let used = ready.is_some();
-            let mut compiler = match ready.take().map_or_else(|| self.begin(begun, task), |one| Ok(Some(one))) {
+            let mut compiler = match ready.take().map_or_else(|| self.begin(started, task), |one| Ok(Some(one))) {
                 Ok(Some(compiler)) => compiler,
                 Ok(None) => return Attempt::Dropped,
                 Err(failure) => {
                     return C::as_own(task, &failure).map_or(Attempt::NotStarted(failure), Attempt::Refused);
                 }
             };
-            if !self.may_stop(begun, &compiler) {
+            if !self.may_stop(started, &compiler) {
                 return Attempt::Dropped;
             }
             let mut outcome = compiler.compile(task);
@@ -256,7 +256,7 @@ impl<C: Compiler> Shared<C> {
                 }
                 _ => false,
             };
-            if !once_more || !self.lock().wants(begun) {
+            if !once_more || !self.lock().wants(started) {
                 return Attempt::Ended(compiler, outcome);
             }
         }
@@ -264,17 +264,17 @@ impl<C: Compiler> Shared<C> {
 
     /// A fresh compiler; `None` if its program is no longer needed. A compiler that a signal ends before it is ready is started
     /// once more.
-    fn begin(&self, begun: Begun, task: &C::Task) -> Result<Option<C>, Failure> {
+    fn begin(&self, started: StartedWork, task: &C::Task) -> Result<Option<C>, Failure> {
         let mut forgiven = false;
         loop {
             let mut compiler = (self.start)(task)?;
-            if !self.may_stop(begun, &compiler) {
+            if !self.may_stop(started, &compiler) {
                 return Ok(None);
             }
             match compiler.greet(task) {
                 Ok(()) => return Ok(Some(compiler)),
                 // it was ended on purpose
-                Err(_) if !self.lock().wants(begun) => return Ok(None),
+                Err(_) if !self.lock().wants(started) => return Ok(None),
                 Err(failure) if compiler.was_killed() && !forgiven && failure.kind != FailureKind::Compile => {
                     forgiven = true;
                 }
@@ -284,13 +284,13 @@ impl<C: Compiler> Shared<C> {
     }
 
     /// Allows the compiler to be stopped; `false` if it should have been stopped already.
-    fn may_stop(&self, begun: Begun, compiler: &C) -> bool {
+    fn may_stop(&self, started: StartedWork, compiler: &C) -> bool {
         let stop = compiler.stop();
         let mut state = self.lock();
-        if let Some(running) = state.running.iter_mut().find(|running| running.hand == begun.hand) {
+        if let Some(running) = state.running.iter_mut().find(|running| running.hand == started.hand) {
             running.stop = stop;
         }
-        state.wants(begun)
+        state.wants(started)
     }
 }
 

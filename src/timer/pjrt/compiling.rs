@@ -31,9 +31,9 @@ pub(super) fn read_code(program: &ProgramRef) -> Result<Vec<u8>, Failure> {
 /// message wins.
 pub(super) fn options_of(program: &ProgramRef, own: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let Some(path) = &program.compile_options else { return Ok(own) };
-    let told = read_bounded(path, MAX_OPTIONS_BYTES);
-    let told = told.map_err(|error| Failure::new(FailureKind::NoProgram, error.message))?;
-    Ok([told, own].concat())
+    let of_program = read_bounded(path, MAX_OPTIONS_BYTES);
+    let of_program = of_program.map_err(|error| Failure::new(FailureKind::NoProgram, error.message))?;
+    Ok([of_program, own].concat())
 }
 
 /// Compiles, and measures the elapsed time and the processor time.
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(kind(runtime), FailureKind::CustomCall);
         let none = "No PTX compilation provider is available. Neither ptxas/nvlink nor nvjtlink is available.";
         assert_eq!(kind(none), FailureKind::Device);
-        let told = refusal(&PjrtError { code: 14, message: none.to_owned() }).message;
-        assert!(told.ends_with("=DIR (No PTX compilation provider is available)"), "{told}");
+        let message = refusal(&PjrtError { code: 14, message: none.to_owned() }).message;
+        assert!(message.ends_with("=DIR (No PTX compilation provider is available)"), "{message}");
     }
 }

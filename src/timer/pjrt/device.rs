@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_is_told_by_its_attributes() {
+    fn a_gpu_is_identified_by_its_attributes() {
         let description = DeviceDescription {
             id: 0,
             kind: "NVIDIA H100 80GB HBM3 MIG 1g.10gb".into(),
@@ -184,8 +184,8 @@ mod tests {
                 ("coords".into(), "0".into()),
             ],
         };
-        let told: Vec<_> = hardware("cuda", &description).into_iter().collect();
+        let attributes: Vec<_> = hardware("cuda", &description).into_iter().collect();
         let expected = [("compute_capability", "9.0"), ("mig", "1g.10gb"), ("sm_count", "16")];
-        assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(attributes, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 }

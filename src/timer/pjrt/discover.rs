@@ -180,20 +180,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_and_no_file_is_not_said_to_be_missing() {
+    fn what_is_there_and_no_file_is_not_reported_as_missing() {
         let folder = environment();
         let missing = folder.path().join("missing.so");
         let zero = folder.path().join("zero.so");
         std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
-        let said = |given: Option<&Path>, pairs: &[(&str, &OsStr)]| {
+        let message_of = |given: Option<&Path>, pairs: &[(&str, &OsStr)]| {
             discover_in(given, None, variables(pairs)).unwrap_err().to_string()
         };
         for path in [folder.path(), zero.as_path()] {
-            assert!(said(Some(path), &[]).contains("not a regular file"), "{path:?}");
-            let named = said(None, &[("PJRT_PLUGIN_LIBRARY_PATH", path.as_os_str())]);
+            assert!(message_of(Some(path), &[]).contains("not a regular file"), "{path:?}");
+            let named = message_of(None, &[("PJRT_PLUGIN_LIBRARY_PATH", path.as_os_str())]);
             assert!(named.contains("not a regular file") && named.contains("PJRT_PLUGIN_LIBRARY_PATH"), "{named}");
         }
-        assert!(said(Some(&missing), &[]).contains("no such plugin file"));
+        assert!(message_of(Some(&missing), &[]).contains("no such plugin file"));
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn what_is_missing_is_an_error() {
         let folder = environment();
         let message = |pairs: &[(&str, &OsStr)], name| discover_in(None, name, variables(pairs)).unwrap_err().message;
         assert!(message(&[], None).contains("pip install xla-cpu-pjrt"));

@@ -150,7 +150,7 @@ pub(super) struct Executable {
 }
 
 /// Space for the results of a run.
-struct Room {
+struct OutputSlots {
     /// The outputs of the first device, then those of the second.
     outputs: Vec<*mut RawBuffer>,
     /// For each device, where its outputs begin.
@@ -245,11 +245,11 @@ impl Executable {
     /// Runs once. Returns the outputs, the first device's first, and the time from launch until the last device is done.
     /// Completion is polled for up to `watched`.
     pub(super) fn run(&self, call: &Call<'_>, watched: Duration) -> Result<(Vec<Buffer>, Duration), PjrtError> {
-        let mut room = self.room();
+        let mut slots = self.slots();
         let start = Instant::now();
-        let result = self.launch(call, &mut room, watched);
+        let result = self.launch(call, &mut slots, watched);
         let elapsed = start.elapsed();
-        let outputs = self.taken(&mut room).collect();
+        let outputs = self.taken(&mut slots).collect();
         result.map(|()| (outputs, elapsed))
     }
 
@@ -263,28 +263,29 @@ impl Executable {
         watched: Duration,
     ) -> Result<Duration, PjrtError> {
         let batch = batch as usize;
-        let mut rooms: Vec<Room> = (0..if keeps_outputs { batch } else { 1 }).map(|_| self.room()).collect();
+        let mut slots_of_runs: Vec<OutputSlots> =
+            (0..if keeps_outputs { batch } else { 1 }).map(|_| self.slots()).collect();
         let mut result = Ok(());
         let start = Instant::now();
         for (run, call) in calls.iter().cycle().take(batch).enumerate() {
             let place = if keeps_outputs { run } else { 0 };
-            let Some(room) = rooms.get_mut(place) else { break };
-            result = self.launch(call, room, watched);
+            let Some(slots) = slots_of_runs.get_mut(place) else { break };
+            result = self.launch(call, slots, watched);
             if !keeps_outputs {
-                self.taken(room).for_each(drop);
+                self.taken(slots).for_each(drop);
             }
             if result.is_err() {
                 break;
             }
         }
         let elapsed = start.elapsed();
-        rooms.iter_mut().for_each(|room| self.taken(room).for_each(drop));
+        slots_of_runs.iter_mut().for_each(|slots| self.taken(slots).for_each(drop));
         result.map(|()| elapsed)
     }
 
     /// Allocates space for the results of one run.
-    fn room(&self) -> Room {
-        Room {
+    fn slots(&self) -> OutputSlots {
+        OutputSlots {
             outputs: vec![ptr::null_mut(); self.devices.saturating_mul(self.outputs)],
             lists: vec![ptr::dangling_mut(); self.devices],
             events: vec![ptr::null_mut(); self.devices],
@@ -292,22 +293,22 @@ impl Executable {
     }
 
     /// Takes a run's outputs out of the space.
-    fn taken(&self, room: &mut Room) -> impl Iterator<Item = Buffer> {
-        let taken = room.outputs.iter_mut().map(|raw| std::mem::replace(raw, ptr::null_mut()));
+    fn taken(&self, slots: &mut OutputSlots) -> impl Iterator<Item = Buffer> {
+        let taken = slots.outputs.iter_mut().map(|raw| std::mem::replace(raw, ptr::null_mut()));
         taken.filter(|raw| !raw.is_null()).map(|raw| Buffer { client: Rc::clone(&self.client), raw })
     }
 
     /// Runs once and waits until the last device is done, polling for up to `watched`; the space comes from
-    /// [`room`](Self::room).
-    fn launch(&self, call: &Call<'_>, room: &mut Room, watched: Duration) -> Result<(), PjrtError> {
+    /// [`slots`](Self::slots).
+    fn launch(&self, call: &Call<'_>, slots: &mut OutputSlots, watched: Duration) -> Result<(), PjrtError> {
         if call.lists.len() != self.devices {
             let message = format!("arguments on {} devices for a program of {}", call.lists.len(), self.devices);
             return Err(PjrtError::local(message));
         }
-        for (list, outputs) in room.lists.iter_mut().zip(room.outputs.chunks_mut(self.outputs.max(1))) {
+        for (list, outputs) in slots.lists.iter_mut().zip(slots.outputs.chunks_mut(self.outputs.max(1))) {
             *list = outputs.as_mut_ptr();
         }
-        room.events.fill(ptr::null_mut());
+        slots.events.fill(ptr::null_mut());
         let mut options = ExecuteOptions::new();
         options.non_donatable_input_indices = call.kept.as_ptr();
         options.num_non_donatable_input_indices = call.kept.len();
@@ -317,13 +318,13 @@ impl Executable {
         arguments.argument_lists = call.lists.as_ptr();
         arguments.num_devices = self.devices;
         arguments.num_args = call.count;
-        arguments.output_lists = room.lists.as_ptr();
-        arguments.device_complete_events = room.events.as_mut_ptr();
+        arguments.output_lists = slots.lists.as_ptr();
+        arguments.device_complete_events = slots.events.as_mut_ptr();
         // SAFETY: the lists and the events have one entry for each device, the lists as long as the program's arguments (the
         // caller checked the signature) and outputs, and all outlive the events awaited below.
         unsafe { call!(self.client.plugin, loaded_executable_execute, &mut arguments) }?;
         let mut result = Ok(());
-        for &event in &room.events {
+        for &event in &slots.events {
             self.client.plugin.watch_event(event, watched);
             // also after a failure: nothing may be freed while another device still uses it
             result = result.and(self.client.plugin.await_event(event));

@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::cold::Flush;
-use super::cut::Cut;
+use super::cache_flush::Flush;
 use super::executable::{Call, Executable, read_bounded};
-use super::kept::{Array, Kept};
+use super::kept::{Array, BaselineOutput};
 use super::no_device::harmless;
 use super::plugin::{Buffer, Client, PjrtError, one_line};
-use super::restore::{Fresh, Restorer};
+use super::program_shardings::ProgramShardings;
+use super::restore::{DonatedArguments, Restorer};
 use super::sharding::Sharding;
 use crate::array::{ArraySpec, Tolerance};
 use crate::failure::{Failure, FailureKind};
@@ -50,7 +50,7 @@ pub(super) struct Job {
     /// How caches are flushed, if they are to be cold.
     flush: Option<Flush>,
     /// Outputs that other outputs are compared with.
-    kept: Vec<Kept>,
+    kept: Vec<BaselineOutput>,
     /// Maximum bytes of an output that are on the host for a comparison.
     block_bytes: u64,
     /// The fastest run of any candidate so far.
@@ -150,12 +150,12 @@ impl Job {
         &mut self,
         candidate: usize,
         executable: Executable,
-        cut: Option<Cut>,
+        program_shardings: Option<ProgramShardings>,
     ) -> Result<Restored, Failure> {
-        let shardings: Vec<Sharding> = match &cut {
-            Some(cut) => {
-                check_signature(&cut.signature().parameters, &self.inputs)?;
-                cut.parameters.iter().map(|(_, sharding)| sharding.clone()).collect()
+        let shardings: Vec<Sharding> = match &program_shardings {
+            Some(of_program) => {
+                check_signature(&of_program.signature().parameters, &self.inputs)?;
+                of_program.parameters.iter().map(|(_, sharding)| sharding.clone()).collect()
             }
             None => vec![Sharding::whole(1); self.inputs.len()],
         };
@@ -164,7 +164,7 @@ impl Job {
             arguments.push(self.argument(index, sharding.clone(), executable.devices())?);
         }
         let (restorer, restored) = self.restorer(&arguments, shardings, executable.devices());
-        let (outputs, output_bytes) = (cut.map(|cut| cut.outputs), Cell::new(None));
+        let (outputs, output_bytes) = (program_shardings.map(|of_program| of_program.outputs), Cell::new(None));
         self.candidates.insert(candidate, Candidate { executable, arguments, restorer, outputs, output_bytes });
         Ok(restored)
     }
@@ -280,11 +280,11 @@ impl Job {
         let may_stay = self.may_stay(bytes);
         let mut kept = Vec::new();
         self.whole(candidate, outputs, |_, array| {
-            kept.push(Kept::new(array, may_stay, self.block_bytes).map_err(execute_failure)?);
+            kept.push(BaselineOutput::new(array, may_stay, self.block_bytes).map_err(execute_failure)?);
             Ok(())
         })?;
         self.kept = kept;
-        Ok(Some(self.kept.iter().map(Kept::told).collect()))
+        Ok(Some(self.kept.iter().map(BaselineOutput::to_message).collect()))
     }
 
     /// Whether so many bytes may stay on the device for the whole job. They take no space from a candidate if the device's
@@ -311,7 +311,7 @@ impl Job {
         self.outputs(candidate, |index, array| {
             let found = match self.kept.get(index).zip(tolerances.get(index)) {
                 Some((kept, &tolerance)) => kept.compare(array, tolerance).map_err(execute_failure)?,
-                None => ComparedOutput::untold(array.spec().clone()),
+                None => ComparedOutput::spec_only(array.spec().clone()),
             };
             compared.push(found);
             Ok(())
@@ -326,7 +326,7 @@ impl Job {
 
     /// One run under a profile, with the copies of [`made_before`](Self::made_before). Other inputs come from the host, because
     /// the program that copies them on the device would appear in the profile as a launched one.
-    pub(super) fn profiled_run(&self, candidate: usize, made: Option<Fresh>) -> Result<(), Failure> {
+    pub(super) fn profiled_run(&self, candidate: usize, made: Option<DonatedArguments>) -> Result<(), Failure> {
         let fresh = match made {
             Some(fresh) => fresh,
             None => self.brought_from_host(self.find(candidate)?).map_err(execute_failure)?,
@@ -335,7 +335,7 @@ impl Job {
     }
 
     /// Copies the donated inputs of a round's runs in advance, if the device can and as far as their size is within the limit.
-    pub(super) fn made_before(&self, launches: &[Launch]) -> Result<VecDeque<Option<Fresh>>, Failure> {
+    pub(super) fn made_before(&self, launches: &[Launch]) -> Result<VecDeque<Option<DonatedArguments>>, Failure> {
         let (mut made, mut bytes) = (VecDeque::new(), 0_u64);
         for launch in launches {
             let candidate = self.find(launch.candidate)?;
@@ -356,7 +356,7 @@ impl Job {
         &self,
         candidate: usize,
         flush: Option<&Flush>,
-        fresh: Option<Fresh>,
+        fresh: Option<DonatedArguments>,
     ) -> Result<(Vec<Buffer>, Duration), Failure> {
         let candidate = self.find(candidate)?;
         let executable = &candidate.executable;
@@ -427,7 +427,7 @@ impl Job {
     }
 
     /// The donated arguments of one run: copied on the device, or else from the host.
-    fn donate(&self, candidate: &Candidate) -> Result<Fresh, PjrtError> {
+    fn donate(&self, candidate: &Candidate) -> Result<DonatedArguments, PjrtError> {
         let restorer = candidate.restorer.as_ref().filter(|restorer| !restorer.is_broken());
         match restorer.map(|restorer| restorer.copies()) {
             Some(Ok(copies)) => Ok(copies),
@@ -436,7 +436,7 @@ impl Job {
         }
     }
 
-    fn brought_from_host(&self, candidate: &Candidate) -> Result<Fresh, PjrtError> {
+    fn brought_from_host(&self, candidate: &Candidate) -> Result<DonatedArguments, PjrtError> {
         let made = |donated: &Donated| on_devices(&self.client, self.device, &donated.part, &donated.parts()?);
         donated(&candidate.arguments).map(made).collect()
     }
@@ -516,7 +516,7 @@ fn load(client: &Rc<Client>, devices: Range<usize>, input: &Input, sharding: &Sh
         return Ok(Argument::Donated(Donated { input, sharding, part, devices, parts }));
     }
     let bytes = read(input)?;
-    let parts = (0..devices.len()).map(|device| sharding.cut(&input.spec, &bytes, device));
+    let parts = (0..devices.len()).map(|device| sharding.slice(&input.spec, &bytes, device));
     let parts = parts.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     let kept = on_devices(client, devices.start, &part, &parts);
     kept.map(Argument::Kept).map_err(|error| wrong(one_line(&error.message)))
@@ -539,7 +539,7 @@ fn read_parts(input: &Input, sharding: &Sharding, devices: usize) -> Result<Vec<
     if devices == 1 && sharding.is_whole() {
         return Ok(vec![bytes]);
     }
-    let parts = (0..devices).map(|device| sharding.cut(&input.spec, &bytes, device).map(Cow::into_owned));
+    let parts = (0..devices).map(|device| sharding.slice(&input.spec, &bytes, device).map(Cow::into_owned));
     parts.collect::<Result<_, _>>().map_err(|message| wrong_input(input, &message))
 }
 

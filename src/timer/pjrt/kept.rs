@@ -79,7 +79,7 @@ impl Array {
 }
 
 /// An output of the baseline.
-pub(super) struct Kept {
+pub(super) struct BaselineOutput {
     array: Array,
     block_bytes: u64,
     digest: Digest,
@@ -88,7 +88,7 @@ pub(super) struct Kept {
     finiteness: Finiteness,
 }
 
-impl Kept {
+impl BaselineOutput {
     /// Reads the array once. It stays on the device if it may and the device can copy parts of it.
     pub(super) fn new(array: Array, may_stay: bool, block_bytes: u64) -> Result<Self, PjrtError> {
         let array = if may_stay { array.in_parts() } else { array.fetched() }?;
@@ -104,14 +104,14 @@ impl Kept {
         Ok(Self { array, block_bytes, digest: whole.finish(), digests, finiteness: counting.finish() })
     }
 
-    pub(super) fn told(&self) -> KeptOutput {
+    pub(super) fn to_message(&self) -> KeptOutput {
         KeptOutput::looked_at(self.array.spec.clone(), self.digest, self.finiteness)
     }
 
     /// Compares an output with this one.
     pub(super) fn compare(&self, own: Array, tolerance: Tolerance) -> Result<ComparedOutput, PjrtError> {
         if own.spec != self.array.spec {
-            return Ok(ComparedOutput::untold(own.spec));
+            return Ok(ComparedOutput::spec_only(own.spec));
         }
         let own = own.in_parts()?;
         let mut compared = ComparedBlocks::new(own.spec.clone(), tolerance, self.finiteness.rms);

@@ -2,7 +2,7 @@
 
 #[allow(unsafe_code)]
 mod buffer;
-mod cold;
+mod cache_flush;
 #[allow(missing_docs, unreachable_pub)]
 #[rustfmt::skip]
 mod compile_options;
@@ -11,7 +11,6 @@ mod compiler;
 mod compilers;
 mod compiling;
 mod custom_call;
-mod cut;
 mod device;
 mod discover;
 #[allow(unsafe_code)]
@@ -33,6 +32,7 @@ mod probe;
 mod process_flags;
 #[allow(unsafe_code)]
 mod profiler;
+mod program_shardings;
 mod restore;
 mod same_work;
 mod sharding;

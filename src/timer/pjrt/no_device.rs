@@ -75,19 +75,22 @@ mod tests {
         let stderr = "I0000 00:00:1795425654.870221    9581 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used.\n\
                       E1123 09:20:54.883813    9581 cuda_platform.cc:57] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)\n";
         let none = || Failure::new(FailureKind::Device, "No visible GPU devices.");
-        let told = explained(none(), Path::new("/p/xla_cuda_plugin.so"), stderr).message;
+        let message = explained(none(), Path::new("/p/xla_cuda_plugin.so"), stderr).message;
         assert!(
-            told.starts_with("/p/xla_cuda_plugin.so: No visible GPU devices (failed call to cuInit: INTERNAL"),
-            "{told}"
+            message.starts_with("/p/xla_cuda_plugin.so: No visible GPU devices (failed call to cuInit: INTERNAL"),
+            "{message}"
         );
-        assert!(told.contains("UNKNOWN ERROR (303)); run on a machine with its device"), "{told}");
+        assert!(message.contains("UNKNOWN ERROR (303)); run on a machine with its device"), "{message}");
         assert!(explained(none(), Path::new("p.so"), "").message.starts_with("p.so: No visible GPU devices; run"));
         let tpu = Failure::new(FailureKind::Device, "TPU initialization failed: No jellyfish device found.");
-        let told = explained(tpu, Path::new("libtpu.so"), "").message;
-        assert!(told.starts_with("libtpu.so: TPU initialization failed: No jellyfish device found; run"), "{told}");
+        let message = explained(tpu, Path::new("libtpu.so"), "").message;
+        assert!(
+            message.starts_with("libtpu.so: TPU initialization failed: No jellyfish device found; run"),
+            "{message}"
+        );
         let locked = "The TPU is already in use by another process; multi-process lockfile. Run \"$ sudo rm /tmp/libtpu_lockfile\"";
-        let told = device_failure(&PjrtError { code: 10, message: locked.to_owned() }).message;
-        assert!(told.contains("another process") && !told.contains("sudo"), "{told}");
+        let message = device_failure(&PjrtError { code: 10, message: locked.to_owned() }).message;
+        assert!(message.contains("another process") && !message.contains("sudo"), "{message}");
         let other = Failure::new(FailureKind::Device, "out of memory");
         assert_eq!(explained(other.clone(), Path::new("p.so"), stderr), other);
     }

@@ -109,8 +109,8 @@ impl Nvml {
         let sm_mhz = self.ask("nvmlDeviceGetClockInfo", self.now, SM).ok()??;
         let mut bits: c_ulonglong = 0;
         // SAFETY: NVML returned this device, and `bits` outlives the call.
-        let told = self.reasons.is_some_and(|reasons| unsafe { reasons(self.device, &mut bits) } == SUCCESS);
-        let held_by = REASONS.iter().filter(|(bit, _)| told && bits & bit != 0).map(|(_, why)| (*why).to_owned());
+        let reported = self.reasons.is_some_and(|reasons| unsafe { reasons(self.device, &mut bits) } == SUCCESS);
+        let held_by = REASONS.iter().filter(|(bit, _)| reported && bits & bit != 0).map(|(_, why)| (*why).to_owned());
         Some(RunningClocks { sm_mhz, held_by: held_by.collect() })
     }
 
@@ -174,7 +174,7 @@ fn bus_id(ordinal: usize) -> Result<[u8; BUS_ID_BYTES], String> {
         check("cuDeviceGetPCIBusId", of(text.as_mut_ptr().cast(), BUS_ID_BYTES as c_int - 1, device))?;
     }
     match CStr::from_bytes_until_nul(&text) {
-        Ok(told) if !told.is_empty() => Ok(text),
+        Ok(reported) if !reported.is_empty() => Ok(text),
         _ => Err("`cuDeviceGetPCIBusId` gave no text".to_owned()),
     }
 }

@@ -47,8 +47,8 @@ impl ProcessFlags {
     pub(super) fn added_to(&self, command: &WorkerCommand) -> WorkerCommand {
         let mut command = command.clone();
         let name = self.variable.name();
-        let told = command.environment.iter().rfind(|(known, _)| known == name);
-        let mut text = told.map_or_else(|| std::env::var_os(name), |(_, value)| value.clone()).unwrap_or_default();
+        let given = command.environment.iter().rfind(|(known, _)| known == name);
+        let mut text = given.map_or_else(|| std::env::var_os(name), |(_, value)| value.clone()).unwrap_or_default();
         let names_a_file = {
             let text = text.to_string_lossy();
             !text.trim_start().is_empty() && !text.trim_start().starts_with('-')

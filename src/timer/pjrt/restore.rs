@@ -15,7 +15,7 @@ use crate::array::ArraySpec;
 const LEAST_BYTES: u64 = 1 << 20;
 
 /// The donated arguments of one run, each with its part on every device.
-pub(super) type Fresh = Vec<Vec<Buffer>>;
+pub(super) type DonatedArguments = Vec<Vec<Buffer>>;
 
 /// Keeps the donated inputs of a program on its devices and copies them there. This takes twice their size.
 pub(super) struct Restorer {
@@ -81,10 +81,10 @@ impl Restorer {
     }
 
     /// Copies for one run. After an error it is broken.
-    pub(super) fn copies(&self) -> Result<Fresh, PjrtError> {
+    pub(super) fn copies(&self) -> Result<DonatedArguments, PjrtError> {
         let copied = self.devices.iter().map(OnDevice::copies).collect::<Result<Vec<_>, _>>();
         let copied = copied.inspect_err(|_| self.is_broken.set(true))?;
-        let mut by_argument: Fresh = Vec::new();
+        let mut by_argument: DonatedArguments = Vec::new();
         for parts in copied {
             by_argument.resize_with(by_argument.len().max(parts.len()), Vec::new);
             for (argument, part) in by_argument.iter_mut().zip(parts) {

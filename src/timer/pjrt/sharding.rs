@@ -76,16 +76,16 @@ impl Sharding {
     }
 
     /// A device's part of an array's bytes.
-    pub(super) fn cut<'a>(&self, whole: &ArraySpec, bytes: &'a [u8], device: usize) -> Result<Cow<'a, [u8]>, String> {
+    pub(super) fn slice<'a>(&self, whole: &ArraySpec, bytes: &'a [u8], device: usize) -> Result<Cow<'a, [u8]>, String> {
         if self.is_whole() {
             return Ok(Cow::Borrowed(bytes));
         }
         let part = self.part_of(whole)?;
-        let mut cut = Vec::new();
+        let mut slice = Vec::new();
         for (of_whole, _) in self.runs(whole, &part, self.place_of(device)?) {
-            cut.extend_from_slice(bytes.get(of_whole).ok_or("an array of fewer bytes")?);
+            slice.extend_from_slice(bytes.get(of_whole).ok_or("an array of fewer bytes")?);
         }
-        Ok(Cow::Owned(cut))
+        Ok(Cow::Owned(slice))
     }
 
     /// Assembles the parts of all devices. Copies of the same part must agree within the tolerance of their type.
@@ -336,18 +336,18 @@ mod tests {
             let whole = counted(&spec);
             let part = sharding.part_of(&spec).unwrap();
             assert_eq!(sharding.whole_of(&part).unwrap(), spec);
-            let mut cut = Vec::new();
+            let mut slices = Vec::new();
             for (device, ranges) in parts.iter().enumerate() {
                 let dims: Vec<u64> = ranges.iter().map(|(from, to)| to - from).collect();
                 assert_eq!(part.dims, dims, "{spec} of {proto:?}");
-                let bytes = sharding.cut(&spec, &whole, device).unwrap().into_owned();
+                let bytes = sharding.slice(&spec, &whole, device).unwrap().into_owned();
                 assert_eq!(bytes, between(&spec, ranges), "{spec} of {proto:?} on device {device}");
-                cut.push(bytes);
+                slices.push(bytes);
             }
-            assert_eq!(sharding.join(&part, cut.clone()).unwrap(), (spec.clone(), whole));
+            assert_eq!(sharding.join(&part, slices.clone()).unwrap(), (spec.clone(), whole));
             // a changed number on the last device either ends up in the array, or differs from another device's copy
-            cut[DEVICES - 1][0] ^= 1;
-            let changed = sharding.join(&part, cut);
+            slices[DEVICES - 1][0] ^= 1;
+            let changed = sharding.join(&part, slices);
             let is_shared = parts[..DEVICES - 1].contains(&parts[DEVICES - 1]);
             match changed {
                 Ok((_, bytes)) => assert!(!is_shared && bytes != counted(&spec), "{spec} of {proto:?}"),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn what_is_not_understood_is_an_error() {
         let why = |proto: &[u8], devices| Sharding::read(proto, devices).unwrap_err();
         assert_eq!(why(b"\x08\x06", 2), "a sharding of type 6");
         assert_eq!(why(b"\x08\x02", 2), "a sharding of type 2");
@@ -411,8 +411,8 @@ mod tests {
         assert_eq!(halves.part_of(&spec).unwrap_err(), "s16[3] in equal parts, 2 of them");
         assert!(halves.part_of(&"s16[4,4]".parse().unwrap()).is_err());
         let four: ArraySpec = "s16[4]".parse().unwrap();
-        assert!(halves.cut(&four, &[0; 8], 2).is_err());
-        assert!(halves.cut(&four, &[0; 7], 1).is_err());
+        assert!(halves.slice(&four, &[0; 8], 2).is_err());
+        assert!(halves.slice(&four, &[0; 7], 1).is_err());
         assert!(halves.join(&"s16[2]".parse().unwrap(), vec![vec![0; 4], vec![0; 3]]).is_err());
         assert!(halves.whole_of(&ArraySpec::new(DType::S16, vec![u64::MAX])).is_err());
     }
@@ -427,8 +427,8 @@ mod tests {
                     bytes[at] = value;
                     let Ok(sharding) = Sharding::read(&bytes, DEVICES) else { continue };
                     let Ok(part) = sharding.part_of(&spec) else { continue };
-                    let cut = (0..DEVICES).map(|device| sharding.cut(&spec, &whole, device).unwrap().into_owned());
-                    assert_eq!(sharding.join(&part, cut.collect()).unwrap().1, whole);
+                    let slices = (0..DEVICES).map(|device| sharding.slice(&spec, &whole, device).unwrap().into_owned());
+                    assert_eq!(sharding.join(&part, slices.collect()).unwrap().1, whole);
                 }
                 let _ = Sharding::read_all(&proto[..at], DEVICES);
             }

@@ -190,7 +190,7 @@ impl Listed {
 
 /// An executable found in the store.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Kept {
+pub(super) struct StoredExecutable {
     pub(super) executable: ExecutableRef,
     pub(super) signature: Option<Signature>,
 }
@@ -241,14 +241,14 @@ impl ExecutableStore {
     }
 
     /// The executable of a key, with its checksum verified; `None` if there is no intact one.
-    pub(super) fn find(&self, key: &ExecutableKey) -> Option<Kept> {
+    pub(super) fn find(&self, key: &ExecutableKey) -> Option<StoredExecutable> {
         let path = self.path(key);
         let (Head { header, .. }, offset) = read_whole(&path, key).ok()?;
         if header.note.is_some_and(|note| note.refused.is_some()) {
             return None;
         }
         let executable = ExecutableRef { path, offset, digest: Some(header.payload_digest) };
-        Some(Kept { executable, signature: header.signature })
+        Some(StoredExecutable { executable, signature: header.signature })
     }
 
     /// The recorded result of compiling a program, if any, and the bytes of its executable.
@@ -285,11 +285,11 @@ impl ExecutableStore {
     }
 
     /// The executable of a listed file, if the file is unchanged and its checksums match.
-    pub(super) fn take_listed(listed: &Listed) -> Option<Kept> {
+    pub(super) fn take_listed(listed: &Listed) -> Option<StoredExecutable> {
         let (head, offset) = read_whole(&listed.path, &listed.key).ok()?;
         let is_same = head.digest == listed.digest;
         let executable = ExecutableRef { path: listed.path.clone(), offset, digest: Some(head.header.payload_digest) };
-        is_same.then_some(Kept { executable, signature: head.header.signature })
+        is_same.then_some(StoredExecutable { executable, signature: head.header.signature })
     }
 
     /// Stores what a compile worker wrote.
@@ -299,7 +299,7 @@ impl ExecutableStore {
         mut payload: File,
         signature: Option<Signature>,
         note: Note,
-    ) -> io::Result<Kept> {
+    ) -> io::Result<StoredExecutable> {
         let payload_bytes = payload.metadata()?.len();
         let payload_digest = Digest::of_reader(Read::by_ref(&mut payload).take(payload_bytes))?;
         payload.rewind()?;
@@ -314,7 +314,7 @@ impl ExecutableStore {
         payload_digest: Digest,
         signature: Option<Signature>,
         note: Note,
-    ) -> io::Result<Kept> {
+    ) -> io::Result<StoredExecutable> {
         let (key_of_file, note) = (key.clone(), Some(note));
         let header = Header { key: key_of_file, payload_digest, payload_bytes, signature: signature.clone(), note };
         let header = serde_json::to_vec(&header)?;
@@ -337,7 +337,7 @@ impl ExecutableStore {
                 tracing::warn!("{}: not signed: {error}", path.display());
             }
         }
-        Ok(Kept { executable: ExecutableRef { path, offset, digest: Some(payload_digest) }, signature })
+        Ok(StoredExecutable { executable: ExecutableRef { path, offset, digest: Some(payload_digest) }, signature })
     }
 }
 

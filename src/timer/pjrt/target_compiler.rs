@@ -385,24 +385,25 @@ fn toolchain(options: &TargetOptions, xla_flags: &[String], folder: &Path) -> Op
 
 fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<DeviceFingerprint, Failure> {
     let plugin = options.plugin.file_name().unwrap_or_default().to_string_lossy();
-    let told = |why: &str| Failure::new(FailureKind::Device, format!("target `{}` of {plugin}: {why}", options.target));
+    let device_failure =
+        |why: &str| Failure::new(FailureKind::Device, format!("target `{}` of {plugin}: {why}", options.target));
     let mut client = WorkerClient::spawn(command, &options.limits)?;
     let hello = client.hello(&options.limits).map_err(|failure| {
         // the message of another platform's plugin seldom gives the reason
         let is_its_own = plugin.contains(&*options.target.platform);
         let hint = format!("; is it a plugin for `{}`? Name one with `--plugin`", options.target.platform);
-        told(&format!("{}{}", failure.message, if is_its_own { "" } else { &hint }))
+        device_failure(&format!("{}{}", failure.message, if is_its_own { "" } else { &hint }))
     })?;
     client.shutdown(&options.limits);
-    let device = hello.devices.into_iter().next().ok_or_else(|| told("it has no device"))?;
+    let device = hello.devices.into_iter().next().ok_or_else(|| device_failure("it has no device"))?;
     let identity = &device.identity;
     if identity.platform != options.target.platform {
-        return Err(told(&format!("the plugin compiles for `{}`", identity.platform)));
+        return Err(device_failure(&format!("the plugin compiles for `{}`", identity.platform)));
     }
     // a plugin that was given none reports words or `0.0`, and then refuses every program or crashes
     let is_known = |capability: &String| capability.parse::<f64>().is_ok_and(|capability| capability > 0.0);
     if identity.hardware.get("compute_capability").is_some_and(|capability| !is_known(capability)) {
-        return Err(told("it names no compute capability: give a whole GpuTargetConfigProto"));
+        return Err(device_failure("it names no compute capability: give a whole GpuTargetConfigProto"));
     }
     Ok(device)
 }

@@ -5,12 +5,12 @@ use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use super::compiling::{described, options_of, read_code, refusal, timed, written};
-use super::cut::Cut;
 use super::device::fingerprints_of_target;
 use super::job::device_failure;
 use super::llo;
 use super::options::{Partitions, compile_options, parse_client_option, partitioned_options};
 use super::plugin::{OptionValue, PjrtError, Plugin, one_line};
+use super::program_shardings::ProgramShardings;
 use super::topology::Topology;
 use super::worker_options::PjrtWorkerOptions;
 use crate::candidates::MAX_DEVICES;
@@ -154,7 +154,8 @@ impl Worker for TargetWorker {
         let mut compiled = described(compiled, &executable, &params.program, &code, llo_dump.as_deref());
         if partitions.count > 1 {
             // the compiled program takes parts
-            compiled = compiled.signature(Cut::of(&executable).ok().flatten().map(|cut| cut.signature()));
+            compiled = compiled
+                .signature(ProgramShardings::of(&executable).ok().flatten().map(|shardings| shardings.signature()));
         }
         written(compiled, &executable, &params.executable)
     }

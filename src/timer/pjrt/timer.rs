@@ -15,7 +15,7 @@ use super::options::{Partitions, partitioned_options};
 use super::process_flags::ProcessFlags;
 use super::same_work::work_digest;
 use super::start::{PjrtOptions, start_and_digest, without_profiler};
-use super::store::{ExecutableKey, ExecutableStore, Kept, Listed};
+use super::store::{ExecutableKey, ExecutableStore, Listed, StoredExecutable};
 use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;
@@ -27,6 +27,7 @@ use crate::timer::answers::OutputArray;
 use crate::timer::bench::{Bench, check_signature};
 use crate::timer::clock::HOST_CLOCK;
 use crate::timer::command::{find, scratch};
+use crate::timer::compiler_figures::CompilerFigures;
 use crate::timer::events::Events;
 use crate::timer::forecast::Forecast;
 use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile};
@@ -36,7 +37,6 @@ use crate::timer::protocol::{
     ComparedOutput, DeviceMemory, KeptOutput, LoadParams, Loaded, Signature, capability, one_line,
 };
 use crate::timer::refusals::Refusals;
-use crate::timer::said::Said;
 
 /// Default maximum number of concurrent compilations.
 const MAX_COMPILE_JOBS: usize = 8;
@@ -218,7 +218,7 @@ impl PjrtTimer {
         (!measures || !is_blind()).then_some(found)
     }
 
-    fn asked(&self, candidate: usize) -> Result<Asked, Failure> {
+    fn asked(&self, candidate: usize) -> Result<CandidateRequest, Failure> {
         let found = find(&self.job, candidate)?;
         let program = found.program.clone().ok_or_else(|| {
             Failure::new(
@@ -228,18 +228,18 @@ impl PjrtTimer {
         })?;
         let (build, params) = (found.build.clone(), LoadParams::new(candidate, found));
         let process = ProcessFlags::of(&self.device, &build.process)?;
-        Ok(Asked { program, build, process, params })
+        Ok(CandidateRequest { program, build, process, params })
     }
 
-    fn load_kept(&mut self, mut params: LoadParams, kept: Kept) -> Result<Prepared, Failure> {
+    fn load_kept(&mut self, mut params: LoadParams, kept: StoredExecutable) -> Result<Prepared, Failure> {
         if let Some(signature) = &kept.signature {
             let inputs = self.job.as_ref().map(|job| job.inputs.as_slice()).unwrap_or_default();
             check_signature(signature, inputs)?;
         }
         let mut digest = kept.executable.digest;
-        let is_told = |file: &ProgramFile| file.compile_options.is_some();
+        let brings_options = |file: &ProgramFile| file.compile_options.is_some();
         let is_usual = |build: &Build| build.options.is_empty() && build.process.is_empty();
-        let has_own = |one: &JobCandidate| !is_usual(&one.build) || one.program.as_ref().is_some_and(is_told);
+        let has_own = |one: &JobCandidate| !is_usual(&one.build) || one.program.as_ref().is_some_and(brings_options);
         let has_options = |job: &Job| job.candidates.iter().any(has_own);
         let acts_in_running = AT_RUN_TIME.iter().any(|name| params.overrides.contains_key(*name));
         let is_cpu = self.device().identity.platform == "cpu";
@@ -255,8 +255,8 @@ impl PjrtTimer {
     }
 
     /// Compiles or finds a candidate whose options are not known to be refused.
-    fn prepare_new(&mut self, candidate: usize, asked: Asked) -> Result<Prepared, Failure> {
-        let Asked { program, build, process, params } = asked;
+    fn prepare_new(&mut self, candidate: usize, asked: CandidateRequest) -> Result<Prepared, Failure> {
+        let CandidateRequest { program, build, process, params } = asked;
         if self.in_place {
             return self.compile_in_place(params, process.as_ref(), NOT_SERIALIZED);
         }
@@ -342,7 +342,7 @@ impl PjrtTimer {
 }
 
 /// A candidate's program with its options for compiling and loading.
-struct Asked {
+struct CandidateRequest {
     program: ProgramFile,
     build: Build,
     process: Option<ProcessFlags>,
@@ -416,9 +416,9 @@ impl Timer for PjrtTimer {
         Some(Forecast::by(known, programs.len() - kept, kept, self.compilers.jobs()))
     }
 
-    fn said(&self, program: &Program) -> Option<Said> {
+    fn compiler_figures(&self, program: &Program) -> Option<CompilerFigures> {
         let note = self.compiled.as_ref()?.note(program.digest)?;
-        Some(Said { memory: note.memory, kernels: note.kernels.clone(), cost: note.cost })
+        Some(CompilerFigures { memory: note.memory, kernels: note.kernels.clone(), cost: note.cost })
     }
 
     fn refused(&self, program: &ProgramFile) -> Option<String> {
@@ -477,7 +477,7 @@ impl Timer for PjrtTimer {
     }
 
     fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
-        let Asked { program, build, process, params } = self.asked(candidate)?;
+        let CandidateRequest { program, build, process, params } = self.asked(candidate)?;
         if !self.in_place {
             let kept = match self.compilers.take(candidate) {
                 Some(outcome) => outcome.map_err(as_compile_failure)?.kept,
@@ -506,7 +506,7 @@ impl Timer for PjrtTimer {
         let mut tasks = Vec::new();
         for &candidate in candidates {
             // a candidate that cannot be compiled at all is reported when it is prepared
-            let Ok(Asked { program, build, process, .. }) = self.asked(candidate) else { continue };
+            let Ok(CandidateRequest { program, build, process, .. }) = self.asked(candidate) else { continue };
             if self.refusals.find(&settings(&build)).is_some() {
                 continue;
             }

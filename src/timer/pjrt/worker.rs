@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use super::compiling::{compile_failure, described, options_of, read_code, timed, work_of, write_file, written};
-use super::cut::Cut;
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
 use super::job::{Job, Restored, device_failure, execute_failure};
@@ -17,6 +16,7 @@ use super::options::{Partitions, compile_options, default_client_options, parse_
 use super::plugin::{Client, PjrtError, Plugin, one_line};
 use super::probe::probe;
 use super::profiler::Profiler;
+use super::program_shardings::ProgramShardings;
 use super::store::MAX_EXECUTABLE_BYTES;
 use super::target_worker::TargetWorker;
 use super::worker_options::PjrtWorkerOptions;
@@ -116,9 +116,9 @@ impl PjrtWorker {
         let (executable, compiled) = timed(|| Executable::compile(&opened.client, &code, format, &options))
             .map_err(|error| compile_failure(&error))?;
         let compiled = described(compiled, executable.plain(), program, &code, None);
-        match Cut::of(executable.plain())? {
+        match ProgramShardings::of(executable.plain())? {
             // the compiled program takes parts
-            Some(cut) => Ok((executable, compiled.signature(Some(cut.signature())))),
+            Some(shardings) => Ok((executable, compiled.signature(Some(shardings.signature())))),
             None => Ok((executable, compiled)),
         }
     }
@@ -307,8 +307,8 @@ impl Worker for PjrtWorker {
         };
         let loaded = loaded.memory(executable.plain().memory().ok()).work(work_of(executable.plain()));
         let job = self.job_mut()?;
-        let cut = Cut::of(executable.plain())?;
-        Ok(match job.insert(params.candidate, executable, cut)? {
+        let shardings = ProgramShardings::of(executable.plain())?;
+        Ok(match job.insert(params.candidate, executable, shardings)? {
             Restored::Nothing => loaded,
             Restored::OnDevice(bytes) => loaded.restored_bytes(bytes),
             Restored::FromHost { bytes, reason } => loaded.from_host(Some(format!(

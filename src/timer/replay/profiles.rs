@@ -31,12 +31,12 @@ pub struct ProfileReplay {
     metric: Metric,
     epoch: u32,
     broken: bool,
-    job: Option<Begun>,
+    job: Option<CurrentJob>,
 }
 
 /// The current job.
 #[derive(Debug)]
-struct Begun {
+struct CurrentJob {
     job: Job,
     invocation: usize,
     found: Found,
@@ -82,44 +82,44 @@ impl ProfileReplay {
         Ok(Self { name, root, index, metric, epoch: 1, broken: false, job: None })
     }
 
-    fn begun(&mut self) -> Result<(&mut Begun, &IndexedInvocation), Failure> {
+    fn current(&mut self) -> Result<(&mut CurrentJob, &IndexedInvocation), Failure> {
         if self.broken {
             return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
         }
-        let begun = self.job.as_mut();
-        let begun = begun.ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
-        let invocation = self.index.invocations.get(begun.invocation);
+        let current = self.job.as_mut();
+        let current = current.ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
+        let invocation = self.index.invocations.get(current.invocation);
         let invocation = invocation.ok_or_else(|| Failure::new(FailureKind::Protocol, "no such invocation"))?;
-        Ok((begun, invocation))
+        Ok((current, invocation))
     }
 
     /// Counts a call outside the rounds, and fails if the recorded one did.
     fn call(&mut self, candidate: usize, method: Method) -> Result<(), Failure> {
-        let (begun, invocation) = self.begun()?;
-        let function = begun.function(candidate, invocation)?;
-        if method != Method::Prepare && !begun.loaded.contains(&candidate) {
+        let (current, invocation) = self.current()?;
+        let function = current.function(candidate, invocation)?;
+        if method != Method::Prepare && !current.loaded.contains(&candidate) {
             return Err(not_prepared(candidate));
         }
         let failures = invocation.failures.get(&function).map(Vec::as_slice).unwrap_or_default();
-        let called = begun.calls.call(candidate, method, failures);
+        let called = current.calls.call(candidate, method, failures);
         if called.is_ok() && method == Method::Prepare {
-            if failures.is_empty() && !begun.found.knows(function) {
-                return Err(begun.found.missing(function, invocation));
+            if failures.is_empty() && !current.found.knows(function) {
+                return Err(current.found.missing(function, invocation));
             }
-            begun.loaded.insert(candidate);
+            current.loaded.insert(candidate);
         }
         self.broken |= called.as_ref().is_err_and(ends_worker);
         called
     }
 
     fn round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
-        let (begun, invocation) = self.begun()?;
-        let round = begun.rounds;
-        begun.rounds += 1;
-        if let Some(Some(failure)) = begun.found.failed.get(round) {
+        let (current, invocation) = self.current()?;
+        let round = current.rounds;
+        current.rounds += 1;
+        if let Some(Some(failure)) = current.found.failed.get(round) {
             return Err(failure.clone());
         }
-        launches.iter().map(|&(candidate, runs)| begun.take(candidate, runs, invocation)).collect()
+        launches.iter().map(|&(candidate, runs)| current.take(candidate, runs, invocation)).collect()
     }
 }
 
@@ -127,7 +127,7 @@ fn not_prepared(candidate: usize) -> Failure {
     Failure::new(FailureKind::NoProgram, format!("candidate {candidate} was not prepared"))
 }
 
-impl Begun {
+impl CurrentJob {
     /// The number of a candidate's function.
     fn function(&self, candidate: usize, invocation: &IndexedInvocation) -> Result<usize, Failure> {
         let known = self.job.candidates.get(candidate);
@@ -329,7 +329,7 @@ impl Timer for ProfileReplay {
             );
             Failure::new(FailureKind::NoProgram, message)
         })?;
-        self.job = Some(Begun {
+        self.job = Some(CurrentJob {
             job: job.clone(),
             invocation: number,
             found: Found::read(&self.root, invocation, &self.metric)?,
@@ -372,8 +372,8 @@ impl Timer for ProfileReplay {
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
         self.epoch += 1;
         self.broken = false;
-        if let Some(begun) = &mut self.job {
-            begun.loaded.retain(|candidate| !without.contains(candidate));
+        if let Some(current) = &mut self.job {
+            current.loaded.retain(|candidate| !without.contains(candidate));
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ fn is_executable(found: Option<CompiledBefore>) -> bool {
 }
 
 #[test]
-fn only_what_a_trusted_key_signed_is_loaded_and_refusals_are_told() {
+fn only_what_a_trusted_key_signed_is_loaded_and_refusals_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (signing, _) = PrivateKey::generate(&folder.path().join("key")).unwrap();
     let (other, _) = PrivateKey::generate(&folder.path().join("other")).unwrap();
@@ -107,7 +107,7 @@ fn a_file_that_changes_after_it_was_believed_is_not_loaded() {
 }
 
 #[test]
-fn what_was_compiled_for_others_is_said_and_not_loaded() {
+fn what_was_compiled_for_others_is_reported_and_not_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let (signing, _) = PrivateKey::generate(&folder.path().join("key")).unwrap();
     let trusted = vec![signing.to_public_keys()];
@@ -115,7 +115,7 @@ fn what_was_compiled_for_others_is_said_and_not_loaded() {
     let store = ExecutableStore::open(folder.path()).unwrap().signed_by(Some(Arc::new(Signer::Key(signing))));
     let (_, notes) = open(folder.path(), trusted.clone());
     assert!(notes[0].contains("has nothing: everything is compiled here"), "{notes:?}");
-    for (other, told) in [
+    for (other, message) in [
         (ExecutableKey { device: "cuda:NVIDIA A100".into(), ..compiled_for(b"one") }, "programs for cuda:NVIDIA A100"),
         (ExecutableKey { plugin: Digest::of(b"other"), ..compiled_for(b"one") }, "by another plugin"),
         (ExecutableKey { xla_flags: vec!["--xla_a=1".into()], ..compiled_for(b"one") }, "with other XLA_FLAGS"),
@@ -124,7 +124,7 @@ fn what_was_compiled_for_others_is_said_and_not_loaded() {
         let path = keep(&store, folder.path(), &other);
         let (compiled, notes) = open(folder.path(), trusted.clone());
         assert!(compiled.find(&key(b"one")).is_none(), "{other:?}");
-        assert!(notes[0].contains(told), "{notes:?}");
+        assert!(notes[0].contains(message), "{notes:?}");
         fs::remove_file(path).unwrap();
     }
     // programs with other options, and several stores together

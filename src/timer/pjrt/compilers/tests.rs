@@ -6,7 +6,7 @@ use super::*;
 
 /// What a fake compiler does with a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Does {
+enum FakeOutcome {
     Fine,
     Refused,
     Dies,
@@ -28,8 +28,8 @@ enum Does {
 }
 
 #[derive(Default)]
-struct World {
-    begun: Mutex<Vec<Does>>,
+struct FakeCompilers {
+    begun: Mutex<Vec<FakeOutcome>>,
     starts: AtomicUsize,
     /// The numbers of those that are killed before they are ready.
     killed_early: Vec<usize>,
@@ -38,7 +38,7 @@ struct World {
     changed: Condvar,
 }
 
-impl World {
+impl FakeCompilers {
     fn open(&self) {
         *self.gate.lock().unwrap() = true;
         self.changed.notify_all();
@@ -48,13 +48,13 @@ impl World {
         self.starts.load(Ordering::Relaxed)
     }
 
-    fn begun(&self) -> Vec<Does> {
+    fn begun(&self) -> Vec<FakeOutcome> {
         self.begun.lock().unwrap().clone()
     }
 }
 
 struct Fake {
-    world: Arc<World>,
+    world: Arc<FakeCompilers>,
     number: usize,
     kind: Option<u8>,
     compiled: usize,
@@ -63,23 +63,23 @@ struct Fake {
 }
 
 impl Compiler for Fake {
-    type Task = Does;
+    type Task = FakeOutcome;
     type Output = ();
 
-    fn greet(&mut self, _task: &Does) -> Result<(), Failure> {
+    fn greet(&mut self, _task: &FakeOutcome) -> Result<(), Failure> {
         self.gone = self.world.killed_early.contains(&self.number);
         if self.gone { Err(Failure::new(FailureKind::Device, "died of SIGKILL")) } else { Ok(()) }
     }
 
-    fn suits(&self, task: &Does) -> bool {
+    fn suits(&self, task: &FakeOutcome) -> bool {
         self.kind == kind(*task)
     }
 
-    fn as_own(task: &Does, failure: &Failure) -> Option<Failure> {
+    fn as_own(task: &FakeOutcome, failure: &Failure) -> Option<Failure> {
         kind(*task).map(|_| Failure::new(FailureKind::Compile, failure.message.clone()))
     }
 
-    fn compile(&mut self, task: &Does) -> Result<(), Failure> {
+    fn compile(&mut self, task: &FakeOutcome) -> Result<(), Failure> {
         assert!(self.suits(task));
         let world = Arc::clone(&self.world);
         world.begun.lock().unwrap().push(*task);
@@ -89,28 +89,28 @@ impl Compiler for Fake {
             Err(Failure::new(FailureKind::Crash, "died"))
         };
         match task {
-            Does::Fine | Does::Own(_) => Ok(()),
-            Does::Refused => Err(Failure::new(FailureKind::Compile, "refused")),
-            Does::Panics => panic!("as a test has it"),
-            Does::Dies => crash(self),
-            Does::KilledOnce if world.begun().iter().filter(|begun| *begun == task).count() == 1 => crash(self),
-            Does::HelperKilledOnce if world.begun().iter().filter(|begun| *begun == task).count() == 1 => {
+            FakeOutcome::Fine | FakeOutcome::Own(_) => Ok(()),
+            FakeOutcome::Refused => Err(Failure::new(FailureKind::Compile, "refused")),
+            FakeOutcome::Panics => panic!("as a test has it"),
+            FakeOutcome::Dies => crash(self),
+            FakeOutcome::KilledOnce if world.begun().iter().filter(|begun| *begun == task).count() == 1 => crash(self),
+            FakeOutcome::HelperKilledOnce if world.begun().iter().filter(|begun| *begun == task).count() == 1 => {
                 Err(Failure::new(FailureKind::Crash, "ptxas exited with non-zero error code 9"))
             }
-            Does::KilledOnce | Does::HelperKilledOnce => Ok(()),
-            Does::DiesWhenUsed if self.compiled > 1 => crash(self),
-            Does::DiesWhenUsed => Ok(()),
-            Does::Waits => {
+            FakeOutcome::KilledOnce | FakeOutcome::HelperKilledOnce => Ok(()),
+            FakeOutcome::DiesWhenUsed if self.compiled > 1 => crash(self),
+            FakeOutcome::DiesWhenUsed => Ok(()),
+            FakeOutcome::Waits => {
                 let open = world.gate.lock().unwrap();
                 drop(world.changed.wait_while(open, |open| !*open).unwrap());
                 Ok(())
             }
-            Does::Hangs => {
+            FakeOutcome::Hangs => {
                 let (ended, changed) = &*Arc::clone(&self.ended);
                 drop(changed.wait_while(ended.lock().unwrap(), |ended| !*ended).unwrap());
                 crash(self)
             }
-            Does::Meets(count) => {
+            FakeOutcome::Meets(count) => {
                 let mut at_once = world.at_once.lock().unwrap();
                 *at_once += 1;
                 world.changed.notify_all();
@@ -137,19 +137,19 @@ impl Compiler for Fake {
     }
 }
 
-fn kind(task: Does) -> Option<u8> {
-    if let Does::Own(kind) = task { Some(kind) } else { None }
+fn kind(task: FakeOutcome) -> Option<u8> {
+    if let FakeOutcome::Own(kind) = task { Some(kind) } else { None }
 }
 
 /// A pool whose compilers start, except those with the given numbers.
-fn pool(jobs: usize, unstartable: &'static [usize]) -> (Arc<World>, Compilers<Fake>) {
-    pool_in(World::default(), jobs, unstartable)
+fn pool(jobs: usize, unstartable: &'static [usize]) -> (Arc<FakeCompilers>, Compilers<Fake>) {
+    pool_in(FakeCompilers::default(), jobs, unstartable)
 }
 
-fn pool_in(world: World, jobs: usize, unstartable: &'static [usize]) -> (Arc<World>, Compilers<Fake>) {
+fn pool_in(world: FakeCompilers, jobs: usize, unstartable: &'static [usize]) -> (Arc<FakeCompilers>, Compilers<Fake>) {
     let world = Arc::new(world);
     let inside = Arc::clone(&world);
-    let compilers = Compilers::new(jobs, move |task: &Does| {
+    let compilers = Compilers::new(jobs, move |task: &FakeOutcome| {
         let number = inside.starts.fetch_add(1, Ordering::Relaxed);
         if unstartable.contains(&number) {
             return Err(Failure::new(FailureKind::Device, format!("no start {number}")));
@@ -170,7 +170,8 @@ fn until(compilers: &Shared<Fake>, so_far: impl Fn(&State<Fake>) -> bool) {
 #[test]
 fn one_compiler_takes_programs_in_order_and_the_one_waited_for_next() {
     let (world, pool) = pool(1, &[]);
-    pool.submit([(0, Does::Waits), (1, Does::Fine), (2, Does::Refused), (3, Does::Fine)]).unwrap();
+    pool.submit([(0, FakeOutcome::Waits), (1, FakeOutcome::Fine), (2, FakeOutcome::Refused), (3, FakeOutcome::Fine)])
+        .unwrap();
     let shared = Arc::clone(&pool.pool.shared);
     until(&shared, |state| state.running.len() == 1);
     std::thread::scope(|scope| {
@@ -184,7 +185,7 @@ fn one_compiler_takes_programs_in_order_and_the_one_waited_for_next() {
         pool.take(candidate).unwrap().unwrap();
         assert!(pool.take(candidate).is_none(), "taken already");
     }
-    assert_eq!(world.begun(), [Does::Waits, Does::Refused, Does::Fine, Does::Fine]);
+    assert_eq!(world.begun(), [FakeOutcome::Waits, FakeOutcome::Refused, FakeOutcome::Fine, FakeOutcome::Fine]);
     assert_eq!(world.starts(), 1, "a refused program costs no compiler");
 }
 
@@ -192,7 +193,7 @@ fn one_compiler_takes_programs_in_order_and_the_one_waited_for_next() {
 fn as_many_compile_at_once_as_there_are_jobs() {
     let (world, pool) = pool(3, &[]);
     // each waits for the other two
-    pool.submit((0..3).map(|candidate| (candidate, Does::Meets(3)))).unwrap();
+    pool.submit((0..3).map(|candidate| (candidate, FakeOutcome::Meets(3)))).unwrap();
     for candidate in 0..3 {
         pool.take(candidate).unwrap().unwrap();
     }
@@ -202,42 +203,42 @@ fn as_many_compile_at_once_as_there_are_jobs() {
 #[test]
 fn a_program_that_kills_its_compiler_fails_alone() {
     let (world, pool) = pool(1, &[]);
-    let tasks = [Does::Fine, Does::Dies, Does::Fine, Does::DiesWhenUsed, Does::Fine];
+    let tasks = [FakeOutcome::Fine, FakeOutcome::Dies, FakeOutcome::Fine, FakeOutcome::DiesWhenUsed, FakeOutcome::Fine];
     pool.submit(tasks.into_iter().enumerate()).unwrap();
     let failures: Vec<(usize, Failure)> =
         (0..tasks.len()).filter_map(|candidate| Some((candidate, pool.take(candidate).unwrap().err()?))).collect();
     assert_eq!(failures, [(1, Failure::new(FailureKind::Crash, format!("{TWICE}died")))]);
     // the first; two more that died of the second program; one that died of use; the last
     assert_eq!(world.starts(), 5);
-    assert_eq!(world.begun().iter().filter(|task| **task == Does::Dies).count(), 3, "blamed by two fresh ones");
+    assert_eq!(world.begun().iter().filter(|task| **task == FakeOutcome::Dies).count(), 3, "blamed by two fresh ones");
 }
 
 #[test]
 fn one_kill_is_no_programs_fault() {
     let (world, pool) = pool(1, &[]);
-    pool.submit([(0, Does::KilledOnce), (1, Does::Fine)]).unwrap();
+    pool.submit([(0, FakeOutcome::KilledOnce), (1, FakeOutcome::Fine)]).unwrap();
     pool.take(0).unwrap().unwrap();
     pool.take(1).unwrap().unwrap();
     assert_eq!(world.starts(), 2);
-    assert_eq!(world.begun(), [Does::KilledOnce, Does::KilledOnce, Does::Fine]);
+    assert_eq!(world.begun(), [FakeOutcome::KilledOnce, FakeOutcome::KilledOnce, FakeOutcome::Fine]);
 }
 
 #[test]
 fn one_whose_helper_is_killed_has_a_second_try() {
     let (world, pool) = pool(1, &[]);
-    pool.submit([(0, Does::HelperKilledOnce)]).unwrap();
+    pool.submit([(0, FakeOutcome::HelperKilledOnce)]).unwrap();
     assert!(pool.take(0).unwrap().is_ok());
     assert_eq!((world.begun().len(), world.starts()), (2, 2));
 }
 
 #[test]
 fn one_that_is_killed_before_it_is_ready_is_started_once_more() {
-    let (world, pool) = pool_in(World { killed_early: vec![0], ..World::default() }, 1, &[]);
-    pool.submit([(0, Does::Fine)]).unwrap();
+    let (world, pool) = pool_in(FakeCompilers { killed_early: vec![0], ..FakeCompilers::default() }, 1, &[]);
+    pool.submit([(0, FakeOutcome::Fine)]).unwrap();
     pool.take(0).unwrap().unwrap();
     assert_eq!(world.starts(), 2);
-    let (world, pool) = pool_in(World { killed_early: vec![0, 1], ..World::default() }, 1, &[]);
-    pool.submit([(0, Does::Fine)]).unwrap();
+    let (world, pool) = pool_in(FakeCompilers { killed_early: vec![0, 1], ..FakeCompilers::default() }, 1, &[]);
+    pool.submit([(0, FakeOutcome::Fine)]).unwrap();
     assert_eq!(pool.take(0).unwrap().unwrap_err().kind, FailureKind::Device);
     assert_eq!(world.starts(), 2);
 }
@@ -245,7 +246,8 @@ fn one_that_is_killed_before_it_is_ready_is_started_once_more() {
 #[test]
 fn nothing_is_begun_while_the_pool_is_held() {
     let (world, pool) = pool(2, &[]);
-    pool.submit([(0, Does::Waits), (1, Does::Waits), (2, Does::Fine), (3, Does::Fine)]).unwrap();
+    pool.submit([(0, FakeOutcome::Waits), (1, FakeOutcome::Waits), (2, FakeOutcome::Fine), (3, FakeOutcome::Fine)])
+        .unwrap();
     let shared = Arc::clone(&pool.pool.shared);
     until(&shared, |state| state.running.len() == 2);
     std::thread::scope(|scope| {
@@ -257,7 +259,7 @@ fn nothing_is_begun_while_the_pool_is_held() {
     });
     // both threads have found it held, or will
     assert!(shared.lock().running.is_empty());
-    assert_eq!(world.begun(), [Does::Waits, Does::Waits]);
+    assert_eq!(world.begun(), [FakeOutcome::Waits, FakeOutcome::Waits]);
     pool.take(0).unwrap().unwrap();
     assert_eq!(world.begun().len(), 2, "what is done already begins nothing");
     pool.take(3).unwrap().unwrap();
@@ -265,7 +267,7 @@ fn nothing_is_begun_while_the_pool_is_held() {
     assert_eq!(world.starts(), 2);
     pool.hold();
     pool.retire();
-    pool.submit([(4, Does::DiesWhenUsed)]).unwrap();
+    pool.submit([(4, FakeOutcome::DiesWhenUsed)]).unwrap();
     pool.take(4).unwrap().unwrap();
     assert_eq!(world.starts(), 3, "the others were retired");
 }
@@ -274,8 +276,8 @@ fn nothing_is_begun_while_the_pool_is_held() {
 fn who_shares_a_pool_sees_and_drops_its_own_programs_alone() {
     let (world, pool) = pool(2, &[]);
     let other = pool.share();
-    pool.submit([(0, Does::Hangs), (1, Does::Fine)]).unwrap();
-    other.submit([(0, Does::Refused), (1, Does::Fine)]).unwrap();
+    pool.submit([(0, FakeOutcome::Hangs), (1, FakeOutcome::Fine)]).unwrap();
+    other.submit([(0, FakeOutcome::Refused), (1, FakeOutcome::Fine)]).unwrap();
     assert_eq!(other.take(0).unwrap().unwrap_err().message, "refused");
     assert!(other.take(2).is_none());
     // otherwise one of the two could compile the dropped program and be ended with it
@@ -285,7 +287,7 @@ fn who_shares_a_pool_sees_and_drops_its_own_programs_alone() {
     assert!(pool.take(1).is_none() && pool.take(0).is_none());
     other.take(1).unwrap().unwrap();
     drop(pool);
-    other.submit([(3, Does::Fine)]).unwrap();
+    other.submit([(3, FakeOutcome::Fine)]).unwrap();
     other.take(3).unwrap().unwrap();
     assert_eq!(world.starts(), 2, "both use the same compilers");
 }
@@ -293,7 +295,7 @@ fn who_shares_a_pool_sees_and_drops_its_own_programs_alone() {
 #[test]
 fn one_that_cannot_be_started_leaves_its_program_to_the_others() {
     let (world, pool) = pool(2, &[0]);
-    pool.submit((0..6).map(|candidate| (candidate, Does::Fine))).unwrap();
+    pool.submit((0..6).map(|candidate| (candidate, FakeOutcome::Fine))).unwrap();
     for candidate in 0..6 {
         pool.take(candidate).unwrap().unwrap();
     }
@@ -304,16 +306,16 @@ fn one_that_cannot_be_started_leaves_its_program_to_the_others() {
 #[test]
 fn where_none_can_be_started_each_program_tells_why_and_the_next_try_is_another_one() {
     let (world, pool) = pool(2, &[0, 1]);
-    pool.submit((0..3).map(|candidate| (candidate, Does::Fine))).unwrap();
+    pool.submit((0..3).map(|candidate| (candidate, FakeOutcome::Fine))).unwrap();
     for candidate in 0..3 {
         let failure = pool.take(candidate).unwrap().unwrap_err();
         assert_eq!(failure.kind, FailureKind::Device);
         assert!(failure.message.starts_with("no start"), "{failure}");
     }
-    pool.submit([(7, Does::Fine)]).unwrap();
+    pool.submit([(7, FakeOutcome::Fine)]).unwrap();
     pool.take(7).unwrap().unwrap();
     assert_eq!(world.starts(), 3);
-    pool.submit([(8, Does::Panics)]).unwrap();
+    pool.submit([(8, FakeOutcome::Panics)]).unwrap();
     assert_eq!(pool.take(8).unwrap().unwrap_err().kind, FailureKind::Device);
     pool.hold();
 }
@@ -321,7 +323,7 @@ fn where_none_can_be_started_each_program_tells_why_and_the_next_try_is_another_
 #[test]
 fn a_compiler_of_a_tasks_own_kind_takes_the_place_of_another_and_fails_alone() {
     let (world, pool) = pool(1, &[1]);
-    let tasks = [Does::Fine, Does::Own(1), Does::Own(2), Does::Own(2), Does::Fine];
+    let tasks = [FakeOutcome::Fine, FakeOutcome::Own(1), FakeOutcome::Own(2), FakeOutcome::Own(2), FakeOutcome::Fine];
     pool.submit(tasks.into_iter().enumerate()).unwrap();
     for candidate in [0, 2, 3, 4] {
         pool.take(candidate).unwrap().unwrap();
@@ -338,21 +340,21 @@ fn a_compiler_of_a_tasks_own_kind_takes_the_place_of_another_and_fails_alone() {
 #[test]
 fn what_nobody_wants_any_more_is_ended_and_the_others_stay() {
     let (world, pool) = pool(1, &[]);
-    pool.submit([(0, Does::Fine)]).unwrap();
+    pool.submit([(0, FakeOutcome::Fine)]).unwrap();
     pool.take(0).unwrap().unwrap();
     pool.clear();
-    pool.submit([(0, Does::Fine)]).unwrap();
+    pool.submit([(0, FakeOutcome::Fine)]).unwrap();
     pool.take(0).unwrap().unwrap();
     assert_eq!(world.starts(), 1, "it stayed from job to job");
-    pool.submit([(1, Does::Hangs), (2, Does::Fine)]).unwrap();
+    pool.submit([(1, FakeOutcome::Hangs), (2, FakeOutcome::Fine)]).unwrap();
     until(&pool.pool.shared, |state| state.running.len() == 1);
     pool.clear();
     assert!(pool.take(1).is_none() && pool.take(2).is_none());
-    pool.submit([(2, Does::DiesWhenUsed)]).unwrap();
+    pool.submit([(2, FakeOutcome::DiesWhenUsed)]).unwrap();
     pool.take(2).unwrap().unwrap();
     assert_eq!(world.starts(), 2);
     // if dropped while one hangs, the pool ends all the same
-    pool.submit([(3, Does::Hangs)]).unwrap();
+    pool.submit([(3, FakeOutcome::Hangs)]).unwrap();
     until(&pool.pool.shared, |state| state.running.len() == 1);
     drop(pool);
 }

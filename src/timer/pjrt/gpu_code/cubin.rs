@@ -221,7 +221,7 @@ mod tests {
 
     const ENTRY: (&str, u8, u8) = ("k", 0x12, 0x10);
 
-    fn told(sections: &[(&str, u64, u64, &[u8])], attributes: &[(u8, u32, u32)]) -> Option<KernelUse> {
+    fn kernel_of(sections: &[(&str, u64, u64, &[u8])], attributes: &[(u8, u32, u32)]) -> Option<KernelUse> {
         let info = info(attributes);
         let sections =
             [sections, &[(".text.k", SHT_PROGBITS, 0, &[0; 48]), (".nv.info", SHT_CUDA_INFO, 0, &info)]].concat();
@@ -234,25 +234,25 @@ mod tests {
     #[test]
     fn shared_memory_is_counted_without_what_the_driver_keeps() {
         let with = |shared: u64| Some(KernelUse::new("k", 48, 40, 24, shared));
-        assert_eq!(told(&[], &USUAL), with(0));
+        assert_eq!(kernel_of(&[], &USUAL), with(0));
         let own = (".nv.shared.k", SHT_NOBITS, 1536, &[][..]);
         let reserved = (".nv.shared.reserved.0", SHT_NOBITS, 64, &[][..]);
-        assert_eq!(told(&[own], &USUAL), with(1536));
-        assert_eq!(told(&[own, reserved], &USUAL), with(512));
-        assert_eq!(told(&[reserved], &USUAL), with(0));
-        assert_eq!(told(&[(".nv.shared.k", SHT_NOBITS, 512, &[]), reserved], &USUAL), None);
+        assert_eq!(kernel_of(&[own], &USUAL), with(1536));
+        assert_eq!(kernel_of(&[own, reserved], &USUAL), with(512));
+        assert_eq!(kernel_of(&[reserved], &USUAL), with(0));
+        assert_eq!(kernel_of(&[(".nv.shared.k", SHT_NOBITS, 512, &[]), reserved], &USUAL), None);
     }
 
     #[test]
-    fn what_is_said_twice_or_not_at_all_is_not_known() {
-        assert_eq!(told(&[], &USUAL[..3]), None);
-        assert_eq!(told(&[], &USUAL[1..2]), None);
-        assert_eq!(told(&[], &[&USUAL[..], &USUAL[1..2]].concat()), None);
-        assert_eq!(told(&[(".text.k", SHT_PROGBITS, 0, &[0; 16])], &USUAL), None);
-        assert_eq!(told(&[(".nv.shared.k", SHT_PROGBITS, 0, &[0; 16])], &USUAL), None);
+    fn what_is_stated_twice_or_not_at_all_is_not_known() {
+        assert_eq!(kernel_of(&[], &USUAL[..3]), None);
+        assert_eq!(kernel_of(&[], &USUAL[1..2]), None);
+        assert_eq!(kernel_of(&[], &[&USUAL[..], &USUAL[1..2]].concat()), None);
+        assert_eq!(kernel_of(&[(".text.k", SHT_PROGBITS, 0, &[0; 16])], &USUAL), None);
+        assert_eq!(kernel_of(&[(".nv.shared.k", SHT_PROGBITS, 0, &[0; 16])], &USUAL), None);
         // more than a thread can have
-        assert_eq!(told(&[], &[(0x2f, 1, 256), (0x12, 1, 0)]), None);
-        assert_eq!(told(&[], &[(0x2f, 1, 255), (0x12, 1, u32::MAX)]), None);
+        assert_eq!(kernel_of(&[], &[(0x2f, 1, 256), (0x12, 1, 0)]), None);
+        assert_eq!(kernel_of(&[], &[(0x2f, 1, 255), (0x12, 1, u32::MAX)]), None);
         let sections = [(".text.k", SHT_PROGBITS, 0, &[0; 48][..]), (".nv.info", SHT_CUDA_INFO, 0, &info(&USUAL))];
         assert!(read_kernel(&cubin(&sections, &[("j", 0, 0), ENTRY]), b"k").is_some());
         assert_eq!(read_kernel(&cubin(&sections, &[ENTRY, ENTRY]), b"k"), None);

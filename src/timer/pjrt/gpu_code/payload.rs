@@ -115,7 +115,7 @@ mod tests {
     }
 
     /// The kernels reported for an executable that has only these thunks.
-    fn told_of(thunks: &[Message]) -> Option<Vec<KernelUse>> {
+    fn kernels_of_thunks(thunks: &[Message]) -> Option<Vec<KernelUse>> {
         let mut manifest = Message::default();
         manifest.bytes(RESULT_PROTO_TYPE, b"xla.gpu.GpuExecutableProto");
         manifest.message(RECORDS, |record| {
@@ -142,9 +142,9 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_ptxas_and_of_xlas_own_dump() {
-        let told: BTreeMap<String, Vec<KernelUse>> = serde_json::from_slice(&data("kernels.json")).unwrap();
-        assert_eq!(told.len(), 3);
-        for (name, expected) in told {
+        let kernels: BTreeMap<String, Vec<KernelUse>> = serde_json::from_slice(&data("kernels.json")).unwrap();
+        assert_eq!(kernels.len(), 3);
+        for (name, expected) in kernels {
             assert_eq!(kernels_of(&data(&format!("{name}.executable"))), Some(expected), "{name}");
         }
     }
@@ -177,8 +177,8 @@ mod tests {
             let part = records.pop().unwrap();
             for cut in (0..part.len()).step_by(step) {
                 records.push(part[..cut].to_vec());
-                let told = repacked(&records);
-                assert!(told.is_none() || told == expected || told == Some(Vec::new()), "{name} {cut}");
+                let found = repacked(&records);
+                assert!(found.is_none() || found == expected || found == Some(Vec::new()), "{name} {cut}");
                 records.pop();
             }
             assert_eq!(repacked(&records), None, "a record is missing");
@@ -206,33 +206,33 @@ mod tests {
         let last = records.len() - 1;
         for at in 0..records[last].len() {
             records[last][at] ^= 1 << (at % 8);
-            let told = repacked(&records).unwrap_or_default();
-            assert!(told.iter().all(|kernel| kernel.registers < 256 && kernel.name.is_ascii()), "{told:?}");
+            let found = repacked(&records).unwrap_or_default();
+            assert!(found.iter().all(|kernel| kernel.registers < 256 && kernel.name.is_ascii()), "{found:?}");
             records[last][at] ^= 1 << (at % 8);
         }
     }
 
     #[test]
     fn what_expands_beyond_all_bounds_is_not_expanded() {
-        let told = |sizes: &[u8], values: &[u8]| {
+        let kernels_in = |sizes: &[u8], values: &[u8]| {
             let data = [b"s", &*varint(sizes.len()), sizes, values].concat();
             kernels_of(&executable_of(&[chunk(b'r', 1, 1 << 25, &data)]))
         };
         // 20 bytes that claim to expand to 32 MiB, and sizes that claim the same
         let bomb = [varint(1 << 25), varint(1 << 25), vec![0xfe; 20]].concat();
-        assert_eq!(told(&[1, 1, 0, 9], &bomb), None);
-        assert_eq!(told(&bomb, &[1, 1, 0, 9]), None);
+        assert_eq!(kernels_in(&[1, 1, 0, 9], &bomb), None);
+        assert_eq!(kernels_in(&bomb, &[1, 1, 0, 9]), None);
     }
 
     #[test]
     fn what_cannot_be_looked_into_leaves_nothing_known() {
-        assert_eq!(told_of(&[]), Some(Vec::new()));
+        assert_eq!(kernels_of_thunks(&[]), Some(Vec::new()));
         // a copy, and a matrix product of cuBLAS
-        assert_eq!(told_of(&[thunk(3, |_| {}), thunk(9, |_| {})]), Some(Vec::new()));
+        assert_eq!(kernels_of_thunks(&[thunk(3, |_| {}), thunk(9, |_| {})]), Some(Vec::new()));
         // a kernel in the executable's own cubin, a custom call, a collective, an unknown kind
         for kind in [8, 30, 39, 99] {
-            assert_eq!(told_of(&[thunk(kind, |_| {})]), None, "{kind}");
-            assert_eq!(told_of(&[sequence(&thunk(kind, |_| {}))]), None, "{kind}");
+            assert_eq!(kernels_of_thunks(&[thunk(kind, |_| {})]), None, "{kind}");
+            assert_eq!(kernels_of_thunks(&[sequence(&thunk(kind, |_| {}))]), None, "{kind}");
         }
         // the plugin's own kernel; PTX
         let with_spec = |payload: u32| {
@@ -244,16 +244,16 @@ mod tests {
                 });
             })
         };
-        assert_eq!(told_of(&[with_spec(6)]), Some(Vec::new()));
-        assert_eq!(told_of(&[with_spec(1)]), None);
-        assert_eq!(told_of(&[with_spec(2)]), None);
+        assert_eq!(kernels_of_thunks(&[with_spec(6)]), Some(Vec::new()));
+        assert_eq!(kernels_of_thunks(&[with_spec(1)]), None);
+        assert_eq!(kernels_of_thunks(&[with_spec(2)]), None);
     }
 
     #[test]
     fn sequences_within_sequences_have_a_bound() {
         let nested = |depth: usize| (0..depth).fold(thunk(3, |_| {}), |inner, _| sequence(&inner));
-        assert_eq!(told_of(&[nested(32), nested(32)]), Some(Vec::new()));
-        assert_eq!(told_of(&[nested(33)]), None);
-        assert_eq!(told_of(&[nested(5000)]), None);
+        assert_eq!(kernels_of_thunks(&[nested(32), nested(32)]), Some(Vec::new()));
+        assert_eq!(kernels_of_thunks(&[nested(33)]), None);
+        assert_eq!(kernels_of_thunks(&[nested(5000)]), None);
     }
 }

@@ -11,18 +11,18 @@ use crate::wire::{WireCursor, WireValue};
 
 /// The shardings of a program's arrays.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Cut {
+pub(super) struct ProgramShardings {
     /// Each parameter and its sharding.
     pub(super) parameters: Vec<(ArraySpec, Sharding)>,
     /// The outputs' shardings.
     pub(super) outputs: Vec<Sharding>,
 }
 
-impl Cut {
+impl ProgramShardings {
     /// Reads a compiled program; `None` if it runs on one device. Anything unknown is a failure, because a wrong part would go
     /// unnoticed.
     pub(super) fn of(executable: &PlainExecutable) -> Result<Option<Self>, Failure> {
-        let cut = || {
+        let read = || {
             let devices = executable.devices()?;
             if devices == 1 {
                 return Ok(None);
@@ -30,7 +30,7 @@ impl Cut {
             let (code, format) = executable.optimized_program()?;
             Self::read(&code, &format, devices, executable.outputs()?).map(Some).map_err(PjrtError::local)
         };
-        cut().map_err(|error: PjrtError| {
+        read().map_err(|error: PjrtError| {
             let reason = one_line(&error.message);
             let message = format!(
                 "the sharding of a program of several partitions is not understood: {reason}; `--timer jax` may run it"

@@ -1,4 +1,4 @@
-//! Cold caches: evicts what a run left in them before the next run.
+//! Cache flush: evicts what a run left in them before the next run.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use crate::report::format_ns;
 use crate::report::time::parts;
-use crate::tune::Spent;
+use crate::tune::TimeBreakdown;
 
 /// Writes a bar of the parts and their list; nothing if nothing was done.
-pub(super) fn write_spent(spent: &Spent, out: &mut dyn Write) -> io::Result<()> {
-    let total = spent.total().as_nanos() as f64;
+pub(super) fn write_time_breakdown(time_breakdown: &TimeBreakdown, out: &mut dyn Write) -> io::Result<()> {
+    let total = time_breakdown.total().as_nanos() as f64;
     if total <= 0.0 {
         return Ok(());
     }
@@ -16,7 +16,7 @@ pub(super) fn write_spent(spent: &Spent, out: &mut dyn Write) -> io::Result<()> 
         out,
         "<div class=\"spent\"><svg class=\"bar\" viewBox=\"0 0 1000 12\" preserveAspectRatio=\"none\" aria-hidden=\"true\">"
     )?;
-    let parts = parts(spent);
+    let parts = parts(time_breakdown);
     let mut at = 0.0;
     for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.ns > 0) {
         let width = part.ns as f64 / total * 1000.0;

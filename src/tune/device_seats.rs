@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Which call compiles or measures on the device.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Quiet(Arc<Shared>);
+pub(super) struct DeviceSeats(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -29,7 +29,7 @@ struct State {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum Activity {
     Nothing,
     Work,
     Measure,
@@ -38,11 +38,11 @@ enum Doing {
 /// One call's seat among those of a device.
 #[derive(Debug)]
 pub(super) struct Seat {
-    quiet: Arc<Shared>,
-    doing: Doing,
+    shared: Arc<Shared>,
+    activity: Activity,
 }
 
-impl Quiet {
+impl DeviceSeats {
     /// A seat for one more call. It [works](Seat::work) from the start, so that none measures before all
     /// that begin together have compiled; take all seats before any is used.
     pub(super) fn seat(&self) -> Seat {
@@ -50,7 +50,7 @@ impl Quiet {
         state.seats += 1;
         state.working += 1;
         state.worked += 1;
-        Seat { quiet: Arc::clone(&self.0), doing: Doing::Work }
+        Seat { shared: Arc::clone(&self.0), activity: Activity::Work }
     }
 }
 
@@ -67,62 +67,62 @@ impl Shared {
 impl Seat {
     /// Waits until no call measures or wants to. Then the call may use the cores, to compile and to decide.
     pub(super) fn work(&mut self) {
-        if self.doing == Doing::Work {
+        if self.activity == Activity::Work {
             return;
         }
         self.rest();
-        let mut state = self.quiet.lock();
+        let mut state = self.shared.lock();
         while state.is_measuring || state.waiting > 0 {
-            state = self.quiet.wait(state);
+            state = self.shared.wait(state);
         }
         state.working += 1;
         state.worked += 1;
-        self.doing = Doing::Work;
+        self.activity = Activity::Work;
     }
 
     /// Waits until no call works or measures. Then the call has the machine to itself. Returns how many worked at the
     /// same time before.
     pub(super) fn measure(&mut self) -> usize {
-        if self.doing == Doing::Measure {
-            return self.quiet.lock().worked_together;
+        if self.activity == Activity::Measure {
+            return self.shared.lock().worked_together;
         }
         self.rest();
-        let mut state = self.quiet.lock();
+        let mut state = self.shared.lock();
         state.waiting += 1;
         while state.is_measuring || state.working > 0 {
-            state = self.quiet.wait(state);
+            state = self.shared.wait(state);
         }
         state.waiting -= 1;
         state.is_measuring = true;
         if state.worked > 0 {
             state.worked_together = std::mem::take(&mut state.worked);
         }
-        self.doing = Doing::Measure;
+        self.activity = Activity::Measure;
         state.worked_together
     }
 
     /// How many seats there are.
     pub(super) fn seats(&self) -> usize {
-        self.quiet.lock().seats
+        self.shared.lock().seats
     }
 
     /// Uses no cores until it works or measures again.
     pub(super) fn rest(&mut self) {
-        let mut state = self.quiet.lock();
-        match std::mem::replace(&mut self.doing, Doing::Nothing) {
-            Doing::Nothing => {}
-            Doing::Work => state.working -= 1,
-            Doing::Measure => state.is_measuring = false,
+        let mut state = self.shared.lock();
+        match std::mem::replace(&mut self.activity, Activity::Nothing) {
+            Activity::Nothing => {}
+            Activity::Work => state.working -= 1,
+            Activity::Measure => state.is_measuring = false,
         }
         drop(state);
-        self.quiet.changed.notify_all();
+        self.shared.changed.notify_all();
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         self.rest();
-        self.quiet.lock().seats -= 1;
+        self.shared.lock().seats -= 1;
     }
 }
 
@@ -134,9 +134,9 @@ mod tests {
 
     #[test]
     fn who_measures_is_alone_and_all_work_before_anyone_measures() {
-        let quiet = Quiet::default();
+        let device = DeviceSeats::default();
         let (working, measuring, turns) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let seats: Vec<Seat> = (0..4).map(|_| quiet.seat()).collect();
+        let seats: Vec<Seat> = (0..4).map(|_| device.seat()).collect();
         std::thread::scope(|scope| {
             for (call, mut seat) in seats.into_iter().enumerate() {
                 let (working, measuring, turns) = (&working, &measuring, &turns);
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn a_call_that_ends_lets_the_others_go_on() {
-        let quiet = Quiet::default();
-        let (mut first, mut second) = (quiet.seat(), quiet.seat());
+        let device = DeviceSeats::default();
+        let (mut first, mut second) = (device.seat(), device.seat());
         first.work();
         drop(first);
         assert_eq!(second.measure(), 2);

@@ -25,7 +25,7 @@ pub(super) fn places_of(operation: u32, records: &[Record]) -> Vec<usize> {
 
 /// Splits a program's events into its executions: where the first operation occurs again. If `runs` tells how
 /// many there are, an operation may come several times in each; they must then hold the same operations.
-pub(super) fn cut(records: &[Record], runs: Option<u64>) -> Vec<&[Record]> {
+pub(super) fn split(records: &[Record], runs: Option<u64>) -> Vec<&[Record]> {
     let Some(first) = first_operation(records) else { return Vec::new() };
     let places = places_of(first, records);
     if let Some(runs) = runs.and_then(|runs| usize::try_from(runs).ok()).filter(|&runs| runs > 0)
@@ -33,15 +33,15 @@ pub(super) fn cut(records: &[Record], runs: Option<u64>) -> Vec<&[Record]> {
         && places.len().is_multiple_of(runs)
     {
         let of_runs: Vec<usize> = places.iter().copied().step_by(places.len() / runs).collect();
-        let pieces = cut_at(records, &of_runs);
+        let pieces = split_at(records, &of_runs);
         if are_alike(&pieces) {
             return pieces;
         }
     }
-    cut_at(records, &places)
+    split_at(records, &places)
 }
 
-fn cut_at<'r>(records: &'r [Record], places: &[usize]) -> Vec<&'r [Record]> {
+fn split_at<'r>(records: &'r [Record], places: &[usize]) -> Vec<&'r [Record]> {
     let ends = places.iter().skip(1).copied().chain([records.len()]);
     places.iter().zip(ends).filter_map(|(&start, end)| records.get(start..end)).collect()
 }
@@ -85,23 +85,23 @@ mod tests {
     #[test]
     fn the_first_operation_or_the_runs_tell() {
         let twice = tracks(&["abacabac"]);
-        assert_eq!(shown(&cut(&twice, None)), ["ab", "ac", "ab", "ac"]);
-        assert_eq!(shown(&cut(&twice, Some(2))), ["abac", "abac"]);
-        assert_eq!(shown(&cut(&tracks(&["abab", "    "]), Some(2))), ["ab", "ab"]);
+        assert_eq!(shown(&split(&twice, None)), ["ab", "ac", "ab", "ac"]);
+        assert_eq!(shown(&split(&twice, Some(2))), ["abac", "abac"]);
+        assert_eq!(shown(&split(&tracks(&["abab", "    "]), Some(2))), ["ab", "ab"]);
         // another stream's work goes with what it started in
-        assert_eq!(shown(&cut(&tracks(&["aba aba ", "   d   d"]), Some(2))), ["abad", "abad"]);
+        assert_eq!(shown(&split(&tracks(&["aba aba ", "   d   d"]), Some(2))), ["abad", "abad"]);
         // events that start together with the first operation belong to the same run, and the lowest line decides which
         // is first
-        assert_eq!(shown(&cut(&tracks(&["ba ba", "a  a "]), None)), ["baa", "baa"]);
-        assert_eq!(shown(&cut(&tracks(&["a  a ", "ba ba"]), None)), ["ab", "a", "ab", "a"]);
+        assert_eq!(shown(&split(&tracks(&["ba ba", "a  a "]), None)), ["baa", "baa"]);
+        assert_eq!(shown(&split(&tracks(&["a  a ", "ba ba"]), None)), ["ab", "a", "ab", "a"]);
     }
 
     #[test]
     fn an_uneven_cut_is_none() {
         for (line, runs) in [("abacabac", 3), ("abacabad", 2), ("abacaba", 2), ("abac", 0), ("ab", 9)] {
             let tracks = tracks(&[line]);
-            assert_eq!(shown(&cut(&tracks, Some(runs))), shown(&cut(&tracks, None)), "{line} {runs}");
+            assert_eq!(shown(&split(&tracks, Some(runs))), shown(&split(&tracks, None)), "{line} {runs}");
         }
-        assert!(cut(&[], Some(2)).is_empty());
+        assert!(split(&[], Some(2)).is_empty());
     }
 }

@@ -10,27 +10,27 @@ use crate::samples::Record;
 
 use super::choices::only;
 use super::copies::{ALL_ROUNDS, CopiesError};
-use super::job::{JobIdentity, Workplace};
+use super::job::{InputFolder, JobIdentity};
 use super::rounds::JobRounds;
-use super::spent::{Tally, spent};
+use super::time_breakdown::{Tally, time_breakdown};
 use super::tuner::{Autotuner, Extent};
-use super::{Spent, TuneOptions};
+use super::{TimeBreakdown, TuneOptions};
 
 /// Candidates of the job: the baseline, and the config measured beside it.
 const BASELINE: usize = 0;
 const CONFIG: usize = 1;
 
 /// The measurements of one config beside the baseline.
-pub struct Again {
+pub struct Remeasurement {
     invocation: Invocation,
-    workplace: Workplace,
+    input_folder: InputFolder,
     identity: JobIdentity,
     rounds: JobRounds,
     series: u32,
-    spent: Spent,
+    time_breakdown: TimeBreakdown,
 }
 
-impl Again {
+impl Remeasurement {
     /// All rounds so far: candidate 0 is the baseline, candidate 1 the config.
     pub fn rounds(&self) -> Vec<Round> {
         self.rounds.to_decision(2, BASELINE)
@@ -42,45 +42,45 @@ impl Again {
     }
 
     /// Where the time went.
-    pub fn spent(&self) -> Spent {
-        self.spent
+    pub fn time_breakdown(&self) -> TimeBreakdown {
+        self.time_breakdown
     }
 }
 
 impl Autotuner<'_> {
-    /// As [`Session::again`](super::Session::again).
-    pub(super) fn again(&self, invocation: &Invocation, config: &Config) -> Result<Again, CopiesError> {
+    /// As [`Session::remeasure`](super::Session::remeasure).
+    pub(super) fn remeasure(&self, invocation: &Invocation, config: &Config) -> Result<Remeasurement, CopiesError> {
         let invocation = only(invocation, [invocation.baseline.clone(), config.clone()]);
         let mut identity = self
             .identity(&invocation)
             .map_err(|reason| CopiesError::Failed(Failure::new(FailureKind::Protocol, reason)))?;
         identity.digest = FieldHasher::new("again-v1").field(identity.digest.as_bytes()).finish();
-        let workplace = Workplace::new(&invocation, self.registry)?.map_err(CopiesError::Failed)?;
-        let (rounds, spent) = (JobRounds::default(), Spent::default());
-        Ok(Again { invocation, workplace, identity, rounds, series: 0, spent })
+        let input_folder = InputFolder::new(&invocation, self.registry)?.map_err(CopiesError::Failed)?;
+        let (rounds, time_breakdown) = (JobRounds::default(), TimeBreakdown::default());
+        Ok(Remeasurement { invocation, input_folder, identity, rounds, series: 0, time_breakdown })
     }
 
     /// As [`Session::measure_series`](super::Session::measure_series).
-    pub(super) fn measure_series(&mut self, again: &mut Again) -> Result<(), CopiesError> {
-        if again.series == 0 {
-            let mut job = self.job_record(&again.invocation, &again.identity);
+    pub(super) fn measure_series(&mut self, remeasurement: &mut Remeasurement) -> Result<(), CopiesError> {
+        if remeasurement.series == 0 {
+            let mut job = self.job_record(&remeasurement.invocation, &remeasurement.identity);
             job.fresh = true;
             self.ledger.append(&Record::Job(Box::new(job)))?;
         } else {
             self.timer.restart(&[]).map_err(CopiesError::Failed)?;
         }
-        again.series += 1;
-        let rounds = Some(self.options.usual_rounds().saturating_mul(again.series));
+        remeasurement.series += 1;
+        let rounds = Some(self.options.usual_rounds().saturating_mul(remeasurement.series));
         let options = TuneOptions { rounds, rules: ALL_ROUNDS, resolution: Default::default(), ..self.options.clone() };
         let (events, tally) = Tally::of(&self.events);
         let measured = self.measure_at(
             &events,
-            &again.workplace,
+            &remeasurement.input_folder,
             (&options, Extent::Exact),
-            (&again.invocation, &again.identity),
-            &mut again.rounds,
+            (&remeasurement.invocation, &remeasurement.identity),
+            &mut remeasurement.rounds,
         );
-        again.spent += spent(&tally);
+        remeasurement.time_breakdown += time_breakdown(&tally);
         Ok(measured.map(drop)?)
     }
 }

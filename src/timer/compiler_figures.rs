@@ -6,7 +6,7 @@ use crate::candidates::CoreLimits;
 /// A compiler's figures for a program, without running it.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Said {
+pub struct CompilerFigures {
     /// Memory for a run.
     pub memory: Option<MemoryStats>,
     /// The GPU resources of its kernels.
@@ -15,7 +15,7 @@ pub struct Said {
     pub cost: Option<CostAnalysis>,
 }
 
-impl Said {
+impl CompilerFigures {
     /// Figures that may correlate with the time of a run, in the same order for all programs; `limits` are those of the
     /// device. Sizes are logarithms, because ratios matter.
     ///
@@ -52,13 +52,13 @@ mod tests {
     #[test]
     fn the_kernel_that_takes_the_most_counts_and_what_is_not_known_is_no_figure() {
         let kernels = vec![KernelUse::new("a", 100, 255, 8, 0), KernelUse::new("b", 28, 32, 0, 232_448)];
-        let said = Said { kernels, memory: Some(MemoryStats::new(1, 2, 0)), cost: None };
+        let own = CompilerFigures { kernels, memory: Some(MemoryStats::new(1, 2, 0)), cost: None };
         let hopper = CoreLimits::of("9.0").unwrap();
         // an eighth of the threads, one block
         let expected =
             [Some(9_f64.ln()), Some(-0.125), Some(-2_f64.ln()), Some(129_f64.ln()), Some(0.0), None, None, None, None];
-        assert_eq!(said.figures(Some(&hopper)), expected);
-        assert_eq!(said.figures(None)[1], Some(255.0));
-        assert_eq!(Said::default().figures(Some(&hopper)), [None; 9]);
+        assert_eq!(own.figures(Some(&hopper)), expected);
+        assert_eq!(own.figures(None)[1], Some(255.0));
+        assert_eq!(CompilerFigures::default().figures(Some(&hopper)), [None; 9]);
     }
 }

@@ -14,7 +14,7 @@ use super::error::LedgerError;
 pub const LOG_FILE: &str = "samples-v1.log";
 
 /// The stores of a folder, which agree.
-pub(super) struct Mended {
+pub(super) struct RepairedStores {
     pub(super) log: SampleLog,
     pub(super) sled: SledStore,
     /// Problems and how they were repaired, one line each.
@@ -25,7 +25,7 @@ pub(super) struct Mended {
 type Texts = Vec<(String, String)>;
 
 /// Opens log and sled of the locked folder and makes them agree; with `rebuild` sled is always rebuilt.
-pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mended, LedgerError> {
+pub(super) fn repair(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<RepairedStores, LedgerError> {
     lock.remove_unfinished();
     let path = root.join(LOG_FILE);
     let found_bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
@@ -67,7 +67,7 @@ pub(super) fn mend(root: &Path, lock: &FolderLock, rebuild: bool) -> Result<Mend
         }
         refill(&sled, &log, &condition, &mut notes)?;
     }
-    Ok(Mended { log, sled, notes })
+    Ok(RepairedStores { log, sled, notes })
 }
 
 /// The snapshot's entries, if it is intact.
@@ -131,14 +131,14 @@ fn adopt(texts: &Texts, log: &mut SampleLog, proven: bool, cut_at: Option<u64>) 
         .map(|(key, value)| (key.as_str(), value.as_str()))
         .collect();
     // the log's order says which of two decisions came later: a clock may jump
-    let told = if proven { BTreeMap::new() } else { log.decisions_of(&other.keys().copied().collect())? };
+    let decisions = if proven { BTreeMap::new() } else { log.decisions_of(&other.keys().copied().collect())? };
     let last_damage = log.replay().damage.iter().map(|damage| damage.offset).chain(cut_at).max();
     let is_lost = |key: &str, value: &str| {
-        let Some(told) = told.get(key) else { return true };
+        let Some(decisions) = decisions.get(key) else { return true };
         // the other store missed a later one, if the log mentions what it holds
-        let is_told = told.iter().any(|(_, said)| said.as_ref().is_some_and(|said| is_same(said, value)));
+        let is_known = decisions.iter().any(|(_, held)| held.as_ref().is_some_and(|held| is_same(held, value)));
         // if nothing is damaged, only the end can be missing
-        !is_told && told.last().is_none_or(|(at, _)| last_damage.is_none_or(|damage| damage > *at))
+        !is_known && decisions.last().is_none_or(|(at, _)| last_damage.is_none_or(|damage| damage > *at))
     };
     let mut adopted = 0;
     for (key, value) in other.into_iter().filter(|(key, value)| is_lost(key, value)) {

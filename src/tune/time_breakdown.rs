@@ -13,7 +13,7 @@ use crate::timer::events::{Event, Events, Kind, Phase, Sink, Slice};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Spent {
+pub struct TimeBreakdown {
     /// Inputs made, written and loaded.
     pub inputs_ns: u64,
     /// Programs compiled, or taken from the store, and loaded.
@@ -39,7 +39,7 @@ pub struct Spent {
     pub running_ns: u64,
 }
 
-impl Spent {
+impl TimeBreakdown {
     /// All of it.
     pub fn total(&self) -> Duration {
         let parts = [
@@ -55,7 +55,7 @@ impl Spent {
     }
 }
 
-impl AddAssign for Spent {
+impl AddAssign for TimeBreakdown {
     fn add_assign(&mut self, other: Self) {
         let sums = [
             (&mut self.inputs_ns, other.inputs_ns),
@@ -88,34 +88,34 @@ struct Part {
 /// Adds up where the time goes, from the events.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    pub(super) spent: Spent,
+    pub(super) time_breakdown: TimeBreakdown,
     open: Vec<Part>,
     /// What the last wave's compilation was accounted with.
     last_compile_ns: u64,
 }
 
 /// The part that a slice's time is accounted to.
-fn booked<'s>(spent: &'s mut Spent, slice: &Slice<'_>) -> Option<&'s mut u64> {
+fn booked<'s>(time_breakdown: &'s mut TimeBreakdown, slice: &Slice<'_>) -> Option<&'s mut u64> {
     Some(match slice {
-        Slice::Phase(Phase::MakeInputs | Phase::LoadInputs) => &mut spent.inputs_ns,
-        Slice::Phase(Phase::Compile) => &mut spent.compile_ns,
-        Slice::Phase(Phase::CompareOutputs) => &mut spent.checking_ns,
-        Slice::Phase(Phase::WarmUp) => &mut spent.warm_up_ns,
-        Slice::Phase(Phase::Measure) => &mut spent.measuring_ns,
-        Slice::Phase(Phase::ListConfigs) | Slice::Search { .. } => &mut spent.searching_ns,
-        Slice::Restart(_) => &mut spent.waiting_ns,
+        Slice::Phase(Phase::MakeInputs | Phase::LoadInputs) => &mut time_breakdown.inputs_ns,
+        Slice::Phase(Phase::Compile) => &mut time_breakdown.compile_ns,
+        Slice::Phase(Phase::CompareOutputs) => &mut time_breakdown.checking_ns,
+        Slice::Phase(Phase::WarmUp) => &mut time_breakdown.warm_up_ns,
+        Slice::Phase(Phase::Measure) => &mut time_breakdown.measuring_ns,
+        Slice::Phase(Phase::ListConfigs) | Slice::Search { .. } => &mut time_breakdown.searching_ns,
+        Slice::Restart(_) => &mut time_breakdown.waiting_ns,
         _ => return None,
     })
 }
 
 impl Sink for Tally {
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
-        let Self { spent, open, last_compile_ns } = self;
+        let Self { time_breakdown, open, last_compile_ns } = self;
         // everything done in a search is accounted to the search
         let in_search = open.last().is_some_and(|part| part.is_search);
         match event.kind {
             Kind::End(slice) if !in_search || matches!(slice, Slice::Search { .. }) => {
-                if let Some(sum) = booked(spent, slice)
+                if let Some(sum) = booked(time_breakdown, slice)
                     && let Some(Part { start_ns, inner_ns, .. }) = open.pop()
                 {
                     let took = event.at_ns.saturating_sub(start_ns);
@@ -130,25 +130,28 @@ impl Sink for Tally {
                 }
             }
             _ if in_search => {}
-            Kind::Begin(slice) if booked(spent, slice).is_some() => {
+            Kind::Begin(slice) if booked(time_breakdown, slice).is_some() => {
                 let is_search = matches!(slice, Slice::Search { .. });
                 open.push(Part { start_ns: event.at_ns, inner_ns: 0, is_search });
             }
             Kind::Prepared { cost, is_baseline, .. } => {
-                spent.compile_cpu_ns = spent.compile_cpu_ns.saturating_add(cost.cpu_ns);
+                time_breakdown.compile_cpu_ns = time_breakdown.compile_cpu_ns.saturating_add(cost.cpu_ns);
                 let of = match is_baseline {
-                    true => &mut spent.compile_baselines_ns,
-                    false => &mut spent.compile_candidates_ns,
+                    true => &mut time_breakdown.compile_baselines_ns,
+                    false => &mut time_breakdown.compile_candidates_ns,
                 };
                 *of = of.saturating_add(cost.compile_ns);
             }
             // each call is accounted its share of the time, so that the shares add up to the whole
             Kind::CompiledBeside { calls } => {
                 let own = *last_compile_ns / (calls.max(1) as u64);
-                spent.compile_ns = spent.compile_ns.saturating_sub(last_compile_ns.saturating_sub(own));
+                time_breakdown.compile_ns =
+                    time_breakdown.compile_ns.saturating_sub(last_compile_ns.saturating_sub(own));
                 *last_compile_ns = own;
             }
-            Kind::Sampled { running_ns } => spent.running_ns = spent.running_ns.saturating_add(running_ns),
+            Kind::Sampled { running_ns } => {
+                time_breakdown.running_ns = time_breakdown.running_ns.saturating_add(running_ns)
+            }
             _ => {}
         }
         Ok(())
@@ -164,8 +167,8 @@ impl Tally {
 }
 
 /// The totals so far.
-pub(crate) fn spent(tally: &Mutex<Tally>) -> Spent {
-    tally.lock().unwrap_or_else(PoisonError::into_inner).spent
+pub(crate) fn time_breakdown(tally: &Mutex<Tally>) -> TimeBreakdown {
+    tally.lock().unwrap_or_else(PoisonError::into_inner).time_breakdown
 }
 
 #[cfg(test)]
@@ -201,15 +204,15 @@ mod tests {
         // five calls worked in that second
         events.tell(Kind::CompiledBeside { calls: 5 });
         let second = 1_000_000_000;
-        let expected = Spent {
+        let expected = TimeBreakdown {
             compile_ns: 5 * second + second / 5,
             waiting_ns: second,
             searching_ns: 9 * second,
             compile_cpu_ns: 7,
             compile_baselines_ns: 3,
             running_ns: 11,
-            ..Spent::default()
+            ..TimeBreakdown::default()
         };
-        assert_eq!(spent(&tally), expected);
+        assert_eq!(time_breakdown(&tally), expected);
     }
 }

@@ -19,7 +19,7 @@ const DONATED_BYTES_PER_NS: u64 = 1;
 
 /// The cost of calls that run a job's candidates, and the longest run to wait for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct CutOff {
+pub(super) struct CallTimeLimits {
     pub(super) longest_run: Option<Duration>,
     /// The cost of each run outside the timed region.
     untimed: Duration,
@@ -27,7 +27,7 @@ pub(super) struct CutOff {
 
 /// The longest run to wait for.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Waiting {
+pub(super) enum AwaitedCall {
     Measure { runs: u64 },
     Round { runs: u64 },
     Outputs,
@@ -40,7 +40,7 @@ pub(super) struct Limit {
     why: String,
 }
 
-impl CutOff {
+impl CallTimeLimits {
     /// The limits of a job whose runs are unknown.
     pub(super) fn of(job: &Job) -> Self {
         let donated = job.inputs.iter().filter(|input| input.donated);
@@ -50,19 +50,19 @@ impl CutOff {
     }
 
     /// The time limit of a call: at most `most`.
-    pub(super) fn limit(self, waiting: Waiting, most: Duration) -> Limit {
-        let cut_off = self.longest_run.map(|longest| {
-            let (runs, grace) = match waiting {
-                Waiting::Measure { runs } => (runs, GRACE),
-                Waiting::Round { runs } => (runs, PROFILE_GRACE),
-                Waiting::Outputs => (1, OUTPUTS_GRACE),
+    pub(super) fn limit(self, awaited: AwaitedCall, most: Duration) -> Limit {
+        let of_runs = self.longest_run.map(|longest| {
+            let (runs, grace) = match awaited {
+                AwaitedCall::Measure { runs } => (runs, GRACE),
+                AwaitedCall::Round { runs } => (runs, PROFILE_GRACE),
+                AwaitedCall::Outputs => (1, OUTPUTS_GRACE),
             };
             let a_run = longest.saturating_add(self.untimed);
             let all = a_run.saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX)).saturating_add(grace);
             let why = format!("the cut-off of slow candidates: runs of at most {longest:?}, {runs} asked for");
             Limit { time: all, why }
         });
-        cut_off
+        of_runs
             .filter(|limit| limit.time < most)
             .unwrap_or_else(|| Limit { time: most, why: "the time limit of a call".to_owned() })
     }
@@ -91,32 +91,34 @@ mod tests {
 
     #[test]
     fn the_longest_run_limits_calls_but_never_beyond_the_limit_of_a_call() {
-        let none = CutOff::default();
-        assert_eq!(none.limit(Waiting::Measure { runs: 1 }, MOST).time, MOST);
-        let cut = CutOff { longest_run: Some(Duration::from_millis(100)), ..none };
-        let seconds = |waiting| cut.limit(waiting, MOST).time.as_secs_f64();
-        assert_eq!(seconds(Waiting::Measure { runs: 30 }), 5.0);
-        assert_eq!(seconds(Waiting::Round { runs: 30 }), 13.0);
-        assert_eq!(seconds(Waiting::Outputs), 30.1);
-        assert_eq!(seconds(Waiting::Measure { runs: 1000 }), 60.0);
-        assert_eq!(seconds(Waiting::Measure { runs: u64::MAX }), 60.0);
+        let none = CallTimeLimits::default();
+        assert_eq!(none.limit(AwaitedCall::Measure { runs: 1 }, MOST).time, MOST);
+        let limits = CallTimeLimits { longest_run: Some(Duration::from_millis(100)), ..none };
+        let seconds = |awaited| limits.limit(awaited, MOST).time.as_secs_f64();
+        assert_eq!(seconds(AwaitedCall::Measure { runs: 30 }), 5.0);
+        assert_eq!(seconds(AwaitedCall::Round { runs: 30 }), 13.0);
+        assert_eq!(seconds(AwaitedCall::Outputs), 30.1);
+        assert_eq!(seconds(AwaitedCall::Measure { runs: 1000 }), 60.0);
+        assert_eq!(seconds(AwaitedCall::Measure { runs: u64::MAX }), 60.0);
         // time outside the timed region is no reason to cut a run off
-        let untimed = CutOff { untimed: Duration::from_millis(400), ..cut };
-        assert_eq!(untimed.limit(Waiting::Measure { runs: 30 }, MOST).time, Duration::from_secs(17));
+        let untimed = CallTimeLimits { untimed: Duration::from_millis(400), ..limits };
+        assert_eq!(untimed.limit(AwaitedCall::Measure { runs: 30 }, MOST).time, Duration::from_secs(17));
     }
 
     #[test]
     fn a_time_out_says_which_limit_it_was() {
-        let cut = CutOff { longest_run: Some(Duration::from_millis(5)), ..CutOff::default() };
+        let limits = CallTimeLimits { longest_run: Some(Duration::from_millis(5)), ..CallTimeLimits::default() };
         let time_out =
             |words: &str| Failure::new(FailureKind::Timeout, format!("no answer to `measure` within 2s{words}"));
-        let said = cut.limit(Waiting::Measure { runs: 3 }, MOST).explain(time_out("; its stderr: W0000")).message;
+        let message =
+            limits.limit(AwaitedCall::Measure { runs: 3 }, MOST).explain(time_out("; its stderr: W0000")).message;
         let expected = "no answer to `measure` within 2s, the cut-off of slow candidates: runs of at most 5ms, 3 asked for; \
                         its stderr: W0000";
-        assert_eq!(said, expected);
-        let said = cut.limit(Waiting::Measure { runs: 3 }, Duration::from_secs(1)).explain(time_out("")).message;
-        assert_eq!(said, "no answer to `measure` within 2s, the time limit of a call");
+        assert_eq!(message, expected);
+        let message =
+            limits.limit(AwaitedCall::Measure { runs: 3 }, Duration::from_secs(1)).explain(time_out("")).message;
+        assert_eq!(message, "no answer to `measure` within 2s, the time limit of a call");
         let crash = Failure::new(FailureKind::Crash, "died");
-        assert_eq!(cut.limit(Waiting::Outputs, MOST).explain(crash.clone()), crash);
+        assert_eq!(limits.limit(AwaitedCall::Outputs, MOST).explain(crash.clone()), crash);
     }
 }
