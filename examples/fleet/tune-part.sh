@@ -5,7 +5,7 @@
 # autotune-lowered. When a part runs again, it measures only what is still undecided.
 set -euo pipefail
 
-part=$1 parts=$2
+part=${1:?names the part, counted from 0} parts=${2:?says how many parts there are}
 shift 2
 : "${MODULE:?names the module}" "${REGISTRY:?names the folder of recordings}" "${CACHES:?names a folder for the caches}"
 mkdir -p "$CACHES"
@@ -21,7 +21,7 @@ while kill -0 "$tuner" 2>/dev/null; do
     wait "$tuner" || code=$?
 done
 if [ "$code" = 1 ]; then
-    echo "part $part of $parts: some calls are not tuned, as told above; trying again would not help" >&2
+    echo "part $part of $parts: some calls are not tuned, as shown above; trying again would not help" >&2
     code=0
 fi
 exit "$code"

@@ -131,6 +131,11 @@ fn write_modules(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether overlapping operations made this one's part smaller than its own self times, by more than rounding.
+fn shares_its_time(operation: &OperationSummary) -> bool {
+    operation.time_ns < 0.999 * operation.own_ns.mean * operation.executions as f64
+}
+
 fn write_operations(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
     heading(out, "operations")?;
     let mut grid =
@@ -147,6 +152,9 @@ fn write_operations(out: &mut dyn Write, summary: &Summary, top: usize) -> io::R
     let repeated = summary.operations.iter().filter(|operation| operation.count > operation.executions).count();
     if repeated > 0 {
         writeln!(out, "{repeated} of {} ran more than once in an execution", summary.operations.len())?;
+    }
+    if summary.operations.iter().any(shares_its_time) {
+        writeln!(out, "`time` divides what overlapping operations cover among them; `in an execution` does not")?;
     }
     Ok(())
 }
