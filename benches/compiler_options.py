@@ -12,7 +12,7 @@ compiles. `--all` prints a row for every value, instead of for refused ones only
 
 `--keep` writes the answers into DIR, one file per compiler. `--fill` writes into the list which of the compilers in DIR
 were asked (`asked`), and which accept every value of each option (`versions`): `jaxlib 0.4.38 to 0.10.2` stands for all
-asked ones from the first to the last.
+asked ones from the first to the last. Answers of other compilers in the list stay.
 
 An accepted option may still have no effect.
 """
@@ -159,21 +159,36 @@ def ranges(accepting, asked):
     return found
 
 
+def named(versions, asked):
+    """The compilers that ranges of an option's `versions` stand for."""
+    found = set()
+    for each in versions:
+        first, _, last = each.partition(" to ")
+        last = f"{first.rpartition(' ')[0]} {last}" if last else first
+        found |= {name for name in asked[asked.index(first) : asked.index(last) + 1]}
+    return found
+
+
 def fill(platform, folder):
-    """Writes into the list which compilers were asked, and which accept each option; each line is an option."""
+    """Writes into the list which compilers were asked, and which accept each option; each line is an option.
+
+    The answers of compilers that DIR does not have stay.
+    """
     kept = {}
     for path in pathlib.Path(folder).glob("*.json"):
         one = json.loads(path.read_text())
         if one["platform"] == platform:
             kept[one["compiler"]] = {json.dumps(choice, sort_keys=True): answer for choice, answer in one["answers"]}
-    asked = sorted(kept, key=in_order)
     place = ROOT / "candidates" / "options" / f"{platform}.json"
     space = json.loads(place.read_text())
+    before = space.get("asked", [])
+    asked = sorted({*kept, *before}, key=in_order)
     lines = []
     for option in space["options"]:
         if option["scope"] == "compile":
             sets = [json.dumps(spelled(option, value), sort_keys=True) for value in option["values"]]
-            takes = {name for name in asked if all("accepted" in kept[name][one] for one in sets)}
+            takes = named(option.get("versions", []), before) - kept.keys()
+            takes |= {name for name in kept if all("accepted" in kept[name][one] for one in sets)}
             option["versions"] = ranges(takes, asked)
             # in the order of docs/options.md
             option.update({member: option.pop(member) for member in ["does", "source"]})
