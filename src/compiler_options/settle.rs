@@ -409,7 +409,7 @@ impl Walk<'_, '_> {
         let (mut config, mut times) = (base.clone(), CandidateTimes { ratio: 1.0, interval: sure(1.0), ..of_base });
         let (mut job, mut process) = (None, Vec::new());
         self.result.status = Status::BaselineKept;
-        self.result.reason = format!("no set of options is faster by {} %", min_improvement * 100.0);
+        self.result.reason = format!("no set of options is significantly faster by {} %", min_improvement * 100.0);
         if let Some(Finals { variants, raced, verdict, .. }) = &finals {
             job = Some(raced.digest);
             if verdict.copy_bound.is_finite() {

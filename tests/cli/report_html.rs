@@ -272,7 +272,10 @@ fn the_page_tells_the_races_of_compiler_options_apart() {
     };
     let same = |name: &str| {
         let interval = json!({"low": 0.9, "high": 1.1, "confidence": 0.9});
-        row(json!({name: 1}), json!({"status": "same-program", "median_ns": 1e6, "ratio": 1.0, "interval": interval}))
+        let race = json!({"stage": "alone", "baseline_ns": 2e6});
+        let rest =
+            json!({"status": "same-program", "median_ns": 2e6, "ratio": 1.0, "interval": interval, "race": race});
+        row(json!({name: 1}), rest)
     };
     let mut slow = row(json!({"xla_slow": 1}), times("alone", 2e6, 0.75, 0.99999));
     slow["dropped"] = "slower".into();
@@ -304,7 +307,7 @@ fn the_page_tells_the_races_of_compiler_options_apart() {
         "0.650–0.850 at 99.999 %",
         "significantly slower than the best",
         "<details><summary>2 configs: another candidate's program, so not measured</summary>",
-        "<code>xla_s=1</code>",
+        "<code>xla_s=1</code>: same program as the baseline",
         "<code>xla_t=1</code>",
     ];
     let rows = page.between("<table class=\"candidates", "</table>")[0];

@@ -248,6 +248,10 @@ fn tied(operation: &OperationResult, candidate: &CandidateResult) -> String {
 fn twin_of(operation: &OperationResult, candidate: &CandidateResult) -> String {
     let is_twin =
         |other: &&CandidateResult| other.status() == CandidateStatus::Measured && other.times() == candidate.times();
+    // the baseline's own row may have the numbers of a later race
+    if candidate.race.zip(candidate.times()).is_some_and(|(race, times)| race.baseline_ns == times.median_ns) {
+        return "same program as the baseline".to_owned();
+    }
     let mut twins = operation.candidates.iter().filter(is_twin);
     match (twins.next(), twins.next()) {
         (Some(twin), None) if twin.config == operation.baseline.config => "same program as the baseline".to_owned(),
