@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digest::Digest;
+
 /// One tunable call: an operation with arguments of certain shapes, types and static values. Prints as `op_id:call_key`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Call {
@@ -19,6 +21,14 @@ impl Call {
     /// A call from its two parts.
     pub fn new(op_id: impl Into<String>, call_key: impl Into<String>) -> Self {
         Self { op_id: op_id.into(), call_key: call_key.into() }
+    }
+
+    /// The call as a line of text has it: a key that is a whole digest is cut to its beginning, which `--key` takes too.
+    pub fn to_short(&self) -> String {
+        match self.call_key.parse::<Digest>() {
+            Ok(digest) => format!("{}:{}", self.op_id, digest.to_short()),
+            Err(_) => self.to_string(),
+        }
     }
 
     /// The operation's name without its version: `flash_attention` for `flash_attention@v2`.

@@ -44,7 +44,8 @@ pub use error::{StoreError, StoreErrorKind};
 pub use exchange::{
     COMPILER_OPTIONS, EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, FlagVariable, JsonForm,
     TokamaxCall, TokamaxExport, TokamaxImport, export_ejkernel, export_flags, export_json, export_json_as,
-    export_options, export_tokamax, flags_of, import_ejkernel, import_json, import_json_as, import_tokamax,
+    export_options, export_tokamax, flags_after, flags_of, import_ejkernel, import_json, import_json_as,
+    import_tokamax,
 };
 #[cfg(feature = "tuner")]
 pub(crate) use file_options::{is_field_of_files, path_option};

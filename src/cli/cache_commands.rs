@@ -10,7 +10,7 @@ use crate::counted::counted;
 use crate::device::MatchMode;
 use crate::ledger::{FolderBytes, Ledger};
 use crate::measured_by::CacheState;
-use crate::report::{CacheEntries, bytes_by_kind, name_of};
+use crate::report::{CacheEntries, bytes_by_kind, class_of_options, name_of};
 
 use super::cache_get::look_up;
 use super::coverage::CoverageArgs;
@@ -203,6 +203,9 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
                 Ok(hit) => {
                     for flag in &hit.flags {
                         tracing::warn!("{}: {}", name_of(flag.kind), flag.detail);
+                    }
+                    if let Some(class) = class_of_options(&hit.key().to_key(), &hit.entry) {
+                        say(&format!("options of the class `{class}`"));
                     }
                     format.write(out, &hit)?;
                     Ok(exit::FINE)

@@ -30,7 +30,7 @@ use super::plan::PlanArgs;
 use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::say::say;
-use super::scan::nothing_matched;
+use super::scan::{NoLabels, nothing_matched};
 use super::timers::{Executables, TimerArgs, scratch, start_timer};
 use super::{cache, executables, exit, option_modules, selftest};
 
@@ -93,7 +93,7 @@ fn probability(text: &str) -> Result<f64, String> {
 pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     // an unwritable file fails before anything is measured
     let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
-    let read = args.plan.read(&args.module)?;
+    let read = args.plan.read(&args.module, NoLabels::Told)?;
     let ledger = cache::open_for_reading(&args.cache)?;
     let module = module_with_options(args, &ledger)?;
     let source = match read {

@@ -26,6 +26,7 @@ use super::option_setting::{option_set, setting};
 use super::options::{FormatArg, LimitArgs};
 use super::output_file::OutputFile;
 use super::plan::{PlanArgs, Source};
+use super::scan::NoLabels;
 use super::signature::StoreSignerArgs;
 use super::timers::{scratch, this_program};
 use super::tune_args::TuneArgs;
@@ -189,7 +190,9 @@ fn read(args: &CompileArgs) -> Result<Option<Source>, Fault> {
     if named.is_none() && super::registry::folder_for(&args.module, None).is_err() {
         return Ok(None);
     }
-    match args.plan.read(&args.module)? {
+    // without recordings the module itself is compiled
+    let no_labels = if named.is_some() { NoLabels::Told } else { NoLabels::Ignored };
+    match args.plan.read(&args.module, no_labels)? {
         Ok(source) => Ok(Some(source)),
         Err(_) if named.is_none() => Ok(None),
         // if recordings are named, their candidates are compiled

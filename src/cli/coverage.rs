@@ -14,7 +14,7 @@ use crate::report::CoverageResult;
 
 use super::fault::Fault;
 use super::options::{CacheArgs, FormatArg, LabelArgs, PluginArgs};
-use super::scan::{scan_whole, user_labels};
+use super::scan::{NoLabels, scan_whole, user_labels};
 use super::{cache, device, exit, merge, option_modules, registry};
 
 /// Arguments of `cache coverage`.
@@ -60,7 +60,7 @@ fn part(text: &str) -> Result<f64, String> {
 
 /// Prints which calls of a module have a config; exit code 1 if too few have.
 pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let scan = scan_whole(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? })?;
+    let scan = scan_whole(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? }, NoLabels::Told)?;
     let ledger;
     let alone;
     let cache = match &args.of {

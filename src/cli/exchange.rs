@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 
 use crate::cache::{
     CacheKey, EjkernelFields, EjkernelImport, Entry, FlagVariable, JsonForm, TokamaxImport, export_ejkernel,
-    export_flags, export_json_as, export_options, export_tokamax, import_ejkernel, import_json_as, import_tokamax,
+    export_flags, export_json_as, export_options, export_tokamax, flags_after, import_ejkernel, import_json_as,
+    import_tokamax,
 };
 use crate::counted::counted;
 use crate::report::write_json;
@@ -57,7 +58,7 @@ pub(super) enum ExchangeArg {
     Json,
     /// Entries as JSON, one per line, whatever the file's name
     Jsonl,
-    /// The compiler options of one entry as `XLA_FLAGS=…`; written, not read
+    /// The compiler options of one entry as `XLA_FLAGS=…`, after the flags that `XLA_FLAGS` has now; written, not read
     XlaFlags,
     /// The same for a TPU's entry as `LIBTPU_INIT_ARGS=…`
     LibtpuInitArgs,
@@ -150,7 +151,16 @@ fn print_flags(
         let message = format!("no cached entry holds compiler options for `{name}`");
         return Err(Fault::new(exit::NOTHING_MATCHED, message));
     };
-    writeln!(out, "{name}={flags}")?;
+    let own = match std::env::var(name) {
+        Ok(own) => own,
+        Err(std::env::VarError::NotPresent) => String::new(),
+        Err(error) => return Err(Fault::input(format!("`{name}` of this environment: {error}: unset it"))),
+    };
+    let Some(all) = flags_after(&own, &flags) else {
+        let message = format!("`{name}` of this environment names the file `{own}`: add to it the flags `{flags}`");
+        return Err(Fault::input(message));
+    };
+    writeln!(out, "{name}={all}")?;
     Ok(exit::FINE)
 }
 

@@ -13,7 +13,7 @@ use crate::tune::{Plan, PlanOptions, Shard, plan};
 use super::fault::Fault;
 use super::options::LabelArgs;
 use super::say::say;
-use super::scan::{scan_whole, user_labels};
+use super::scan::{NoLabels, scan_whole, user_labels};
 use super::{exit, registry};
 
 /// Which calls, and which devices' recordings.
@@ -48,9 +48,9 @@ pub(super) struct Source {
 
 impl PlanArgs {
     /// Reads the module; a module without labels needs no registry.
-    pub(super) fn read(&self, module: &Path) -> Result<Result<Source, Scan>, Fault> {
+    pub(super) fn read(&self, module: &Path, no_labels: NoLabels) -> Result<Result<Source, Scan>, Fault> {
         let options = ScanOptions { user_labels: user_labels(&self.labels)? };
-        let scan = scan_whole(module, &options)?;
+        let scan = scan_whole(module, &options, no_labels)?;
         if scan.labels.is_empty() {
             return Ok(Err(scan));
         }

@@ -91,7 +91,7 @@ impl Progress {
                     self.plain(&format!("{}: {} ready", self.head, counted(*of, "program")));
                 }
             }
-            Kind::Round { done, of, contenders } if !self.in_try => {
+            Kind::Round { done, of, is_most, contenders } if !self.in_try => {
                 self.advance(MEASURING, u64::from(*done), u64::from(*of.max(done)));
                 let is_smaller = *contenders < self.programs;
                 if let (Some(bar), true) = (&self.bar, is_smaller) {
@@ -100,7 +100,11 @@ impl Progress {
                 // five lines per operation are enough if nothing can be redrawn, and a few more if it continues
                 let step = if done <= of { of.div_ceil(5) } else { 2 * of };
                 if done % step.max(1) == 0 || done == of {
-                    let of = if done <= of { format!(" of {of}") } else { ", not settled yet".to_owned() };
+                    let of = match done <= of {
+                        true if *is_most => format!(" of {of}"),
+                        true => String::new(),
+                        false => ", not settled yet".to_owned(),
+                    };
                     let left = if is_smaller {
                         format!(", {} left", counted(*contenders, "candidate"))
                     } else {

@@ -54,12 +54,27 @@ pub(super) fn user_labels(labels: &LabelArgs) -> Result<Option<UserLabels>, Faul
     user.map_err(|error| Fault::new(exit::USAGE, format!("--label-regex: {error}")))
 }
 
+/// What is said about a module without labels.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum NoLabels {
+    /// Why there are none, and what to do.
+    Told,
+    /// Why there are none; the caller gives the advice.
+    Advised,
+    /// Nothing, because none is needed.
+    Ignored,
+}
+
 /// Scans a module to its end, and reports what is unusual about it.
-pub(super) fn scan_whole(module: &Path, options: &ScanOptions) -> Result<Scan, Fault> {
+pub(super) fn scan_whole(module: &Path, options: &ScanOptions, no_labels: NoLabels) -> Result<Scan, Fault> {
     let scan = scan_module(module, options)?;
     refuse_truncated(&scan, module)?;
     for diagnosis in &scan.diagnosis {
-        tracing::warn!("{}: {}", diagnosis.code, diagnosis.message);
+        match no_labels {
+            NoLabels::Ignored if diagnosis.is_of_no_label() => {}
+            NoLabels::Advised => tracing::warn!("{}: {}", diagnosis.code, diagnosis.without_advice()),
+            _ => tracing::warn!("{}: {}", diagnosis.code, diagnosis.message),
+        }
     }
     Ok(scan)
 }

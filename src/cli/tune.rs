@@ -25,7 +25,7 @@ use super::profile::trace::unknown_format;
 use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::say::say;
-use super::scan::{nothing_matched, user_labels};
+use super::scan::{NoLabels, nothing_matched, user_labels};
 use super::timers::{Executables, TimerArgs, scratch, start_first, start_others};
 use super::tune_args::{DeviceList, TuneArgs};
 use super::{cache, candidates, executables, exit, profile, selftest};
@@ -42,9 +42,10 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     let (search, peaks) = (args.search.options()?, args.peaks.read()?);
     let reading = events.open(Slice::Step("read the module"));
     let wanted = args.compiler.read(module, &ProgramReader::new(&args.timer.timer, &args.timer.limits))?;
+    let no_labels = if wanted.is_some() { NoLabels::Ignored } else { NoLabels::Advised };
     let source = match args.compiler.only_options {
         true => None,
-        false => match args.plan.read(module)? {
+        false => match args.plan.read(module, no_labels)? {
             Ok(source) => Some(source),
             Err(_) if wanted.is_some() => None,
             Err(scan) => {

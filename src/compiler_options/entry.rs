@@ -17,6 +17,8 @@ use crate::tune::{CandidateOutcome, CandidateResult, CandidateTimes, TuneOptions
 pub(super) struct Decided<'a> {
     pub(super) config: Config,
     pub(super) times: CandidateTimes,
+    /// Sets that are as fast, besides the one that was taken.
+    pub(super) tied: Vec<Config>,
     pub(super) base: Config,
     pub(super) of_base: CandidateTimes,
     pub(super) candidates: &'a [CandidateResult],
@@ -49,7 +51,7 @@ impl Decided<'_> {
                 rounds: u32::try_from(self.times.rounds).unwrap_or(u32::MAX),
                 measured: u32::try_from(measured).unwrap_or(u32::MAX),
                 failed: u32::try_from(failed).unwrap_or(u32::MAX),
-                tie_set: vec![self.config],
+                tie_set: std::iter::once(self.config).chain(self.tied).collect(),
                 semantic_digest: Some(self.program),
                 baseline_semantic_digest: Some(self.program),
                 search: Some(self.search),

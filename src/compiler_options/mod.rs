@@ -16,6 +16,7 @@ mod module;
 mod precise;
 mod race;
 mod rescue;
+mod rows;
 mod settle;
 mod shared;
 mod shared_verdict;

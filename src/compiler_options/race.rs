@@ -225,5 +225,5 @@ pub(super) fn forecast(races: &Races<'_>, time_breakdown: &TimeBreakdown, base_n
     let compiling = seconds(one * values as f64 / at_once as f64);
     let running = seconds(base_ns * values as f64 * f64::from(races.options.usual_rounds()));
     let compiling = if one > 0.0 { format!("about {compiling} to compile, and ") } else { String::new() };
-    format!("{}: {compiling}up to {running} to run if no two have the same code", number_of(values, "value"))
+    format!("{}: {compiling}up to {running} to run if no two have the same code", number_of(values, "option value"))
 }

@@ -71,6 +71,7 @@ fn failed_row(variant: &Variant, failure: Failure) -> CandidateResult {
     CandidateResult {
         config: variant.config.clone(),
         outcome: CandidateOutcome::Failed(failure),
+        race: None,
         tied_with_best: false,
         dropped: None,
         samples: Vec::new(),

@@ -1,6 +1,5 @@
 //! The steps: every choice alone, the promising ones together, and the remaining ones in separate rounds.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -11,6 +10,7 @@ use super::module::{OptionModule, OptionTuneError, TunedOptions, hash_choices, n
 use super::precise::{error_from_reference, planned, try_reference};
 use super::race::{Aborted, Races, Rules, call, counted, forecast, time_for_last};
 use super::rescue::{FirstRace, first_that_runs, rescuers};
+use super::rows::{Rows, take_rows, take_verdict};
 use super::special::{error_of, special_value_flags, special_values};
 use super::variant::{Variant, Variants};
 use super::verdict::{Finalist, Verdict, decide};
@@ -28,15 +28,14 @@ use crate::stats::Interval;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Kind, Slice};
 use crate::tune::{
-    CandidateOutcome, CandidateResult, CandidateTimes, LARGE_OUTPUTS, OperationResult, Raced, Status, Tally, TuneError,
-    TuneOptions, fill_from_entry, time_breakdown,
+    CandidateOutcome, CandidateResult, CandidateTimes, LARGE_OUTPUTS, OperationResult, RaceStage, Raced, Status, Tally,
+    TuneError, TuneOptions, ended_by_user, fill_from_entry, rounds_measured, time_breakdown,
 };
 
 /// The numbers of last rounds after which the interval is evaluated.
 pub(super) const LOOKS: [u32; 4] = [21, 41, 81, 161];
-/// Maximum number of choices that are tried together with the best one, and maximum number of choices in a set.
+/// Maximum number of choices that are tried together with the best one.
 const TRIED_TOGETHER: usize = 24;
-const MOST_TOGETHER: usize = 3;
 /// The gain that another choice must add to join the set.
 const ADDS: f64 = 0.01;
 
@@ -63,7 +62,7 @@ pub fn tune_compiler_options(
         how: "the module itself".to_owned(),
         ..OperationResult::undecided(call.clone(), Direction::Forward, base)
     };
-    let name = call.to_string();
+    let name = call.to_short();
     let slice = events.open(Slice::Operation { name: &name, index: 0, of: 1 });
     let races = Races {
         timer,
@@ -81,7 +80,8 @@ pub fn tune_compiler_options(
         until: options.budget.and_then(|budget| Instant::now().checked_add(budget)),
     };
     let done =
-        Walk { races, module, result: &mut result, began: Instant::now(), tally: &tally, rows: BTreeMap::new() }.run();
+        Walk { races, module, result: &mut result, began: Instant::now(), tally: &tally, rows: Rows::new() }.run();
+    result.rounds_measured = rounds_measured(&tally);
     let entry = match done {
         Ok(entry) => entry,
         Err(Aborted::Failed(failure)) => {
@@ -91,7 +91,7 @@ pub fn tune_compiler_options(
         }
         Err(Aborted::Interrupted) => {
             result.status = Status::Interrupted;
-            "ended by the user; its samples are kept".clone_into(&mut result.reason);
+            ended_by_user(result.rounds_measured).clone_into(&mut result.reason);
             None
         }
         Err(Aborted::Fatal(error)) => return Err(error.into()),
@@ -112,8 +112,8 @@ struct Walk<'a, 'r> {
     began: Instant,
     /// The time spent so far.
     tally: &'a Mutex<Tally>,
-    /// What is known about each set, by its config. Later races replace earlier ones.
-    rows: BTreeMap<Config, CandidateResult>,
+    /// What is known about each set. Later races replace earlier ones.
+    rows: Rows,
 }
 
 impl Walk<'_, '_> {
@@ -221,7 +221,7 @@ impl Walk<'_, '_> {
             |output: usize| of_itself.iter().find(|one| one.output == output).map_or(0.0, |one| one.max_absolute);
         let outputs = of_itself.iter().map(|one| one.output + 1).max().unwrap_or(0);
         self.races.slack = (0..outputs).map(most).collect();
-        self.take_rows(&raced, &[1]);
+        take_rows(&mut self.rows, &raced, None, &[1]);
         self.rows.extend(failed.iter().map(|row| (row.config.clone(), row.clone())));
         let default = failed.first().and_then(CandidateResult::failure);
         if let Some((rescue, failure)) = rescue.as_ref().zip(default) {
@@ -250,7 +250,7 @@ impl Walk<'_, '_> {
             number_of(singles.len(), "value"),
             variants.len().saturating_sub(1 + refused + failed + same)
         ));
-        self.take_rows(&raced, &[]);
+        take_rows(&mut self.rows, &raced, Some(RaceStage::Alone), &[]);
         let seen = raced.rows.iter().zip(&variants).skip(1).filter_map(|(row, variant)| match row.outcome {
             CandidateOutcome::Measured(CandidateTimes { ratio, .. }) => Some((variant.clone(), ratio)),
             _ => None,
@@ -278,7 +278,7 @@ impl Walk<'_, '_> {
         let mut best = first.clone();
         let mut more: Vec<usize> =
             measured.iter().take(TRIED_TOGETHER).flat_map(|(variant, _)| variant.choices.iter().copied()).collect();
-        for size in 2..=MOST_TOGETHER {
+        for (size, in_race) in [(2, RaceStage::Pairs), (3, RaceStage::Triples)] {
             more.retain(|choice| !best.choices.contains(choice));
             let larger: Vec<Variant> =
                 more.iter().filter_map(|&choice| variants.with(&[&best.choices[..], &[choice]].concat())).collect();
@@ -289,7 +289,7 @@ impl Walk<'_, '_> {
             let stage = format!("together-{size}");
             let is_fresh = self.races.options.force;
             let seen = self.races.race(&raced, &Rules { stage: &stage, exact: None, is_fresh, joins: false })?;
-            self.take_rows(&seen, &[]);
+            take_rows(&mut self.rows, &seen, Some(in_race), &[]);
             let ratio = |index: usize| seen.rows.get(index).and_then(|row| Some(row.times()?.ratio));
             let before = ratio(1).unwrap_or(1.0);
             let mut found: Vec<(usize, f64)> = (2..raced.len())
@@ -329,7 +329,6 @@ impl Walk<'_, '_> {
             let is_fresh = self.races.options.force && look == 0;
             let rules = Rules { stage: "last", exact: Some(rounds), is_fresh, joins: false };
             let seen = self.races.race(&raced, &rules)?;
-            self.result.rounds_measured += seen.rounds_measured;
             let alive = raced.iter().enumerate().skip(2).filter(|(index, _)| !seen.failures.contains_key(index));
             let alive: Vec<Finalist> =
                 alive.map(|(candidate, variant)| Finalist { candidate, choices: variant.choices.len() }).collect();
@@ -345,7 +344,7 @@ impl Walk<'_, '_> {
             }
         }
         if let Some(finals) = &finals {
-            self.take_rows(&finals.raced, &[1]);
+            take_rows(&mut self.rows, &finals.raced, Some(RaceStage::Last), &[1]);
         }
         Ok(finals)
     }
@@ -394,6 +393,10 @@ impl Walk<'_, '_> {
         is_rescued: bool,
         finals: Option<Finals>,
     ) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
+        let tied = match &finals {
+            Some(Finals { variants, verdict, .. }) => take_verdict(&mut self.rows, variants, verdict),
+            None => Vec::new(),
+        };
         self.result.candidates = std::mem::take(&mut self.rows).into_values().collect();
         let min_improvement = self.races.options.rules.min_improvement;
         let base = self.result.baseline.config.clone();
@@ -406,7 +409,7 @@ impl Walk<'_, '_> {
         let (mut config, mut times) = (base.clone(), CandidateTimes { ratio: 1.0, interval: sure(1.0), ..of_base });
         let (mut job, mut process) = (None, Vec::new());
         self.result.status = Status::BaselineKept;
-        self.result.reason = format!("no set of options is faster by {} %", min_improvement * 100.0);
+        self.result.reason = format!("no set of options is significantly faster by {} %", min_improvement * 100.0);
         if let Some(Finals { variants, raced, verdict, .. }) = &finals {
             job = Some(raced.digest);
             if verdict.copy_bound.is_finite() {
@@ -450,7 +453,7 @@ impl Walk<'_, '_> {
         }
         let candidates = &self.result.candidates;
         let program = self.module.program.meaning();
-        let decided = Decided { config, times, base, of_base, candidates, job, search, program };
+        let decided = Decided { config, times, tied, base, of_base, candidates, job, search, program };
         let entry = decided.into_entry(&*self.races.timer, self.races.options);
         let entry = Arc::new(entry);
         fill_from_entry(self.result, &entry);
@@ -468,18 +471,6 @@ impl Walk<'_, '_> {
             self.result.flags.push(format!("the snapshot was not published: {error}"));
         }
         Ok(Some((key, entry)))
-    }
-
-    fn take_rows(&mut self, raced: &Raced, without: &[usize]) {
-        for (index, row) in raced.rows.iter().enumerate() {
-            // a race that ends at once measures nothing, so known rows stay
-            let is_known = row.times().is_some() || row.failure().is_some();
-            if !without.contains(&index) && (is_known || !self.rows.contains_key(&row.config)) {
-                let mut row = row.clone();
-                row.differences = raced.differences.get(&index).cloned().unwrap_or_default();
-                self.rows.insert(row.config.clone(), row);
-            }
-        }
     }
 }
 

@@ -4,8 +4,8 @@
 //! none of them wins. All sets found, and all of them together, then race on every module in separate rounds.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::entry::{Decided, Known, known};
@@ -13,6 +13,7 @@ use super::failed::{as_known, forget_failure, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, hash_choices, not_cached, not_of_one_program};
 use super::race::{Aborted, Races, Rules, call, counted};
 use super::rescue::rescuers;
+use super::rows::judged_by;
 use super::settle::{LOOKS, tune_compiler_options};
 use super::shared_verdict::{OnModule, decide_shared};
 use super::variant::{Variant, Variants};
@@ -29,7 +30,10 @@ use crate::measure::{MeasureError, make_inputs};
 use crate::stats::Interval;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Slice};
-use crate::tune::{CandidateTimes, OperationResult, Raced, Status, TuneError, TuneOptions, fill_from_entry};
+use crate::tune::{
+    CandidateResult, CandidateTimes, OperationResult, Raced, Status, Tally, TuneError, TuneOptions, ended_by_user,
+    fill_from_entry, rounds_measured, time_breakdown,
+};
 
 /// Maximum number of sets that race on every module: all together, and those found first.
 const MOST_SETS: usize = 5;
@@ -84,14 +88,16 @@ pub fn tune_shared_options(
     let until = options.budget.and_then(|budget| Instant::now().checked_add(budget));
     let began = Instant::now();
     let notes = Vec::new();
-    let mut shared = Shared { timer, ledger, modules, options, cancel, events, until, began, notes };
+    let of_modules = modules.iter().map(|_| Tally::of(events)).collect();
+    let mut shared = Shared { timer, ledger, modules, options, cancel, of_modules, until, began, notes };
     match shared.run() {
         Ok(shared) => Ok(shared),
         Err(Aborted::Fatal(error)) => Err(error.into()),
         Err(Aborted::Inputs(error)) => Err(error.into()),
         Err(Aborted::Failed(failure)) => Ok(shared.without_a_set(Status::Failed, failure.to_string())),
         Err(Aborted::Interrupted) => {
-            Ok(shared.without_a_set(Status::Interrupted, "ended by the user; its samples are kept".to_owned()))
+            let rounds = shared.of_modules.iter().map(|(_, tally)| rounds_measured(tally)).sum();
+            Ok(shared.without_a_set(Status::Interrupted, ended_by_user(rounds).to_owned()))
         }
     }
 }
@@ -102,7 +108,8 @@ struct Shared<'a> {
     modules: &'a [SharedModule],
     options: &'a TuneOptions,
     cancel: &'a AtomicBool,
-    events: &'a Events,
+    /// For each module the events of its races, and what these add up to.
+    of_modules: Vec<(Events, Arc<Mutex<Tally>>)>,
     until: Option<Instant>,
     began: Instant,
     /// The notes on the modules' entries in force, by the module's place.
@@ -125,7 +132,7 @@ impl Shared<'_> {
         // a module whose default does not run takes no part in the decision and does not end the run for the others
         let mut failed = BTreeMap::new();
         for (place, shared) in self.modules.iter().enumerate() {
-            if !sets.is_empty() && self.any_wins(&shared.module, &sets)? {
+            if !sets.is_empty() && self.any_wins(place, &shared.module, &sets)? {
                 continue;
             }
             match self.search_alone(shared, place) {
@@ -143,9 +150,9 @@ impl Shared<'_> {
             if failed.contains_key(&place) {
                 continue;
             }
-            let (name, events) = (format!("all sets: {}", shared.name), self.events);
+            let (name, events) = (format!("all sets: {}", shared.name), self.events(place));
             let _slice = events.open(Slice::Operation { name: &name, index: place, of: self.modules.len() });
-            match self.last(shared, &sets) {
+            match self.last(place, shared, &sets) {
                 Ok(found) => drop(last.insert(place, found)),
                 Err(ended) => drop(failed.insert(place, of_module(ended)?)),
             }
@@ -235,9 +242,9 @@ impl Shared<'_> {
     }
 
     /// Whether one of the sets wins on a module.
-    fn any_wins(&mut self, module: &OptionModule, sets: &[Variant]) -> Result<bool, Aborted> {
+    fn any_wins(&mut self, place: usize, module: &OptionModule, sets: &[Variant]) -> Result<bool, Aborted> {
         let rules = self.options.rules;
-        let raced = self.race(module, sets, "tried first", LOOKS.first().copied().unwrap_or(1));
+        let raced = self.race((place, module), sets, "tried first", LOOKS.first().copied().unwrap_or(1));
         match raced {
             Ok(raced) => Ok(verdict(&raced, sets.len(), &rules).winner.is_some()),
             // its own search reports why, or rescues it
@@ -253,7 +260,8 @@ impl Shared<'_> {
         let left = u32::try_from(2 * (self.modules.len() - place)).unwrap_or(u32::MAX);
         let budget = self.until.map(|until| until.saturating_duration_since(Instant::now()) / left);
         let options = TuneOptions { budget, ..self.options.clone() };
-        let tuned = tune_compiler_options(self.timer, self.ledger, &without_key, &options, self.cancel, self.events);
+        let events = self.events(place);
+        let tuned = tune_compiler_options(self.timer, self.ledger, &without_key, &options, self.cancel, &events);
         let operation = tuned.map_err(|error| match error {
             OptionTuneError::Inputs(error) => Aborted::Inputs(error),
             OptionTuneError::Fatal(error) => Aborted::Fatal(error),
@@ -270,7 +278,14 @@ impl Shared<'_> {
     }
 
     /// Races the base, its copy and every set on one module.
-    fn race(&mut self, module: &OptionModule, sets: &[Variant], stage: &str, rounds: u32) -> Result<Raced, Aborted> {
+    fn race(
+        &mut self,
+        (place, module): (usize, &OptionModule),
+        sets: &[Variant],
+        stage: &str,
+        rounds: u32,
+    ) -> Result<Raced, Aborted> {
+        let events = self.events(place);
         let scratch = tempfile::tempdir()
             .map_err(|source| Aborted::Fatal(TuneError::Scratch { path: std::env::temp_dir(), source }))?;
         let program = module.program.write(scratch.path(), "program")?;
@@ -279,7 +294,7 @@ impl Shared<'_> {
             ledger: self.ledger,
             options: self.options,
             cancel: self.cancel,
-            events: self.events,
+            events: &events,
             program: &program,
             call: call(program.program.digest),
             inputs: Vec::new(),
@@ -300,7 +315,7 @@ impl Shared<'_> {
     }
 
     /// Races all sets on a module, in rounds that no search has seen.
-    fn last(&mut self, shared: &SharedModule, sets: &[Variant]) -> Result<LastRounds, Aborted> {
+    fn last(&mut self, place: usize, shared: &SharedModule, sets: &[Variant]) -> Result<LastRounds, Aborted> {
         let begin = Instant::now();
         let allowed = LEAST_LAST.max(self.began.elapsed() / 3) / u32::try_from(self.modules.len()).unwrap_or(1).max(1);
         // the error probability does not grow with the number of modules
@@ -309,7 +324,7 @@ impl Shared<'_> {
         let for_all = DecisionRules { confidence, ..rules };
         let mut last = None;
         for rounds in LOOKS {
-            let raced = self.race(&shared.module, sets, "shared", rounds)?;
+            let raced = self.race((place, &shared.module), sets, "shared", rounds)?;
             let copy_bound = verdict(&raced, 0, &rules).copy_bound;
             let ratios = verdict(&raced, sets.len(), &for_all).ratios;
             let of = |set: usize| ratios.iter().find(|(one, ..)| one.candidate == set + 2);
@@ -350,9 +365,7 @@ impl Shared<'_> {
             let Some((shared, operation)) = self.modules.get(place).zip(all.operations.get_mut(place)) else {
                 continue;
             };
-            operation.candidates =
-                raced.rows.iter().enumerate().filter(|(place, _)| *place != 1).map(|(_, row)| row.clone()).collect();
-            operation.rounds_measured = raced.rounds_measured;
+            operation.candidates = rows_of(&raced, &on, winner.map_or(0, |(winner, _)| winner + 2));
             operation.resolution = Some(on.copy_bound).filter(|bound| bound.is_finite());
             let Some(of_base) = raced.rows.first().and_then(|row| row.times().copied()) else { continue };
             let same = Interval { low: 1.0, high: 1.0, confidence: 1.0 };
@@ -366,7 +379,8 @@ impl Shared<'_> {
             let (config, times) = of_winner.unwrap_or_else(|| (base.clone(), of_base));
             let (candidates, program) = (&operation.candidates, shared.module.program.meaning());
             let (search, job) = (search.to_owned(), Some(raced.digest));
-            let decided = Decided { config, times, base, of_base, candidates, job, search, program };
+            let tied = Vec::new();
+            let decided = Decided { config, times, tied, base, of_base, candidates, job, search, program };
             let entry = Arc::new(decided.into_entry(&*self.timer, self.options));
             fill_from_entry(operation, &entry);
             if shared.module.key.is_ok() && !process.is_empty() {
@@ -385,6 +399,11 @@ impl Shared<'_> {
         Ok(all)
     }
 
+    /// The events of a module's races.
+    fn events(&self, place: usize) -> Events {
+        self.of_modules.get(place).map_or_else(Events::default, |(events, _)| events.clone())
+    }
+
     fn key(&self, module: &OptionModule) -> CacheKey {
         let digest = module.key.as_ref().copied().unwrap_or_else(|_| module.program.digest());
         CacheKey { call: call(digest), direction: Direction::Forward, device: self.timer.device().identity.clone() }
@@ -392,20 +411,35 @@ impl Shared<'_> {
 
     /// The same status for every module, without a set.
     fn without_a_set(&self, status: Status, reason: String) -> SharedOptions {
-        let of = |shared: &SharedModule| OperationResult {
+        let of = |(shared, (_, tally)): (&SharedModule, &(Events, Arc<Mutex<Tally>>))| OperationResult {
             occurrences: 1,
             how: shared.name.clone(),
             status,
             reason: reason.clone(),
             flags: shared.module.key.as_ref().err().map(|why| not_cached(why)).into_iter().collect(),
+            rounds_measured: rounds_measured(tally),
+            time_breakdown: time_breakdown(tally),
             ..OperationResult::undecided(
                 self.key(&shared.module).call,
                 Direction::Forward,
                 shared.module.base.to_config(),
             )
         };
-        SharedOptions { operations: self.modules.iter().map(of).collect(), entries: Vec::new(), set: None, reason }
+        let operations = self.modules.iter().zip(&self.of_modules).map(of).collect();
+        SharedOptions { operations, entries: Vec::new(), set: None, reason }
     }
+}
+
+/// The rows of the last rounds without the default's copy, each set with the ratio that it was judged by.
+fn rows_of(raced: &Raced, on: &OnModule, best: usize) -> Vec<CandidateResult> {
+    let row = |(place, row): (usize, &CandidateResult)| {
+        let mut row = row.clone();
+        row.tied_with_best = place == best;
+        let judged = place.checked_sub(2).and_then(|set| on.ratios.get(set).copied().flatten());
+        judged.into_iter().for_each(|(ratio, interval)| judged_by(&mut row, ratio, interval));
+        row
+    };
+    raced.rows.iter().enumerate().filter(|(place, _)| *place != 1).map(row).collect()
 }
 
 /// The failure of one module among several.

@@ -21,6 +21,8 @@ pub(super) struct Finalist {
 pub(super) struct Verdict {
     /// The candidate to use; `None` if the base stays.
     pub(super) winner: Option<usize>,
+    /// The candidates that win and lose little to the fastest, the winner among them.
+    pub(super) tied: Vec<usize>,
     /// Whether more rounds would not change it.
     pub(super) is_settled: bool,
     /// How far the interval of the base against its copy reaches from one: 0.02 is two per cent.
@@ -69,17 +71,20 @@ pub(super) fn decide(
             loss <= NO_LOSS || (!is_apart && loss <= rules.min_improvement)
         }
     };
-    let winner = best.and_then(|best| {
-        let tied = winners.iter().filter(|(finalist, _)| loses_little(*finalist, best));
-        tied.min_by(|(a, of_a), (b, of_b)| a.choices.cmp(&b.choices).then(of_a.total_cmp(of_b)))
-    });
+    let tied = winners.iter().filter(|(finalist, _)| best.is_some_and(|best| loses_little(*finalist, best)));
+    let tied: Vec<&(Finalist, f64)> = tied.collect();
+    let smaller =
+        |(a, of_a): &(Finalist, f64), (b, of_b): &(Finalist, f64)| a.choices.cmp(&b.choices).then(of_a.total_cmp(of_b));
+    let winner = tied.iter().copied().min_by(|a, b| smaller(a, b));
     // one with a better median than all winners may still win
     let ahead = winners.first().map_or(f64::INFINITY, |(_, ratio)| *ratio) * (1.0 - NO_LOSS);
     let is_open = |(_, ratio, interval): &(Finalist, f64, Interval)| {
         !wins(interval) && may_win(interval) && *ratio < ahead.min(least)
     };
     let is_settled = copy_bound.is_finite() && !ratios.iter().any(is_open);
-    Verdict { winner: winner.map(|(finalist, _)| finalist.candidate), is_settled, copy_bound, ratios }
+    let winner = winner.map(|(finalist, _)| finalist.candidate);
+    let tied = tied.iter().map(|(finalist, _)| finalist.candidate).collect();
+    Verdict { winner, tied, is_settled, copy_bound, ratios }
 }
 
 #[cfg(test)]
@@ -123,10 +128,10 @@ mod tests {
     fn an_option_that_gains_nothing_more_leaves() {
         // the pair is half a per cent better than the first alone
         let choice = verdict(&[1.0, 1.0, 0.5, 0.4975, 0.99], 0.01, 41, &[(2, 1), (3, 2), (4, 1)]);
-        assert_eq!(choice.winner, Some(2));
+        assert_eq!((choice.winner, choice.tied), (Some(2), vec![3, 2]));
         // here by a fifth
         let choice = verdict(&[1.0, 1.0, 0.5, 0.4, 0.99], 0.01, 41, &[(2, 1), (3, 2), (4, 1)]);
-        assert_eq!(choice.winner, Some(3));
+        assert_eq!((choice.winner, choice.tied), (Some(3), vec![3]));
     }
 
     #[test]

@@ -149,7 +149,9 @@ pub fn judge(
                 _ => (Outcome::Faster, best, "significantly faster than the baseline".to_owned()),
             }
         }
-        _ if best == baseline => (Outcome::BaselineKept, baseline, "nothing is faster than the baseline".to_owned()),
+        _ if best == baseline => {
+            (Outcome::BaselineKept, baseline, "nothing is significantly faster than the baseline".to_owned())
+        }
         _ if field.seems_better(best, race_state.resolution) => {
             let reason = format!("the best seems {seen:.2}× as fast, but not significantly; more `--rounds` may tell");
             (Outcome::BaselineKept, baseline, reason)

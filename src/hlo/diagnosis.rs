@@ -14,6 +14,20 @@ const OWN_LABELS: &str = "`@autotune_lowered.tunable` makes your function an ope
                           finds your own names, and `--compiler-options safe` tunes how the whole module is compiled, \
                           which needs no label";
 
+impl Diagnosis {
+    /// Whether it says why there is no label.
+    pub fn is_of_no_label(&self) -> bool {
+        matches!(self.code.as_str(), "no-labels" | "no-metadata")
+    }
+
+    /// The message without the advice for a program that never had labels.
+    pub fn without_advice(&self) -> &str {
+        let Some(rest) = self.message.strip_suffix(OWN_LABELS) else { return &self.message };
+        let rest = rest.strip_suffix("where the program has no labels ").unwrap_or(rest);
+        rest.trim_end_matches([' ', ':', ';'])
+    }
+}
+
 /// A scan's counts besides its labels.
 pub(crate) struct Counts<'a> {
     pub(crate) form: ModuleForm,

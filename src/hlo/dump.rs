@@ -67,7 +67,7 @@ fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
     }
     let has_labels = !labels.is_empty();
     diagnosis.extend(found.into_iter().map(|(mut first, names)| {
-        let is_without = matches!(first.code.as_str(), "no-labels" | "no-metadata");
+        let is_without = first.is_of_no_label();
         let of = format!("{} of {}", names.len(), counted(count, "module"));
         let names = listed(names.iter().map(|name| format!("`{name}`")));
         if is_without && has_labels {

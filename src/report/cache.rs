@@ -6,12 +6,14 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cache::{CacheDiff, CacheKey, Change, Difference, Entry, Hit, Tier};
+use crate::cache::{COMPILER_OPTIONS, CacheDiff, CacheKey, Change, Difference, Entry, Hit, Tier};
+use crate::candidates::{OptionClass, OptionSet, OptionSpace};
 use crate::counted::counted;
 use crate::ledger::{FolderBytes, Verified};
 use crate::printable::printable_json;
 
 use super::grid::{cells, dash};
+use super::naming::brief_config;
 use super::{Document, Grid, format_bytes, format_ns, format_ratio, name_of};
 
 /// The entries of a cache, and the size of its folder.
@@ -45,11 +47,27 @@ impl Document for CacheEntries {
         for (key, entry, tier) in &self.entries {
             let time = dash(entry.provenance.as_ref(), |provenance| format_ns(provenance.best_ns));
             let speed_up = dash(entry.speed_up(), |(speed_up, _)| format_ratio(speed_up));
-            let config = entry.config.to_brief();
+            let config = brief_config(&key.call, &entry.config);
+            let config = match (class_of_options(key, entry), is_option_set(key, entry)) {
+                (Some(class), _) => format!("{config} ({class})"),
+                (None, true) => format!("{config} (class unknown)"),
+                (None, false) => config,
+            };
             grid.row(cells![key.call, key.direction, key.device, time, speed_up, tier, config]);
         }
         grid.write_or(out, "the cache is empty")
     }
+}
+
+/// Whether an entry sets options of a compiler.
+fn is_option_set(key: &CacheKey, entry: &Entry) -> bool {
+    key.call.op_id == COMPILER_OPTIONS && !entry.config.as_map().is_empty()
+}
+
+/// The smallest class that has all compiler options of an entry, if the program's own list knows them.
+pub fn class_of_options(key: &CacheKey, entry: &Entry) -> Option<OptionClass> {
+    let space = OptionSpace::built_in(&key.device.platform).filter(|_| is_option_set(key, entry))?;
+    space.class_of(&OptionSet::from_config(&entry.config).ok()?)
 }
 
 fn row(key: &CacheKey, entry: &Entry, tier: Tier) -> Value {
@@ -57,6 +75,9 @@ fn row(key: &CacheKey, entry: &Entry, tier: Tier) -> Value {
         "op_id": key.call.op_id, "call_key": key.call.call_key, "direction": key.direction, "device": key.device,
         "tier": tier, "config": entry.config, "provenance": entry.provenance,
     });
+    if let Some(class) = class_of_options(key, entry) {
+        row["class"] = json!(class.as_str());
+    }
     if !entry.superseded.is_empty() {
         row["superseded"] = json!(entry.superseded);
     }

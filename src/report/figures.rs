@@ -67,6 +67,15 @@ pub(super) fn format_quotient(count: f64, of: f64) -> String {
     if quotient.is_finite() { three_digits(quotient) } else { "—".to_owned() }
 }
 
+/// A confidence as a percentage with as many digits as set it apart from 100 %.
+pub(super) fn format_confidence(confidence: f64) -> String {
+    let percent = 100.0 * confidence;
+    let digits = (1..9).find(|&digits| (100.0 - percent) * 10_f64.powi(digits) >= 0.5).unwrap_or_default();
+    let text = format!("{percent:.0$}", usize::try_from(digits).unwrap_or_default());
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} %")
+}
+
 fn three_digits(value: f64) -> String {
     match value {
         _ if value >= 99.95 => format!("{value:.0}"),
@@ -93,6 +102,10 @@ mod tests {
         );
         assert_eq!([8.0, 12_345.0, 3.35e12, 2.25e15].map(format_per_second), ["8.00 ", "12.3 k", "3.35 T", "2.25 P"]);
         assert_eq!((format_quotient(1.0, 3.0), format_quotient(1.0, 0.0)), ("0.33".to_owned(), "—".to_owned()));
+        assert_eq!(
+            [0.89, 0.998, 0.99999, 0.9999999, 1.0].map(format_confidence),
+            ["89 %", "99.8 %", "99.999 %", "99.99999 %", "100 %"]
+        );
         assert_eq!((format_part(0.0127), format_part(0.25)), ("1.27 %".to_owned(), "25.0 %".to_owned()));
     }
 }

@@ -66,7 +66,7 @@ pub use run_trace::RunTrace;
 pub use table::result_lines;
 pub use view::{AfterPage, MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
 
-pub use cache::{CacheEntries, VerifiedCaches, bytes_by_kind};
+pub use cache::{CacheEntries, VerifiedCaches, bytes_by_kind, class_of_options};
 pub use candidates::SpaceConfigs;
 pub use compare::ComparedPrograms;
 pub use compile::{CompileProfile, CompileProfiles};

@@ -1,6 +1,9 @@
 //! How tables name operations and their modules.
 
 use crate::analysis::OperationSummary;
+use crate::cache::COMPILER_OPTIONS;
+use crate::call::Call;
+use crate::config::Config;
 
 /// Longest name in the table.
 const MAX_NAME: usize = 72;
@@ -13,6 +16,14 @@ pub(super) fn short(name: &str) -> String {
     }
     let (head, tail) = (MAX_NAME / 3, MAX_NAME - 1 - MAX_NAME / 3);
     name.chars().take(head).chain(['…']).chain(name.chars().skip(length - tail)).collect()
+}
+
+/// A config in one line. Without options a compiler has its own.
+pub(super) fn brief_config(call: &Call, config: &Config) -> String {
+    match call.op_id == COMPILER_OPTIONS && config.as_map().is_empty() {
+        true => "XLA's defaults".to_owned(),
+        false => config.to_brief(),
+    }
 }
 
 /// A module and its program's id.

@@ -14,6 +14,7 @@ use crate::tune::{AutotuningResult, CandidateResult, ConfigTime, OperationResult
 use super::differences::differences;
 use super::figures::expected_text;
 use super::grid::dash;
+use super::naming::brief_config;
 use super::roofline::{goodness, roof_line, temporary_memory};
 use super::time::time_line;
 use super::{Document, Grid, format_ns, format_part, format_ratio, write_line};
@@ -37,7 +38,7 @@ impl Document for &AutotuningResult {
         for operation in &self.operations {
             let time = |config: Option<&ConfigTime>| dash(config.and_then(|config| config.median_ns), format_ns);
             let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
-            let name = format!("{}{direction}", operation.call);
+            let name = format!("{}{direction}", operation.call.to_short());
             let cells = [
                 time(Some(&operation.baseline)),
                 time(operation.best.as_ref()),
@@ -122,7 +123,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
     }
     if let Some(best) = &operation.best {
         if best.config == operation.baseline.config {
-            lines.push(format!("keep {}", best.config.to_brief()));
+            lines.push(format!("keep {}", brief_config(&operation.call, &best.config)));
         } else {
             let (new, old) = differences(&best.config, &operation.baseline.config);
             lines.push(format!("use {new} (baseline {old})"));

@@ -102,8 +102,10 @@ pub enum Kind<'a> {
     Round {
         /// Rounds done.
         done: u32,
-        /// The requested rounds; an undecided race may continue.
+        /// The requested rounds, or the usual ones.
         of: u32,
+        /// Whether there are never more; an undecided race goes beyond the usual ones.
+        is_most: bool,
         /// Candidates that were measured in it.
         contenders: usize,
     },

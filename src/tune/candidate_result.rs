@@ -60,6 +60,32 @@ pub struct CandidateTimes {
     pub interval: Interval,
 }
 
+/// Which of several races of compiler options a candidate's numbers are from. Times of two races are not comparable, because
+/// the machine changes between them; their ratios are, each to the baseline of its own race.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CandidateRace {
+    /// The race.
+    pub stage: RaceStage,
+    /// Median of the baseline's samples in that race, nanoseconds.
+    pub baseline_ns: f64,
+}
+
+/// The races of compiler options, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RaceStage {
+    /// Every value alone.
+    Alone,
+    /// Two together.
+    Pairs,
+    /// Three together.
+    Triples,
+    /// The last rounds, which decide.
+    Last,
+}
+
 /// One sample of a candidate, and the baseline's of the same round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -167,6 +193,8 @@ pub struct CandidateResult {
     pub config: Config,
     /// How it ended.
     pub outcome: CandidateOutcome,
+    /// The race that its times are from, if there were several.
+    pub race: Option<CandidateRace>,
     /// Whether it is within the resolution of the best.
     pub tied_with_best: bool,
     /// Why the race dropped it, if it did.
@@ -235,6 +263,8 @@ struct Row {
     ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interval: Option<Interval>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    race: Option<CandidateRace>,
     tied_with_best: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dropped: Option<DropReason>,
@@ -256,7 +286,7 @@ impl From<CandidateResult> for Row {
     fn from(candidate: CandidateResult) -> Self {
         let (status, times) = (candidate.status(), candidate.times().copied());
         let (failure, expected) = (candidate.failure().cloned(), candidate.expected());
-        let CandidateResult { config, tied_with_best, dropped, differences, special_values, .. } = candidate;
+        let CandidateResult { config, race, tied_with_best, dropped, differences, special_values, .. } = candidate;
         let CandidateResult { reference_errors, temporary_bytes, .. } = candidate;
         Self {
             config,
@@ -265,6 +295,7 @@ impl From<CandidateResult> for Row {
             median_ns: times.map(|times| times.median_ns),
             ratio: times.map(|times| times.ratio),
             interval: times.map(|times| times.interval),
+            race,
             tied_with_best,
             dropped,
             failure,
@@ -282,7 +313,7 @@ impl TryFrom<Row> for CandidateResult {
 
     fn try_from(row: Row) -> Result<Self, String> {
         let Row { config, status, rounds, median_ns, ratio, interval, tied_with_best, dropped, failure, .. } = row;
-        let Row { expected, differences, special_values, reference_errors, temporary_bytes, .. } = row;
+        let Row { race, expected, differences, special_values, reference_errors, temporary_bytes, .. } = row;
         let times = median_ns.zip(ratio).zip(interval);
         let times = times.map(|((median_ns, ratio), interval)| CandidateTimes { rounds, median_ns, ratio, interval });
         let outcome = match (status, times, failure) {
@@ -305,6 +336,7 @@ impl TryFrom<Row> for CandidateResult {
         Ok(Self {
             config,
             outcome,
+            race,
             tied_with_best,
             dropped,
             samples,
@@ -330,6 +362,10 @@ mod tests {
             format!(r#""measured",{times}}}"#),
             format!(r#""measured",{times},"dropped":"slower"}}"#),
             format!(r#""measured",{times},"temporary_bytes":4096}}"#),
+            format!(
+                r#""measured",{}}}"#,
+                times.replace(r#""tied"#, r#""race":{"stage":"pairs","baseline_ns":9.0},"tied"#)
+            ),
             format!(r#""same-program",{times}}}"#),
             format!(r#""same-program",{none}}}"#),
             format!(r#""failed",{none},{failure}}}"#),

@@ -143,6 +143,7 @@ pub(super) fn candidate_results(
                     expected(index).map_or(CandidateOutcome::NotMeasured, CandidateOutcome::NotCompiled)
                 }
             },
+            race: None,
             tied_with_best: verdict.is_some_and(|verdict| verdict.tied_with_best),
             dropped: judgement.race_state.dropped.get(&own).map(|dropped| dropped.reason),
             samples,

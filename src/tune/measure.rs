@@ -311,7 +311,8 @@ impl Measuring<'_> {
             None => {
                 self.round_forgiven = false;
                 let done = self.rounds.count();
-                self.events.tell(Kind::Round { done, of: self.options.usual_rounds(), contenders: active.len() });
+                let (of, is_most) = (self.options.usual_rounds(), self.options.rounds.is_some());
+                self.events.tell(Kind::Round { done, of, is_most, contenders: active.len() });
             }
             Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
             Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,

@@ -46,8 +46,8 @@ mod waves;
 
 pub(crate) use blame::BASELINE_FAILED;
 pub use candidate_result::{
-    CandidateOutcome, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample, ReferenceError,
-    SpecialValues,
+    CandidateOutcome, CandidateRace, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample,
+    RaceStage, ReferenceError, SpecialValues,
 };
 pub(crate) use commit::fill_from_entry;
 pub(crate) use copies::ALL_ROUNDS;
@@ -61,6 +61,7 @@ pub use plan::{NoSuchCall, Plan, PlanOptions, plan};
 pub use planned::{MAX_RACED, PlannedInvocation};
 pub use program_race::{ProgramRace, RaceGoal, Raced, race_programs};
 pub use remeasurement::Remeasurement;
+pub(crate) use result::ended_by_user;
 pub use result::{AutotuningResult, ConfigTime, MissedLabel, OperationResult, ProfiledStep, RESULT_SCHEMA, Status};
 pub use searched::{SearchEnd, Searched};
 pub use session::{Session, Stopped};
@@ -68,4 +69,4 @@ pub use shard::{ParseShardError, Shard};
 pub use step::StepProfile;
 pub use stored_results::stored_results;
 pub use time_breakdown::TimeBreakdown;
-pub(crate) use time_breakdown::{Tally, time_breakdown};
+pub(crate) use time_breakdown::{Tally, rounds_measured, time_breakdown};

@@ -69,6 +69,14 @@ impl Status {
     }
 }
 
+/// Why there is no result of what the user ended after this many rounds.
+pub(crate) fn ended_by_user(rounds: u32) -> &'static str {
+    match rounds {
+        0 => "ended by the user; nothing measured yet",
+        _ => "ended by the user; its samples are kept",
+    }
+}
+
 /// A config and its median time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -33,7 +33,7 @@ use super::tuner::{Autotuner, Decided, Extent, Tuned, known_before, timed_otherw
 use super::waves::Waves;
 use super::{
     AutotuningResult, CandidateResult, MAX_RACED, MoreTime, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status,
-    TuneError,
+    TuneError, ended_by_user,
 };
 
 /// The result of one planned invocation.
@@ -313,7 +313,7 @@ impl Autotuner<'_> {
                 }
                 Err(Aborted::Interrupted) => {
                     result.status = Status::Interrupted;
-                    "ended by the user; its samples are kept".clone_into(&mut result.reason);
+                    ended_by_user(result.rounds_kept + result.rounds_measured).clone_into(&mut result.reason);
                     return Ok(None);
                 }
             }

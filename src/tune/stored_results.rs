@@ -1,10 +1,11 @@
 //! The samples behind a cache folder's decisions, read from its sample log: results as a run returns them, without a
 //! device.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cache::{CacheKey, Entry};
+use crate::cache::{COMPILER_OPTIONS, CacheKey, Entry};
 use crate::candidates::Peaks;
 use crate::config::Config;
 use crate::decision::{DecisionRules, judge};
@@ -17,7 +18,7 @@ use super::commit::{candidate_results, fill_from_entry};
 use super::goodness::fill_work;
 use super::job::same_programs;
 use super::rounds::JobRounds;
-use super::{AutotuningResult, OperationResult, RESULT_SCHEMA, Status};
+use super::{AutotuningResult, CandidateOutcome, CandidateResult, OperationResult, RESULT_SCHEMA, Status};
 
 /// The decisions in force in a cache folder, one result per device, timer, clock and metric, in the order of their keys. Takes
 /// no lock and writes nothing; the notes report damage in the log.
@@ -111,8 +112,24 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
         // ties depend on the noise floor at that time, which the entry has
         candidate.tied_with_best = operation.tie_set.contains(&candidate.config);
     }
+    if key.call.op_id == COMPILER_OPTIONS {
+        as_decided(&mut operation.candidates, entry);
+    }
     operation.rounds_kept = rounds.count();
     operation.rounds_set_aside = u32::try_from(judgement.race_state.disturbance.set_aside.len()).unwrap_or(u32::MAX);
     operation.drift = judgement.race_state.disturbance.drift;
     operation
+}
+
+/// Rows of the race that decided a set of compiler options: without the default's copy, and the set with the interval of its own
+/// verdict.
+fn as_decided(rows: &mut Vec<CandidateResult>, entry: &Entry) {
+    let mut seen = BTreeSet::new();
+    rows.retain(|row| seen.insert(row.config.clone()));
+    for row in rows.iter_mut().filter(|row| row.config == entry.config) {
+        let decided = entry.provenance.as_ref().filter(|from| from.baseline != row.config);
+        if let (CandidateOutcome::Measured(times), Some(from)) = (&mut row.outcome, decided) {
+            (times.ratio, times.interval) = (from.ratio, from.interval);
+        }
+    }
 }

@@ -89,6 +89,8 @@ struct Part {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(super) time_breakdown: TimeBreakdown,
+    /// Whole rounds that were measured.
+    rounds: u32,
     open: Vec<Part>,
     /// What the last wave's compilation was accounted with.
     last_compile_ns: u64,
@@ -110,10 +112,11 @@ fn booked<'s>(time_breakdown: &'s mut TimeBreakdown, slice: &Slice<'_>) -> Optio
 
 impl Sink for Tally {
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
-        let Self { time_breakdown, open, last_compile_ns } = self;
+        let Self { time_breakdown, rounds, open, last_compile_ns } = self;
         // everything done in a search is accounted to the search
         let in_search = open.last().is_some_and(|part| part.is_search);
         match event.kind {
+            Kind::Round { .. } => *rounds = rounds.saturating_add(1),
             Kind::End(slice) if !in_search || matches!(slice, Slice::Search { .. }) => {
                 if let Some(sum) = booked(time_breakdown, slice)
                     && let Some(Part { start_ns, inner_ns, .. }) = open.pop()
@@ -169,6 +172,11 @@ impl Tally {
 /// The totals so far.
 pub(crate) fn time_breakdown(tally: &Mutex<Tally>) -> TimeBreakdown {
     tally.lock().unwrap_or_else(PoisonError::into_inner).time_breakdown
+}
+
+/// The rounds so far, of all races.
+pub(crate) fn rounds_measured(tally: &Mutex<Tally>) -> u32 {
+    tally.lock().unwrap_or_else(PoisonError::into_inner).rounds
 }
 
 #[cfg(test)]

@@ -421,6 +421,37 @@ fn a_look_up_says_in_which_state_it_finds_the_hardwares_caches() {
 }
 
 #[test]
+fn the_class_of_kept_options_is_shown() {
+    let Some(plugin) = plugin() else { return };
+    let place = Place::new();
+    let entry = |key: &str, config: &str| {
+        format!(
+            "{{\"device\":\"cpu:cpu\",\"op_id\":\"compiler_options@v1\",\"call_key\":\"{key}\",\"config\":{config}}}\n"
+        )
+    };
+    let lines = [
+        entry("aa", r#"{"xla_cpu_enable_fast_math":true,"xla_cpu_prefer_vector_width":512}"#),
+        entry("bb", r#"{"xla_cpu_prefer_vector_width":512}"#),
+        entry("cc", r#"{"xla_own":1}"#),
+        entry("dd", "{}"),
+    ];
+    let file = place.lines("entries.jsonl", &lines);
+    assert_eq!(place.cache(&["import", "--format", "jsonl", &file]).code, 0);
+    let table = place.cache(&["ls"]).stdout;
+    let ends = ["512 (fast-math)", "512 (safe)", "xla_own=1 (class unknown)", "XLA's defaults"];
+    let rows: Vec<&str> =
+        table.lines().filter(|line| line.contains("compiler_options@v1:")).map(str::trim_end).collect();
+    assert!(rows.len() == 4 && rows.iter().zip(ends).all(|(row, end)| row.ends_with(end)), "{table}");
+    let json = place.cache(&["ls", "--format", "json"]).json();
+    let classes: Vec<&Value> = json["entries"].as_array().unwrap().iter().map(|row| &row["class"]).collect();
+    assert_eq!(classes, [&json!("fast-math"), &json!("safe"), &Value::Null, &Value::Null]);
+    let get = ["get", "compiler_options@v1", "aa", "--match", "any", "--plugin", plugin.to_str().unwrap()];
+    let found = place.cache(&get);
+    assert!(found.stderr.contains("options of the class `fast-math`"), "{}", found.stderr);
+    assert!(!found.stdout.contains("class"), "{}", found.stdout);
+}
+
+#[test]
 fn compiler_options_are_printed_as_flags() {
     let place = Place::new();
     let entry = |key: &str, device: &str, config: &str| {
@@ -437,6 +468,13 @@ fn compiler_options_are_printed_as_flags() {
     assert_eq!(place.cache(&["import", "--format", "jsonl", &file]).code, 0);
     let one = place.cache(&["export", "--format", "xla-flags", "--key", "aa"]);
     assert_eq!((one.code, one.stdout.as_str()), (0, "XLA_FLAGS=--xla_a=2 --xla_b=true\n"), "{}", one.stderr);
+    // the process's own flags stay, in front
+    let mut of_process = command(&place.path("cache"));
+    of_process.env("XLA_FLAGS", "--xla_b=false  --xla_dump_to=/d");
+    let after = ended(of_process.args(["cache", "export", "--format", "xla-flags", "--key", "aa"]));
+    assert_eq!(after.stdout, "XLA_FLAGS=--xla_dump_to=/d --xla_a=2 --xla_b=true\n", "{}", after.stderr);
+    let after = ended(of_process.env("XLA_FLAGS", "flags.txt"));
+    assert!(after.code == 4 && after.fault().contains("names the file `flags.txt`"), "{}", after.stderr);
     let tpu = place.cache(&["export", "--format", "libtpu-init-args"]);
     assert_eq!((tpu.code, tpu.stdout.as_str()), (0, "LIBTPU_INIT_ARGS=--xla_tpu_a=1\n"), "{}", tpu.stderr);
     let several = place.cache(&["export", "--format", "xla-flags"]);

@@ -44,6 +44,14 @@ fn a_module_without_labels_is_tuned_and_found_again() {
     }
     let found: serde_json::Value = serde_json::from_str(&first.stdout).unwrap();
     let operation = &found["operations"][0];
+    // nothing about labels that are not needed, a key that fits a line, and no goal that is exceeded
+    let key = operation["call_key"].as_str().unwrap();
+    assert!(!first.stderr.contains("no-metadata") && !first.stderr.contains(key), "{}", first.stderr);
+    let said = format!("compiler_options@v1:{}: ", &key[..16]);
+    assert!(first.stderr.contains(&said) && first.stderr.contains(" option values: "), "{}", first.stderr);
+    assert!(!first.stderr.contains(" of 20"), "{}", first.stderr);
+    let rounds = operation["rounds_measured"].as_u64().unwrap();
+    assert!(rounds > 0 && first.stderr.contains(&format!("; {rounds} rounds measured")), "{}", first.stderr);
     assert_eq!(operation["op_id"], "compiler_options@v1");
     assert_eq!(operation["call_key"].as_str().unwrap().len(), 64);
     assert_eq!(operation["baseline"]["config"], serde_json::json!({"xla_backend_optimization_level": 1}));
@@ -239,7 +247,10 @@ fn what_else_knows_the_entry(place: &Place, (module, plugin): (&str, &str), oper
     done(&["report", &own, "--out", &page]);
     let key = operation["call_key"].as_str().unwrap();
     let drawn = fs::read_to_string(&page).unwrap();
-    assert!(drawn.contains(&format!("compiler_options@v1:{key}")), "a row of the page");
+    assert!(drawn.contains(&format!("compiler_options@v1:{}", &key[..16])), "a row of the page");
+    // the default's copy in the last race is no candidate
+    let is_set = operation["best"]["config"] != operation["baseline"]["config"];
+    assert_eq!(drawn.matches(r#"<tr role="row" class="baseline">"#).count(), usize::from(is_set), "{drawn}");
     let options: serde_json::Value =
         serde_json::from_str(&done(&["cache", "export", "--format", "options-json"])).unwrap();
     assert_eq!(options["compiler_options"][key], operation["best"]["config"]);
@@ -354,6 +365,10 @@ fn without_the_option_a_module_without_labels_ends_as_before_and_names_it() {
     assert_eq!(plain.code, 3);
     let command = format!("`autotune-lowered {module} --compiler-options safe`");
     assert!(plain.stderr.contains(&command) && plain.stderr.contains("`--label-regex`"), "{}", plain.stderr);
+    // each advice once, and why there is no label
+    let advice = ["--compiler-options safe", "`--label-regex`", "tunable`"];
+    assert!(advice.iter().all(|one| plain.stderr.matches(one).count() == 1), "{}", plain.stderr);
+    assert!(plain.stderr.contains("no-metadata: this StableHLO text has no named locations"), "{}", plain.stderr);
     assert!(!plain.stderr.contains("EJKERNEL"), "nothing of it is in the module: {}", plain.stderr);
     // 80 % and 11 % by that profile's oracle
     let profile = data("xplane/multi8_shardmap.xplane.pb.gz").display().to_string();

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::program::*;
-use autotune_lowered::report::{Gain, HtmlReport, write_html};
+use autotune_lowered::report::{Document, Gain, HtmlReport, write_html};
 use autotune_lowered::samples::{Record, SampleLog};
 use autotune_lowered::tune::AutotuningResult;
 use serde_json::{Value, json};
@@ -255,6 +255,78 @@ fn names_from_files_stay_text() {
     let page = drawn("\u{202e}txt", &[]);
     assert!(page.contains("<h1>[U+202E]txt</h1>"));
     assert!(page.contains("0 of 0"));
+}
+
+/// A set of compiler options that won, beside rows of other races.
+#[test]
+fn the_page_tells_the_races_of_compiler_options_apart() {
+    let row = |config: Value, rest: Value| {
+        let mut row = json!({"config": config, "tied_with_best": false, "rounds": 21});
+        row.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        row
+    };
+    let times = |stage: &str, baseline: f64, ratio: f64, confidence: f64| {
+        let interval = json!({"low": ratio - 0.1, "high": ratio + 0.1, "confidence": confidence});
+        json!({"status": "measured", "median_ns": ratio * baseline, "ratio": ratio, "interval": interval,
+               "race": {"stage": stage, "baseline_ns": baseline}})
+    };
+    let same = |name: &str| {
+        let interval = json!({"low": 0.9, "high": 1.1, "confidence": 0.9});
+        let race = json!({"stage": "alone", "baseline_ns": 2e6});
+        let rest =
+            json!({"status": "same-program", "median_ns": 2e6, "ratio": 1.0, "interval": interval, "race": race});
+        row(json!({name: 1}), rest)
+    };
+    let mut slow = row(json!({"xla_slow": 1}), times("alone", 2e6, 0.75, 0.99999));
+    slow["dropped"] = "slower".into();
+    let rows = [
+        slow,
+        row(json!({"xla_a": 1}), times("last", 1e6, 0.5, 0.998)),
+        row(json!({}), times("last", 1e6, 1.0, 1.0)),
+        same("xla_s"),
+        same("xla_t"),
+    ];
+    let mut result = serde_json::to_value(hostile("plain")).unwrap();
+    let operation = &mut result["operations"][0];
+    operation["op_id"] = "compiler_options@v1".into();
+    operation["call_key"] = "ab".repeat(32).into();
+    operation["reason"] = "already known (`--force` measures again)".into();
+    operation["baseline"]["config"] = json!({});
+    operation["best"]["config"] = json!({"xla_a": 1});
+    operation["candidates"] = json!(rows);
+    let mut result: AutotuningResult = serde_json::from_value(result).unwrap();
+    let page = Page(drawn("plain", std::slice::from_ref(&result)));
+    let text = page.between("<header>", "<script type=\"application/json\"")[0];
+    let order = [
+        "The last race, which decides: the baseline took 1.00 ms in it",
+        "<code>xla_a=1</code>",
+        "0.400–0.600 at 99.8 %",
+        "<code>XLA&#39;s defaults</code>",
+        "Each value alone: the baseline took 2.00 ms in it",
+        "<code>xla_slow=1</code>",
+        "0.650–0.850 at 99.999 %",
+        "significantly slower than the best",
+        "<details><summary>2 configs: another candidate's program, so not measured</summary>",
+        "<code>xla_s=1</code>: same program as the baseline",
+        "<code>xla_t=1</code>",
+    ];
+    let rows = page.between("<table class=\"candidates", "</table>")[0];
+    let places: Vec<Option<usize>> = order.iter().map(|part| rows.find(part)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {rows}");
+    assert!(text.contains("Already known (<code>--force</code> measures again)."), "{text}");
+    assert!(!text.contains("Its label") && !text.contains(&"ab".repeat(16)) && !text.contains('`'), "{text}");
+    assert!(text.contains("The percentage beside an interval is its confidence"), "{text}");
+    // where the default stays, a tie beside an interval without 1 has its reason, and the terminal names the default
+    let operation = &mut result.operations[0];
+    operation.best = Some(operation.baseline.clone());
+    operation.resolution = Some(0.145);
+    operation.candidates[1].tied_with_best = true;
+    let page = drawn("plain", std::slice::from_ref(&result));
+    assert!(page.contains("tied with the best: within the noise floor of 14.5 %"), "{page}");
+    let mut table = Vec::new();
+    (&result).write_table(&mut table).unwrap();
+    let table = String::from_utf8(table).unwrap();
+    assert!(table.contains("keep XLA's defaults") && table.contains(":abababababababab "), "{table}");
 }
 
 #[test]

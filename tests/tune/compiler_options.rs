@@ -18,7 +18,7 @@ use autotune_lowered::measured_by::Source;
 use autotune_lowered::timer::events::Events;
 use autotune_lowered::timer::protocol::{ComparedOutput, KeptOutput};
 use autotune_lowered::timer::{Job, OutputArray, Prepared, Signature, Timer};
-use autotune_lowered::tune::{CandidateStatus, OperationResult, Status, TuneOptions};
+use autotune_lowered::tune::{CandidateStatus, OperationResult, RaceStage, Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -292,6 +292,7 @@ fn options_that_add_up_are_found_and_the_second_run_measures_nothing() {
     assert_eq!(best(&operation), r#"{"xla_backend_optimization_level":1,"xla_cpu_prefer_vector_width":512}"#);
     // 1 / (0.7 * 0.8)
     assert!((operation.speed_up.unwrap() - 1.786).abs() < 0.02, "{:?}", operation.speed_up);
+    its_rows_say_which_race_they_are_of(&operation);
     let (key, entry) = entry.unwrap();
     assert_eq!((key.call.op_id.as_str(), key.call.call_key), ("compiler_options@v1", Digest::of(b"text").to_string()));
     assert_eq!(entry.config.as_str(), best(&operation));
@@ -306,6 +307,56 @@ fn options_that_add_up_are_found_and_the_second_run_measures_nothing() {
     let mut other = module();
     other.choices.truncate(3);
     assert_eq!(tune(&mut timer, &ledger, &other, &TuneOptions::default()).operation.status, Status::Tuned);
+}
+
+/// The winner has the numbers of the last race, as the headline does, and every other set those of the last one that it was in.
+fn its_rows_say_which_race_they_are_of(operation: &OperationResult) {
+    let rows = |stage| operation.candidates.iter().filter(move |row| row.race.is_some_and(|race| race.stage == stage));
+    let winner = rows(RaceStage::Last).find(|row| row.config.as_str() == best(operation)).unwrap();
+    let (times, headline) = (winner.times().unwrap(), operation.speed_up_interval.unwrap());
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
+    assert!(near(times.ratio, 1.0 / operation.speed_up.unwrap()));
+    assert!(near(times.interval.low, 1.0 / headline.high) && near(times.interval.high, 1.0 / headline.low));
+    assert!(near(times.interval.confidence, headline.confidence));
+    // the default, both options alone, and the two together
+    assert_eq!(rows(RaceStage::Last).count(), 4);
+    assert!(near(winner.race.unwrap().baseline_ns, operation.baseline.median_ns.unwrap()));
+    assert!(
+        rows(RaceStage::Alone).count() > 0
+            && rows(RaceStage::Last).chain(rows(RaceStage::Alone)).all(|row| {
+                let (race, times) = (row.race.unwrap(), row.times().unwrap());
+                (times.ratio * race.baseline_ns / times.median_ns - 1.0).abs() < 0.02
+            })
+    );
+    let tied: Vec<_> = operation.candidates.iter().filter(|row| row.tied_with_best).collect();
+    assert!(tied.len() == 1 && tied[0].config == winner.config, "{tied:?}");
+}
+
+#[test]
+fn the_rounds_of_all_races_count_and_also_where_the_default_stays() {
+    for of in [(|_, _| takes(1.0)) as fn(&Overrides, u32) -> Outcome, two_that_add_up] {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+        let operation = tune(&mut Compiler::new(of), &ledger, &module(), &TuneOptions::default()).operation;
+        drop(ledger);
+        let log = std::fs::read(folder.path().join("cache/samples-v1.log")).unwrap();
+        let rounds = String::from_utf8_lossy(&log).matches(r#""record":"round""#).count();
+        assert!(operation.status.is_decided() && operation.status != Status::Cached, "{}", operation.reason);
+        assert_eq!(operation.rounds_measured as usize, rounds);
+    }
+}
+
+#[test]
+fn what_is_ended_before_its_first_round_does_not_claim_samples() {
+    let ended = |after: usize| {
+        let mut timer = Compiler::new(two_that_add_up);
+        timer.ends_after = after;
+        tune(&mut timer, &Ledger::in_memory(vec![]), &module(), &TuneOptions::default()).operation
+    };
+    let (at_once, later) = (ended(1), ended(200));
+    assert_eq!((at_once.status, later.status), (Status::Interrupted, Status::Interrupted));
+    assert_eq!((at_once.rounds_measured, &*at_once.reason), (0, "ended by the user; nothing measured yet"));
+    assert!(later.rounds_measured > 0 && later.reason.ends_with("its samples are kept"), "{}", later.reason);
 }
 
 /// On other platforms than the CPU, XLA measures while it compiles, so equal code is luck: every value is timed by

@@ -55,6 +55,8 @@ fn one_set_for_a_process_loses_on_no_module() {
     assert_eq!(shared.entries.len(), 2);
     assert_eq!(shared.entries[1].0.call.call_key, Digest::of(b"g").to_string());
 
+    // both took part in several races each
+    assert!(shared.operations.iter().all(|one| one.rounds_measured > 21 && one.time_breakdown.total().as_nanos() > 0));
     let compiled = timer.compiled;
     let again = share(&mut timer, &ledger, &modules);
     assert!(again.operations.iter().all(|one| one.status == Status::Cached && best(one) == level));

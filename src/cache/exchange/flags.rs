@@ -62,6 +62,36 @@ pub fn export_flags(
     Ok(distinct.pop_first())
 }
 
+/// A variable's own value with these flags at its end, without its flags of the same names. `None` if the value names a file
+/// of flags, as one does that begins with no dash.
+pub fn flags_after(own: &str, flags: &str) -> Option<String> {
+    let own = own.trim_start();
+    if !own.is_empty() && !own.starts_with('-') {
+        return None;
+    }
+    let name = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
+    let ours: BTreeSet<String> = flags.split_whitespace().map(name).collect();
+    let kept = words(own).into_iter().filter(|word| !ours.contains(&name(word)));
+    let all: Vec<&str> = kept.chain(flags.split_whitespace()).collect();
+    Some(all.join(" "))
+}
+
+/// The words of a variable as XLA splits it: at blanks, except in quotes.
+fn words(text: &str) -> Vec<&str> {
+    let (mut quote, mut is_escaped) = (None, false);
+    let is_between = |char: char| {
+        match (quote, char) {
+            _ if is_escaped => is_escaped = false,
+            (Some(_), '\\') => is_escaped = true,
+            (Some(open), _) if open == char => quote = None,
+            (None, '"' | '\'') => quote = Some(char),
+            _ => {}
+        }
+        quote.is_none() && char.is_whitespace()
+    };
+    text.split(is_between).filter(|word| !word.is_empty()).collect()
+}
+
 /// The compiler options of these entries as one JSON object: each program's digest to its options, in the digests'
 /// order, for programs that compile one by one without our package. Entries of other operations are left out. `None` if
 /// none is left.
@@ -135,6 +165,16 @@ mod tests {
         let call = Call::new(op_id, key.to_string().repeat(64));
         let config: Config = serde_json::from_str(config).unwrap();
         (CacheKey { call, direction: Direction::Forward, device }, Arc::new(Entry::new(config)))
+    }
+
+    #[test]
+    fn flags_of_the_same_names_are_replaced_and_others_stay() {
+        let after = |own: &str| flags_after(own, "--xla_a=1 --xla_b=true");
+        assert_eq!(after("").as_deref(), Some("--xla_a=1 --xla_b=true"));
+        let own = " --xla_b --xla_ab=2\n--xla_c='x --xla_a=3' --xla_a=4 ";
+        assert_eq!(after(own).as_deref(), Some("--xla_ab=2 --xla_c='x --xla_a=3' --xla_a=1 --xla_b=true"));
+        assert_eq!(flags_after("--xla_b", "").as_deref(), Some("--xla_b"));
+        assert_eq!(after("flags.txt"), None);
     }
 
     #[test]

@@ -188,6 +188,19 @@ impl OptionSpace {
         &self.options
     }
 
+    /// The smallest class that has every option of a set; `None` if one is not in the list, or in no class.
+    pub fn class_of(&self, set: &OptionSet) -> Option<OptionClass> {
+        let kind = |(name, value): (&str, &Value)| {
+            let sets = |option: &&CompilerOption| option.name == name || option.with.get(name).is_some();
+            let has_value = |option: &&CompilerOption| option.values.contains(value) || option.with.get(name).is_some();
+            let of_value = self.options.iter().filter(sets).filter(has_value).map(|option| option.kind).max();
+            of_value.or_else(|| self.options.iter().filter(sets).map(|option| option.kind).max())
+        };
+        let kinds = set.iter().map(kind).collect::<Option<Vec<OptionKind>>>()?;
+        let classes = [OptionClass::Safe, OptionClass::Passes, OptionClass::FastMath];
+        classes.into_iter().find(|class| kinds.iter().all(|kind| class.includes(*kind)))
+    }
+
     /// The choices of a class, in the file's order.
     pub fn choices(&self, class: OptionClass) -> Vec<Choice> {
         let of_class = self.options.iter().filter(|option| class.includes(option.kind));

@@ -1,15 +1,18 @@
 //! The candidates of one operation, one per row, each with its strip.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use crate::counted::counted;
 use crate::decision::DropReason;
 use crate::report::differences::differences;
-use crate::report::figures::expected_text;
-use crate::report::{format_bytes, format_ns, format_ratio};
-use crate::tune::{CandidateResult, CandidateStatus, OperationResult};
+use crate::report::figures::{expected_text, format_confidence};
+use crate::report::naming::brief_config;
+use crate::report::{format_bytes, format_ns, format_part, format_ratio};
+use crate::tune::{CandidateRace, CandidateResult, CandidateStatus, OperationResult, RaceStage};
 
 use super::axis::Axis;
-use super::escape::Text;
+use super::escape::{Prose, Text};
 use super::strip::Strip;
 
 /// A candidate's role in its operation.
@@ -31,7 +34,7 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
         .collect();
     rows.sort_by(|(a, _), (b, _)| {
         let key = |candidate: &CandidateResult| {
-            let group = match candidate.status() {
+            let status = match candidate.status() {
                 CandidateStatus::Measured => 0,
                 CandidateStatus::SameProgram => 1,
                 CandidateStatus::NotMeasured => 2,
@@ -40,11 +43,16 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
             };
             let ratio = candidate.times().map(|times| times.ratio);
             let expected = candidate.expected().map(|expected| expected.ratio);
-            (group, ratio.or(expected).unwrap_or(f64::INFINITY))
+            let race = Reverse(candidate.race.map(|race| race.stage).filter(|_| status == 0));
+            (status, race, ratio.or(expected).unwrap_or(f64::INFINITY))
         };
         let (a, b) = (key(a), key(b));
-        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2))
     });
+    let is_folded = |(candidate, role): &(&CandidateResult, CandidateRole)| {
+        candidate.status() == CandidateStatus::SameProgram && !role.is_best && !role.is_baseline
+    };
+    let (folded, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_folded);
     let with_memory = rows.iter().any(|(candidate, _)| candidate.temporary_bytes.is_some());
     let class = if with_memory { "candidates with-memory" } else { "candidates" };
     let memory = if with_memory { "<th role=\"columnheader\" class=\"number\">Temporary memory</th>" } else { "" };
@@ -67,15 +75,62 @@ pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mu
         "</th><th role=\"columnheader\" class=\"number\">Time</th><th role=\"columnheader\" class=\"number\">Of the baseline's</th>\
          <th role=\"columnheader\" class=\"number\">Rounds</th>{memory}<th role=\"columnheader\">Outcome</th></tr></thead><tbody role=\"rowgroup\">"
     )?;
+    let columns = if with_memory { 7 } else { 6 };
+    let mut stage = None;
     for ((candidate, role), strip) in rows.iter().zip(&strips) {
+        if let Some(race) = candidate.race.filter(|race| stage != Some(race.stage)) {
+            stage = Some(race.stage);
+            write_race(&race, columns, out)?;
+        }
         write_row(operation, candidate, *role, (strip, &axis, with_memory), out)?;
     }
+    write_folded(operation, &folded, columns, out)?;
     writeln!(out, "</tbody></table>")?;
     let beyond: usize = strips.iter().map(|strip| strip.beyond(&axis)).sum();
     if beyond > 0 {
         writeln!(out, "<p class=\"fine\">Samples outside the axis range, drawn at its edge: {beyond}.</p>")?;
     }
     Ok(())
+}
+
+/// A heading above the rows of one race, whose times are comparable.
+fn write_race(race: &CandidateRace, columns: usize, out: &mut dyn Write) -> io::Result<()> {
+    let what = match race.stage {
+        RaceStage::Alone => "Each value alone",
+        RaceStage::Pairs => "Two together",
+        RaceStage::Triples => "Three together",
+        RaceStage::Last => "The last race, which decides",
+    };
+    let baseline = format_ns(race.baseline_ns);
+    writeln!(
+        out,
+        "<tr role=\"row\" class=\"race\"><th role=\"rowheader\" scope=\"rowgroup\" colspan=\"{columns}\">{what}: the \
+         baseline took {baseline} in it</th></tr>"
+    )
+}
+
+/// The candidates without samples of their own in one row, which opens.
+fn write_folded(
+    operation: &OperationResult,
+    rows: &[(&CandidateResult, CandidateRole)],
+    columns: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    write!(
+        out,
+        "<tr role=\"row\" class=\"folded\"><td role=\"cell\" colspan=\"{columns}\"><details><summary>{}: another \
+         candidate's program, so not measured</summary><ul>",
+        counted(rows.len(), "config")
+    )?;
+    for (candidate, role) in rows {
+        let config = differences(&candidate.config, &operation.baseline.config).0;
+        let outcome = outcome(operation, candidate, *role);
+        write!(out, "<li><code>{}</code>: {}</li>", Text(&config), Text(&outcome))?;
+    }
+    writeln!(out, "</ul></details></td></tr>")
 }
 
 fn strip_of(candidate: &CandidateResult, role: CandidateRole) -> Strip {
@@ -100,7 +155,7 @@ fn write_row(
         _ => "",
     };
     let config = match differences(&candidate.config, &operation.baseline.config).0 {
-        _ if role.is_baseline => candidate.config.to_brief(),
+        _ if role.is_baseline => brief_config(&operation.call, &candidate.config),
         changed => changed,
     };
     write!(
@@ -113,17 +168,18 @@ fn write_row(
             out,
             "<p class=\"failure\"><strong>{}</strong> {}</p>",
             Text(&failure.kind.to_string()),
-            Text(&failure.message)
+            Prose(&failure.message)
         )?,
         None if candidate.status() == CandidateStatus::Measured => strip.write(axis, out)?,
-        None => write!(out, "<span class=\"nothing\">not drawn: it has no samples of its own</span>")?,
+        None => write!(out, "<span class=\"nothing\">not drawn: it has no samples</span>")?,
     }
     let times = candidate.times();
     let time = times.map_or_else(|| "—".to_owned(), |times| format_ns(times.median_ns));
-    let interval = times
-        .map(|times| times.interval)
-        .filter(|_| !role.is_baseline)
-        .map_or_else(String::new, |interval| format!(" <small>{:.3}–{:.3}</small>", interval.low, interval.high));
+    let interval =
+        times.map(|times| times.interval).filter(|_| !role.is_baseline).map_or_else(String::new, |interval| {
+            let confidence = format_confidence(interval.confidence);
+            format!(" <small>{:.3}–{:.3} at {confidence}</small>", interval.low, interval.high)
+        });
     let ratio = times.map_or_else(|| "—".to_owned(), |times| format!("{:.3}", times.ratio));
     let memory = match with_memory {
         true => format!(
@@ -152,7 +208,7 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, role: Candi
         CandidateRole { is_best: true, is_baseline: true } => words.push("baseline: keep it".to_owned()),
         CandidateRole { is_best: true, .. } => words.push("use this".to_owned()),
         CandidateRole { is_baseline: true, .. } => words.push("baseline".to_owned()),
-        _ if candidate.tied_with_best => words.push("tied with the best".to_owned()),
+        _ if candidate.tied_with_best => words.push(tied(operation, candidate)),
         _ => {}
     }
     match candidate.status() {
@@ -166,7 +222,7 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, role: Candi
         _ => {}
     }
     match candidate.dropped {
-        Some(DropReason::Slower) => words.push("significantly slower".to_owned()),
+        Some(DropReason::Slower) => words.push("significantly slower than the best".to_owned()),
         Some(DropReason::CutOff) => words.push("twice the best's time or more".to_owned()),
         Some(DropReason::NoTime) => words.push("no usable times".to_owned()),
         None => {}
@@ -178,10 +234,24 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, role: Candi
     }
 }
 
+/// That a candidate is as good as the best one, and why if its interval seems to say otherwise.
+fn tied(operation: &OperationResult, candidate: &CandidateResult) -> String {
+    let keeps = operation.best.as_ref().is_some_and(|best| best.config == operation.baseline.config);
+    let is_apart = candidate.times().is_some_and(|times| times.interval.low > 1.0 || times.interval.high < 1.0);
+    match operation.resolution.filter(|_| keeps && is_apart) {
+        Some(floor) => format!("tied with the best: within the noise floor of {}", format_part(floor)),
+        None => "tied with the best".to_owned(),
+    }
+}
+
 /// Which candidate's program it shares, judging by the figures.
 fn twin_of(operation: &OperationResult, candidate: &CandidateResult) -> String {
     let is_twin =
         |other: &&CandidateResult| other.status() == CandidateStatus::Measured && other.times() == candidate.times();
+    // the baseline's own row may have the numbers of a later race
+    if candidate.race.zip(candidate.times()).is_some_and(|(race, times)| race.baseline_ns == times.median_ns) {
+        return "same program as the baseline".to_owned();
+    }
     let mut twins = operation.candidates.iter().filter(is_twin);
     match (twins.next(), twins.next()) {
         (Some(twin), None) if twin.config == operation.baseline.config => "same program as the baseline".to_owned(),

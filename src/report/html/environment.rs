@@ -6,7 +6,7 @@ use crate::measured_by::{Launch, Source};
 use crate::report::roofline::roof_line;
 use crate::tune::AutotuningResult;
 
-use super::escape::Text;
+use super::escape::{Prose, Text};
 
 /// What a clock's name means.
 pub(super) fn clock_of(source: &Source) -> &'static str {
@@ -61,7 +61,7 @@ pub(super) fn write_facts(rows: &[(String, String)], notes: &[String], out: &mut
     if !notes.is_empty() {
         write!(out, "<h3>Notes of the run</h3><ul class=\"notes\">")?;
         for note in notes {
-            write!(out, "<li>{}</li>", Text(note))?;
+            write!(out, "<li>{}</li>", Prose(note))?;
         }
         writeln!(out, "</ul>")?;
     }

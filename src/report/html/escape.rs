@@ -32,6 +32,24 @@ impl fmt::Display for Text<'_> {
     }
 }
 
+/// The same for prose, in which backticks mark code.
+pub(in crate::report) struct Prose<'a>(pub(in crate::report) &'a str);
+
+impl fmt::Display for Prose<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ticks = self.0.matches('`').count();
+        for (index, part) in self.0.split('`').enumerate() {
+            match (index % 2, index < ticks) {
+                (0, _) => write!(f, "{}", Text(part))?,
+                (_, true) => write!(f, "<code>{}</code>", Text(part))?,
+                // nothing closes it
+                (_, false) => write!(f, "`{}", Text(part))?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// JSON for the inside of a `script` element: characters that could end the element or begin a comment only occur in
 /// strings, and are escaped there.
 pub(in crate::report) fn script_json<T: Serialize>(value: &T) -> io::Result<String> {
@@ -57,6 +75,8 @@ mod tests {
     fn nothing_that_is_text_becomes_markup() {
         let text = Text("<b a=\"x\" b='y'>&\n\u{202e}é").to_string();
         assert_eq!(text, "&lt;b a=&quot;x&quot; b=&#39;y&#39;&gt;&amp; [U+202E]é");
+        let prose = Prose("(`--force` of `<b>`), `again").to_string();
+        assert_eq!(prose, "(<code>--force</code> of <code>&lt;b&gt;</code>), `again");
         let json = script_json(&"</script><!--\u{2028}&").unwrap();
         assert_eq!(json, r#""\u003c/script\u003e\u003c!--\u2028\u0026""#);
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), "</script><!--\u{2028}&");

@@ -2,16 +2,18 @@
 
 use std::io::{self, Write};
 
+use crate::cache::COMPILER_OPTIONS;
 use crate::counted::counted;
 use crate::hlo::Evidence;
 use crate::report::date::date;
 use crate::report::differences::flat;
+use crate::report::figures::format_confidence;
 use crate::report::roofline::{goodness, temporary_memory};
 use crate::report::{format_ns, format_part, format_ratio};
 use crate::tune::{CandidateResult, CandidateStatus, ConfigTime, OperationResult, Searched};
 
 use super::candidates::write_candidates;
-use super::escape::Text;
+use super::escape::{Prose, Text};
 use super::overview::{name_of, status_class};
 use super::time_breakdown::write_time_breakdown;
 
@@ -64,14 +66,14 @@ fn write_verdict(operation: &OperationResult, out: &mut dyn Write) -> io::Result
             let speed_up = operation.speed_up.map_or_else(|| "—".to_owned(), format_ratio);
             write!(out, "<strong>{speed_up} as fast as the baseline</strong>")?;
             if let Some(interval) = operation.speed_up_interval {
-                let confidence = (interval.confidence * 1000.0).round() / 10.0;
-                write!(out, " ({:.2}–{:.2} at {confidence} %)", interval.low, interval.high)?;
+                let confidence = format_confidence(interval.confidence);
+                write!(out, " ({:.2}–{:.2} at {confidence})", interval.low, interval.high)?;
             }
             write!(out, ": {} instead of {} a call. ", time(best), time(&operation.baseline))?;
         }
         None => write!(out, "<strong>Not decided.</strong> ")?,
     }
-    write!(out, "{}", Text(&sentence(&operation.reason)))?;
+    write!(out, "{}", Prose(&sentence(&operation.reason)))?;
     writeln!(out, "</p>")
 }
 
@@ -104,7 +106,10 @@ fn write_changes(baseline: &ConfigTime, best: &ConfigTime, out: &mut dyn Write) 
 /// How it was decided, one fact each.
 fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
     let mut facts: Vec<String> = Vec::new();
-    if operation.occurrences > 0 {
+    if operation.call.op_id == COMPILER_OPTIONS {
+        let module = if operation.how.is_empty() { "the module itself" } else { &operation.how };
+        facts.push(format!("Options for {module}, which needs no label."));
+    } else if operation.occurrences > 0 {
         let count = match operation.occurrences {
             1 => "once".to_owned(),
             more => format!("{more} times"),
@@ -154,7 +159,7 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
     }
     write!(out, "<ul class=\"why\">")?;
     for fact in facts {
-        write!(out, "<li>{}</li>", Text(&fact))?;
+        write!(out, "<li>{}</li>", Prose(&fact))?;
     }
     writeln!(out, "</ul>")
 }

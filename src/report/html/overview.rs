@@ -8,7 +8,7 @@ use crate::report::{format_ns, format_part, format_ratio};
 use crate::tune::{AutotuningResult, OperationResult, Status};
 
 use super::axis::Axis;
-use super::escape::Text;
+use super::escape::{Prose, Text};
 
 /// The column for runs with a profile of a step.
 const SHARE: &str = "Of the step";
@@ -48,7 +48,7 @@ fn roof_of(operation: &OperationResult) -> Option<f64> {
 /// `op@vN:key`, with its direction unless it is forward.
 pub(super) fn name_of(operation: &OperationResult) -> String {
     let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
-    format!("{}{direction}", operation.call)
+    format!("{}{direction}", operation.call.to_short())
 }
 
 /// The word for a status in a class.
@@ -106,7 +106,7 @@ pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut 
              <td role=\"cell\" class=\"number\" data-name=\"speed-up\">—</td><td role=\"cell\" class=\"strips\"></td>{4}\
              <td role=\"cell\" class=\"number\" data-name=\"rounds\">—</td><td role=\"cell\" data-name=\"evidence\" data-value=\"{2}\">{2}</td></tr>",
             Text(&name),
-            Text(&missed.reason),
+            Prose(&missed.reason),
             missed.evidence,
             if with.share { NO_SHARE } else { "" },
             if with.roof { NO_ROOF } else { "" }
@@ -170,7 +170,7 @@ fn write_row(
         value(operation.speed_up),
         operation.speed_up.map_or_else(dash, format_ratio),
         name = Text(&name_of(operation)),
-        under = Text(&under),
+        under = Prose(&under),
     )?;
     if let (Some(speed_up), Some(interval)) = (operation.speed_up, operation.speed_up_interval) {
         let kind = if operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config) {

@@ -230,9 +230,13 @@ fn write_legend(out: &mut dyn Write) -> io::Result<()> {
         "<section class=\"legend\"><h2>How to read this</h2><p>In every round each candidate runs beside the \
          baseline. A dot is one round: the candidate's time over the baseline's of the same round, on a logarithmic \
          axis, the first round at the top; left of 1× is faster. The box is the middle half of them, the thin upright \
-         line is the median, and the line across it is the median's interval, which holds at every look. Pale dots \
-         are disturbed rounds; they do not count. A candidate is dropped early once it is significantly slower than \
-         the leader or takes twice its time, so it has fewer rounds. The baseline's own row shows its times over \
+         line is the median, and the line across it is the median's interval. The percentage beside an interval is its \
+         confidence: how likely such an interval is to hold the true ratio, at whatever round one looks. Few rounds \
+         allow only a low one, and an interval of a low confidence proves little. Pale dots are disturbed rounds; they \
+         do not count. A candidate is dropped early once it is significantly slower than the leader or takes twice \
+         its time, so it has fewer rounds. Differences below the noise floor do not count, so a candidate may be tied \
+         with the best although its interval lies beside 1×. Compiler options run in several races: compare times \
+         only within one. The baseline's own row shows its times over \
          their median: the machine's changes from round to round, which cancel in pairs.</p><p>The expected gain adds \
          one call of each operation. Only a profile of the step shows how often the step calls it, and what else it \
          does; with one, the page shows the expected gain of the whole step.</p></section>"
