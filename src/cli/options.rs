@@ -107,6 +107,17 @@ pub(super) struct PluginArgs {
     pub client_options: Vec<String>,
 }
 
+/// How a command that measures nothing finds this machine's device: as the one that tunes.
+#[derive(Debug, Clone, Args)]
+pub(super) struct HereArgs {
+    /// The timer whose device and software count: name it as for tuning (docs/caches.md). `auto`, `pjrt`, `jax`,
+    /// `jax:PYTHON`, `command:CMD` or `replay:FILE`
+    #[arg(long, value_name = "TIMER", default_value = "auto")]
+    pub timer: String,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
+}
+
 /// The device whose roof is used.
 #[derive(Debug, Clone, Args)]
 pub(super) struct PeaksArg {

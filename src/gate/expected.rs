@@ -63,7 +63,7 @@ impl Expected {
 
 /// What was measured differently then.
 pub(super) fn measured_otherwise(then: &Provenance, timer: &dyn Timer, state: &CacheState) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found: Vec<String> = other_timer(&then.measured_by, &timer.measured_by(state)).into_iter().collect();
     let mut compare = |what: &str, then: &str, now: &str| {
         if then != now {
             found.push(format!("{what} `{then}` then, `{now}` now"));
@@ -82,6 +82,18 @@ pub(super) fn measured_otherwise(then: &Provenance, timer: &dyn Timer, state: &C
         compare("the GPU's clocks", &then.to_string(), &now.to_string());
     }
     found
+}
+
+/// Whether a timer of another kind decided: it may have compiled the programs otherwise. What follows the kind, such as
+/// a path, says little.
+fn other_timer(then: &MeasuredBy, now: &MeasuredBy) -> Option<String> {
+    let kind = |by: &MeasuredBy| by.timer.split(':').next().map(str::to_owned);
+    let name = |by: &MeasuredBy| match &by.compiler {
+        Some(compiler) => format!("`{}` ({compiler})", by.timer),
+        None => format!("`{}`", by.timer),
+    };
+    (kind(then) != kind(now))
+        .then(|| format!("decided with the timer {}, measured with {}: name one with `--timer`", name(then), name(now)))
 }
 
 /// Which programs have changed since.
