@@ -91,13 +91,14 @@ pub(super) fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
     if let Some(address) = address(args)? {
         return open_url_for_reading(address, args);
     }
-    if let Some(named) = args.folder.as_deref().filter(|named| matches!(named.try_exists(), Ok(false))) {
+    let folder = folder(args)?;
+    if args.is_named.0 && matches!(folder.try_exists(), Ok(false)) {
         // a mistyped name would pass for an empty cache
         let message =
-            format!("there is no cache `{}`: name another one with `--cache`, or tune into it", named.display());
+            format!("there is no cache `{}`: name another one with `--cache`, or tune into it", folder.display());
         return Err(Fault::new(exit::CACHE_TROUBLE, message));
     }
-    let ledger = Ledger::open_for_reading(&folder(args)?, || seeds(args))?;
+    let ledger = Ledger::open_for_reading(&folder, || seeds(args))?;
     tell(&ledger);
     Ok(ledger)
 }
