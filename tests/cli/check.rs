@@ -174,7 +174,7 @@ fn what_another_timer_decided_is_stale_until_its_own_pair_says_more() {
     let mut document: Value = serde_json::from_slice(&fs::read(place.path("tuned.json")).unwrap()).unwrap();
     for entry in document["entries"].as_array_mut().unwrap() {
         entry["provenance"]["timer"] = json!("jax");
-        entry["provenance"]["compiler"] = json!("jaxlib 0.10.2");
+        entry["provenance"]["environment"]["plugin"] = json!("jaxlib 0.10.2");
     }
     let changed = place.file("jax.json", document.to_string());
     let other = place.text("other");
