@@ -12,6 +12,7 @@ pub(crate) fn remedy(error: &Error) -> &'static str {
         }
         (ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied, _) => "; choose another folder",
         (ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory, _) => "; check the path",
+        (ErrorKind::AlreadyExists, _) => "; choose another name, or move that one away",
         (_, Some(Errno::MFILE | Errno::NFILE)) => "; allow more open files (`ulimit -n`)",
         _ => "",
     }
@@ -37,6 +38,7 @@ mod tests {
         assert!([Errno::ROFS, Errno::ACCESS].map(of).iter().all(|next| *next == "; choose another folder"));
         assert!(of(Errno::MFILE).contains("ulimit"));
         assert!([Errno::NOENT, Errno::NOTDIR, Errno::ISDIR].map(of).iter().all(|next| *next == "; check the path"));
+        assert!(of(Errno::EXIST).contains("another name"));
         assert_eq!(of(Errno::IO), "");
     }
 }

@@ -56,7 +56,7 @@ pub(super) enum Command {
     Tune(Box<TuneArgs>),
     /// List the labels of a module
     Scan(ScanArgs),
-    /// Print the fingerprint of each device of a plugin
+    /// Print the fingerprint of the device that tunes, and of others that plugins show
     Device(DeviceArgs),
     /// List or check recorded invocations, or add one
     #[command(subcommand)]

@@ -91,7 +91,14 @@ pub(super) fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
     if let Some(address) = address(args)? {
         return open_url_for_reading(address, args);
     }
-    let ledger = Ledger::open_for_reading(&folder(args)?, || seeds(args))?;
+    let folder = folder(args)?;
+    if args.is_named.0 && matches!(folder.try_exists(), Ok(false)) {
+        // a mistyped name would pass for an empty cache
+        let message =
+            format!("there is no cache `{}`: name another one with `--cache`, or tune into it", folder.display());
+        return Err(Fault::new(exit::CACHE_TROUBLE, message));
+    }
+    let ledger = Ledger::open_for_reading(&folder, || seeds(args))?;
     tell(&ledger);
     Ok(ledger)
 }
@@ -105,9 +112,20 @@ pub(super) fn open(args: &CacheArgs) -> Result<Ledger, Fault> {
         );
         return Err(Fault::new(exit::USAGE, message));
     }
-    let ledger = Ledger::open(&folder(args)?, seeds(args))?;
+    let ledger = Ledger::open(&folder_to_write(args)?, seeds(args))?;
     tell(&ledger);
     Ok(ledger)
+}
+
+/// The cache folder, to be changed.
+pub(super) fn folder_to_write(args: &CacheArgs) -> Result<PathBuf, Fault> {
+    let folder = folder(args)?;
+    if folder.is_file() {
+        let message =
+            format!("`{}` is a file, and a snapshot is only read: name a folder with `--cache`", folder.display());
+        return Err(Fault::new(exit::CACHE_TROUBLE, message));
+    }
+    Ok(folder)
 }
 
 pub(super) fn tell(ledger: &Ledger) {

@@ -17,7 +17,7 @@ use super::coverage::CoverageArgs;
 use super::exchange::{ExchangeArg, ExportArgs};
 use super::fault::Fault;
 use super::merge::{DiffArgs, MergeArgs};
-use super::options::{CacheArgs, Format, FormatArg, PluginArgs, cache_state};
+use super::options::{CacheArgs, Format, FormatArg, HereArgs, cache_state};
 use super::prune::PruneArgs;
 use super::remote::{PullArgs, PushArgs};
 use super::say::say;
@@ -40,7 +40,7 @@ pub(super) enum CacheCommand {
         #[arg(long, value_parser = cache_state(), default_value = "warm")]
         cache_state: CacheState,
         #[command(flatten)]
-        plugin: PluginArgs,
+        here: HereArgs,
         #[command(flatten)]
         cache: CacheArgs,
         #[command(flatten)]
@@ -137,6 +137,9 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             entries.retain(|(.., tier)| *all || *tier != Tier::Seed);
             let folder = cache::folder(cache)?;
             let folder_bytes = folder.is_dir().then(|| FolderBytes::of(&folder));
+            if entries.is_empty() && !folder.exists() {
+                say(&format!("there is no cache folder `{}` yet: a run that tunes makes it", folder.display()));
+            }
             format.write(out, CacheEntries::new(entries, folder_bytes))?;
             if let (Format::Table, Some(taken)) = (format.format, folder_bytes) {
                 say(&format!("`{}` takes {}", folder.display(), bytes_by_kind(&taken)));
@@ -192,13 +195,13 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             return exchange::import(*format, path, fingerprint.as_deref(), cache, out);
         }
         CacheCommand::Rebuild { cache } => {
-            let ledger = Ledger::rebuild(&cache::folder(cache)?)?;
+            let ledger = Ledger::rebuild(&cache::folder_to_write(cache)?)?;
             cache::tell(&ledger);
             ledger.publish()?;
             writeln!(out, "{}", counted(ledger.cache().entries()?.len(), "entry"))?;
         }
-        CacheCommand::Get { op, key, match_mode, cache_state, plugin, cache, format } => {
-            let fingerprint = device::chosen(plugin)?;
+        CacheCommand::Get { op, key, match_mode, cache_state, here, cache, format } => {
+            let fingerprint = device::chosen(here)?;
             return match look_up(cache, &fingerprint, (op, key), (*match_mode, cache_state))? {
                 Ok(hit) => {
                     for flag in &hit.flags {

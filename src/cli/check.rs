@@ -24,7 +24,7 @@ use crate::tune::{Plan, Session, Stopped, TuneOptions};
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::input_args::InputArgs;
-use super::options::{CacheArgs, FormatArg, number, part, seconds};
+use super::options::{CacheArgs, Format, FormatArg, number, part, seconds};
 use super::output_file::OutputFile;
 use super::plan::PlanArgs;
 use super::programs::ProgramReader;
@@ -92,8 +92,8 @@ fn probability(text: &str) -> Result<f64, String> {
 /// Checks a module's cached configs and prints the result of each.
 pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     // an unwritable file fails before anything is measured
-    let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
-    let read = args.plan.read(&args.module, NoLabels::Told)?;
+    let junit = args.junit.as_deref().map(|path| OutputFile::at(path, "report of `--junit`")).transpose()?;
+    let read = args.plan.read(&args.module, NoLabels::Explained)?;
     let ledger = cache::open_for_reading(&args.cache)?;
     let module = module_with_options(args, &ledger)?;
     let source = match read {
@@ -138,6 +138,9 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
         Session::new(&registry, &ledger, &mut *timer).options(options.clone()).cancel(&cancel).events(events());
     let mut on_checked = |operation: &OperationCheck| {
         let OperationCheck { call, verdict, reason, .. } = operation;
+        if *verdict == Verdict::Missing && args.format.format == Format::Table {
+            return; // it took no time, and the table says the same
+        }
         bars.suspend(|| say(&format!("{call}: {}: {reason}", verdict.name())));
     };
     let asked = CheckOptions::default().match_mode(args.plan.match_mode).false_alarms(args.false_alarms);

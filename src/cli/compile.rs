@@ -108,7 +108,7 @@ fn targets(names: &[String]) -> Result<Vec<Target>, Fault> {
 pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let targets = targets(&args.targets)?;
     // everything that would fail after the run fails before it
-    let junit = args.junit.as_deref().map(|path| OutputFile::in_new_folder(path, "report of `--junit`")).transpose()?;
+    let junit = args.junit.as_deref().map(|path| OutputFile::at(path, "report of `--junit`")).transpose()?;
     let baseline = args.baseline.as_deref().map(|store| {
         let wrong = |error| Fault::input(format!("`{}` is not a store to compare with: {error}", store.display()));
         Baseline::open(store).map_err(wrong)
@@ -191,7 +191,7 @@ fn read(args: &CompileArgs) -> Result<Option<Source>, Fault> {
         return Ok(None);
     }
     // without recordings the module itself is compiled
-    let no_labels = if named.is_some() { NoLabels::Told } else { NoLabels::Ignored };
+    let no_labels = if named.is_some() { NoLabels::Explained } else { NoLabels::Ignored };
     match args.plan.read(&args.module, no_labels)? {
         Ok(source) => Ok(Some(source)),
         Err(_) if named.is_none() => Ok(None),

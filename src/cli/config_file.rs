@@ -13,7 +13,7 @@ use crate::settings::{FILE_NAME, FileValue, Found, Kind, Setting, SettingsError,
 
 use super::fault::Fault;
 use super::say::say;
-use super::{exit, timers, tune_args};
+use super::{exit, named_timer, tune_args};
 
 /// Which configuration file to use.
 #[derive(Debug, Clone, Args)]
@@ -117,7 +117,7 @@ fn check(shape: &Command, value: &FileValue) -> Result<(), String> {
         // values that are parsed later, for one-line errors, have their place in a file too
         let text = word.to_string_lossy();
         match value.setting.key {
-            "timer" => timers::known(&text)?,
+            "timer" => named_timer::known(&text)?,
             "search" => tune_args::strategy(&text).map(drop)?,
             "target" => Target::named(&text).map(drop).map_err(|error| error.to_string())?,
             "label-regex" => UserLabels::new(&text).map(drop).map_err(|error| error.to_string())?,

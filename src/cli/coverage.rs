@@ -13,7 +13,7 @@ use crate::matching::{ByName, Matching, match_labels};
 use crate::report::CoverageResult;
 
 use super::fault::Fault;
-use super::options::{CacheArgs, FormatArg, LabelArgs, PluginArgs};
+use super::options::{CacheArgs, FormatArg, HereArgs, LabelArgs};
 use super::scan::{NoLabels, scan_whole, user_labels};
 use super::{cache, device, exit, merge, option_modules, registry};
 
@@ -30,7 +30,7 @@ pub(super) struct CoverageArgs {
     #[arg(long, value_name = "CACHE")]
     pub of: Option<PathBuf>,
     /// A device of the cache, by a part of its name in `cache ls` [default: this machine's]
-    #[arg(long = "for", value_name = "TEXT", conflicts_with_all = ["plugin", "device", "client_options"])]
+    #[arg(long = "for", value_name = "TEXT", conflicts_with_all = ["timer", "plugin", "device", "client_options"])]
     pub only_for: Option<String>,
     /// Which devices' results may apply to the device: exact, kind or any
     #[arg(long = "match", value_name = "MODE", default_value = "exact")]
@@ -41,7 +41,7 @@ pub(super) struct CoverageArgs {
     #[command(flatten)]
     pub labels: LabelArgs,
     #[command(flatten)]
-    pub plugin: PluginArgs,
+    pub here: HereArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
     #[command(flatten)]
@@ -60,7 +60,7 @@ fn part(text: &str) -> Result<f64, String> {
 
 /// Prints which calls of a module have a config; exit code 1 if too few have.
 pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let scan = scan_whole(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? }, NoLabels::Told)?;
+    let scan = scan_whole(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? }, NoLabels::Explained)?;
     let ledger;
     let alone;
     let cache = match &args.of {
@@ -75,7 +75,7 @@ pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault>
     };
     let (device, is_here) = match &args.only_for {
         Some(text) => (device_named(cache, text)?, false),
-        None => (device::chosen(&args.plugin)?, true),
+        None => (device::chosen(&args.here)?, true),
     };
     let matching = match registry::folder_for(&args.module, args.registry.as_deref()) {
         Ok(folder) => match_labels(&scan, &registry::open(&folder)?, &device.identity, args.match_mode, ByName::All),

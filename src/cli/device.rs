@@ -1,4 +1,4 @@
-//! `device`: the fingerprint of each device that a plugin shows, or the attainable peaks of one.
+//! `device`: the fingerprint of this machine's device, and of others that plugins show; or a device's attainable peaks.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,15 +9,16 @@ use crate::counted::counted;
 use crate::device::DeviceFingerprint;
 use crate::measure::measure_peaks;
 use crate::measured_by::CacheState;
-use crate::report::{PeaksOfDevice, Plugins, write_json};
+use crate::report::{DevicesOf, PeaksOfDevice, ShownDevices, write_json};
 use crate::timer::Limits;
-use crate::timer::pjrt::{PjrtOptions, discover, probe};
+use crate::timer::pjrt::{FoundPlugin, PjrtOptions, Probed, discover, probe};
 
 use super::exit;
 use super::fault::Fault;
-use super::options::{FormatArg, LimitArgs, PluginArgs};
+use super::named_timer::{NamedTimer, settle};
+use super::options::{FormatArg, HereArgs, LimitArgs};
 use super::output_file::OutputFile;
-use super::timers::{Executables, TimerArgs, first_plugin, options, scratch, start_timer};
+use super::timers::{Executables, TimerArgs, options, scratch, start_named, start_timer};
 
 /// Seconds after which a built-in program counts as hung.
 const TIMEOUT: u64 = 120;
@@ -25,7 +26,7 @@ const TIMEOUT: u64 = 120;
 #[derive(Debug, Args)]
 pub(super) struct DeviceArgs {
     #[command(flatten)]
-    pub plugin: PluginArgs,
+    pub here: HereArgs,
     /// Measure attainable FLOP/s per element type and bytes/s with built-in programs; gives a roofline for devices
     /// without published peaks, such as CPUs (docs/roofline.md)
     #[arg(long)]
@@ -33,30 +34,31 @@ pub(super) struct DeviceArgs {
     /// With --measure-peaks: also write the peaks to a file that `--peaks` takes; an existing file is replaced
     #[arg(short, long, value_name = "FILE", requires = "measure_peaks")]
     pub output: Option<PathBuf>,
-    /// With --measure-peaks: the timer of the programs: `pjrt`, `jax`, `jax:PYTHON`, `command:CMD` [default: pjrt]
-    #[arg(long, value_name = "TIMER", requires = "measure_peaks")]
-    pub timer: Option<String>,
     #[command(flatten)]
     pub format: FormatArg,
 }
 
-/// Prints the fingerprints of every plugin's devices, or of the one that is named; or its attainable peaks.
+impl From<&HereArgs> for TimerArgs {
+    fn from(HereArgs { timer, plugin }: &HereArgs) -> Self {
+        let limits = LimitArgs { timeout: TIMEOUT, memory_limit: None, compile_jobs: None };
+        let (timer, plugin, cache_state) = (timer.clone(), plugin.clone(), CacheState::Warm);
+        Self { timer, metric: None, needs_profiles: false, cache_state, launch: None, plugin, limits }
+    }
+}
+
+/// Prints the fingerprints of the timer's device, or of every plugin's; or the attainable peaks of one.
 pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     if args.measure_peaks { peaks(args, out) } else { fingerprints(args, out) }
 }
 
 fn peaks(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let timer = args.timer.clone().unwrap_or_else(|| "pjrt".to_owned());
-    if timer.starts_with("replay:") {
+    if args.here.timer.starts_with("replay:") {
         let message = "`--timer replay:…` runs no program: only a device has peaks to measure";
         return Err(Fault::new(exit::USAGE, message));
     }
     let file = args.output.as_deref().map(|path| OutputFile::at(path, "peaks")).transpose()?;
     let scratch = scratch()?;
-    let limits = LimitArgs { timeout: TIMEOUT, memory_limit: None, compile_jobs: None };
-    let (plugin, cache_state) = (args.plugin.clone(), CacheState::Warm);
-    let timer = TimerArgs { timer, metric: None, needs_profiles: false, cache_state, launch: None, plugin, limits };
-    let mut timer = start_timer(&timer, Executables::kept(scratch.path()))?;
+    let mut timer = start_timer(&TimerArgs::from(&args.here), Executables::kept(scratch.path()))?;
     let measured = measure_peaks(&mut *timer, scratch.path()).map_err(Fault::device)?;
     if let Some(file) = file {
         file.write(|out| write_json(out, &measured.peaks.to_file()))?;
@@ -67,13 +69,34 @@ fn peaks(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 }
 
 fn fingerprints(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let plugins = discover(args.plugin.plugin.as_deref(), None).map_err(Fault::device)?;
-    let options = options(&args.plugin, Limits::default())?;
+    let shown = match settled(&args.here)? {
+        NamedTimer::Plugin(first) => with_others(first, &args.here)?,
+        other => {
+            let origin = match &other {
+                NamedTimer::Jax(python) => python.display().to_string(),
+                _ => "--timer".to_owned(),
+            };
+            let (timer, device) = started(other, &args.here)?;
+            let probed = Probed { devices: vec![device], ..Probed::default() };
+            vec![DevicesOf { name: timer.clone(), timer, plugin: None, origin, probed }]
+        }
+    };
+    args.format.write(out, ShownDevices(shown))?;
+    Ok(exit::FINE)
+}
+
+/// The devices of the plugin that tunes, and then those of the others.
+fn with_others(first: FoundPlugin, here: &HereArgs) -> Result<Vec<DevicesOf>, Fault> {
+    let mut others = discover(here.plugin.plugin.as_deref(), None).map_err(Fault::device)?;
+    others.retain(|plugin| plugin.path != first.path);
+    let options = options(&here.plugin, Limits::default())?;
     let mut shown = Vec::new();
     let mut failures = Vec::new();
-    for plugin in plugins {
-        match probe(&PjrtOptions { plugin: plugin.path.clone(), ..options.clone() }) {
-            Ok(probed) => shown.push((plugin, probed)),
+    for FoundPlugin { name, path, origin } in std::iter::once(first).chain(others) {
+        match probe(&PjrtOptions { plugin: path.clone(), ..options.clone() }) {
+            Ok(probed) => {
+                shown.push(DevicesOf { timer: "pjrt".to_owned(), plugin: Some(path), name, origin, probed });
+            }
             Err(failure) => failures.push(failure),
         }
     }
@@ -82,20 +105,40 @@ fn fingerprints(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     for failure in failures.iter().skip(said_later) {
         tracing::warn!("{failure}");
     }
-    if let (true, Some(failure)) = (shown.is_empty(), failures.first()) {
-        return Err(Fault::device(failure));
+    match failures.first() {
+        Some(failure) if shown.is_empty() => Err(Fault::device(failure)),
+        _ => Ok(shown),
     }
-    args.format.write(out, Plugins(shown))?;
-    Ok(exit::FINE)
 }
 
-/// The fingerprint of the chosen device.
-pub(super) fn chosen(args: &PluginArgs) -> Result<DeviceFingerprint, Fault> {
-    let plugin = first_plugin(args.plugin.as_deref())?.path;
+/// The fingerprint of the device that the same arguments tune for.
+pub(super) fn chosen(here: &HereArgs) -> Result<DeviceFingerprint, Fault> {
+    let FoundPlugin { path: plugin, .. } = match settled(here)? {
+        NamedTimer::Plugin(plugin) => plugin,
+        other => return Ok(started(other, here)?.1),
+    };
+    let args = &here.plugin;
+    // quicker than to start its timer
     let devices = probe(&PjrtOptions { plugin, ..options(args, Limits::default())? }).map_err(Fault::device)?.devices;
     let count = devices.len();
     let device = devices.into_iter().nth(args.device);
     device.ok_or_else(|| {
         Fault::device(format!("the plugin shows {}, none is number {}", counted(count, "device"), args.device))
     })
+}
+
+fn settled(here: &HereArgs) -> Result<NamedTimer<'_>, Fault> {
+    let (named, which) = settle(&here.timer, &here.plugin, &[])?;
+    // a look-up's stderr holds what is wrong with its result
+    if let Some(which) = which {
+        tracing::info!("{which}");
+    }
+    Ok(named)
+}
+
+/// The name and the device of a timer.
+fn started(named: NamedTimer<'_>, here: &HereArgs) -> Result<(String, DeviceFingerprint), Fault> {
+    let scratch = scratch()?;
+    let timer = start_named(named, &TimerArgs::from(here), Executables::kept(scratch.path()))?;
+    Ok((timer.name().to_owned(), timer.device().clone()))
 }

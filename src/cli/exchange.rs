@@ -79,12 +79,8 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
     if args.format == ExchangeArg::OptionsJson {
         return print_options(&entries, args.out.as_deref(), out);
     }
-    let folder_or_file = args.out.as_deref().ok_or_else(|| {
-        Fault::input(
-            "name the file or folder to write: `cache \
-                                                                         export OUT`",
-        )
-    })?;
+    let no_file = || Fault::new(exit::USAGE, "name the file or folder to write: `cache export --format FORMAT OUT`");
+    let folder_or_file = args.out.as_deref().ok_or_else(no_file)?;
     let fingerprint = args.fingerprint.as_deref();
     let (written, files, tool) = match args.format {
         ExchangeArg::Json | ExchangeArg::Jsonl => {
@@ -145,7 +141,7 @@ fn print_flags(
 ) -> Result<u8, Fault> {
     let name = variable.name();
     if file.is_some() {
-        return Err(Fault::input(format!("`{name}` is printed: omit the file")));
+        return Err(Fault::new(exit::USAGE, format!("`{name}` is printed: omit the file")));
     }
     let Some(flags) = export_flags(entries, variable)? else {
         let message = format!("no cached entry holds compiler options for `{name}`");
@@ -166,7 +162,7 @@ fn print_flags(
 
 fn print_options(entries: &[(CacheKey, Arc<Entry>)], file: Option<&Path>, out: &mut dyn Write) -> Result<u8, Fault> {
     if file.is_some() {
-        return Err(Fault::input("`options-json` is printed: omit the file"));
+        return Err(Fault::new(exit::USAGE, "`options-json` is printed: omit the file"));
     }
     let Some(options) = export_options(entries)? else {
         return Err(Fault::new(exit::NOTHING_MATCHED, "no cached entry holds compiler options"));

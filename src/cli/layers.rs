@@ -108,7 +108,8 @@ fn defaults(file: &ConfigFile, leaf: &Command, matches: &ArgMatches) -> Result<D
         let others = leaf.get_arguments().filter(|other| is_explicit(other));
         is_explicit(arg) || others.into_iter().any(|other| conflict(arg, other) || conflict(other, arg))
     };
-    let measures = leaf.get_arguments().any(|arg| arg.get_long() == Some("timer"));
+    // others have `--timer` too, for its device
+    let measures = leaf.get_arguments().any(|arg| arg.get_long() == Some("metric"));
     let mut defaults = Defaults::new();
     for value in file.file.values() {
         let Some(arg) = leaf.get_arguments().find(|arg| setting_of(arg) == Some(value.setting)) else { continue };

@@ -29,6 +29,7 @@ mod logging;
 mod measure;
 mod merge;
 mod meta;
+mod named_timer;
 mod option_modules;
 mod option_setting;
 mod options;

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
 use crate::candidates::Peaks;
 use crate::digest::Digest;
@@ -77,6 +78,9 @@ pub(super) struct LabelArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct CacheArgs {
+    // first, because the next one takes the value that it looks at
+    #[command(flatten)]
+    pub is_named: IsCacheNamed,
     /// Cache folder, or URL of a shared cache (docs/remote.md); if nothing is written, also a snapshot [default: the
     /// platform's cache folder]
     // `layers` also reads the old name
@@ -93,6 +97,30 @@ pub(super) struct CacheArgs {
     pub pin: Option<Digest>,
 }
 
+/// Whether the command line names the cache, and not a variable or a file: then it is there, unless it is mistyped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IsCacheNamed(pub bool);
+
+impl FromArgMatches for IsCacheNamed {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(matches.value_source("folder") == Some(ValueSource::CommandLine)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        Self::from_arg_matches(matches).map(|now| *self = now)
+    }
+}
+
+impl Args for IsCacheNamed {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
 #[derive(Debug, Clone, Args)]
 pub(super) struct PluginArgs {
     /// PJRT plugin (a shared library) [default: found from PJRT_NAMES_AND_LIBRARY_PATHS,
@@ -105,6 +133,17 @@ pub(super) struct PluginArgs {
     /// Option for the plugin's client [default: suited to its platform]
     #[arg(long = "client-option", value_name = "NAME=VALUE")]
     pub client_options: Vec<String>,
+}
+
+/// How a command that measures nothing finds this machine's device: as the one that tunes.
+#[derive(Debug, Clone, Args)]
+pub(super) struct HereArgs {
+    /// The timer whose device and software count: name it as for tuning (docs/caches.md). `auto`, `pjrt`, `jax`,
+    /// `jax:PYTHON`, `command:CMD` or `replay:FILE`
+    #[arg(long, value_name = "TIMER", default_value = "auto")]
+    pub timer: String,
+    #[command(flatten)]
+    pub plugin: PluginArgs,
 }
 
 /// The device whose roof is used.

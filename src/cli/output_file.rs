@@ -1,6 +1,6 @@
 //! Output files that are written after a run. Before the run they are checked to be writable.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -25,13 +25,6 @@ impl<'a> OutputFile<'a> {
         let probe = tempfile::Builder::new().prefix(".tmp-").tempfile_in(file.folder());
         probe.map_err(|error| file.unwritten(&error))?;
         Ok(file)
-    }
-
-    /// The same for a file whose folder is created if necessary.
-    pub(super) fn in_new_folder(path: &'a Path, what: &'static str) -> Result<Self, Fault> {
-        let file = Self { path, what };
-        fs::create_dir_all(file.folder()).map_err(|error| file.unwritten(&error))?;
-        Self::at(path, what)
     }
 
     /// Writes it.

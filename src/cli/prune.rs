@@ -10,7 +10,7 @@ use crate::report::{PruneResult, format_bytes};
 use crate::timer::pjrt::{BoundExecutables, bound_executables};
 
 use super::fault::Fault;
-use super::options::{CacheArgs, FormatArg, PluginArgs};
+use super::options::{CacheArgs, FormatArg, HereArgs};
 use super::{cache, device, executables, exit};
 
 /// Arguments of `cache prune`.
@@ -34,7 +34,7 @@ pub(super) struct PruneArgs {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub plugin: PluginArgs,
+    pub here: HereArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
     #[command(flatten)]
@@ -59,7 +59,7 @@ fn age(text: &str) -> Result<Duration, String> {
 
 /// Removes the entries that meet all given conditions.
 pub(super) fn run(args: &PruneArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let here = if args.stale { Some(device::chosen(&args.plugin)?) } else { None };
+    let here = if args.stale { Some(device::chosen(&args.here)?) } else { None };
     let bounds = executables::bounds()?;
     let ledger = if args.dry_run { cache::open_for_reading(&args.cache)? } else { cache::open(&args.cache)? };
     let which = PruneOptions { older_than: args.older_than, of_device: args.only_for.clone(), stale_on: here };

@@ -81,6 +81,10 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         caches.push(Cached::Entries(ledger.own_entries()?));
     }
     for path in &args.snapshots {
+        if path.is_dir() {
+            let message = format!("`{0}` is a folder: publish a cache folder with `--cache {0}`", path.display());
+            return Err(Fault::new(exit::USAGE, message));
+        }
         let snapshot = Snapshot::open(path, Mapping::Never)?;
         snapshot.verify()?;
         caches.push(Cached::of_snapshot(snapshot));

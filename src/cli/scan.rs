@@ -58,7 +58,7 @@ pub(super) fn user_labels(labels: &LabelArgs) -> Result<Option<UserLabels>, Faul
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum NoLabels {
     /// Why there are none, and what to do.
-    Told,
+    Explained,
     /// Why there are none; the caller gives the advice.
     Advised,
     /// Nothing, because none is needed.

@@ -1,4 +1,4 @@
-//! Which timer to start, and how.
+//! How to start a timer.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,11 +10,12 @@ use crate::failure::Failure;
 use crate::measured_by::{CacheState, Launch, Metric};
 use crate::remedy::scratch_remedy;
 use crate::scratch::Scratch;
-use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, discover, executables_folder};
-use crate::timer::{ActivePython, AutoTimer, CommandTimer, HOST_CLOCK, Limits, ProfileReplay, ReplayTimer, Timer};
+use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
+use crate::timer::{CommandTimer, HOST_CLOCK, Limits, ProfileReplay, ReplayTimer, Timer};
 
 use super::exit;
 use super::fault::Fault;
+use super::named_timer::{NamedTimer, settle};
 use super::options::{LimitArgs, PluginArgs, cache_state, launch, metric};
 use super::say::say;
 use super::signature::trusted_keys;
@@ -121,7 +122,25 @@ pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Res
 }
 
 fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
-    let TimerArgs { timer, plugin, limits, .. } = args;
+    let timer = &args.timer;
+    if !executables.compiled.is_empty() && !["auto", "pjrt"].contains(&&**timer) {
+        let message = format!("`--compiled` is for the timer `pjrt`: `{timer}` loads no executables");
+        return Err(Fault::new(exit::USAGE, message));
+    }
+    let (named, which) = settle(timer, &args.plugin, executables.compiled)?;
+    if let Some(which) = which {
+        say(&which);
+    }
+    start_named(named, args, executables)
+}
+
+/// Starts this timer, whatever `--timer` says.
+pub(super) fn start_named(
+    named: NamedTimer<'_>,
+    args: &TimerArgs,
+    executables: Executables<'_>,
+) -> Result<Box<dyn Timer>, Fault> {
+    let TimerArgs { plugin, limits, .. } = args;
     let compiled = match executables.compiled {
         [] => None,
         stores => Some(CompiledOptions::new(stores, trusted_keys(executables.verify_key)?)),
@@ -135,39 +154,17 @@ fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer
         metric: args.metric.clone(),
         ..options(plugin, Limits::from(limits))?
     };
-    let given = plugin.plugin.as_deref();
-    if !executables.compiled.is_empty() && !["auto", "pjrt"].contains(&&**timer) {
-        let message = format!("`--compiled` is for the timer `pjrt`: `{timer}` loads no executables");
-        return Err(Fault::new(exit::USAGE, message));
-    }
-    match timer.split_once(':') {
-        None if timer == "auto" => start_auto(given, options, args.needs_profiles),
-        None if timer == "pjrt" => start_plugin(first_plugin(given)?, options),
-        None if timer == "jax" => start_jax(&active_python()?, options, args.needs_profiles),
-        Some(("jax", python)) => start_jax(Path::new(python), options, args.needs_profiles),
-        Some(("command", command)) => {
-            let timer = CommandTimer::start(&options.exe, command, options.limits, options.metric);
-            Ok(Box::new(timer.map_err(Fault::device)?))
+    Ok(match named {
+        NamedTimer::Plugin(FoundPlugin { path, .. }) => {
+            Box::new(PjrtTimer::start(&PjrtOptions { plugin: path, ..options }).map_err(Fault::device)?)
         }
-        Some(("replay", path)) => replay(Path::new(path), options.metric),
-        _ => Err(Fault::new(exit::USAGE, unknown(timer))),
-    }
-}
-
-fn unknown(timer: &str) -> String {
-    format!(
-        "`--timer {timer}` is not one of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, \
-         `replay:DIR`"
-    )
-}
-
-/// Whether such a timer exists; the error lists those that do.
-pub(super) fn known(timer: &str) -> Result<(), String> {
-    let is_known = match timer.split_once(':') {
-        None => ["auto", "pjrt", "jax"].contains(&timer),
-        Some((kind, _)) => ["jax", "command", "replay"].contains(&kind),
-    };
-    if is_known { Ok(()) } else { Err(unknown(timer)) }
+        NamedTimer::Jax(python) => start_jax(&python, options, args.needs_profiles)?,
+        NamedTimer::Command(command) => {
+            let timer = CommandTimer::start(&options.exe, command, options.limits, options.metric);
+            Box::new(timer.map_err(Fault::device)?)
+        }
+        NamedTimer::Replay(path) => replay(path, options.metric)?,
+    })
 }
 
 /// The `XLA_FLAGS` of workers with this launch mode.
@@ -196,31 +193,6 @@ pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, 
     })
 }
 
-/// The compiler that the user's programs run with, as far as known; prints which one it is.
-fn start_auto(given: Option<&Path>, options: PjrtOptions, needs_profiles: bool) -> Result<Box<dyn Timer>, Fault> {
-    // these apply to plugins only
-    let is_for_plugins = !options.client_options.is_empty() || options.compiled.is_some();
-    let (plugin, why) = match AutoTimer::choose(given.is_some() || is_for_plugins) {
-        AutoTimer::NamedPlugin => (first_plugin(given)?, None),
-        AutoTimer::Plugin(plugin) => (plugin, Some(", as JAX in the active environment")),
-        AutoTimer::Jax(python) => {
-            say(&format!("the timer is `jax`: the JAX of `{}` compiles the programs", python.display()));
-            return start_jax(&python, options, needs_profiles);
-        }
-        AutoTimer::PluginWithoutJax => {
-            (first_plugin(given)?, Some(": the active Python has no JAX; JAX's compiler may differ"))
-        }
-    };
-    if let Some(why) = why {
-        say(&format!("the timer is `pjrt` with `{}`{why}", plugin.path.display()));
-    }
-    start_plugin(plugin, options)
-}
-
-fn start_plugin(plugin: FoundPlugin, options: PjrtOptions) -> Result<Box<dyn Timer>, Fault> {
-    Ok(Box::new(PjrtTimer::start(&PjrtOptions { plugin: plugin.path, ..options }).map_err(Fault::device)?))
-}
-
 fn start_jax(python: &Path, options: PjrtOptions, needs_profiles: bool) -> Result<Box<dyn Timer>, Fault> {
     let PjrtOptions { exe, device, xla_flags, limits, metric, executables, .. } = options;
     let is_fixed = metric.is_some() || needs_profiles;
@@ -246,17 +218,6 @@ fn replay(path: &Path, metric: Option<Metric>) -> Result<Box<dyn Timer>, Fault> 
     Ok(Box::new(ReplayTimer::open(path).map_err(input)?))
 }
 
-/// The preferred plugin: the given one, or else one that is found.
-pub(super) fn first_plugin(given: Option<&Path>) -> Result<FoundPlugin, Fault> {
-    let found = discover(given, None).map_err(Fault::device)?;
-    if let [first, second, ..] = found.as_slice() {
-        tracing::info!("using the plugin `{}`; `--plugin {}` would use another", first.name, second.path.display());
-    }
-    found.into_iter().next().ok_or_else(|| {
-        Fault::device("no PJRT plugin was found; name one with `--plugin PATH`; `--timer jax` needs none")
-    })
-}
-
 impl From<&LimitArgs> for Limits {
     fn from(args: &LimitArgs) -> Self {
         let call = Duration::from_secs(args.timeout);
@@ -271,15 +232,6 @@ fn three_quarters_of_memory() -> Option<u64> {
     #[allow(clippy::useless_conversion)]
     let bytes = u64::from(info.totalram).checked_mul(u64::from(info.mem_unit))?;
     Some(bytes / 4 * 3)
-}
-
-/// The Python of the active environment.
-fn active_python() -> Result<PathBuf, Fault> {
-    ActivePython::find().map(|active| active.python).ok_or_else(|| {
-        Fault::device(
-            "there is no active Python: activate an environment with JAX, or name its Python with `--timer jax:PYTHON`",
-        )
-    })
 }
 
 /// A folder for temporary files of this run.

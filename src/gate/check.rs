@@ -266,8 +266,10 @@ pub(super) fn fill(
     operation.rounds = seen.rounds;
     operation.processes = seen.processes;
     let was = match expected.entry.ratio.zip(expected.interval()) {
-        Some((ratio, interval)) => format!("was {ratio:.3} ({:.3}–{:.3})", interval.low, interval.high),
-        None => "what it was is not comparable".to_owned(),
+        Some((ratio, interval)) => {
+            format!("it took {ratio:.3} ({:.3}–{:.3}) when it was decided", interval.low, interval.high)
+        }
+        None => "what it took when it was decided is not comparable".to_owned(),
     };
     let is =
         format!("takes {:.3} of the baseline's time ({:.3}–{:.3})", seen.ratio, seen.interval.low, seen.interval.high);
@@ -276,20 +278,20 @@ pub(super) fn fill(
     let is_proven = seen.is_proven(odds_needed);
     let (verdict, how) = match seen.change {
         Some(Change::Slower) if is_proven && seen.ratio < least => {
-            (Verdict::Regressed, format!("significantly beyond {limit:.3}"))
+            (Verdict::Regressed, format!("significantly above the limit, {limit:.3}"))
         }
-        Some(Change::Slower) if is_proven => (Verdict::NotBetter, format!("significantly beyond {limit:.3}")),
+        Some(Change::Slower) if is_proven => (Verdict::NotBetter, format!("significantly above the limit, {limit:.3}")),
         Some(Change::Faster) if is_proven => (Verdict::Faster, "tuning again may find more".to_owned()),
         Some(Change::Slower) => (Verdict::Holds, "slower by its median, but not significantly".to_owned()),
         Some(Change::Faster) => (Verdict::Holds, "faster by its median, but not significantly".to_owned()),
         None if seen.interval.high > limit => {
-            (Verdict::Holds, format!("these rounds cannot show whether it is below {limit:.3}"))
+            (Verdict::Holds, format!("these rounds cannot show whether it is below the limit, {limit:.3}"))
         }
-        None => (Verdict::Holds, format!("below {limit:.3}")),
+        None => (Verdict::Holds, format!("below the limit, {limit:.3}")),
     };
     let is_stale = !verdict.is_alarm() && !expected.stale.is_empty();
     operation.verdict = if is_stale { Verdict::Stale } else { verdict };
-    operation.reason = format!("{is}, {was}: {how}");
+    operation.reason = format!("{is}; {was}: {how}");
 }
 
 /// Whether a failure is the config's own and not the environment's.

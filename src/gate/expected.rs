@@ -2,6 +2,7 @@
 
 use crate::cache::{Entry, FlagKind, Hit, Provenance};
 use crate::config::Config;
+use crate::device::Environment;
 use crate::digest::Digest;
 use crate::measured_by::{CacheState, MeasuredBy};
 use crate::registry::Invocation;
@@ -63,7 +64,7 @@ impl Expected {
 
 /// What was measured differently then.
 pub(super) fn measured_otherwise(then: &Provenance, timer: &dyn Timer, state: &CacheState) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found: Vec<String> = other_timer(then, timer).into_iter().collect();
     let mut compare = |what: &str, then: &str, now: &str| {
         if then != now {
             found.push(format!("{what} `{then}` then, `{now}` now"));
@@ -82,6 +83,21 @@ pub(super) fn measured_otherwise(then: &Provenance, timer: &dyn Timer, state: &C
         compare("the GPU's clocks", &then.to_string(), &now.to_string());
     }
     found
+}
+
+/// Whether a timer of another kind decided: it may have compiled the programs otherwise. What follows the kind, such as
+/// a path, says little.
+fn other_timer(then: &Provenance, timer: &dyn Timer) -> Option<String> {
+    let (decided, measures) = (then.measured_by.timer.as_str(), timer.name());
+    let kind = |name: &str| name.split(':').next().map(str::to_owned);
+    let with = |name: &str, environment: &Environment| match environment.compiler() {
+        Some(compiler) => format!("`{name}` ({compiler})"),
+        None => format!("`{name}`"),
+    };
+    (kind(decided) != kind(measures)).then(|| {
+        let (then, now) = (with(decided, &then.environment), with(measures, &timer.device().environment));
+        format!("decided with the timer {then}, measured with {now}: name one with `--timer`")
+    })
 }
 
 /// Which programs have changed since.

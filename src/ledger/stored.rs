@@ -105,8 +105,12 @@ fn read_folder(folder: &Path, notes: &mut Vec<String>) -> Result<Cached, StoredE
     }
     let replay = SampleLog::read(&log)?;
     if replay.stated_at.is_none() && replay.damage.is_empty() && published.exists() {
-        notes.push(format!("the sample log of `{}` holds no decision; reading its snapshot", folder.display()));
-        return Ok(open_snapshot(&published)?);
+        let snapshot = Snapshot::open(&published, Mapping::Never)?;
+        // the snapshot of an empty part is as empty as its log
+        if !snapshot.is_empty() {
+            notes.push(format!("the sample log of `{}` holds no decision; reading its snapshot", folder.display()));
+        }
+        return Ok(Cached::of_snapshot(snapshot));
     }
     if !log.exists() {
         return Err(StoredError::NoCache(folder.to_owned()));

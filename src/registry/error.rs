@@ -13,6 +13,9 @@ use crate::digest::Digest;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
+    /// There is no such folder.
+    #[error("there is no registry `{0}`; check the path, or record one")]
+    NoFolder(PathBuf),
     /// The folder is not a registry.
     #[error("`{0}` is not a registry: it has no `registry.json`; record one, or make it with `registry add`")]
     Missing(PathBuf),

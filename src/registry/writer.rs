@@ -140,7 +140,8 @@ fn check_header(root: &Path) -> Result<(), RegistryError> {
     let bytes = match outside_file::bytes(&path, 1 << 16) {
         Ok(bytes) => bytes,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Err(RegistryError::Missing(root.to_owned()));
+            let is_there = root.exists();
+            return Err(if is_there { RegistryError::Missing } else { RegistryError::NoFolder }(root.to_owned()));
         }
         Err(source) => return Err(RegistryError::Io { path, source }),
     };

@@ -14,7 +14,7 @@ pub(super) struct Version {
 /// Why a store did not do what was requested.
 #[derive(Debug)]
 pub(super) enum BucketError {
-    /// Denied; retrying will not help.
+    /// Denied, with what to do; retrying will not help.
     Refused(String),
     /// No usable answer.
     Unavailable(String),

@@ -35,13 +35,13 @@ pub enum RemoteError {
         url: String,
     },
     /// The store denied access.
-    #[error("`{url}` refuses `{name}`: {reason}; give credentials in the environment (docs/remote.md)")]
+    #[error("`{url}` refuses `{name}`: {reason}")]
     Refused {
         /// The URL.
         url: String,
         /// The object.
         name: String,
-        /// The store's message.
+        /// The store's message, and what to do.
         reason: String,
     },
     /// The store does not answer, or its answer is unusable.

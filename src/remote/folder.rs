@@ -11,6 +11,7 @@ use super::pause::random_below;
 use crate::cache::{FolderLock, StoreErrorKind};
 use crate::digest::Digest;
 use crate::outside_file;
+use crate::remedy::remedy;
 use crate::whole_file::write_whole;
 
 /// How long to wait for the folder's lock; each holder writes one small file.
@@ -32,7 +33,7 @@ impl Folder {
         if let Some(folder) = path.parent().filter(|folder| *folder != self.root)
             && fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_symlink())
         {
-            return Err(BucketError::Refused(format!("`{}` is a link", folder.display())));
+            return Err(BucketError::Refused(format!("`{}` is a link; publish in a folder", folder.display())));
         }
         Ok(path)
     }
@@ -121,7 +122,7 @@ fn trouble_of(error: &io::Error) -> BucketError {
     match error.kind() {
         // the last is a link, or anything else but a regular file
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::InvalidInput => {
-            BucketError::Refused(error.to_string())
+            BucketError::Refused(format!("{error}{}", remedy(error)))
         }
         io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => BucketError::Damaged(error.to_string()),
         _ => BucketError::Unavailable(error.to_string()),

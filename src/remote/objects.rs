@@ -37,6 +37,8 @@ const PART_BYTES: usize = 8 << 20;
 const PARTS_AT_ONCE: usize = 4;
 /// Maximum number of characters of a store's answer in an error.
 const MAX_REASON_CHARS: usize = 300;
+/// Where a machine in a cloud asks for credentials: AWS, Azure and, by its name, Google.
+const METADATA_SERVICE: &str = "169.254.169.254";
 /// An object that never has the requested version.
 const PROBE: &str = "conditional-v1";
 
@@ -120,6 +122,9 @@ impl Bucket for Objects {
         self.wait(time, async {
             let found = match self.store.get(&self.path(name)).await {
                 Ok(found) => found,
+                Err(Error::NotFound { source, .. }) if source.to_string().contains("NoSuchBucket") => {
+                    return Err(no_bucket());
+                }
                 Err(Error::NotFound { .. }) => return Ok(None),
                 Err(error) => return Err(trouble(&error)),
             };
@@ -271,13 +276,30 @@ fn retry() -> RetryConfig {
 }
 
 fn trouble(error: &Error) -> BucketError {
+    let refused = |what: &str| BucketError::Refused(what.to_owned());
+    let credentials = "give credentials in the environment (docs/remote.md)";
     match error {
-        Error::PermissionDenied { .. } => BucketError::Refused("permission denied (403)".to_owned()),
-        Error::Unauthenticated { .. } => BucketError::Refused("not authenticated (401)".to_owned()),
-        Error::NotFound { .. } => BucketError::Refused("there is no such bucket (404)".to_owned()),
-        Error::NotImplemented { .. } => BucketError::Refused("it cannot write on a condition".to_owned()),
-        _ => BucketError::Unavailable(reason_of(error)),
+        Error::PermissionDenied { .. } => refused(&format!("permission denied (403); {credentials}")),
+        Error::Unauthenticated { .. } => refused(&format!("not authenticated (401); {credentials}")),
+        Error::NotFound { .. } => no_bucket(),
+        Error::NotImplemented { .. } => {
+            refused("it cannot write on a condition; publish to another store (docs/remote.md)")
+        }
+        _ => match reason_of(error) {
+            reason if reason.contains("URL scheme is not allowed") => {
+                refused("its endpoint is `http://`; AWS_ALLOW_HTTP=true permits that, or name one with `https://`")
+            }
+            // where nothing else is given, the store's library asks the machine's cloud
+            reason if error.to_string().contains(METADATA_SERVICE) => BucketError::Unavailable(format!(
+                "the environment has no credentials, and this machine's cloud gives none ({reason}); set them (docs/remote.md)"
+            )),
+            reason => BucketError::Unavailable(reason),
+        },
     }
+}
+
+fn no_bucket() -> BucketError {
+    BucketError::Refused("there is no such bucket (404); make it, or check its name".to_owned())
 }
 
 /// The innermost cause, which is the most informative and has no URL; anything like a URL is removed anyway.

@@ -74,7 +74,12 @@ pub fn open_for_reading(
     seeds: Vec<Box<dyn ConfigStore>>,
 ) -> Result<(Ledger, LoadNotes), RemoteError> {
     let trust = Trust { keys: options.keys.as_ref(), pin: options.pin, allow_rollback: false };
-    let (published, news) = load(&Remote::open(address)?, &folder.join(COPY_FILE), trust)?;
+    let (published, news) = match Remote::open(address)?.pull(&folder.join(COPY_FILE), trust) {
+        Err(error @ RemoteError::Nothing { .. }) => {
+            (None, LoadNotes { warnings: vec![error.to_string()], ..LoadNotes::default() })
+        }
+        pulled => with_news(pulled?),
+    };
     Ok((Ledger::in_memory(above(published, seeds)), news))
 }
 
@@ -97,13 +102,18 @@ impl SharedRun {
         let own = run.options.signer.as_ref().map(Signer::to_public_keys);
         let keys = run.options.keys.as_ref().or(own.as_ref());
         let trust = Trust { keys, pin: run.options.pin, allow_rollback: false };
-        let (published, news) = match load(&run.remote, &run.copy, trust) {
+        let (published, news) = match run.remote.pull(&run.copy, trust) {
             // results are stored here and published when the store is reachable again
             Err(error) if error.is_away() => {
                 let warnings = vec![format!("{error}; tuning without it")];
                 (None, LoadNotes { warnings, ..LoadNotes::default() })
             }
-            loaded => loaded?,
+            // usual at the first run
+            Err(RemoteError::Nothing { url }) => {
+                let details = vec![format!("nothing is published at `{url}` yet; this run publishes")];
+                (None, LoadNotes { details, ..LoadNotes::default() })
+            }
+            loaded => loaded.map(with_news)?,
         };
         let is_published = published.is_some();
         let ledger = Ledger::open(folder, above(published, seeds))?;
@@ -139,18 +149,10 @@ impl SharedRun {
     }
 }
 
-/// Loads a URL's snapshot in force, if any.
-fn load(remote: &Remote, copy: &Path, trust: Trust<'_>) -> Result<(Option<Snapshot>, LoadNotes), RemoteError> {
-    match remote.pull(copy, trust) {
-        Ok(pulled) => {
-            let news = pulled.news();
-            Ok((Some(pulled.snapshot), news))
-        }
-        Err(error @ RemoteError::Nothing { .. }) => {
-            Ok((None, LoadNotes { warnings: vec![error.to_string()], ..LoadNotes::default() }))
-        }
-        Err(error) => Err(error),
-    }
+/// A URL's snapshot in force, and what to say about it.
+fn with_news(pulled: Pulled) -> (Option<Snapshot>, LoadNotes) {
+    let news = pulled.news();
+    (Some(pulled.snapshot), news)
 }
 
 fn above(published: Option<Snapshot>, seeds: Vec<Box<dyn ConfigStore>>) -> Vec<Box<dyn ConfigStore>> {

@@ -1,49 +1,62 @@
-//! The devices of plugins.
+//! The devices of timers and plugins.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::json;
 
 use crate::device::DeviceFingerprint;
-use crate::timer::pjrt::{FoundPlugin, Probed};
+use crate::timer::pjrt::Probed;
 
 use super::{Document, write_line};
 
-/// Plugins and their devices.
-pub struct Plugins(pub Vec<(FoundPlugin, Probed)>);
+/// A timer's devices.
+pub struct DevicesOf {
+    /// As `--timer` names it.
+    pub timer: String,
+    /// The plugin, if it uses one.
+    pub plugin: Option<PathBuf>,
+    /// The name of the plugin, or of the timer.
+    pub name: String,
+    /// What it was found by.
+    pub origin: String,
+    /// Its devices.
+    pub probed: Probed,
+}
 
-impl Document for Plugins {
+/// Timers and their devices.
+pub struct ShownDevices(pub Vec<DevicesOf>);
+
+impl Document for ShownDevices {
     fn into_json(self) -> impl Serialize {
-        let plugins: Vec<_> = self
-            .0
-            .iter()
-            .map(|(plugin, probed)| {
-                let devices: Vec<_> = probed
-                    .devices
-                    .iter()
-                    .map(|device| {
-                        json!({"identity": device.identity, "environment": device.environment,
-                                   "portable": device.to_portable(), "digest": device.identity.to_digest()})
-                    })
-                    .collect();
-                let mut shown =
-                    json!({"plugin": plugin.path, "name": plugin.name, "origin": plugin.origin, "devices": devices});
-                if let Some(clocks) = probed.clocks {
-                    shown["clocks"] = json!(clocks);
-                }
-                if !probed.notes.is_empty() {
-                    shown["notes"] = json!(probed.notes);
-                }
-                shown
-            })
-            .collect();
-        json!({"schema": 1, "plugins": plugins})
+        let of_timer = |DevicesOf { timer, plugin, name, origin, probed }: &DevicesOf| {
+            let device = |device: &DeviceFingerprint| {
+                json!({"identity": device.identity, "environment": device.environment,
+                           "portable": device.to_portable(), "digest": device.identity.to_digest()})
+            };
+            let devices: Vec<_> = probed.devices.iter().map(device).collect();
+            let mut shown = json!({"timer": timer, "name": name, "origin": origin, "devices": devices});
+            if let Some(plugin) = plugin {
+                shown["plugin"] = json!(plugin);
+            }
+            if let Some(clocks) = probed.clocks {
+                shown["clocks"] = json!(clocks);
+            }
+            if !probed.notes.is_empty() {
+                shown["notes"] = json!(probed.notes);
+            }
+            shown
+        };
+        json!({"schema": 1, "plugins": self.0.iter().map(of_timer).collect::<Vec<_>>()})
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        for (plugin, probed) in &self.0 {
-            write_line(out, format_args!("{} ({}, from {})", plugin.name, plugin.path.display(), plugin.origin))?;
+        for DevicesOf { plugin, name, origin, probed, .. } in &self.0 {
+            match plugin {
+                Some(plugin) => write_line(out, format_args!("{name} ({}, from {origin})", plugin.display()))?,
+                None => write_line(out, format_args!("{name} (from {origin})"))?,
+            }
             for (index, device) in probed.devices.iter().enumerate() {
                 describe(index, device, out)?;
             }
@@ -63,9 +76,13 @@ fn describe(index: usize, device: &DeviceFingerprint, out: &mut dyn Write) -> io
     write_line(out, format_args!("  device {index}: {}", device.identity))?;
     writeln!(out, "    identity   {}", device.identity.to_digest().to_short())?;
     write_line(out, format_args!("    portable   {}", device.to_portable().replace('\n', "\\n")))?;
-    let plugin_digest = environment.plugin_digest.map_or_else(String::new, |digest| digest.to_short());
-    let api = environment.plugin_api.as_deref().unwrap_or("unknown");
-    write_line(out, format_args!("    plugin     {plugin_digest}, PJRT C API {api}"))?;
+    match environment.plugin_digest {
+        Some(digest) => {
+            let api = environment.plugin_api.as_deref().unwrap_or("unknown");
+            write_line(out, format_args!("    plugin     {}, PJRT C API {api}", digest.to_short()))?;
+        }
+        None => write_line(out, format_args!("    version    {}", environment.platform_version.replace('\n', "\\n")))?,
+    }
     if let Some(driver) = &environment.driver {
         write_line(out, format_args!("    driver     {driver}"))?;
     }

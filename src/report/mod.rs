@@ -72,7 +72,7 @@ pub use compare::ComparedPrograms;
 pub use compile::{CompileProfile, CompileProfiles};
 pub use coverage::CoverageResult;
 #[cfg(feature = "pjrt")]
-pub use device::Plugins;
+pub use device::{DevicesOf, ShownDevices};
 pub use document::name_of;
 pub use lines::{write_json, write_line};
 pub use measured::MeasuredDocument;

@@ -249,6 +249,28 @@ fn a_web_server_is_loaded_from_and_not_published_to() {
     }
 }
 
+/// What a user of S3 meets first: each error says what to do about it.
+#[test]
+fn a_bucket_that_is_not_set_up_is_an_error_that_says_how() {
+    let missing = Server::start(|_, _| {
+        answer("404 Not Found", "content-type: application/xml\r\n", b"<Error><Code>NoSuchBucket</Code></Error>")
+    });
+    let machine = s3_machine(&missing.url);
+    snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
+    let push = ["cache", "push", "s3://nowhere/x", &machine.text("a.snapshot")];
+    for words in [&["cache", "pull", "s3://nowhere/x"][..], &push] {
+        let run = machine.run(words);
+        assert_eq!(run.code, 6, "{}", run.stderr);
+        let fault = run.fault();
+        assert!(fault.contains("there is no such bucket (404); make it, or check its name"), "{fault}");
+        assert!(!fault.contains("credentials"), "{fault}");
+    }
+    let mut plain = s3_machine(&missing.url);
+    plain.environment.retain(|(name, _)| name != "AWS_ALLOW_HTTP");
+    let run = plain.run(&["cache", "pull", "s3://nowhere/x"]);
+    assert!(run.code == 6 && run.fault().contains("AWS_ALLOW_HTTP=true permits that"), "{}", run.stderr);
+}
+
 #[test]
 fn a_server_that_says_no_or_nonsense_is_an_error_in_one_line() {
     let pull = |server: &Server| {

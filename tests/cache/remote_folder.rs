@@ -28,6 +28,38 @@ fn manifest(store: &Path) -> Value {
 }
 
 #[test]
+fn what_cannot_be_published_says_what_to_do() {
+    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
+    // the kernel's own file systems take no folder, from nobody
+    let refused = machine.run(&["cache", "push", "file:///sys/shared", &machine.text("a.snapshot")]);
+    assert_eq!(refused.code, CACHE_TROUBLE, "{}", refused.stderr);
+    let fault = refused.fault();
+    assert!(fault.contains("choose another folder") && !fault.contains("credentials"), "{fault}");
+    // the cache is no argument
+    fs::create_dir(machine.path("tuned")).unwrap();
+    let folder = machine.text("tuned");
+    let named = machine.run(&["cache", "push", &url(store.path()), &folder]);
+    assert_eq!(named.code, USAGE, "{}", named.stderr);
+    assert!(named.fault().contains(&format!("`--cache {folder}`")), "{}", named.stderr);
+}
+
+#[test]
+fn the_first_run_that_publishes_is_no_trouble() {
+    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    write_replay(&example().join("registry"), &machine.path("replay.json"));
+    let timer = format!("replay:{}", machine.text("replay.json"));
+    let words = [&*module(), "--timer", &timer, "--cache", &url(store.path()), "-v"].map(str::to_owned);
+    let first = machine.good(&words.each_ref().map(String::as_str));
+    let warned = first.stderr.lines().any(|line| line.contains("WARN") && line.contains("published"));
+    assert!(!warned && first.stderr.contains("this run publishes"), "{}", first.stderr);
+    assert_eq!(manifest(store.path())["generation"], 1);
+    // a look-up in a URL with nothing is another matter
+    let empty = machine.good(&["cache", "ls", "--cache", &url(machine.home.path())]);
+    assert!(empty.stderr.contains("WARN nothing is published"), "{}", empty.stderr);
+}
+
+#[test]
 fn what_one_machine_publishes_another_one_loads() {
     let (one, other, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
     let url = url(store.path());

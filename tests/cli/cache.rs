@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::support::executable::write_executable;
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 use autotune_lowered::ledger::Ledger;
@@ -580,6 +581,136 @@ fn coverage_tells_which_labels_have_a_config() {
     let nobody = place.cache(&["coverage", &module, "--of", &snapshot, "--for", "H200"]);
     assert_eq!(nobody.code, NOTHING_MATCHED);
     assert!(nobody.fault().contains("`H200`"), "{}", nobody.fault());
+}
+
+/// A look-up asks the timer that tunes for its device: right after a run nothing is stale.
+#[test]
+fn look_ups_are_for_the_device_of_the_timer_that_tunes() {
+    let place = Place::new();
+    write_replay(&example().join("registry"), &place.path("replay.json"));
+    let mut recording: Value = serde_json::from_slice(&fs::read(place.path("replay.json")).unwrap()).unwrap();
+    recording["device"]["environment"] = json!({"platform_version": "a compiler that nobody has"});
+    let timer = format!("replay:{}", place.file("replay.json", recording.to_string()));
+    let module = module();
+    let tuned = place.run(&[&module, "--timer", &timer]);
+    assert_eq!(tuned.code, 0, "{}", tuned.stderr);
+    let covered = place.cache(&["coverage", &module, "--timer", &timer, "--format", "json"]);
+    assert_eq!(covered.code, 0, "{}", covered.stderr);
+    let covered = covered.json();
+    let calls = covered["calls"].as_array().unwrap();
+    assert!(calls.iter().all(|call| call["config"].is_object() && call.get("flags").is_none()), "{covered}");
+    let (op, key) = (calls[0]["op_id"].as_str().unwrap(), calls[0]["call_key"].as_str().unwrap());
+    let got = place.cache(&["get", op, key, "--timer", &timer, "--format", "json"]);
+    assert_eq!((got.code, &*got.stderr), (0, ""));
+    assert_eq!(got.json()["config"], calls[0]["config"]);
+    let shown = place.run(&["device", "--timer", &timer, "--format", "json"]).json();
+    let environment = &shown["plugins"][0]["devices"][0]["environment"];
+    assert_eq!(*environment, recording["device"]["environment"]);
+    let pruned = place.cache(&["prune", "--stale", "--dry-run", "--timer", &timer, "--format", "json"]);
+    assert_eq!(pruned.json()["removed"], json!([]), "{}", pruned.stderr);
+    let twice = place.cache(&["coverage", &module, "--timer", &timer, "--for", "simulated"]);
+    assert_eq!(twice.code, USAGE, "{}", twice.stderr);
+}
+
+/// An environment whose JAX is the only compiler: its worker is played.
+#[test]
+fn a_machine_with_jax_alone_needs_no_plugin() {
+    let place = Place::new();
+    for package in ["jax", "jaxlib"] {
+        let package = place.path("venv/lib/python3.11/site-packages").join(package);
+        fs::create_dir_all(&package).unwrap();
+        fs::write(package.join("__init__.py"), "").unwrap();
+    }
+    fs::create_dir(place.path("venv/bin")).unwrap();
+    let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cli/worker.py");
+    let script = format!("#!/bin/sh\nexec python3 -u {} fine {}\n", worker.display(), place.text("started"));
+    write_executable(&place.path("venv/bin/python"), &script);
+    let row = r#"{"device":"cpu:played","op_id":"a@v1","call_key":"k","config":{"block":2}}"#;
+    let rows = place.lines("rows.jsonl", &[row.to_owned()]);
+    assert_eq!(place.cache(&["import", "--format", "json", &rows]).code, 0);
+    let of = |words: &[&str]| {
+        let mut command = command(&place.path("cache"));
+        for variable in ["PJRT_NAMES_AND_LIBRARY_PATHS", "PJRT_PLUGIN_LIBRARY_PATH"] {
+            command.env_remove(variable);
+        }
+        ended(command.env("VIRTUAL_ENV", place.path("venv")).args(words))
+    };
+    let shown = of(&["device", "--format", "json"]);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    let shown = shown.json();
+    assert_eq!(shown["plugins"][0]["timer"], "jax", "{shown}");
+    assert_eq!(shown["plugins"][0]["devices"][0]["identity"]["device_kind"], "played", "{shown}");
+    let got = of(&["cache", "get", "a@v1", "k"]);
+    assert_eq!(got.code, 0, "{}", got.stderr);
+    let covered = of(&["cache", "coverage", &module()]);
+    assert_eq!(covered.code, DIFFERENT, "{}", covered.stderr);
+    assert_eq!(of(&["device", "--timer", "pjrt"]).code, DEVICE_TROUBLE);
+}
+
+#[test]
+fn a_cache_that_is_not_there_is_named() {
+    let place = Place::new();
+    let (nowhere, out, module) = (place.text("nowhere"), place.text("out.json"), module());
+    for words in [
+        &["export", "--format", "json", &*out][..],
+        &["ls"],
+        &["seed", &*out],
+        &["snapshot", &*out],
+        &["coverage", &*module],
+        &["prune", "--older-than", "1d", "--dry-run"],
+    ] {
+        let run = place.cache(&[words, &["--cache", &nowhere]].concat());
+        assert_eq!(run.code, CACHE_TROUBLE, "{words:?}: {}", run.stderr);
+        assert!(run.fault().contains(&format!("there is no cache `{nowhere}`")), "{}", run.stderr);
+    }
+    assert!(!place.path("out.json").exists() && !place.path("nowhere").exists());
+    // one that a variable names may come to be: it is named, and the list is empty
+    let listed = place.cache(&["ls"]);
+    assert!(listed.code == 0 && listed.stderr.contains(&place.text("cache")), "{}", listed.stderr);
+    let unnamed = place.cache(&["export", "--format", "json"]);
+    assert!(unnamed.code == USAGE && unnamed.fault().contains("OUT"), "{}", unnamed.stderr);
+    let run = place.run(&["registry", "ls", &nowhere]);
+    assert!(run.fault().contains(&format!("there is no registry `{nowhere}`")), "{}", run.stderr);
+    // a second key of the same name
+    let key = place.text("key");
+    assert_eq!(place.cache(&["keygen", &key]).code, 0);
+    let again = place.cache(&["keygen", &key]);
+    assert!(again.code != 0 && again.fault().contains("choose another name"), "{}", again.stderr);
+}
+
+#[test]
+fn a_snapshot_is_only_read() {
+    let place = Place::new();
+    let lines = place.lines("a.jsonl", &[line("H200", "k1", 1, 10, 100)]);
+    let (snapshot, module) = (place.text("best.snapshot"), module());
+    assert_eq!(place.cache(&["merge", &lines, "-o", &snapshot]).code, 0);
+    let before = fs::read(&snapshot).unwrap();
+    for words in [&[&*module, "--timer", "pjrt"][..], &["cache", "rebuild"], &["cache", "rm", "op@v1"]] {
+        let run = place.run(&[words, &["--cache", &snapshot]].concat());
+        assert_eq!(run.code, CACHE_TROUBLE, "{}", run.stderr);
+        let what = format!("`{snapshot}` is a file, and a snapshot is only read: name a folder with `--cache`");
+        assert!(run.fault().contains(&what), "{}", run.stderr);
+    }
+    assert_eq!(fs::read(&snapshot).unwrap(), before);
+}
+
+/// A part of a fleet may get no call.
+#[test]
+fn an_empty_part_merges_without_a_warning() {
+    let place = Place::new();
+    let full = place.folder("full", &[line("H200", "k1", 1, 10, 100)]);
+    let empty = place.folder("empty", &[line("H200", "k2", 1, 10, 100)]);
+    // what is removed leaves a log without decisions and an empty snapshot
+    fs::create_dir(place.path("part")).unwrap();
+    let done = run(Path::new(&empty), &["cache", "rm", "op@v1"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    fs::copy(place.path("empty/best-v1.snapshot"), place.path("part/best-v1.snapshot")).unwrap();
+    let merged = place.cache(&["merge", &place.text("part"), &full, "-o", &place.text("c.snapshot")]);
+    assert_eq!((merged.code, merged.stderr.contains("WARN")), (0, false), "{}", merged.stderr);
+    // a folder that lost its log is told about
+    fs::copy(place.path("full/best-v1.snapshot"), place.path("part/best-v1.snapshot")).unwrap();
+    let merged = place.cache(&["merge", &place.text("part"), "-o", &place.text("c.snapshot")]);
+    assert!(merged.stderr.contains("holds no decision; reading its snapshot"), "{}", merged.stderr);
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn a_planted_regression_closes_the_gate() {
     let place = Place::tuned();
     place.change(FLASH, 5_000_000, 6_500_000);
     let before = place.entries();
-    let junit = place.path("deep/report.xml");
+    let junit = place.path("report.xml");
     let words = ["--format", "json", "--annotations", "github", "--junit", junit.to_str().unwrap()];
     let check = place.check(&words);
     assert_eq!(check.code, REGRESSED, "{}", check.stderr);
@@ -165,6 +165,38 @@ fn a_planted_regression_closes_the_gate() {
     assert_eq!(place.check(&["--min-improvement", "0.1"]).code, HOLDS);
 }
 
+/// Another timer may compile the programs otherwise: only the measured pair itself is evidence against the config.
+#[test]
+fn what_another_timer_decided_is_stale_until_its_own_pair_says_more() {
+    let place = Place::tuned();
+    let exported = place.run(&["cache", "export", "--format", "json", &place.text("tuned.json")]);
+    assert_eq!(exported.code, HOLDS, "{}", exported.stderr);
+    let mut document: Value = serde_json::from_slice(&fs::read(place.path("tuned.json")).unwrap()).unwrap();
+    for entry in document["entries"].as_array_mut().unwrap() {
+        entry["provenance"]["timer"] = json!("jax");
+        entry["provenance"]["environment"]["plugin"] = json!("jaxlib 0.10.2");
+    }
+    let changed = place.file("jax.json", document.to_string());
+    let other = place.text("other");
+    let imported = place.run(&["cache", "import", "--format", "json", &changed, "--cache", &other]);
+    assert_eq!(imported.code, HOLDS, "{}", imported.stderr);
+    // against its own timer's ratio, 0.65 instead of 0.5 is a regression
+    place.change(FLASH, 5_000_000, 6_500_000);
+    assert_eq!(place.check(&[]).code, REGRESSED);
+    let check = place.check(&["--cache", &other, "--format", "json"]);
+    assert_eq!(check.code, HOLDS, "{}", check.stderr);
+    let result = check.json();
+    assert_eq!(verdicts(&result)["stale"].len(), 4, "{result}");
+    let note = "decided with the timer `jax` (jaxlib 0.10.2), measured with `replay:";
+    let stale = result["operations"][0]["stale"].as_array().unwrap();
+    let notes: Vec<&str> = stale.iter().map(|note| note.as_str().unwrap()).collect();
+    assert!(notes.iter().any(|line| line.starts_with(note) && line.ends_with("name one with `--timer`")), "{notes:?}");
+    // slower than the baseline
+    place.change(FLASH, 6_500_000, 12_000_000);
+    let check = place.check(&["--cache", &other, "--format", "json"]);
+    assert_eq!((check.code, &verdicts(&check.json())["not-better"][..]), (REGRESSED, &[FLASH.to_owned()][..]));
+}
+
 #[test]
 fn what_could_not_be_checked_has_a_code_of_its_own() {
     let place = Place::tuned();
@@ -172,6 +204,13 @@ fn what_could_not_be_checked_has_a_code_of_its_own() {
     let check = place.check(&["--format", "json"]);
     assert_eq!(check.code, UNCHECKED, "{}", check.stderr);
     assert_eq!(verdicts(&check.json())["missing"], [FLASH]);
+    let document = check.json();
+    let of_flash = document["operations"].as_array().unwrap().iter().find(|row| row["op_id"] == FLASH).unwrap();
+    let reason = of_flash["reason"].as_str().unwrap();
+    assert!(check.stderr.contains(reason), "{}", check.stderr);
+    // the table says it once
+    let table = place.check(&[]);
+    assert!(table.stdout.contains(reason) && !table.stderr.contains(reason), "{}\n{}", table.stdout, table.stderr);
     let allowed = place.check(&["--allow-missing", "--annotations", "github"]);
     assert_eq!(allowed.code, HOLDS, "{}", allowed.stderr);
     assert!(allowed.stderr.contains("::notice file="), "{}", allowed.stderr);
@@ -202,6 +241,11 @@ fn what_could_not_be_checked_has_a_code_of_its_own() {
             assert_eq!(run(&cache, &arguments).code, NOTHING_CACHED, "{}", cache.display());
         }
     }
+    // by its name on the command line it is called missing
+    let nowhere = place.text("nowhere");
+    let named = place.check(&["--cache", &nowhere]);
+    assert_eq!(named.code, CACHE_TROUBLE, "{}", named.stderr);
+    assert!(named.fault().contains(&format!("there is no cache `{nowhere}`")), "{}", named.stderr);
     assert!(!place.path("nowhere").exists(), "a check makes no cache");
 }
 
@@ -209,11 +253,12 @@ fn what_could_not_be_checked_has_a_code_of_its_own() {
 fn what_cannot_be_written_or_begun_is_said_before_anything_is_measured() {
     let place = Place::tuned();
     fs::write(place.path("file"), "").unwrap();
-    for path in ["file/report.xml", "cache"] {
+    for path in ["file/report.xml", "new/report.xml", "cache"] {
         let check = place.check(&["--junit", place.path(path).to_str().unwrap()]);
         assert_eq!(check.code, i32::from(exit::BAD_INPUT), "{}", check.stderr);
         assert!(check.fault().contains("--junit") && check.stdout.is_empty(), "{}", check.stderr);
     }
+    assert!(!place.path("new").exists());
     for (more, expected) in [
         (&["--shard", "2/2"][..], "parts are numbered from 0 to 1"),
         (&["--shard", "one"], "expected `i/n`"),

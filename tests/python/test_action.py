@@ -137,14 +137,14 @@ def test_the_action_installs_asks_for_coverage_and_gates(tmp_path, run, wheel):
         "module": str(module),
         "tuned": str(tuned),
         "package": wheel,
-        "coverage-arguments": "--for simulated",
-        "check-arguments": f"--timer replay:{times}",
+        "timer": f"replay:{times}",
     }
 
     runner = Runner(tmp_path)
     done = runner.job(inputs)
     assert [*done] == ["Install", "Import", "Coverage", "Check"], done
     assert done["Check"].returncode == 0, done["Check"].stderr
+    assert "stale" not in done["Coverage"].stdout, done["Coverage"].stdout
     junit = xml.etree.ElementTree.parse(tmp_path / "check.xml")
     assert len(junit.findall(".//testcase")) == 4 and not junit.findall(".//failure") and not junit.findall(".//error")
     # without requested packages, the job's own environment stays active
@@ -169,5 +169,5 @@ def test_the_action_installs_asks_for_coverage_and_gates(tmp_path, run, wheel):
     done = runner.job(few, without=["Install"])
     assert [*done] == ["Import", "Coverage"]
     assert done["Coverage"].returncode == 1 and "3 of 4 calls" in done["Coverage"].stdout, done["Coverage"].stderr
-    done = runner.job(few | {"require": "75%"}, without=["Install", "Check"])
+    done = runner.job(few | {"require": "75%", "coverage-arguments": "--for simulated"}, without=["Install", "Check"])
     assert done["Coverage"].returncode == 0, done["Coverage"].stderr

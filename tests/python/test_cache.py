@@ -7,12 +7,13 @@ import pathlib
 import socket
 import subprocess
 import sys
+import warnings
 
 import pytest
 
 import autotune_lowered
 from autotune_lowered import _native
-from autotune_lowered.cache import Cache, CacheError, Device, SnapshotMismatch
+from autotune_lowered.cache import Cache, CacheError, Device, SnapshotMismatch, current_cache
 
 HERE = pathlib.Path(__file__).resolve().parent
 FLASH = "flash_attention@v2"
@@ -120,6 +121,7 @@ def test_many_processes_read_while_one_writes(folder, run):
     """Readers open and look up until they have seen the writer's last entry, all without an error."""
     script = """
 import sys
+import warnings
 from autotune_lowered.cache import Cache, Device
 device, seen = Device("cpu", "cpu", {"cores": "1"}), 0
 while True:
@@ -200,6 +202,20 @@ def test_the_variable_of_the_cache_goes_before_its_old_name(folder, tmp_path, mo
     assert Cache.open().path == folder
 
 
+def test_a_variable_that_names_no_folder_is_told_about(tmp_path, monkeypatch):
+    nowhere = tmp_path / "nowhere"
+    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(nowhere))
+    with pytest.warns(UserWarning, match=f"names `{nowhere}`, which does not exist"):
+        assert current_cache().digest is None
+    nowhere.mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert current_cache().digest is None
+    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(tmp_path / "missing.snapshot"))
+    with pytest.raises(CacheError, match="there is no such file"):
+        current_cache()
+
+
 def test_an_open_cache_never_changes(folder, run):
     cache = Cache.open(folder)
     key = next(entry.call_key for entry in cache if entry.op_id == FLASH and entry.tier == "snapshot")
@@ -243,6 +259,7 @@ def test_what_others_wrote_steers_no_terminal(tmp_path, caplog, run):
 
 RANK = """
 import sys
+import warnings
 import jax
 jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))
 from autotune_lowered.cache import Cache, Device

@@ -26,8 +26,9 @@ impl Place {
         place.program(
             "autotune-lowered",
             &format!(
-                "case $1 in\n\
-                 cache) exec '{program}' \"$@\" ;;\n\
+                "case \"$*\" in\n\
+                 cache*) exec '{program}' \"$@\" ;;\n\
+                 *--timer*) exec '{program}' \"$@\" ;;\n\
                  *) exec '{program}' \"$@\" --timer \"replay:$RECORDING\" ;;\n\
                  esac",
                 program = env!("CARGO_BIN_EXE_autotune-lowered")
@@ -386,7 +387,7 @@ fn the_github_recipe_tunes_a_matrix_merges_it_and_gates_a_pull_request() {
         for part in &parts {
             let runner = Place::new();
             let mut own = environment.clone();
-            own.insert("RECORDING".into(), runner.recording(device).display().to_string());
+            own.insert("TIMER".into(), format!("replay:{}", runner.recording(device).display()));
             let matrix = variables(&[("device", device), ("part", part)]);
             let [tune] = steps(&jobs["tune"], &matrix).try_into().unwrap();
             commands.push(runner.shell(&tune, &own));
@@ -414,7 +415,7 @@ fn the_github_recipe_tunes_a_matrix_merges_it_and_gates_a_pull_request() {
             fs::write(&recording, text.replace("[5000000,5001000,4999000,5000500]", "[7000000]")).unwrap();
         }
         let mut own = environment.clone();
-        own.insert("RECORDING".into(), recording.display().to_string());
+        own.insert("TIMER".into(), format!("replay:{}", recording.display()));
         let [import, check] = steps(&jobs["check"], &variables(&[("device", device)])).try_into().unwrap();
         all_at_once(vec![runner.shell(&import, &own)]);
         let output = runner.shell(&check, &own).output().unwrap();

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,7 +100,8 @@ class Cache:
         """
         chosen = pathlib.Path(path) if path is not None else default_folder()
         if url := _url(path if path is not None else _of_environment()):
-            raise CacheError(f"`{url}` is a URL: `autotune-lowered cache pull URL FILE` loads it, open the file")
+            loads = "`autotune-lowered cache pull URL FILE` loads it"
+            raise CacheError(f"`{url}` is a URL: {loads}; open that file, or name it in AUTOTUNE_LOWERED_CACHE")
         snapshot: pathlib.Path | None = chosen / _native.SNAPSHOT_FILE if chosen.is_dir() else chosen
         if snapshot is not None and not snapshot.exists():
             if path is not None and not chosen.is_dir() and chosen.suffix:
@@ -231,7 +233,12 @@ class Cache:
 
 @functools.cache
 def _shared(path: str | None) -> Cache:
-    return Cache.open(path)
+    cache = Cache.open(path)
+    # a mistyped folder would pass for one in which nothing was published yet
+    if path is not None and not os.path.exists(path):
+        text = f"AUTOTUNE_LOWERED_CACHE names `{path}`, which does not exist: tunable functions keep their defaults"
+        warnings.warn(printable(text), stacklevel=3)
+    return cache
 
 
 def current_cache() -> Cache:

@@ -124,7 +124,7 @@ pub(super) fn start_and_digest(
 }
 
 /// What a plugin offers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Probed {
     /// Every device.
