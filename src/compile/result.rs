@@ -180,6 +180,11 @@ impl CompiledCall {
     pub fn name(&self) -> String {
         name_of(&self.call, self.direction)
     }
+
+    /// The outcomes of those that were started.
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> + Clone {
+        self.candidates.iter().filter_map(|candidate| candidate.outcome.as_ref())
+    }
 }
 
 pub(super) fn name_of(call: &Call, direction: Direction) -> String {
@@ -200,8 +205,7 @@ impl CompiledTarget {
     }
 
     /// Every outcome.
-    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
-        let of_calls = self.calls.iter().flat_map(|call| &call.candidates);
-        of_calls.filter_map(|candidate| candidate.outcome.as_ref()).chain(self.module.as_ref())
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> + Clone {
+        self.calls.iter().flat_map(CompiledCall::outcomes).chain(self.module.as_ref())
     }
 }

@@ -1,6 +1,6 @@
 /* SIMULATED: a plugin with the few functions that compiling for absent TPUs takes. It compiles nothing. It refuses a program that
- * holds the words `too large`, in the words that libtpu has for vector memory, and gives of any other the optimized program
- * that SIMULATED_OPTIMIZED names. As libtpu does, it writes what it "scheduled" into the folder of LIBTPU_INIT_ARGS. It fails
+ * holds the words `too large`, in the words that libtpu has for vector memory, cannot read one that holds `newer kernel`, and
+ * gives of any other the optimized program that SIMULATED_OPTIMIZED names. As libtpu does, it writes what it "scheduled" into the folder of LIBTPU_INIT_ARGS. It fails
  * where a real one would ask the network, or a lock file, before it answers. */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -117,6 +117,8 @@ static void dump(const char *pass, const char *content) {
 static struct error *compile(struct compile_args *args) {
   if (memmem(args->program->code, args->program->code_size, "too large", 9) != NULL)
     return failed(8, "Scoped allocation with size 18.36M and limit 16.00M exceeded scoped vmem limit by 2.36M");
+  if (memmem(args->program->code, args->program->code_size, "newer kernel", 12) != NULL)
+    return failed(13, "Failed to deserialize the Mosaic module: INTERNAL: Unsupported version: expected <= 7 but got 8");
   dump("pallas_call.1-78-schedule-analysis_final_bundles",
        "Schedule analysis:\n    total scheduled bundles:    298\n    empty scheduled bundles:    14\n");
   dump("pallas_call.1-60-post-ra",
