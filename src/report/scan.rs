@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::counted::counted;
 use crate::hlo::Scan;
 
 use super::grid::{cells, dash};
@@ -14,16 +15,18 @@ impl Document for &Scan {
         self
     }
 
-    /// Each distinct label with its evidence, occurrences and first line, then the diagnosis.
+    /// Each distinct label with its evidence, call sites (or stamps, where the form shows no more) and first line, then the
+    /// diagnosis.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         let mut grid =
-            Grid::new(&["operation", "call key", "evidence", ">occurrences", ">line", "direction", "family"]);
+            Grid::new(&["operation", "call key", "evidence", ">call sites", ">line", "direction", "family"]);
         for found in &self.labels {
             let key = found.label.call_key.as_deref().unwrap_or("?");
             let line = dash(found.line, |line| line.to_string());
             let direction = if found.backward { "with backward" } else { "forward" };
-            let (op_id, evidence, occurrences) = (&found.label.op_id, found.evidence, found.occurrences);
-            grid.row(cells![op_id, key, evidence, occurrences, line, direction, found.family]);
+            let calls = found.known_calls().map(|calls| calls.to_string());
+            let calls = calls.unwrap_or_else(|| counted(usize::try_from(found.occurrences).unwrap_or(usize::MAX), "stamp"));
+            grid.row(cells![found.label.op_id, key, found.evidence, calls, line, direction, found.family]);
         }
         if !grid.is_empty() {
             grid.write(out)?;
