@@ -33,6 +33,16 @@ impl CompileResult {
         let tool = crate::measured_by::TOOL.to_owned();
         Self { schema: COMPILE_RESULT_SCHEMA, tool, targets: Vec::new(), interrupted: false }
     }
+
+    /// Programs of the targets that were begun.
+    pub fn programs(&self) -> usize {
+        let of_target = |target: &CompiledTarget| match target.calls.as_slice() {
+            // the module itself
+            [] => 1,
+            calls => calls.iter().map(|call| call.candidates.len()).sum(),
+        };
+        self.targets.iter().map(of_target).sum()
+    }
 }
 
 impl Default for CompileResult {

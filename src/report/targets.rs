@@ -132,7 +132,8 @@ fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, (knows_kernels, fig
         compiled.to_string(),
         refused.to_string(),
         (outcomes.len() - compiled - refused).to_string(),
-        format!("{:.1}", seconds.sum::<f64>()),
+        // a sum of nothing is a negative zero
+        format!("{:.1}", seconds.fold(0.0, |sum, seconds| sum + seconds)),
         most(|memory| memory.temporary_bytes),
         most(|memory| memory.peak_bytes),
     ];
@@ -199,14 +200,26 @@ mod tests {
     use super::*;
 
     fn table(memory_and_kernels: &str) -> String {
+        of_calls("[]", memory_and_kernels)
+    }
+
+    fn of_calls(calls: &str, memory_and_kernels: &str) -> String {
         let result = format!(
-            r#"{{"schema":1,"tool":"t","interrupted":false,"targets":[{{"target":"cuda:x","calls":[],
+            r#"{{"schema":1,"tool":"t","interrupted":false,"targets":[{{"target":"cuda:x","calls":{calls},
                 "device":{{"identity":{{"platform":"cuda","device_kind":"X","hardware":{{}}}},"environment":{{"platform_version":"1"}}}},
                 "module":{{"status":"compiled","seconds":1.0,"executable_bytes":9,"reused":false{memory_and_kernels}}}}}]}}"#
         );
         let mut out = Vec::new();
         serde_json::from_str::<CompileResult>(&result).unwrap().write_table(&mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_call_that_was_not_begun_took_no_time() {
+        let call = r#"[{"op_id":"op@v1","call_key":"k","direction":"forward","baseline":{},"candidates":[{"config":{}}]}]"#;
+        let shown = of_calls(call, "");
+        let words: Vec<&str> = shown.lines().find(|line| line.starts_with("op@v1")).unwrap().split_whitespace().collect();
+        assert_eq!(words[..6], ["op@v1:k", "0", "0", "0", "0", "0.0"], "{shown}");
     }
 
     #[test]

@@ -287,7 +287,7 @@ fn what_cannot_be_drawn_or_written_is_said_in_one_line() {
     }
     assert!(!Path::new(&out).exists());
     // known before any measurement, and before any folder is made
-    for (out, words) in [(at("nowhere/page.html"), "check the path"), (at("empty"), "is a folder")] {
+    for (out, words) in [(at("nowhere/page.html"), "nowhere` does not exist; make it, or choose another"), (at("empty"), "is a folder")] {
         let timer = recording(folder.path());
         let run = run(&cache, &[&module(), "--timer", &timer, "--report", &out]);
         assert_eq!(run.code, 4, "{}", run.stderr);

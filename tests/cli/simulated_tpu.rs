@@ -168,3 +168,29 @@ fn labels_that_are_not_recorded_for_the_target_are_told_with_the_reason() {
         assert!(note.is_some(), "{}", done.stdout);
     }
 }
+
+#[test]
+fn an_interrupted_run_says_how_far_it_came_and_goes_on() {
+    let tpu = Tpu::new();
+    let programs = [&["interrupt"][..], &["fine"; 19]].concat();
+    let registry = registry_of(&tpu.place, &programs);
+    let compiled = || {
+        let arguments = ["--registry", &registry, "--compile-jobs", "1"];
+        tpu.compile("tests/data/cli/module.mlir", &arguments, "")
+    };
+    let ended = compiled();
+    assert_eq!(ended.code, 130, "{}", ended.stderr);
+    let said = ended.stderr.lines().find_map(|line| line.strip_prefix("interrupted, "));
+    let (done, rest) = said.unwrap().split_once(' ').unwrap();
+    assert_eq!(rest, "of 20 programs compiled; run again to go on");
+    assert!((1..20).contains(&done.parse::<usize>().unwrap()), "{}", ended.stderr);
+    assert_eq!(compiled().code, 0);
+}
+
+#[test]
+fn without_a_plugin_no_folder_is_made() {
+    let place = Place::new();
+    let arguments = ["compile", MODULE, "--target", "tpu:v5e", "--plugin", "none.so", "-o", &place.text("store")];
+    assert_eq!(place.run(&arguments).code, 5);
+    assert!(!place.path("store").exists());
+}
