@@ -80,7 +80,10 @@ pub fn compile_plan(
     });
     let calls: Vec<CompiledCall> = calls.collect();
     let invocations = plan.invocations.iter().map(|planned| &*planned.invocation);
-    let notes = notes_of(plan, target).into_iter().chain(unreadable_note(invocations, &calls, compiler)).chain(refused_note(&calls));
+    let notes = notes_of(plan, target)
+        .into_iter()
+        .chain(unreadable_note(invocations, &calls, compiler))
+        .chain(refused_note(&calls));
     Ok(CompiledTarget { notes: notes.collect(), calls, ..nothing_of(target, compiler) })
 }
 
@@ -161,7 +164,8 @@ fn notes_of(plan: &Plan, target: &str) -> Vec<String> {
     }
     let missed = by_reason.iter().map(|(reason, labels)| {
         let (count, first) = (labels.len(), labels.first().map(String::as_str).unwrap_or_default());
-        let which = if count == 1 { format!("{first} matches") } else { format!("{count} labels ({first}, …) match") };
+        let which =
+            if count == 1 { format!("{first} matches") } else { format!("{count} labels ({first}, …) match") };
         format!("{which} no recording for {target}: {reason}; record with `target=\"{target}\"`")
     });
     plan.notes.iter().cloned().chain(missed).collect()
@@ -174,9 +178,7 @@ fn unreadable_note<'a>(
     compiler: &TargetCompiler,
 ) -> Option<String> {
     let unreadable = |call: &CompiledCall| {
-        let is_unreadable = |outcome: &Outcome| {
-            matches!(outcome, Outcome::Failed { reason } if reason.starts_with(FailureKind::Unreadable.as_str()))
-        };
+        let is_unreadable = |outcome: &Outcome| matches!(outcome, Outcome::Failed { reason } if reason.starts_with(FailureKind::Unreadable.as_str()));
         call.outcomes().filter(|outcome| is_unreadable(outcome)).count()
     };
     let recorders: BTreeSet<&str> = invocations

@@ -216,9 +216,11 @@ mod tests {
 
     #[test]
     fn a_call_that_was_not_begun_took_no_time() {
-        let call = r#"[{"op_id":"op@v1","call_key":"k","direction":"forward","baseline":{},"candidates":[{"config":{}}]}]"#;
+        let call =
+            r#"[{"op_id":"op@v1","call_key":"k","direction":"forward","baseline":{},"candidates":[{"config":{}}]}]"#;
         let shown = of_calls(call, "");
-        let words: Vec<&str> = shown.lines().find(|line| line.starts_with("op@v1")).unwrap().split_whitespace().collect();
+        let words: Vec<&str> =
+            shown.lines().find(|line| line.starts_with("op@v1")).unwrap().split_whitespace().collect();
         assert_eq!(words[..6], ["op@v1:k", "0", "0", "0", "0", "0.0"], "{shown}");
     }
 

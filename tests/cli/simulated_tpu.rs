@@ -154,7 +154,8 @@ fn labels_that_are_not_recorded_for_the_target_are_told_with_the_reason() {
         registry_of(&place, &["fine"]);
         place.path("description.json")
     });
-    let other = description.unwrap().replace(r#"{"platform":"tpu"}"#, r#"{"device":{"platform":"cuda","device_kind":"X"}}"#);
+    let other =
+        description.unwrap().replace(r#"{"platform":"tpu"}"#, r#"{"device":{"platform":"cuda","device_kind":"X"}}"#);
     let registry = tpu.place.text("registry");
     let added = tpu.place.run(&["registry", "add", &registry, &tpu.place.file("other.json", other)]);
     assert_eq!(added.code, 0, "{}", added.stderr);
@@ -163,7 +164,12 @@ fn labels_that_are_not_recorded_for_the_target_are_told_with_the_reason() {
         assert_eq!(done.code, 3, "{}", done.stderr);
         let lines: Vec<&str> = done.stdout.lines().collect();
         assert_eq!(lines[1], "nothing to compile");
-        let parts = ["hostile@v1:0123456789abcdef", " for tpu:v5e: ", "other device: cuda:X", "; record with `target=\"tpu:v5e\"`"];
+        let parts = [
+            "hostile@v1:0123456789abcdef",
+            " for tpu:v5e: ",
+            "other device: cuda:X",
+            "; record with `target=\"tpu:v5e\"`",
+        ];
         let note = lines.iter().find(|line| parts.iter().all(|part| line.contains(part)));
         assert!(note.is_some(), "{}", done.stdout);
     }
