@@ -124,6 +124,8 @@ pub(super) fn compile_failure(error: &PjrtError) -> Failure {
 /// Why a compiler refuses a program, with the compiler's message.
 pub(super) fn refusal(error: &PjrtError) -> Failure {
     let message = one_line(&error.message);
+    // XLA appends the whole kernel in escapes
+    let message = message.split(" input ir:").next().unwrap_or_default().to_owned();
     // not the program's fault: without ptxas none compiles
     if message.contains("No PTX compilation provider") {
         // the rest lists every place that it searched
@@ -148,8 +150,7 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
     }
     // the same program is accepted where recorder and compiler are of one version, so this says nothing of the device
     if UNREADABLE.iter().any(|words| message.contains(words)) {
-        // XLA appends the whole kernel in escapes
-        let why = shortened(message.split(" input ir:").next().unwrap_or_default(), MOST_OF_A_REASON);
+        let why = shortened(&message, MOST_OF_A_REASON);
         let message = format!("the compiler cannot read the program, which another version wrote ({why})");
         return Failure::new(FailureKind::Unreadable, message);
     }
