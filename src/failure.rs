@@ -9,6 +9,8 @@ open_enum! {
     pub enum FailureKind {
         /// The compiler refused the program.
         Compile = "compile",
+        /// The compiler cannot read the program, because another version wrote it.
+        Unreadable = "unreadable",
         /// The worker process died.
         Crash = "crash",
         /// No answer within the limit.

@@ -1,5 +1,6 @@
 """`dump`: a lowered or compiled module as a file that carries its labels, with a side file that lists them."""
 
+import errno
 import json
 import logging
 import os
@@ -43,6 +44,16 @@ def dump(
     Raises TypeError for another object, ValueError if the compiler gives no text, OSError if a file cannot be
     written.
     """
+    path, complaint = Path(path), dump_quietly(module, Path(path), lowered, compiler_options)
+    if complaint is not None:
+        _LOG.warning("`%s` %s", path, complaint)
+    return path
+
+
+def dump_quietly(
+    module: Any, path: Path, lowered: Any = None, compiler_options: Mapping[str, Any] | None = None
+) -> str | None:
+    """Write the files of `dump`; return what is wrong with the module's labels, or None."""
     stages = jax_for("dump needs").stages
     if isinstance(module, stages.Lowered):
         if lowered is not None:
@@ -70,16 +81,13 @@ def dump(
         **compiled_as(module if isinstance(module, stages.Lowered) else lowered, stablehlo, compiler_options),
         "labels": _side_labels(scan, whole),
     }
-    path = Path(path)
     write_whole(path, content)
     write_whole(path.with_name(path.name + ".labels.json"), json.dumps(side, indent=1).encode() + b"\n")
     if not whole["labels"]:
-        _LOG.warning("`%s` has no labels: %s", path, _why_none(whole))
-    elif not side["labels"]:
-        _LOG.warning(
-            "`%s` holds its labels in part only: give `lowered=`, what it was compiled from, for the whole ones", path
-        )
-    return path
+        return f"has no labels: {_why_none(whole)}"
+    if not side["labels"]:
+        return "holds its labels in part only: give `lowered=`, what it was compiled from, for the whole ones"
+    return None
 
 
 def _side_labels(scan: dict[str, Any], whole: dict[str, Any]) -> list[dict[str, Any]]:
@@ -131,6 +139,10 @@ def _hlo_text(compiled: Any) -> str:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, sees all of it or none."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder: make it, or name another", str(path.parent))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "this is a folder: name a file in it", str(path))
     descriptor, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:

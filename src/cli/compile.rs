@@ -11,9 +11,10 @@ use serde_json::Value;
 
 use crate::candidates::Target;
 use crate::compile::{
-    Baseline, CompileResult, Follower, compile_module, compile_plan, forecast_module, forecast_plan,
+    Baseline, CompileResult, CompiledTarget, Follower, compile_module, compile_plan, forecast_module, forecast_plan,
     write_compile_junit,
 };
+use crate::counted::counted;
 use crate::measure::MeasureError;
 use crate::printable::printable;
 use crate::timer::Limits;
@@ -26,6 +27,7 @@ use super::option_setting::{option_set, setting};
 use super::options::{FormatArg, LimitArgs};
 use super::output_file::OutputFile;
 use super::plan::{PlanArgs, Source};
+use super::say::say;
 use super::scan::NoLabels;
 use super::signature::StoreSignerArgs;
 use super::timers::{scratch, this_program};
@@ -123,15 +125,19 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     // a dry run leaves nothing behind
     let scratch = (args.dry_run && !args.store.exists()).then(scratch).transpose()?;
     let store = scratch.as_ref().map_or(args.store.as_path(), |scratch| scratch.path());
+    if store.exists() && !store.is_dir() {
+        return Err(Fault::input(format!("`{}` cannot keep executables: it is no folder", store.display())));
+    }
+    let plugins = targets.iter().map(|target| plugin_for(args, target)).collect::<Result<Vec<_>, Fault>>()?;
+    // now, because without a plugin nothing will be kept
     std::fs::create_dir_all(store)
         .map_err(|error| Fault::input(format!("`{}` cannot keep executables: {error}", store.display())))?;
     let cancel = cancel_flag()?;
     // a target that cannot be compiled for is reported before the others are compiled
-    let start = |target: &Target| {
-        let plugin = plugin_for(args, target)?;
+    let start = |(target, plugin): (&Target, PathBuf)| {
         TargetCompiler::start(&options(args, target, (plugin, store))?, signer.clone()).map_err(Fault::device)
     };
-    let compilers = targets.iter().map(start).collect::<Result<Vec<_>, Fault>>()?;
+    let compilers = targets.iter().zip(plugins).map(start).collect::<Result<Vec<_>, Fault>>()?;
     let mut result = CompileResult::new();
     let name = args.module.file_name().unwrap_or(args.module.as_os_str()).to_string_lossy();
     let (mut matched, mut failed) = (source.is_none(), false);
@@ -174,7 +180,12 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     if let Some(junit) = junit {
         junit.write(|out| write_compile_junit(out, &result, &name))?;
     }
+    let (ended, all) = (result.targets.iter().flat_map(CompiledTarget::outcomes).count(), result.programs());
     args.format.write(out, result)?;
+    if interrupted {
+        out.flush()?;
+        say(&format!("interrupted, {ended} of {} compiled; run again to go on", counted(all, "program")));
+    }
     Ok(match (interrupted, matched) {
         (true, _) => exit::INTERRUPTED,
         (_, false) => exit::NOTHING_MATCHED,
@@ -226,7 +237,8 @@ fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
         let advice = match target.platform.as_str() {
             "tpu" => "activate a Python environment that has it (`jax[tpu]` brings libtpu), or name libtpu.so with `--plugin`",
             _ => {
-                "install one (`pip install --no-deps jax-cuda12-pjrt nvidia-cuda-nvcc-cu12`) or name it with `--plugin`"
+                "install the one of the JAX that recorded (`pip install --no-deps jax-cuda12-pjrt==VERSION \
+                 nvidia-cuda-nvcc-cu12`) or name it with `--plugin`"
             }
         };
         // the usual advice names the plugin for this machine, which does not compile for the target

@@ -1,7 +1,7 @@
 //! The configuration file: which one, whether it is trusted, and whether each flag accepts its value.
 
 use std::error::Error as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Args, Command};
@@ -15,11 +15,13 @@ use super::fault::Fault;
 use super::say::say;
 use super::{exit, named_timer, tune_args};
 
+const VARIABLE: &str = "AUTOTUNE_LOWERED_CONFIG";
+
 /// Which configuration file to use.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ConfigFileArgs {
     /// Configuration file [default: the nearest `autotune.toml` in the working folder and those above it] (docs/configuration.md)
-    #[arg(long, global = true, value_name = "FILE", env = "AUTOTUNE_LOWERED_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = VARIABLE)]
     pub config: Option<PathBuf>,
     /// Use no configuration file
     #[arg(long, global = true)]
@@ -60,7 +62,8 @@ pub(super) fn read(args: &ConfigFileArgs, shape: &Command) -> Result<Option<Conf
     if args.no_config {
         return Ok(None);
     }
-    let named = args.config.as_deref().map(SettingsFile::named).transpose()?;
+    let named = args.config.as_deref().map(|path| SettingsFile::named(path).map_err(|error| named_fault(error, path)));
+    let named = named.transpose()?;
     let file = match named {
         Some(file) => ConfigFile { file, is_named: true, is_trusted: true, record: None },
         None => match found()? {
@@ -77,6 +80,17 @@ pub(super) fn read(args: &ConfigFileArgs, shape: &Command) -> Result<Option<Conf
         check(shape, value).map_err(|wrong| file.file.wrong(value, &wrong))?;
     }
     Ok(Some(file))
+}
+
+/// The fault of a named file; if a variable names it, it is easily overlooked.
+fn named_fault(error: SettingsError, path: &Path) -> Fault {
+    let is_of_variable = matches!(error, SettingsError::Unreadable { .. })
+        && std::env::var_os(VARIABLE).is_some_and(|value| value == path.as_os_str());
+    let fault = Fault::from(error);
+    match is_of_variable {
+        true => Fault { message: format!("{VARIABLE}: {}", fault.message), ..fault },
+        false => fault,
+    }
 }
 
 fn found() -> Result<Option<SettingsFile>, Fault> {

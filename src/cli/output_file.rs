@@ -22,7 +22,17 @@ impl<'a> OutputFile<'a> {
         if path.is_dir() {
             return Err(file.unwritten(&io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")));
         }
-        let probe = tempfile::Builder::new().prefix(".tmp-").tempfile_in(file.folder());
+        let folder = file.folder();
+        if !folder.exists() {
+            return Err(Fault::input(format!(
+                "cannot write the {what} `{}`: the folder `{}` does not exist; make it, or choose another",
+                path.display(),
+                folder.display()
+            )));
+        }
+        // the crate's own opening would add the temporary name to the error
+        let open = |path: &Path| File::create_new(path);
+        let probe = tempfile::Builder::new().prefix(".tmp-").make_in(folder, open);
         probe.map_err(|error| file.unwritten(&error))?;
         Ok(file)
     }

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
@@ -21,9 +22,11 @@ use super::{
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let words = with_main_job(std::env::args_os().collect());
+    let given: Vec<OsString> = std::env::args_os().collect();
+    let words = with_main_job(given.clone());
     let cli = match layers::parse(&words) {
         Ok(cli) => cli,
+        Err(Unparsed::Clap(error, _)) if let Some(fault) = mistyped(&error, &given, &words) => return report(fault),
         Err(Unparsed::Clap(error, command)) => return tell(&error, *command, &words),
         Err(Unparsed::Fault(fault)) => return report(fault),
     };
@@ -61,6 +64,23 @@ pub(super) fn with_main_job(mut words: Vec<OsString>) -> Vec<OsString> {
     }
     words
 }
+
+/// The fault of a command's name that is mistyped: then it is taken for the module of the main job, and an argument of the
+/// command for one too many.
+fn mistyped(error: &clap::Error, given: &[OsString], words: &[OsString]) -> Option<Fault> {
+    let at = given.iter().zip(words).position(|(given, word)| given != word)?;
+    let name = given.get(at)?.to_str().filter(|name| !Path::new(name).exists())?;
+    let likeness = |command: &clap::Command| strsim::jaro_winkler(name, command.get_name());
+    let cli = Cli::command();
+    let nearest = cli.get_subcommands().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (error.kind() == ErrorKind::UnknownArgument && likeness(nearest) > LIKE).then(|| {
+        let message = format!("`{name}` is neither a command nor a file; did you mean `{}`?", nearest.get_name());
+        Fault::new(exit::USAGE, message)
+    })
+}
+
+/// Likeness above which a command was probably meant, between 0 and 1.
+const LIKE: f64 = 0.85;
 
 /// Prints an error: one line, followed by an excerpt if it concerns a place in a file.
 fn report(Fault { code, message }: Fault) -> ExitCode {

@@ -69,6 +69,7 @@ fn is_of_program(failure: &Failure) -> bool {
         failure.kind,
         FailureKind::Compile
             | FailureKind::Signature
+            | FailureKind::Unreadable
             | FailureKind::CustomCall
             | FailureKind::NoProgram
             | FailureKind::NotFinite

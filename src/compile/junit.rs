@@ -19,10 +19,10 @@ pub fn write_compile_junit(out: &mut dyn Write, result: &CompileResult, module: 
 }
 
 fn suite<'a>(target: &'a CompiledTarget, module: &str) -> Suite<'a> {
-    let calls = target.calls.iter().map(|call| {
-        let outcomes = call.candidates.iter().filter_map(|candidate| candidate.outcome.as_ref());
-        case(target, &call.call.op_id, call.name(), &outcomes.collect::<Vec<_>>())
-    });
+    let calls = target
+        .calls
+        .iter()
+        .map(|call| case(target, &call.call.op_id, call.name(), &call.outcomes().collect::<Vec<_>>()));
     let module = target.module.iter().map(|outcome| case(target, "module", module.to_owned(), &[outcome]));
     Suite { name: format!("{}: {}", target.target, target.device.identity), cases: calls.chain(module).collect() }
 }

@@ -33,6 +33,16 @@ impl CompileResult {
         let tool = crate::measured_by::TOOL.to_owned();
         Self { schema: COMPILE_RESULT_SCHEMA, tool, targets: Vec::new(), interrupted: false }
     }
+
+    /// Programs of the targets that were begun.
+    pub fn programs(&self) -> usize {
+        let of_target = |target: &CompiledTarget| match target.calls.as_slice() {
+            // the module itself
+            [] => 1,
+            calls => calls.iter().map(|call| call.candidates.len()).sum(),
+        };
+        self.targets.iter().map(of_target).sum()
+    }
 }
 
 impl Default for CompileResult {
@@ -180,6 +190,11 @@ impl CompiledCall {
     pub fn name(&self) -> String {
         name_of(&self.call, self.direction)
     }
+
+    /// The outcomes of those that were started.
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> + Clone {
+        self.candidates.iter().filter_map(|candidate| candidate.outcome.as_ref())
+    }
 }
 
 pub(super) fn name_of(call: &Call, direction: Direction) -> String {
@@ -200,8 +215,7 @@ impl CompiledTarget {
     }
 
     /// Every outcome.
-    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
-        let of_calls = self.calls.iter().flat_map(|call| &call.candidates);
-        of_calls.filter_map(|candidate| candidate.outcome.as_ref()).chain(self.module.as_ref())
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> + Clone {
+        self.calls.iter().flat_map(CompiledCall::outcomes).chain(self.module.as_ref())
     }
 }

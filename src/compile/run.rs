@@ -1,11 +1,12 @@
 //! Compiles a plan or a module for one target.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use crate::config::Config;
+use crate::counted::counted;
 use crate::digest::Digest;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::measure::{MeasureError, MeasuredProgram};
 use crate::registry::{Candidate, Invocation, Registry};
 use crate::timer::ProgramFile;
@@ -54,7 +55,7 @@ fn gather(plan: &Plan, registry: &Registry) -> Gathered {
 /// The cost of compiling every candidate of a plan's calls.
 pub fn forecast_plan(plan: &Plan, registry: &Registry, target: &str, compiler: &TargetCompiler) -> CompiledTarget {
     let forecast = Some(compiler.forecast(&gather(plan, registry).programs));
-    CompiledTarget { notes: plan.notes.clone(), forecast, ..nothing_of(target, compiler) }
+    CompiledTarget { notes: notes_of(plan, target), forecast, ..nothing_of(target, compiler) }
 }
 
 /// Compiles every candidate of a plan's calls, each program once.
@@ -77,7 +78,13 @@ pub fn compile_plan(
         };
         compiled_call(&planned.invocation, sources.into_iter().map(of_source))
     });
-    Ok(CompiledTarget { calls: calls.collect(), notes: plan.notes.clone(), ..nothing_of(target, compiler) })
+    let calls: Vec<CompiledCall> = calls.collect();
+    let invocations = plan.invocations.iter().map(|planned| &*planned.invocation);
+    let notes = notes_of(plan, target)
+        .into_iter()
+        .chain(unreadable_note(invocations, &calls, compiler))
+        .chain(refused_note(&calls));
+    Ok(CompiledTarget { notes: notes.collect(), calls, ..nothing_of(target, compiler) })
 }
 
 /// Compiles the program of a module as it is; `name` identifies it across versions.
@@ -147,6 +154,68 @@ fn nothing_of(target: &str, compiler: &TargetCompiler) -> CompiledTarget {
         forecast: None,
         baseline: None,
     }
+}
+
+/// The plan's notes, and why labels have no program to compile: each reason once, with the labels that it concerns.
+fn notes_of(plan: &Plan, target: &str) -> Vec<String> {
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for missed in &plan.missed {
+        by_reason.entry(&missed.reason).or_default().push(missed.label.to_string());
+    }
+    let missed = by_reason.iter().map(|(reason, labels)| {
+        let (count, first) = (labels.len(), labels.first().map(String::as_str).unwrap_or_default());
+        let which =
+            if count == 1 { format!("{first} matches") } else { format!("{count} labels ({first}, …) match") };
+        format!("{which} no recording for {target}: {reason}; record with `target=\"{target}\"`")
+    });
+    plan.notes.iter().cloned().chain(missed).collect()
+}
+
+/// Names the versions of recorder and compiler, if the compiler cannot read what was recorded.
+fn unreadable_note<'a>(
+    invocations: impl Iterator<Item = &'a Invocation>,
+    calls: &[CompiledCall],
+    compiler: &TargetCompiler,
+) -> Option<String> {
+    let unreadable = |call: &CompiledCall| {
+        let is_unreadable = |outcome: &Outcome| matches!(outcome, Outcome::Failed { reason } if reason.starts_with(FailureKind::Unreadable.as_str()));
+        call.outcomes().filter(|outcome| is_unreadable(outcome)).count()
+    };
+    let recorders: BTreeSet<&str> = invocations
+        .zip(calls)
+        .filter(|(_, call)| unreadable(call) > 0)
+        .map(|(invocation, _)| invocation.recorder.as_str())
+        .collect();
+    let recorder = recorders.into_iter().filter(|recorder| !recorder.is_empty()).collect::<Vec<_>>().join(" and ");
+    let recorder = if recorder.is_empty() { "an unknown version".to_owned() } else { recorder };
+    let plugin = compiler.package().unwrap_or_else(|| "of another version".to_owned());
+    let programs = calls.iter().map(unreadable).sum::<usize>();
+    (programs > 0).then(|| {
+        format!(
+            "the compiler cannot read {}: recorded with {recorder}, the plugin is {plugin}; record with the JAX whose plugin \
+             compiles, or name that JAX's plugin with `--plugin`",
+            counted(programs, "program")
+        )
+    })
+}
+
+/// Says that whole calls are refused, which concerns rather what the programs have in common than their configs.
+fn refused_note(calls: &[CompiledCall]) -> Option<String> {
+    let is_refused = |call: &&CompiledCall| {
+        let reasons = call.outcomes().map(|outcome| match outcome {
+            Outcome::Refused { reason, .. } => Some(reason),
+            _ => None,
+        });
+        let reasons: BTreeSet<Option<&String>> = reasons.collect();
+        reasons.len() == 1 && reasons.iter().all(Option::is_some)
+    };
+    let refused: Vec<String> = calls.iter().filter(is_refused).map(CompiledCall::name).collect();
+    let (first, others) = refused.split_first()?;
+    let others = if others.is_empty() { String::new() } else { format!(" and of {}", counted(others.len(), "other")) };
+    Some(format!(
+        "every config of {first}{others} is refused for one reason, the baseline too: look for it in the kernel, in its \
+         arguments or in the compiler's version, not in the configs"
+    ))
 }
 
 /// A candidate's program, or why there is none to compile.

@@ -92,6 +92,13 @@ impl FoundLabel {
             arguments: None,
         }
     }
+
+    /// How often the module calls it, if the form shows that. The backward pass of a call is no call of its own.
+    pub fn known_calls(&self) -> Option<u64> {
+        let forward = self.call_sites.iter().filter(|site| !site.backward).count();
+        let calls = if forward > 0 { forward } else { self.call_sites.len() };
+        (calls > 0).then_some(calls as u64)
+    }
 }
 
 /// A diagnosis: why labels are missing or weak, and what to do.

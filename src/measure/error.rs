@@ -186,7 +186,11 @@ impl MeasureError {
             | Self::InputSize { .. } => true,
             Self::Failed(failure) => matches!(
                 failure.kind,
-                FailureKind::Compile | FailureKind::Signature | FailureKind::CustomCall | FailureKind::NoProgram
+                FailureKind::Compile
+                    | FailureKind::Unreadable
+                    | FailureKind::Signature
+                    | FailureKind::CustomCall
+                    | FailureKind::NoProgram
             ),
             Self::NoRoom { .. }
             | Self::Scratch { .. }

@@ -19,6 +19,16 @@ pub enum ProveError {
         /// What the system said.
         source: io::Error,
     },
+    /// The folder has no manifest.
+    #[error(
+        "`{path}`: there is no such file: name the folder that `autotune_lowered.dump(step, DIR, args=(…), \
+         variants=result)` wrote",
+        path = path.display()
+    )]
+    NoManifest {
+        /// The file.
+        path: PathBuf,
+    },
     /// The manifest or a program is not what `dump` wrote.
     #[error("`{path}`: {reason}; dump the step again with `variants=`", path = path.display())]
     Damaged {
@@ -45,7 +55,7 @@ impl ProveError {
     /// Whether the input is at fault, and not the device or the worker.
     pub fn is_of_input(&self) -> bool {
         match self {
-            Self::Unreadable { .. } | Self::Damaged { .. } => true,
+            Self::Unreadable { .. } | Self::NoManifest { .. } | Self::Damaged { .. } => true,
             Self::Program(error) => error.is_of_input(),
             Self::Race(error) => error.is_of_input(),
             Self::Scratch { .. } => false,

@@ -1,6 +1,7 @@
 //! The folder that `dump(…, variants=…)` writes: `prove.json` and one file per program, named by its digest.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -104,7 +105,10 @@ impl StepVariants {
         let text = folder
             .open_file(Path::new(MANIFEST), MAX_MANIFEST_BYTES)
             .and_then(|file| outside_file::read_text(file, MAX_MANIFEST_BYTES))
-            .map_err(unreadable(&place))?;
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::NotFound => ProveError::NoManifest { path: place.clone() },
+                _ => unreadable(&place)(source),
+            })?;
         let wrong = |reason: String| ProveError::Damaged { path: place.clone(), reason: printable(&reason) };
         let manifest: Manifest = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         if manifest.format != FORMAT {

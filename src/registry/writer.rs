@@ -42,6 +42,10 @@ impl RegistryWriter {
     /// Those of [`open`](Self::open), and if the folder cannot be written.
     pub fn create_or_open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
         let root = root.into();
+        if root.exists() && !root.is_dir() {
+            let source = io::Error::new(io::ErrorKind::NotADirectory, "it is a file; name a folder for the registry");
+            return Err(RegistryError::Io { path: root, source });
+        }
         let header = root.join("registry.json");
         if !header.exists() {
             let bytes = format!("{{\"kind\":\"{KIND}\",\"schema\":{SCHEMA}}}\n");

@@ -38,7 +38,7 @@ impl Document for CoverageResult<'_> {
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        let mut grid = Grid::new(&["operation", "evidence", ">occurrences", "state", "config"]);
+        let mut grid = Grid::new(&["operation", "evidence", ">stamps", "state", "config"]);
         for call in &self.coverage.calls {
             let state = if call.covered { "covered" } else { "missing" };
             let config = call.config.as_ref().map_or_else(String::new, Config::to_brief);

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::counted::counted;
 use crate::hlo::Scan;
 
 use super::grid::{cells, dash};
@@ -14,16 +15,18 @@ impl Document for &Scan {
         self
     }
 
-    /// Each distinct label with its evidence, occurrences and first line, then the diagnosis.
+    /// Each distinct label with its evidence, call sites (or stamps, where the form shows no more) and first line, then the
+    /// diagnosis.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        let mut grid =
-            Grid::new(&["operation", "call key", "evidence", ">occurrences", ">line", "direction", "family"]);
+        let mut grid = Grid::new(&["operation", "call key", "evidence", ">call sites", ">line", "direction", "family"]);
         for found in &self.labels {
             let key = found.label.call_key.as_deref().unwrap_or("?");
             let line = dash(found.line, |line| line.to_string());
             let direction = if found.backward { "with backward" } else { "forward" };
-            let (op_id, evidence, occurrences) = (&found.label.op_id, found.evidence, found.occurrences);
-            grid.row(cells![op_id, key, evidence, occurrences, line, direction, found.family]);
+            let calls = found.known_calls().map(|calls| calls.to_string());
+            let calls =
+                calls.unwrap_or_else(|| counted(usize::try_from(found.occurrences).unwrap_or(usize::MAX), "stamp"));
+            grid.row(cells![found.label.op_id, key, found.evidence, calls, line, direction, found.family]);
         }
         if !grid.is_empty() {
             grid.write(out)?;
@@ -32,5 +35,32 @@ impl Document for &Scan {
             write_line(out, format_args!("{}: {}", diagnosis.code, diagnosis.message))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_where_the_form_shows_them_and_stamps_elsewhere() {
+        let shown = |sites: &str| {
+            let scan = format!(
+                r#"{{"schema":1,"form":"stablehlo-text","diagnosis":[],"labels":[{{"op_id":"op@v1","call_key":"k",
+                    "evidence":"exact","family":"user","occurrences":26,"line":7,"backward":true,"call_sites":{sites}}}]}}"#
+            );
+            let mut out = Vec::new();
+            (&serde_json::from_str::<Scan>(&scan).unwrap()).write_table(&mut out).unwrap();
+            String::from_utf8(out).unwrap().lines().nth(1).unwrap().to_owned()
+        };
+        let (forward, backward) = (r#"{"name":"a"}"#, r#"{"name":"a","backward":true}"#);
+        for (sites, count) in [
+            (format!("[{forward},{backward},{forward}]"), "2"),
+            (format!("[{backward}]"), "1"),
+            ("[]".to_owned(), "26 stamps"),
+        ] {
+            let words = shown(&sites).split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words, format!("op@v1 k exact {count} 7 with backward user"), "{sites}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::compile::{CompileResult, CompiledCall, CompiledTarget};
+use crate::config::Config;
 use crate::counted::counted;
 use crate::timer::Forecast;
 use crate::timer::pjrt::Outcome;
@@ -22,6 +23,8 @@ const FIGURES: [Figure; 3] = [
     (">bundles", |cost| cost.schedule?.bundles, |bundles| format!("{bundles:.0}")),
     (">VMEM", |cost| Some(cost.schedule?.vmem_bytes? as f64), |bytes| format_bytes(bytes as u64)),
 ];
+
+const NOTHING: &str = "nothing to compile";
 
 impl Document for CompileResult {
     fn into_json(self) -> impl Serialize {
@@ -44,8 +47,7 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
     let identity = &target.device.identity;
     write_line(out, format_args!("{}: {identity}, compiled by {compiler}", target.target))?;
     let mut headings = vec!["what", ">programs", ">compiled", ">refused", ">failed", ">seconds", ">temporary", ">peak"];
-    let outcomes = target.calls.iter().flat_map(|call| &call.candidates).filter_map(|it| it.outcome.as_ref());
-    let outcomes = outcomes.chain(&target.module);
+    let outcomes = target.outcomes();
     let knows_kernels = outcomes.clone().any(|outcome| !kernels_of(outcome).is_empty());
     if knows_kernels {
         headings.extend([">registers", ">stack", ">shared"]);
@@ -55,8 +57,7 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
     headings.extend(figures.iter().map(|(heading, ..)| heading));
     let mut grid = Grid::new(&headings);
     for call in &target.calls {
-        let outcomes = call.candidates.iter().filter_map(|candidate| candidate.outcome.as_ref());
-        add(&mut grid, &call.name(), outcomes.collect(), (knows_kernels, &figures));
+        add(&mut grid, &call.name(), call.outcomes().collect(), (knows_kernels, &figures));
         for line in refusals(call) {
             grid.line(&line);
         }
@@ -73,7 +74,7 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
     }
     match &target.forecast {
         Some(forecast) => write_line(out, format_args!("{}", forecast_line(forecast)))?,
-        None => grid.write_or(out, "nothing to compile")?,
+        None => grid.write_or(out, NOTHING)?,
     }
     if let Some((needed, memory)) = target.module_memory() {
         let verdict = if needed <= memory { "it fits" } else { "it does not fit" };
@@ -98,6 +99,9 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
 /// The cost of compiling.
 fn forecast_line(forecast: &Forecast) -> String {
     let Forecast { to_compile, kept, jobs, seconds, bytes, .. } = forecast;
+    if to_compile + kept == 0 {
+        return NOTHING.to_owned();
+    }
     let programs = counted(*to_compile, "program");
     let cost = match (seconds, bytes) {
         (Some(seconds), Some(bytes)) => {
@@ -128,7 +132,8 @@ fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, (knows_kernels, fig
         compiled.to_string(),
         refused.to_string(),
         (outcomes.len() - compiled - refused).to_string(),
-        format!("{:.1}", seconds.sum::<f64>()),
+        // a sum of nothing is a negative zero
+        format!("{:.1}", seconds.fold(0.0, |sum, seconds| sum + seconds)),
         most(|memory| memory.temporary_bytes),
         most(|memory| memory.peak_bytes),
     ];
@@ -168,16 +173,24 @@ fn reason_of(outcome: &Outcome) -> Option<&str> {
 
 /// Each reason once, with the configs that it concerns.
 fn refusals(call: &CompiledCall) -> Vec<String> {
-    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<&str, Vec<&Config>> = BTreeMap::new();
     for candidate in &call.candidates {
         if let Some(reason) = candidate.outcome.as_ref().and_then(reason_of) {
-            by_reason.entry(reason).or_default().push(candidate.config.as_str());
+            by_reason.entry(reason).or_default().push(&candidate.config);
         }
     }
-    let line = |(reason, configs): (&str, Vec<&str>)| match configs.as_slice() {
-        [config] => format!("{config}: {reason}"),
-        [first, ..] => format!("{first} and {}: {reason}", counted(configs.len() - 1, "other")),
-        [] => String::new(),
+    let line = |(reason, mut configs): (&str, Vec<&Config>)| {
+        // the baseline first: without it nothing can be measured
+        configs.sort_by_key(|config| **config != call.baseline);
+        let first = match configs.first() {
+            Some(first) if **first == call.baseline => format!("{first} (the baseline)"),
+            Some(first) => first.to_string(),
+            None => String::new(),
+        };
+        match configs.len() {
+            0 | 1 => format!("{first}: {reason}"),
+            more => format!("{first} and {}: {reason}", counted(more - 1, "other")),
+        }
     };
     by_reason.into_iter().map(line).collect()
 }
@@ -187,14 +200,28 @@ mod tests {
     use super::*;
 
     fn table(memory_and_kernels: &str) -> String {
+        of_calls("[]", memory_and_kernels)
+    }
+
+    fn of_calls(calls: &str, memory_and_kernels: &str) -> String {
         let result = format!(
-            r#"{{"schema":1,"tool":"t","interrupted":false,"targets":[{{"target":"cuda:x","calls":[],
+            r#"{{"schema":1,"tool":"t","interrupted":false,"targets":[{{"target":"cuda:x","calls":{calls},
                 "device":{{"identity":{{"platform":"cuda","device_kind":"X","hardware":{{}}}},"environment":{{"platform_version":"1"}}}},
                 "module":{{"status":"compiled","seconds":1.0,"executable_bytes":9,"reused":false{memory_and_kernels}}}}}]}}"#
         );
         let mut out = Vec::new();
         serde_json::from_str::<CompileResult>(&result).unwrap().write_table(&mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_call_that_was_not_begun_took_no_time() {
+        let call =
+            r#"[{"op_id":"op@v1","call_key":"k","direction":"forward","baseline":{},"candidates":[{"config":{}}]}]"#;
+        let shown = of_calls(call, "");
+        let words: Vec<&str> =
+            shown.lines().find(|line| line.starts_with("op@v1")).unwrap().split_whitespace().collect();
+        assert_eq!(words[..6], ["op@v1:k", "0", "0", "0", "0", "0.0"], "{shown}");
     }
 
     #[test]

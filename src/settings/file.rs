@@ -208,6 +208,9 @@ fn words(setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>,
         (_, DeValue::String(text)) if text.contains(char::is_control) => {
             Err((value.span(), format!("`{}` holds a control character", setting.key)))
         }
+        (Kind::Path | Kind::PathOrUrl, DeValue::String(text)) if *text == "~" || text.starts_with("~/") => {
+            Err((value.span(), format!("`{}`: `~` is not expanded; write the path of the folder out", setting.key)))
+        }
         (_, DeValue::String(text)) => Ok(text.clone().into_owned()),
         _ => Err(wrong(value)),
     };
@@ -263,6 +266,7 @@ mod tests {
             ("timer = [\"auto\"]\n", ":1:9: ", "type array"),
             ("target = [\"tpu:v5e\", 1]\n", ":1:22: ", "type integer"),
             ("timer = \"\"\n", ":1:9: ", "is empty"),
+            ("registry = \"~/r\"\n", ":1:12: ", "`registry`: `~` is not expanded"),
             ("timer = \"command:a\\u0000b\"\n", ":1:9: ", "holds a control character"),
             ("timer = \"a\"\ntimer = \"b\"\n", ":2:1: ", "duplicate key"),
             ("timer = \n", ":1:", ""),

@@ -1,6 +1,7 @@
 //! Rejects candidates whose outputs differ from the baseline's.
 
 use crate::array::{ArraySpec, Finiteness, Reference, Tolerance};
+use crate::counted::counted;
 use crate::failure::{Failure, FailureKind};
 use crate::remedy::remedy;
 use crate::timer::events::Kind;
@@ -120,8 +121,8 @@ impl Measuring<'_> {
             let what = if found.nan == found.elements { "NaN alone" } else { "nothing finite" };
             let message = format!(
                 "output {index} of the baseline, `{spec}`, holds {what}, so another program with the same output \
-                 proves nothing: record the call with the values that it has in use (run it eagerly once, or with \
-                 `capture_values=True`)"
+                 proves nothing: {}",
+                self.better_inputs()
             );
             return Err(Aborted::Failed(Failure::new(FailureKind::NotFinite, message)));
         }
@@ -130,13 +131,29 @@ impl Measuring<'_> {
         {
             return Err(Aborted::Failed(Failure::new(FailureKind::NotFinite, message)));
         }
-        self.rounds.notes.extend(seen.iter().filter_map(|(index, _, found)| weakness(*index, found)));
+        let found: Vec<(usize, Finiteness)> = seen.iter().map(|(index, _, found)| (*index, *found)).collect();
+        self.rounds.notes.extend(weaknesses(&found, self.better_inputs()));
         if !seen.is_empty() && seen.iter().all(|(.., found)| found.finite == found.elements && found.rms == 0.0) {
             self.rounds
                 .notes
                 .push("every output of the baseline is zero, like those of a program that does nothing".into());
         }
         Ok(())
+    }
+
+    /// How to give the arguments values inside the domain of what is measured.
+    fn better_inputs(&self) -> &'static str {
+        match self.compares {
+            // a whole program
+            Some(_) => {
+                "give real values with `--inputs DIR`, which `autotune_lowered.capture` writes, or plausible ones, such \
+                 as `--fill ARGUMENT=ones`"
+            }
+            None => {
+                "record the call with the values that it has in use (run it eagerly once, or with \
+                 `capture_values=True`)"
+            }
+        }
     }
 
     /// Whether any candidate runs another program than the baseline. Copies of one program need no comparison.
@@ -172,19 +189,30 @@ fn refusal(index: usize, spec: &ArraySpec, found: &Finiteness) -> Option<String>
     })
 }
 
-/// Why an output of the baseline seems unlike those of an operation in real use, if it does.
-fn weakness(index: usize, found: &Finiteness) -> Option<String> {
-    let Finiteness { elements, finite, nan, rms } = *found;
-    if nan > 0 || finite < elements / 2 {
-        let of = format!("{finite} of the {elements} elements of the baseline's output {index} are finite");
-        return Some(format!("{of}, and others are equal only by being NaN or infinite in the same places"));
-    }
-    (rms > HUGE_RMS).then(|| {
+/// Why outputs of the baseline seem unlike those of an operation in real use, one line for all of them.
+fn weaknesses(found: &[(usize, Finiteness)], better: &str) -> Vec<String> {
+    let is_broken = |found: &Finiteness| found.nan > 0 || found.finite < found.elements / 2;
+    let broken: Vec<_> = found.iter().filter(|(_, found)| is_broken(found)).collect();
+    let huge: Vec<_> = found.iter().filter(|(_, found)| !is_broken(found) && found.rms > HUGE_RMS).collect();
+    let others = |of: &[_]| match of.len() {
+        0 | 1 => String::new(),
+        more => format!(", and {} alike", counted(more - 1, "other output")),
+    };
+    let broken_line = broken.first().map(|(index, Finiteness { elements, finite, .. })| {
         format!(
-            "the baseline's output {index} is huge, {rms:.1e} in the root mean square: perhaps the recorded values \
-             are outside the operation's domain"
+            "{finite} of the {elements} elements of the baseline's output {index} are finite{}; the rest is equal only by \
+             being NaN or infinite in the same places: {better}",
+            others(&broken)
         )
-    })
+    });
+    let huge_line = huge.first().map(|(index, Finiteness { rms, .. })| {
+        format!(
+            "the baseline's output {index} is huge, {rms:.1e} in the root mean square{}: perhaps the values are outside \
+             the operation's domain; {better}",
+            others(&huge)
+        )
+    });
+    broken_line.into_iter().chain(huge_line).collect()
 }
 
 /// Maximum number of outputs in a message.
@@ -337,6 +365,19 @@ mod tests {
             let [by_files, by_worker] = both_ways(&spec, &baseline, &own);
             prop_assert_eq!(by_files, by_worker);
         }
+    }
+
+    #[test]
+    fn many_outputs_that_prove_little_are_one_line_that_says_what_to_do() {
+        let found = |nan: u64, rms: f64| Finiteness { elements: 192, finite: 192 - nan, nan, rms };
+        let mut outputs = vec![(0, found(0, 1.0)), (1, found(80, 1.0)), (2, found(0, 1e9))];
+        outputs.extend((3..26).map(|index| (index, found(80, 1.0))));
+        let lines = weaknesses(&outputs, "give real values");
+        let [broken, huge] = &lines[..] else { panic!("{lines:?}") };
+        assert!(broken.contains("112 of the 192 elements of the baseline's output 1 are finite"), "{broken}");
+        assert!(broken.contains("23 other outputs") && broken.ends_with(": give real values"), "{broken}");
+        assert!(huge.contains("output 2 is huge, 1.0e9") && !huge.contains("other output"), "{huge}");
+        assert!(weaknesses(&outputs[..1], "give real values").is_empty());
     }
 
     #[test]

@@ -114,8 +114,11 @@ pub struct OperationResult {
     pub direction: Direction,
     /// Weakest evidence among the matching labels.
     pub evidence: Evidence,
-    /// Occurrences of those labels in the module.
+    /// Stamps of those labels in the module.
     pub occurrences: u64,
+    /// How often the module calls it, if its form shows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_sites: Option<u64>,
     /// How the labels were matched.
     pub how: String,
     /// Caveats.
@@ -188,6 +191,7 @@ impl OperationResult {
             direction,
             evidence: Evidence::Exact,
             occurrences: 0,
+            call_sites: None,
             how: String::new(),
             flags: Vec::new(),
             share: None,

@@ -405,6 +405,7 @@ pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
     OperationResult {
         evidence: planned.labels.iter().map(|label| label.evidence).max().unwrap_or(Evidence::Exact),
         occurrences: planned.labels.iter().map(|label| label.occurrences).sum(),
+        call_sites: planned.labels.iter().map(|label| label.known_calls()).sum(),
         how: planned.how.clone(),
         flags: planned.flags.clone(),
         share: planned.share,

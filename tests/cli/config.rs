@@ -277,6 +277,10 @@ fn what_is_no_file_is_one_line() {
         assert_eq!((run.code, run.stdout.as_str()), (BAD_INPUT, ""), "{why}: {}", run.stderr);
         assert!(run.fault().contains(why) && run.stderr.lines().count() == 1, "{why}: {}", run.stderr);
     }
+    // a variable is named, because the command line does not show it
+    let mut of_variable = command(&place.path("cache"));
+    let run = ended(of_variable.args(["cache", "path"]).env("AUTOTUNE_LOWERED_CONFIG", place.path("missing.toml")));
+    assert!(run.fault().contains(": AUTOTUNE_LOWERED_CONFIG: cannot read the configuration"), "{}", run.stderr);
 }
 
 #[test]
@@ -326,6 +330,12 @@ fn tune_is_the_name_of_the_main_job() {
     assert!(place.run(&["help", "tune"]).stdout.contains("--min-improvement"));
     let bash = place.run(&["completions", "bash"]).stdout;
     assert!(bash.contains("autotune__lowered,tune)") || bash.contains("autotune__lowered__subcmd__tune"));
+    // a mistyped command is not taken for a module
+    for (word, meant) in [("tuen", "tune"), ("scna", "scan"), ("profle", "profile")] {
+        let wrong = place.run(&["--no-config", word, &module, "--registry", "r"]);
+        let expected = format!("autotune-lowered: `{word}` is neither a command nor a file; did you mean `{meant}`?");
+        assert_eq!((wrong.code, wrong.fault()), (USAGE, &*expected), "{}", wrong.stderr);
+    }
     let wrong = place.run(&[&module, "--nonsense"]);
     assert!(wrong.code == USAGE && wrong.stderr.contains("autotune-lowered tune"), "{}", wrong.stderr);
 }

@@ -182,6 +182,7 @@ fn folders_that_are_no_steps_get_one_line() {
     refused("missing", "missing");
     let name = folder.display().to_string();
     fs::remove_file(&manifest).unwrap();
+    refused(&name, "prove.json`: there is no such file: name the folder that `autotune_lowered.dump(step, DIR, ");
     std::os::unix::fs::symlink("/dev/zero", &manifest).unwrap();
     refused(&name, "prove.json");
 }

@@ -98,6 +98,10 @@ fn a_page_says_what_the_json_says_and_shows_every_candidate() {
             operation["op_id"].as_str().unwrap(),
             operation["call_key"].as_str().unwrap()
         )));
+        // how often the model calls it, not how many instructions carry its label
+        let (sites, stamps) = (operation["call_sites"].as_u64().unwrap(), operation["occurrences"].as_u64().unwrap());
+        let sites_in_words = if sites == 1 { "1 call site ".to_owned() } else { format!("{sites} call sites ") };
+        assert!(sites < stamps && section.0.contains(&format!("It has {sites_in_words}in the module")), "{operation}");
         assert_eq!(row.value("speed-up"), operation["speed_up"].as_f64());
         assert_eq!(row.value("baseline"), operation["baseline"]["median_ns"].as_f64());
         assert_eq!(row.value("best"), operation["best"]["median_ns"].as_f64());
@@ -332,6 +336,7 @@ fn the_page_tells_the_races_of_compiler_options_apart() {
 #[test]
 fn a_page_asks_for_nothing_else() {
     let page = drawn("plain", &[hostile("plain")]);
+    assert!(page.contains("Its label has 2 stamps in the module"), "no call sites are known of it");
     for sign in ["http:", "https:", "src=", "@import", "url(", " style=", " onclick", "<link", "<iframe"] {
         assert!(!page.contains(sign), "{sign}");
     }
@@ -359,7 +364,9 @@ fn what_cannot_be_drawn_or_written_is_said_in_one_line() {
     }
     assert!(!Path::new(&out).exists());
     // known before any measurement, and before any folder is made
-    for (out, words) in [(at("nowhere/page.html"), "check the path"), (at("empty"), "is a folder")] {
+    for (out, words) in
+        [(at("nowhere/page.html"), "nowhere` does not exist; make it, or choose another"), (at("empty"), "is a folder")]
+    {
         let timer = recording(folder.path());
         let run = run(&cache, &[&module(), "--timer", &timer, "--report", &out]);
         assert_eq!(run.code, 4, "{}", run.stderr);

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::program::*;
 
@@ -84,4 +84,119 @@ fn a_refusal_has_libtpus_own_words() {
     assert!(done.code == 0 && done.stdout.contains(words), "{} {}", done.stdout, done.stderr);
     let none = tpu.place.run(&["compile", MODULE, "--target", "tpu:v6e", "--plugin", &tpu.plugin, "-o", "no-store"]);
     assert!(none.code == 5 && none.fault().contains("the simulated libtpu knows v5e:2x2 alone"), "{}", none.stderr);
+}
+
+/// A registry with a call for TPUs; each of its candidates is a program with one of these comments, the first the baseline.
+fn registry_of(place: &Place, comments: &[&str]) -> String {
+    let program = fs::read_to_string("tests/data/timer/add.mlir").unwrap();
+    let candidates = comments.iter().enumerate().map(|(number, comment)| {
+        let file = place.file(&format!("{number}.mlir"), format!("// {comment} {number}\n{program}"));
+        json!({"config": {"form": number}, "program_file": file})
+    });
+    let argument = |name: &str| json!({"name": name, "spec": "f32[4]", "fill": {"kind": "normal", "scale": 1.0}});
+    let description = json!({
+        "target": {"platform": "tpu"}, "op_id": "hostile@v1", "call_key": "0123456789abcdef",
+        "arguments": [argument("x"), argument("y")], "recorder": "jax 0.99.1",
+        "baseline": {"form": 0}, "candidates": candidates.collect::<Vec<_>>(),
+    });
+    let (file, registry) = (place.file("description.json", description.to_string()), place.text("registry"));
+    let added = place.run(&["registry", "add", &registry, &file]);
+    assert_eq!(added.code, 0, "{}", added.stderr);
+    registry
+}
+
+#[test]
+fn what_the_compiler_cannot_read_is_no_refusal_and_both_versions_are_named() {
+    let mut tpu = Tpu::new();
+    // as pip installs it
+    fs::create_dir_all(tpu.place.path("site-packages/libtpu")).unwrap();
+    fs::create_dir_all(tpu.place.path("site-packages/libtpu-0.0.9.dist-info")).unwrap();
+    let installed = tpu.place.text("site-packages/libtpu/libtpu.so");
+    fs::rename(&tpu.plugin, &installed).unwrap();
+    tpu.plugin = installed;
+    tpu.place.file("site-packages/libtpu-0.0.9.dist-info/RECORD", "libtpu/libtpu.so,sha256=x,9\n");
+    let registry = registry_of(&tpu.place, &["newer kernel", "newer kernel"]);
+    // a second time: it is not remembered
+    for _ in 0..2 {
+        let done = tpu.compile("tests/data/cli/module.mlir", &["--registry", &registry, "--format", "json"], "");
+        assert_eq!(done.code, 1, "{} {}", done.stdout, done.stderr);
+        let target = done.json()["targets"][0].clone();
+        for candidate in target["calls"][0]["candidates"].as_array().unwrap() {
+            let reason = candidate["reason"].as_str().unwrap();
+            assert!(candidate["status"] == "failed" && reason.contains("expected <= 7 but got 8"), "{candidate}");
+        }
+        let notes = target["notes"].to_string();
+        assert!(notes.contains("recorded with jax 0.99.1, the plugin is libtpu 0.0.9"), "{notes}");
+    }
+}
+
+#[test]
+fn a_call_that_is_refused_as_a_whole_is_noted_and_its_baseline_is_marked() {
+    let tpu = Tpu::new();
+    let registry = registry_of(&tpu.place, &["too large", "too large"]);
+    let compiled = |registry: &str| tpu.compile("tests/data/cli/module.mlir", &["--registry", registry], "");
+    let done = compiled(&registry);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(done.stdout.contains(r#"{"form":0} (the baseline) and 1 other: Scoped allocation"#), "{}", done.stdout);
+    let note = "every config of hostile@v1:0123456789abcdef is refused for one reason, the baseline too";
+    assert!(done.stdout.contains(note), "{}", done.stdout);
+    let other = Place::new();
+    let done = compiled(&registry_of(&other, &["fine", "too large"]));
+    assert!(done.stdout.contains(r#"{"form":1}: Scoped allocation"#), "{}", done.stdout);
+    assert!(!done.stdout.contains("every config"), "{}", done.stdout);
+}
+
+#[test]
+fn labels_that_are_not_recorded_for_the_target_are_told_with_the_reason() {
+    let tpu = Tpu::new();
+    let place = Place::new();
+    let description = fs::read_to_string({
+        registry_of(&place, &["fine"]);
+        place.path("description.json")
+    });
+    let other =
+        description.unwrap().replace(r#"{"platform":"tpu"}"#, r#"{"device":{"platform":"cuda","device_kind":"X"}}"#);
+    let registry = tpu.place.text("registry");
+    let added = tpu.place.run(&["registry", "add", &registry, &tpu.place.file("other.json", other)]);
+    assert_eq!(added.code, 0, "{}", added.stderr);
+    for arguments in [&["--dry-run"][..], &[]] {
+        let done = tpu.compile("tests/data/cli/module.mlir", &[&["--registry", &registry], arguments].concat(), "");
+        assert_eq!(done.code, 3, "{}", done.stderr);
+        let lines: Vec<&str> = done.stdout.lines().collect();
+        assert_eq!(lines[1], "nothing to compile");
+        let parts = [
+            "hostile@v1:0123456789abcdef",
+            " for tpu:v5e: ",
+            "other device: cuda:X",
+            "; record with `target=\"tpu:v5e\"`",
+        ];
+        let note = lines.iter().find(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(note.is_some(), "{}", done.stdout);
+    }
+}
+
+#[test]
+fn an_interrupted_run_says_how_far_it_came_and_goes_on() {
+    let tpu = Tpu::new();
+    let programs = [&["interrupt"][..], &["fine"; 19]].concat();
+    let registry = registry_of(&tpu.place, &programs);
+    let compiled = || {
+        let arguments = ["--registry", &registry, "--compile-jobs", "1"];
+        tpu.compile("tests/data/cli/module.mlir", &arguments, "")
+    };
+    let ended = compiled();
+    assert_eq!(ended.code, 130, "{}", ended.stderr);
+    let said = ended.stderr.lines().find_map(|line| line.strip_prefix("interrupted, "));
+    let (done, rest) = said.unwrap().split_once(' ').unwrap();
+    assert_eq!(rest, "of 20 programs compiled; run again to go on");
+    assert!((1..20).contains(&done.parse::<usize>().unwrap()), "{}", ended.stderr);
+    assert_eq!(compiled().code, 0);
+}
+
+#[test]
+fn without_a_plugin_no_folder_is_made() {
+    let place = Place::new();
+    let arguments = ["compile", MODULE, "--target", "tpu:v5e", "--plugin", "none.so", "-o", &place.text("store")];
+    assert_eq!(place.run(&arguments).code, 5);
+    assert!(!place.path("store").exists());
 }

@@ -130,6 +130,8 @@ def test_a_program_is_hashed_once(monkeypatch):
     for _ in range(3):
         autotune_lowered.compiler_options(lowered)
     assert len(hashed) == 1
+    with pytest.raises(TypeError, match=r"those of a jax.stages.Lowered, not of a int: give jax.jit\(f\).lower"):
+        autotune_lowered.compiler_options(1)
 
 
 def test_jit_compiles_with_them_outside_of_other_transformations(monkeypatch, tmp_path, caplog):

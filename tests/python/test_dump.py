@@ -177,6 +177,16 @@ def test_what_is_no_module_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_path_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    lowered = jax.jit(lambda x: x * 2).lower(jnp.ones(3))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no such folder: make it, or name another: 'nowhere'"):
+        autotune_lowered.dump(lowered, "nowhere/x.mlir")
+    with pytest.raises(IsADirectoryError, match="this is a folder: name a file in it: '.'"):
+        autotune_lowered.dump(lowered, ".")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = autotune_lowered.dump(lowered_of(), tmp_path / "module.mlir")
     before = path.read_bytes()

@@ -182,7 +182,9 @@ def test_what_cannot_be_lowered_is_kept_with_its_reason(tmp_path):
     assert recorded.report()[0]["not_lowered"] == {"NotImplementedError: block 2 needs a device": 1, "not on tpu": 1}
 
 
-def test_a_kernel_that_cannot_be_differentiated_is_recorded_forward(tmp_path):
+def test_a_kernel_that_cannot_be_differentiated_is_recorded_forward(tmp_path, caplog):
+    caplog.set_level("INFO")
+
     def loop(config):
         # reverse mode has no rule for a `while` loop
         return lambda x, y: jax.lax.while_loop(lambda v: v.sum() < 100, lambda v: v * (1 + config["block"]), x) + y
@@ -193,6 +195,13 @@ def test_a_kernel_that_cannot_be_differentiated_is_recorded_forward(tmp_path):
     entry = [e for e in recorded.report() if e["direction"] == "forward-vjp"][0]
     assert "it cannot be differentiated: " in entry["not_recorded"] and "while_loop" in entry["not_recorded"]
     assert {record["direction"] for record in records(tmp_path)} == {"forward"}
+    # a step can run nothing else of it
+    assert not [said for said in caplog.records if said.levelname == "WARNING"]
+    assert "only its forward pass is recorded" in caplog.text
+    with autotune_lowered.recording(tmp_path / "backward", directions=("forward-vjp",)):
+        autotune_lowered.recording.active().record(call(build=loop))
+    (warned,) = [said.getMessage() for said in caplog.records if said.levelname == "WARNING"]
+    assert "is not recorded: it cannot be differentiated: " in warned
 
 
 def test_a_record_without_a_program_is_a_warning_and_its_reason_reaches_whoever_asks(tmp_path, caplog, run, plugin):
@@ -456,7 +465,7 @@ def test_wrong_arguments_are_named(tmp_path):
     with pytest.raises(ValueError, match="no direction `backward`"):
         autotune_lowered.recording(tmp_path, directions=("backward",))
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="file"):
+    with pytest.raises(OSError, match="file`: it is a file; name a folder for the registry"):
         autotune_lowered.recording(tmp_path / "file")
 
 

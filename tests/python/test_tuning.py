@@ -208,6 +208,15 @@ def test_a_lowered_function_is_tuned(tmp_path, program, monkeypatch):
     assert caught.value.exit_code != 0
 
 
+def test_a_module_without_labels_is_told_how_it_can_be_tuned(tmp_path, caplog):
+    lowered = jax.jit(lambda x: x * 2).lower(X)
+    with pytest.raises(TuningError, match="the module has no label") as caught:
+        autotune_lowered.tune(lowered, registry=tmp_path / "registry", cache=tmp_path / "cache")
+    assert caught.value.exit_code == 3 and 'options=["--compiler-options", "safe"]' in str(caught.value)
+    # both name no temporary file
+    assert "module.txt" not in str(caught.value) and "module.txt" not in caplog.text
+
+
 def test_tunables_ask_the_cache(tmp_path, run):
     key = tuned.tunable.call_key(X)
     device = autotune_lowered.device().fingerprint["identity"]

@@ -178,3 +178,17 @@ fn a_difference_too_small_to_matter_ends_it() {
     assert!(found.is_settled && found.rounds < 40, "{found:?}");
     assert_ne!(found.contestants[1].relation, Some(Relation::Faster));
 }
+
+#[test]
+fn outputs_that_prove_little_are_noted_with_how_to_give_real_inputs() {
+    let mut timer = ScriptedTimer::new(&[10 * MS, 9 * MS, 10 * MS]);
+    timer.outputs = vec![f32::INFINITY; 3];
+    timer.keeps_outputs = true;
+    let failed = in_memory(&mut timer, 2).unwrap_err().to_string();
+    assert!(failed.contains("nothing finite") && failed.contains("`--inputs DIR`"), "{failed}");
+    assert!(!failed.contains("capture_values"), "{failed}");
+    timer.outputs = vec![1e9; 3];
+    let notes = in_memory(&mut timer, 2).unwrap().notes;
+    let told = |note: &String| note.contains("output 0 is huge, 1.0e9") && note.contains("`--fill ARGUMENT=ones`");
+    assert_eq!(notes.iter().filter(|note| told(note)).count(), 1, "{notes:?}");
+}

@@ -53,6 +53,11 @@ def compiler_options(lowered: Any) -> Options:
 
 def program_digest(lowered: Any) -> str:
     """The semantic digest of a lowered program, as `dump` writes it: `stablehlo_digest`."""
+    if not hasattr(lowered, "compiler_ir") and not hasattr(lowered, "as_text"):
+        raise TypeError(
+            f"compiler options are those of a jax.stages.Lowered, not of a {type(lowered).__qualname__}: give "
+            "jax.jit(f).lower(…)"
+        )
     with _lock:
         known = _digests.get(lowered)
     if known is not None:

@@ -88,14 +88,14 @@ class _Record:
             try:
                 cotangents = self._add_cotangents(baseline)
             except Exception as error:
-                return report | self._given_up(f"it cannot be differentiated: {one_line(error)}")
+                return report | self._forward_only(one_line(error))
             if not cotangents:
                 return None  # integers only: there is no second direction
             spelled_specs |= cotangents
         candidates = [self._lower(config) for config in configs]
         refused = self._undifferentiable(candidates, baseline)
         if refused is not None:
-            return report | self._given_up(f"it cannot be differentiated: {refused}")
+            return report | self._forward_only(refused)
         # before the programs get the same arguments, because the probes take only what they need
         parameters = self._parameters(candidates, baseline)
         kept = self._same_arguments(candidates)
@@ -156,6 +156,15 @@ class _Record:
 
     def _given_up(self, reason: str) -> dict[str, Any]:
         _LOG.warning("%s %s (%s) is not recorded: %s", self.call.op_id, self.call.call_key, self.direction, reason)
+        return {"not_recorded": reason}
+
+    def _forward_only(self, reason: str) -> dict[str, Any]:
+        reason = f"it cannot be differentiated: {reason}"
+        if FORWARD not in self.registry.directions:
+            return self._given_up(reason)
+        # whatever was lowered with this call differentiates something around it, such as a `custom_vjp`, or nothing
+        what = f"{self.call.op_id} {self.call.call_key}"
+        _LOG.info("%s: only its forward pass is recorded, which is what a step can run of it: %s", what, reason)
         return {"not_recorded": reason}
 
     def _add_cotangents(self, baseline: Config) -> dict[str, str]:

@@ -14,13 +14,15 @@ from typing import Any
 
 from .._program import find_program
 from .._scratch import scratch_folder
-from ..module import dump
+from ..module import dump_quietly
 from .result import AutotuningResult
 
 _LOG = logging.getLogger("autotune_lowered")
 
 # exit codes after which the program prints a complete result: all tuned, some not, ended by Ctrl-C
 _WITH_RESULT = (0, 1, 130)
+# no label, or none that matches
+_NO_LABEL = 3
 
 
 class TuningError(RuntimeError):
@@ -66,12 +68,16 @@ def tune(
 
     Raises `TuningError` if nothing could be tuned, `ProgramError` without the program.
     """
-    words = [find_program()]
+    words, options = [find_program()], list(options)
     with scratch_folder() as folder:
+        complaint = None
         if isinstance(module, str | os.PathLike):
             path = pathlib.Path(module)
         else:
-            path = dump(module, folder / "module.txt")
+            path = folder / "module.txt"
+            complaint = dump_quietly(module, path)
+            if complaint is not None and not any(word.startswith("--compiler-options") for word in options):
+                _LOG.warning("the module %s", complaint)
         words += [str(path), "--registry", os.fspath(registry), "--format", "json", "--match", match]
         words += ["--timer", timer if timer is not None else f"jax:{sys.executable}"]
         if cache is not None:
@@ -83,7 +89,18 @@ def tune(
             words += ["--only", name]
         if force:
             words.append("--force")
-        return AutotuningResult(_run([*words, *options]))
+        try:
+            return AutotuningResult(_run([*words, *options]))
+        except TuningError as error:
+            if error.exit_code != _NO_LABEL or not (complaint or "").startswith("has no labels"):
+                raise
+            # the program names a file that is gone now
+            raise TuningError(
+                "the module has no label that can be tuned: mark a function with `@autotune_lowered.tunable`; "
+                'without labels, `options=["--compiler-options", "safe"]` tunes how the whole module is compiled, and '
+                "so does the program with a file of `autotune_lowered.dump`",
+                error.exit_code,
+            ) from None
 
 
 autotune_lowered = tune

@@ -110,13 +110,14 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
         let module = if operation.how.is_empty() { "the module itself" } else { &operation.how };
         facts.push(format!("Options for {module}, which needs no label."));
     } else if operation.occurrences > 0 {
-        let count = match operation.occurrences {
-            1 => "once".to_owned(),
-            more => format!("{more} times"),
+        let times = |count: u64, what: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), what);
+        let seen = match operation.call_sites {
+            Some(sites) => format!("It has {}", times(sites, "call site")),
+            None => format!("Its label has {}", times(operation.occurrences, "stamp")),
         };
         let shows_how = operation.evidence != Evidence::Exact && !operation.how.is_empty();
         let how = if shows_how { format!(", matched {}", operation.how) } else { String::new() };
-        facts.push(format!("Its label occurs {count} in the module, {} evidence{how}.", operation.evidence));
+        facts.push(format!("{seen} in the module, {} evidence{how}.", operation.evidence));
     }
     let (new, kept) = (operation.rounds_measured, operation.rounds_kept);
     if new > 0 || kept > 0 {

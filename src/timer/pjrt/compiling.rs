@@ -14,7 +14,7 @@ use super::signature::{module_of, read_signature};
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::{Cost, HloModule};
 use crate::registry::ProgramFormat;
-use crate::timer::protocol::{Compiled, CostAnalysis, KernelSchedule, ProgramRef};
+use crate::timer::protocol::{Compiled, CostAnalysis, KernelSchedule, ProgramRef, one_line as shortened};
 
 /// Largest program that is read.
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
@@ -124,6 +124,8 @@ pub(super) fn compile_failure(error: &PjrtError) -> Failure {
 /// Why a compiler refuses a program, with the compiler's message.
 pub(super) fn refusal(error: &PjrtError) -> Failure {
     let message = one_line(&error.message);
+    // XLA appends the whole kernel in escapes
+    let message = message.split(" input ir:").next().unwrap_or_default().to_owned();
     // not the program's fault: without ptxas none compiles
     if message.contains("No PTX compilation provider") {
         // the rest lists every place that it searched
@@ -146,6 +148,16 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
         let message = format!("this machine cannot compile now: {reason}; free it and compile again ({message})");
         return Failure::new(FailureKind::Device, message);
     }
+    // the same program is accepted where recorder and compiler are of one version, so this says nothing of the device
+    if UNREADABLE.iter().any(|words| message.contains(words)) {
+        let why = shortened(&message, MOST_OF_A_REASON);
+        let message = format!("the compiler cannot read the program, which another version wrote ({why})");
+        return Failure::new(FailureKind::Unreadable, message);
+    }
+    if let Some(target) = unhandled_target(&message) {
+        let message = format!("this plugin has no handler for the custom call `{target}` ({message})");
+        return Failure::new(FailureKind::CustomCall, message);
+    }
     let kind = match () {
         () if is_of_a_signal(&message) => FailureKind::Crash,
         () if message.contains("Cannot allocate memory") => FailureKind::Memory,
@@ -153,6 +165,19 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
     };
     Failure::new(kind, message)
 }
+
+/// How compilers say that they cannot read a kernel or a module: XLA of Triton kernels and of StableHLO, MLIR of bytecode, and
+/// libtpu of Mosaic kernels.
+const UNREADABLE: [&str; 5] = [
+    "Failed to parse",
+    "Failed to deserialize",
+    "in bytecode version",
+    "Unsupported version: expected",
+    "Unsupported Mosaic version",
+];
+
+/// Characters of such a message that are shown.
+const MOST_OF_A_REASON: usize = 300;
 
 /// The C library's messages when the machine runs out of something, whatever the program.
 const OF_THE_MACHINE: [&str; 4] =
@@ -193,9 +218,24 @@ mod tests {
         assert_eq!(kind("INTERNAL: fork: Cannot allocate memory"), FailureKind::Memory);
         let runtime = "INTERNAL: Failed to materialize symbols: { (main, { mosaic_gpu_init_tma_desc }) }";
         assert_eq!(kind(runtime), FailureKind::CustomCall);
+        for unreadable in [
+            // of jax-cuda12-pjrt 0.12.0.1 and 0.10.2, and of two versions of libtpu
+            "Failed to parse Triton module: -:0:0: error: expected mlir::BoolAttr, but got: 1 : i32",
+            "-:0:0: error: string size exceeds the available data size -:0:0: note: in bytecode version 6 produced by: x",
+            "<unknown>:0: error: Failed to parse using StableHLO v1.17.0, this could indicate forward incompatibility",
+            "Failed to deserialize the Mosaic module: INTERNAL: Unsupported version: expected <= 7 but got 8",
+            "error: Unsupported Mosaic version: 3",
+        ] {
+            assert_eq!(kind(unreadable), FailureKind::Unreadable, "{unreadable}");
+        }
+        let no_handler = "No registered implementation for custom call to tpu_custom_call for platform CUDA";
+        assert_eq!(kind(no_handler), FailureKind::CustomCall);
         let none = "No PTX compilation provider is available. Neither ptxas/nvlink nor nvjtlink is available.";
         assert_eq!(kind(none), FailureKind::Device);
         let message = refusal(&PjrtError { code: 14, message: none.to_owned() }).message;
         assert!(message.ends_with("=DIR (No PTX compilation provider is available)"), "{message}");
+        let escaped = format!("Failed to parse Triton module: {} input ir: \"ML\\xefR\"", "error: no ".repeat(100));
+        let message = refusal(&PjrtError { code: 13, message: escaped }).message;
+        assert!(message.len() < 400 && !message.contains("input ir") && message.ends_with(')'), "{message}");
     }
 }

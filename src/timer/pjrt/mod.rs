@@ -25,6 +25,7 @@ mod no_device;
 #[allow(unsafe_code)]
 mod nvml;
 mod options;
+mod package;
 #[allow(unsafe_code)]
 mod plugin;
 mod plugin_digest;

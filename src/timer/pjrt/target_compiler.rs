@@ -13,6 +13,7 @@ use super::compilers::Compilers;
 use super::llo;
 use super::no_device::without_metadata;
 use super::options::compile_options;
+use super::package::package_of;
 use super::plugin_digest::digest_of_plugin;
 use super::store::{CompiledFor, ExecutableKey, ExecutableStore, Listed, Note};
 use crate::candidates::Target;
@@ -160,6 +161,7 @@ pub struct TargetCompiler {
     store: ExecutableStore,
     others: Vec<PathBuf>,
     target: Target,
+    plugin: PathBuf,
     plugin_digest: Digest,
     toolchain: Option<String>,
     overrides: BTreeMap<String, String>,
@@ -205,7 +207,8 @@ impl TargetCompiler {
             })
         };
         let (target, overrides, others) = (options.target.clone(), options.overrides.clone(), options.others.clone());
-        Ok(Self { compilers, store, others, target, plugin_digest, toolchain, overrides, device, scratch })
+        let plugin = options.plugin.clone();
+        Ok(Self { compilers, store, others, target, plugin, plugin_digest, toolchain, overrides, device, scratch })
     }
 
     /// The target's fingerprint, as a present device would have it, so that executables for it are found on that device.
@@ -216,6 +219,11 @@ impl TargetCompiler {
     /// The target.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// The Python package of the plugin, with its version, if there is one.
+    pub fn package(&self) -> Option<String> {
+        package_of(&self.plugin)
     }
 
     /// A folder for files that are needed as long as this value lives.

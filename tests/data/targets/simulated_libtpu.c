@@ -1,12 +1,14 @@
 /* SIMULATED: a plugin with the few functions that compiling for absent TPUs takes. It compiles nothing. It refuses a program that
- * holds the words `too large`, in the words that libtpu has for vector memory, and gives of any other the optimized program
- * that SIMULATED_OPTIMIZED names. As libtpu does, it writes what it "scheduled" into the folder of LIBTPU_INIT_ARGS. It fails
+ * holds the words `too large`, in the words that libtpu has for vector memory, cannot read one that holds `newer kernel`, and
+ * gives of any other the optimized program that SIMULATED_OPTIMIZED names. One that holds `interrupt` ends the run as Ctrl-C does. As libtpu does, it writes what it "scheduled" into the folder of LIBTPU_INIT_ARGS. It fails
  * where a real one would ask the network, or a lock file, before it answers. */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* places of functions in the table */
 enum {
@@ -114,9 +116,24 @@ static void dump(const char *pass, const char *content) {
   fclose(file);
 }
 
+/* the run started the supervisor, which started this process */
+static void interrupt_run(void) {
+  char path[64], line[256];
+  int run = 0;
+  snprintf(path, sizeof path, "/proc/%d/status", (int)getppid());
+  FILE *status = fopen(path, "r");
+  if (status == NULL) return;
+  while (run == 0 && fgets(line, sizeof line, status) != NULL) sscanf(line, "PPid: %d", &run);
+  fclose(status);
+  if (run > 1) kill(run, SIGINT);
+}
+
 static struct error *compile(struct compile_args *args) {
   if (memmem(args->program->code, args->program->code_size, "too large", 9) != NULL)
     return failed(8, "Scoped allocation with size 18.36M and limit 16.00M exceeded scoped vmem limit by 2.36M");
+  if (memmem(args->program->code, args->program->code_size, "newer kernel", 12) != NULL)
+    return failed(13, "Failed to deserialize the Mosaic module: INTERNAL: Unsupported version: expected <= 7 but got 8");
+  if (memmem(args->program->code, args->program->code_size, "interrupt", 9) != NULL) interrupt_run();
   dump("pallas_call.1-78-schedule-analysis_final_bundles",
        "Schedule analysis:\n    total scheduled bundles:    298\n    empty scheduled bundles:    14\n");
   dump("pallas_call.1-60-post-ra",
