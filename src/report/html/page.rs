@@ -235,7 +235,7 @@ fn write_legend(out: &mut dyn Write) -> io::Result<()> {
          allow only a low one, and an interval of a low confidence proves little. Pale dots are disturbed rounds; they \
          do not count. A candidate is dropped early once it is significantly slower than the leader or takes twice \
          its time, so it has fewer rounds. Differences below the noise floor do not count, so a candidate may be tied \
-         with the best although its interval lies beside 1×. Compiler options run in several races: compare times \
+         with the best although its interval is beside 1×. Compiler options run in several races: compare times \
          only within one. The baseline's own row shows its times over \
          their median: the machine's changes from round to round, which cancel in pairs.</p><p>The expected gain adds \
          one call of each operation. Only a profile of the step shows how often the step calls it, and what else it \
