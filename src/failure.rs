@@ -9,7 +9,7 @@ open_enum! {
     pub enum FailureKind {
         /// The compiler refused the program.
         Compile = "compile",
-        /// The compiler cannot read the program, because another version wrote it.
+        /// The compiler cannot read the program, because another version wrote it or it is damaged.
         Unreadable = "unreadable",
         /// The worker process died.
         Crash = "crash",

@@ -171,7 +171,7 @@ fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
             ("two_arguments", "signature", &["takes 2 arguments, 1 are recorded"]),
             ("other_output_shape", "wrong-output", &["`f32[32,32]`, the baseline's is `f32[1024]`"]),
             ("two_outputs", "wrong-output", &["2 outputs, the baseline has 1"]),
-            ("garbage", "compile", &["error"]),
+            ("garbage", "unreadable", &["error"]),
             ("killer", "compile", &["died of SIG"]),
         ] {
             let (found, message) = failure(hostile, &json!({"block": name}));

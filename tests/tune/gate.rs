@@ -138,8 +138,9 @@ fn a_winner_that_fails_is_broken_and_trouble_around_it_is_not() {
 fn one_slow_process_is_no_alarm() {
     struct FirstSlow(Noisy);
     impl Timer for FirstSlow {
+        // as the timer that tuned
         fn name(&self) -> &str {
-            "first-slow"
+            "scripted"
         }
         fn source(&self) -> Source {
             self.0.source()

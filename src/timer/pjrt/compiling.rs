@@ -151,7 +151,8 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
     // the same program is accepted where recorder and compiler are of one version, so this says nothing of the device
     if UNREADABLE.iter().any(|words| message.contains(words)) {
         let why = shortened(&message, MOST_OF_A_REASON);
-        let message = format!("the compiler cannot read the program, which another version wrote ({why})");
+        let message =
+            format!("the compiler cannot read the program, because another version wrote it or it is damaged ({why})");
         return Failure::new(FailureKind::Unreadable, message);
     }
     if let Some(target) = unhandled_target(&message) {
