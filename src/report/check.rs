@@ -57,7 +57,9 @@ pub fn check_lines(result: &CheckResult) -> Vec<String> {
     let missed = (!result.missed.is_empty()).then(|| format!("{} not recorded", result.missed.len()));
     let counts: Vec<String> = counts.chain(missed).collect();
     let what = if counts.is_empty() { "nothing to check".to_owned() } else { counts.join(", ") };
-    let odds = result.odds_needed;
-    lines.push(format!("{what}; a regression counts at odds of {odds:.0} to 1, seen in two worker processes"));
+    let needed = result.odds_needed;
+    lines.push(format!(
+        "{what}; a regression counts from an e-value of {needed:.0}, in two worker processes (docs/fleet.md)"
+    ));
     lines
 }
