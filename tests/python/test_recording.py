@@ -235,6 +235,7 @@ def test_a_record_without_a_program_is_a_warning_and_its_reason_reaches_whoever_
             return jnp.sin(x)
 
     autotune_lowered.dump(jax.jit(labelled).lower(jnp.ones(4)), module)
+    (tmp_path / "cache").mkdir()
     options = ["--registry", tmp_path / "registry", "--cache", tmp_path / "cache", "--format", "json"]
     ((told),) = json.loads(
         run("cache", "coverage", module, *options, "--match", "any", "--plugin", plugin, expected=1)

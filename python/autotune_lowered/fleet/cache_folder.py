@@ -32,18 +32,23 @@ class CacheFolder:
         self._path = path
         self._entries: dict[tuple[str, str, str, str], dict[str, Any]] = {}
         self._waiting: list[dict[str, Any]] = []
-        with scratch_folder() as folder:
-            file = folder / "entries.json"
-            done = run(["cache", "export", "--format", "json", str(file), "--cache", str(path)], _LIMIT_S)
-            if done.code != 0:
-                raise FleetError(f"the cache `{path}` cannot be read: {done.fault}")
-            for entry in json.loads(file.read_text())["entries"]:
-                self._entries[_key(entry)] = entry
+        # the import below makes a folder that is not there yet
+        if path.exists():
+            self._read()
         # checked before anything is measured; the program rejects an import without entries, but here only access
         # matters
         done = self._import([])
         if done.code not in (0, _NO_ENTRIES):
             raise FleetError(f"the cache `{path}` cannot be written to: {done.fault}")
+
+    def _read(self) -> None:
+        with scratch_folder() as folder:
+            file = folder / "entries.json"
+            done = run(["cache", "export", "--format", "json", str(file), "--cache", str(self._path)], _LIMIT_S)
+            if done.code != 0:
+                raise FleetError(f"the cache `{self._path}` cannot be read: {done.fault}")
+            for entry in json.loads(file.read_text())["entries"]:
+                self._entries[_key(entry)] = entry
 
     def of_call(self, device: str, op_id: str, call_key: str) -> list[dict[str, Any]]:
         """The entries of a call on a device, by its identity's text: one for each direction."""
