@@ -363,6 +363,7 @@ fn the_real_runtime_is_asked_in_two_processes() {
         let provenance = &mut entry["provenance"];
         provenance["environment"] = device["environment"].clone();
         provenance["source"] = json!("host-wall");
+        provenance["timer"] = json!("pjrt");
         provenance["ratio"] = json!(0.01);
         provenance["interval"] = json!({"low": 0.009, "high": 0.011, "confidence": 0.95});
     }
