@@ -120,7 +120,7 @@ pub(super) fn open(args: &CacheArgs) -> Result<Ledger, Fault> {
 /// The cache folder, to be changed.
 pub(super) fn folder_to_write(args: &CacheArgs) -> Result<PathBuf, Fault> {
     let folder = folder(args)?;
-    if folder.is_file() {
+    if folder.exists() && !folder.is_dir() {
         let message =
             format!("`{}` is a file, and a snapshot is only read: name a folder with `--cache`", folder.display());
         return Err(Fault::new(exit::CACHE_TROUBLE, message));
