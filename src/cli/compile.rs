@@ -237,8 +237,8 @@ fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
         let advice = match target.platform.as_str() {
             "tpu" => "activate a Python environment that has it (`jax[tpu]` brings libtpu), or name libtpu.so with `--plugin`",
             _ => {
-                "install the one of the JAX that recorded (`pip install --no-deps jax-cuda12-pjrt==VERSION \
-                 nvidia-cuda-nvcc-cu12`) or name it with `--plugin`"
+                "install the one of the JAX that recorded (`pip install --no-deps jax-cuda13-pjrt==VERSION \
+                 nvidia-cuda-nvcc nvidia-nvvm`) or name it with `--plugin`"
             }
         };
         // the usual advice names the plugin for this machine, which does not compile for the target

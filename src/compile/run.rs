@@ -55,7 +55,9 @@ fn gather(plan: &Plan, registry: &Registry) -> Gathered {
 /// The cost of compiling every candidate of a plan's calls.
 pub fn forecast_plan(plan: &Plan, registry: &Registry, target: &str, compiler: &TargetCompiler) -> CompiledTarget {
     let forecast = Some(compiler.forecast(&gather(plan, registry).programs));
-    CompiledTarget { notes: notes_of(plan, target), forecast, ..nothing_of(target, compiler) }
+    let mut compiled = nothing_of(target, compiler);
+    compiled.notes.extend(notes_of(plan, target));
+    CompiledTarget { forecast, ..compiled }
 }
 
 /// Compiles every candidate of a plan's calls, each program once.
@@ -80,11 +82,11 @@ pub fn compile_plan(
     });
     let calls: Vec<CompiledCall> = calls.collect();
     let invocations = plan.invocations.iter().map(|planned| &*planned.invocation);
-    let notes = notes_of(plan, target)
-        .into_iter()
-        .chain(unreadable_note(invocations, &calls, compiler))
-        .chain(refused_note(&calls));
-    Ok(CompiledTarget { notes: notes.collect(), calls, ..nothing_of(target, compiler) })
+    let mut compiled = nothing_of(target, compiler);
+    compiled.notes.extend(notes_of(plan, target));
+    compiled.notes.extend(unreadable_note(invocations, &calls, compiler));
+    compiled.notes.extend(refused_note(&calls));
+    Ok(CompiledTarget { calls, ..compiled })
 }
 
 /// Compiles the program of a module as it is; `name` identifies it across versions.
@@ -150,7 +152,7 @@ fn nothing_of(target: &str, compiler: &TargetCompiler) -> CompiledTarget {
         calls: Vec::new(),
         module: None,
         devices: 1,
-        notes: Vec::new(),
+        notes: compiler.notes().to_vec(),
         forecast: None,
         baseline: None,
     }

@@ -224,34 +224,6 @@ fn a_target_is_told_as_its_device_is() {
     assert_eq!(told.collect::<Vec<_>>(), known);
 }
 
-/// A plugin alone, without the assembler in its package, refuses nothing: that is the machine's fault. With the
-/// assembler it needs nothing else, not even Python.
-#[test]
-fn a_missing_assembler_is_no_refusal_and_python_is_not_needed() {
-    let Some(cuda) = cuda() else { return };
-    let (with, without) = (Place::new(), Place::new());
-    let alone = without.path("xla_cuda_plugin.so");
-    fs::hard_link(&cuda, &alone).or_else(|_| fs::copy(&cuda, &alone).map(drop)).unwrap();
-    let compiled = |place: &Place, plugin: &Path| {
-        let mut command = command(&place.path("cache"));
-        command.args(["compile", "tests/data/timer/matmul.mlir", "--target", "cuda:l4", "-o"]).arg(place.path("store"));
-        command.arg("--plugin").arg(plugin).env("PATH", "").env_remove("VIRTUAL_ENV");
-        ended(&mut command)
-    };
-    let done = compiled(&with, &cuda);
-    assert_eq!(done.code, 0, "{}", done.stderr);
-    let refused = compiled(&without, &alone);
-    assert_eq!((refused.code, refused.stderr.lines().count()), (5, 1), "{}", refused.stderr);
-    assert!(refused.fault().contains("finds no ptxas") && refused.fault().contains("--xla_gpu_cuda_data_dir="));
-    let kept = |place: &Place| {
-        fs::read_dir(place.path("store/executables-v2"))
-            .unwrap()
-            .filter(|file| file.as_ref().is_ok_and(|file| file.path().extension().is_some_and(|end| end == "exe")))
-            .count()
-    };
-    assert_eq!((kept(&with), kept(&without)), (1, 0));
-}
-
 /// On a machine without a GPU, the message has the plugin's and the driver's words.
 #[test]
 fn a_gpu_that_is_not_there_is_told_with_its_cause() {

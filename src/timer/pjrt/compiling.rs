@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use super::cuda_tools::packages_for;
 use super::custom_call::unhandled_target;
 use super::executable::{PlainExecutable, read_bounded};
 use super::gpu_code::kernels_of;
@@ -107,7 +108,7 @@ fn processor_ns() -> u64 {
 }
 
 /// Why the plugin of a device does not compile a program.
-pub(super) fn compile_failure(error: &PjrtError) -> Failure {
+pub(super) fn compile_failure(error: &PjrtError, plugin: &Path) -> Failure {
     let message = one_line(&error.message);
     match unhandled_target(&message) {
         Some(target) => Failure::new(
@@ -117,22 +118,22 @@ pub(super) fn compile_failure(error: &PjrtError) -> Failure {
                  the handlers of its own kernels and of LAPACK ({message})"
             ),
         ),
-        None => refusal(error),
+        None => refusal(error, plugin),
     }
 }
 
 /// Why a compiler refuses a program, with the compiler's message.
-pub(super) fn refusal(error: &PjrtError) -> Failure {
+pub(super) fn refusal(error: &PjrtError, plugin: &Path) -> Failure {
     let message = one_line(&error.message);
     // XLA appends the whole kernel in escapes
     let message = message.split(" input ir:").next().unwrap_or_default().to_owned();
-    // not the program's fault: without ptxas none compiles
-    if message.contains("No PTX compilation provider") {
+    if let Some((_, tool)) = OF_CUDA.iter().find(|(words, _)| message.contains(words)) {
         // the rest lists every place that it searched
         let first = message.split(". ").next().unwrap_or_default();
         let message = format!(
-            "the plugin finds no ptxas: install nvidia-cuda-nvcc-cu12 beside it, or name CUDA's folder with \
-             XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR ({first})"
+            "the plugin finds no {tool}: install {} beside it, or name CUDA's folder with CUDA_HOME or \
+             XLA_FLAGS=--xla_gpu_cuda_data_dir=DIR ({first})",
+            packages_for(plugin)
         );
         return Failure::new(FailureKind::Device, message);
     }
@@ -166,6 +167,10 @@ pub(super) fn refusal(error: &PjrtError) -> Failure {
     };
     Failure::new(kind, message)
 }
+
+/// XLA's messages if it lacks a tool of CUDA, with its name. That is not the program's fault: without ptxas none compiles, and
+/// without libdevice none with a function such as `tanh`.
+const OF_CUDA: [(&str, &str); 2] = [("No PTX compilation provider", "ptxas"), ("libdevice not found", "libdevice")];
 
 /// How compilers say that they cannot read a kernel or a module: XLA of Triton kernels and of StableHLO, MLIR of bytecode, and
 /// libtpu of Mosaic kernels.
@@ -203,7 +208,9 @@ mod tests {
 
     #[test]
     fn what_says_nothing_of_the_program_is_no_refusal() {
-        let kind = |message: &str| refusal(&PjrtError { code: 13, message: message.to_owned() }).kind;
+        let plugin = Path::new("/p/jax_plugins/xla_cuda13/xla_cuda_plugin.so");
+        let refusal = |message: &str| refusal(&PjrtError { code: 13, message: message.to_owned() }, plugin);
+        let kind = |message: &str| refusal(message).kind;
         // a real plugin's message after ptxas was killed
         assert_eq!(kind("ptxas exited with non-zero error code 9, output: "), FailureKind::Crash);
         // exit code 255
@@ -233,10 +240,15 @@ mod tests {
         assert_eq!(kind(no_handler), FailureKind::CustomCall);
         let none = "No PTX compilation provider is available. Neither ptxas/nvlink nor nvjtlink is available.";
         assert_eq!(kind(none), FailureKind::Device);
-        let message = refusal(&PjrtError { code: 14, message: none.to_owned() }).message;
+        let message = refusal(none).message;
         assert!(message.ends_with("=DIR (No PTX compilation provider is available)"), "{message}");
+        // of a real plugin that finds ptxas on PATH
+        let no_library = refusal("libdevice not found at ./libdevice.10.bc");
+        assert_eq!(no_library.kind, FailureKind::Device);
+        let expected = "the plugin finds no libdevice: install nvidia-cuda-nvcc and nvidia-nvvm beside it, or name";
+        assert!(no_library.message.starts_with(expected), "{}", no_library.message);
         let escaped = format!("Failed to parse Triton module: {} input ir: \"ML\\xefR\"", "error: no ".repeat(100));
-        let message = refusal(&PjrtError { code: 13, message: escaped }).message;
+        let message = refusal(&escaped).message;
         assert!(message.len() < 400 && !message.contains("input ir") && message.ends_with(')'), "{message}");
     }
 }

@@ -1,5 +1,21 @@
 //! `XLA_FLAGS` that kill a plugin, read from its stderr: an unknown flag aborts the process.
 
+use crate::timer::client::WorkerCommand;
+
+const VARIABLE: &str = "XLA_FLAGS";
+
+/// Leaves out of a worker's command the flags that a worker just died of, and returns a note for the user; `None` if it died
+/// of something else. Each call leaves out at least one, so a loop around it ends.
+pub(super) fn leave_out_fatal(command: &mut WorkerCommand, stderr: &str) -> Option<String> {
+    let given = command.environment.iter().rfind(|(name, _)| name == VARIABLE);
+    let flags = given.map_or_else(|| std::env::var_os(VARIABLE), |(_, flags)| flags.clone()).unwrap_or_default();
+    let (left, gone) = without_fatal(&flags.to_string_lossy(), stderr)?;
+    command.environment.retain(|(name, _)| name != VARIABLE);
+    command.environment.push((VARIABLE.into(), Some(left.into())));
+    let gone = gone.join(" ");
+    Some(format!("this plugin does not accept `{gone}` in {VARIABLE}: it runs without"))
+}
+
 /// The flags without those that stderr complains about; `None` if it complains about none.
 pub(super) fn without_fatal(flags: &str, stderr: &str) -> Option<(String, Vec<String>)> {
     let mut fatal: Vec<String> = Vec::new();
@@ -31,6 +47,17 @@ pub(super) fn without_fatal(flags: &str, stderr: &str) -> Option<(String, Vec<St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_is_started_again_without_them() {
+        let environment = vec![(VARIABLE.into(), Some("--a --xla_b=1".into())), ("OTHER".into(), None)];
+        let mut command = WorkerCommand { exe: "x".into(), command: Vec::new(), environment };
+        assert_eq!(leave_out_fatal(&mut command, "out of memory"), None);
+        let note =
+            leave_out_fatal(&mut command, "parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --a\n").unwrap();
+        assert_eq!(note, "this plugin does not accept `--a` in XLA_FLAGS: it runs without");
+        assert_eq!(command.environment, [("OTHER".into(), None), (VARIABLE.into(), Some("--xla_b=1".into()))]);
+    }
 
     #[test]
     fn takes_away_what_the_plugin_names() {

@@ -10,6 +10,7 @@ mod compiled;
 mod compiler;
 mod compilers;
 mod compiling;
+mod cuda_tools;
 mod custom_call;
 mod device;
 mod discover;

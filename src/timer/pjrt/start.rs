@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::compiled::CompiledOptions;
-use super::flags::without_fatal;
+use super::cuda_tools::cuda_home_for;
+use super::flags::leave_out_fatal;
 use super::no_device::{explained, without_metadata};
 use super::plugin_digest::digest_of_plugin;
 use crate::device::DeviceFingerprint;
@@ -81,6 +82,7 @@ impl PjrtOptions {
             command.push(NO_PROFILER.into());
         }
         let mut environment = vec![("XLA_FLAGS".into(), Some(self.flags().into()))];
+        environment.extend(cuda_home_for(&self.plugin));
         let is_libtpu = self.plugin.file_name().is_some_and(|name| name.to_string_lossy().contains("libtpu"));
         if is_libtpu {
             environment.extend(without_metadata());
@@ -157,7 +159,6 @@ pub fn probe(options: &PjrtOptions) -> Result<Probed, Failure> {
 fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, Hello), Failure> {
     let limits = &options.limits;
     let mut command = options.command();
-    let mut flags = options.flags();
     let mut notes = Vec::new();
     let mut forgiven = None;
     loop {
@@ -168,26 +169,22 @@ fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, H
                 return Ok((command, client, hello));
             }
             Err(failure) => {
-                // each turn removes a flag, so there are not many
-                let Some((left, gone)) = without_fatal(&flags, &client.stderr()) else {
-                    // one retry before the profiler is blamed, because anybody may have sent the signal
-                    if client.was_killed() && forgiven.as_ref() != Some(&command) {
-                        forgiven = Some(command.clone());
-                        continue;
-                    }
-                    let quiet = without_profiler(&command);
-                    if !client.is_gone() || quiet == command {
-                        return Err(explained(failure, &options.plugin, &client.stderr()));
-                    }
-                    let why = format!("{HOST_CLOCK}: the plugin's profiler broke the worker: {}", failure.message);
-                    notes.push(why);
-                    command = quiet;
+                if let Some(note) = leave_out_fatal(&mut command, &client.stderr()) {
+                    notes.push(note);
                     continue;
-                };
-                notes.push(format!("this plugin does not accept `{}` of XLA_FLAGS: measured without", gone.join(" ")));
-                command.environment.retain(|(name, _)| name != "XLA_FLAGS");
-                command.environment.push(("XLA_FLAGS".into(), Some(left.clone().into())));
-                flags = left;
+                }
+                // one retry before the profiler is blamed, because anybody may have sent the signal
+                if client.was_killed() && forgiven.as_ref() != Some(&command) {
+                    forgiven = Some(command.clone());
+                    continue;
+                }
+                let quiet = without_profiler(&command);
+                if !client.is_gone() || quiet == command {
+                    return Err(explained(failure, &options.plugin, &client.stderr()));
+                }
+                let why = format!("{HOST_CLOCK}: the plugin's profiler broke the worker: {}", failure.message);
+                notes.push(why);
+                command = quiet;
             }
         }
     }

@@ -71,7 +71,7 @@ pub(super) struct ExecutableKey {
     /// config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<String>,
-    /// Name and version of a compiler that the plugin runs but does not include, such as `ptxas`.
+    /// Names and digests of what the plugin compiles with but does not include, such as `ptxas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) toolchain: Option<String>,
     /// Compiler options of this program alone, by name.

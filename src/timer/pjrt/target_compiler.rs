@@ -1,6 +1,6 @@
 //! Compiles programs for a device that need not be present, side by side in workers that open no device.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::compiler::{CompileTask, CompileWorker};
 use super::compilers::Compilers;
+use super::cuda_tools::{cuda_home_for, toolchain};
+use super::flags::leave_out_fatal;
 use super::llo;
 use super::no_device::without_metadata;
 use super::options::compile_options;
@@ -85,7 +87,7 @@ impl TargetOptions {
         for option in &self.target.options {
             command.extend(["--topology-option".into(), option.into()]);
         }
-        let mut environment = Vec::new();
+        let mut environment = Vec::from_iter(cuda_home_for(&self.plugin));
         if self.target.platform == "tpu" {
             // libtpu admits one process per machine, unless this says that they use no TPU
             environment.push(("ALLOW_MULTIPLE_LIBTPU_LOAD".into(), Some("1".into())));
@@ -166,6 +168,7 @@ pub struct TargetCompiler {
     toolchain: Option<String>,
     overrides: BTreeMap<String, String>,
     device: DeviceFingerprint,
+    notes: Vec<String>,
     scratch: Scratch,
 }
 
@@ -182,15 +185,16 @@ impl TargetCompiler {
         })?;
         let scratch =
             Scratch::new().map_err(|error| failure(format!("cannot make a folder for temporary files: {error}")))?;
-        let command = options.command();
-        let (plugin_digest, mut device) = std::thread::scope(|scope| {
+        let (plugin_digest, Started { command, mut device, notes }) = std::thread::scope(|scope| {
             let digest = scope.spawn(|| digest_of_plugin(&options.plugin, Some(store.folder())));
-            let device = first_device(&command, options);
+            let started = start_worker(options);
             let digest = digest.join().unwrap_or_else(|_| digest_of_plugin(&options.plugin, Some(store.folder())));
             // an unreadable file is the better reason
-            Ok::<_, Failure>((digest?, device?))
+            Ok::<_, Failure>((digest?, started?))
         })?;
-        let toolchain = toolchain(options, &device.environment.xla_flags, store.folder());
+        let is_cuda = options.target.platform == "cuda";
+        let toolchain =
+            is_cuda.then(|| toolchain(&options.plugin, &device.environment.xla_flags, store.folder())).flatten();
         device.environment.plugin_digest = Some(plugin_digest);
         let jobs = options.compile_jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let compilers = {
@@ -208,12 +212,29 @@ impl TargetCompiler {
         };
         let (target, overrides, others) = (options.target.clone(), options.overrides.clone(), options.others.clone());
         let plugin = options.plugin.clone();
-        Ok(Self { compilers, store, others, target, plugin, plugin_digest, toolchain, overrides, device, scratch })
+        Ok(Self {
+            compilers,
+            store,
+            others,
+            target,
+            plugin,
+            plugin_digest,
+            toolchain,
+            overrides,
+            device,
+            notes,
+            scratch,
+        })
     }
 
     /// The target's fingerprint, as a present device would have it, so that executables for it are found on that device.
     pub fn device(&self) -> &DeviceFingerprint {
         &self.device
+    }
+
+    /// Notes on the compiler for the user, one line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The target.
@@ -373,36 +394,38 @@ fn outcome_of(note: Note, executable_bytes: u64, reused: bool) -> Outcome {
     }
 }
 
-/// Every assembler that XLA may run for a CUDA target: in the folder named by the flag, in the package beside the plugin's, in
-/// the usual folder, and on `PATH`. XLA picks one of them. A change of any may change the code.
-fn toolchain(options: &TargetOptions, xla_flags: &[String], folder: &Path) -> Option<String> {
-    if options.target.platform != "cuda" {
-        return None;
-    }
-    let named = xla_flags.iter().filter_map(|flag| flag.strip_prefix("--xla_gpu_cuda_data_dir="));
-    let named = named.map(|folder| Path::new(folder).join("bin"));
-    let packages = options.plugin.ancestors().nth(3).map(|packages| packages.join("nvidia/cuda_nvcc/bin"));
-    let on_path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path: Vec<PathBuf> = std::env::split_paths(&on_path).collect();
-    let folders = named.chain(packages).chain([PathBuf::from("/usr/local/cuda/bin")]).chain(on_path);
-    let found = folders.map(|folder| folder.join("ptxas")).filter(|ptxas| ptxas.is_file());
-    let digests = found.filter_map(|ptxas| digest_of_plugin(&ptxas, Some(folder)).ok());
-    let digests: BTreeSet<String> = digests.map(|digest| format!("ptxas {digest}")).collect();
-    (!digests.is_empty()).then(|| Vec::from_iter(digests).join(" "))
+/// What the first worker of a target shows.
+struct Started {
+    /// The command that works: without flags that the plugin died of.
+    command: WorkerCommand,
+    device: DeviceFingerprint,
+    notes: Vec<String>,
 }
 
-fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<DeviceFingerprint, Failure> {
+/// Starts a target's first worker, and ends it when its device is known.
+fn start_worker(options: &TargetOptions) -> Result<Started, Failure> {
     let plugin = options.plugin.file_name().unwrap_or_default().to_string_lossy();
     let device_failure =
         |why: &str| Failure::new(FailureKind::Device, format!("target `{}` of {plugin}: {why}", options.target));
-    let mut client = WorkerClient::spawn(command, &options.limits)?;
-    let hello = client.hello(&options.limits).map_err(|failure| {
-        // the message of another platform's plugin seldom gives the reason
-        let is_its_own = plugin.contains(&*options.target.platform);
-        let hint = format!("; is it a plugin for `{}`? Name one with `--plugin`", options.target.platform);
-        device_failure(&format!("{}{}", failure.message, if is_its_own { "" } else { &hint }))
-    })?;
-    client.shutdown(&options.limits);
+    let mut command = options.command();
+    let mut notes = Vec::new();
+    let hello = loop {
+        let mut client = WorkerClient::spawn(&command, &options.limits)?;
+        let failure = match client.hello(&options.limits) {
+            Ok(hello) => {
+                client.shutdown(&options.limits);
+                break hello;
+            }
+            Err(failure) => failure,
+        };
+        let Some(note) = leave_out_fatal(&mut command, &client.stderr()) else {
+            // the message of another platform's plugin seldom gives the reason
+            let is_its_own = plugin.contains(&*options.target.platform);
+            let hint = format!("; is it a plugin for `{}`? Name one with `--plugin`", options.target.platform);
+            return Err(device_failure(&format!("{}{}", failure.message, if is_its_own { "" } else { &hint })));
+        };
+        notes.push(note);
+    };
     let device = hello.devices.into_iter().next().ok_or_else(|| device_failure("it has no device"))?;
     let identity = &device.identity;
     if identity.platform != options.target.platform {
@@ -413,5 +436,5 @@ fn first_device(command: &WorkerCommand, options: &TargetOptions) -> Result<Devi
     if identity.hardware.get("compute_capability").is_some_and(|capability| !is_known(capability)) {
         return Err(device_failure("it names no compute capability: give a whole GpuTargetConfigProto"));
     }
-    Ok(device)
+    Ok(Started { command, device, notes })
 }

@@ -99,7 +99,7 @@ impl TargetWorker {
 }
 
 /// Why a program is not compiled. An option that the compiler rejects says nothing about the program.
-fn refused(error: &PjrtError, overrides: &BTreeMap<String, String>) -> Failure {
+fn refused(error: &PjrtError, overrides: &BTreeMap<String, String>, plugin: &Path) -> Failure {
     let is_of_options =
         ["No such compile option", "While setting option"].iter().any(|words| error.message.contains(words));
     match is_of_options && !overrides.is_empty() {
@@ -108,9 +108,24 @@ fn refused(error: &PjrtError, overrides: &BTreeMap<String, String>) -> Failure {
                 format!("the compiler does not accept the options of `--base-options`: {}", one_line(&error.message));
             Failure::new(FailureKind::Device, message)
         }
-        false => refusal(error),
+        false => refusal(error, plugin),
     }
 }
+
+/// Has the plugin read `XLA_FLAGS` now. A topology alone does not need them, so that a plugin would die of a wrong one only
+/// with the first program, and with every other.
+fn read_flags(topology: &Topology) {
+    if std::env::var_os("XLA_FLAGS").is_none_or(|flags| flags.is_empty()) {
+        return;
+    }
+    // The plugin reads them before it looks at an option of the compiler, and refuses this one before it looks at the program:
+    // nothing is compiled or dumped.
+    let no_option = BTreeMap::from([("autotune_lowered_no_option".to_owned(), "1".to_owned())]);
+    let _refusal = topology.compile(NOTHING, "mlir", &compile_options(None, &no_option));
+}
+
+/// A program that does nothing.
+const NOTHING: &[u8] = b"module @nothing { func.func @main() { return } }";
 
 fn no_device<T>() -> Result<T, Failure> {
     Err(Failure::new(FailureKind::Protocol, "this worker compiles for absent devices, and runs nothing"))
@@ -126,6 +141,7 @@ impl Worker for TargetWorker {
             }
             false => device_failure(&error),
         })?;
+        read_flags(topology);
         let devices = fingerprints_of_target(topology, &plugin).map_err(|error| device_failure(&error))?;
         let worker = format!("autotune-lowered pjrt {}", env!("CARGO_PKG_VERSION"));
         Ok(Hello::new(worker, Source::HostWall, devices)
@@ -142,6 +158,7 @@ impl Worker for TargetWorker {
             llo::clear(folder);
         }
         let partitions = Partitions::of(&code);
+        let plugin = self.options.plugin.clone();
         let (topology, ids) = self.open_for(partitions.count)?;
         let options = match partitions.count {
             1 => compile_options(None, &params.overrides),
@@ -149,8 +166,8 @@ impl Worker for TargetWorker {
         };
         let options = options_of(&params.program, options)?;
         let format = params.program.format.pjrt_format();
-        let (executable, compiled) =
-            timed(|| topology.compile(&code, format, &options)).map_err(|error| refused(&error, &params.overrides))?;
+        let (executable, compiled) = timed(|| topology.compile(&code, format, &options))
+            .map_err(|error| refused(&error, &params.overrides, &plugin))?;
         let mut compiled = described(compiled, &executable, &params.program, &code, llo_dump.as_deref());
         if partitions.count > 1 {
             // the compiled program takes parts

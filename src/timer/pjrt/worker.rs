@@ -114,7 +114,7 @@ impl PjrtWorker {
         let options = self.options_here(opened, program, &code, overrides)?;
         let format = program.format.pjrt_format();
         let (executable, compiled) = timed(|| Executable::compile(&opened.client, &code, format, &options))
-            .map_err(|error| compile_failure(&error))?;
+            .map_err(|error| compile_failure(&error, &self.options.plugin))?;
         let compiled = described(compiled, executable.plain(), program, &code, None);
         match ProgramShardings::of(executable.plain())? {
             // the compiled program takes parts
@@ -142,7 +142,7 @@ impl PjrtWorker {
     /// Loads an executable from its file onto this worker's devices.
     fn load_file(&self, file: &ExecutableRef, params: &LoadParams) -> Result<Executable, Failure> {
         let (opened, first) = (self.client()?, self.options.device);
-        let failed = |error: PjrtError| compile_failure(&error);
+        let failed = |error: PjrtError| compile_failure(&error, &self.options.plugin);
         let bytes = executable_bytes(file).map_err(failed)?;
         let as_compiled = Executable::deserialize(&opened.client, &bytes, &[]).map_err(failed)?;
         if as_compiled.is_on(first).map_err(failed)? {
