@@ -676,6 +676,17 @@ def sixty_four_bits():
     return place.enable_x64(True)
 
 
+def prepare_mosaic_gpu():
+    """Tells the plugin where Mosaic GPU's runtime is. JAX does so when it imports Mosaic GPU. A process that only loads
+    programs imports none, and without this the plugin would refuse every Mosaic GPU kernel."""
+    for package in ("jax_cuda13_plugin", "jax_cuda12_plugin"):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations if spec else None) or ():
+            path = os.path.join(folder, "libmosaic_gpu_runtime.so")
+            if os.path.isfile(path):
+                os.environ.setdefault("MOSAIC_GPU_RUNTIME_LIB_PATH", path)
+
+
 def own_devices(index):
     """The devices that this process opens, and the place of the wanted one among them.
 
@@ -683,6 +694,7 @@ def own_devices(index):
     the others. No memory is preallocated, because the tuner's user may be on the same device.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    prepare_mosaic_gpu()
     try:
         import jax
     except ModuleNotFoundError as error:

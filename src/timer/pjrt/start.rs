@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::beside_plugin;
 use super::compiled::CompiledOptions;
 use super::flags::without_fatal;
 use super::no_device::{explained, without_metadata};
@@ -85,6 +86,7 @@ impl PjrtOptions {
         if is_libtpu {
             environment.extend(without_metadata());
         }
+        environment.extend(beside_plugin::environment(&self.plugin));
         WorkerCommand { exe: self.exe.clone(), command, environment }
     }
 
