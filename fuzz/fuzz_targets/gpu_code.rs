@@ -45,7 +45,8 @@ fuzz_target!(|input: &[u8]| {
             kernel.registers <= 255 && kernel.stack_bytes <= 512 << 10 && kernel.shared_bytes <= 1 << 20,
             "{kernel:?}"
         );
-        assert!(kernel.code_bytes <= input.len() as u64 * 22, "{kernel:?}");
+        // compressed twice
+        assert!(kernel.code_bytes <= input.len() as u64 * 22 * 22, "{kernel:?}");
         assert!(kernel.name.bytes().all(|byte| byte.is_ascii_graphic()), "{kernel:?}");
     }
 });

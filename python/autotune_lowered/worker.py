@@ -676,6 +676,33 @@ def sixty_four_bits():
     return place.enable_x64(True)
 
 
+def prepare_mosaic_gpu():
+    """Tells the plugin where Mosaic GPU's runtime is. JAX does so when it imports Mosaic GPU. A process that only loads
+    programs imports none, and without this the plugin would refuse every Mosaic GPU kernel."""
+    for package in ("jax_cuda13_plugin", "jax_cuda12_plugin"):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations if spec else None) or ():
+            path = os.path.join(folder, "libmosaic_gpu_runtime.so")
+            if os.path.isfile(path):
+                os.environ.setdefault("MOSAIC_GPU_RUNTIME_LIB_PATH", path)
+
+
+def cuda_home(environment):
+    """CUDA's folder as `CUDA_HOME`, the only variable that XLA reads, if another one names it. `None` if that variable is
+    set or NVIDIA's packages bring the assembler: XLA prefers the variable to them, and an old CUDA may not fit."""
+
+    def has_assembler(folder):
+        return os.path.isfile(os.path.join(folder, "bin", "ptxas"))
+
+    packages = importlib.util.find_spec("nvidia")
+    of_packages = (packages.submodule_search_locations if packages else None) or ()
+    beside = (os.path.join(folder, cuda) for folder in of_packages for cuda in ("cu13", "cuda_nvcc"))
+    if environment.get("CUDA_HOME") or any(map(has_assembler, beside)):
+        return None
+    named = (environment.get(name, "") for name in ("CUDA_ROOT", "CUDA_PATH"))
+    return next((folder for folder in named if os.path.isabs(folder) and has_assembler(folder)), None)
+
+
 def own_devices(index):
     """The devices that this process opens, and the place of the wanted one among them.
 
@@ -683,6 +710,9 @@ def own_devices(index):
     the others. No memory is preallocated, because the tuner's user may be on the same device.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    prepare_mosaic_gpu()
+    if found := cuda_home(os.environ):
+        os.environ["CUDA_HOME"] = found
     try:
         import jax
     except ModuleNotFoundError as error:

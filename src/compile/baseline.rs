@@ -68,7 +68,15 @@ mod tests {
 
     fn compiled(peak_bytes: u64) -> Outcome {
         let memory = Some(MemoryStats { peak_bytes, ..MemoryStats::default() });
-        Outcome::Compiled { seconds: 1.0, executable_bytes: 1, memory, kernels: Vec::new(), cost: None, reused: false }
+        Outcome::Compiled {
+            seconds: 1.0,
+            executable_bytes: 1,
+            memory,
+            kernels: Vec::new(),
+            kernels_unknown: None,
+            cost: None,
+            reused: false,
+        }
     }
 
     #[test]

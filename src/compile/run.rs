@@ -86,6 +86,7 @@ pub fn compile_plan(
     compiled.notes.extend(notes_of(plan, target));
     compiled.notes.extend(unreadable_note(invocations, &calls, compiler));
     compiled.notes.extend(refused_note(&calls));
+    compiled.notes.extend(unknown_kernels(calls.iter().flat_map(CompiledCall::outcomes)));
     Ok(CompiledTarget { calls, ..compiled })
 }
 
@@ -102,7 +103,10 @@ pub fn compile_module(
 ) -> Result<CompiledTarget, MeasureError> {
     let (program, devices) = module_program(module, name, compiler)?;
     let outcome = compile(compiler, &[program], follower).map_err(MeasureError::Failed)?.into_iter().next();
-    Ok(CompiledTarget { module: outcome.flatten(), devices, ..nothing_of(target, compiler) })
+    let module = outcome.flatten();
+    let mut compiled = nothing_of(target, compiler);
+    compiled.notes.extend(unknown_kernels(module.iter()));
+    Ok(CompiledTarget { module, devices, ..compiled })
 }
 
 /// The cost of compiling a module.
@@ -218,6 +222,20 @@ fn refused_note(calls: &[CompiledCall]) -> Option<String> {
         "every config of {first}{others} is refused for one reason, the baseline too: look for it in the kernel, in its \
          arguments or in the compiler's version, not in the configs"
     ))
+}
+
+/// Says which programs have no figures of their kernels: one note for each reason.
+fn unknown_kernels<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<String> {
+    let mut programs: BTreeMap<&str, usize> = BTreeMap::new();
+    for outcome in outcomes {
+        if let Outcome::Compiled { kernels_unknown: Some(reason), .. } = outcome {
+            *programs.entry(reason).or_default() += 1;
+        }
+    }
+    let note = |(reason, programs)| {
+        format!("registers, stack and shared memory of {} are unknown: {reason}", counted(programs, "program"))
+    };
+    programs.into_iter().map(note).collect()
 }
 
 /// A candidate's program, or why there is none to compile.

@@ -436,6 +436,9 @@ pub struct Compiled {
     /// The GPU resources of its kernels; empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<KernelUse>,
+    /// Why they are unknown, for a GPU's program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernels_unknown: Option<String>,
     /// The compiler's counts for a run, if the worker reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<CostAnalysis>,
@@ -444,7 +447,16 @@ pub struct Compiled {
 impl Compiled {
     /// An executable that was written to the file, with this compile time.
     pub fn new(compile_ns: u64) -> Self {
-        Self { compile_ns, cpu_ns: 0, serialized: true, signature: None, memory: None, kernels: Vec::new(), cost: None }
+        Self {
+            compile_ns,
+            cpu_ns: 0,
+            serialized: true,
+            signature: None,
+            memory: None,
+            kernels: Vec::new(),
+            kernels_unknown: None,
+            cost: None,
+        }
     }
 }
 
@@ -454,6 +466,7 @@ setters!(Compiled {
     signature: Option<Signature>,
     memory: Option<MemoryStats>,
     kernels: Vec<KernelUse>,
+    kernels_unknown: Option<String>,
     cost: Option<CostAnalysis>
 });
 

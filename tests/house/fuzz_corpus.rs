@@ -72,7 +72,7 @@ fn modules_programs_and_profiles_are_read() {
     let timed =
         |bytes: &[u8]| XSpace::from_bytes(bytes.to_vec()).is_ok_and(|space| !executions(&space).executions.is_empty());
     assert!(taken("profile", timed) >= 2);
-    assert!(taken("gpu_code", |bytes| kernels_of(bytes).is_some_and(|kernels| !kernels.is_empty())) >= 1);
+    assert!(taken("gpu_code", |bytes| kernels_of(bytes).is_ok_and(|kernels| !kernels.is_empty())) >= 1);
     assert!(taken("trace", |bytes| bytes.split_first().is_some_and(|(_, space)| timed(space))) >= 3);
 }
 

@@ -189,6 +189,22 @@ def test_flags_of_libtpu_count_on_a_tpu():
     assert jax_worker.xla_flags({}, "tpu") == []
 
 
+def test_cudas_folder_is_found_by_other_variables_unless_packages_have_its_tools(monkeypatch, tmp_path):
+    for folder in ("own", "packages/cu13"):
+        (tmp_path / folder / "bin").mkdir(parents=True)
+    own = str(tmp_path / "own")
+    (tmp_path / "own/bin/ptxas").touch()
+    packages = types.SimpleNamespace(submodule_search_locations=[str(tmp_path / "packages")])
+    for found in (None, packages):
+        monkeypatch.setattr(jax_worker.importlib.util, "find_spec", lambda name, found=found: found)
+        assert jax_worker.cuda_home({}) is None
+        assert jax_worker.cuda_home({"CUDA_ROOT": "none", "CUDA_PATH": own, "CUDA_HOME": ""}) == own
+        assert jax_worker.cuda_home({"CUDA_ROOT": own, "CUDA_HOME": "/cuda"}) is None
+        assert jax_worker.cuda_home({"CUDA_ROOT": str(tmp_path)}) is None
+    (tmp_path / "packages/cu13/bin/ptxas").touch()
+    assert jax_worker.cuda_home({"CUDA_ROOT": own}) is None
+
+
 def test_a_compiler_is_told_by_the_records_of_its_wheels(monkeypatch):
     cpu = types.SimpleNamespace(platform="cpu", platform_version="cpu")
     own = jax_worker.compiler_digest(cpu)

@@ -116,21 +116,21 @@ impl Compiler for CompileWorker {
         let begin = Instant::now();
         let compiled: Result<Compiled, Failure> = self.client.request(call, self.limits.compile);
         let compiled = compiled.map_err(|failure| self.explained(failure));
-        let Compiled { compile_ns, cpu_ns, serialized, signature, memory, kernels, cost } =
-            compiled.inspect_err(|failure| {
-                // with a device it is decided again what compiles; without one, the compiler's refusal is final
-                if failure.kind == FailureKind::Compile && key.target.is_some() {
-                    let (compile_ns, refused) = (nanoseconds(begin.elapsed()), Some(failure.message.clone()));
-                    let note = Note { compile_ns, refused, of: of.clone(), ..Note::default() };
-                    if let Err(error) = self.store.refuse(&key, note) {
-                        tracing::warn!("the refusal of candidate {candidate} was not kept: {error}");
-                    }
+        let compiled = compiled.inspect_err(|failure| {
+            // with a device it is decided again what compiles; without one, the compiler's refusal is final
+            if failure.kind == FailureKind::Compile && key.target.is_some() {
+                let (compile_ns, refused) = (nanoseconds(begin.elapsed()), Some(failure.message.clone()));
+                let note = Note { compile_ns, refused, of: of.clone(), ..Note::default() };
+                if let Err(error) = self.store.refuse(&key, note) {
+                    tracing::warn!("the refusal of candidate {candidate} was not kept: {error}");
                 }
-            })?;
+            }
+        })?;
+        let Compiled { compile_ns, cpu_ns, serialized, signature, memory, kernels, kernels_unknown, cost } = compiled;
         if !serialized {
             return Ok(CompiledTask { kept: None, compile_ns, cpu_ns });
         }
-        let note = Note { compile_ns, cpu_ns, memory, kernels, cost, refused: None, of };
+        let note = Note { compile_ns, cpu_ns, memory, kernels, kernels_unknown, cost, refused: None, of };
         let payload = folder.open(&path, MAX_EXECUTABLE_BYTES).map_err(|error| {
             Failure::new(FailureKind::Protocol, format!("the compile worker's `{}`: {error}", path.display()))
         })?;

@@ -84,8 +84,13 @@ pub(super) fn work_of(executable: &PlainExecutable) -> Option<Cost> {
     Cost::of_run(module_of(&code, &format)?)
 }
 
-/// Writes an executable to its file, if it can be serialized, and adds its kernels' figures.
-pub(super) fn written(compiled: Compiled, executable: &PlainExecutable, path: &Path) -> Result<Compiled, Failure> {
+/// Writes an executable to its file, if it can be serialized, and adds its kernels' figures. `platform` is the device's.
+pub(super) fn written(
+    compiled: Compiled,
+    executable: &PlainExecutable,
+    path: &Path,
+    platform: &str,
+) -> Result<Compiled, Failure> {
     let bytes = match executable.serialize() {
         Ok(bytes) => bytes,
         Err(error) => {
@@ -97,7 +102,14 @@ pub(super) fn written(compiled: Compiled, executable: &PlainExecutable, path: &P
         }
     };
     write_file(path, &bytes)?;
-    Ok(compiled.kernels(kernels_of(&bytes).unwrap_or_default()))
+    Ok(match kernels_of(&bytes) {
+        Ok(kernels) => compiled.kernels(kernels),
+        Err(unknown) if platform.eq_ignore_ascii_case("cuda") => {
+            compiled.kernels_unknown(Some(unknown.reason().to_owned()))
+        }
+        // only CUDA's executables hold cubins
+        Err(_) => compiled,
+    })
 }
 
 /// Processor time of this process so far, over all threads, because a plugin compiles with several.
@@ -137,11 +149,11 @@ pub(super) fn refusal(error: &PjrtError, plugin: &Path) -> Failure {
         );
         return Failure::new(FailureKind::Device, message);
     }
-    // not its fault either: JAX provides the function that the kernel calls, and the plugin alone lacks it
+    // not its fault either: another package brings the function that the kernel calls
     if message.contains("Failed to materialize symbols") {
         let message = format!(
-            "the plugin lacks a function that this kernel calls during compilation, such as Mosaic GPU's, which come \
-             with JAX ({message})"
+            "the plugin lacks a function that this kernel calls, such as Mosaic GPU's: install {JAX_PLUGIN}, or name its \
+             libmosaic_gpu_runtime.so in MOSAIC_GPU_RUNTIME_LIB_PATH ({message})"
         );
         return Failure::new(FailureKind::CustomCall, message);
     }
@@ -157,7 +169,7 @@ pub(super) fn refusal(error: &PjrtError, plugin: &Path) -> Failure {
         return Failure::new(FailureKind::Unreadable, message);
     }
     if let Some(target) = unhandled_target(&message) {
-        let message = format!("this plugin has no handler for the custom call `{target}` ({message})");
+        let message = format!("this plugin has no handler for the custom call `{target}`{} ({message})", whose(target));
         return Failure::new(FailureKind::CustomCall, message);
     }
     let kind = match () {
@@ -171,6 +183,20 @@ pub(super) fn refusal(error: &PjrtError, plugin: &Path) -> Failure {
 /// XLA's messages if it lacks a tool of CUDA, with its name. That is not the program's fault: without ptxas none compiles, and
 /// without libdevice none with a function such as `tanh`.
 const OF_CUDA: [(&str, &str); 2] = [("No PTX compilation provider", "ptxas"), ("libdevice not found", "libdevice")];
+
+/// The package beside a CUDA plugin that brings what JAX's own kernels call.
+const JAX_PLUGIN: &str = "jax-cuda13-plugin (jax-cuda12-plugin for CUDA 12) in the plugin's version beside it";
+
+/// Who brings the handler of a custom call that the plugin does not have.
+fn whose(target: &str) -> &'static str {
+    match target {
+        // jaxlib registers it from `_triton.so` of that package, which only Python can load
+        "triton_kernel_call" | "triton_kernel_call_ffi" => {
+            ", which jax-cuda13-plugin (jax-cuda12-plugin for CUDA 12) brings for JAX alone: only `--timer jax` runs it"
+        }
+        _ => "",
+    }
+}
 
 /// How compilers say that they cannot read a kernel or a module: XLA of Triton kernels and of StableHLO, MLIR of bytecode, and
 /// libtpu of Mosaic kernels.

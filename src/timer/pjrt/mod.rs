@@ -1,5 +1,6 @@
 //! PJRT: the worker that loads a plugin, and the timer that drives such workers.
 
+mod beside_plugin;
 #[allow(unsafe_code)]
 mod buffer;
 mod cache_flush;
@@ -52,7 +53,7 @@ mod worker_options;
 pub use compiled::CompiledOptions;
 pub(in crate::timer) use discover::installed_in;
 pub use discover::{FoundPlugin, discover};
-pub use gpu_code::kernels_of;
+pub use gpu_code::{UnknownKernels, kernels_of};
 pub(in crate::timer) use no_device::{PCI, has_tpu};
 pub use start::{PjrtOptions, Probed, probe};
 pub use store::CompiledFor;

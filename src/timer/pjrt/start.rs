@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::beside_plugin;
 use super::compiled::CompiledOptions;
 use super::cuda_tools::cuda_home_for;
 use super::flags::leave_out_fatal;
@@ -87,6 +88,7 @@ impl PjrtOptions {
         if is_libtpu {
             environment.extend(without_metadata());
         }
+        environment.extend(beside_plugin::environment(&self.plugin));
         WorkerCommand { exe: self.exe.clone(), command, environment }
     }
 

@@ -147,6 +147,9 @@ pub(super) struct Note {
     pub(super) memory: Option<MemoryStats>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) kernels: Vec<KernelUse>,
+    /// Why they are unknown, for a GPU's program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kernels_unknown: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cost: Option<CostAnalysis>,
     /// Why the compiler refused the program.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use super::beside_plugin;
 use super::compiler::{CompileTask, CompileWorker};
 use super::compilers::Compilers;
 use super::cuda_tools::{cuda_home_for, toolchain};
@@ -87,7 +88,8 @@ impl TargetOptions {
         for option in &self.target.options {
             command.extend(["--topology-option".into(), option.into()]);
         }
-        let mut environment = Vec::from_iter(cuda_home_for(&self.plugin));
+        let mut environment = beside_plugin::environment(&self.plugin);
+        environment.extend(cuda_home_for(&self.plugin));
         if self.target.platform == "tpu" {
             // libtpu admits one process per machine, unless this says that they use no TPU
             environment.push(("ALLOW_MULTIPLE_LIBTPU_LOAD".into(), Some("1".into())));
@@ -135,6 +137,9 @@ pub enum Outcome {
         /// Its kernels' use of GPU resources; empty if unknown.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kernels: Vec<KernelUse>,
+        /// Why they are unknown, for a GPU's program.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kernels_unknown: Option<String>,
         /// The compiler's cost analysis of a run, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<CostAnalysis>,
@@ -386,11 +391,11 @@ pub fn kept_outcomes(store: &Path) -> io::Result<BTreeMap<CompiledFor, Outcome>>
 }
 
 fn outcome_of(note: Note, executable_bytes: u64, reused: bool) -> Outcome {
-    let Note { compile_ns, memory, kernels, cost, refused, .. } = note;
+    let Note { compile_ns, memory, kernels, kernels_unknown, cost, refused, .. } = note;
     let seconds = compile_ns as f64 / 1e9;
     match refused {
         Some(reason) => Outcome::Refused { reason, seconds, reused },
-        None => Outcome::Compiled { seconds, executable_bytes, memory, kernels, cost, reused },
+        None => Outcome::Compiled { seconds, executable_bytes, memory, kernels, kernels_unknown, cost, reused },
     }
 }
 

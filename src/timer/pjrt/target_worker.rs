@@ -160,6 +160,7 @@ impl Worker for TargetWorker {
         let partitions = Partitions::of(&code);
         let plugin = self.options.plugin.clone();
         let (topology, ids) = self.open_for(partitions.count)?;
+        let platform = topology.platform_name().map_err(|error| device_failure(&error))?;
         let options = match partitions.count {
             1 => compile_options(None, &params.overrides),
             _ => partitioned_options(partitions, &ids, &params.overrides),
@@ -174,7 +175,7 @@ impl Worker for TargetWorker {
             compiled = compiled
                 .signature(ProgramShardings::of(&executable).ok().flatten().map(|shardings| shardings.signature()));
         }
-        written(compiled, &executable, &params.executable)
+        written(compiled, &executable, &params.executable, &platform)
     }
 
     fn begin(&mut self, _params: BeginParams) -> Result<(), Failure> {

@@ -290,7 +290,8 @@ impl Worker for PjrtWorker {
 
     fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure> {
         let (executable, compiled) = self.compile_program(&params.program, &params.overrides)?;
-        written(compiled, executable.plain(), &params.executable)
+        let platform = self.client()?.client.platform_name().map_err(|error| device_failure(&error))?;
+        written(compiled, executable.plain(), &params.executable, &platform)
     }
 
     fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {

@@ -1,9 +1,9 @@
-"""Makes `kernels/`: serialized executables for GPUs that are not here, and what other programs say of their kernels.
+"""Makes `kernels/VERSION`: serialized executables for GPUs that are not here, and what other programs say of their kernels.
 
     python tests/data/targets/kernels.py PROGRAM PLUGIN
 
-PROGRAM is autotune-lowered, PLUGIN the .so of jax-cuda12-pjrt 0.10.2, beside it nvidia-cuda-nvcc-cu12 12.9.86. The script needs jax
-0.10.2, GNU readelf and no GPU. Registers, stack and static shared memory in `kernels.json` are the words of `ptxas -v` on the PTX
+PROGRAM is autotune-lowered, PLUGIN the .so of jax-cuda12-pjrt 0.10.2 or jax-cuda13-pjrt 0.11.2, beside it nvidia-cuda-nvcc-cu12
+12.9.86 or nvidia-cuda-nvcc 13.0.88. The script needs jax of the same version, GNU readelf and no GPU. Registers, stack and static shared memory in `kernels.json` are the words of `ptxas -v` on the PTX
 that XLA dumps, dynamic shared memory is that of XLA's own dump of its thunks, and `readelf` tells the size of the code that
 ptxas wrote. Executables are compiled once more without a dump, so that no folder's name stands in them.
 """
@@ -66,6 +66,21 @@ PROGRAMS = [
 ]
 
 
+# as the plugin names the targets, with their multiprocessors
+DEVICES = {"a100_sxm_80": ("NVIDIA A100-SXM4-80GB", 108), "h100_sxm": ("NVIDIA H100 80GB HBM3", 132)}
+
+
+def lowered(function, arguments, target):
+    """The module's text. From 0.11 on, Pallas wants to know the device."""
+    traced = jax.jit(function)
+    if jax.version.__version_info__ < (0, 11):
+        return traced.trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
+    kind, cores = DEVICES[target]
+    device = jax.sharding.AbstractDevice(device_kind=kind, num_cores=cores, platform="gpu")
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=device)):
+        return traced.trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
+
+
 def compile_for(target, module, store, flags):
     program, plugin = sys.argv[1:]
     command = [program, "compile", module, "--target", f"cuda:{target}", "--plugin", plugin, "-o", store]
@@ -108,19 +123,22 @@ def figures(dump, ptxas):
 
 
 def main():
-    (HERE / "kernels").mkdir(exist_ok=True)
-    ptxas = next(pathlib.Path(sys.argv[2]).resolve().parents[2].glob("nvidia/cuda_nvcc/bin/ptxas"))
+    made = HERE / "kernels" / jax.__version__
+    made.mkdir(parents=True, exist_ok=True)
+    # CUDA 12's package, and CUDA 13's
+    packages = pathlib.Path(sys.argv[2]).resolve().parents[2]
+    ptxas = next(path for name in ("cuda_nvcc", "cu13") for path in packages.glob(f"nvidia/{name}/bin/ptxas"))
     said = {}
     for name, target, function, arguments in PROGRAMS:
         with tempfile.TemporaryDirectory() as scratch:
             scratch = pathlib.Path(scratch)
             module = scratch / "module.mlir"
-            module.write_text(jax.jit(function).trace(*arguments).lower(lowering_platforms=("cuda",)).as_text())
-            compile_for(target, module, scratch / "dumped", f"--xla_dump_to={scratch / 'dump'}")
+            module.write_text(lowered(function, arguments, target))
+            compile_for(target, module, scratch / "dumped", f"--xla_dump_to={scratch / 'dump'} --xla_dump_emitter_re=.*")
             compile_for(target, module, scratch / "plain", "")
-            (HERE / "kernels" / f"{name}.executable").write_bytes(payload(scratch / "plain"))
+            (made / f"{name}.executable").write_bytes(payload(scratch / "plain"))
             said[name] = figures(scratch / "dump", ptxas)
-    (HERE / "kernels" / "kernels.json").write_text(json.dumps(said, indent=1) + "\n")
+    (made / "kernels.json").write_text(json.dumps(said, indent=1) + "\n")
 
 
 if __name__ == "__main__":

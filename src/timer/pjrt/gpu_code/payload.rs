@@ -1,58 +1,79 @@
-//! Splits a serialized executable into the pieces of its `GpuExecutableProto`.
+//! Finds the `GpuExecutableProto` in a serialized executable.
 
 use super::fields::the_bytes;
-use super::records::records;
+use super::split_proto::{Part, is_split, split};
 use super::thunks::Kernels;
 use crate::timer::protocol::KernelUse;
 use crate::wire::WireCursor;
 
-// fields of openxla/xla, xla/pjrt/proto/compile_options.proto, ExecutableAndOptionsProto
+// openxla/xla, xla/pjrt/proto/compile_options.proto, ExecutableAndOptionsProto
+const PAYLOAD: &[u8] = b"xla.ExecutableAndOptionsProto";
 const SERIALIZED_EXECUTABLE: u32 = 1;
-// xla/util/split_proto/split_proto.proto, SplitProtoManifest and Record
-const RESULT_PROTO_TYPE: u32 = 1;
-const RECORDS: u32 = 2;
-const PROTO_MERGE_RECORD: u32 = 2;
-const FIELD_OVERRIDE_RECORD: u32 = 3;
 // xla/service/gpu/gpu_executable.proto, GpuExecutableProto
+const GPU_EXECUTABLE: &[u8] = b"xla.gpu.GpuExecutableProto";
 const THUNKS: u32 = 13;
+
+/// Why the kernels of an executable are not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnknownKernels {
+    /// It is not CUDA's, is not in a form that XLA wrote up to 2026, has more than 1024 kernels, or is damaged.
+    Form,
+    /// It runs code that does not lie in it as a cubin: a custom call's, such as Mosaic GPU's, or a collective's.
+    Opaque,
+}
+
+impl UnknownKernels {
+    /// One line for the user.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Form => "this version does not read this form of executable",
+            Self::Opaque => "the executable has code that cannot be inspected, such as a custom call's",
+        }
+    }
+}
 
 /// The kernels whose machine code is contained in a serialized CUDA executable (`PJRT_Executable_Serialize`), each once, in the
 /// order of their first launch. Kernels of the plugin and of NVIDIA's libraries are not included.
 ///
-/// `None` if not all of them are known: the executable is not CUDA's, is not in the format that XLA wrote in 2026, has opaque
-/// code of a custom call, has more than 1024 kernels, or is damaged. Formats: openxla/xla,
-/// `xla/util/split_proto/split_gpu_executable_writer.cc` and the `.proto` files that are named beside the fields' numbers.
-pub fn kernels_of(serialized: &[u8]) -> Option<Vec<KernelUse>> {
-    let records = records(the_bytes(serialized, SERIALIZED_EXECUTABLE)?)?;
-    // the first record describes the others
-    let (manifest, records) = records.split_first()?;
-    if the_bytes(manifest, RESULT_PROTO_TYPE)? != b"xla.gpu.GpuExecutableProto" {
-        return None;
-    }
+/// # Errors
+/// Why not all of them are known. Formats: openxla/xla, `xla/util/split_proto/split_gpu_executable_writer.cc` and the `.proto`
+/// files that are named beside the fields' numbers. Plugins up to 0.10 write the payload as a message, those from 0.11 on as a
+/// split one.
+pub fn kernels_of(serialized: &[u8]) -> Result<Vec<KernelUse>, UnknownKernels> {
     let mut kernels = Kernels::default();
-    let mut records = records.iter();
-    for field in WireCursor::new(manifest) {
-        let (number, value) = field.ok()?;
-        if number != RECORDS {
-            continue;
-        }
-        let record = records.next()?;
-        match WireCursor::new(value.as_bytes()?).next()?.ok()?.0 {
-            PROTO_MERGE_RECORD => read_part(record, &mut kernels)?,
-            // one whole field of text or bytes
-            FIELD_OVERRIDE_RECORD => {}
-            _ => return None,
-        }
+    match read(serialized, &mut kernels) {
+        Some(()) => Ok(kernels.into_vec()),
+        None if kernels.is_opaque() => Err(UnknownKernels::Opaque),
+        None => Err(UnknownKernels::Form),
     }
-    records.next().is_none().then(|| kernels.into_vec())
 }
 
-/// Reads a part of the message; its fields are those of all parts together.
-fn read_part(part: &[u8], kernels: &mut Kernels) -> Option<()> {
-    for field in WireCursor::new(part) {
-        let (number, value) = field.ok()?;
-        if number == THUNKS {
-            kernels.read_thunk(value.as_bytes()?)?;
+fn read(serialized: &[u8], kernels: &mut Kernels) -> Option<()> {
+    if !is_split(serialized) {
+        return read_executable(the_bytes(serialized, SERIALIZED_EXECUTABLE)?, kernels);
+    }
+    let mut executables = split(serialized, PAYLOAD)?.into_iter().filter_map(|part| match part {
+        Part::Field { path, bytes } if path == [SERIALIZED_EXECUTABLE] => Some(bytes),
+        // beside other options; a part that has none is none of ours
+        Part::Message(part) => the_bytes(&part, SERIALIZED_EXECUTABLE).map(<[u8]>::to_vec),
+        Part::Field { .. } => None,
+    });
+    let executable = executables.next()?;
+    executables.next().is_none().then_some(())?;
+    read_executable(&executable, kernels)
+}
+
+/// Reads the parts of the message; its fields are those of all parts together.
+fn read_executable(executable: &[u8], kernels: &mut Kernels) -> Option<()> {
+    for part in split(executable, GPU_EXECUTABLE)? {
+        // a field apart is one text or one constant
+        let Part::Message(part) = part else { continue };
+        for field in WireCursor::new(&part) {
+            let (number, value) = field.ok()?;
+            if number == THUNKS {
+                kernels.read_thunk(value.as_bytes()?)?;
+            }
         }
     }
     Some(())
@@ -64,8 +85,13 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use super::super::records::records;
+    use super::super::split_proto::{PROTO_MERGE_RECORD, RECORDS, RESULT_PROTO_TYPE};
     use super::*;
     use crate::wire::Message;
+
+    /// The plugins' versions: from 0.11 on, the payload is a split message.
+    const VERSIONS: [&str; 2] = ["0.10.2", "0.11.2"];
 
     /// An executable made by `tests/data/targets/kernels.py`.
     fn data(name: &str) -> Vec<u8> {
@@ -73,7 +99,12 @@ mod tests {
     }
 
     fn pieces(name: &str) -> Vec<Vec<u8>> {
-        records(the_bytes(&data(name), SERIALIZED_EXECUTABLE).unwrap()).unwrap()
+        records(the_bytes(&data(&format!("{}/{name}", VERSIONS[0])), SERIALIZED_EXECUTABLE).unwrap()).unwrap()
+    }
+
+    /// The kernels, or nothing.
+    fn kernels_of(executable: &[u8]) -> Option<Vec<KernelUse>> {
+        super::kernels_of(executable).ok()
     }
 
     fn chunk(kind: u8, count: u64, decoded: usize, data: &[u8]) -> Vec<u8> {
@@ -84,11 +115,14 @@ mod tests {
     }
 
     /// Chunks after the signature, with the block headers in between.
-    fn executable_of(chunks: &[Vec<u8>]) -> Vec<u8> {
+    fn file_of(chunks: &[Vec<u8>]) -> Vec<u8> {
         let chunks = [chunk(b's', 0, 0, &[]), chunks.concat()].concat();
-        let blocks = chunks.chunks((1 << 16) - 24).map(|block| [&[0; 24], block].concat());
+        chunks.chunks((1 << 16) - 24).flat_map(|block| [&[0; 24], block].concat()).collect()
+    }
+
+    fn executable_of(chunks: &[Vec<u8>]) -> Vec<u8> {
         let mut executable = Message::default();
-        executable.bytes(SERIALIZED_EXECUTABLE, &blocks.collect::<Vec<_>>().concat());
+        executable.bytes(SERIALIZED_EXECUTABLE, &file_of(chunks));
         executable.0
     }
 
@@ -114,8 +148,12 @@ mod tests {
         kernels_of(&executable_of(&[plain_chunk(records)]))
     }
 
-    /// The kernels reported for an executable that has only these thunks.
     fn kernels_of_thunks(thunks: &[Message]) -> Option<Vec<KernelUse>> {
+        unknown_of_thunks(thunks).ok()
+    }
+
+    /// The kernels reported for an executable that has only these thunks, or why there are none.
+    fn unknown_of_thunks(thunks: &[Message]) -> Result<Vec<KernelUse>, UnknownKernels> {
         let mut manifest = Message::default();
         manifest.bytes(RESULT_PROTO_TYPE, b"xla.gpu.GpuExecutableProto");
         manifest.message(RECORDS, |record| {
@@ -125,7 +163,7 @@ mod tests {
         for thunk in thunks {
             part.bytes(THUNKS, &thunk.0);
         }
-        repacked(&[manifest.0, part.0])
+        super::kernels_of(&executable_of(&[plain_chunk(&[manifest.0, part.0])]))
     }
 
     fn thunk(kind: u32, fill: impl FnOnce(&mut Message)) -> Message {
@@ -142,16 +180,20 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_ptxas_and_of_xlas_own_dump() {
-        let kernels: BTreeMap<String, Vec<KernelUse>> = serde_json::from_slice(&data("kernels.json")).unwrap();
-        assert_eq!(kernels.len(), 3);
-        for (name, expected) in kernels {
-            assert_eq!(kernels_of(&data(&format!("{name}.executable"))), Some(expected), "{name}");
+        for version in VERSIONS {
+            let expected = data(&format!("{version}/kernels.json"));
+            let expected: BTreeMap<String, Vec<KernelUse>> = serde_json::from_slice(&expected).unwrap();
+            assert_eq!(expected.len(), 3);
+            for (name, expected) in expected {
+                let executable = data(&format!("{version}/{name}.executable"));
+                assert_eq!(kernels_of(&executable), Some(expected), "{version} {name}");
+            }
         }
     }
 
     #[test]
     fn headers_of_blocks_may_interrupt_anything() {
-        let (records, expected) = (pieces("loop.executable"), kernels_of(&data("loop.executable")));
+        let (records, expected) = (pieces("loop.executable"), kernels_of(&data("0.10.2/loop.executable")));
         let usable = (1 << 16) - 24;
         // the bytes before the records' chunk are the signature's header and the padding's own. The cases range from records
         // that fill the first block to records that begin in the second
@@ -167,7 +209,7 @@ mod tests {
     #[test]
     fn what_is_cut_off_gives_nothing_else() {
         for (name, step) in [("add.executable", 1), ("loop.executable", 31)] {
-            let (whole, mut records) = (data(name), pieces(name));
+            let (whole, mut records) = (data(&format!("{}/{name}", VERSIONS[0])), pieces(name));
             let expected = kernels_of(&whole);
             // compile options follow the executable
             let end = whole.len() - at_end(&whole);
@@ -187,6 +229,68 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_split_payload_that_is_cut_off_gives_nothing_else() {
+        let whole = data("0.11.2/add.executable");
+        let expected = kernels_of(&whole);
+        assert!(expected.is_some());
+        for cut in 0..whole.len() {
+            let found = kernels_of(&whole[..cut]);
+            assert!(found.is_none() || found == expected, "{cut}");
+        }
+    }
+
+    /// A split payload of these records after its manifest.
+    fn split_payload(manifest: impl FnOnce(&mut Message), parts: &[Vec<u8>]) -> Result<Vec<KernelUse>, UnknownKernels> {
+        let mut first = Message::default();
+        first.bytes(RESULT_PROTO_TYPE, PAYLOAD);
+        manifest(&mut first);
+        super::kernels_of(&file_of(&[plain_chunk(&[&[first.0], parts].concat())]))
+    }
+
+    #[test]
+    fn the_executable_is_found_apart_or_within_a_part() {
+        let plain = data("0.10.2/add.executable");
+        let executable = the_bytes(&plain, SERIALIZED_EXECUTABLE).unwrap().to_vec();
+        let expected = super::kernels_of(&plain);
+        assert!(expected.is_ok());
+        let path = |numbers: &'static [u64]| {
+            move |record: &mut Message| {
+                record.message(3, |field| {
+                    for number in numbers {
+                        field.message(1, |element| {
+                            element.number(1, *number);
+                        });
+                    }
+                });
+            }
+        };
+        let apart = |numbers: &'static [u64]| {
+            let manifest = move |manifest: &mut Message| {
+                manifest.message(RECORDS, path(numbers));
+            };
+            split_payload(manifest, &[executable.clone()])
+        };
+        assert_eq!(apart(&[1]), expected);
+        for other in [&[2][..], &[1, 1], &[]] {
+            assert_eq!(apart(other), Err(UnknownKernels::Form), "{other:?}");
+        }
+        let mut part = Message::default();
+        part.bytes(SERIALIZED_EXECUTABLE, &executable);
+        let merged = |manifest: &mut Message| {
+            manifest.message(RECORDS, |record| {
+                record.message(PROTO_MERGE_RECORD, |_| {});
+            });
+        };
+        assert_eq!(split_payload(merged, &[part.0.clone()]), expected);
+        // two of them
+        let both = |manifest: &mut Message| {
+            merged(manifest);
+            manifest.message(RECORDS, path(&[1]));
+        };
+        assert_eq!(split_payload(both, &[part.0, executable.clone()]), Err(UnknownKernels::Form));
+    }
+
     /// The bytes after the first field.
     fn at_end(executable: &[u8]) -> usize {
         let mut fields = WireCursor::new(executable);
@@ -196,11 +300,13 @@ mod tests {
 
     #[test]
     fn no_flipped_bit_ends_in_a_panic() {
-        let whole = data("add.executable");
-        for at in 0..whole.len() {
-            let mut flipped = whole.clone();
-            flipped[at] ^= 1 << (at % 8);
-            kernels_of(&flipped);
+        for version in VERSIONS {
+            let whole = data(&format!("{version}/add.executable"));
+            for at in 0..whole.len() {
+                let mut flipped = whole.clone();
+                flipped[at] ^= 1 << (at % 8);
+                kernels_of(&flipped);
+            }
         }
         let mut records = pieces("add.executable");
         let last = records.len() - 1;
@@ -231,7 +337,7 @@ mod tests {
         assert_eq!(kernels_of_thunks(&[thunk(3, |_| {}), thunk(9, |_| {})]), Some(Vec::new()));
         // a kernel in the executable's own cubin, a custom call, a collective, an unknown kind
         for kind in [8, 30, 39, 99] {
-            assert_eq!(kernels_of_thunks(&[thunk(kind, |_| {})]), None, "{kind}");
+            assert_eq!(unknown_of_thunks(&[thunk(kind, |_| {})]), Err(UnknownKernels::Opaque), "{kind}");
             assert_eq!(kernels_of_thunks(&[sequence(&thunk(kind, |_| {}))]), None, "{kind}");
         }
         // the plugin's own kernel; PTX

@@ -21,10 +21,14 @@ const MAX_RECORDS: usize = 1 << 16;
 /// Maximum expansion of a compressed byte: Snappy copies 64 bytes with three.
 const MAX_EXPANSION: usize = 22;
 
+/// Whether bytes begin like such a file.
+pub(super) fn is_file_of_records(file: &[u8]) -> bool {
+    file.get(BLOCK_HEADER_BYTES..).is_some_and(|rest| rest.starts_with(SIGNATURE))
+}
+
 /// The records of a file.
 pub(super) fn records(file: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let signature = file.get(BLOCK_HEADER_BYTES..).filter(|_| file.len() <= MAX_BYTES)?;
-    if !signature.starts_with(SIGNATURE) {
+    if !is_file_of_records(file) || file.len() > MAX_BYTES {
         return None;
     }
     let chunks = file.chunks(BLOCK_BYTES).map(|block| block.get(BLOCK_HEADER_BYTES..));

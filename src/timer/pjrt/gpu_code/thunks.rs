@@ -60,6 +60,7 @@ fn kind_of(field: u32) -> Option<Kind> {
 pub(super) struct Kernels {
     found: Vec<KernelUse>,
     depth: usize,
+    is_opaque: bool,
 }
 
 impl Kernels {
@@ -67,11 +68,20 @@ impl Kernels {
         self.found
     }
 
+    /// Whether a thunk could not be read because it may run kernels that nobody can see.
+    pub(super) fn is_opaque(&self) -> bool {
+        self.is_opaque
+    }
+
     /// Adds the kernels of a thunk and of the thunks within it.
     pub(super) fn read_thunk(&mut self, thunk: &[u8]) -> Option<()> {
         for field in WireCursor::new(thunk) {
             let (number, value) = field.ok()?;
-            let (kind, thunk) = (kind_of(number)?, value.as_bytes()?);
+            let thunk = value.as_bytes()?;
+            let Some(kind) = kind_of(number) else {
+                self.is_opaque = true;
+                return None;
+            };
             match kind {
                 Kind::None => {}
                 Kind::CustomKernel => self.read_custom_kernel(thunk)?,
