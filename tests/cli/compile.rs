@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::support::prerequisite::{Promised, plugin, present};
 use crate::support::program::*;
@@ -16,16 +17,42 @@ use serde_json::{Value, json};
 
 const TARGETS: [&str; 2] = ["cuda:a100_sxm_80", "cuda:h100_sxm"];
 
-fn data(name: &str) -> String {
+const CUDA: &str = "AUTOTUNE_LOWERED_TEST_CUDA";
+
+pub(crate) fn data(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/targets").join(name).display().to_string()
 }
 
 pub(crate) fn cuda() -> Option<PathBuf> {
-    let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_CUDA");
+    let named = std::env::var_os(CUDA);
     // a set but empty variable means that a CI stage did not find its installation
     let promised = if named.is_some() { Promised::ByCi } else { Promised::ByNobody };
     let named = named.filter(|path| !path.is_empty()).map(PathBuf::from);
     present(named.ok_or("AUTOTUNE_LOWERED_TEST_CUDA names no CUDA plugin"), promised)
+}
+
+/// The minor version of the CUDA plugin's PJRT API: 112 in JAX 0.10.2, 115 in 0.11.2, 116 in 0.12.0.
+pub(crate) fn api(cuda: &Path) -> u32 {
+    static API: OnceLock<u32> = OnceLock::new();
+    *API.get_or_init(|| {
+        let (place, plugin) = (Place::new(), cuda.display().to_string());
+        let (module, store) = ("tests/data/timer/add.mlir", place.text("store"));
+        let words = ["compile", module, "--plugin", &plugin, "--target", "cuda:l4", "-o", &store, "--dry-run"];
+        let result = place.run(&[&words[..], &["--format", "json"]].concat()).json();
+        let version = result["targets"][0]["device"]["environment"]["plugin_api"].as_str().unwrap().to_owned();
+        version.split_once('.').unwrap().1.parse().unwrap()
+    })
+}
+
+/// A file of the recorded Triton kernel. Its bytecode changes with JAX's versions, and a plugin reads its own.
+fn triton(plugin: &Path, name: &str) -> String {
+    let is_cuda = std::env::var_os(CUDA).is_some_and(|named| plugin.as_os_str() == named);
+    let version = if is_cuda { api(plugin) } else { 0 };
+    data(&match version {
+        ..115 => name.to_owned(),
+        115 => format!("triton-0.11/{name}"),
+        _ => format!("triton-0.12/{name}"),
+    })
 }
 
 /// Under Google Cloud's terms: nothing here installs it, so these tests run only where a user has it.
@@ -36,13 +63,14 @@ fn libtpu() -> Option<PathBuf> {
 
 fn compile(folder: &Path, plugin: &Path, arguments: &[&str]) -> Run {
     let store = folder.join("store").display().to_string();
-    let (plugin, module, registry) = (plugin.display().to_string(), data("module.mlir"), data("registry"));
+    let [module, registry] = ["module.mlir", "registry"].map(|name| triton(plugin, name));
+    let plugin = plugin.display().to_string();
     let fixed = ["compile", &module, "--registry", &registry, "--plugin", &plugin, "-o", &store];
     run(&folder.join("cache"), &[&fixed, arguments].concat())
 }
 
 /// The outcome for each config.
-fn outcomes(target: &Value) -> BTreeMap<String, (String, String, bool)> {
+pub(crate) fn outcomes(target: &Value) -> BTreeMap<String, (String, String, bool)> {
     let candidates = target["calls"].as_array().unwrap().iter().flat_map(|call| call["candidates"].as_array().unwrap());
     let of = |candidate: &Value| {
         let text = |name: &str| candidate[name].as_str().unwrap_or_default().to_owned();
@@ -51,11 +79,24 @@ fn outcomes(target: &Value) -> BTreeMap<String, (String, String, bool)> {
     candidates.map(of).collect()
 }
 
+/// What JAX said of each config, by target; configs of several operations are together.
+pub(crate) fn oracle(path: &str) -> Value {
+    let mut by_target: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    for said in by_target.as_object_mut().unwrap().values_mut() {
+        let flat = said.as_object().unwrap().iter().flat_map(|(name, said)| match said.as_object() {
+            Some(of_operation) => of_operation.clone(),
+            None => serde_json::Map::from_iter([(name.clone(), said.clone())]),
+        });
+        *said = Value::Object(flat.collect());
+    }
+    by_target
+}
+
 #[test]
 fn what_a_compiler_refuses_is_what_jax_says_that_it_refuses() {
     let Some(cuda) = cuda() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let oracle: Value = serde_json::from_str(&fs::read_to_string(data("oracle.json")).unwrap()).unwrap();
+    let oracle = oracle(&triton(&cuda, "oracle.json"));
     let arguments = ["--target", TARGETS[0], "--target", TARGETS[1], "--format", "json"];
     let first = compile(folder.path(), &cuda, &arguments);
     assert_eq!(first.code, 0, "{}", first.stderr);
@@ -124,7 +165,8 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     let said = compile(&half.path(""), &cuda, &["--target", TARGETS[0], "--dry-run"]).stdout;
     assert!(said.contains("5 programs to compile, 5 kept: about "), "{said}");
     // also without a device, by the main job
-    let (module, registry, plugin) = (data("module.mlir"), data("registry"), cuda.display().to_string());
+    let [module, registry] = ["module.mlir", "registry"].map(|name| triton(&cuda, name));
+    let plugin = cuda.display().to_string();
     let words = [&*module, "--registry", &registry, "--dry-run", "--target", TARGETS[0], "--plugin", &plugin];
     let main = run(&half.path("cache"), &[&words[..], &["--compiled", &half.text("store")]].concat());
     assert!(

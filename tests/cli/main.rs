@@ -11,6 +11,7 @@ mod check;
 mod compare;
 mod compile;
 mod compile_module;
+mod compile_recorded;
 mod compile_tools;
 mod compiled;
 mod compiled_with;
