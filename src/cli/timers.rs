@@ -1,11 +1,12 @@
 //! How to start a timer.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 
-use crate::device::flags_with_launch;
+use crate::device::{flags_with_launch, launch_options};
 use crate::failure::Failure;
 use crate::measured_by::{CacheState, Launch, Metric};
 use crate::remedy::scratch_remedy;
@@ -115,6 +116,9 @@ pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Res
             format!("`--launch` is for GPUs whose kernels this program's workers launch; {device} is not one");
         return Err(Fault::new(exit::USAGE, message));
     }
+    if let Some(launch) = &by.launch {
+        say(&format!("kernels are launched {} (`{launch}`)", launch.to_words()));
+    }
     for note in timer.notes() {
         if note.starts_with(HOST_CLOCK) { say(note) } else { tracing::warn!("{note}") }
     }
@@ -150,6 +154,7 @@ pub(super) fn start_named(
         executables: executables.kept.to_owned(),
         compiled,
         xla_flags: args.launch.as_ref().map(xla_flags).transpose()?,
+        launch_options: args.launch.as_ref().map(launch_options).unwrap_or_default(),
         compile_jobs: limits.compile_jobs.map(usize::from),
         metric: args.metric.clone(),
         ..options(plugin, Limits::from(limits))?
@@ -188,6 +193,7 @@ pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, 
         compiled: None,
         compile_jobs: None,
         xla_flags: None,
+        launch_options: BTreeMap::new(),
         metric: None,
         limits,
     })

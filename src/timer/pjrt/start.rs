@@ -1,5 +1,6 @@
 //! How a plugin's worker is started, and what a plugin offers.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::beside_plugin;
@@ -30,6 +31,8 @@ pub struct PjrtOptions {
     pub client_options: Vec<String>,
     /// `XLA_FLAGS` of the workers; by default those of this process.
     pub xla_flags: Option<String>,
+    /// Compiler options of programs that bring options of their own, which these replace.
+    pub launch_options: BTreeMap<String, String>,
     /// What counts as an execution's duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's profiler.
     /// The default is the device time of a profile if available.
     pub metric: Option<Metric>,
@@ -48,6 +51,7 @@ setters!(PjrtOptions {
     device: usize,
     client_options: Vec<String>,
     xla_flags: Option<String>,
+    launch_options: BTreeMap<String, String>,
     metric: Option<Metric>,
     compiled: Option<CompiledOptions>,
     compile_jobs: Option<usize>,
@@ -63,6 +67,7 @@ impl PjrtOptions {
             device: 0,
             client_options: Vec::new(),
             xla_flags: None,
+            launch_options: BTreeMap::new(),
             metric: None,
             executables: executables.into(),
             compiled: None,

@@ -63,6 +63,8 @@ pub struct PjrtTimer {
     plugin_digest: Digest,
     device: DeviceFingerprint,
     device_index: usize,
+    /// For programs that bring their own options, as in [`PjrtOptions`].
+    launch_options: BTreeMap<String, String>,
     notes: Vec<String>,
     metric: Metric,
     job: Option<Job>,
@@ -122,6 +124,7 @@ impl PjrtTimer {
             plugin_digest,
             device,
             device_index: options.device,
+            launch_options: options.launch_options.clone(),
             job: None,
         };
         if let Some(options) = &options.compiled {
@@ -218,6 +221,10 @@ impl PjrtTimer {
         (!measures || !is_blind()).then_some(found)
     }
 
+    fn build_of(&self, build: Build, program: &ProgramFile) -> Build {
+        build.over(Some(program), &self.launch_options)
+    }
+
     fn asked(&self, candidate: usize) -> Result<CandidateRequest, Failure> {
         let found = find(&self.job, candidate)?;
         let program = found.program.clone().ok_or_else(|| {
@@ -226,7 +233,8 @@ impl PjrtTimer {
                 "a PJRT plugin cannot build its program; `--timer jax` can if the record holds a recipe",
             )
         })?;
-        let (build, params) = (found.build.clone(), LoadParams::new(candidate, found));
+        let build = self.build_of(found.build.clone(), &program);
+        let params = LoadParams::new(candidate, &JobCandidate { build: build.clone(), ..found.clone() });
         let process = ProcessFlags::of(&self.device, &build.process)?;
         Ok(CandidateRequest { program, build, process, params })
     }
@@ -404,7 +412,7 @@ impl Timer for PjrtTimer {
 
     fn forecast(&self, programs: &[ProgramFile]) -> Option<Forecast> {
         let is_kept = |program: &&ProgramFile| {
-            let key = self.key_of(program, &Build::default(), None);
+            let key = self.key_of(program, &self.build_of(Build::default(), program), None);
             self.store.find(&key).is_some() || self.compiled_before(program, &key).is_some()
         };
         let kept = programs.iter().filter(is_kept).count();
@@ -424,7 +432,8 @@ impl Timer for PjrtTimer {
     fn refused(&self, program: &ProgramFile) -> Option<String> {
         // most were not refused, and this check does not read the program
         self.compiled.as_ref()?.note(program.program.digest)?.refused.as_ref()?;
-        match self.compiled_before(program, &self.key_of(program, &Build::default(), None))? {
+        let build = self.build_of(Build::default(), program);
+        match self.compiled_before(program, &self.key_of(program, &build, None))? {
             CompiledBefore::Refused(reason) => Some(reason),
             CompiledBefore::Executable(_) => None,
         }
@@ -450,6 +459,7 @@ impl Timer for PjrtTimer {
                 plugin_digest: self.plugin_digest,
                 device: self.device.clone(),
                 device_index: self.device_index,
+                launch_options: self.launch_options.clone(),
                 notes: Vec::new(),
                 metric: self.metric.clone(),
                 job: None,
