@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::measured_by::{CacheState, Launch, Metric};
 use crate::remedy::scratch_remedy;
 use crate::scratch::Scratch;
+use crate::timer::exec::three_quarters_of_memory;
 use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
 use crate::timer::{CommandTimer, HOST_CLOCK, Limits, ProfileReplay, ReplayTimer, Timer};
 
@@ -227,17 +228,12 @@ fn replay(path: &Path, metric: Option<Metric>) -> Result<Box<dyn Timer>, Fault> 
 impl From<&LimitArgs> for Limits {
     fn from(args: &LimitArgs) -> Self {
         let call = Duration::from_secs(args.timeout);
-        let memory = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);
-        Self { compile: call, measure: call, load: call, memory_bytes: memory, ..Self::default() }
+        let memory_bytes = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);
+        // a limit for runs says little about how long a cold machine loads gigabytes of libraries
+        let start = call.max(Self::default().start);
+        let memory_may_grow = args.memory_limit.is_none();
+        Self { start, compile: call, measure: call, load: call, memory_bytes, memory_may_grow, ..Self::default() }
     }
-}
-
-fn three_quarters_of_memory() -> Option<u64> {
-    let info = rustix::system::sysinfo();
-    // the field's width differs between platforms
-    #[allow(clippy::useless_conversion)]
-    let bytes = u64::from(info.totalram).checked_mul(u64::from(info.mem_unit))?;
-    Some(bytes / 4 * 3)
 }
 
 /// A folder for temporary files of this run.

@@ -40,8 +40,8 @@ pub struct PjrtOptions {
     pub executables: PathBuf,
     /// Executables that were compiled for this device without it.
     pub compiled: Option<CompiledOptions>,
-    /// Maximum number of concurrent compilations. Default on a CPU, and on a GPU if XLA's own autotuning measures nothing
-    /// during compilation: one for each core, eight at most. Otherwise one, because such measurements would disturb each other.
+    /// Maximum number of concurrent compilations. Default: one for each core, at most 8 on a CPU and 16 elsewhere. If XLA's
+    /// own autotuning measures on the device during a compilation, by default only one such compilation runs at a time.
     pub compile_jobs: Option<usize>,
     /// Limits of each worker.
     pub limits: Limits,
@@ -109,6 +109,13 @@ pub(super) fn without_profiler(command: &WorkerCommand) -> WorkerCommand {
     if !command.command.iter().any(|word| word == NO_PROFILER) {
         command.command.push(NO_PROFILER.into());
     }
+    command
+}
+
+/// The same command for a worker that compiles for these devices without opening them.
+pub(super) fn without_device(command: &WorkerCommand, topology: &str) -> WorkerCommand {
+    let mut command = command.clone();
+    command.command.extend(["--topology-description".into(), topology.into()]);
     command
 }
 
