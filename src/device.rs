@@ -155,7 +155,24 @@ pub fn gpu_launch(platform: &str, flags: &[String]) -> Option<Launch> {
     autotunes(platform).then_some(if is_eager { Launch::Eager } else { Launch::Replay })
 }
 
-/// `XLA_FLAGS` for this launch mode; `None` if they name a file of flags.
+/// What makes XLA replay all it can: a program of one kernel, too (the default is five), and under a profiler, while which some
+/// versions launch one by one.
+const REPLAY: [(&str, &str); 2] =
+    [("xla_gpu_graph_min_graph_size", "1"), ("xla_enable_command_buffers_during_profiling", "true")];
+
+/// The operations for which XLA uses command buffers by default, as far as all versions know them.
+const BUFFERED: &str = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN";
+
+/// Compiler options for this launch mode, for a program that brings its own: `XLA_FLAGS` say nothing about it.
+pub fn launch_options(launch: &Launch) -> BTreeMap<String, String> {
+    let options: &[(&str, &str)] = match launch {
+        Launch::Eager => &[(COMMAND_BUFFERS, "")],
+        _ => &[(COMMAND_BUFFERS, BUFFERED), REPLAY[0], REPLAY[1]],
+    };
+    options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// `XLA_FLAGS` for this launch mode; `None` if they name a file of flags. What the user set for replaying stays.
 pub fn flags_with_launch(flags: &str, launch: &Launch) -> Option<String> {
     if !flags.trim_start().is_empty() && !flags.trim_start().starts_with('-') {
         return None;
@@ -163,9 +180,13 @@ pub fn flags_with_launch(flags: &str, launch: &Launch) -> Option<String> {
     let is_empty_choice = |flag: &&str| flag.trim_start_matches('-').strip_prefix(COMMAND_BUFFERS) == Some("=");
     let mut kept: Vec<String> =
         flags.split_whitespace().filter(|flag| !is_empty_choice(flag)).map(str::to_owned).collect();
-    if *launch == Launch::Eager {
+    match launch {
         // the last one counts
-        kept.push(format!("--{COMMAND_BUFFERS}="));
+        Launch::Eager => kept.push(format!("--{COMMAND_BUFFERS}=")),
+        _ => {
+            let missing: Vec<_> = REPLAY.into_iter().filter(|(name, _)| flag(&kept, name).is_none()).collect();
+            kept.extend(missing.into_iter().map(|(name, value)| format!("--{name}={value}")));
+        }
     }
     Some(kept.join(" "))
 }
@@ -393,14 +414,24 @@ mod tests {
             assert_eq!(gpu_launch("cuda", &flags(text)), Some(launch), "{text}");
             assert_eq!(gpu_launch("cpu", &flags(text)), None);
         }
+        let (least, profiled) = ("--xla_gpu_graph_min_graph_size", "--xla_enable_command_buffers_during_profiling");
         for (own, launch, expected) in [
-            ("", Launch::Replay, Some("")),
-            ("", Launch::Eager, Some("--xla_gpu_enable_command_buffer=")),
-            ("--xla_a  --xla_gpu_enable_command_buffer=", Launch::Replay, Some("--xla_a")),
-            ("--xla_gpu_enable_command_buffer=FUSION", Launch::Replay, Some("--xla_gpu_enable_command_buffer=FUSION")),
+            ("", Launch::Replay, Some(format!("{least}=1 {profiled}=true"))),
+            ("", Launch::Eager, Some("--xla_gpu_enable_command_buffer=".to_owned())),
+            (
+                "--xla_a  --xla_gpu_enable_command_buffer=",
+                Launch::Replay,
+                Some(format!("--xla_a {least}=1 {profiled}=true")),
+            ),
+            // the user's own choices stay
+            (
+                "--xla_gpu_enable_command_buffer=FUSION --xla_gpu_graph_min_graph_size=3",
+                Launch::Replay,
+                Some(format!("--xla_gpu_enable_command_buffer=FUSION {least}=3 {profiled}=true")),
+            ),
             ("flags.txt", Launch::Eager, None),
         ] {
-            assert_eq!(flags_with_launch(own, &launch).as_deref(), expected, "{own}");
+            assert_eq!(flags_with_launch(own, &launch), expected, "{own}");
         }
         let both = flags_with_launch("--xla_gpu_enable_command_buffer=FUSION", &Launch::Eager).unwrap();
         assert_eq!(gpu_launch("cuda", &flags(&both)), Some(Launch::Eager));

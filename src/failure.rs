@@ -57,6 +57,16 @@ impl Failure {
         Self { kind, message: message.into() }
     }
 
+    /// The same with a reason; a worker's last output stays last.
+    #[must_use]
+    pub fn because(self, why: &str) -> Self {
+        let message = match self.message.split_once("; its stderr: ") {
+            Some((what, words)) => format!("{what}, {why}; its stderr: {words}"),
+            None => format!("{}, {why}", self.message),
+        };
+        Self { message, ..self }
+    }
+
     /// Whether the measuring worker is dead or untrustworthy, so that it must be restarted before the next call.
     pub fn needs_restart(&self) -> bool {
         matches!(

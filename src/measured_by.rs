@@ -59,6 +59,17 @@ open_enum! {
     }
 }
 
+impl Launch {
+    /// For people.
+    pub fn to_words(&self) -> &str {
+        match self {
+            Self::Replay => "as command buffers",
+            Self::Eager => "one by one",
+            Self::Other(other) => other,
+        }
+    }
+}
+
 impl CacheState {
     /// Whether it is the usual state, which is not stored.
     pub fn is_warm(&self) -> bool {

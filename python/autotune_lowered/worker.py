@@ -351,6 +351,36 @@ def take_public_profile(work, path, options):
         shutil.move(found[0], path)
 
 
+def why_no_profile(device):
+    """Why a profile holds nothing of what this device runs; None if it does. A driver may refuse its profiler, as in
+    many containers, and JAX then only logs that."""
+    if device.platform == "cpu":
+        return None  # it is part of this process
+    import jax
+    import numpy
+
+    double = jax.jit(lambda x: x + x)
+    array = jax.device_put(numpy.ones(1024, numpy.float32), device)
+
+    def run():
+        jax.block_until_ready(double(array))
+
+    # the first run loads code onto the device
+    run()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trial.xplane.pb")
+            take_profile(run, path)
+            with open(path, "rb") as file:
+                space = jax.profiler.ProfileData.from_serialized_xspace(file.read())
+    except Exception as error:
+        return "JAX's profiler does not work: %s" % " ".join(str(error).split())[:500]
+    of_device = [plane for plane in space.planes if plane.name.startswith("/device:")]
+    if any(True for plane in of_device for line in plane.lines for _ in line.events):
+        return None
+    return "JAX's profiler was tried, and its profile holds nothing of the device"
+
+
 class Worker:
     def __init__(self, index):
         self.devices, self.index = own_devices(index)
@@ -372,14 +402,18 @@ class Worker:
         import jax
 
         told = {"compiler": compiler_digest(self.device.client), "memory": device_memory(self.device)}
+        no_profile = why_no_profile(self.device)
+        if no_profile:
+            told["notes"] = ["timed by the host clock: " + no_profile]
         return {
             "protocol": 1,
             "worker": "jax %s" % jax.__version__,
             **{name: value for name, value in told.items() if value},
             # the package builds recipes, and it need not be installed where this file is
-            "capabilities": ["profile", "compile-ahead", "cold-caches", "compiler-options"]
+            "capabilities": ["compile-ahead", "cold-caches", "compiler-options"]
+            + ["profile"] * (not no_profile)
             + ["build-recipes"] * (importlib.util.find_spec("autotune_lowered") is not None),
-            "source": "device-profile",
+            "source": "host-wall" if no_profile else "device-profile",
             "devices": [fingerprint(device) for device in self.devices],
             "device": self.index,
         }

@@ -10,8 +10,8 @@ use crate::remedy::remedy;
 use crate::timer::events::Sink;
 use crate::timer::{LogKeeper, ReplayKeeper, Timer};
 
-use super::exit;
 use super::fault::Fault;
+use super::say::say;
 
 /// Which profiles are kept, and where.
 #[derive(Debug, Clone, Args)]
@@ -29,22 +29,21 @@ pub(super) struct KeepArgs {
 }
 
 impl KeepArgs {
-    /// Whether the kept profiles can be replayed, which requires one job per call.
+    /// Whether kept profiles can be replayed, which requires one job per call.
     pub(super) fn is_to_replay(&self) -> bool {
-        self.keep_profiles.is_some() && self.profile_every.is_none()
+        self.profile_every.is_none()
     }
 
-    /// The keeper of a timer's profiles, if requested.
+    /// The keeper of a timer's profiles, if requested and if the timer takes profiles.
     pub(super) fn keeper(&self, timer: &dyn Timer, dry_run: bool) -> Result<Option<Arc<Mutex<dyn Sink>>>, Fault> {
         let Some(folder) = &self.keep_profiles else { return Ok(None) };
-        if timer.source() != Source::DeviceProfile {
-            let message = format!(
-                "`--keep-profiles` needs a timer that takes profiles, such as `--timer jax`; `{}` takes none",
-                timer.name()
-            );
-            return Err(Fault::new(exit::USAGE, message));
-        }
         if dry_run {
+            return Ok(None);
+        }
+        if timer.source() != Source::DeviceProfile {
+            // the measurements are worth more than their profiles
+            let folder = folder.display();
+            say(&format!("no profile is kept in `{folder}`, because the timer `{}` takes none here", timer.name()));
             return Ok(None);
         }
         if let Some(every) = self.profile_every {

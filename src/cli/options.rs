@@ -165,14 +165,15 @@ impl PeaksArg {
 /// A worker's limits of time and memory.
 #[derive(Debug, Clone, Args)]
 pub(super) struct LimitArgs {
-    /// Seconds after which a call to a worker counts as hung
+    /// Seconds after which a worker's start, a compilation or another call to a worker counts as hung; starting gets
+    /// at least 60
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
     /// MiB of memory that one worker may use; N workers may use N times as much [default: three quarters of the machine's]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
     pub memory_limit: Option<u64>,
-    /// Programs that `--timer pjrt` compiles at once, each in its own worker [default: one per core, at most 8; 1 if
-    /// XLA's own autotuning measures on the device while it compiles]
+    /// Programs that `--timer pjrt` compiles at once, each in its own worker [default: one per core, at most 8 on a CPU
+    /// and 16 elsewhere; one at a time of those for which XLA's own autotuning measures on the device]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub compile_jobs: Option<u16>,
 }

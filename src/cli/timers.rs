@@ -1,15 +1,17 @@
 //! How to start a timer.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 
-use crate::device::flags_with_launch;
+use crate::device::{flags_with_launch, launch_options};
 use crate::failure::Failure;
 use crate::measured_by::{CacheState, Launch, Metric};
 use crate::remedy::scratch_remedy;
 use crate::scratch::Scratch;
+use crate::timer::exec::three_quarters_of_memory;
 use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
 use crate::timer::{CommandTimer, HOST_CLOCK, Limits, ProfileReplay, ReplayTimer, Timer};
 
@@ -115,6 +117,9 @@ pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Res
             format!("`--launch` is for GPUs whose kernels this program's workers launch; {device} is not one");
         return Err(Fault::new(exit::USAGE, message));
     }
+    if let Some(launch) = &by.launch {
+        say(&format!("kernels are launched {} (`{launch}`)", launch.to_words()));
+    }
     for note in timer.notes() {
         if note.starts_with(HOST_CLOCK) { say(note) } else { tracing::warn!("{note}") }
     }
@@ -150,6 +155,7 @@ pub(super) fn start_named(
         executables: executables.kept.to_owned(),
         compiled,
         xla_flags: args.launch.as_ref().map(xla_flags).transpose()?,
+        launch_options: args.launch.as_ref().map(launch_options).unwrap_or_default(),
         compile_jobs: limits.compile_jobs.map(usize::from),
         metric: args.metric.clone(),
         ..options(plugin, Limits::from(limits))?
@@ -188,6 +194,7 @@ pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, 
         compiled: None,
         compile_jobs: None,
         xla_flags: None,
+        launch_options: BTreeMap::new(),
         metric: None,
         limits,
     })
@@ -221,17 +228,12 @@ fn replay(path: &Path, metric: Option<Metric>) -> Result<Box<dyn Timer>, Fault> 
 impl From<&LimitArgs> for Limits {
     fn from(args: &LimitArgs) -> Self {
         let call = Duration::from_secs(args.timeout);
-        let memory = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);
-        Self { compile: call, measure: call, load: call, memory_bytes: memory, ..Self::default() }
+        let memory_bytes = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);
+        // a limit for runs says little about how long a cold machine loads gigabytes of libraries
+        let start = call.max(Self::default().start);
+        let memory_may_grow = args.memory_limit.is_none();
+        Self { start, compile: call, measure: call, load: call, memory_bytes, memory_may_grow, ..Self::default() }
     }
-}
-
-fn three_quarters_of_memory() -> Option<u64> {
-    let info = rustix::system::sysinfo();
-    // the field's width differs between platforms
-    #[allow(clippy::useless_conversion)]
-    let bytes = u64::from(info.totalram).checked_mul(u64::from(info.mem_unit))?;
-    Some(bytes / 4 * 3)
 }
 
 /// A folder for temporary files of this run.

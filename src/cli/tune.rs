@@ -128,7 +128,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         force: args.force,
         thorough: args.thorough,
         cache_state: args.timer.cache_state.clone(),
-        one_job_a_call: args.keep.is_to_replay() && !args.dry_run,
+        one_job_a_call: keeper.is_some() && args.keep.is_to_replay(),
         seed: args.search.seed,
         search,
         peaks,

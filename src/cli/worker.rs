@@ -35,6 +35,9 @@ pub(super) enum WorkerCommand {
         /// Option for that topology
         #[arg(long = "topology-option", value_name = "NAME=VALUE", requires = "topology")]
         topology_options: Vec<String>,
+        /// Compile for the devices of this description, which another worker gave, and run nothing
+        #[arg(long, value_name = "BASE64", conflicts_with = "topology", hide = true)]
+        topology_description: Option<String>,
         /// Folder into which libtpu dumps what it schedules
         #[arg(long, value_name = "DIR", requires = "topology", hide = true)]
         llo_dump: Option<PathBuf>,
@@ -50,6 +53,9 @@ pub(super) enum WorkerCommand {
         /// Bytes of memory that the worker may use
         #[arg(long, value_name = "BYTES")]
         memory_bytes: Option<u64>,
+        /// Allow three quarters of the machine's memory if that is more, however it grows
+        #[arg(long)]
+        memory_may_grow: bool,
         /// Seconds of processor time that the worker may use
         #[arg(long, value_name = "SECONDS")]
         cpu_seconds: Option<u64>,
@@ -82,6 +88,7 @@ pub(super) fn run(command: &WorkerCommand) -> Result<ExitCode, Fault> {
             client_options,
             topology,
             topology_options,
+            topology_description,
             llo_dump,
             no_profiler,
             output_block_bytes,
@@ -91,13 +98,15 @@ pub(super) fn run(command: &WorkerCommand) -> Result<ExitCode, Fault> {
             client_options: client_options.clone(),
             topology: topology.clone(),
             topology_options: topology_options.clone(),
+            topology_description: topology_description.clone(),
             llo_dump: llo_dump.clone(),
             no_profiler: *no_profiler,
             output_block_bytes: *output_block_bytes,
         }),
-        WorkerCommand::Exec { memory_bytes, cpu_seconds, grace_ms, inner_of, command } => {
+        WorkerCommand::Exec { memory_bytes, memory_may_grow, cpu_seconds, grace_ms, inner_of, command } => {
             let options = ExecOptions {
                 memory_bytes: *memory_bytes,
+                memory_may_grow: *memory_may_grow,
                 cpu_seconds: *cpu_seconds,
                 grace: Duration::from_millis(*grace_ms),
                 inner_of: *inner_of,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::array::Fill;
 use crate::device::DeviceIdentity;
 use crate::measure::{InputSource, MadeInput, MeasureMode, MeasureOptions, Measured, MeasuredProgram, WARM_UP};
-use crate::measured_by::{CacheState, Source};
+use crate::measured_by::{CacheState, Launch, Source};
 use crate::profile::{Finding, Iteration, Measurement};
 use crate::stats::quantile;
 use crate::timer::Timer;
@@ -28,6 +28,8 @@ pub struct MeasuredDocument<'a> {
     iterations: u32,
     warm_up: u32,
     cache_state: CacheState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    launch: Option<Launch>,
     inputs: &'a [MadeInput],
     inputs_given_anew: bool,
     kernels: u64,
@@ -112,6 +114,7 @@ impl<'a> MeasuredDocument<'a> {
             iterations: options.iterations,
             warm_up: WARM_UP,
             cache_state: options.cache_state.clone(),
+            launch: timer.measured_by(&options.cache_state).launch,
             inputs: &measured.inputs,
             inputs_given_anew: program.donates,
             kernels: kernels.iter().map(|kernel| kernel.count).sum(),
@@ -171,11 +174,12 @@ impl Document for MeasuredDocument<'_> {
             grid.write(out)?;
         }
         let (one, was) = if self.warm_up == 1 { ("iteration", "was") } else { ("iterations", "were") };
-        let Self { iterations, device, warm_up, .. } = &self;
+        let Self { iterations, device, warm_up, launch, .. } = &self;
+        let launch = launch.as_ref().map_or_else(String::new, |launch| format!(", launched {}", launch.to_words()));
         writeln!(out)?;
         write_line(
             out,
-            format_args!("{iterations} iterations on {device}; {warm_up} {one} before them {was} left out"),
+            format_args!("{iterations} iterations on {device}{launch}; {warm_up} {one} before them {was} left out"),
         )?;
         let anew = if self.inputs_given_anew { "; supplied again before each iteration" } else { "" };
         write_line(out, format_args!("inputs: {}{anew}", inputs(self.inputs)))?;

@@ -74,12 +74,7 @@ impl Limit {
         if failure.kind != FailureKind::Timeout {
             return failure;
         }
-        // the worker's last output stays last
-        let message = match failure.message.split_once("; its stderr: ") {
-            Some((what, words)) => format!("{what}, {}; its stderr: {words}", self.why),
-            None => format!("{}, {}", failure.message, self.why),
-        };
-        Failure::new(FailureKind::Timeout, message)
+        failure.because(&self.why)
     }
 }
 

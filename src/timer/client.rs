@@ -42,6 +42,8 @@ pub struct Limits {
     pub measure: Duration,
     /// Resident memory of a worker, bytes.
     pub memory_bytes: Option<u64>,
+    /// Three quarters of the machine's memory are allowed if that is more, however it grows.
+    pub memory_may_grow: bool,
     /// From the closing of its stdin until it is killed.
     pub grace: Duration,
 }
@@ -54,6 +56,7 @@ impl Default for Limits {
             load: Duration::from_secs(60),
             measure: Duration::from_secs(60),
             memory_bytes: None,
+            memory_may_grow: false,
             grace: Duration::from_millis(500),
         }
     }
@@ -65,6 +68,7 @@ setters!(Limits {
     load: Duration,
     measure: Duration,
     memory_bytes: Option<u64>,
+    memory_may_grow: bool,
     grace: Duration,
 });
 
@@ -200,6 +204,7 @@ impl WorkerClient {
     pub fn spawn(command: &WorkerCommand, limits: &Limits) -> Result<Self, Failure> {
         let options = ExecOptions {
             memory_bytes: limits.memory_bytes,
+            memory_may_grow: limits.memory_may_grow,
             grace: limits.grace,
             command: command.command.clone(),
             ..ExecOptions::default()
@@ -246,7 +251,15 @@ impl WorkerClient {
     ///
     /// If the worker does not answer, or speaks another protocol: of kind `device`.
     pub fn hello(&mut self, limits: &Limits) -> Result<Hello, Failure> {
-        let as_device = |failure: Failure| Failure::new(FailureKind::Device, failure.message);
+        let as_device = |failure: Failure| {
+            let failure = match failure.kind {
+                FailureKind::Timeout => {
+                    failure.because("the time limit for starting a worker; `--timeout` gives it more")
+                }
+                _ => failure,
+            };
+            Failure::new(FailureKind::Device, failure.message)
+        };
         let hello: Hello =
             self.request(Method::Hello { protocol: PROTOCOL_VERSION }, limits.start).map_err(as_device)?;
         if hello.protocol != PROTOCOL_VERSION {

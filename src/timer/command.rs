@@ -1,5 +1,6 @@
 //! `command:…`: a timer whose worker is any program that speaks the protocol of `docs/worker-protocol.md`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub struct CommandTimer {
     /// Options that the worker's compiler refuses, if that compiler is known.
     refusals: Option<Refusals>,
     notes: Vec<String>,
+    /// Compiler options of programs that bring options of their own, which these replace.
+    launch_options: BTreeMap<String, String>,
     /// The script of a built-in worker, removed when none can be started any more.
     script: Option<Arc<Scratch>>,
 }
@@ -101,7 +104,9 @@ impl CommandTimer {
             }
             Some(metric) if from_profile || metric == Metric::Elapsed => metric,
             Some(metric) => {
-                let message = format!("the worker gives no profiles: there is no `{metric}` to decide by");
+                let why = hello.notes.iter().find(|note| note.starts_with(HOST_CLOCK));
+                let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+                let message = format!("the worker gives no profiles: there is no `{metric}` to decide by{why}");
                 return Err(Failure::new(FailureKind::Device, message));
             }
             None if from_profile => default_metric(&device.identity.platform),
@@ -109,7 +114,8 @@ impl CommandTimer {
         };
         let notes = hello.notes.clone();
         let bench = Bench::new(worker, limits, client, hello);
-        Ok(Self { name, bench, device, job: None, metric, refusals: None, notes, script })
+        let launch_options = BTreeMap::new();
+        Ok(Self { name, bench, device, job: None, metric, refusals: None, notes, launch_options, script })
     }
 
     /// Times a CPU's programs by the host clock: while a profile is taken, each of their operations takes longer, so
@@ -123,6 +129,13 @@ impl CommandTimer {
                 "{HOST_CLOCK}: JAX's profiler slows programs on a CPU; `--metric span` uses it all the same"
             ));
         }
+        self
+    }
+
+    /// Launches kernels by these options, also those of programs that bring other ones.
+    #[must_use]
+    pub fn with_launch_options(mut self, options: BTreeMap<String, String>) -> Self {
+        self.launch_options = options;
         self
     }
 
@@ -153,7 +166,8 @@ impl CommandTimer {
         if found.program.is_none() && !can_build {
             return Err(Failure::new(FailureKind::NoProgram, "the worker cannot build its program"));
         }
-        let mut params = LoadParams::new(candidate, found);
+        let build = found.build.clone().over(found.program.as_ref(), &self.launch_options);
+        let mut params = LoadParams::new(candidate, &JobCandidate { build, ..found.clone() });
         if !params.overrides.is_empty() && !hello.can(capability::COMPILER_OPTIONS) {
             let message = format!("`{}` cannot set compiler options", self.name);
             return Err(Failure::new(FailureKind::NoProgram, message));
@@ -216,6 +230,7 @@ impl Timer for CommandTimer {
                 metric: self.metric.clone(),
                 refusals: self.refusals.clone(),
                 notes: Vec::new(),
+                launch_options: self.launch_options.clone(),
                 script: self.script.clone(),
             }) as Box<dyn Timer>
         })

@@ -45,6 +45,8 @@ const LOOK_AROUND_EVERY: Duration = Duration::from_millis(500);
 pub struct ExecOptions {
     /// Maximum resident memory of the worker and its children, bytes.
     pub memory_bytes: Option<u64>,
+    /// The limit is three quarters of the machine's memory if that is more: a virtual machine may get more as it needs it.
+    pub memory_may_grow: bool,
     /// Maximum CPU time of the worker, seconds.
     pub cpu_seconds: Option<u64>,
     /// How long the worker may continue after its stdin was closed.
@@ -59,6 +61,7 @@ impl Default for ExecOptions {
     fn default() -> Self {
         Self {
             memory_bytes: None,
+            memory_may_grow: false,
             cpu_seconds: None,
             grace: Duration::from_millis(500),
             inner_of: None,
@@ -69,6 +72,7 @@ impl Default for ExecOptions {
 
 setters!(ExecOptions {
     memory_bytes: Option<u64>,
+    memory_may_grow: bool,
     cpu_seconds: Option<u64>,
     grace: Duration,
     inner_of: Option<u32>,
@@ -88,6 +92,9 @@ impl ExecOptions {
         option("--cpu-seconds", self.cpu_seconds);
         option("--grace-ms", u64::try_from(self.grace.as_millis()).ok());
         option("--inner-of", self.inner_of.map(u64::from));
+        if self.memory_may_grow {
+            arguments.push("--memory-may-grow".into());
+        }
         arguments.push("--".into());
         arguments.extend(self.command.iter().cloned());
         arguments
@@ -149,8 +156,8 @@ enum Ending {
     Exited,
     /// The tuner closed the pipe or is gone.
     Alone,
-    /// Resident bytes beyond the limit.
-    Memory(u64),
+    /// Resident bytes beyond the limit, and the limit.
+    Memory(u64, u64),
 }
 
 fn supervise(options: &ExecOptions, exe: &Path) -> io::Result<u8> {
@@ -176,8 +183,7 @@ fn supervise(options: &ExecOptions, exe: &Path) -> io::Result<u8> {
     let status = child.wait()?;
     end_descendants();
     Ok(match ending? {
-        Ending::Memory(bytes) => {
-            let limit = options.memory_bytes.unwrap_or_default();
+        Ending::Memory(bytes, limit) => {
             say(&format!("ended the worker: {bytes} bytes resident, {limit} allowed"));
             EXIT_MEMORY
         }
@@ -232,11 +238,22 @@ fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) 
                 members = family(group);
             }
             let bytes = members.iter().map(|&pid| resident_bytes(pid)).fold(0, u64::saturating_add);
-            if bytes > limit {
-                return Ok(Ending::Memory(bytes));
+            // asked only when it matters
+            let now = || three_quarters_of_memory().filter(|_| options.memory_may_grow).unwrap_or_default();
+            if bytes > limit && bytes > now() {
+                return Ok(Ending::Memory(bytes, limit.max(now())));
             }
         }
     }
+}
+
+/// Three quarters of the machine's memory at this moment; `None` if it cannot be counted.
+pub fn three_quarters_of_memory() -> Option<u64> {
+    let info = rustix::system::sysinfo();
+    // the field's width differs between platforms
+    #[allow(clippy::useless_conversion)]
+    let bytes = u64::from(info.totalram).checked_mul(u64::from(info.mem_unit))?;
+    Some(bytes / 4 * 3)
 }
 
 /// Resident memory of one process; zero if it no longer exists.

@@ -51,7 +51,13 @@ pub fn hlo_text_to_proto(exe: &Path, python: &Path, limits: &Limits, text: &[u8]
     let stderr_file = File::create_new(&stderr).map_err(of_scratch)?;
     let command = vec![python.into(), script.into(), from.into(), to.clone().into()];
     let mut child = Command::new(exe)
-        .args(ExecOptions::default().memory_bytes(limits.memory_bytes).command(command).to_arguments())
+        .args(
+            ExecOptions::default()
+                .memory_bytes(limits.memory_bytes)
+                .memory_may_grow(limits.memory_may_grow)
+                .command(command)
+                .to_arguments(),
+        )
         // keeps stdin open as long as the parser may run
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -112,6 +112,18 @@ pub struct Build {
     pub copy: u32,
 }
 
+impl Build {
+    /// The same for a program, with options that replace those that the program brings, but not this build's own.
+    #[must_use]
+    pub(super) fn over(mut self, program: Option<&ProgramFile>, options: &BTreeMap<String, String>) -> Self {
+        if program.is_some_and(|program| program.compile_options.is_some()) {
+            let own = std::mem::replace(&mut self.options, options.clone());
+            self.options.extend(own);
+        }
+        self
+    }
+}
+
 setters!(Build { options: BTreeMap<String, String>, process: BTreeMap<String, String>, copy: u32 });
 
 /// Everything a timer needs to know about one invocation. Candidates are identified by their index.

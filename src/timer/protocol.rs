@@ -310,6 +310,10 @@ pub struct Hello {
     /// Notes for the user, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The description of its devices in base64, in the plugin's own format, with which `worker pjrt` compiles for them
+    /// without opening them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<String>,
     /// SHA-256 of its compiler, if known: equal ones refuse the same options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<Digest>,
@@ -322,6 +326,7 @@ setters!(Hello {
     clocks: Option<Clocks>,
     memory: Option<DeviceMemory>,
     notes: Vec<String>,
+    topology: Option<String>,
     compiler: Option<Digest>,
 });
 
@@ -361,6 +366,7 @@ impl Hello {
             clocks: None,
             memory: None,
             notes: Vec::new(),
+            topology: None,
             compiler: None,
         }
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+use crate::counted::counted;
 use crate::decision::{ComparisonRules, RaceState, Settled, compare, is_look, race, wants_bracket};
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, ProgramFigures, Record, RoundRecord};
@@ -149,6 +150,7 @@ impl Measuring<'_> {
             // comparing outputs while the next one compiles saves doing it afterwards
             let compared = reference.as_ref().filter(|_| self.timer.compiles_beside_outputs());
             self.compile(&mut wave, compared)?;
+            wave.retain(|&candidate| !self.rounds.is_left(candidate));
             let is_compared = compared.is_some();
             if reference.is_none() {
                 // the baseline's time comes first, because it bounds how long to wait for the others
@@ -188,9 +190,17 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// Whether the time for the rounds, counted from `begin`, is used up.
+    /// Whether the time is used up, with what passed since `begin`. A comparison needs all its programs, so compiling them does
+    /// not count there.
     fn is_late(&self, begin: Instant) -> bool {
-        self.options.budget.is_some_and(|budget| self.in_rounds + begin.elapsed() >= budget)
+        let compiling = if self.compares.is_some() { Duration::ZERO } else { self.compiling };
+        self.options.budget.is_some_and(|budget| compiling + self.in_rounds + begin.elapsed() >= budget)
+    }
+
+    /// Whether no further program is compiled, because the rest of the time belongs to the rounds.
+    fn has_compiled_enough(&self, begin: Instant) -> bool {
+        let most = self.options.budget.filter(|_| self.compares.is_none()).map(|budget| budget / 2);
+        most.is_some_and(|most| self.compiling + begin.elapsed() >= most)
     }
 
     /// Candidates to compile and measure next, which compete from now on; none if the rest is skipped.
@@ -356,9 +366,14 @@ impl Measuring<'_> {
         }
         let before = self.tried;
         self.tried += order.len();
-        let of = self.tried;
+        let (of, begin, mut left) = (self.tried, Instant::now(), Vec::new());
         for (done, &mut candidate) in order.iter_mut().enumerate() {
             self.check_cancelled()?;
+            // the baseline and one more, or there is nothing to decide
+            if done > 1 && self.has_compiled_enough(begin) {
+                left.push(candidate);
+                continue;
+            }
             let slice = self.slice_of(candidate);
             let mut outcome = self.prepare(candidate);
             if let Err(failure) = &outcome
@@ -390,6 +405,14 @@ impl Measuring<'_> {
             if let Some(reference) = reference {
                 self.in_phase(Phase::CompareOutputs, |this| this.compare_outputs(&[candidate], reference))?;
             }
+        }
+        if !left.is_empty() {
+            let left_of = counted(order.len(), "program");
+            self.rounds.notes.push(format!(
+                "{} of {left_of} were not compiled, because that took half of `--budget`: allow more time",
+                left.len()
+            ));
+            self.rounds.leave(left);
         }
         Ok(())
     }

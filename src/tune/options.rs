@@ -17,7 +17,7 @@ pub struct TuneOptions {
     /// continues for as long as that many runs of every candidate would take, because dropped candidates left time.
     /// Without a number, the time is proportional to the compile time.
     pub rounds: Option<u32>,
-    /// Time for the rounds of one invocation, if there is a limit.
+    /// Time for one invocation, if there is a limit: for its rounds, and for compiling at most half of it.
     pub budget: Option<Duration>,
     /// When the run ends: afterwards no invocation is started, and the one in progress is finished.
     pub stop_at: Option<Instant>,

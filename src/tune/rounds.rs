@@ -127,6 +127,16 @@ impl JobRounds {
         self.left = self.competing(identity).into_iter().filter(is_left).collect();
     }
 
+    /// Skips candidates in this run.
+    pub(super) fn leave(&mut self, candidates: impl IntoIterator<Item = usize>) {
+        self.left.extend(candidates);
+    }
+
+    /// How many candidates are skipped.
+    pub(super) fn count_left(&self) -> usize {
+        self.left.len()
+    }
+
     /// Lets candidates compete.
     pub(super) fn admit(&mut self, candidates: &[usize]) {
         self.left.retain(|candidate| !candidates.contains(candidate));

@@ -279,8 +279,10 @@ impl Autotuner<'_> {
         let race_state = self.judge(&identity, &rounds, None).race_state;
         // a race that a budget ended early continues if there is more time
         let left_enough = |entry: &Entry| {
-            let chance = entry.provenance.as_ref().and_then(|provenance| provenance.chance_left);
-            chance.is_none_or(|chance| waves.as_ref().is_none_or(|waves| waves.is_enough(chance)))
+            let Some(provenance) = &entry.provenance else { return true };
+            let is_enough = |chance| waves.as_ref().is_none_or(|waves| waves.is_enough(chance));
+            // what was left without an outlook was left for lack of time
+            provenance.chance_left.map_or(provenance.left == 0, is_enough)
         };
         let is_decided =
             !self.options.force && cached.as_ref().is_some_and(|entry| same_job(entry) && left_enough(entry));
@@ -326,6 +328,8 @@ impl Autotuner<'_> {
         let outlook = waves.as_mut().map(|waves| waves.outlook(&rounds, &identity)).unwrap_or_default();
         result.candidates = rows(invocation, &identity, &judgement, &rounds, &outlook.left);
         result.chance_left = (!outlook.left.is_empty()).then_some(outlook.chance);
+        // without waves, only the budget leaves programs uncompiled
+        let not_compiled = if waves.is_some() { 0 } else { rounds.count_left() };
         fill_from_judgement(result, &judgement);
         let decided = rounds.to_decision(identity.same_as.len(), identity.baseline);
         result.more_time = MoreTime::of(&judgement, &rounds, &self.options.rules_for(&decided, identity.baseline));
@@ -339,9 +343,12 @@ impl Autotuner<'_> {
             let (done, needed) = (judgement.race_state.leader_rounds, self.options.rules.min_rounds);
             result.reason = format!("{done} rounds in the budget of {budget:?}, {needed} are needed: allow more time");
         }
-        if judgement.outcome == Outcome::BaselineKept && !is_decided && !outlook.next.is_empty() {
+        if judgement.outcome == Outcome::BaselineKept
+            && !is_decided
+            && (!outlook.next.is_empty() || not_compiled > 0)
+        {
             // a config that was not compiled may be faster
-            let (left, all) = (outlook.left.len(), counted(identity.same_as.len(), "config"));
+            let (left, all) = (outlook.left.len().max(not_compiled), counted(identity.same_as.len(), "config"));
             result.reason = format!("{left} of {all} were not compiled when the time was used up: allow more time");
             return Ok(None);
         }
@@ -361,7 +368,10 @@ impl Autotuner<'_> {
         }
         let by = (&*self.timer, &self.options.cache_state);
         let entry = entry_of(invocation, &identity, &judgement, &rounds, by, race.search.clone(), &outlook);
-        let Some(entry) = entry else { return Ok(None) };
+        let Some(mut entry) = entry else { return Ok(None) };
+        if let Some(provenance) = entry.provenance.as_mut().filter(|_| not_compiled > 0) {
+            provenance.left = not_compiled as u32;
+        }
         let is_same = |old: &Entry| old.config == entry.config && old.search() == entry.search();
         if let Some(old) = cached.filter(|old| same_job(old) && is_same(old) && result.rounds_measured == 0) {
             return Ok(Some(known_before(result, identity.key, &old)));

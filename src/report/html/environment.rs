@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::measured_by::{Launch, Source};
+use crate::measured_by::Source;
 use crate::report::roofline::roof_line;
 use crate::tune::AutotuningResult;
 
@@ -41,7 +41,7 @@ pub(super) fn write_environment(result: &AutotuningResult, out: &mut dyn Write) 
     row("A duration is", result.measured_by.metric.as_str());
     row("Caches before a run", result.measured_by.cache_state.as_str());
     if let Some(launch) = &result.measured_by.launch {
-        row("Kernels are launched", if *launch == Launch::Eager { "one by one" } else { "as command buffers" });
+        row("Kernels are launched", launch.to_words());
     }
     if let Some(clocks) = result.measured_by.clocks {
         row("The GPU's clocks", &clocks.to_string());

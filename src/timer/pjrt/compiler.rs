@@ -27,6 +27,7 @@ pub(super) struct CompileTask {
     pub(super) key: ExecutableKey,
     /// How the compiling process is started, if not as usual.
     pub(super) process: Option<ProcessFlags>,
+    pub(super) access: DeviceAccess,
     /// The target's program, for readers of the store.
     pub(super) of: Option<CompiledFor>,
     /// The job's scratch folder, in which the worker writes the executable before it is kept.
@@ -40,6 +41,25 @@ impl CompileTask {
     fn own_track(&self) -> Events {
         self.events.on_track(std::thread::current().name().unwrap_or("compile"))
     }
+}
+
+/// What a compilation needs of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DeviceAccess {
+    /// Its description alone: the worker opens no device.
+    None,
+    /// The device, beside other compilations.
+    Shared,
+    /// The device for itself, because XLA measures on it.
+    Alone,
+}
+
+/// How compile workers are started.
+#[derive(Debug)]
+pub(super) struct CompileCommands {
+    pub(super) usual: WorkerCommand,
+    /// For [`DeviceAccess::None`].
+    pub(super) without_device: Option<WorkerCommand>,
 }
 
 /// The result.
@@ -57,22 +77,26 @@ pub(super) struct CompileWorker {
     limits: Limits,
     store: ExecutableStore,
     process: Option<ProcessFlags>,
+    opens_device: bool,
 }
 
 impl CompileWorker {
     /// Starts one for this task, and for others that need the same flags.
     pub(super) fn start(
-        command: &WorkerCommand,
+        commands: &CompileCommands,
         limits: &Limits,
         store: &ExecutableStore,
         task: &CompileTask,
     ) -> Result<Self, Failure> {
         let process = task.process.clone();
+        let without_device = commands.without_device.as_ref().filter(|_| task.access == DeviceAccess::None);
+        let opens_device = without_device.is_none();
+        let command = without_device.unwrap_or(&commands.usual);
         let client = match &process {
             Some(flags) => WorkerClient::spawn(&flags.added_to(command), limits)?,
             None => WorkerClient::spawn(command, limits)?,
         };
-        Ok(Self { client, limits: limits.clone(), store: store.clone(), process })
+        Ok(Self { client, limits: limits.clone(), store: store.clone(), process, opens_device })
     }
 
     /// Explains a failure if the worker died of flags that not every worker has.
@@ -95,11 +119,24 @@ impl Compiler for CompileWorker {
     }
 
     fn suits(&self, task: &CompileTask) -> bool {
-        self.process == task.process
+        self.process == task.process && self.opens_device == (task.access != DeviceAccess::None)
     }
 
     fn as_own(task: &CompileTask, failure: &Failure) -> Option<Failure> {
-        task.process.is_some().then(|| Failure::new(FailureKind::Compile, failure.message.clone()))
+        match (&task.process, task.access) {
+            (Some(_), _) => Some(Failure::new(FailureKind::Compile, failure.message.clone())),
+            // a worker with a device may start all the same
+            (None, DeviceAccess::None) => Some(failure.clone()),
+            (None, _) => None,
+        }
+    }
+
+    fn is_alone(task: &CompileTask) -> bool {
+        task.access == DeviceAccess::Alone
+    }
+
+    fn holds_device(&self) -> bool {
+        self.opens_device
     }
 
     fn compile(&mut self, task: &CompileTask) -> Result<CompiledTask, Failure> {
@@ -115,7 +152,10 @@ impl Compiler for CompileWorker {
         let call = Method::Compile(CompileParams { candidate, program, executable: path.clone(), overrides });
         let begin = Instant::now();
         let compiled: Result<Compiled, Failure> = self.client.request(call, self.limits.compile);
-        let compiled = compiled.map_err(|failure| self.explained(failure));
+        let compiled = compiled.map_err(|failure| match failure.kind {
+            FailureKind::Timeout => failure.because("the time limit of a compilation; `--timeout` gives it more"),
+            _ => self.explained(failure),
+        });
         let compiled = compiled.inspect_err(|failure| {
             // with a device it is decided again what compiles; without one, the compiler's refusal is final
             if failure.kind == FailureKind::Compile && key.target.is_some() {

@@ -1,6 +1,7 @@
 //! Compiles programs side by side: each in its own worker process, driven by its own thread.
 //!
-//! Programs start in the order of submission, except that one that is waited for comes next. While the pool is held, none
+//! Programs start in the order of submission, except that one that is waited for comes next, and that one that needs the device
+//! for itself waits until no other such one runs. While the pool is held, none
 //! starts, because a compilation takes cores, or the device, away from a measurement.
 //!
 //! Several timers of one device share a pool, so that programs of several jobs keep it busy. Each sees only its own programs.
@@ -36,6 +37,14 @@ pub(super) trait Compiler: Send + 'static {
     /// A failure to start as this task's failure, if the task needs a compiler of its own; it does not affect other tasks.
     fn as_own(_task: &Self::Task, _failure: &Failure) -> Option<Failure> {
         None
+    }
+    /// Whether no other such task may run at the same time.
+    fn is_alone(_task: &Self::Task) -> bool {
+        false
+    }
+    /// Whether it holds memory of the device.
+    fn holds_device(&self) -> bool {
+        true
     }
     /// Compiles a program.
     fn compile(&mut self, task: &Self::Task) -> Result<Self::Output, Failure>;
@@ -106,6 +115,13 @@ impl<C: Compiler> State<C> {
         self.is_of_now(started) && !self.closing
     }
 
+    /// Takes the first program that may start now.
+    fn take_next(&mut self) -> Option<(Key, C::Task)> {
+        let one_is_alone = self.running.iter().any(|running| running.is_alone);
+        let place = self.queue.iter().position(|(_, task)| !(one_is_alone && C::is_alone(task)))?;
+        self.queue.remove(place)
+    }
+
     /// An idle compiler for a task. If none suits, one that makes room for a new one, so that compilers never outnumber
     /// threads.
     fn take_idle(&mut self, task: &C::Task) -> Idle<C> {
@@ -119,6 +135,7 @@ impl<C: Compiler> State<C> {
 struct Running {
     key: Key,
     hand: usize,
+    is_alone: bool,
     stop: Option<Stop>,
 }
 
@@ -157,12 +174,12 @@ impl<C: Compiler> Shared<C> {
                 state.hands -= 1;
                 return;
             }
-            let next = if state.held { None } else { state.queue.pop_front() };
+            let next = if state.held { None } else { state.take_next() };
             let Some((key, task)) = next else {
                 state = self.wait(state);
                 continue;
             };
-            state.running.push(Running { key, hand, stop: None });
+            state.running.push(Running { key, hand, is_alone: C::is_alone(&task), stop: None });
             let round = state.rounds.get(key.0).copied().unwrap_or_default();
             let started = StartedWork { sharer: key.0, round, hand };
             let idle = state.take_idle(&task);
@@ -404,6 +421,12 @@ impl<C: Compiler> Compilers<C> {
     pub(super) fn retire(&self) {
         let idle = std::mem::take(&mut self.pool.shared.lock().idle);
         drop(idle);
+    }
+
+    /// Ends the idle compilers that hold memory of the device.
+    pub(super) fn free_device(&self) {
+        let holders: Vec<C> = self.pool.shared.lock().idle.extract_if(.., |compiler| compiler.holds_device()).collect();
+        drop(holders);
     }
 
     /// Drops everything of this sharer: clears its queue and ends its running compilations with their compilers.

@@ -116,6 +116,22 @@ arguments! {
         text: *const c_char = ptr::null(),
         text_size: usize = 0,
     }
+    ClientTopologyArgs {
+        client: *mut RawClient = ptr::null_mut(),
+        topology: *mut RawTopology = ptr::null_mut(),
+    }
+    TopologySerializeArgs {
+        topology: *mut RawTopology = ptr::null_mut(),
+        bytes: *const c_char = ptr::null(),
+        bytes_size: usize = 0,
+        owner: *mut c_void = ptr::null_mut(),
+        deleter: Option<unsafe extern "C" fn(*mut c_void)> = None,
+    }
+    TopologyDeserializeArgs {
+        bytes: *const c_char = ptr::null(),
+        bytes_size: usize = 0,
+        topology: *mut RawTopology = ptr::null_mut(),
+    }
     TopologyDevicesArgs {
         topology: *mut RawTopology = ptr::null_mut(),
         descriptions: *const *mut RawDescription = ptr::null(),
@@ -402,12 +418,16 @@ pub(super) struct Api {
     pub(super) topology_platform_name: Option<Fn<TopologyTextArgs>>,
     pub(super) topology_platform_version: Option<Fn<TopologyTextArgs>>,
     pub(super) topology_device_descriptions: Option<Fn<TopologyDevicesArgs>>,
-    _unused_17: [Option<Unused>; 2],
+    pub(super) topology_serialize: Option<Fn<TopologySerializeArgs>>,
+    _unused_17: [Option<Unused>; 1],
     pub(super) topology_compile: Option<Fn<TopologyCompileArgs>>,
-    _unused_18: [Option<Unused>; 6],
+    _unused_18: [Option<Unused>; 5],
+    pub(super) client_topology: Option<Fn<ClientTopologyArgs>>,
     pub(super) executable_memory_stats: Option<Fn<MemoryStatsArgs>>,
     _unused_23: [Option<Unused>; 3],
     pub(super) buffer_copy_raw_to_host: Option<Fn<CopyRawArgs>>,
+    _unused_24: [Option<Unused>; 13],
+    pub(super) topology_deserialize: Option<Fn<TopologyDeserializeArgs>>,
 }
 
 #[cfg(test)]
@@ -458,6 +478,9 @@ mod tests {
             ("TopologyDescription_Create", TopologyCreateArgs::new().struct_size, 56),
             ("TopologyDescription_Destroy", TopologyArgs::new().struct_size, 24),
             ("TopologyDescription_PlatformName", TopologyTextArgs::new().struct_size, 40),
+            ("Client_TopologyDescription", ClientTopologyArgs::new().struct_size, 32),
+            ("TopologyDescription_Serialize", TopologySerializeArgs::new().struct_size, 56),
+            ("TopologyDescription_Deserialize", TopologyDeserializeArgs::new().struct_size, 40),
             ("TopologyDescription_GetDeviceDescriptions", TopologyDevicesArgs::new().struct_size, 40),
             ("Compile", TopologyCompileArgs::new().struct_size, 64),
             ("Executable_GetCompiledMemoryStats", MemoryStatsArgs::new().struct_size, 112),
@@ -497,7 +520,10 @@ mod tests {
         assert_eq!(offset_of!(Api, executable_cost_analysis), 40 + 8 * 46);
         assert_eq!(offset_of!(Api, topology_create), 40 + 8 * 82);
         assert_eq!(offset_of!(Api, topology_device_descriptions), 40 + 8 * 86);
+        assert_eq!(offset_of!(Api, topology_serialize), 40 + 8 * 87);
         assert_eq!(offset_of!(Api, topology_compile), 40 + 8 * 89);
+        assert_eq!(offset_of!(Api, client_topology), 40 + 8 * 95);
+        assert_eq!(offset_of!(Api, topology_deserialize), 40 + 8 * 114);
         assert_eq!(offset_of!(Api, executable_memory_stats), 40 + 8 * 96);
         assert_eq!(offset_of!(Api, device_memory_stats), 40 + 8 * 34);
         assert_eq!(offset_of!(Api, buffer_get_memory_layout), 40 + 8 * 63);

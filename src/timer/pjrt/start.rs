@@ -1,5 +1,6 @@
 //! How a plugin's worker is started, and what a plugin offers.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::beside_plugin;
@@ -31,6 +32,8 @@ pub struct PjrtOptions {
     pub client_options: Vec<String>,
     /// `XLA_FLAGS` of the workers; by default those of this process.
     pub xla_flags: Option<String>,
+    /// Compiler options of programs that bring options of their own, which these replace.
+    pub launch_options: BTreeMap<String, String>,
     /// What counts as an execution's duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's profiler.
     /// The default is the device time of a profile if available.
     pub metric: Option<Metric>,
@@ -38,8 +41,8 @@ pub struct PjrtOptions {
     pub executables: PathBuf,
     /// Executables that were compiled for this device without it.
     pub compiled: Option<CompiledOptions>,
-    /// Maximum number of concurrent compilations. Default on a CPU, and on a GPU if XLA's own autotuning measures nothing
-    /// during compilation: one for each core, eight at most. Otherwise one, because such measurements would disturb each other.
+    /// Maximum number of concurrent compilations. Default: one for each core, at most 8 on a CPU and 16 elsewhere. If XLA's
+    /// own autotuning measures on the device during a compilation, by default only one such compilation runs at a time.
     pub compile_jobs: Option<usize>,
     /// Limits of each worker.
     pub limits: Limits,
@@ -49,6 +52,7 @@ setters!(PjrtOptions {
     device: usize,
     client_options: Vec<String>,
     xla_flags: Option<String>,
+    launch_options: BTreeMap<String, String>,
     metric: Option<Metric>,
     compiled: Option<CompiledOptions>,
     compile_jobs: Option<usize>,
@@ -64,6 +68,7 @@ impl PjrtOptions {
             device: 0,
             client_options: Vec::new(),
             xla_flags: None,
+            launch_options: BTreeMap::new(),
             metric: None,
             executables: executables.into(),
             compiled: None,
@@ -106,6 +111,13 @@ pub(super) fn without_profiler(command: &WorkerCommand) -> WorkerCommand {
     if !command.command.iter().any(|word| word == NO_PROFILER) {
         command.command.push(NO_PROFILER.into());
     }
+    command
+}
+
+/// The same command for a worker that compiles for these devices without opening them.
+pub(super) fn without_device(command: &WorkerCommand, topology: &str) -> WorkerCommand {
+    let mut command = command.clone();
+    command.command.extend(["--topology-description".into(), topology.into()]);
     command
 }
 

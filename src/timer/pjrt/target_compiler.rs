@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::beside_plugin;
-use super::compiler::{CompileTask, CompileWorker};
+use super::compiler::{CompileCommands, CompileTask, CompileWorker, DeviceAccess};
 use super::compilers::Compilers;
 use super::cuda_tools::{cuda_home_for, toolchain};
 use super::flags::leave_out_fatal;
@@ -208,11 +208,11 @@ impl TargetCompiler {
             let started = AtomicUsize::new(0);
             Compilers::new(jobs, move |task| {
                 let folder = |dumps: &PathBuf| dumps.join(format!("llo-{}", started.fetch_add(1, Ordering::Relaxed)));
-                let command = match dumps.as_ref().map(folder) {
+                let usual = match dumps.as_ref().map(folder) {
                     Some(folder) => TargetOptions::command_with_dump(&command, &folder),
                     None => command.clone(),
                 };
-                CompileWorker::start(&command, &limits, &store, task)
+                CompileWorker::start(&CompileCommands { usual, without_device: None }, &limits, &store, task)
             })
         };
         let (target, overrides, others) = (options.target.clone(), options.overrides.clone(), options.others.clone());
@@ -368,6 +368,7 @@ impl TargetCompiler {
             program: (&program).into(),
             key,
             process: None,
+            access: DeviceAccess::Shared,
             of: Some(of),
             scratch: self.scratch.path().to_owned(),
             events: Events::default(),

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::compiling::{described, options_of, read_code, refusal, timed, written};
 use super::device::fingerprints_of_target;
 use super::job::device_failure;
@@ -52,7 +55,10 @@ impl TargetWorker {
             let options = self.topology_options()?;
             let plugin = Plugin::load(&self.options.plugin)?;
             let name = self.options.topology.as_deref().unwrap_or_default();
-            self.topology = Some(Topology::create(&plugin, name, &options)?);
+            self.topology = Some(match &self.options.topology_description {
+                Some(text) => Topology::deserialize(&plugin, &decoded(text)?)?,
+                None => Topology::create(&plugin, name, &options)?,
+            });
         }
         self.topology.as_ref().ok_or_else(|| PjrtError::local("there is no topology"))
     }
@@ -96,6 +102,12 @@ impl TargetWorker {
         let ids = devices.iter().take(count).map(|device| device.id).collect();
         Ok((topology, ids))
     }
+}
+
+/// The bytes of a description in base64.
+fn decoded(text: &str) -> Result<Vec<u8>, PjrtError> {
+    let decoded = STANDARD.decode(text);
+    decoded.map_err(|error| PjrtError::local(format!("a description of devices that is not base64: {error}")))
 }
 
 /// Why a program is not compiled. An option that the compiler rejects says nothing about the program.

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::compiled::{CompiledBefore, CompiledStore};
-use super::compiler::{CompileTask, CompileWorker, CompiledTask, as_compile_failure};
+use super::compiler::{CompileCommands, CompileTask, CompileWorker, CompiledTask, DeviceAccess, as_compile_failure};
 use super::compilers::Compilers;
 use super::compiling::read_code;
 use super::device::cpu_features;
 use super::options::{Partitions, partitioned_options};
 use super::process_flags::ProcessFlags;
 use super::same_work::work_digest;
-use super::start::{PjrtOptions, start_and_digest, without_profiler};
+use super::start::{self, PjrtOptions, start_and_digest, without_profiler};
 use super::store::{ExecutableKey, ExecutableStore, Listed, StoredExecutable};
 use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_measures};
@@ -38,17 +38,21 @@ use crate::timer::protocol::{
 };
 use crate::timer::refusals::Refusals;
 
-/// Default maximum number of concurrent compilations.
+/// Default maximum number of concurrent compilations, and of those by workers that hold nothing of a device.
 const MAX_COMPILE_JOBS: usize = 8;
+const MAX_JOBS_WITHOUT_DEVICE: usize = 16;
 
-fn default_compile_jobs(device: &DeviceFingerprint) -> usize {
+fn default_compile_jobs(device: &DeviceFingerprint, without_device: bool) -> usize {
     let platform = device.identity.platform.as_str();
     let quiet_gpu =
         device.environment.xla_autotuning.is_some() && !xla_measures(platform, &device.environment.xla_flags);
-    if platform != "cpu" && !quiet_gpu {
-        return 1;
-    }
-    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_COMPILE_JOBS)
+    let most = match platform {
+        _ if without_device => MAX_JOBS_WITHOUT_DEVICE,
+        "cpu" => MAX_COMPILE_JOBS,
+        _ if quiet_gpu => MAX_COMPILE_JOBS,
+        _ => 1,
+    };
+    std::thread::available_parallelism().map_or(1, usize::from).min(most)
 }
 
 /// Times programs on a device of a PJRT plugin. The plugin is loaded in worker processes only.
@@ -63,6 +67,12 @@ pub struct PjrtTimer {
     plugin_digest: Digest,
     device: DeviceFingerprint,
     device_index: usize,
+    /// Workers can compile for the device without opening it.
+    without_device: bool,
+    /// A compilation during which XLA measures on the device runs alone.
+    alone_if_measured: bool,
+    /// For programs that bring their own options, as in [`PjrtOptions`].
+    launch_options: BTreeMap<String, String>,
     notes: Vec<String>,
     metric: Metric,
     job: Option<Job>,
@@ -103,10 +113,13 @@ impl PjrtTimer {
         };
         device.environment.plugin_digest = Some(plugin_digest);
         let in_place = !hello.can(capability::COMPILE);
-        let compile_jobs = options.compile_jobs.unwrap_or_else(|| default_compile_jobs(&device));
+        let without_device = hello.topology.is_some();
+        let compile_jobs = options.compile_jobs.unwrap_or_else(|| default_compile_jobs(&device, without_device));
         let compilers = {
-            let (command, limits, store) = (without_profiler(&command), options.limits.clone(), store.clone());
-            Compilers::new(compile_jobs, move |task| CompileWorker::start(&command, &limits, &store, task))
+            let (usual, limits, store) = (without_profiler(&command), options.limits.clone(), store.clone());
+            let without_device = hello.topology.as_ref().map(|topology| start::without_device(&usual, topology));
+            let commands = CompileCommands { usual, without_device };
+            Compilers::new(compile_jobs, move |task| CompileWorker::start(&commands, &limits, &store, task))
         };
         let mut timer = Self {
             in_place,
@@ -122,6 +135,9 @@ impl PjrtTimer {
             plugin_digest,
             device,
             device_index: options.device,
+            without_device,
+            alone_if_measured: options.compile_jobs.is_none(),
+            launch_options: options.launch_options.clone(),
             job: None,
         };
         if let Some(options) = &options.compiled {
@@ -171,8 +187,43 @@ impl PjrtTimer {
         let config = find(&self.job, candidate)?.config.clone();
         let operation = self.job.as_ref().map(|job| job.call.to_string()).unwrap_or_default();
         let events = self.bench.events.clone();
-        let (program, of) = (program.into(), None);
-        Ok(CompileTask { candidate, operation, config, program, key, process, of, scratch, events })
+        let (access, program, of) = (self.access(program), program.into(), None);
+        Ok(CompileTask { candidate, operation, config, program, key, process, access, of, scratch, events })
+    }
+
+    /// What compiling a program needs of the device.
+    fn access(&self, program: &ProgramFile) -> DeviceAccess {
+        let platform = &self.device.identity.platform;
+        if platform == "cpu" {
+            return DeviceAccess::Shared;
+        }
+        // an unreadable program is refused by whoever compiles it
+        let code = read_code(&program.into()).unwrap_or_default();
+        let is_measured = xla_measures(platform, &self.device.environment.xla_flags) && is_measured_by_xla(&code);
+        match is_measured {
+            true if self.alone_if_measured => DeviceAccess::Alone,
+            false if self.without_device && Partitions::of(&code).count == 1 => DeviceAccess::None,
+            _ => DeviceAccess::Shared,
+        }
+    }
+
+    /// The outcome of a program that was announced; `None` if it must be compiled now, because it was not, or because it cannot
+    /// be compiled without the device.
+    fn take(&mut self, candidate: usize) -> Option<Result<CompiledTask, Failure>> {
+        match self.compilers.take(candidate) {
+            Some(Err(failure)) if self.needs_device(&failure) => None,
+            outcome => outcome,
+        }
+    }
+
+    /// Whether a failure may be due to compiling without the device, which is not tried again.
+    fn needs_device(&mut self, failure: &Failure) -> bool {
+        if !self.without_device || failure.kind != FailureKind::Device {
+            return false;
+        }
+        tracing::warn!("programs are compiled by workers that open the device: {failure}");
+        self.without_device = false;
+        true
     }
 
     /// Compiles in a worker whose crash does not affect others. An announced program is already in progress.
@@ -182,18 +233,32 @@ impl PjrtTimer {
         program: &ProgramFile,
         how: (ExecutableKey, Option<ProcessFlags>),
     ) -> Result<CompiledTask, Failure> {
+        let compiled = self.compile_once(candidate, program, how.clone());
+        match compiled {
+            Err(failure) if self.needs_device(&failure) => self.compile_once(candidate, program, how),
+            compiled => compiled,
+        }
+        .map_err(as_compile_failure)
+    }
+
+    fn compile_once(
+        &self,
+        candidate: usize,
+        program: &ProgramFile,
+        how: (ExecutableKey, Option<ProcessFlags>),
+    ) -> Result<CompiledTask, Failure> {
         let task = self.task(candidate, program, how)?;
         self.compilers.submit([(candidate, task)])?;
         let nothing = || Err(Failure::new(FailureKind::Device, "a compilation was dropped"));
-        self.compilers.take(candidate).unwrap_or_else(nothing).map_err(as_compile_failure)
+        self.compilers.take(candidate).unwrap_or_else(nothing)
     }
 
     /// Stops all compilation, so that the measurement has the machine for itself.
     fn quiet(&mut self) {
         self.compilers.hold();
         if self.device.identity.platform != "cpu" {
-            // each holds a client, and with it memory of the measured device
-            self.compilers.retire();
+            // a client holds memory of the measured device
+            self.compilers.free_device();
         }
     }
 
@@ -218,6 +283,10 @@ impl PjrtTimer {
         (!measures || !is_blind()).then_some(found)
     }
 
+    fn build_of(&self, build: Build, program: &ProgramFile) -> Build {
+        build.over(Some(program), &self.launch_options)
+    }
+
     fn asked(&self, candidate: usize) -> Result<CandidateRequest, Failure> {
         let found = find(&self.job, candidate)?;
         let program = found.program.clone().ok_or_else(|| {
@@ -226,7 +295,8 @@ impl PjrtTimer {
                 "a PJRT plugin cannot build its program; `--timer jax` can if the record holds a recipe",
             )
         })?;
-        let (build, params) = (found.build.clone(), LoadParams::new(candidate, found));
+        let build = self.build_of(found.build.clone(), &program);
+        let params = LoadParams::new(candidate, &JobCandidate { build: build.clone(), ..found.clone() });
         let process = ProcessFlags::of(&self.device, &build.process)?;
         Ok(CandidateRequest { program, build, process, params })
     }
@@ -260,7 +330,7 @@ impl PjrtTimer {
         if self.in_place {
             return self.compile_in_place(params, process.as_ref(), NOT_SERIALIZED);
         }
-        if let Some(outcome) = self.compilers.take(candidate) {
+        if let Some(outcome) = self.take(candidate) {
             return self.load_compiled(params, process.as_ref(), outcome.map_err(as_compile_failure)?);
         }
         let key = self.key_of(&program, &build, process.as_ref());
@@ -404,7 +474,7 @@ impl Timer for PjrtTimer {
 
     fn forecast(&self, programs: &[ProgramFile]) -> Option<Forecast> {
         let is_kept = |program: &&ProgramFile| {
-            let key = self.key_of(program, &Build::default(), None);
+            let key = self.key_of(program, &self.build_of(Build::default(), program), None);
             self.store.find(&key).is_some() || self.compiled_before(program, &key).is_some()
         };
         let kept = programs.iter().filter(is_kept).count();
@@ -424,7 +494,8 @@ impl Timer for PjrtTimer {
     fn refused(&self, program: &ProgramFile) -> Option<String> {
         // most were not refused, and this check does not read the program
         self.compiled.as_ref()?.note(program.program.digest)?.refused.as_ref()?;
-        match self.compiled_before(program, &self.key_of(program, &Build::default(), None))? {
+        let build = self.build_of(Build::default(), program);
+        match self.compiled_before(program, &self.key_of(program, &build, None))? {
             CompiledBefore::Refused(reason) => Some(reason),
             CompiledBefore::Executable(_) => None,
         }
@@ -450,6 +521,9 @@ impl Timer for PjrtTimer {
                 plugin_digest: self.plugin_digest,
                 device: self.device.clone(),
                 device_index: self.device_index,
+                without_device: self.without_device,
+                alone_if_measured: self.alone_if_measured,
+                launch_options: self.launch_options.clone(),
                 notes: Vec::new(),
                 metric: self.metric.clone(),
                 job: None,
@@ -479,7 +553,7 @@ impl Timer for PjrtTimer {
     fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
         let CandidateRequest { program, build, process, params } = self.asked(candidate)?;
         if !self.in_place {
-            let kept = match self.compilers.take(candidate) {
+            let kept = match self.take(candidate) {
                 Some(outcome) => outcome.map_err(as_compile_failure)?.kept,
                 None => {
                     let key = self.key_of(&program, &build, process.as_ref());

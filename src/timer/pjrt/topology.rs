@@ -5,10 +5,38 @@ use std::rc::Rc;
 
 use super::executable::PlainExecutable;
 use super::ffi::{
-    NamedValue, ProgramStruct, RawTopology, TopologyArgs, TopologyCompileArgs, TopologyCreateArgs, TopologyDevicesArgs,
-    TopologyTextArgs,
+    ClientTopologyArgs, NamedValue, ProgramStruct, RawTopology, TopologyArgs, TopologyCompileArgs, TopologyCreateArgs,
+    TopologyDeserializeArgs, TopologyDevicesArgs, TopologySerializeArgs, TopologyTextArgs,
 };
-use super::plugin::{DeviceDescription, OptionValue, PjrtError, Plugin, call, named_value, text_of};
+use super::plugin::{Client, DeviceDescription, OptionValue, PjrtError, Plugin, call, named_value, text_of};
+
+/// The description of a client's devices, with which a process without a client compiles for them
+/// ([`Topology::deserialize`]).
+pub(super) fn serialized(client: &Client) -> Result<Vec<u8>, PjrtError> {
+    let plugin = &client.plugin;
+    if plugin.api.topology_deserialize.is_none() {
+        return Err(PjrtError::local("the plugin reads no description of devices"));
+    }
+    let mut of_client = ClientTopologyArgs::new();
+    of_client.client = client.raw;
+    // SAFETY: the client is alive.
+    unsafe { call!(plugin, client_topology, &mut of_client) }?;
+    let mut arguments = TopologySerializeArgs::new();
+    arguments.topology = of_client.topology;
+    // SAFETY: the topology belongs to the client, which is alive; the bytes live until their owner is deleted, after the copy.
+    unsafe {
+        call!(plugin, topology_serialize, &mut arguments)?;
+        let bytes = if arguments.bytes.is_null() {
+            Vec::new()
+        } else {
+            std::slice::from_raw_parts(arguments.bytes.cast::<u8>(), arguments.bytes_size).to_vec()
+        };
+        if let Some(delete) = arguments.deleter {
+            delete(arguments.owner);
+        }
+        Ok(bytes)
+    }
+}
 
 /// A topology: devices as a plugin describes them, without a client.
 pub(super) struct Topology {
@@ -31,6 +59,19 @@ impl Topology {
         arguments.num_options = values.len();
         // SAFETY: the name, the options and the texts that they point to outlive the call.
         unsafe { call!(plugin, topology_create, &mut arguments) }?;
+        if arguments.topology.is_null() {
+            return Err(PjrtError::local("the plugin gave no topology"));
+        }
+        Ok(Self { plugin: Rc::clone(plugin), raw: arguments.topology })
+    }
+
+    /// A topology from the description that another process of the same plugin made.
+    pub(super) fn deserialize(plugin: &Rc<Plugin>, description: &[u8]) -> Result<Self, PjrtError> {
+        let mut arguments = TopologyDeserializeArgs::new();
+        arguments.bytes = description.as_ptr().cast();
+        arguments.bytes_size = description.len();
+        // SAFETY: the description outlives the call.
+        unsafe { call!(plugin, topology_deserialize, &mut arguments) }?;
         if arguments.topology.is_null() {
             return Err(PjrtError::local("the plugin gave no topology"));
         }

@@ -6,6 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::compiling::{compile_failure, described, options_of, read_code, timed, work_of, write_file, written};
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
@@ -19,6 +22,7 @@ use super::profiler::Profiler;
 use super::program_shardings::ProgramShardings;
 use super::store::MAX_EXECUTABLE_BYTES;
 use super::target_worker::TargetWorker;
+use super::topology;
 use super::worker_options::PjrtWorkerOptions;
 use crate::array::Tolerance;
 use crate::digest::Digest;
@@ -37,9 +41,10 @@ use crate::timer::subscriber::named;
 /// Runs the worker on stdin and stdout until stdin ends; call it first thing in `main`.
 pub fn worker_main(options: &PjrtWorkerOptions) -> ExitCode {
     let served = take_stdout().map_err(|error| format!("stdout cannot be set aside: {error}")).and_then(|output| {
-        let mut worker: Box<dyn Worker> = match &options.topology {
-            Some(_) => Box::new(TargetWorker::new(options.clone())),
-            None => Box::new(PjrtWorker { options: options.clone(), opened: None, job: None }),
+        let compiles_only = options.topology.is_some() || options.topology_description.is_some();
+        let mut worker: Box<dyn Worker> = match compiles_only {
+            true => Box::new(TargetWorker::new(options.clone())),
+            false => Box::new(PjrtWorker { options: options.clone(), opened: None, job: None }),
         };
         serve(std::io::stdin(), output, &mut *worker).map_err(|error| format!("the tuner's pipes: {error}"))
     });
@@ -229,6 +234,18 @@ fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
     Ok(Opened { client, device_id, profiler, nvml })
 }
 
+/// The description of a GPU's devices, for workers that compile for them without opening them. A CPU's workers take nothing
+/// from a measurement that such a description would save.
+fn described_devices(client: &Client) -> Option<String> {
+    let platform = client.platform_name().ok()?;
+    let is_gpu = ["cuda", "rocm"].iter().any(|gpu| platform.eq_ignore_ascii_case(gpu));
+    let description = is_gpu.then(|| topology::serialized(client).ok()).flatten()?;
+    (description.len() <= MAX_DESCRIPTION_BYTES).then(|| STANDARD.encode(description))
+}
+
+/// Largest description of devices: it becomes one argument of a process, which Linux bounds to 128 KiB.
+const MAX_DESCRIPTION_BYTES: usize = 64 << 10;
+
 impl Worker for PjrtWorker {
     fn hello(&mut self) -> Result<Hello, Failure> {
         let device = self.options.device;
@@ -275,6 +292,7 @@ impl Worker for PjrtWorker {
             clocks: clocks.and_then(Result::ok),
             memory: opened.client.memory(device).ok(),
             notes,
+            topology: described_devices(&opened.client),
             // the timer knows the plugin's digest
             compiler: None,
         })

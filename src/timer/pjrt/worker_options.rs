@@ -19,6 +19,9 @@ pub struct PjrtWorkerOptions {
     pub topology: Option<String>,
     /// `name=value` for `PJRT_TopologyDescription_Create`.
     pub topology_options: Vec<String>,
+    /// Compile for the devices of this description in base64, as [`Hello`](crate::timer::protocol::Hello) has it, without
+    /// opening them.
+    pub topology_description: Option<String>,
     /// The folder into which libtpu dumps its schedules, as its flags specify.
     pub llo_dump: Option<PathBuf>,
     /// Do not use the plugin's profiler: times come from the host clock.
@@ -33,6 +36,7 @@ setters!(PjrtWorkerOptions {
     client_options: Vec<String>,
     topology: Option<String>,
     topology_options: Vec<String>,
+    topology_description: Option<String>,
     llo_dump: Option<PathBuf>,
     no_profiler: bool,
     output_block_bytes: Option<u64>,

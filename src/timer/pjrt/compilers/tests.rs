@@ -23,9 +23,13 @@ enum FakeOutcome {
     Panics,
     /// Waits until this many compile at once.
     Meets(usize),
-    /// Needs a compiler of its own kind.
+    /// Needs a compiler of its own kind; those of [`NO_DEVICE`] hold nothing of the device.
     Own(u8),
+    /// Needs the device for itself, and waits for the gate.
+    Alone,
 }
+
+const NO_DEVICE: u8 = 9;
 
 #[derive(Default)]
 struct FakeCompilers {
@@ -79,6 +83,14 @@ impl Compiler for Fake {
         kind(*task).map(|_| Failure::new(FailureKind::Compile, failure.message.clone()))
     }
 
+    fn is_alone(task: &FakeOutcome) -> bool {
+        *task == FakeOutcome::Alone
+    }
+
+    fn holds_device(&self) -> bool {
+        self.kind != Some(NO_DEVICE)
+    }
+
     fn compile(&mut self, task: &FakeOutcome) -> Result<(), Failure> {
         assert!(self.suits(task));
         let world = Arc::clone(&self.world);
@@ -100,7 +112,7 @@ impl Compiler for Fake {
             FakeOutcome::KilledOnce | FakeOutcome::HelperKilledOnce => Ok(()),
             FakeOutcome::DiesWhenUsed if self.compiled > 1 => crash(self),
             FakeOutcome::DiesWhenUsed => Ok(()),
-            FakeOutcome::Waits => {
+            FakeOutcome::Waits | FakeOutcome::Alone => {
                 let open = world.gate.lock().unwrap();
                 drop(world.changed.wait_while(open, |open| !*open).unwrap());
                 Ok(())
@@ -197,6 +209,37 @@ fn as_many_compile_at_once_as_there_are_jobs() {
     for candidate in 0..3 {
         pool.take(candidate).unwrap().unwrap();
     }
+    assert_eq!(world.starts(), 3);
+}
+
+#[test]
+fn one_that_needs_the_device_for_itself_waits_and_others_pass_it() {
+    let (world, pool) = pool(3, &[]);
+    pool.submit([(0, FakeOutcome::Alone), (1, FakeOutcome::Alone), (2, FakeOutcome::Fine)]).unwrap();
+    pool.take(2).unwrap().unwrap();
+    // the second one is not begun while the first one waits for the gate
+    let shared = Arc::clone(&pool.pool.shared);
+    until(&shared, |state| state.running.len() == 1 && state.queue.len() == 1);
+    assert_eq!(world.begun().iter().filter(|task| **task == FakeOutcome::Alone).count(), 1);
+    world.open();
+    pool.take(1).unwrap().unwrap();
+    pool.take(0).unwrap().unwrap();
+}
+
+#[test]
+fn the_device_is_freed_by_those_that_hold_it() {
+    let (world, pool) = pool(1, &[]);
+    let (with, without) = (FakeOutcome::Fine, FakeOutcome::Own(NO_DEVICE));
+    pool.submit([(0, without)]).unwrap();
+    pool.take(0).unwrap().unwrap();
+    pool.free_device();
+    pool.submit([(0, without), (1, with)]).unwrap();
+    pool.take(0).unwrap().unwrap();
+    pool.take(1).unwrap().unwrap();
+    assert_eq!(world.starts(), 2, "the first one stayed");
+    pool.free_device();
+    pool.submit([(0, with)]).unwrap();
+    pool.take(0).unwrap().unwrap();
     assert_eq!(world.starts(), 3);
 }
 
