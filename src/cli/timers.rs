@@ -117,8 +117,12 @@ pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Res
             format!("`--launch` is for GPUs whose kernels this program's workers launch; {device} is not one");
         return Err(Fault::new(exit::USAGE, message));
     }
-    if let Some(launch) = &by.launch {
-        say(&format!("kernels are launched {} (`{launch}`)", launch.to_words()));
+    match &by.launch {
+        None => {}
+        Some(Launch::Replay) if args.launch.is_none() => {
+            say("kernels are launched as command buffers where a program has five or more (`replay`, XLA's default)");
+        }
+        Some(launch) => say(&format!("kernels are launched {} (`{launch}`)", launch.to_words())),
     }
     for note in timer.notes() {
         if note.starts_with(HOST_CLOCK) { say(note) } else { tracing::warn!("{note}") }

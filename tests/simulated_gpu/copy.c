@@ -77,7 +77,7 @@ static CUresult submit_copy(CUstream stream, CUmemorytype to_type, CUdeviceptr t
 // Copies without a stream end before they return.
 static CUresult settle(CUresult result)
 {
-    sim_wait_until(sim_stream(NULL)->end);
+    sim_wait_until(sim_end_of(sim_stream(NULL)));
     return result;
 }
 

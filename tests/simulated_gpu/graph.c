@@ -515,7 +515,7 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream handle)
     struct sim_record whole = {
         .type = CU_GRAPH_NODE_TYPE_GRAPH,
         .start = begin,
-        .end = stream->end,
+        .end = sim_end_of(stream),
         .stream_id = stream->id,
         .correlation = call.correlation,
         .graph_id = id,

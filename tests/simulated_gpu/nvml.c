@@ -86,6 +86,27 @@ int nvmlDeviceGetCurrentClocksEventReasons(void *handle, unsigned long long *rea
     return SUCCESS;
 }
 
+int nvmlDeviceGetCurrPcieLinkGeneration(void *handle, unsigned *generation)
+{
+    (void)handle;
+    *generation = 5;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetCurrPcieLinkWidth(void *handle, unsigned *lanes)
+{
+    (void)handle;
+    *lanes = 16;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMigMode(void *handle, unsigned *mode, unsigned *pending)
+{
+    (void)handle;
+    *mode = *pending = 0;
+    return SUCCESS;
+}
+
 int nvmlSystemGetDriverVersion(char *version, unsigned length)
 {
     snprintf(version, length, "580.0.0");

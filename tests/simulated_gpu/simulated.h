@@ -89,7 +89,8 @@ CUstream sim_stream(CUstream handle);
 CUresult sim_submit(CUstream handle, const struct sim_operation *operation);
 // Runs an operation on behalf of a node of a graph, or of nothing (both ids 0). Returns when it begins.
 uint64_t sim_run(CUstream stream, const struct sim_operation *operation, uint32_t graph_id, uint64_t node_id);
-// When everything that was submitted ends.
+// When everything that was submitted ends, to one stream or to all.
+uint64_t sim_end_of(CUstream stream);
 uint64_t sim_end_of_all_streams(void);
 
 struct CUgraph_st {

@@ -65,6 +65,14 @@ CUresult sim_submit(CUstream handle, const struct sim_operation *operation)
     return CUDA_SUCCESS;
 }
 
+uint64_t sim_end_of(CUstream stream)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t end = stream->end;
+    pthread_mutex_unlock(&lock);
+    return end;
+}
+
 uint64_t sim_end_of_all_streams(void)
 {
     uint64_t end = 0;
@@ -113,14 +121,14 @@ CUresult cuStreamDestroy_v2(CUstream handle)
 
 CUresult cuStreamQuery(CUstream handle)
 {
-    return sim_stream(handle)->end <= sim_now() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return sim_end_of(sim_stream(handle)) <= sim_now() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuStreamSynchronize(CUstream handle)
 {
     struct sim_call call = SIM_CALL(cuStreamSynchronize, NULL, handle);
     sim_enter(&call);
-    sim_wait_until(sim_stream(handle)->end);
+    sim_wait_until(sim_end_of(sim_stream(handle)));
     return sim_leave(&call, CUDA_SUCCESS);
 }
 
