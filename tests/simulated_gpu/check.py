@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 
+PREFIX = "SIMULATED_GPU_"
 RUNS = 3
 EAGER = {"xla_gpu_enable_command_buffer": ""}
 REPLAYED = {"xla_enable_command_buffers_during_profiling": True}
@@ -34,7 +35,7 @@ def device():
 
 
 def kernels(options):
-    """Runs a program of at least five kernels, which cannot be fused and need no library of NVIDIA's, and profiles it."""
+    """Profiles a program of at least five kernels, which cannot be fused and need no library of NVIDIA's."""
     import jax
     import jax.numpy as jnp
     from jax.profiler import ProfileData
@@ -79,14 +80,18 @@ def kernels(options):
     return sorted(events, key=lambda event: event["start"])
 
 
-def allocate(size):
+def allocate(size, *others):
+    """Allocates so many bytes, and while it holds them, another process the next number of bytes, and so on."""
+    # without it, JAX refuses what exceeds its share before the driver is asked
+    os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "platform"
     import jax.numpy as jnp
 
     try:
-        jnp.zeros(int(size), jnp.uint8).block_until_ready()
-        return "allocated"
+        held = jnp.zeros(int(size), jnp.uint8).block_until_ready()
     except Exception as error:
-        return str(error)
+        return [str(error)]
+    settings = {name.removeprefix(PREFIX): value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    return [f"{held.nbytes} bytes", *(run("allocate", *others, **settings) if others else [])]
 
 
 CASES = {case.__name__: case for case in (device, kernels, allocate)}
@@ -97,8 +102,8 @@ CASES = {case.__name__: case for case in (device, kernels, allocate)}
 
 def run(case, *arguments, **settings):
     """The result of a case under these settings of the simulated GPU."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SIMULATED_GPU_")}
-    environment |= {f"SIMULATED_GPU_{name}": str(value) for name, value in settings.items()}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    environment |= {PREFIX + name: str(value) for name, value in settings.items()}
     environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     command = [sys.executable, "-W", "ignore", __file__, case, *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
@@ -152,17 +157,20 @@ def check_cupti():
 
 
 def check_memory():
+    (found,) = run("allocate", 3 * GIB // 2, MEMORY_BYTES=GIB)
+    yield "too much memory is refused", "RESOURCE_EXHAUSTED" in found, found
+    half = GIB * 6 // 10
+    found = run("allocate", half, half, MEMORY_BYTES=GIB)
+    yield "less is not, each process having a device", found == [f"{half} bytes"] * 2, found
     with tempfile.TemporaryDirectory() as folder:
         account = f"{folder}/account"
-        found = run("allocate", 3 * GIB // 2, MEMORY_BYTES=GIB, ACCOUNT=account)
-        yield "too much memory is refused", "RESOURCE_EXHAUSTED" in found, found
-        found = run("allocate", GIB // 4, MEMORY_BYTES=GIB, ACCOUNT=account)
-        yield "less is not", found == "allocated", found
+        first, second = run("allocate", half, half, MEMORY_BYTES=GIB, ACCOUNT=account)
+        shared = first == f"{half} bytes" and "RESOURCE_EXHAUSTED" in second
+        yield "processes with one account share it", shared, (first, second)
         with open(account, "rb") as file:
             numbers = struct.unpack("<3072Q", file.read())
-        processes = [numbers[at : at + 3] for at in range(3, 3 + 3 * numbers[0], 3)]
-        peak = processes[-1][2]
-        yield "the account has their peaks", len(processes) == 2 and GIB // 4 <= peak <= GIB, processes
+    peaks = numbers[5 : 3 + 3 * numbers[0] : 3]
+    yield "the account has their peaks", len(peaks) == 2 and half <= peaks[0] <= GIB and peaks[1] < half, peaks
 
 
 def main():

@@ -195,7 +195,8 @@ static CUresult make_node(CUgraphNode *made, CUgraph graph, size_t dependency_co
 
 static CUresult make_child(CUgraphNode *made, CUgraph graph, size_t dependency_count, CUgraph child, bool move)
 {
-    CUresult result = make_node(made, graph, dependency_count, &(struct sim_operation){.type = CU_GRAPH_NODE_TYPE_GRAPH});
+    struct sim_operation operation = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+    CUresult result = make_node(made, graph, dependency_count, &operation);
     add_bodies(*made, 1);
     if (move) {
         free((*made)->bodies[0]);

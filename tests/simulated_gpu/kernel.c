@@ -69,7 +69,8 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction function)
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
-    struct sim_call call = SIM_CALL(cuLaunchKernelEx, function ? function->name : NULL, config, function, params, extra);
+    const char *name = function ? function->name : NULL;
+    struct sim_call call = SIM_CALL(cuLaunchKernelEx, name, config, function, params, extra);
     sim_enter(&call);
     return sim_leave(&call, launch(config, function));
 }

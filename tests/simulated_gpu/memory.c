@@ -311,7 +311,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     return CUDA_SUCCESS;
 }
 
-// ---- virtual memory: addresses and the memory behind them are allocated apart ------------------------------------------
+// ---- virtual memory: addresses, and apart from them the memory that is mapped there ---------------------------------
 
 enum { GRANULARITY = 2 << 20 };
 

@@ -217,7 +217,7 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
     return CUDA_SUCCESS;
 }
 
-// ---- libraries: modules whose kernels belong to no context --------------------------------------------------------------
+// ---- libraries: modules whose kernels belong to no context ----------------------------------------------------------
 
 // The handles of libraries and kernels are those of modules and functions.
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options, void **values, unsigned count,
