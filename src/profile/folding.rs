@@ -132,7 +132,7 @@ impl Folding {
 
     #[inline]
     fn add_one(&mut self, record: &Record, choice: Choice<'_>, scratch: &mut Scratch) {
-        let Record { time, operation: name, place: line } = *record;
+        let (Record { time, operation: name, .. }, line) = (*record, record.place());
         let (line_place, is_new) = scratch.lines.place(line, self.lines.len());
         if is_new {
             self.lines.push(OfLine { line, events: 0, own: OwnTime::default() });

@@ -35,13 +35,30 @@ pub(super) enum Origin {
 pub(super) struct Record {
     pub(super) time: Interval,
     pub(super) operation: u32,
-    /// Its line. While a chunk is read: the index of its execution in the chunk.
-    pub(super) place: u32,
+    /// Its line. While a chunk is read: the index of its execution in the chunk. The highest bit is [`CONTINUES`].
+    place: u32,
 }
+
+/// In a record's place: it is of the same command buffer's launch as the one before it.
+const CONTINUES: u32 = 1 << 31;
 
 impl Record {
     pub(super) fn new(time: Interval, operation: u32, place: u32) -> Self {
         Self { time, operation, place }
+    }
+
+    /// The same, of the launch before it or not.
+    pub(super) fn continuing(self, continues: bool) -> Self {
+        Self { place: self.place() | if continues { CONTINUES } else { 0 }, ..self }
+    }
+
+    pub(super) fn place(&self) -> u32 {
+        self.place & !CONTINUES
+    }
+
+    /// Whether it is of the same command buffer's launch as the one before it, so that no execution begins with it.
+    pub(super) fn continues(&self) -> bool {
+        self.place & CONTINUES != 0
     }
 
     /// Records in this order are by start, the longest first.
@@ -135,6 +152,8 @@ struct Reader<'v, 'a> {
     places: HashMap<Origin, u32>,
     last: Option<(Origin, u32)>,
     last_key: Option<Keyed<'a>>,
+    /// The launch of the last event that was of a command buffer.
+    last_launch: Option<i64>,
     written: HashMap<Vec<u8>, u32>,
 }
 
@@ -160,6 +179,7 @@ pub(super) fn read<'a>(view: &PlaneView<'a>, line: &Line<'a>, chunk: EventChunk<
         places: HashMap::new(),
         last: None,
         last_key: None,
+        last_launch: None,
         written: HashMap::new(),
     };
     match pass {
@@ -168,8 +188,8 @@ pub(super) fn read<'a>(view: &PlaneView<'a>, line: &Line<'a>, chunk: EventChunk<
     }
     // an execution's events are adjacent, unless executions overlap on one thread
     let records = &mut reader.piece.records;
-    if !records.is_sorted_by_key(|record| record.place) {
-        records.sort_by_key(|record| record.place);
+    if !records.is_sorted_by_key(Record::place) {
+        records.sort_by_key(Record::place);
     }
     reader.piece
 }
@@ -241,8 +261,7 @@ impl<'a> Reader<'_, 'a> {
     }
 
     #[inline]
-    fn push(&mut self, place: u32, operation: u32, time: Interval) {
-        let record = Record::new(time, operation, place);
+    fn push(&mut self, record: Record) {
         self.piece.count += 1;
         if self.keeps_records {
             self.piece.records.push(record);
@@ -267,7 +286,7 @@ impl<'a> Reader<'_, 'a> {
         match after.checked_sub(1).and_then(|last| windows.get(last).map(|window| (last, window))) {
             Some((last, window)) if time.start_ps < window.time.end_ps => {
                 let place = self.place(Origin::Window(last as u32));
-                self.push(place, name, time);
+                self.push(Record::new(time, name, place));
                 true
             }
             _ => {
@@ -297,7 +316,7 @@ impl<'a> Reader<'_, 'a> {
         const MODULE: u8 = Role::Module as u8;
         let view = self.view;
         // the identifying stats, which a writer puts first; the last of each counts
-        let mut telling: [&[u8]; 6] = [&[]; 6];
+        let mut telling: [&[u8]; 8] = [&[]; 8];
         let (mut unknown, mut damaged, mut is_last_key) = (0, None, false);
         let last = self.last_key;
         let event = Event::decode_with(message, |stat, rest| {
@@ -315,8 +334,8 @@ impl<'a> Reader<'_, 'a> {
                         && stat == module
                         && rest.starts_with(after)
                     {
-                        let [_, operation, ..] = telling;
-                        telling = [&[], operation, stat, program, run, ordinal];
+                        let [_, operation, .., node, correlation] = telling;
+                        telling = [&[], operation, stat, program, run, ordinal, node, correlation];
                         is_last_key = true;
                         return after.len();
                     }
@@ -329,7 +348,7 @@ impl<'a> Reader<'_, 'a> {
             return Err(error);
         }
         self.piece.tally.unknown += unknown;
-        let [_, operation, module, program, run, ordinal] = telling;
+        let [_, operation, module, program, run, ordinal, node, correlation] = telling;
         // on a host, an event without an operation is the host's own work
         if module.is_empty() || (operation.is_empty() && view.layout == Layout::HostThunks) {
             return Ok((event.offset_ps, false));
@@ -350,9 +369,17 @@ impl<'a> Reader<'_, 'a> {
         };
         let name = view.events.get(event.metadata_id);
         self.piece.tally.unknown += u64::from(name.is_none());
-        // a device's kernel is work even if it names no operation
+        let mut continues = false;
         if view.layout == Layout::DeviceStreams {
+            // a device's kernel is work even if it names no operation
             operation = operation.or(name);
+            if !node.is_empty() {
+                continues = self.is_of_last_launch(correlation)?;
+                // XLA gives all kernels of a command buffer the buffer's name
+                if operation.is_some_and(|operation| view.buffers.contains(&operation)) {
+                    operation = name.or(operation);
+                }
+            }
         }
         if let (Some(key), Some(operation)) = (keyed.key, operation)
             && name != Some(END_MARK)
@@ -363,10 +390,17 @@ impl<'a> Reader<'_, 'a> {
                 self.last_key = Some(Keyed { place: Some(place), ..keyed });
                 place
             });
-            self.push(place, operation, time);
+            self.push(Record::new(time, operation, place).continuing(continues));
             return Ok((event.offset_ps, true));
         }
         Ok((event.offset_ps, false))
+    }
+
+    /// Whether a command buffer's kernel is of the same launch as the last one.
+    fn is_of_last_launch(&mut self, correlation: &'a [u8]) -> Result<bool, WireError> {
+        let launch = if correlation.is_empty() { None } else { Stat::decode(correlation)?.value.as_integer() };
+        let last = std::mem::replace(&mut self.last_launch, launch);
+        Ok(launch.is_some() && launch == last)
     }
 
     #[inline]

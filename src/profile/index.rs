@@ -291,13 +291,13 @@ fn grouped(
     let line = chunk.line.number() as u32;
     let mut ends: Vec<(u32, usize)> = Vec::new();
     let mut at = 0;
-    for run in records.chunk_by_mut(|one, next| one.place == next.place) {
+    for run in records.chunk_by_mut(|one, next| one.place() == next.place()) {
         at += run.len();
         // each was found in the first pass; an unknown number is skipped
-        let execution = run.first().and_then(|record| execution(record.place as usize)).unwrap_or(u32::MAX);
+        let execution = run.first().and_then(|record| execution(record.place() as usize)).unwrap_or(u32::MAX);
         ends.push((execution, at));
         for record in run {
-            *record = Record::new(record.time, renumbered(record.operation, written), line);
+            *record = Record::new(record.time, renumbered(record.operation, written), line).continuing(record.continues());
         }
     }
     records.shrink_to_fit();

@@ -131,7 +131,7 @@ impl<F: EventFold> Fold for Named<'_, F> {
                 [one] => self.fold.add(open, event(one)),
                 several => {
                     let mut several = several.to_vec();
-                    several.sort_by_key(|record| (record.time.end_ps, record.place));
+                    several.sort_by_key(|record| (record.time.end_ps, record.place()));
                     several.iter().for_each(|record| self.fold.add(open, event(record)));
                 }
             }

@@ -18,6 +18,10 @@ pub(super) enum Role {
     Program = 3,
     Run = 4,
     Ordinal = 5,
+    /// Which kernel of a command buffer.
+    GraphNode = 6,
+    /// Which launch; all kernels of a command buffer have the same.
+    Correlation = 7,
 }
 
 impl Role {
@@ -28,6 +32,8 @@ impl Role {
             b"program_id" => Self::Program,
             b"run_id" => Self::Run,
             b"device_ordinal" => Self::Ordinal,
+            b"cuda_graph_node_id" => Self::GraphNode,
+            b"correlation_id" => Self::Correlation,
             _ => Self::Other,
         }
     }
@@ -40,6 +46,8 @@ impl Role {
             3 => Self::Program,
             4 => Self::Run,
             5 => Self::Ordinal,
+            6 => Self::GraphNode,
+            7 => Self::Correlation,
             _ => Self::Other,
         }
     }
@@ -83,6 +91,8 @@ pub(super) struct PlaneView<'a> {
     pub(super) references: IdTable,
     /// Number of each event's name; [`END_MARK`] for an event that only marks the end of another.
     pub(super) events: IdTable,
+    /// Numbers of the names that XLA gives to command buffers.
+    pub(super) buffers: Vec<u32>,
     /// The plane's device, if its name states it.
     pub(super) ordinal: Option<i64>,
     /// Sorted by start; empty unless the layout is [`Layout::ModuleLines`].
@@ -90,6 +100,9 @@ pub(super) struct PlaneView<'a> {
     /// Events of the modules line that could not be used: cannot be decoded, negative duration, out of range.
     pub(super) unusable: [u64; 3],
 }
+
+/// How the names begin that XLA gives to command buffers (`CommandBufferThunk`).
+const COMMAND_BUFFER: &[u8] = b"command_buffer";
 
 /// The role of a stat without metadata.
 pub(super) const UNKNOWN: u8 = u8::MAX;
@@ -115,6 +128,9 @@ impl<'a> PlaneView<'a> {
             (metadata.id(), number)
         });
         let events: Vec<_> = event_names.collect();
+        // a stat refers to its text as to the name of another
+        let buffers = plane.all_stat_names().filter(|(_, name)| name.starts_with(COMMAND_BUFFER));
+        let buffers = buffers.map(|(_, name)| names.number(name));
         let mut view = Self {
             plane,
             layout,
@@ -122,6 +138,7 @@ impl<'a> PlaneView<'a> {
             short_roles: [UNKNOWN; 128],
             references: IdTable::new(references.iter().copied()),
             events: IdTable::new(events.iter().copied()),
+            buffers: buffers.collect(),
             ordinal: name.strip_prefix("/device:").and_then(|rest| rest.rsplit(':').next()?.parse().ok()),
             windows: Vec::new(),
             unusable: [0; 3],

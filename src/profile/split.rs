@@ -8,14 +8,15 @@ use super::gather::Record;
 /// line. Records are by start, as everywhere here.
 pub(super) fn first_operation(records: &[Record]) -> Option<u32> {
     let at_once = records.chunk_by(|one, next| one.time.start_ps == next.time.start_ps).next()?;
-    at_once.iter().min_by_key(|record| record.place).map(|record| record.operation)
+    at_once.iter().min_by_key(|record| record.place()).map(|record| record.operation)
 }
 
-/// The positions of an operation: among simultaneous events the first one's.
+/// The positions of an operation: among simultaneous events the first one's. A kernel that comes again in the same launch of a
+/// command buffer does not count.
 pub(super) fn places_of(operation: u32, records: &[Record]) -> Vec<usize> {
     let (mut places, mut at) = (Vec::new(), 0);
     for at_once in records.chunk_by(|one, next| one.time.start_ps == next.time.start_ps) {
-        if at_once.iter().any(|record| record.operation == operation) {
+        if at_once.iter().any(|record| record.operation == operation && !record.continues()) {
             places.push(at);
         }
         at += at_once.len();
