@@ -104,6 +104,34 @@ fn synthetic_gpu_streams_overlap_and_runs_are_told_by_the_first_operation() {
     assert_eq!(time.findings, [told]);
 }
 
+/// XLA names every kernel of a command buffer after the buffer, and two of its kernels may be one function.
+#[test]
+fn synthetic_command_buffers_keep_their_kernels_and_are_told_by_their_launches() {
+    let mut plane = PlaneBuilder::new("/device:GPU:0");
+    let mut compute = Vec::new();
+    for launch in 0..3 {
+        for (node, kernel) in ["gemm_kernel", "loop_kernel", "gemm_kernel"].into_iter().enumerate() {
+            let (node, start) = (node as i64, launch * 1000 + node as i64 * 100);
+            let stats = [
+                ("correlation_id", Is::Uint(40 + launch as u64)),
+                ("cuda_graph_id", Is::Uint(6)),
+                ("cuda_graph_node_id", Is::Uint(6 << 32 | node as u64)),
+                ("hlo_op", Is::Ref("command_buffer_1")),
+                ("hlo_module", Is::Ref("jit_f")),
+                ("program_id", Is::Int(9)),
+            ];
+            compute.push(plane.event((kernel, ""), start, 50, &stats));
+        }
+    }
+    plane.line("Stream #13(Compute)", 2_000, &compute);
+    let time = time(&[plane]);
+    assert_eq!(time.executions.len(), 3);
+    for (launch, execution) in time.executions.iter().enumerate() {
+        assert_eq!((execution.start_ps, execution.span_ps, execution.busy_ps), (launch as i64 * 1000, 250, 150));
+        assert_eq!(operations(&time, execution), [("gemm_kernel", 2, 100, 100), ("loop_kernel", 1, 50, 50)]);
+    }
+}
+
 #[test]
 fn lines_that_begin_at_different_times_are_aligned_and_control_flow_keeps_no_time_of_its_body() {
     let mut plane = PlaneBuilder::new("/host:CPU");
