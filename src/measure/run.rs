@@ -15,7 +15,7 @@ use crate::measured_by::CacheState;
 use crate::profile::{Finding, Measurement};
 use crate::setters::setters;
 use crate::timer::events::{Events, Phase, Slice};
-use crate::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
+use crate::timer::{HOST_CLOCK, InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
 
 /// Iterations before the counted ones, because caches are cold and kernels may be loaded at their first launch.
 pub const WARM_UP: u32 = 1;
@@ -79,7 +79,8 @@ pub fn measure(
     events: &Events,
 ) -> Result<Measured, MeasureError> {
     if !timer.measures_rounds() {
-        return Err(MeasureError::NoProfiles { timer: timer.name().to_owned() });
+        let reason = timer.notes().iter().find_map(|note| note.strip_prefix(HOST_CLOCK)?.strip_prefix(": "));
+        return Err(MeasureError::NoProfiles { timer: timer.name().to_owned(), reason: reason.map(str::to_owned) });
     }
     let file = program.write(scratch, "program")?;
     // inputs are part of a job, and only the compiled program reveals its parameters
