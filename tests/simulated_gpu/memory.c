@@ -84,8 +84,8 @@ static CUresult charge(uint64_t bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint64_t peak = __atomic_load_n(&own->peak_bytes, __ATOMIC_SEQ_CST);
-    while (now > peak && !__atomic_compare_exchange_n(&own->peak_bytes, &peak, now, false, __ATOMIC_SEQ_CST,
-                                                      __ATOMIC_SEQ_CST))
+    while (now > peak &&
+           !__atomic_compare_exchange_n(&own->peak_bytes, &peak, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         continue;
     return CUDA_SUCCESS;
 }

@@ -131,12 +131,12 @@ struct sim_call {
     CUresult result;
 };
 
-#define SIM_CALL(function, kernel, ...)                          \
-    {                                                            \
-        .id = CUPTI_DRIVER_TRACE_CBID_##function,                \
-        .name = #function,                                       \
-        .params = &(function##_params){__VA_ARGS__},             \
-        .symbol = (kernel),                                      \
+#define SIM_CALL(function, kernel, ...)              \
+    {                                                \
+        .id = CUPTI_DRIVER_TRACE_CBID_##function,    \
+        .name = #function,                           \
+        .params = &(function##_params){__VA_ARGS__}, \
+        .symbol = (kernel),                          \
     }
 
 // Everything that a call does lies between the two.
