@@ -156,6 +156,7 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream handle)
     sim_enter(&call);
     if (stream->capture)
         return sim_leave(&call, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    sim_count_graph_launch();
     uint32_t id = executable->graph.id;
     uint64_t begin = run_nodes(&executable->graph, stream, id, 0);
     struct sim_record whole = {

@@ -35,6 +35,12 @@ struct CUctx_st {
 // There is one device, hence one primary context.
 extern struct CUctx_st sim_context;
 
+// ---- the account ----------------------------------------------------------------------------------------------------
+
+// Charges what the process's context takes, once.
+CUresult sim_charge_context(void);
+void sim_count_graph_launch(void);
+
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
 struct CUfunc_st {
