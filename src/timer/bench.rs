@@ -252,7 +252,9 @@ impl Bench {
         for &(candidate, _) in launches {
             self.check_loaded(candidate)?;
         }
-        let limit = self.limit(AwaitedCall::Round { runs: launches.iter().map(|&(_, runs)| u64::from(runs)).sum() });
+        // each may run once before the profile
+        let runs = launches.iter().map(|&(_, runs)| u64::from(runs) + 1).sum();
+        let limit = self.limit(AwaitedCall::Round { runs });
         let asked = launches.iter().map(|&(candidate, runs)| Launch { candidate, runs }).collect();
         let folder = AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?;
         let call = Method::MeasureRound { launches: asked, folder: folder.path().to_owned() };

@@ -343,10 +343,7 @@ impl Autotuner<'_> {
             let (done, needed) = (judgement.race_state.leader_rounds, self.options.rules.min_rounds);
             result.reason = format!("{done} rounds in the budget of {budget:?}, {needed} are needed: allow more time");
         }
-        if judgement.outcome == Outcome::BaselineKept
-            && !is_decided
-            && (!outlook.next.is_empty() || not_compiled > 0)
-        {
+        if judgement.outcome == Outcome::BaselineKept && !is_decided && (!outlook.next.is_empty() || not_compiled > 0) {
             // a config that was not compiled may be faster
             let (left, all) = (outlook.left.len().max(not_compiled), counted(identity.same_as.len(), "config"));
             result.reason = format!("{left} of {all} were not compiled when the time was used up: allow more time");

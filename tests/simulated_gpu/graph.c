@@ -1,22 +1,16 @@
-// Graphs, which XLA calls command buffers. A launch runs an executable graph's nodes in the order in which they were
-// added, one after another, on the stream of the launch.
-#include "simulated.h"
+// Graphs, which XLA calls command buffers, and their nodes.
+#include "graph.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// An executable graph is a copy of a graph, whose nodes know which nodes they were copied from.
-struct CUgraphExec_st {
-    struct CUgraph_st graph;
-};
-
-static void tell(CUpti_CallbackIdResource event, CUpti_GraphData data)
+void sim_tell_tracer(CUpti_CallbackIdResource event, CUpti_GraphData data)
 {
     if (sim_tracer)
         sim_tracer->graph(event, &data);
 }
 
-static void start_graph(CUgraph graph)
+void sim_start_graph(CUgraph graph)
 {
     static uint32_t made;
     *graph = (struct CUgraph_st){.id = __atomic_add_fetch(&made, 1, __ATOMIC_RELAXED)};
@@ -37,13 +31,13 @@ static CUgraphNode add_node(CUgraph graph, const struct sim_operation *operation
     return node;
 }
 
-static void empty_graph(CUgraph graph)
+void sim_empty_graph(CUgraph graph)
 {
     while (graph->first) {
         CUgraphNode node = graph->first;
         graph->first = node->next;
         for (size_t i = 0; i < node->body_count; i++) {
-            empty_graph(node->bodies[i]);
+            sim_empty_graph(node->bodies[i]);
             free(node->bodies[i]);
         }
         free(node->bodies);
@@ -58,33 +52,34 @@ static void add_bodies(CUgraphNode node, size_t count)
     node->bodies = calloc(count, sizeof *node->bodies);
     for (size_t i = 0; i < count; i++) {
         node->bodies[i] = calloc(1, sizeof **node->bodies);
-        start_graph(node->bodies[i]);
+        sim_start_graph(node->bodies[i]);
     }
 }
 
-static void copy_nodes(CUgraph to, CUgraph from)
+void sim_copy_nodes(CUgraph to, CUgraph from)
 {
     for (CUgraphNode original = from->first; original; original = original->next) {
         CUgraphNode node = add_node(to, &original->operation, original->dependency_count);
         node->original = original;
         node->disabled = original->disabled;
-        tell(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED,
-             (CUpti_GraphData){.graph = to, .originalGraph = from, .node = node, .originalNode = original,
-                               .nodeType = node->operation.type});
+        sim_tell_tracer(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, (CUpti_GraphData){.graph = to,
+                                                                                .originalGraph = from,
+                                                                                .node = node,
+                                                                                .originalNode = original,
+                                                                                .nodeType = node->operation.type});
         add_bodies(node, original->body_count);
         for (size_t i = 0; i < original->body_count; i++)
-            copy_nodes(node->bodies[i], original->bodies[i]);
+            sim_copy_nodes(node->bodies[i], original->bodies[i]);
     }
 }
 
-// The copy of a node in a copied graph, at any depth.
-static CUgraphNode copy_of(CUgraph graph, CUgraphNode original)
+CUgraphNode sim_copy_of(CUgraph graph, CUgraphNode original)
 {
     for (CUgraphNode node = graph->first; node; node = node->next) {
         if (node->original == original)
             return node;
         for (size_t i = 0; i < node->body_count; i++) {
-            CUgraphNode inside = copy_of(node->bodies[i], original);
+            CUgraphNode inside = sim_copy_of(node->bodies[i], original);
             if (inside)
                 return inside;
         }
@@ -99,8 +94,8 @@ CUresult cuGraphCreate(CUgraph *graph, unsigned flags)
     struct sim_call call = SIM_CALL(cuGraphCreate, NULL, graph, flags);
     sim_enter(&call);
     *graph = calloc(1, sizeof **graph);
-    start_graph(*graph);
-    tell(CUPTI_CBID_RESOURCE_GRAPH_CREATED, (CUpti_GraphData){.graph = *graph});
+    sim_start_graph(*graph);
+    sim_tell_tracer(CUPTI_CBID_RESOURCE_GRAPH_CREATED, (CUpti_GraphData){.graph = *graph});
     return sim_leave(&call, CUDA_SUCCESS);
 }
 
@@ -109,15 +104,15 @@ CUresult cuGraphClone(CUgraph *clone, CUgraph original)
     struct sim_call call = SIM_CALL(cuGraphClone, NULL, clone, original);
     sim_enter(&call);
     *clone = calloc(1, sizeof **clone);
-    start_graph(*clone);
-    copy_nodes(*clone, original);
-    tell(CUPTI_CBID_RESOURCE_GRAPH_CLONED, (CUpti_GraphData){.graph = *clone, .originalGraph = original});
+    sim_start_graph(*clone);
+    sim_copy_nodes(*clone, original);
+    sim_tell_tracer(CUPTI_CBID_RESOURCE_GRAPH_CLONED, (CUpti_GraphData){.graph = *clone, .originalGraph = original});
     return sim_leave(&call, CUDA_SUCCESS);
 }
 
 CUresult cuGraphDestroy(CUgraph graph)
 {
-    empty_graph(graph);
+    sim_empty_graph(graph);
     free(graph);
     return CUDA_SUCCESS;
 }
@@ -155,7 +150,7 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
 
 CUresult cuGraphNodeFindInClone(CUgraphNode *node, CUgraphNode original, CUgraph clone)
 {
-    *node = copy_of(clone, original);
+    *node = sim_copy_of(clone, original);
     return *node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -188,8 +183,8 @@ static CUresult make_node(CUgraphNode *made, CUgraph graph, size_t dependency_co
                           const struct sim_operation *operation)
 {
     *made = add_node(graph, operation, dependency_count);
-    tell(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
-         (CUpti_GraphData){.graph = graph, .node = *made, .nodeType = operation->type});
+    sim_tell_tracer(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
+                    (CUpti_GraphData){.graph = graph, .node = *made, .nodeType = operation->type});
     return CUDA_SUCCESS;
 }
 
@@ -202,7 +197,7 @@ static CUresult make_child(CUgraphNode *made, CUgraph graph, size_t dependency_c
         free((*made)->bodies[0]);
         (*made)->bodies[0] = child;
     } else {
-        copy_nodes((*made)->bodies[0], child);
+        sim_copy_nodes((*made)->bodies[0], child);
     }
     return result;
 }
@@ -266,8 +261,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgrap
     return sim_leave(&call, make_child(node, graph, count, child, false));
 }
 
-// The operation of a node that has no bodies.
-static CUresult operation_of(struct sim_operation *operation, const CUgraphNodeParams *params)
+CUresult sim_operation_of(struct sim_operation *operation, const CUgraphNodeParams *params)
 {
     *operation = (struct sim_operation){.type = params->type};
     switch (params->type) {
@@ -300,7 +294,7 @@ static CUresult make_any_node(CUgraphNode *node, CUgraph graph, size_t count, CU
         return make_child(node, graph, count, params->graph.graph,
                           params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE);
     struct sim_operation operation;
-    CUresult result = operation_of(&operation, params);
+    CUresult result = sim_operation_of(&operation, params);
     if (result != CUDA_SUCCESS)
         return result;
     result = make_node(node, graph, count, &operation);
@@ -336,7 +330,7 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)
     return CUDA_SUCCESS;
 }
 
-static CUresult set(CUgraphNode node, const struct sim_operation *operation)
+CUresult sim_set_operation(CUgraphNode node, const struct sim_operation *operation)
 {
     if (!node || node->operation.type != operation->type)
         return CUDA_ERROR_INVALID_VALUE;
@@ -348,180 +342,15 @@ CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_
 {
     struct sim_operation operation;
     CUresult result = kernel_operation(&operation, params);
-    return result == CUDA_SUCCESS ? set(node, &operation) : result;
+    return result == CUDA_SUCCESS ? sim_set_operation(node, &operation) : result;
 }
 
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *params)
 {
-    return set(node, &(struct sim_operation){.type = CU_GRAPH_NODE_TYPE_MEMCPY, .copy = *params});
+    return sim_set_operation(node, &(struct sim_operation){.type = CU_GRAPH_NODE_TYPE_MEMCPY, .copy = *params});
 }
 
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params)
 {
-    return set(node, &(struct sim_operation){.type = CU_GRAPH_NODE_TYPE_MEMSET, .fill = *params});
-}
-
-// ---- executable graphs ----------------------------------------------------------------------------------------------
-
-static CUresult instantiate(CUgraphExec *executable, CUgraph graph)
-{
-    *executable = calloc(1, sizeof **executable);
-    start_graph(&(*executable)->graph);
-    copy_nodes(&(*executable)->graph, graph);
-    tell(CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED, (CUpti_GraphData){.graph = graph, .graphExec = *executable});
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
-{
-    struct sim_call call = SIM_CALL(cuGraphInstantiateWithFlags, NULL, executable, graph, flags);
-    sim_enter(&call);
-    return sim_leave(&call, instantiate(executable, graph));
-}
-
-CUresult cuGraphInstantiateWithParams(CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-    struct sim_call call = SIM_CALL(cuGraphInstantiateWithParams, NULL, executable, graph, params);
-    sim_enter(&call);
-    params->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
-    return sim_leave(&call, instantiate(executable, graph));
-}
-
-CUresult cuGraphExecDestroy(CUgraphExec executable)
-{
-    empty_graph(&executable->graph);
-    free(executable);
-    return CUDA_SUCCESS;
-}
-
-// Whether both have the same nodes; what the nodes do may differ.
-static bool same_topology(CUgraph one, CUgraph other)
-{
-    CUgraphNode a = one->first, b = other->first;
-    for (; a && b; a = a->next, b = b->next) {
-        if (a->operation.type != b->operation.type || a->body_count != b->body_count)
-            return false;
-        for (size_t i = 0; i < a->body_count; i++)
-            if (!same_topology(a->bodies[i], b->bodies[i]))
-                return false;
-    }
-    return !a && !b;
-}
-
-static void update_nodes(CUgraph graph, CUgraph from)
-{
-    for (CUgraphNode a = graph->first, b = from->first; a && b; a = a->next, b = b->next) {
-        a->operation = b->operation;
-        a->original = b;
-        for (size_t i = 0; i < a->body_count; i++)
-            update_nodes(a->bodies[i], b->bodies[i]);
-    }
-}
-
-CUresult cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *info)
-{
-    *info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_SUCCESS};
-    if (!same_topology(&executable->graph, graph)) {
-        info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-        return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-    }
-    update_nodes(&executable->graph, graph);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
-                                           const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    return cuGraphKernelNodeSetParams_v2(copy_of(&executable->graph, node), params);
-}
-
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *params,
-                                        CUcontext context)
-{
-    (void)context;
-    return cuGraphMemcpyNodeSetParams(copy_of(&executable->graph, node), params);
-}
-
-CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable, CUgraphNode node,
-                                        const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context)
-{
-    (void)context;
-    return cuGraphMemsetNodeSetParams(copy_of(&executable->graph, node), params);
-}
-
-CUresult cuGraphExecNodeSetParams(CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *params)
-{
-    struct sim_operation operation;
-    CUresult result = operation_of(&operation, params);
-    return result == CUDA_SUCCESS ? set(copy_of(&executable->graph, node), &operation) : result;
-}
-
-CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec executable, CUgraphNode node, CUgraph child)
-{
-    CUgraphNode copy = copy_of(&executable->graph, node);
-    if (!copy || copy->operation.type != CU_GRAPH_NODE_TYPE_GRAPH || !same_topology(copy->bodies[0], child))
-        return CUDA_ERROR_INVALID_VALUE;
-    update_nodes(copy->bodies[0], child);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphNodeSetEnabled(CUgraphExec executable, CUgraphNode node, unsigned enabled)
-{
-    CUgraphNode copy = copy_of(&executable->graph, node);
-    if (!copy)
-        return CUDA_ERROR_INVALID_VALUE;
-    copy->disabled = !enabled;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphUpload(CUgraphExec executable, CUstream stream)
-{
-    (void)executable;
-    (void)stream;
-    return CUDA_SUCCESS;
-}
-
-// Returns when the first operation begins; `begin` if there is none.
-static uint64_t run_nodes(CUgraph graph, CUstream stream, uint32_t id, uint64_t begin)
-{
-    for (CUgraphNode node = graph->first; node; node = node->next) {
-        if (node->disabled)
-            continue;
-        switch (node->operation.type) {
-        case CU_GRAPH_NODE_TYPE_GRAPH:
-            begin = run_nodes(node->bodies[0], stream, id, begin);
-            break;
-        case CU_GRAPH_NODE_TYPE_EMPTY:
-        // a kernel would have to set its condition, so that its bodies never run
-        case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-            break;
-        default: {
-            uint64_t start = sim_run(stream, &node->operation, id, node->id);
-            begin = begin ? begin : start;
-        }
-        }
-    }
-    return begin;
-}
-
-CUresult cuGraphLaunch(CUgraphExec executable, CUstream handle)
-{
-    struct sim_call call = SIM_CALL(cuGraphLaunch, NULL, executable, handle);
-    CUstream stream = sim_stream(handle);
-    sim_enter(&call);
-    if (stream->capture)
-        return sim_leave(&call, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    uint32_t id = executable->graph.id;
-    uint64_t begin = run_nodes(&executable->graph, stream, id, 0);
-    struct sim_record whole = {
-        .type = CU_GRAPH_NODE_TYPE_GRAPH,
-        .start = begin,
-        .end = sim_end_of(stream),
-        .stream_id = stream->id,
-        .correlation = call.correlation,
-        .graph_id = id,
-    };
-    if (sim_tracer && begin)
-        sim_tracer->record(&whole);
-    return sim_leave(&call, CUDA_SUCCESS);
+    return sim_set_operation(node, &(struct sim_operation){.type = CU_GRAPH_NODE_TYPE_MEMSET, .fill = *params});
 }

@@ -31,8 +31,8 @@ uint64_t sim_duration_ns(const struct sim_operation *operation)
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return kernel_ns(&operation->kernel);
     case CU_GRAPH_NODE_TYPE_MEMCPY: {
-        bool on_device = operation->copy.dstMemoryType != CU_MEMORYTYPE_HOST &&
-                         operation->copy.srcMemoryType != CU_MEMORYTYPE_HOST;
+        bool on_device =
+            operation->copy.dstMemoryType != CU_MEMORYTYPE_HOST && operation->copy.srcMemoryType != CU_MEMORYTYPE_HOST;
         return COPY_NS + sim_bytes(operation) / (on_device ? DEVICE_BYTES_PER_NS : HOST_BYTES_PER_NS);
     }
     case CU_GRAPH_NODE_TYPE_MEMSET:
@@ -59,9 +59,14 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction function)
 {
     struct sim_operation operation = {
         .type = CU_GRAPH_NODE_TYPE_KERNEL,
-        .kernel = {.func = function, .gridDimX = config->gridDimX, .gridDimY = config->gridDimY,
-                   .gridDimZ = config->gridDimZ, .blockDimX = config->blockDimX, .blockDimY = config->blockDimY,
-                   .blockDimZ = config->blockDimZ, .sharedMemBytes = config->sharedMemBytes},
+        .kernel = {.func = function,
+                   .gridDimX = config->gridDimX,
+                   .gridDimY = config->gridDimY,
+                   .gridDimZ = config->gridDimZ,
+                   .blockDimX = config->blockDimX,
+                   .blockDimY = config->blockDimY,
+                   .blockDimZ = config->blockDimZ,
+                   .sharedMemBytes = config->sharedMemBytes},
     };
     CUresult result = sim_check_kernel(&operation.kernel);
     return result == CUDA_SUCCESS ? sim_submit(config->hStream, &operation) : result;

@@ -20,7 +20,8 @@ enum { ACCOUNT_ENTRIES = 1023 };
 // The layout of SIMULATED_GPU_ACCOUNT, a file of 24 KiB that processes share: numbers of 64 bits, little endian.
 struct account {
     uint64_t processes;
-    uint64_t reserved[2];
+    uint64_t graph_launches;
+    uint64_t reserved;
     struct entry {
         uint64_t process;
         uint64_t bytes;
@@ -84,10 +85,27 @@ static CUresult charge(uint64_t bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint64_t peak = __atomic_load_n(&own->peak_bytes, __ATOMIC_SEQ_CST);
-    while (now > peak && !__atomic_compare_exchange_n(&own->peak_bytes, &peak, now, false, __ATOMIC_SEQ_CST,
-                                                      __ATOMIC_SEQ_CST))
+    while (now > peak &&
+           !__atomic_compare_exchange_n(&own->peak_bytes, &peak, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         continue;
     return CUDA_SUCCESS;
+}
+
+// A context holds memory of its own as long as its process lives.
+CUresult sim_charge_context(void)
+{
+    enum { CONTEXT_BYTES = 128 << 20 };
+    static bool is_charged;
+    pthread_mutex_lock(&lock);
+    CUresult result = is_charged ? CUDA_SUCCESS : charge(CONTEXT_BYTES);
+    is_charged |= result == CUDA_SUCCESS;
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+void sim_count_graph_launch(void)
+{
+    __atomic_add_fetch(&account->graph_launches, 1, __ATOMIC_SEQ_CST);
 }
 
 static void refund(uint64_t bytes)

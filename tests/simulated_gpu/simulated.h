@@ -35,6 +35,12 @@ struct CUctx_st {
 // There is one device, hence one primary context.
 extern struct CUctx_st sim_context;
 
+// ---- the account ----------------------------------------------------------------------------------------------------
+
+// Charges what the process's context takes, once.
+CUresult sim_charge_context(void);
+void sim_count_graph_launch(void);
+
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
 struct CUfunc_st {
@@ -131,12 +137,12 @@ struct sim_call {
     CUresult result;
 };
 
-#define SIM_CALL(function, kernel, ...)                          \
-    {                                                            \
-        .id = CUPTI_DRIVER_TRACE_CBID_##function,                \
-        .name = #function,                                       \
-        .params = &(function##_params){__VA_ARGS__},             \
-        .symbol = (kernel),                                      \
+#define SIM_CALL(function, kernel, ...)              \
+    {                                                \
+        .id = CUPTI_DRIVER_TRACE_CBID_##function,    \
+        .name = #function,                           \
+        .params = &(function##_params){__VA_ARGS__}, \
+        .symbol = (kernel),                          \
     }
 
 // Everything that a call does lies between the two.

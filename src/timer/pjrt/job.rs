@@ -67,6 +67,7 @@ pub(super) struct Candidate {
     outputs: Option<Vec<Sharding>>,
     /// Bytes of the outputs of one run, known after the first run.
     output_bytes: Cell<Option<u64>>,
+    has_run: Cell<bool>,
 }
 
 /// An input as a program takes it: one part on each of its devices.
@@ -164,8 +165,10 @@ impl Job {
             arguments.push(self.argument(index, sharding.clone(), executable.devices())?);
         }
         let (restorer, restored) = self.restorer(&arguments, shardings, executable.devices());
-        let (outputs, output_bytes) = (program_shardings.map(|of_program| of_program.outputs), Cell::new(None));
-        self.candidates.insert(candidate, Candidate { executable, arguments, restorer, outputs, output_bytes });
+        let outputs = program_shardings.map(|of_program| of_program.outputs);
+        let (output_bytes, has_run) = (Cell::new(None), Cell::new(false));
+        let loaded = Candidate { executable, arguments, restorer, outputs, output_bytes, has_run };
+        self.candidates.insert(candidate, loaded);
         Ok(restored)
     }
 
@@ -324,6 +327,15 @@ impl Job {
         self.run_after(candidate, self.flush.as_ref(), None).map(|(_, elapsed)| nanoseconds(elapsed))
     }
 
+    /// Runs a candidate that has not run yet. The first run loads code onto a GPU. If XLA captures the kernels of a custom call
+    /// for a command buffer, it launches them one by one, and a profile would name them differently than in later runs.
+    pub(super) fn first_run(&self, candidate: usize) -> Result<(), Failure> {
+        if self.find(candidate)?.has_run.get() {
+            return Ok(());
+        }
+        self.run_after(candidate, None, None).map(drop)
+    }
+
     /// One run under a profile, with the copies of [`made_before`](Self::made_before). Other inputs come from the host, because
     /// the program that copies them on the device would appear in the profile as a launched one.
     pub(super) fn profiled_run(&self, candidate: usize, made: Option<DonatedArguments>) -> Result<(), Failure> {
@@ -367,6 +379,7 @@ impl Job {
         }
         let (outputs, elapsed) = executable.run(&call, self.watched()).map_err(execute_failure)?;
         self.fastest.set(self.fastest.get().min(elapsed));
+        candidate.has_run.set(true);
         Ok((outputs, elapsed))
     }
 

@@ -383,6 +383,7 @@ impl Worker for PjrtWorker {
             Failure::new(FailureKind::Device, format!("the plugin's profiler: {message}{holder}"))
         };
         let job = self.job()?;
+        launches.iter().try_for_each(|launch| job.first_run(launch.candidate))?;
         let mut made = job.made_before(launches)?;
         let session = profiler.start().map_err(failed)?;
         for launch in launches {

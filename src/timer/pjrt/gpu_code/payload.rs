@@ -269,7 +269,7 @@ mod tests {
             let manifest = move |manifest: &mut Message| {
                 manifest.message(RECORDS, path(numbers));
             };
-            split_payload(manifest, &[executable.clone()])
+            split_payload(manifest, std::slice::from_ref(&executable))
         };
         assert_eq!(apart(&[1]), expected);
         for other in [&[2][..], &[1, 1], &[]] {
@@ -282,7 +282,7 @@ mod tests {
                 record.message(PROTO_MERGE_RECORD, |_| {});
             });
         };
-        assert_eq!(split_payload(merged, &[part.0.clone()]), expected);
+        assert_eq!(split_payload(merged, std::slice::from_ref(&part.0)), expected);
         // two of them
         let both = |manifest: &mut Message| {
             merged(manifest);
