@@ -8,6 +8,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::hlo::ScanError;
 use crate::profile::KernelsDiffer;
 use crate::remedy::{remedy, scratch_remedy};
+use crate::timer::NO_PROFILER;
 use crate::wire::WireError;
 
 /// The advice for HLO text.
@@ -168,9 +169,12 @@ pub enum MeasureError {
     KernelsDiffer(#[from] KernelsDiffer),
 }
 
-/// Why there are no profiles, or who takes them.
+/// Why there are no profiles, if that can be mended, or who takes them.
 fn way(reason: Option<&str>) -> String {
-    reason.map_or_else(|| "; `--timer jax` takes them".to_owned(), |reason| format!(": {reason}"))
+    match reason {
+        None | Some(NO_PROFILER) => "; `--timer jax` takes them".to_owned(),
+        Some(reason) => format!(": {reason}"),
+    }
 }
 
 impl MeasureError {
@@ -205,5 +209,21 @@ impl MeasureError {
             | Self::NoSignature { .. }
             | Self::KernelsDiffer(_) => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_without_profiles_says_why_or_who_takes_them() {
+        let said = |reason: Option<&str>| {
+            let reason = reason.map(str::to_owned);
+            MeasureError::NoProfiles { timer: "pjrt".into(), reason }.to_string()
+        };
+        let other = "the timer `pjrt` takes no profiles, and only these distinguish kernels; `--timer jax` takes them";
+        assert_eq!((said(None).as_str(), said(Some(NO_PROFILER)).as_str()), (other, other));
+        assert!(said(Some("the plugin finds no ptxas")).ends_with("distinguish kernels: the plugin finds no ptxas"));
     }
 }

@@ -5,6 +5,9 @@ use std::time::Instant;
 /// Prefix of the note that says why there is no device time; it is no warning if a device has no better clock.
 pub const HOST_CLOCK: &str = "timed by the host clock";
 
+/// Why a plugin gives no device time, if it never does.
+pub const NO_PROFILER: &str = "the plugin has no profiler extension";
+
 /// Consecutive reads that are compared.
 const READS: usize = 4096;
 

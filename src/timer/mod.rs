@@ -39,7 +39,7 @@ pub use answers::OutputArray;
 #[cfg(feature = "pjrt")]
 pub use auto::AutoTimer;
 pub use client::{Limits, WorkerClient, WorkerCommand};
-pub use clock::HOST_CLOCK;
+pub use clock::{HOST_CLOCK, NO_PROFILER};
 pub use command::CommandTimer;
 pub use compiler_figures::CompilerFigures;
 pub use forecast::Forecast;

@@ -269,6 +269,9 @@ mod tests {
         }
         let no_handler = "No registered implementation for custom call to tpu_custom_call for platform CUDA";
         assert_eq!(kind(no_handler), FailureKind::CustomCall);
+        let tried = "INTERNAL: No candidates could be compiled.";
+        assert_eq!(kind(tried), FailureKind::Compile);
+        assert!(gives_no_reason(&PjrtError { code: 13, message: tried.to_owned() }));
         let none = "No PTX compilation provider is available. Neither ptxas/nvlink nor nvjtlink is available.";
         assert_eq!(kind(none), FailureKind::Device);
         let message = refusal(none).message;

@@ -11,6 +11,7 @@ use super::profiler::Profiler;
 use crate::array::{ArraySpec, DType};
 use crate::measured_by::Metric;
 use crate::profile::XSpace;
+use crate::timer::clock::NO_PROFILER;
 use crate::timer::profiled::ProfiledRound;
 use crate::timer::subscriber;
 
@@ -26,7 +27,7 @@ pub(super) fn probe(
 ) -> Result<Profiler, String> {
     let profiler = match Profiler::of(&client.plugin) {
         Ok(Some(profiler)) => profiler,
-        Ok(None) => return Err("the plugin has no profiler extension".to_owned()),
+        Ok(None) => return Err(NO_PROFILER.to_owned()),
         Err(error) => return Err(one_line(&error.message)),
     };
     let [add, multiply] = ["add", "multiply"].map(|operation| trial_program(client, operation, compile_options));
