@@ -620,6 +620,20 @@ def test_results_become_fixtures_a_table_and_a_list(kit, program, run, tmp_path)
     assert (fixtures / "README.md").read_text() == readme
 
 
+def test_of_two_runs_the_later_one_that_tried_counts(kit, program, tmp_path):
+    results_of(kit, tmp_path / "first", simulated=False)
+    later = kit.results.Results(tmp_path / "rest", kit.plan.NAMES)
+    found = {"false": 0, "decisions": 500, "trials": 50, "interval": [0.0, 0.0074]}
+    steps = {"same_against_same": ("works", found), "device": ("not tried", {}), "jax_alone": ("not tried", {})}
+    for name, (result, data) in steps.items():
+        files(tmp_path / name, log=b"later")
+        later.keep(name, {"result": result, "figure": "later", "seconds": 1.0, "data": data}, tmp_path / name)
+    done = collect(program, tmp_path / "first", tmp_path / "rest", "--fixtures", tmp_path / "fixtures")
+    assert done.returncode == 0, done.stderr
+    assert "0 of 500 decisions" in done.stdout
+    assert (tmp_path / "fixtures" / "h100_sxm_layers_eager.xplane.pb.gz").exists()
+
+
 def test_simulated_results_are_no_fixtures_of_a_gpu(kit, program, tmp_path):
     results_of(kit, tmp_path / "results", simulated=True)
     done = collect(program, tmp_path / "results")

@@ -77,7 +77,7 @@ FIGURES = [
     ("parallel", "8 programs compiled", compiling),
     ("same_against_same", "false wins at the default minimum improvement", false_wins),
     ("same_against_same", "noise floor", floor),
-    ("caches", "small step, warm and cold second-level cache", both),
+    ("caches", "one pass over 8 MB, warm and cold second-level cache", both),
     (
         "warm_up",
         "libraries read for the first time",
