@@ -147,10 +147,12 @@ pub enum MeasureError {
         source: io::Error,
     },
     /// The timer cannot take profiles.
-    #[error("the timer `{timer}` takes no profiles, and only these distinguish kernels; `--timer jax` takes them")]
+    #[error("the timer `{timer}` takes no profiles here, and only these distinguish kernels; {why}")]
     NoProfiles {
         /// The timer.
         timer: String,
+        /// Why it takes none, or which timer does.
+        why: String,
     },
     /// The timer does not report the program's parameters.
     #[error("the timer `{timer}` does not report the program's inputs, so none can be made")]

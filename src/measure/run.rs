@@ -15,7 +15,7 @@ use crate::measured_by::CacheState;
 use crate::profile::{Finding, Measurement};
 use crate::setters::setters;
 use crate::timer::events::{Events, Phase, Slice};
-use crate::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
+use crate::timer::{HOST_CLOCK, InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
 
 /// Iterations before the counted ones, because caches are cold and kernels may be loaded at their first launch.
 pub const WARM_UP: u32 = 1;
@@ -79,7 +79,9 @@ pub fn measure(
     events: &Events,
 ) -> Result<Measured, MeasureError> {
     if !timer.measures_rounds() {
-        return Err(MeasureError::NoProfiles { timer: timer.name().to_owned() });
+        let why = timer.notes().iter().find(|note| note.starts_with(HOST_CLOCK)).cloned();
+        let why = why.unwrap_or_else(|| "`--timer jax` takes them".to_owned());
+        return Err(MeasureError::NoProfiles { timer: timer.name().to_owned(), why });
     }
     let file = program.write(scratch, "program")?;
     // inputs are part of a job, and only the compiled program reveals its parameters
