@@ -3,13 +3,12 @@
     cargo build --release && python benches/targets.py PROGRAM [COUNT]
 
 PROGRAM is `target/release/autotune-lowered`. Records COUNT (100) configs of the Pallas-Triton matrix product of
-`tests/data/targets/make.py`, which lists what must be installed, and compiles them for an H100: with JAX in this
+`tests/data/targets/triton_kernels.py` (`make.py` there lists what must be installed), and compiles them for an H100: with JAX in this
 process, one after the other, already lowered; with PROGRAM, with as many workers as cores; and with PROGRAM once more.
 No GPU is needed. Exit code 1: PROGRAM and JAX refuse different configs, or PROGRAM takes over 0.75 of JAX's time, or
 over 1 s the second time.
 """
 
-import importlib.util
 import itertools
 import json
 import os
@@ -25,13 +24,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = "h100_sxm"
 # PROGRAM's time over JAX's, and the seconds of a run with nothing to compile
 GOALS = (0.75, 1)
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location("make", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def configs(count):
@@ -52,21 +44,25 @@ def timed(work):
 
 
 def main(program, count=100):
-    make = load(ROOT / "tests" / "data" / "targets" / "make.py")
-    jax = make.jax
-    import autotune_lowered
-    from autotune_lowered.tunables.tunable import tunable
+    sys.path.append(str(ROOT / "tests" / "data" / "targets"))
+    import make
+    import triton_kernels
 
+    import autotune_lowered
+
+    jax, shape = make.jax, triton_kernels.SQUARE
     chosen = configs(count)
-    kernel = tunable(op="triton_matmul", version=1, candidates=chosen)(make.triton_matmul.__wrapped__)
-    shape = jax.ShapeDtypeStruct((make.SIZE, make.SIZE), make.jnp.bfloat16)
+    matmul = triton_kernels.triton_matmul.__wrapped__
+    kernel = autotune_lowered.tunable(op="triton_matmul", version=1, candidates=chosen)(matmul)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        with autotune_lowered.recording(str(folder / "registry"), platforms=("cuda",), directions=("forward",)):
+        with autotune_lowered.recording(str(folder / "registry"), target=f"cuda:{TARGET}", directions=("forward",)):
             lowered = jax.jit(lambda x, y: kernel(x, y)).trace(shape, shape).lower(lowering_platforms=("cuda",))
         autotune_lowered.dump(lowered, str(folder / "module.mlir"))
         sharding = make.sharding_for(TARGET)
-        programs = {json.dumps(one, sort_keys=True): make.lowered_for(one, shape, sharding) for one in chosen}
+        programs = {
+            json.dumps(one, sort_keys=True): make.lowered_for(kernel, one, [shape, shape], sharding) for one in chosen
+        }
 
         def by_jax():
             said = {}
@@ -78,7 +74,7 @@ def main(program, count=100):
                     said[name] = "refused"
             return said
 
-        plugin = pathlib.Path(make.jax.__file__).parents[1] / "jax_plugins" / "xla_cuda12" / "xla_cuda_plugin.so"
+        (plugin,) = pathlib.Path(jax.__file__).parents[1].glob("jax_plugins/xla_cuda1?/xla_cuda_plugin.so")
         command = [
             program,
             "compile",

@@ -15,6 +15,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -366,7 +367,10 @@ def why_no_profile(device):
         jax.block_until_ready(double(array))
 
     # the first run loads code onto the device
-    run()
+    try:
+        run()
+    except Exception as error:
+        raise Failed("device", lacks_of_cuda(error, device) or str(error)) from error
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trial.xplane.pb")
@@ -482,6 +486,8 @@ class Worker:
         except Failed:
             raise
         except Exception as error:
+            if lacking := lacks_of_cuda(error, self.device):
+                raise Failed("device", lacking) from error
             kind = "custom-call" if "custom call" in str(error) else "compile"
             raise Failed(kind, str(error)) from error
         answer = {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
@@ -566,6 +572,8 @@ class Worker:
             options.executable_build_options.use_spmd_partitioning = True
             options.executable_build_options.use_shardy_partitioner = is_shardy
         options.env_option_overrides = sorted(overrides.items())
+        if folder := cuda_of_jax():
+            options.executable_build_options.debug_options.xla_gpu_cuda_data_dir = folder
         executable = self.device.client.compile_and_load(code, xla_client.DeviceList(devices), options)
         signature = self.signature(executable)
         if count == 1:
@@ -745,6 +753,26 @@ def cuda_home(environment):
         return None
     named = (environment.get(name, "") for name in ("CUDA_ROOT", "CUDA_PATH"))
     return next((folder for folder in named if os.path.isabs(folder) and has_assembler(folder)), None)
+
+
+def cuda_of_jax():
+    """CUDA's folder as JAX names it in its own compile options, from a variable or a package; None if it found none."""
+    from jax._src import lib
+
+    folder = getattr(lib, "cuda_path", None)
+    return folder if folder and os.path.isdir(folder) else None
+
+
+def lacks_of_cuda(error, device):
+    """Which tool of CUDA is not there, if that is why XLA compiles nothing, and what to install; None otherwise. Packages'
+    names changed with CUDA 13."""
+    for words, tool in (("No PTX compilation provider", "ptxas"), ("libdevice not found", "libdevice")):
+        if words in str(error):
+            is_12 = re.search(r"cuda 12\d{3}\b", device.client.platform_version)
+            packages = "nvidia-cuda-nvcc-cu12" if is_12 else "nvidia-cuda-nvcc and nvidia-nvvm"
+            what = "JAX's plugin finds no %s: install %s beside it, or name CUDA's folder with CUDA_HOME (%s)"
+            return what % (tool, packages, words)
+    return None
 
 
 def own_devices(index):

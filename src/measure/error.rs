@@ -147,12 +147,12 @@ pub enum MeasureError {
         source: io::Error,
     },
     /// The timer cannot take profiles.
-    #[error("the timer `{timer}` takes no profiles here, and only these distinguish kernels; {why}")]
+    #[error("the timer `{timer}` takes no profiles, and only these distinguish kernels{}", way(reason.as_deref()))]
     NoProfiles {
         /// The timer.
         timer: String,
-        /// Why it takes none, or which timer does.
-        why: String,
+        /// Why not, if the timer says so.
+        reason: Option<String>,
     },
     /// The timer does not report the program's parameters.
     #[error("the timer `{timer}` does not report the program's inputs, so none can be made")]
@@ -166,6 +166,11 @@ pub enum MeasureError {
     /// The iterations did not do the same work.
     #[error(transparent)]
     KernelsDiffer(#[from] KernelsDiffer),
+}
+
+/// Why there are no profiles, or who takes them.
+fn way(reason: Option<&str>) -> String {
+    reason.map_or_else(|| "; `--timer jax` takes them".to_owned(), |reason| format!(": {reason}"))
 }
 
 impl MeasureError {

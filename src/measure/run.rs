@@ -79,9 +79,8 @@ pub fn measure(
     events: &Events,
 ) -> Result<Measured, MeasureError> {
     if !timer.measures_rounds() {
-        let why = timer.notes().iter().find(|note| note.starts_with(HOST_CLOCK)).cloned();
-        let why = why.unwrap_or_else(|| "`--timer jax` takes them".to_owned());
-        return Err(MeasureError::NoProfiles { timer: timer.name().to_owned(), why });
+        let reason = timer.notes().iter().find_map(|note| note.strip_prefix(HOST_CLOCK)?.strip_prefix(": "));
+        return Err(MeasureError::NoProfiles { timer: timer.name().to_owned(), reason: reason.map(str::to_owned) });
     }
     let file = program.write(scratch, "program")?;
     // inputs are part of a job, and only the compiled program reveals its parameters

@@ -205,6 +205,26 @@ def test_cudas_folder_is_found_by_other_variables_unless_packages_have_its_tools
     assert jax_worker.cuda_home({"CUDA_ROOT": own}) is None
 
 
+def test_what_a_gpu_lacks_to_compile_is_told_with_its_packages():
+    def lacks(message, version="PJRT C API\ncuda 13000"):
+        device = types.SimpleNamespace(client=types.SimpleNamespace(platform_version=version))
+        return jax_worker.lacks_of_cuda(RuntimeError(message), device)
+
+    none = "UNAVAILABLE: No PTX compilation provider is available. Neither ptxas/nvlink nor nvjtlink is available."
+    assert lacks(none).startswith("JAX's plugin finds no ptxas: install nvidia-cuda-nvcc and nvidia-nvvm beside it, or")
+    assert " install nvidia-cuda-nvcc-cu12 beside it, " in lacks(none, "PJRT C API\ncuda 12090")
+    assert "finds no libdevice: " in lacks("INTERNAL: libdevice not found at ./libdevice.10.bc")
+    assert lacks("INTERNAL: No candidates could be compiled.") is None
+
+
+def test_cudas_folder_is_the_one_of_jaxs_own_compile_options(monkeypatch, tmp_path):
+    from jax._src import lib
+
+    for named, found in ((str(tmp_path), str(tmp_path)), (None, None), (str(tmp_path / "none"), None)):
+        monkeypatch.setattr(lib, "cuda_path", named, raising=False)
+        assert jax_worker.cuda_of_jax() == found
+
+
 def test_a_compiler_is_told_by_the_records_of_its_wheels(monkeypatch):
     cpu = types.SimpleNamespace(platform="cpu", platform_version="cpu")
     own = jax_worker.compiler_digest(cpu)

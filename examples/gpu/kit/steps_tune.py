@@ -67,7 +67,7 @@ def main_job(tools):
 
 def store(tools):
     """Do executables that were compiled without the device load, and take the same time? Are their registers known?"""
-    tools.needs_gpu()
+    target = tools.target()
     here = Tuned(tools.earlier("main_job", "tune.json"))
     document, done = tools.tune("tune", "product", "--rounds", 8, "--thorough", *tools.store())
     there = Tuned(document)
@@ -75,7 +75,7 @@ def store(tools):
         config: there.measured[config] / time for config, time in here.measured.items() if config in there.measured
     }
     compiled_here = there.spent("compile_candidates") + there.spent("compile_baselines")
-    kernels = registers(tools)
+    kernels = registers(tools, target)
     works = bool(ratios) and compiled_here == 0 and there.refused == here.refused and not there.unexpected
     works = works and 0 < kernels["known"] == kernels["compiled"]
     median = statistics.median(ratios.values()) if ratios else float("nan")
@@ -87,9 +87,8 @@ def store(tools):
     return Finding(works, figure, data, bool(ratios) and abs(median - 1) <= SAME_TIME)
 
 
-def registers(tools):
+def registers(tools, target):
     """What the store's executables say of their kernels; nothing is compiled for it."""
-    target = next(name for name, one in tools.manifest["targets"].items() if one["identity"] == tools.identity)
     place = tools.programs() / "product"
     words = ["compile", place / "module.mlir", "--registry", place / "registry", "--target", target]
     words += ["--compiled", tools.gpu / "store", "-o", tools.work / "registers", "--plugin", tools.plugin()]

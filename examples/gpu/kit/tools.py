@@ -158,6 +158,19 @@ class Tools:
         if not self.is_gpu():
             raise Unfit(f"it needs a GPU, and this is `{self.identity['platform']}`")
 
+    def manifest_target(self):
+        """The target of the store that this device is, or None."""
+        targets = self.manifest["targets"].items()
+        return next((name for name, target in targets if target["identity"] == self.identity), None)
+
+    def target(self):
+        """The same. Raises Unfit if it is none."""
+        self.needs_gpu()
+        found = self.manifest_target()
+        if found is None:
+            raise Unfit("the device is no target of the store")
+        return found
+
     def earlier(self, step, file):
         """A document of an earlier step, which may be of an earlier run. Raises Unfit if there is none."""
         path = self.files / step / file

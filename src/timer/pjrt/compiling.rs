@@ -134,6 +134,11 @@ pub(super) fn compile_failure(error: &PjrtError, plugin: &Path) -> Failure {
     }
 }
 
+/// Whether XLA tried several kernels for an operation and says only that none compiled.
+pub(super) fn gives_no_reason(error: &PjrtError) -> bool {
+    error.message.contains("No candidates could be compiled")
+}
+
 /// Why a compiler refuses a program, with the compiler's message.
 pub(super) fn refusal(error: &PjrtError, plugin: &Path) -> Failure {
     let message = one_line(&error.message);

@@ -1,8 +1,10 @@
 //! Tests whether a plugin's profiler reports the device time of executions, with two trivial programs.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::compiling::compile_failure;
 use super::executable::{Call, Executable};
 use super::plugin::{Buffer, Client, PjrtError, one_line};
 use super::profiler::Profiler;
@@ -15,14 +17,23 @@ use crate::timer::subscriber;
 /// The launches of the trial session: program and runs. Both programs have the same name, as candidates may.
 const LAUNCHES: [(usize, u32); 4] = [(0, 2), (1, 3), (0, 1), (1, 1)];
 
-/// The profiler, if a trial finds every execution of every launch in its profile; else the reason.
-pub(super) fn probe(client: &Rc<Client>, device: usize, compile_options: &[u8]) -> Result<Profiler, String> {
+/// The profiler of this plugin, if a trial finds every execution of every launch in its profile; else the reason.
+pub(super) fn probe(
+    client: &Rc<Client>,
+    device: usize,
+    compile_options: &[u8],
+    plugin: &Path,
+) -> Result<Profiler, String> {
     let profiler = match Profiler::of(&client.plugin) {
         Ok(Some(profiler)) => profiler,
         Ok(None) => return Err("the plugin has no profiler extension".to_owned()),
         Err(error) => return Err(one_line(&error.message)),
     };
-    let bytes = trial(&profiler, client, device, compile_options)
+    let [add, multiply] = ["add", "multiply"].map(|operation| trial_program(client, operation, compile_options));
+    // what does not compile is not the profiler's fault
+    let compiled = add.and_then(|add| Ok([add, multiply?]));
+    let programs = compiled.map_err(|error| compile_failure(&error, plugin).message)?;
+    let bytes = trial(&profiler, client, device, &programs)
         .map_err(|error| explained(&format!("the plugin's profiler does not work: {}", one_line(&error.message))))?;
     check(bytes).map_err(|reason| explained(&format!("the plugin's profiler was tried, and {reason}")))?;
     Ok(profiler)
@@ -38,28 +49,32 @@ fn explained(reason: &str) -> String {
     }
 }
 
-fn trial(
-    profiler: &Profiler,
+/// Compiles a program that needs nothing but the compiler itself: it combines an array with itself.
+pub(super) fn trial_program(
     client: &Rc<Client>,
-    device: usize,
+    operation: &str,
     compile_options: &[u8],
-) -> Result<Vec<u8>, PjrtError> {
-    let spec = ArraySpec::new(DType::F32, vec![1024]);
-    let input = Buffer::from_host(client, device, &spec, &[0; 4096])?;
-    let programs = ["add", "multiply"].map(|operation| {
-        let code = format!(
-            "module @autotune_lowered_trial {{
+) -> Result<Executable, PjrtError> {
+    let code = format!(
+        "module @autotune_lowered_trial {{
   func.func public @main(%a: tensor<1024xf32>) -> tensor<1024xf32> {{
     %0 = stablehlo.{operation} %a, %a : tensor<1024xf32>
     return %0 : tensor<1024xf32>
   }}
 }}
 "
-        );
-        Executable::compile(client, code.as_bytes(), "mlir", compile_options)
-    });
-    let [add, multiply] = programs;
-    let programs = [add?, multiply?];
+    );
+    Executable::compile(client, code.as_bytes(), "mlir", compile_options)
+}
+
+fn trial(
+    profiler: &Profiler,
+    client: &Rc<Client>,
+    device: usize,
+    programs: &[Executable; 2],
+) -> Result<Vec<u8>, PjrtError> {
+    let spec = ArraySpec::new(DType::F32, vec![1024]);
+    let input = Buffer::from_host(client, device, &spec, &[0; 4096])?;
     let run = |program: usize| match programs.get(program) {
         Some(program) => {
             let arguments = [(std::slice::from_ref(&input), false)];

@@ -9,7 +9,9 @@ use std::rc::Rc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::compiling::{compile_failure, described, options_of, read_code, timed, work_of, write_file, written};
+use super::compiling::{
+    compile_failure, described, gives_no_reason, options_of, read_code, timed, work_of, write_file, written,
+};
 use super::device::fingerprints;
 use super::executable::{Executable, read_bounded};
 use super::job::{Job, Restored, device_failure, execute_failure};
@@ -17,7 +19,7 @@ use super::kept::BLOCK_BYTES;
 use super::nvml::Nvml;
 use super::options::{Partitions, compile_options, default_client_options, parse_client_option, partitioned_options};
 use super::plugin::{Client, PjrtError, Plugin, one_line};
-use super::probe::probe;
+use super::probe::{probe, trial_program};
 use super::profiler::Profiler;
 use super::program_shardings::ProgramShardings;
 use super::store::MAX_EXECUTABLE_BYTES;
@@ -119,13 +121,22 @@ impl PjrtWorker {
         let options = self.options_here(opened, program, &code, overrides)?;
         let format = program.format.pjrt_format();
         let (executable, compiled) = timed(|| Executable::compile(&opened.client, &code, format, &options))
-            .map_err(|error| compile_failure(&error, &self.options.plugin))?;
+            .map_err(|error| self.why_refused(opened, &error))?;
         let compiled = described(compiled, executable.plain(), program, &code, None);
         match ProgramShardings::of(executable.plain())? {
             // the compiled program takes parts
             Some(shardings) => Ok((executable, compiled.signature(Some(shardings.signature())))),
             None => Ok((executable, compiled)),
         }
+    }
+
+    /// Why a program does not compile. A message without a reason may hide one that holds for every program, which a
+    /// trial finds.
+    fn why_refused(&self, opened: &Opened, error: &PjrtError) -> Failure {
+        let failure_of = |error: &PjrtError| compile_failure(error, &self.options.plugin);
+        let trial = || trial_program(&opened.client, "add", &compile_options(opened.device_id, &BTreeMap::new())).err();
+        let of_trial = gives_no_reason(error).then(trial).flatten().map(|error| failure_of(&error));
+        of_trial.filter(|failure| failure.kind == FailureKind::Device).unwrap_or_else(|| failure_of(error))
     }
 
     /// The compile options of a program, with the devices that run it here.
@@ -225,7 +236,7 @@ fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
     let profiler = if options.no_profiler {
         Err("the plugin's profiler must not be used".to_owned())
     } else {
-        probe(&client, options.device, &compile_options(device_id, &BTreeMap::new()))
+        probe(&client, options.device, &compile_options(device_id, &BTreeMap::new()), &options.plugin)
     };
     let nvml = client
         .platform_name()?
