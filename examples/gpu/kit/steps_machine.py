@@ -81,12 +81,11 @@ def device(tools):
     """Does the plugin start? Is the device's fingerprint that of a target of the store?"""
     if isinstance(tools.device, str):
         return Finding(False, tools.device, {})
-    identity = tools.identity
     target = tools.manifest_target()
-    figure = f"{identity['platform']}: {identity['device_kind']} {identity['hardware']}"
+    figure = tools.identity_text()
     figure += f", as `{target}` says" if target else ", which is no target of the store"
     data = {"document": tools.device, "target": target}
-    return Finding(bool(identity["device_kind"]) and (target is not None or not tools.is_gpu()), figure, data)
+    return Finding(bool(tools.identity["device_kind"]) and (target is not None or not tools.is_gpu()), figure, data)
 
 
 def clocks(tools):

@@ -98,6 +98,8 @@ class Tools:
         peers = pathlib.Path(__file__).resolve().parent.parent / "peers"
         out = self.folder / f"{name}.json"
         environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        if not self.is_gpu():
+            environment["JAX_PLATFORMS"] = "cpu"
         done = self.run([self.machine.python, peers / script, out, *words], name, limit, **environment)
         if not out.is_file():
             missing = MISSING.search(done.said())
@@ -150,6 +152,10 @@ class Tools:
         if isinstance(self.device, str):
             raise Unfit(self.device)
         return self.device["plugins"][0]["devices"][0]["identity"]
+
+    def identity_text(self):
+        hardware = ", ".join(f"{name}={value}" for name, value in self.identity["hardware"].items())
+        return f"{self.identity['platform']}: {self.identity['device_kind']} ({hardware})"
 
     def is_gpu(self):
         return self.identity["platform"] != "cpu"

@@ -153,10 +153,10 @@ def too_much_shared_memory(x):
 
 
 def out_of_bounds(x):
-    """Twice `x`, and a write two gigabytes behind it."""
+    """Twice `x`, and a write four gigabytes before it, where no pool of memory can be that begins with it."""
 
     def kernel(x_ref, o_ref):
-        far = pl.program_id(0) * 0 + (1 << 29)
+        far = pl.program_id(0) * 0 - (1 << 30)
         plgpu.store(o_ref.at[pl.ds(far, 1024)], x_ref[...])
         o_ref[...] = x_ref[...] * 2
 
