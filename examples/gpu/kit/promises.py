@@ -86,7 +86,7 @@ PROMISES = [
         computed=True,
     ),
     Promise("README.md", "by the PJRT plugin of the active environment's JAX on a GPU", "device"),
-    Promise("README.md", "have not run on a device yet", "main_job", gap=True),
+    Promise("README.md", "No GPU or TPU has run it yet", "main_job", gap=True),
     Promise("docs/targets.md", "A target has the identity of the device that it stands for", "device"),
     Promise("docs/targets.md", "registers per thread, at most 255", "store", knows_registers),
     Promise("docs/targets.md", "an executable is loaded instead of compiled", "store", loads_everything),
@@ -94,10 +94,11 @@ PROMISES = [
     Promise(
         "docs/profiles.md", "a new one begins when the first operation comes again", "jax_alone", separates_launches
     ),
+    Promise("docs/profiles.md", "with the same `correlation_id` are of one launch", "jax_alone", separates_launches),
     Promise("docs/profiles.md", "has the profiler extension, as the CUDA plugins do", "main_job", by_profile),
     Promise("docs/profiles.md", "`--per-kernel` lists each by name, in launch order", "kernels"),
     Promise("docs/profiles.md", "tested on synthetic captures only", "jax_alone", gap=True),
-    Promise("docs/profiles.md", "put into their XSpace is not verified", "main_job", by_profile, gap=True),
+    Promise("docs/profiles.md", "what a GPU's driver reports is not verified", "main_job", by_profile, gap=True),
     Promise("docs/decisions.md", "asks NVIDIA's driver (NVML) for the application clocks", "clocks"),
     Promise("docs/decisions.md", "This has run only with a simulated driver", "clocks", gap=True),
     Promise("docs/decisions.md", "launched on a GPU: as command buffers (`replay`)", "replay"),
