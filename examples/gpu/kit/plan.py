@@ -61,7 +61,7 @@ def chosen(words):
 
     Raises ValueError for an unknown word.
     """
-    unknown = [word for word in words if word not in (*SECONDS, *NAMES)]
+    unknown = [name for name in words if name not in (*SECONDS, *NAMES)]
     if unknown:
         raise ValueError(f"no step is called `{unknown[0]}`: name `first`, `rest` or some of {', '.join(NAMES)}")
     wanted = set(words) & set(NAMES)

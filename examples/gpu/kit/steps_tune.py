@@ -17,7 +17,7 @@ FEWEST_CONFIGS = 5
 
 
 def keep_profiles(tools, folder, stem="round"):
-    """Copies the fullest rounds of `--keep-profiles`, and returns for each what was launched and what is found in it."""
+    """Copies the fullest rounds of `--keep-profiles`; of each it returns what was launched and what is found."""
     index = folder / "profiles.json"
     if not index.is_file():
         return []
@@ -79,7 +79,7 @@ def store(tools):
     works = bool(ratios) and compiled_here == 0 and there.refused == here.refused and not there.unexpected
     works = works and 0 < kernels["known"] == kernels["compiled"]
     median = statistics.median(ratios.values()) if ratios else float("nan")
-    figure = f"{len(ratios)} programs loaded, {compiled_here:.1f} s of compiling here, {len(there.refused)} refused as here; "
+    figure = f"{len(ratios)} programs loaded, {compiled_here:.1f} s of compiling here, {len(there.refused)} refused; "
     figure += f"registers of {kernels['known']} of {kernels['compiled']} programs"
     if not tools.machine.simulated:
         figure += f"; their time over that of the same compiled here: {median:.3f}"
@@ -100,13 +100,13 @@ def registers(tools, target):
 
 
 def mosaic_pjrt(tools):
-    """JAX's default kernels on a GPU, Mosaic's, by the plugin alone: Tokamax's attention in 17 configs, from the store"""
+    """Do JAX's default kernels on a GPU, Mosaic's, run in the plugin alone? Tokamax's attention, 17 configs of the store"""
     tools.needs_gpu()
     return mosaic(tools, *tools.store())
 
 
 def mosaic_jax(tools):
-    """The same by JAX, compiled here"""
+    """Do they run in JAX, compiled on this machine?"""
     tools.needs_gpu()
     return mosaic(tools, timer=tools.jax_timer())
 
