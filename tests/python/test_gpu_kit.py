@@ -621,6 +621,29 @@ def test_results_become_fixtures_a_table_and_a_list(kit, program, run, tmp_path)
     assert (fixtures / "README.md").read_text() == readme
 
 
+def test_notes_of_any_kind_break_no_table(kit, program, tmp_path):
+    results_of(kit, tmp_path / "results", simulated=False)
+    kept = tmp_path / "results" / "accept.json"
+    document = json.loads(kept.read_text())
+    steps = document["steps"]
+    identity = steps["device"]["data"]["document"]["plugins"][0]["devices"][0]["identity"]
+    identity["device_kind"] = "GPU |\n# a title \x1b[2J"
+    steps["facts"] |= {"at": "yesterday", "data": {"driver": ["580.1"], "versions": {"jax-1.2\n": 7}}}
+    steps["jax_alone"]["data"] = {"jax": {"ceiling": {"found": {"tflops": "7 |\n"}}}, "spaces": "none"}
+    steps["same_against_same"]["data"] = []
+    steps["bad"] = STEP | {"data": {"ends": ["right"]}}
+    for damaged in (steps, steps | {"same_against_same": STEP | {"data": {"decisions": "\n| many"}}}):
+        kept.write_text(json.dumps(document | {"steps": damaged}))
+        done = collect(program, tmp_path / "results", "--fixtures", tmp_path / "fixtures")
+        if damaged is steps:
+            assert "no results of this kit" in done.stderr, "notes are an object"
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr + (tmp_path / "fixtures" / "README.md").read_text()
+    tables = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in tables} == {3, 5}
+    assert "# a title" not in done.stdout.splitlines()
+
+
 def test_of_two_runs_the_later_one_that_tried_counts(kit, program, tmp_path):
     results_of(kit, tmp_path / "first", simulated=False)
     later = kit.results.Results(tmp_path / "rest", kit.plan.NAMES)

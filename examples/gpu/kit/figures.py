@@ -12,7 +12,7 @@ def rows(steps):
             continue
         try:
             found.append((label, value(steps[step]["data"])))
-        except (LookupError, TypeError, ValueError, ArithmeticError):
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
             # the step did not get so far
             continue
     return found
@@ -84,9 +84,3 @@ FIGURES = [
         lambda data: f"{data['bytes'] / 1e9:.1f} GB in {data['seconds']:.1f} s",
     ),
 ]
-
-
-def table(steps, device):
-    """A table in Markdown."""
-    lines = [f"| {device} | figure |", "| --- | --- |"]
-    return "\n".join([*lines, *(f"| {label} | {value} |" for label, value in rows(steps))]) + "\n"

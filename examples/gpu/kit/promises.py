@@ -61,7 +61,7 @@ class Promise(typing.NamedTuple):
         """What the results say of it: whether it holds, or None if its step did not get so far."""
         try:
             return self.holds(steps[self.step])
-        except (LookupError, TypeError):
+        except (LookupError, TypeError, AttributeError):
             return None
 
     def verdict(self, steps, simulated):
