@@ -28,6 +28,7 @@ mod report_html;
 mod report_plots;
 mod selftest;
 mod short_table;
+mod simulated_gpu;
 mod simulated_tpu;
 mod tune;
 mod view;

@@ -326,3 +326,27 @@ fn operations_are_shared_among_devices() {
     let refused = run(&cache, &[&module, "--devices", "0,1", "--timer", "replay:x"]);
     assert!(refused.code == 2 && refused.stderr.contains("has one device"), "{}", refused.stderr);
 }
+
+/// A budget that is used up at once leaves all but two programs uncompiled, and the next run goes on.
+#[test]
+fn a_budget_bounds_compiling_and_a_later_run_compiles_the_rest() {
+    let place = Place::new();
+    let tune =
+        |more: &[&str]| place.tune(&[&["--thorough", "--rounds", "6", "--format", "json"], more].concat()).json();
+    let operations = |result: &Value| result["operations"].as_array().unwrap().clone();
+    let count = |operation: &Value, status: &str| {
+        operation["candidates"].as_array().unwrap().iter().filter(|one| one["status"] == status).count()
+    };
+    let short = tune(&["--budget", "0.000001ms"]);
+    assert!(!operations(&short).is_empty());
+    for operation in operations(&short) {
+        let all = operation["candidates"].as_array().unwrap().len();
+        let flags = operation["flags"].to_string();
+        let words = format!("{} of {all} programs were not compiled, because that took half of `--budget`", all - 2);
+        assert!(flags.contains(&words) && count(&operation, "measured") == 0, "{operation}");
+    }
+    for operation in operations(&tune(&[])) {
+        assert_eq!(count(&operation, "not-measured"), 0, "{operation}");
+        assert!(count(&operation, "measured") > 2, "{operation}");
+    }
+}

@@ -322,7 +322,8 @@ elif words[0] == "measure" and os.environ.get("REFUSED"):
     sys.exit("autotune-lowered: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES \\x1b[2J")
 elif words[0] == "measure":
     samples = [{{"kernels_ns": 9, "span_ns": 12, "busy_ns": 9, "gaps_ns": 3}}]
-    answer = {{"source": "device-profile", "kernels": 2, "median_ns": 20 if "cold" in words else 10, "samples": samples}}
+    median = 20 if "cold" in words else 10
+    answer = {{"source": "device-profile", "kernels": 2, "median_ns": median, "samples": samples}}
 elif words[0] == "selftest":
     wins = {{"at_default": 0, "decisions": 240}}
     programs = [{{"program": "add", "copies": 16, "false_wins": wins, "resolution": 0.01, "median_ns": 7000}}]
@@ -613,11 +614,48 @@ def test_results_become_fixtures_a_table_and_a_list(kit, program, run, tmp_path)
     lines = done.stdout.splitlines()
     assert [line for line in lines if "tested on synthetic captures only" in line and "out of date" in line]
     assert [line for line in lines if "A target has the identity" in line and "holds" in line]
-    assert [line for line in lines if "put into their XSpace is not verified" in line and "not shown" in line]
+    assert [line for line in lines if "what a GPU's driver reports is not verified" in line and "not shown" in line]
     # a second run changes nothing
     again = collect(program, tmp_path / "results", "--fixtures", fixtures, "--benchmarks", page)
     assert again.returncode == 0
     assert (fixtures / "README.md").read_text() == readme
+
+
+def test_notes_of_any_kind_break_no_table(kit, program, tmp_path):
+    results_of(kit, tmp_path / "results", simulated=False)
+    kept = tmp_path / "results" / "accept.json"
+    document = json.loads(kept.read_text())
+    steps = document["steps"]
+    identity = steps["device"]["data"]["document"]["plugins"][0]["devices"][0]["identity"]
+    identity["device_kind"] = "GPU |\n# a title \x1b[2J"
+    steps["facts"] |= {"at": "yesterday", "data": {"driver": ["580.1"], "versions": {"jax-1.2\n": 7}}}
+    steps["jax_alone"]["data"] = {"jax": {"ceiling": {"found": {"tflops": "7 |\n"}}}, "spaces": "none"}
+    steps["same_against_same"]["data"] = []
+    steps["bad"] = STEP | {"data": {"ends": ["right"]}}
+    for damaged in (steps, steps | {"same_against_same": STEP | {"data": {"decisions": "\n| many"}}}):
+        kept.write_text(json.dumps(document | {"steps": damaged}))
+        done = collect(program, tmp_path / "results", "--fixtures", tmp_path / "fixtures")
+        if damaged is steps:
+            assert "no results of this kit" in done.stderr, "notes are an object"
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr + (tmp_path / "fixtures" / "README.md").read_text()
+    tables = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in tables} == {3, 5}
+    assert "# a title" not in done.stdout.splitlines()
+
+
+def test_of_two_runs_the_later_one_that_tried_counts(kit, program, tmp_path):
+    results_of(kit, tmp_path / "first", simulated=False)
+    later = kit.results.Results(tmp_path / "rest", kit.plan.NAMES)
+    found = {"false": 0, "decisions": 500, "trials": 50, "interval": [0.0, 0.0074]}
+    steps = {"same_against_same": ("works", found), "device": ("not tried", {}), "jax_alone": ("not tried", {})}
+    for name, (result, data) in steps.items():
+        files(tmp_path / name, log=b"later")
+        later.keep(name, {"result": result, "figure": "later", "seconds": 1.0, "data": data}, tmp_path / name)
+    done = collect(program, tmp_path / "first", tmp_path / "rest", "--fixtures", tmp_path / "fixtures")
+    assert done.returncode == 0, done.stderr
+    assert "0 of 500 decisions" in done.stdout
+    assert (tmp_path / "fixtures" / "h100_sxm_layers_eager.xplane.pb.gz").exists()
 
 
 def test_simulated_results_are_no_fixtures_of_a_gpu(kit, program, tmp_path):

@@ -386,3 +386,63 @@ def test_a_cold_round_goes_over_the_pipes(worker, tmp_path):
     launches = [{"candidate": 0, "runs": 2}]
     round_, error = worker.ask("measure-round", launches=launches, folder=str(tmp_path))
     assert error is None and pathlib.Path(round_["profile"]).stat().st_size > 0
+
+
+def test_mosaics_runtime_is_found_in_jaxs_plugin_package(monkeypatch, tmp_path):
+    name = "MOSAIC_GPU_RUNTIME_LIB_PATH"
+    package = tmp_path / "jax_cuda13_plugin"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv(name, "")
+    monkeypatch.delenv(name)
+    jax_worker.prepare_mosaic_gpu()
+    assert name not in os.environ, "this package has none"
+    runtime = package / "libmosaic_gpu_runtime.so"
+    runtime.touch()
+    jax_worker.prepare_mosaic_gpu()
+    assert os.environ[name] == str(runtime)
+    monkeypatch.setenv(name, "/the/users/own.so")
+    jax_worker.prepare_mosaic_gpu()
+    assert os.environ[name] == "/the/users/own.so"
+
+
+def test_a_profiler_that_records_nothing_of_a_device_is_not_used(monkeypatch, tmp_path):
+    here = jax_worker.Worker(0)
+    assert jax_worker.why_no_profile(here.device) is None, "a CPU's profiler is not tried"
+    put = jax.device_put
+    monkeypatch.setattr(jax, "device_put", lambda array, _: put(array))
+    gpu = types.SimpleNamespace(platform="gpu")
+    # this profile has the CPU's plane alone
+    assert jax_worker.why_no_profile(gpu).endswith("its profile holds nothing of the device")
+    planes = [types.SimpleNamespace(name="/device:GPU:0", lines=[types.SimpleNamespace(events=["kernel"])])]
+    space = types.SimpleNamespace(planes=planes)
+    monkeypatch.setattr(jax.profiler.ProfileData, "from_serialized_xspace", lambda _: space, raising=False)
+    assert jax_worker.why_no_profile(gpu) is None
+
+    def refuse(*_):
+        raise RuntimeError("CUPTI needs\nroot access")
+
+    monkeypatch.setattr(jax_worker, "take_profile", refuse)
+    assert jax_worker.why_no_profile(gpu) == "JAX's profiler does not work: CUPTI needs root access"
+    monkeypatch.setattr(jax_worker, "why_no_profile", lambda _: "a reason")
+    hello = here.hello({})
+    assert hello["source"] == "host-wall" and "profile" not in hello["capabilities"]
+    assert hello["notes"] == ["timed by the host clock: a reason"]
+
+
+def test_a_gpus_first_run_is_not_profiled(monkeypatch, tmp_path):
+    here = jax_worker.Worker(0)
+    runs = []
+    monkeypatch.setattr(jax_worker.OnOneDevice, "execute", lambda self, arrays: runs.append("run") or [])
+    monkeypatch.setattr(jax_worker, "take_profile", lambda work, path: runs.append("profile") or work())
+    (tmp_path / "a").write_bytes(bytes(16))
+    inputs = [{"name": name, "spec": "f32[4]", "path": str(tmp_path / "a"), "donated": False} for name in "ab"]
+    here.begin({"inputs": inputs, "scratch": str(tmp_path)})
+    here.load(load_of(0, DATA / "add.mlir"))
+    round_of_two = {"launches": [{"candidate": 0, "runs": 2}], "folder": str(tmp_path)}
+    here.device = types.SimpleNamespace(platform="gpu")
+    here.measure_round(round_of_two)
+    assert runs == ["run", "profile", "run", "run"]
+    here.measure_round(round_of_two)
+    assert runs[4:] == ["profile", "run", "run"], "it ran before"

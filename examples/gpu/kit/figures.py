@@ -12,7 +12,7 @@ def rows(steps):
             continue
         try:
             found.append((label, value(steps[step]["data"])))
-        except (LookupError, TypeError, ValueError, ArithmeticError):
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
             # the step did not get so far
             continue
     return found
@@ -77,16 +77,10 @@ FIGURES = [
     ("parallel", "8 programs compiled", compiling),
     ("same_against_same", "false wins at the default minimum improvement", false_wins),
     ("same_against_same", "noise floor", floor),
-    ("caches", "small step, warm and cold second-level cache", both),
+    ("caches", "one pass over 8 MB, warm and cold second-level cache", both),
     (
         "warm_up",
         "libraries read for the first time",
         lambda data: f"{data['bytes'] / 1e9:.1f} GB in {data['seconds']:.1f} s",
     ),
 ]
-
-
-def table(steps, device):
-    """A table in Markdown."""
-    lines = [f"| {device} | figure |", "| --- | --- |"]
-    return "\n".join([*lines, *(f"| {label} | {value} |" for label, value in rows(steps))]) + "\n"

@@ -34,7 +34,7 @@ STEPS = [
     Step(on_tuning.store, 60),
     Step(on_tuning.mosaic_pjrt, 60),
     Step(on_tuning.mosaic_jax, 75),
-    Step(on_tuning.confirm, 60),
+    Step(on_tuning.confirm, 75),
     Step(on_tuning.peer_triton, 60),
     Step(on_tuning.peer_tokamax, 90),
     Step(on_tuning.parallel, 60),
@@ -49,8 +49,10 @@ STEPS = [
     Step(on_programs.host, 45),
 ]
 NAMES = [step.name for step in STEPS]
-# the first run answers whether anything works; its time is short, because a machine may be lent for minutes
+# the first run answers whether anything works; its time is short, because a machine may be lent for minutes. What the
+# rest builds on is done again if the results of the first run are not there
 FIRST = NAMES[: NAMES.index("main_job") + 1]
+REST = [step.name for step in STEPS if step.always] + NAMES[NAMES.index("main_job") :]
 SECONDS = {"first": 120, "rest": 360}
 
 
@@ -59,12 +61,10 @@ def chosen(words):
 
     Raises ValueError for an unknown word.
     """
-    unknown = [word for word in words if word not in (*SECONDS, *NAMES)]
+    unknown = [name for name in words if name not in (*SECONDS, *NAMES)]
     if unknown:
         raise ValueError(f"no step is called `{unknown[0]}`: name `first`, `rest` or some of {', '.join(NAMES)}")
     wanted = set(words) & set(NAMES)
-    if "rest" in words:
-        wanted |= set(NAMES)
-    if "first" in words:
-        wanted |= set(FIRST)
+    for word, names in (("first", FIRST), ("rest", REST)):
+        wanted |= set(names) if word in words else set()
     return [step for step in STEPS if step.name in wanted], set(words) & set(NAMES)

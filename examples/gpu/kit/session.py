@@ -1,6 +1,7 @@
 """One run: the steps one after the other, none of which can stop another, with the results kept after each."""
 
 import json
+import resource
 import time
 
 from .results import DOES_NOT, MOST_FIGURE, NOT_TRIED, WORKS
@@ -24,7 +25,7 @@ def run(steps, again, tools, results, say):
 
 def tried(step, tools):
     """What a step found: its result, a figure in one line, seconds and notes."""
-    began = time.monotonic()
+    began, cpu = time.monotonic(), cpu_seconds()
     limit = min(step.seconds, tools.ends - began)
     try:
         if limit < LEAST_S:
@@ -41,7 +42,14 @@ def tried(step, tools):
     seconds = round(time.monotonic() - began, 1)
     figure = " ".join(figure.split())[:MOST_FIGURE]
     data = json.loads(json.dumps(data, default=str))
-    return {"result": result, "figure": figure, "seconds": seconds, "data": data}
+    found = {"result": result, "figure": figure, "seconds": seconds, "data": data}
+    return found | {"cpu_seconds": round(cpu_seconds() - cpu, 1)}
+
+
+def cpu_seconds():
+    """Processor time of the processes that have ended, over all cores."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def judged(found: Finding, simulated):

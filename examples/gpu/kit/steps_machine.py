@@ -81,13 +81,11 @@ def device(tools):
     """Does the plugin start? Is the device's fingerprint that of a target of the store?"""
     if isinstance(tools.device, str):
         return Finding(False, tools.device, {})
-    identity = tools.identity
-    targets = tools.manifest.get("targets", {})
-    fits = [name for name, target in targets.items() if target["identity"] == identity]
-    figure = f"{identity['platform']}: {identity['device_kind']} {identity['hardware']}"
-    figure += f", as `{fits[0]}` says" if fits else ", which is no target of the store"
-    data = {"document": tools.device, "target": fits[0] if fits else None}
-    return Finding(bool(identity["device_kind"]) and (bool(fits) or not tools.is_gpu()), figure, data)
+    target = tools.manifest_target()
+    figure = tools.identity_text()
+    figure += f", as `{target}` says" if target else ", which is no target of the store"
+    data = {"document": tools.device, "target": target}
+    return Finding(bool(tools.identity["device_kind"]) and (target is not None or not tools.is_gpu()), figure, data)
 
 
 def clocks(tools):

@@ -17,7 +17,7 @@ FEWEST_CONFIGS = 5
 
 
 def keep_profiles(tools, folder, stem="round"):
-    """Copies the fullest rounds of `--keep-profiles`, and returns for each what was launched and what is found in it."""
+    """Copies the fullest rounds of `--keep-profiles`; of each it returns what was launched and what is found."""
     index = folder / "profiles.json"
     if not index.is_file():
         return []
@@ -67,7 +67,7 @@ def main_job(tools):
 
 def store(tools):
     """Do executables that were compiled without the device load, and take the same time? Are their registers known?"""
-    tools.needs_gpu()
+    target = tools.target()
     here = Tuned(tools.earlier("main_job", "tune.json"))
     document, done = tools.tune("tune", "product", "--rounds", 8, "--thorough", *tools.store())
     there = Tuned(document)
@@ -75,11 +75,11 @@ def store(tools):
         config: there.measured[config] / time for config, time in here.measured.items() if config in there.measured
     }
     compiled_here = there.spent("compile_candidates") + there.spent("compile_baselines")
-    kernels = registers(tools)
+    kernels = registers(tools, target)
     works = bool(ratios) and compiled_here == 0 and there.refused == here.refused and not there.unexpected
     works = works and 0 < kernels["known"] == kernels["compiled"]
     median = statistics.median(ratios.values()) if ratios else float("nan")
-    figure = f"{len(ratios)} programs loaded, {compiled_here:.1f} s of compiling here, {len(there.refused)} refused as here; "
+    figure = f"{len(ratios)} programs loaded, {compiled_here:.1f} s of compiling here, {len(there.refused)} refused; "
     figure += f"registers of {kernels['known']} of {kernels['compiled']} programs"
     if not tools.machine.simulated:
         figure += f"; their time over that of the same compiled here: {median:.3f}"
@@ -87,9 +87,8 @@ def store(tools):
     return Finding(works, figure, data, bool(ratios) and abs(median - 1) <= SAME_TIME)
 
 
-def registers(tools):
+def registers(tools, target):
     """What the store's executables say of their kernels; nothing is compiled for it."""
-    target = next(name for name, one in tools.manifest["targets"].items() if one["identity"] == tools.identity)
     place = tools.programs() / "product"
     words = ["compile", place / "module.mlir", "--registry", place / "registry", "--target", target]
     words += ["--compiled", tools.gpu / "store", "-o", tools.work / "registers", "--plugin", tools.plugin()]
@@ -101,13 +100,13 @@ def registers(tools):
 
 
 def mosaic_pjrt(tools):
-    """JAX's default kernels on a GPU, Mosaic's, by the plugin alone: Tokamax's attention in 17 configs, from the store"""
+    """Do JAX's default kernels on a GPU, Mosaic's, run in the plugin alone? Tokamax's attention, 17 configs of the store"""
     tools.needs_gpu()
     return mosaic(tools, *tools.store())
 
 
 def mosaic_jax(tools):
-    """The same by JAX, compiled here"""
+    """Do they run in JAX, compiled on this machine?"""
     tools.needs_gpu()
     return mosaic(tools, timer=tools.jax_timer())
 

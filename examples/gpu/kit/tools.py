@@ -98,6 +98,8 @@ class Tools:
         peers = pathlib.Path(__file__).resolve().parent.parent / "peers"
         out = self.folder / f"{name}.json"
         environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        if not self.is_gpu():
+            environment["JAX_PLATFORMS"] = "cpu"
         done = self.run([self.machine.python, peers / script, out, *words], name, limit, **environment)
         if not out.is_file():
             missing = MISSING.search(done.said())
@@ -151,12 +153,29 @@ class Tools:
             raise Unfit(self.device)
         return self.device["plugins"][0]["devices"][0]["identity"]
 
+    def identity_text(self):
+        hardware = ", ".join(f"{name}={value}" for name, value in self.identity["hardware"].items())
+        return f"{self.identity['platform']}: {self.identity['device_kind']} ({hardware})"
+
     def is_gpu(self):
         return self.identity["platform"] != "cpu"
 
     def needs_gpu(self):
         if not self.is_gpu():
             raise Unfit(f"it needs a GPU, and this is `{self.identity['platform']}`")
+
+    def manifest_target(self):
+        """The target of the store that this device is, or None."""
+        targets = self.manifest["targets"].items()
+        return next((name for name, target in targets if target["identity"] == self.identity), None)
+
+    def target(self):
+        """The same. Raises Unfit if it is none."""
+        self.needs_gpu()
+        found = self.manifest_target()
+        if found is None:
+            raise Unfit("the device is no target of the store")
+        return found
 
     def earlier(self, step, file):
         """A document of an earlier step, which may be of an earlier run. Raises Unfit if there is none."""

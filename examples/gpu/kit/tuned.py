@@ -67,9 +67,9 @@ class Tuned:
     def clock(self):
         """By which clock it was measured; the reason, if there is no profile."""
         if self.document["source"] == "device-profile":
-            return "by the device's profile"
-        reasons = [note for note in self.document["notes"] if "clock" in note or "profil" in note]
-        return f"by the host clock ({'; '.join(reasons) or 'without a reason'})"
+            return "timed by the device's profile"
+        notes = [note for note in self.document["notes"] if note.startswith("timed by the host clock")]
+        return notes[0] if notes else "timed by the host clock, without a reason"
 
     def outcome(self):
         """The decision in a few words."""

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import programs
 
-ROUNDS, RUNS = 15, 20
-CUPTI_ROUNDS, CUPTI_RUNS = 8, 3
+ROUNDS, RUNS = 12, 20
+CUPTI_ROUNDS, CUPTI_RUNS = 5, 3
 
 
 def by_host_clock(functions, x, y, runs):

@@ -103,7 +103,9 @@ def figures(dump, ptxas):
             continue
         (architecture,) = re.findall(r"^\.target (\S+)", ptx.read_text(), re.MULTILINE)
         cubin = dump / "cubin"
-        said = subprocess.run([ptxas, "-v", f"-arch={architecture}", ptx, "-o", cubin], capture_output=True, text=True, check=True)
+        said = subprocess.run(
+            [ptxas, "-v", f"-arch={architecture}", ptx, "-o", cubin], capture_output=True, text=True, check=True
+        )
         for name, text in re.findall(r"properties for (\S+)\n((?:.*\n){2})", said.stderr):
             number = lambda what: int((re.findall(what, text) or ["0"])[0])
             sections = subprocess.run(["readelf", "-SW", cubin], capture_output=True, text=True).stdout
@@ -134,7 +136,9 @@ def main():
             scratch = pathlib.Path(scratch)
             module = scratch / "module.mlir"
             module.write_text(lowered(function, arguments, target))
-            compile_for(target, module, scratch / "dumped", f"--xla_dump_to={scratch / 'dump'} --xla_dump_emitter_re=.*")
+            compile_for(
+                target, module, scratch / "dumped", f"--xla_dump_to={scratch / 'dump'} --xla_dump_emitter_re=.*"
+            )
             compile_for(target, module, scratch / "plain", "")
             (made / f"{name}.executable").write_bytes(payload(scratch / "plain"))
             said[name] = figures(scratch / "dump", ptxas)
