@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -44,6 +45,33 @@ impl SimulatedGpu {
         let folder = named.map(PathBuf::from).ok_or("AUTOTUNE_LOWERED_TEST_SIMULATED_GPU names no simulated GPU");
         let folder = present(folder, Promised::ByNobody)?;
         Some(Self { folder, place: Place::new(), refuses_cupti: false })
+    }
+
+    /// The same without CUDA's compilers, and with the Python on which the environment stands, which has no packages.
+    fn without_compilers(self) -> Self {
+        let (site, bare) = (self.folder.join("site-packages"), self.place.path("bare"));
+        let link_all = |folder: &str, without: &[&str]| {
+            let to = bare.join("site-packages").join(folder);
+            fs::create_dir_all(&to).unwrap();
+            let entries = fs::read_dir(site.join(folder)).unwrap().map(Result::unwrap);
+            for entry in entries.filter(|entry| without.iter().all(|name| entry.file_name() != *name)) {
+                symlink(entry.path(), to.join(entry.file_name())).unwrap();
+            }
+        };
+        link_all("", &["nvidia", "jax_plugins"]);
+        link_all("nvidia", &["cu13"]);
+        link_all("nvidia/cu13", &["bin"]);
+        // JAX looks for the packages where links lead
+        let package = "site-packages/jax_plugins/xla_cuda13";
+        fs::create_dir_all(bare.join(package)).unwrap();
+        for name in ["__init__.py", "version.py", "xla_cuda_plugin.so"] {
+            let (from, to) = (self.folder.join(package).join(name), bare.join(package).join(name));
+            fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop)).unwrap();
+        }
+        symlink(self.folder.join("lib"), bare.join("lib")).unwrap();
+        let python = fs::read_to_string(self.folder.join("python")).unwrap();
+        fs::write(bare.join("python"), fs::canonicalize(python.trim()).unwrap().display().to_string()).unwrap();
+        Self { folder: bare, ..self }
     }
 
     fn plugin(&self) -> String {
@@ -218,6 +246,23 @@ fn a_refused_profiler_costs_profiles_and_no_measurement() {
         let (run, _) = gpu.tune("mosaic_gpu", &timer, &["--metric", "busy"]);
         assert_eq!(run.code, DEVICE_TROUBLE);
         assert!(run.fault().contains("no `busy` to decide by") && run.fault().contains("host clock"), "{}", run.stderr);
+    }
+}
+
+/// Nothing compiles there, and a compiler of XLA's that tries several kernels gives no reason.
+#[test]
+fn a_gpu_without_ptxas_names_the_packages_that_bring_it() {
+    let Some(gpu) = SimulatedGpu::new() else { return };
+    let gpu = gpu.without_compilers();
+    let product = gpu.place.file("product.mlir", chain("product", 1));
+    let missing = "plugin finds no ptxas: install nvidia-cuda-nvcc and nvidia-nvvm beside it, or name CUDA's folder";
+    for timer in gpu.timers() {
+        let timer: Vec<&str> = timer.iter().map(String::as_str).collect();
+        for command in [&["measure", &*product][..], &["compare", &product, &product]] {
+            let (run, _) = gpu.run(&[command, &timer].concat());
+            assert_eq!(run.code, DEVICE_TROUBLE, "{}", run.stderr);
+            assert!(run.fault().contains(missing), "{}", run.stderr);
+        }
     }
 }
 
