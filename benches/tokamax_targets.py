@@ -9,12 +9,14 @@ No GPU is needed.
 One call, bf16 of 1 x 4096 x 16 x 128, is recorded for an H100: by the implementation that Tokamax chooses there
 (Mosaic GPU), and by its Triton kernels. PROGRAM compiles the recorded programs. JAX knows nothing of them: it asks
 Tokamax for the configs, traces each call again and compiles it for the same description of the device. Both use JOBS
-processes (as many as cores), one after the other. Prints what each compiled and refused, and every config on which they
-differ, also in the reason. Exit code 1: there is one, or the configs themselves differ.
+processes (as many as cores), first PROGRAM, then JAX. Prints how many configs each compiled, those that both refused, and
+those on which they differ, also in the reason. Exit code 1: there is one of these, or the configs themselves differ. JAX's
+seconds include tracing.
 """
 
 import concurrent.futures
 import json
+import logging
 import multiprocessing
 import os
 import pathlib
@@ -35,6 +37,9 @@ from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import autotune_lowered
+
+# Tokamax warns of each config that it has not tuned
+logging.getLogger("absl").setLevel(logging.ERROR)
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = "h100_sxm"
@@ -131,7 +136,7 @@ def differences(of_jax, ours):
 
 
 def main(program, plugin, jobs=None):
-    differ, jobs = [], jobs or os.cpu_count()
+    differ, refused, jobs = [], [], jobs or os.cpu_count()
     print(f"jax {jax.__version__}, tokamax {tokamax.__version__}; {os.cpu_count()} cores, {jobs} processes each")
     print("| implementation | configs | compiled by JAX | by the program | refused by both | differ | seconds |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
@@ -142,17 +147,21 @@ def main(program, plugin, jobs=None):
             ours, our_seconds = timed(by_program, program, plugin, jobs, pathlib.Path(folder))
         of_jax, seconds = timed(by_jax, implementation, sorted(configs), jobs)
         found = list(differences(of_jax, ours))
+        said_no = [
+            config for config, said in of_jax.items() if said != "compiled" and "refused" in ours.get(config, ())
+        ]
+        counts = [
+            len(configs),
+            sum(said == "compiled" for said in of_jax.values()),
+            sum(status == "compiled" for status, _ in ours.values()),
+            len(said_no),
+            len(found),
+        ]
         differ += found
-        compile_jax = {config for config, said in of_jax.items() if said == "compiled"}
-        compile_ours = {config for config, (status, _) in ours.items() if status == "compiled"}
-        refused = sum(ours.get(config, ("",))[0] == "refused" for config in of_jax.keys() - compile_jax)
-        counts = [len(of_jax), len(compile_jax), len(compile_ours), refused, len(found)]
-        print(
-            f"| {label} (`{type(op).__name__}`) | {' | '.join(map(str, counts))} |"
-            f" JAX {seconds:.0f}, the program {our_seconds:.0f} |",
-            flush=True,
-        )
-    print("\n".join(differ))
+        refused += [f"{config}: {of_jax[config]}" for config in said_no]
+        row = [f"{label} (`{type(op).__name__}`)", *counts, f"JAX {seconds:.0f}, the program {our_seconds:.0f}"]
+        print(f"| {' | '.join(map(str, row))} |", flush=True)
+    print("\n".join(["", "Refused by both:", *refused, "", "They differ:", *differ]))
     return 1 if differ else 0
 
 
