@@ -199,6 +199,21 @@ fn memory_without_end_is_ended_in_the_worker_and_in_its_children() {
     }
 }
 
+/// A machine that was counted when it was small: what it has now counts.
+#[test]
+fn a_limit_that_may_grow_is_that_of_the_machine_as_it_is() {
+    // a worker takes some megabytes
+    let small = limits().memory_bytes(Some(1 << 20));
+    let ended = CommandTimer::start(Path::new(EXE), &misbehaving("none"), small.clone(), None).map(drop).unwrap_err();
+    assert!(ended.message.contains("exceeded its memory limit"), "{ended}");
+    let folder = tempfile::tempdir().unwrap();
+    let grown = small.memory_may_grow(true);
+    let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("none"), grown, None).unwrap();
+    timer.begin(&job(folder.path(), &["{}"])).unwrap();
+    timer.prepare(0).unwrap();
+    assert_eq!(timer.measure(0, 1).unwrap(), [100]);
+}
+
 #[test]
 fn nonsense_is_shown_as_it_was_seen() {
     for (mode, expected) in [
@@ -246,7 +261,11 @@ fn a_worker_that_never_starts_is_a_matter_of_the_device() {
     let quick = limits().start(Duration::from_millis(500));
     for (command, limits, expected) in [
         (misbehaving("hello-exit"), limits(), "exit code 9 during `hello`; its stderr: no such device"),
-        (misbehaving("hello-hang"), quick, "no answer to `hello` within 500ms"),
+        (
+            misbehaving("hello-hang"),
+            quick,
+            "no answer to `hello` within 500ms, the time limit for starting a worker; `--timeout` gives it more",
+        ),
         (misbehaving("hello-noise"), limits(), "`Welcome!`"),
         (misbehaving("hello-old"), limits(), "speaks protocol 0, 1 is needed"),
         (misbehaving("hello-no-device"), limits(), "which it does not describe"),
