@@ -25,7 +25,7 @@ class Step(typing.NamedTuple):
 
 STEPS = [
     Step(on_machine.facts, 20, always=True),
-    Step(on_machine.warm_up, 40, always=True),
+    Step(on_machine.warm_up, 30, always=True),
     Step(on_machine.device, 75, always=True),
     Step(on_machine.clocks, 20),
     Step(on_machine.jax_alone, 75),
