@@ -31,7 +31,7 @@ pub(super) enum Origin {
 }
 
 /// One event of an execution.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) time: Interval,
     pub(super) operation: u32,
@@ -92,8 +92,9 @@ impl Tally {
 pub(super) enum Pass<'i> {
     /// The first: which executions there are, and on request their events.
     First { with_records: bool },
-    /// The second: the executions' events, which are among those of this metadata.
-    Second(&'i MetadataIds),
+    /// The second: the executions' events, which are among those of this metadata. The chunks before ended in this
+    /// launch of a command buffer.
+    Second { ids: &'i MetadataIds, launch: Option<i64> },
 }
 
 /// One thread's result for one chunk; a record's `place` is the index in `origins`.
@@ -114,6 +115,22 @@ pub(super) struct Piece {
     pub(super) count: usize,
     /// Of the events of executions.
     pub(super) ids: MetadataIds,
+    /// The first launch of a command buffer, which may have begun in an earlier chunk, and its first record.
+    first_launch: Option<(i64, Record)>,
+    /// The last launch of a command buffer.
+    pub(super) last_launch: Option<i64>,
+}
+
+impl Piece {
+    /// Continues the launch in which the chunks before ended.
+    pub(super) fn continue_launch(&mut self, launch: i64) {
+        if let Some((first, begins)) = self.first_launch
+            && first == launch
+            && let Some(record) = self.records.iter_mut().find(|record| **record == begins)
+        {
+            *record = begins.continuing(true);
+        }
+    }
 }
 
 /// The bytes after the module's stat up to the last of the others, if none of them precedes it and the operation's,
@@ -152,8 +169,6 @@ struct Reader<'v, 'a> {
     places: HashMap<Origin, u32>,
     last: Option<(Origin, u32)>,
     last_key: Option<Keyed<'a>>,
-    /// The launch of the last event that was of a command buffer.
-    last_launch: Option<i64>,
     written: HashMap<Vec<u8>, u32>,
 }
 
@@ -170,21 +185,24 @@ struct Keyed<'a> {
 
 /// Reads a chunk of a line.
 pub(super) fn read<'a>(view: &PlaneView<'a>, line: &Line<'a>, chunk: EventChunk<'a>, pass: Pass<'_>) -> Piece {
+    let last_launch = match pass {
+        Pass::First { .. } => None,
+        Pass::Second { launch, .. } => launch,
+    };
     let mut reader = Reader {
         view,
         base_ps: line.base_ps(),
         keeps_records: !matches!(pass, Pass::First { with_records: false }),
         is_first: matches!(pass, Pass::First { .. }),
-        piece: Piece { is_sorted: true, ..Piece::default() },
+        piece: Piece { is_sorted: true, last_launch, ..Piece::default() },
         places: HashMap::new(),
         last: None,
         last_key: None,
-        last_launch: None,
         written: HashMap::new(),
     };
     match pass {
         Pass::First { .. } => reader.origins(chunk),
-        Pass::Second(ids) => reader.records(chunk, ids),
+        Pass::Second { ids, .. } => reader.records(chunk, ids),
     }
     // an execution's events are adjacent, unless executions overlap on one thread
     let records = &mut reader.piece.records;
@@ -369,12 +387,14 @@ impl<'a> Reader<'_, 'a> {
         };
         let name = view.events.get(event.metadata_id);
         self.piece.tally.unknown += u64::from(name.is_none());
-        let mut continues = false;
+        let (mut launch, mut before) = (None, None);
         if view.layout == Layout::DeviceStreams {
             // a device's kernel is work even if it names no operation
             operation = operation.or(name);
             if !node.is_empty() {
-                continues = self.is_of_last_launch(correlation)?;
+                launch = if correlation.is_empty() { None } else { Stat::decode(correlation)?.value.as_integer() };
+                before = self.piece.last_launch;
+                self.piece.last_launch = launch.or(before);
                 // XLA gives all kernels of a command buffer the buffer's name
                 if operation.is_some_and(|operation| view.buffers.contains(&operation)) {
                     operation = name.or(operation);
@@ -390,17 +410,14 @@ impl<'a> Reader<'_, 'a> {
                 self.last_key = Some(Keyed { place: Some(place), ..keyed });
                 place
             });
-            self.push(Record::new(time, operation, place).continuing(continues));
+            let record = Record::new(time, operation, place);
+            if let (Some(launch), None) = (launch, before) {
+                self.piece.first_launch = Some((launch, record));
+            }
+            self.push(record.continuing(launch.is_some() && launch == before));
             return Ok((event.offset_ps, true));
         }
         Ok((event.offset_ps, false))
-    }
-
-    /// Whether a command buffer's kernel is of the same launch as the last one.
-    fn is_of_last_launch(&mut self, correlation: &'a [u8]) -> Result<bool, WireError> {
-        let launch = if correlation.is_empty() { None } else { Stat::decode(correlation)?.value.as_integer() };
-        let last = std::mem::replace(&mut self.last_launch, launch);
-        Ok(launch.is_some() && launch == last)
     }
 
     #[inline]

@@ -23,11 +23,13 @@ pub(super) struct Chunk<'v, 'a> {
     pub(super) from_ps: i64,
     /// Events of executions.
     pub(super) records: usize,
+    /// The launch of a command buffer in which the line's chunks before ended.
+    launch: Option<i64>,
 }
 
 impl<'v, 'a> Chunk<'v, 'a> {
     fn new(view_number: usize, view: &'v PlaneView<'a>, line: Line<'a>, events: EventChunk<'a>) -> Self {
-        Self { view_number, view, line, events, from_ps: i64::MIN, records: 0 }
+        Self { view_number, view, line, events, from_ps: i64::MIN, records: 0, launch: None }
     }
 }
 
@@ -137,7 +139,7 @@ impl<'v, 'a> Index<'v, 'a> {
         })
     }
 
-    fn add(&mut self, chunk: Chunk<'v, 'a>, piece: Piece, known: &[&[u8]], lines: &mut Lines) {
+    fn add(&mut self, chunk: Chunk<'v, 'a>, mut piece: Piece, known: &[&[u8]], lines: &mut Lines) {
         let at = (chunk.view_number, chunk.line.number());
         if let Some(tally) = self.tallies.get_mut(chunk.view_number) {
             tally.add(&piece.tally);
@@ -146,6 +148,11 @@ impl<'v, 'a> Index<'v, 'a> {
         if let Some((first, last)) = piece.offsets {
             backwards += u64::from(lines.offset.is_some_and(|(before, offset)| before == at && first < offset));
             lines.offset = Some((at, last));
+        }
+        let launch = lines.launch.filter(|(line, _)| *line == at).map(|(_, launch)| launch);
+        lines.launch = piece.last_launch.or(launch).map(|launch| (at, launch));
+        if let Some(launch) = launch {
+            piece.continue_launch(launch);
         }
         match self.backwards.last_mut() {
             _ if backwards == 0 => {}
@@ -174,7 +181,7 @@ impl<'v, 'a> Index<'v, 'a> {
         lines.may_hold = if fits { lines.may_hold - piece.count } else { 0 };
         lines.held.push(fits.then(|| grouped(piece.records, &chunk, &written, |place| executions.get(place).copied())));
         lines.executions.push(executions);
-        self.chunks.push(Chunk { from_ps: first.0, records: piece.count, ..chunk });
+        self.chunks.push(Chunk { from_ps: first.0, records: piece.count, launch, ..chunk });
     }
 
     /// Numbers names that were written out.
@@ -230,7 +237,8 @@ impl<'v, 'a> Index<'v, 'a> {
 
     fn read_again(&self, number: usize) -> Option<Grouped> {
         let chunk = self.chunks.get(number)?;
-        let piece = read(chunk.view, &chunk.line, chunk.events, Pass::Second(self.ids.get(chunk.view_number)?));
+        let pass = Pass::Second { ids: self.ids.get(chunk.view_number)?, launch: chunk.launch };
+        let piece = read(chunk.view, &chunk.line, chunk.events, pass);
         let written: Vec<u32> = piece.written.iter().map(|name| self.numbers.get(name).copied().unwrap_or(0)).collect();
         Some(grouped(piece.records, chunk, &written, |place| {
             let origin = renamed(*piece.origins.get(place)?, &written);
@@ -314,6 +322,8 @@ struct Lines {
     held: Vec<Option<Grouped>>,
     /// Offset of the last event, and of which view and line.
     offset: Option<((usize, usize), i64)>,
+    /// The last launch of a command buffer, and of which view and line.
+    launch: Option<((usize, usize), i64)>,
     list: Vec<OfLine>,
     spare: OfLine,
     /// By chunk.

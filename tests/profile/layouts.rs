@@ -105,13 +105,11 @@ fn synthetic_gpu_streams_overlap_and_runs_are_told_by_the_first_operation() {
 }
 
 /// XLA names every kernel of a command buffer after the buffer, and two of its kernels may be one function.
-#[test]
-fn synthetic_command_buffers_keep_their_kernels_and_are_told_by_their_launches() {
+fn command_buffers(kernels: &[&str], launches: i64) -> PlaneBuilder {
     let mut plane = PlaneBuilder::new("/device:GPU:0");
     let mut compute = Vec::new();
-    for launch in 0..3 {
-        for (node, kernel) in ["gemm_kernel", "loop_kernel", "gemm_kernel"].into_iter().enumerate() {
-            let (node, start) = (node as i64, launch * 1000 + node as i64 * 100);
+    for launch in 0..launches {
+        for (node, kernel) in (0..).zip(kernels) {
             let stats = [
                 ("correlation_id", Is::Uint(40 + launch as u64)),
                 ("cuda_graph_id", Is::Uint(6)),
@@ -120,15 +118,35 @@ fn synthetic_command_buffers_keep_their_kernels_and_are_told_by_their_launches()
                 ("hlo_module", Is::Ref("jit_f")),
                 ("program_id", Is::Int(9)),
             ];
-            compute.push(plane.event((kernel, ""), start, 50, &stats));
+            compute.push(plane.event((kernel, ""), launch * 1000 + node * 100, 50, &stats));
         }
     }
     plane.line("Stream #13(Compute)", 2_000, &compute);
-    let time = time(&[plane]);
+    plane
+}
+
+#[test]
+fn synthetic_command_buffers_keep_their_kernels_and_are_told_by_their_launches() {
+    let time = time(&[command_buffers(&["gemm_kernel", "loop_kernel", "gemm_kernel"], 3)]);
     assert_eq!(time.executions.len(), 3);
     for (launch, execution) in time.executions.iter().enumerate() {
         assert_eq!((execution.start_ps, execution.span_ps, execution.busy_ps), (launch as i64 * 1000, 250, 150));
         assert_eq!(operations(&time, execution), [("gemm_kernel", 2, 100, 100), ("loop_kernel", 1, 50, 50)]);
+    }
+}
+
+/// A line is read in chunks of 256 KiB; most chunks end within a launch.
+#[test]
+fn a_launch_of_a_synthetic_command_buffer_goes_on_in_the_next_chunk() {
+    let bytes = space(&[command_buffers(&["kernel"; 7], 3000)]).0;
+    assert!(bytes.len() > 4 * (256 << 10));
+    // all events are held, none, or those of the first chunk
+    for held in [1 << 20, 0, 5000] {
+        let mut space = XSpace::from_bytes(bytes.clone()).unwrap();
+        space.hold_events(held);
+        let time = executions(&space);
+        assert_eq!(time.executions.len(), 3000, "{held} events held");
+        assert!(time.executions.iter().all(|one| (one.events, one.span_ps) == (7, 650)));
     }
 }
 
