@@ -9,15 +9,16 @@ part=${1:?names the part, counted from 0} parts=${2:?says how many parts there a
 shift 2
 : "${MODULE:?names the module}" "${REGISTRY:?names the folder of recordings}" "${CACHES:?names a folder for the caches}"
 mkdir -p "$CACHES"
+# a signal that ends this job also ends the tuner, which keeps its measurements
+signalled=0
+trap 'signalled=1; kill -TERM ${!:-} 2>/dev/null || :' INT TERM
 autotune-lowered "$MODULE" --registry "$REGISTRY" --shard "$part/$parts" --cache "$CACHES/part-$part-of-$parts" "$@" &
 tuner=$!
-# a signal that ends this job also ends the tuner, which keeps its measurements
-trap 'kill -TERM "$tuner"' INT TERM
-code=0
-wait "$tuner" || code=$?
-# a signal ends `wait` before the tuner has ended
-while kill -0 "$tuner" 2>/dev/null; do
-    code=0
+[ "$signalled" = 0 ] || kill -TERM "$tuner" 2>/dev/null || :
+signalled=1
+# a signal ends `wait`, too; the tuner's status is then that of another `wait`, even if the tuner has ended meanwhile
+while [ "$signalled" = 1 ]; do
+    signalled=0 code=0
     wait "$tuner" || code=$?
 done
 if [ "$code" = 1 ]; then
