@@ -10,7 +10,7 @@ use super::ffi::{
     ExecuteArgs, ExecuteOptions, GetExecutableArgs, LoadedExecutableArgs, MemoryStatsArgs, OptimizedProgramArgs,
     ProgramStruct, RawBuffer, RawEvent, RawExecutable, RawLoadedExecutable, SerializeArgs,
 };
-use super::plugin::{Buffer, Client, PjrtError, Plugin, call, number_of_value};
+use super::plugin::{Buffer, Client, PjrtError, Plugin, call, number_of_value, taken};
 use crate::outside_file;
 use crate::timer::protocol::{CostAnalysis, MemoryStats};
 
@@ -33,18 +33,10 @@ impl PlainExecutable {
     pub(super) fn serialize(&self) -> Result<Vec<u8>, PjrtError> {
         let mut arguments = SerializeArgs::new();
         arguments.executable = self.raw;
-        // SAFETY: the executable is alive; the bytes live until their owner is deleted, after the copy.
+        // SAFETY: the executable is alive; the plugin gives the bytes with their owner.
         unsafe {
             call!(self.plugin, executable_serialize, &mut arguments)?;
-            let bytes = if arguments.bytes.is_null() {
-                Vec::new()
-            } else {
-                std::slice::from_raw_parts(arguments.bytes.cast::<u8>(), arguments.bytes_size).to_vec()
-            };
-            if let Some(delete) = arguments.deleter {
-                delete(arguments.owner);
-            }
-            Ok(bytes)
+            Ok(taken(arguments.bytes, arguments.bytes_size, arguments.owner, arguments.deleter))
         }
     }
 

@@ -225,6 +225,30 @@ pub(super) unsafe fn text_of(text: *const c_char, size: usize) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Copies what a plugin serialized, and gives it back to the plugin.
+///
+/// # Safety
+///
+/// `bytes` must be null or point to `size` bytes, which live until `deleter` is called with `owner`, at most once.
+pub(super) unsafe fn taken(
+    bytes: *const c_char,
+    size: usize,
+    owner: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut c_void)>,
+) -> Vec<u8> {
+    // SAFETY: the caller promises it; the bytes are copied before their owner is deleted.
+    unsafe {
+        let copy = match bytes.is_null() {
+            true => Vec::new(),
+            false => std::slice::from_raw_parts(bytes.cast::<u8>(), size).to_vec(),
+        };
+        if let Some(delete) = deleter {
+            delete(owner);
+        }
+        copy
+    }
+}
+
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

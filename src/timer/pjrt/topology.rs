@@ -8,7 +8,7 @@ use super::ffi::{
     ClientTopologyArgs, NamedValue, ProgramStruct, RawTopology, TopologyArgs, TopologyCompileArgs, TopologyCreateArgs,
     TopologyDeserializeArgs, TopologyDevicesArgs, TopologySerializeArgs, TopologyTextArgs,
 };
-use super::plugin::{Client, DeviceDescription, OptionValue, PjrtError, Plugin, call, named_value, text_of};
+use super::plugin::{Client, DeviceDescription, OptionValue, PjrtError, Plugin, call, named_value, taken, text_of};
 
 /// The description of a client's devices, with which a process without a client compiles for them
 /// ([`Topology::deserialize`]).
@@ -23,18 +23,10 @@ pub(super) fn serialized(client: &Client) -> Result<Vec<u8>, PjrtError> {
     unsafe { call!(plugin, client_topology, &mut of_client) }?;
     let mut arguments = TopologySerializeArgs::new();
     arguments.topology = of_client.topology;
-    // SAFETY: the topology belongs to the client, which is alive; the bytes live until their owner is deleted, after the copy.
+    // SAFETY: the topology belongs to the client, which is alive; the plugin gives the bytes with their owner.
     unsafe {
         call!(plugin, topology_serialize, &mut arguments)?;
-        let bytes = if arguments.bytes.is_null() {
-            Vec::new()
-        } else {
-            std::slice::from_raw_parts(arguments.bytes.cast::<u8>(), arguments.bytes_size).to_vec()
-        };
-        if let Some(delete) = arguments.deleter {
-            delete(arguments.owner);
-        }
-        Ok(bytes)
+        Ok(taken(arguments.bytes, arguments.bytes_size, arguments.owner, arguments.deleter))
     }
 }
 
