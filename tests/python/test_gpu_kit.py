@@ -457,6 +457,35 @@ def test_a_kill_loses_the_step_in_progress_alone(prepared, tmp_path):
     assert unpacked.stderr == ""
 
 
+@pytest.mark.parametrize("kind", ["endless", "fifo", "folder", "deep"])
+def test_a_document_that_is_none_is_one_line(kind, tmp_path):
+    kept = tmp_path / "accept.json"
+    if kind == "endless":
+        kept.symlink_to("/dev/zero")
+    elif kind == "fifo":
+        os.mkfifo(kept)
+    elif kind == "folder":
+        kept.mkdir()
+    else:
+        kept.write_text("[" * 1_000_000)
+    words = [sys.executable, GPU / "collect", tmp_path, "--fixtures", tmp_path / "fixtures"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and "name the folder" in done.stderr
+
+
+def test_results_that_cannot_be_kept_are_one_line(prepared, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "out" / "results.tar.gz.0")
+    for more in (["--results", str(tmp_path / "file" / "below")], []):
+        done, _ = accept(prepared, tmp_path, "facts", *more)
+        assert done.returncode == 1 and done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1 and "--results" in done.stderr
+    done, _ = accept(prepared, tmp_path, "facts", "--seconds", "-3")
+    assert done.returncode == 2 and "above 0" in done.stderr
+
+
 def test_a_step_that_hangs_is_ended_by_its_limit(prepared, tmp_path):
     plan = prepared / "kit" / "plan.py"
     plan.write_text(plan.read_text().replace("Step(on_programs.measure, 45)", "Step(on_programs.measure, 6)"))

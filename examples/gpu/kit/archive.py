@@ -33,11 +33,14 @@ class Archive:
 
     def __init__(self, folder, length):
         self.folder = pathlib.Path(folder)
+        for path in self.folder.glob(f"{NAME}.*"):
+            if path.is_symlink() or not path.is_file():
+                raise ValueError(f"{path} is no regular file: move it away")
         self.length = min(length, sum(path.stat().st_size for path in self.parts()))
 
     def parts(self):
         paths = (self.folder / f"{NAME}.{number}" for number in range(MOST_PARTS))
-        return [path for path in paths if path.is_file() and not path.is_symlink()]
+        return [path for path in paths if path.is_file()]
 
     def cut(self):
         """Removes what a killed run had not finished, so that more can be added."""

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import stat
 import time
 
 from .archive import SAFE, Archive, Full
@@ -12,6 +13,7 @@ WORKS, DOES_NOT, NOT_TRIED = "works", "does not", "not tried"
 KEPT, SUMMARY = "accept.json", "summary.txt"
 # the most of one file, of a log, and of what a step notes beside its files
 MOST_FILE = 8 << 20
+MOST_DOCUMENT = 32 << 20
 MOST_LOG = 512 << 10
 MOST_NOTES = 256 << 10
 MOST_FIGURE = 2000
@@ -41,7 +43,7 @@ class Results:
         if not kept.exists():
             return fresh
         try:
-            return checked(json.loads(kept.read_text()), self.order)
+            return read(kept, self.order)
         except (OSError, ValueError) as error:
             kept.replace(kept.with_suffix(".damaged"))
             self.damage = f"{kept}: {printable(error)}; it is now `{kept.stem}.damaged`, and every step is tried again"
@@ -91,6 +93,8 @@ class Results:
 
 def replace(path, text):
     fresh = path.with_name(path.name + ".new")
+    # whatever else stands there, such as a link, is not written to
+    fresh.unlink(missing_ok=True)
     with fresh.open("w") as file:
         file.write(text)
         file.flush()
@@ -128,6 +132,23 @@ def shorten(path):
         file.seek(size - MOST_LOG // 2)
         rest = file.read()
     path.write_bytes(head + f"\n[{size - len(head) - len(rest)} bytes are left out]\n".encode() + rest)
+
+
+def read(path, known):
+    """A document of results from a file. Raises OSError, or ValueError for a file that is not one.
+
+    A FIFO, or a link to a file without an end, is refused before it is read.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("it is no regular file")
+        content = file.read(MOST_DOCUMENT + 1)
+    if len(content) > MOST_DOCUMENT:
+        raise ValueError(f"it is larger than {MOST_DOCUMENT >> 20} MB")
+    try:
+        return checked(json.loads(content), known)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def checked(document, known):
