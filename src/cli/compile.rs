@@ -126,12 +126,19 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     let scratch = (args.dry_run && !args.store.exists()).then(scratch).transpose()?;
     let store = scratch.as_ref().map_or(args.store.as_path(), |scratch| scratch.path());
     if store.exists() && !store.is_dir() {
-        return Err(Fault::input(format!("`{}` cannot keep executables: it is no folder", store.display())));
+        return Err(Fault::input(format!(
+            "`{}` cannot keep executables: it is no folder; name one with `--output`",
+            store.display()
+        )));
     }
     let plugins = targets.iter().map(|target| plugin_for(args, target)).collect::<Result<Vec<_>, Fault>>()?;
     // now, because without a plugin nothing will be kept
-    std::fs::create_dir_all(store)
-        .map_err(|error| Fault::input(format!("`{}` cannot keep executables: {error}", store.display())))?;
+    std::fs::create_dir_all(store).map_err(|error| {
+        Fault::input(format!(
+            "`{}` cannot keep executables: {error}; name another folder with `--output`",
+            store.display()
+        ))
+    })?;
     let cancel = cancel_flag()?;
     // a target that cannot be compiled for is reported before the others are compiled
     let start = |(target, plugin): (&Target, PathBuf)| {
