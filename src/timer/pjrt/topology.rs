@@ -21,6 +21,9 @@ pub(super) fn serialized(client: &Client) -> Result<Vec<u8>, PjrtError> {
     of_client.client = client.raw;
     // SAFETY: the client is alive.
     unsafe { call!(plugin, client_topology, &mut of_client) }?;
+    if of_client.topology.is_null() {
+        return Err(PjrtError::local("the plugin describes no devices"));
+    }
     let mut arguments = TopologySerializeArgs::new();
     arguments.topology = of_client.topology;
     // SAFETY: the topology belongs to the client, which is alive; the plugin gives the bytes with their owner.
