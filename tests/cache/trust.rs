@@ -9,6 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::prerequisite::python3;
 use crate::support::shared::*;
 use crate::support::{program, xspace};
 use autotune_lowered::cache::{
@@ -331,7 +332,7 @@ fn what_others_wrote_steers_no_terminal() {
     );
     fs::write(&worker, script).unwrap();
     for mode in ["error", "noise", "name", "stderr"] {
-        let command = format!("PYTHONIOENCODING=utf-8 python3 '{}' {mode}", worker.display());
+        let command = format!("PYTHONIOENCODING=utf-8 {} '{}' {mode}", python3(), worker.display());
         look(&format!("a worker's {mode}"), &["worker", "check", &command]);
         look(&format!("a worker's {mode}"), &[&program::module(), "--timer", &format!("command:{command}")]);
     }

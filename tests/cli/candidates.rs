@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::support::prerequisite::{Mount, plugin};
+use crate::support::prerequisite::{Mount, plugin, python3};
 use crate::support::program::*;
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ impl Place {
 
     fn timer(&self, mode: &str) -> String {
         let counter = self.path("processes");
-        format!("command:python3 '{}' {mode} '{}'", data("worker.py").display(), counter.display())
+        format!("command:{} '{}' {mode} '{}'", python3(), data("worker.py").display(), counter.display())
     }
 
     /// The arguments of [`play`](Self::play).
@@ -87,7 +87,7 @@ impl Place {
     fn play_with_hang_ups(&self, handling: &str, more: &[&str]) -> Run {
         let script = "import os, signal, sys; signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1])); \
                       os.execv(sys.argv[2], sys.argv[2:])";
-        let mut python = std::process::Command::new("python3");
+        let mut python = std::process::Command::new(python3());
         python
             .args(["-c", script, handling, env!("CARGO_BIN_EXE_autotune-lowered")])
             .args(self.words("none"))

@@ -8,9 +8,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::prerequisite::{long_tests, plugin};
+use crate::support::prerequisite::{plugin, python3};
 use crate::support::program::*;
-use crate::tune::compiled_example;
+use crate::tune::compiled_step;
 use autotune_lowered::cache::FolderLock;
 use autotune_lowered::cli::exit;
 use autotune_lowered::gate::{CheckResult, Verdict, write_annotations, write_junit};
@@ -83,12 +83,8 @@ fn parsed(xml: &[u8]) -> Vec<(String, BTreeMap<String, String>, String)> {
     let program = "import sys, json, xml.etree.ElementTree as tree\n\
                    root = tree.fromstring(sys.stdin.buffer.read())\n\
                    print(json.dumps([[e.tag, e.attrib, e.text or ''] for e in root.iter()]))";
-    let mut child = Command::new("python3")
-        .args(["-c", program])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("python3 is needed");
+    let mut child =
+        Command::new(python3()).args(["-c", program]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(xml).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "not well-formed:\n{}", String::from_utf8_lossy(xml));
@@ -313,7 +309,7 @@ fn paced(place: &Path, pace: &Value, arguments: &[&str]) -> Run {
     }
     fs::write(&control, pace.to_string()).unwrap();
     let worker = data.join("paced_worker.py");
-    let timer = format!("command:python3 '{}' '{}'", worker.display(), control.display());
+    let timer = format!("command:{} '{}' '{}'", python3(), worker.display(), control.display());
     let module = data.join("module.mlir");
     let fixed = [module.to_str().unwrap(), "--registry", registry.to_str().unwrap(), "--timer", &timer];
     let only = ["--only", "steady@v1", "--format", "json"];
@@ -347,11 +343,10 @@ fn a_worker_of_ones_own_is_measured_again_in_a_second_process() {
 #[test]
 fn the_real_runtime_is_asked_in_two_processes() {
     let Some(plugin) = plugin() else { return };
-    if !long_tests() {
-        return;
-    }
-    let place = Place::tuned();
-    let only = "blocked_matmul@v1:4a92df18023cfca8";
+    let place = Place::new();
+    let module = small_module();
+    write_replay(&Path::new(&module).with_file_name("registry"), &place.path("replay.json"));
+    assert_eq!(place.run(&[&module, "--only", SMALL_CALL, "--timer", &place.recording()]).code, 0);
     let file = place.path("entries.json");
     let export = ["cache", "export", "--format", "json", file.to_str().unwrap()];
     assert_eq!(place.run(&export).code, 0);
@@ -368,11 +363,10 @@ fn the_real_runtime_is_asked_in_two_processes() {
         provenance["interval"] = json!({"low": 0.009, "high": 0.011, "confidence": 0.95});
     }
     fs::write(&file, entries.to_string()).unwrap();
-    let cache = compiled_example(&place.path("promised"), &plugin);
+    let cache = compiled_step(&place.path("promised"), &plugin);
     assert_eq!(run(&cache, &["cache", "import", "--format", "json", file.to_str().unwrap()]).code, 0);
-    let module = module();
     let plugin = plugin.to_str().unwrap();
-    let arguments = ["check", &module, "--only", only, "--rounds", "8", "--plugin", plugin, "--format", "json"];
+    let arguments = ["check", &module, "--only", SMALL_CALL, "--rounds", "8", "--plugin", plugin, "--format", "json"];
     let check = run(&cache, &arguments);
     assert_eq!(check.code, REGRESSED, "{}", check.stderr);
     let operation = &check.json()["operations"][0];

@@ -12,20 +12,17 @@ use crate::support::compiled_elsewhere::as_compiled_elsewhere;
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 
-/// A call whose programs compile quickly.
-const ONE_CALL: &str = "blocked_matmul@v1:4a92df18023cfca8";
-
 #[test]
 fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_out() {
     let Some(plugin) = plugin() else { return };
     let place = Place::new();
     let (key, _) = PrivateKey::generate(&place.path("key")).unwrap();
     let signer = Signer::Key(key);
-    let module = module();
+    let module = small_module();
     let plugin = plugin.display().to_string();
     let tune = |cache: &str, arguments: &[&str]| {
         let fixed = [&*module, "--plugin", &plugin, "--thorough", "--rounds", "6", "--format", "json"];
-        run(&place.path(cache), &[&fixed, &["--only", ONE_CALL][..], arguments].concat())
+        run(&place.path(cache), &[&fixed, &["--only", SMALL_CALL][..], arguments].concat())
     };
     let first = tune("first", &[]);
     assert_eq!(first.code, 0, "{}", first.stderr);
@@ -98,8 +95,8 @@ fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_ou
 fn what_a_run_would_take_is_said_before_it() {
     let Some(plugin) = plugin() else { return };
     let place = Place::new();
-    let (module, plugin) = (module(), plugin.display().to_string());
-    let fixed = [&*module, "--plugin", &plugin, "--only", ONE_CALL, "--format", "json"];
+    let (module, plugin) = (small_module(), plugin.display().to_string());
+    let fixed = [&*module, "--plugin", &plugin, "--only", SMALL_CALL, "--format", "json"];
     let note = |arguments: &[&str]| {
         let run = place.run(&[&fixed, arguments].concat());
         let notes = run.json()["notes"].as_array().unwrap().clone();

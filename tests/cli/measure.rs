@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::support::prerequisite::python_with;
+use crate::support::prerequisite::{python_with, python3};
 use crate::support::program::*;
 use crate::support::xspace::{Is, PlaneBuilder, space};
 use serde_json::Value;
@@ -42,7 +42,7 @@ impl Captures {
 
     fn timer(&self, platform: &str, profile: &str, control: &str, module_name: &str) -> String {
         let worker = data("cli/profiling_worker.py").display().to_string();
-        format!("command:python3 {worker} {platform} '{profile}' '{control}' '{module_name}'")
+        format!("command:{} {worker} {platform} '{profile}' '{control}' '{module_name}'", python3())
     }
 
     fn measure(&self, timer: &str, arguments: &[&str]) -> Run {
@@ -216,7 +216,7 @@ fn bad_input_is_one_line_and_a_code() {
     let capture = captures.file("one", &executions(&[&["a"], &["a"]]));
     let timer = captures.timer("cpu", &capture, "", "");
     let counter = captures.file("counter", b"");
-    let no_profiles = format!("command:python3 {} steady {counter}", data("cli/worker.py").display());
+    let no_profiles = format!("command:{} {} steady {counter}", python3(), data("cli/worker.py").display());
     let wrong_size = captures.0.path().join("inputs");
     fs::create_dir(&wrong_size).unwrap();
     fs::write(wrong_size.join("1.bin"), [0; 9]).unwrap();

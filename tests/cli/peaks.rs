@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use crate::support::prerequisite::python3;
 use crate::support::program::*;
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ fn data(name: &str) -> String {
 #[test]
 fn a_device_of_known_rates_has_these_peaks() {
     let place = Place::new();
-    let timer = format!("command:python3 {}", data("cli/peaks_worker.py"));
+    let timer = format!("command:{} {}", python3(), data("cli/peaks_worker.py"));
     let file = place.text("peaks.json");
     let arguments = ["device", "--measure-peaks", "--timer", &timer, "-o", &file];
     let run = place.run(&[&arguments[..], &["--format", "json"]].concat());

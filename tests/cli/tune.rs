@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::sync::OnceLock;
 
-use crate::support::prerequisite::{long_tests, plugin};
+use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 use serde_json::Value;
 
@@ -178,34 +178,34 @@ fn a_program_loads_the_best_config_at_run_time() {
     assert!(load("0000000000000000").contains("not for `0000000000000000`"));
 }
 
-/// The example tuned on the real plugin, once for all tests here, and the resulting cache folder.
-fn tuned_example(plugin: &Path) -> &'static (Run, PathBuf) {
+/// The small step tuned on the real plugin, once for all tests here, and the resulting cache folder.
+fn tuned_step(plugin: &Path) -> &'static (Run, PathBuf) {
     static TUNED: OnceLock<(Run, PathBuf)> = OnceLock::new();
     TUNED.get_or_init(|| {
-        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tuned-example");
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tuned-step");
         if cache.exists() {
             fs::remove_dir_all(&cache).unwrap();
         }
-        let arguments = [&module(), "--rounds", "8", "--plugin", plugin.to_str().unwrap(), "--format", "json"];
+        let arguments = [&small_module(), "--rounds", "8", "--plugin", plugin.to_str().unwrap(), "--format", "json"];
         (run(&cache, &arguments), cache)
     })
 }
 
-/// A cache folder with only the example's executables: compiling them is half of a run.
-pub(super) fn compiled_example(folder: &Path, plugin: &Path) -> PathBuf {
+/// A cache folder with only the small step's executables.
+pub(super) fn compiled_step(folder: &Path, plugin: &Path) -> PathBuf {
     let cache = folder.join("cache");
     let executables = "executables-v2";
-    copy_folder(&tuned_example(plugin).1.join(executables), &cache.join(executables));
+    copy_folder(&tuned_step(plugin).1.join(executables), &cache.join(executables));
     cache
 }
 
 /// The call that is being measured when the next tests end a run, the second of four.
-const SECOND: &str = "[2/4] blocked_matmul@v1:97c0056ebd3eafab: ";
+const SECOND: &str = "[2/4] split_matmul@v1:42e2c7e98f232139: ";
 
 /// Starts the main job on the real plugin, waits until it reports two rounds of the second call, and ends it. Returns
 /// its exit and its output until then: if this process does not run at once, the job may have continued for a while.
 fn ended(cache: &Path, plugin: &Path, end: impl FnOnce(&mut Child)) -> (Output, Vec<String>) {
-    let module = module();
+    let module = small_module();
     let arguments = [module.as_str(), "--rounds", "10", "--plugin", plugin.to_str().unwrap()];
     let mut child = command(cache).args(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
@@ -228,11 +228,8 @@ fn rounds_in(cache: &Path) -> u64 {
 #[test]
 fn a_killed_run_loses_no_written_round_and_goes_on() {
     let Some(plugin) = plugin() else { return };
-    if !long_tests() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
-    let cache = compiled_example(folder.path(), &plugin);
+    let cache = compiled_step(folder.path(), &plugin);
     let (_, said) = ended(&cache, &plugin, |child| child.kill().unwrap());
     // only every second round has a line
     let rounds = said.iter().filter_map(|line| line.split_once(SECOND)?.1.strip_prefix("round "));
@@ -240,7 +237,8 @@ fn a_killed_run_loses_no_written_round_and_goes_on() {
     let is_decided = said.iter().any(|line| line.starts_with(SECOND.split_once(' ').unwrap().1));
     let written = rounds_in(&cache);
 
-    let resumed = run(&cache, &[&module(), "--rounds", "10", "--plugin", plugin.to_str().unwrap(), "--format", "json"]);
+    let resumed =
+        run(&cache, &[&small_module(), "--rounds", "10", "--plugin", plugin.to_str().unwrap(), "--format", "json"]);
     assert_eq!(resumed.code, 0, "{}", resumed.stderr);
     let result = resumed.json();
     let operations = result["operations"].as_array().unwrap();
@@ -265,7 +263,7 @@ fn a_killed_run_loses_no_written_round_and_goes_on() {
 fn ctrl_c_ends_with_what_is_decided() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let cache = compiled_example(folder.path(), &plugin);
+    let cache = compiled_step(folder.path(), &plugin);
     let (output, _) = ended(&cache, &plugin, |child| {
         rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::INT).unwrap();
     });
@@ -279,9 +277,9 @@ fn ctrl_c_ends_with_what_is_decided() {
 }
 
 #[test]
-fn the_real_runtime_tunes_the_example() {
+fn the_real_runtime_tunes_a_step() {
     let Some(plugin) = plugin() else { return };
-    let (run, _) = tuned_example(&plugin);
+    let (run, _) = tuned_step(&plugin);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let result = run.json();
     assert_eq!(result["source"], "host-wall");
@@ -303,8 +301,8 @@ fn the_real_runtime_tunes_the_example() {
 fn operations_are_shared_among_devices() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let cache = compiled_example(folder.path(), &plugin);
-    let module = module();
+    let cache = compiled_step(folder.path(), &plugin);
+    let module = small_module();
     let plugin = plugin.display().to_string();
     let two = ["--client-option", "cpu_device_count=2", "--rounds", "6", "--format", "json"];
     let mut arguments = vec![module.as_str(), "--plugin", &plugin, "--devices", "0,1"];

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::prerequisite::plugin;
+use crate::support::prerequisite::{plugin, python3};
 use crate::support::program::*;
 use crate::support::schemas::{self, DEFINITIONS};
 
@@ -58,7 +58,8 @@ fn what_the_program_prints_is_as_its_schemas_say() {
     write_replay(Path::new(&registry), &replay);
     let (module, timer) = (module(), format!("replay:{}", replay.display()));
     let config = place.file("autotune.toml", "timer = \"auto\"\n");
-    let captured = "command:python3 tests/data/cli/profiling_worker.py cpu tests/data/xplane/trivial.xplane.pb '' ''";
+    let worker = "tests/data/cli/profiling_worker.py cpu tests/data/xplane/trivial.xplane.pb '' ''";
+    let captured = format!("command:{} {worker}", python3());
     let (capture, stored) = ("tests/data/xplane/trivial.xplane.pb", cache.display().to_string());
     let (old, other) = ("tests/data/cache/version-1.jsonl", "tests/data/xplane/multi8_shardmap.xplane.pb.gz");
     let step = "tests/data/xplane/tf2_step.xplane.pb.gz";
@@ -104,7 +105,7 @@ fn what_the_program_prints_is_as_its_schemas_say() {
                 "--iterations",
                 "4",
                 "--timer",
-                captured,
+                &captured,
             ],
         ),
     ] {
@@ -136,6 +137,21 @@ fn what_the_program_prints_is_as_its_schemas_say() {
         let run = place.run(&[command, &["--plugin", &plugin, "--format", "json"]].concat());
         assert_eq!(run.code, 0, "{command:?}: {}", run.stderr);
         run.json();
+    }
+}
+
+/// The cases of each keyword; Python's `jsonschema` gets the same.
+#[test]
+fn each_keyword_of_a_schema_decides() {
+    let cases = fs::read_to_string("tests/data/cli/schema_cases.json").unwrap();
+    let cases: Vec<Value> = serde_json::from_str(&cases).unwrap();
+    for case in &cases {
+        for (verdict, documents) in [(true, &case["good"]), (false, &case["bad"])] {
+            for document in documents.as_array().unwrap() {
+                let fault = schemas::fault(&case["schema"], document);
+                assert_eq!(fault.is_none(), verdict, "{document} against {}: {fault:?}", case["schema"]);
+            }
+        }
     }
 }
 

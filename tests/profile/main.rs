@@ -13,6 +13,7 @@ mod mosaic;
 mod nsys;
 mod nsys_notebook;
 mod oracles;
+mod perfetto;
 mod programs;
 mod summary;
 mod timings;

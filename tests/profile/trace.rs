@@ -1,5 +1,5 @@
-//! Traces of captures, read by decoders that share nothing with their writers: prost-reflect with a schema of the tests
-//! for Perfetto's format, serde_json for Chrome's. The expected content comes from JAX's own reader.
+//! Traces of captures, read by decoders that share nothing with their writers: prost for Perfetto's format,
+//! serde_json for Chrome's. The expected content comes from JAX's own reader.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -8,12 +8,12 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::perfetto::{self, DebugAnnotation};
 use crate::support::program::run;
 use crate::support::xspace::*;
 use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::trace::{TraceFormat, TraceOptions, Traced, write_trace};
 use autotune_lowered::profile::XSpace;
-use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage};
 use serde_json::Value;
 
 /// A slice as a viewer shows it.
@@ -29,39 +29,6 @@ struct Slice {
     arguments: BTreeMap<String, String>,
 }
 
-fn number(message: &DynamicMessage, field: &str) -> Option<u64> {
-    message.has_field_by_name(field).then(|| {
-        let value = message.get_field_by_name(field).unwrap();
-        value
-            .as_u64()
-            .or(value.as_u32().map(u64::from))
-            .or(value.as_i64().map(|n| n as u64))
-            .unwrap_or_else(|| u64::try_from(value.as_i32().unwrap()).unwrap())
-    })
-}
-
-fn text(message: &DynamicMessage, field: &str) -> Option<String> {
-    let value = message.has_field_by_name(field).then(|| message.get_field_by_name(field).unwrap().into_owned())?;
-    Some(value.as_str().map_or_else(|| String::from_utf8(value.as_bytes().unwrap().to_vec()).unwrap(), str::to_owned))
-}
-
-fn inner(message: &DynamicMessage, field: &str) -> Option<DynamicMessage> {
-    message.has_field_by_name(field).then(|| message.get_field_by_name(field).unwrap().as_message().unwrap().clone())
-}
-
-fn all(message: &DynamicMessage, field: &str) -> Vec<DynamicMessage> {
-    let list = message.get_field_by_name(field).unwrap();
-    list.as_list().unwrap().iter().map(|value| value.as_message().unwrap().clone()).collect()
-}
-
-fn assert_all_known(message: &DynamicMessage) {
-    assert_eq!(message.unknown_fields().count(), 0, "{} has fields of other numbers", message.descriptor().name());
-    for (_, value) in message.fields() {
-        let list = value.as_list().unwrap_or_default();
-        list.iter().chain([value]).filter_map(|value| value.as_message()).for_each(assert_all_known);
-    }
-}
-
 /// The state of a packet sequence so far.
 #[derive(Default)]
 struct Sequence {
@@ -71,84 +38,78 @@ struct Sequence {
 
 /// Reads a trace as Perfetto's documentation describes.
 fn read_perfetto(bytes: &[u8]) -> Vec<Slice> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/trace");
-    let pool =
-        DescriptorPool::from_file_descriptor_set(protox::compile([folder.join("perfetto.proto")], [folder]).unwrap())
-            .unwrap();
-    let trace = DynamicMessage::decode(pool.get_message_by_name("traced.Trace").unwrap(), bytes).unwrap();
-    assert_all_known(&trace);
-    let mut sequences: HashMap<u64, Sequence> = HashMap::new();
+    let mut sequences: HashMap<u32, Sequence> = HashMap::new();
     // name, thread and process of a track
     let mut tracks: HashMap<u64, (Option<String>, String, String)> = HashMap::new();
     let mut open: HashMap<u64, Vec<Slice>> = HashMap::new();
     let mut latest: HashMap<u64, u64> = HashMap::new();
     let mut slices = Vec::new();
-    for packet in all(&trace, "packet") {
-        let id = number(&packet, "trusted_packet_sequence_id");
-        let flags = number(&packet, "sequence_flags").unwrap_or(0);
+    for packet in perfetto::decode(bytes).packet {
+        let id = packet.trusted_packet_sequence_id;
+        let flags = packet.sequence_flags.unwrap_or(0);
         if flags & 1 != 0 {
             assert!(sequences.insert(id.unwrap(), Sequence::default()).is_none(), "two lines share a sequence");
         }
-        if let Some(defaults) = inner(&packet, "trace_packet_defaults") {
-            let of_events = inner(&defaults, "track_event_defaults").unwrap();
-            sequences.get_mut(&id.unwrap()).unwrap().track = number(&of_events, "track_uuid").unwrap();
+        if let Some(defaults) = packet.trace_packet_defaults {
+            let of_events = defaults.track_event_defaults.unwrap();
+            sequences.get_mut(&id.unwrap()).unwrap().track = of_events.track_uuid.unwrap();
         }
-        if let Some(track) = inner(&packet, "track_descriptor") {
-            let parent = number(&track, "parent_uuid").map(|parent| tracks[&parent].clone());
-            let of = match (inner(&track, "process"), inner(&track, "thread"), parent) {
-                (Some(process), None, None) => (None, String::new(), text(&process, "process_name").unwrap()),
-                (None, Some(thread), Some((_, _, process))) => (None, text(&thread, "thread_name").unwrap(), process),
-                (None, None, Some((None, thread, process))) => (text(&track, "name"), thread, process),
+        if let Some(track) = packet.track_descriptor {
+            let parent = track.parent_uuid.map(|parent| tracks[&parent].clone());
+            let of = match (track.process, track.thread, parent) {
+                (Some(process), None, None) => (None, String::new(), process.process_name.unwrap()),
+                (None, Some(thread), Some((_, _, process))) => (None, thread.thread_name.unwrap(), process),
+                (None, None, Some((None, thread, process))) => (track.name, thread, process),
                 other => panic!("{other:?}"),
             };
-            assert!(tracks.insert(number(&track, "uuid").unwrap(), of).is_none(), "two tracks share an id");
+            assert!(tracks.insert(track.uuid.unwrap(), of).is_none(), "two tracks share an id");
         }
-        if let Some(interned) = inner(&packet, "interned_data") {
+        if let Some(interned) = packet.interned_data {
             let names = &mut sequences.get_mut(&id.unwrap()).unwrap().names;
-            for (kind, name) in
-                [("event_names", "name"), ("debug_annotation_names", "name"), ("debug_annotation_string_values", "str")]
-            {
-                for one in all(&interned, kind) {
-                    assert!(names.insert((kind, number(&one, "iid").unwrap()), text(&one, name).unwrap()).is_none());
+            for (kind, all) in [
+                ("event_names", interned.event_names),
+                ("debug_annotation_names", interned.debug_annotation_names),
+                ("debug_annotation_string_values", interned.debug_annotation_string_values),
+            ] {
+                for one in all {
+                    assert!(names.insert((kind, one.iid.unwrap()), one.text.unwrap()).is_none());
                 }
             }
         }
-        let Some(event) = inner(&packet, "track_event") else { continue };
+        let Some(event) = packet.track_event else { continue };
         assert_eq!(flags, 2, "an event needs its sequence's state");
         let sequence = &sequences[&id.unwrap()];
-        let time = number(&packet, "timestamp").unwrap();
-        let track = number(&event, "track_uuid").unwrap_or(sequence.track);
+        let time = packet.timestamp.unwrap();
+        let track = event.track_uuid.unwrap_or(sequence.track);
         let last = latest.insert(track, time).unwrap_or(0);
         assert!(last <= time, "events of one track with one time are told apart by their order in the file");
         let open = open.entry(track).or_default();
-        if number(&event, "type") == Some(2) {
+        if event.kind == Some(2) {
             let slice = open.pop().expect("an end without a begin");
             slices.push(Slice { end_ns: time, ..slice });
             continue;
         }
-        assert_eq!(number(&event, "type"), Some(1));
+        assert_eq!(event.kind, Some(1));
         let interned = |kind, iid: Option<u64>| sequence.names[&(kind, iid.unwrap())].clone();
-        let annotation = |one: &DynamicMessage| {
-            let value = number(one, "uint_value")
+        let annotation = |one: DebugAnnotation| {
+            let value = one
+                .uint_value
                 .map(|value| value.to_string())
-                .or_else(|| number(one, "int_value").map(|value| (value as i64).to_string()))
-                .or_else(|| {
-                    one.has_field_by_name("double_value")
-                        .then(|| format!("{:?}", one.get_field_by_name("double_value").unwrap().as_f64().unwrap()))
-                })
-                .or_else(|| text(one, "string_value"))
-                .unwrap_or_else(|| interned("debug_annotation_string_values", number(one, "string_value_iid")));
-            (interned("debug_annotation_names", number(one, "name_iid")), value)
+                .or_else(|| one.int_value.map(|value| value.to_string()))
+                .or_else(|| one.double_value.map(|value| format!("{value:?}")))
+                .or(one.string_value)
+                .unwrap_or_else(|| interned("debug_annotation_string_values", one.string_value_iid));
+            (interned("debug_annotation_names", one.name_iid), value)
         };
         let (extra, thread, process) = tracks[&track].clone();
         open.push(Slice {
             process,
             thread,
             extra,
-            name: interned("event_names", number(&event, "name_iid")),
+            name: interned("event_names", event.name_iid),
             start_ns: time,
             end_ns: 0,
-            arguments: all(&event, "debug_annotations").iter().map(annotation).collect(),
+            arguments: event.debug_annotations.into_iter().map(annotation).collect(),
         });
     }
     assert!(open.values().all(Vec::is_empty), "begins without an end");

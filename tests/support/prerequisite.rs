@@ -1,12 +1,13 @@
 //! Prerequisites of tests outside this repository. If one is missing, the test prints that and asserts nothing; if CI
 //! promised it (`AUTOTUNE_LOWERED_TESTS=all`), the test fails.
 
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 /// Who provides a prerequisite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,21 +51,25 @@ pub fn plugin() -> Option<PathBuf> {
     plugins().into_iter().next()
 }
 
-/// Whether tests of half a minute run.
-pub fn long_tests() -> bool {
-    let named = std::env::var_os("AUTOTUNE_LOWERED_LONG_TESTS").filter(|named| !named.is_empty());
-    let named = named.ok_or("it takes half a minute: `AUTOTUNE_LOWERED_LONG_TESTS=1` runs it, as `.ci/full long` does");
-    present(named, Promised::ByNobody).is_some()
+/// The Python interpreter for workers that need no packages: what PATH has may be a script that looks for it, which takes
+/// longer than the interpreter's own start.
+pub fn python3() -> &'static str {
+    static FOUND: LazyLock<String> = LazyLock::new(|| {
+        let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+        String::from_utf8(asked.expect("python3 is needed").stdout).unwrap().trim_end().to_owned()
+    });
+    &FOUND
 }
 
-/// The Python of the active environment, if it has these modules.
+/// The Python of the active environment, if it has these modules: as its package finder says, without an import.
 pub fn python_with(modules: &str) -> Option<PathBuf> {
     let python = std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python"));
     let python = python.filter(|python| python.exists()).unwrap_or_else(|| PathBuf::from("python3"));
-    let imported = Command::new(&python).args(["-c", &format!("import {modules}")]).output();
-    let found = match imported {
+    let find = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))";
+    let asked = Command::new(&python).args(["-c", find]).args(modules.split(", ")).output();
+    let found = match asked {
         Ok(output) if output.status.success() => Ok(python),
-        _ => Err(format!("`{}` cannot import {modules}", python.display())),
+        _ => Err(format!("`{}` has no {modules}", python.display())),
     };
     present(found, Promised::ByCi)
 }

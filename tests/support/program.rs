@@ -112,6 +112,14 @@ pub fn module() -> String {
     example().join("module.hlo.txt").display().to_string()
 }
 
+/// A module with four calls, beside its registry: a real runtime tunes it in two seconds, the example in a minute.
+pub fn small_module() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/small/module.mlir").display().to_string()
+}
+
+/// The call of the small module that has six configs.
+pub const SMALL_CALL: &str = "split_matmul@v1:75674f6951a28614";
+
 /// Simulated samples for every candidate of a registry: the n-th candidate takes 10 − n ms.
 pub fn write_replay(registry: &Path, file: &Path) {
     let registry = Registry::open(registry).unwrap();

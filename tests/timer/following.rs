@@ -7,15 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::prerequisite::python_with;
-use crate::support::program::{Run, module, run};
+use crate::support::prerequisite::{python_with, python3};
+use crate::support::program::{Run, SMALL_CALL, run, small_module};
 use autotune_lowered::profile::{XSpaceCapture, captures};
 use autotune_lowered::wire::{WireCursor, WireValue};
 use serde_json::Value;
 
 const PLANE: &str = "/host:autotune-lowered";
-/// The one call of the example that every run here tunes.
-const CALL: &str = "blocked_matmul@v1:4a92df18023cfca8";
+/// The one call that every run here tunes.
+const CALL: &str = SMALL_CALL;
 
 /// A slice of a line: name, start and end in nanoseconds after the profile's zero, and its stats.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ struct Slice {
 fn followed(folder: &Path, timer: &str, more: &[&str]) -> (Run, Vec<XSpaceCapture>) {
     let logs = folder.join("logs");
     let kept = logs.display().to_string();
-    let module = module();
+    let module = small_module();
     let words = [&*module, "--timer", timer, "--rounds", "6", "--no-persist", "--format", "json", "--only", CALL];
     let follow = ["--keep-profiles", &kept, "--profile-every", "1", "--profiles-kept", "10000"];
     let run = run(folder, &[&words[..], &follow, more].concat());
@@ -43,7 +43,7 @@ fn followed(folder: &Path, timer: &str, more: &[&str]) -> (Run, Vec<XSpaceCaptur
 
 fn simulated(folder: &Path, mode: &str) -> String {
     let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/profiling_worker.py");
-    format!("command:exec python3 {} {} {mode}", worker.display(), folder.display())
+    format!("command:exec {} {} {} {mode}", python3(), worker.display(), folder.display())
 }
 
 /// The lines of the plane, by name; none if the capture has no such plane.
@@ -199,7 +199,7 @@ fn no_reader_is_disturbed() {
 fn failures_are_named_where_they_came() {
     let folder = tempfile::tempdir().unwrap();
     let logs = folder.path().join("logs").display().to_string();
-    let (module, timer) = (module(), simulated(folder.path(), "failing clock"));
+    let (module, timer) = (small_module(), simulated(folder.path(), "failing clock"));
     let follow = ["--keep-profiles", &logs, "--profile-every", "1", "--profiles-kept", "10000"];
     run(
         folder.path(),

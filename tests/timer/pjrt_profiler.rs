@@ -21,9 +21,6 @@ use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
 use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer};
 use serde_json::{Value, json};
 
-/// A call whose programs compile quickly.
-const ONE_CALL: &str = "blocked_matmul@v1:4a92df18023cfca8";
-
 /// The simulated plugin, and a program that sets its mode and then runs this program.
 pub(crate) struct Simulated {
     pub(crate) folder: tempfile::TempDir,
@@ -54,19 +51,11 @@ impl Simulated {
 
     /// The main job on the plugin in a mode, for one call of the example.
     fn tune(&self, mode: &str, more: &[&str], variables: &[(&str, &str)]) -> Run {
-        let registry = self.folder.path().join("registry");
-        if !registry.exists() {
-            copy_folder(&example().join("registry"), &registry);
-            for other in ["flash_attention_v2", "chunked_cross_entropy_v1"] {
-                fs::remove_dir_all(registry.join("invocations").join(other)).unwrap();
-            }
-        }
         let cache = self.folder.path().join(format!("cache-{mode}-{}", more.first().unwrap_or(&"")));
-        let (module, library) = (module(), self.library());
+        let (module, library) = (small_module(), self.library());
         let mut command = command(&cache);
         let library = if more.contains(&"--plugin") { &[][..] } else { &["--plugin", library.to_str().unwrap()] };
-        command.args(library).args([&module, "--only", ONE_CALL, "--rounds", "6", "--format", "json"]).args(more);
-        command.arg("--registry").arg(registry);
+        command.args(library).args([&module, "--only", SMALL_CALL, "--rounds", "6", "--format", "json"]).args(more);
         command.env("SIMULATED_PROFILER_BASE", &self.base).env("SIMULATED_PROFILER_MODE", mode);
         // so long that a few runs fill a round
         command.env("SIMULATED_PROFILER_STEP", "1000000");
@@ -162,7 +151,7 @@ fn simulated_durations_are_those_of_the_profile_in_launch_order() {
 fn the_main_job_decides_on_simulated_device_time() {
     let Some(simulated) = Simulated::new() else { return };
     let run = simulated.tune("good", &[], &[]);
-    assert_eq!(run.code, i32::from(exit::SOME_FAILED), "the other operations are not recorded: {}", run.stderr);
+    assert_eq!(run.code, 0, "{}", run.stderr);
     let result = run.json();
     assert_eq!((&result["source"], &result["metric"]), (&json!("device-profile"), &json!("span")));
     assert!(!run.stderr.contains("timed by the host clock"), "{}", run.stderr);
@@ -216,7 +205,7 @@ fn the_host_clock_can_be_asked_for() {
     let Some(simulated) = Simulated::new() else { return };
     // a crash of the profiler would show if it were used
     let run = simulated.tune("crash", &["--metric", "elapsed"], &[]);
-    assert_eq!(run.code, i32::from(exit::SOME_FAILED), "{}", run.stderr);
+    assert_eq!(run.code, 0, "{}", run.stderr);
     let result = run.json();
     assert_eq!((&result["source"], &result["metric"]), (&json!("host-wall"), &json!("elapsed")));
     assert!(notes(&result).iter().all(|note| !note.contains("host clock")), "{result}");
@@ -252,7 +241,7 @@ fn without_a_working_profiler_the_reason_is_said() {
     }
     // both outputs tell the user
     let run = simulated.tune("subscriber", &[], &[("NSYS_PROFILING_SESSION_ID", "1")]);
-    assert_eq!(run.code, i32::from(exit::SOME_FAILED), "{}", run.stderr);
+    assert_eq!(run.code, 0, "{}", run.stderr);
     let result = run.json();
     assert_eq!((&result["source"], &result["metric"]), (&json!("host-wall"), &json!("elapsed")));
     let of_result: Vec<&str> = notes(&result).into_iter().filter(|note| note.starts_with("timed by")).collect();

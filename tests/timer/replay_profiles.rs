@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::prerequisite::python_with;
+use crate::support::prerequisite::{python_with, python3};
 use crate::support::program;
-use crate::support::program::{Run, module, run};
+use crate::support::program::{Run, SMALL_CALL, module, run, small_module};
 use crate::support::scripted::{config, device, distinct_program, planned, registry};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::failure::FailureKind;
@@ -166,11 +166,10 @@ fn decided(run: &Run) -> Vec<Value> {
 }
 
 /// Tunes with a timer that keeps its profiles, and again from the kept profiles.
-fn kept_and_replayed(folder: &Path, timer: &str, rounds: &str, only: &[&str]) -> (Run, Run) {
+fn kept_and_replayed(folder: &Path, timer: &str, module: &str, options: &[&str]) -> (Run, Run) {
     let kept = folder.join("kept").display().to_string();
     let tune = |cache: &str, timer: &str, more: &[&str]| {
-        let module = module();
-        let arguments = [&[&*module, "--timer", timer, "--rounds", rounds, "--format", "json"], only, more].concat();
+        let arguments = [&[module, "--timer", timer, "--format", "json"], options, more].concat();
         let run = run(&folder.join(cache), &arguments);
         assert!(run.code == 0 && !run.stderr.contains("used again"), "{timer}: {}\n{}", run.stdout, run.stderr);
         run
@@ -184,14 +183,15 @@ fn kept_and_replayed(folder: &Path, timer: &str, rounds: &str, only: &[&str]) ->
 }
 
 fn worker(state: &Path, mode: &str) -> String {
-    format!("command:exec python3 {} {} {mode}", data("timer/profiling_worker.py").display(), state.display())
+    format!("command:exec {} {} {} {mode}", python3(), data("timer/profiling_worker.py").display(), state.display())
 }
 
 #[test]
 fn what_was_kept_decides_the_same() {
     for mode in ["", "order"] {
         let folder = tempfile::tempdir().unwrap();
-        let (measured, _) = kept_and_replayed(folder.path(), &worker(folder.path(), mode), "8", &[]);
+        let (measured, _) =
+            kept_and_replayed(folder.path(), &worker(folder.path(), mode), &module(), &["--rounds", "8"]);
         let operations = measured.json()["operations"].clone();
         assert!(
             operations.as_array().unwrap().iter().all(|operation| operation["rounds_measured"].as_u64() >= Some(6)),
@@ -228,7 +228,8 @@ fn what_was_kept_decides_the_same() {
 #[test]
 fn failures_come_again_where_they_came() {
     let folder = tempfile::tempdir().unwrap();
-    let (measured, replayed) = kept_and_replayed(folder.path(), &worker(folder.path(), "failing"), "8", &[]);
+    let (measured, replayed) =
+        kept_and_replayed(folder.path(), &worker(folder.path(), "failing"), &module(), &["--rounds", "8"]);
     for mark in ["warm-up", "round", "outputs"] {
         assert!(folder.path().join(mark).exists(), "{mark}: nothing failed");
     }
@@ -267,9 +268,8 @@ fn every_member_of_the_index_is_documented() {
 fn jax_decides_the_same_from_its_kept_profiles() {
     let Some(python) = python_with("jax") else { return };
     let folder = tempfile::tempdir().unwrap();
-    // a call whose programs compile quickly
-    let only = ["--only", "blocked_matmul@v1:4a92df18023cfca8"];
-    kept_and_replayed(folder.path(), &format!("jax:{}", python.display()), "6", &only);
+    let options = ["--only", SMALL_CALL, "--rounds", "6"];
+    kept_and_replayed(folder.path(), &format!("jax:{}", python.display()), &small_module(), &options);
 }
 
 /// With `--profile-every` TensorBoard can read the folder: the newest profiles, each complete, and no index to replay.

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::executable::write_executable;
+use crate::support::prerequisite::python3;
 use crate::support::program;
 use autotune_lowered::call::Call;
 use autotune_lowered::digest::Digest;
@@ -26,7 +27,7 @@ fn data(name: &str) -> PathBuf {
 }
 
 fn misbehaving(mode: &str) -> String {
-    format!("python3 {} {mode}", data("misbehaving_worker.py").display())
+    format!("{} {} {mode}", python3(), data("misbehaving_worker.py").display())
 }
 
 /// Far longer than anything here takes on a busy machine: reached only if something waits that must not.
@@ -36,9 +37,9 @@ fn limits() -> Limits {
     Limits::default().start(LONG).measure(LONG).grace(Duration::from_millis(200))
 }
 
-/// For calls that are never answered: short enough to wait for, but long enough for the earlier, answered calls.
+/// For calls that are never answered. Those before and after them are answered without any work.
 fn hasty() -> Limits {
-    limits().measure(Duration::from_secs(3))
+    limits().measure(Duration::from_millis(800))
 }
 
 fn job(folder: &Path, configs: &[&str]) -> Job {
@@ -97,7 +98,7 @@ fn a_crash_is_named_by_its_signal_and_its_last_words() {
 #[test]
 fn what_a_worker_warned_of_earlier_is_no_reason() {
     let (kind, message) = costs_one_candidate("warned-hang", hasty());
-    let expected = "no answer to `measure` within 3s, the time limit of a call";
+    let expected = "no answer to `measure` within 800ms, the time limit of a call";
     assert_eq!((kind, message.as_str()), (FailureKind::Timeout, expected));
     let (kind, message) = costs_one_candidate("warned-segv", limits());
     assert_eq!((kind, message.as_str()), (FailureKind::Crash, "the worker died of SIGSEGV during `measure`"));
@@ -111,7 +112,7 @@ fn a_hang_ends_at_the_limit() {
         let start = Instant::now();
         let (kind, message) = costs_one_candidate(mode, hasty());
         assert_eq!(kind, FailureKind::Timeout, "{mode}");
-        assert!(message.starts_with("no answer to `measure` within 3s, the time limit of a call"), "{message}");
+        assert!(message.starts_with("no answer to `measure` within 800ms, the time limit of a call"), "{message}");
         // two workers were started meanwhile; the hang itself takes a thousand seconds, or is endless
         assert!(start.elapsed() < LONG, "{mode}: {:?}", start.elapsed());
     }
@@ -142,7 +143,7 @@ fn a_slow_candidate_is_cut_off_long_before_the_limit() {
     timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
     timer.prepare(1).unwrap();
     let message = timer.measure(1, 1).unwrap_err().message;
-    assert!(message.starts_with("no answer to `measure` within 3s, the time limit of a call"), "{message}");
+    assert!(message.starts_with("no answer to `measure` within 800ms, the time limit of a call"), "{message}");
 }
 
 #[test]
@@ -284,9 +285,8 @@ fn nothing_is_left_of_a_worker_that_hung() {
     let folder = tempfile::tempdir().unwrap();
     let pids = folder.path().join("pids");
     let command = misbehaving(&format!("orphans {}", pids.display()));
-    // during the call it starts two processes and writes down their ids
-    let limits = limits().measure(Duration::from_secs(10));
-    let mut timer = CommandTimer::start(Path::new(EXE), &command, limits, None).unwrap();
+    // when it loads the program it starts two processes and writes down their ids, and then it hangs
+    let mut timer = CommandTimer::start(Path::new(EXE), &command, hasty(), None).unwrap();
     timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
     timer.prepare(0).unwrap();
     timer.prepare(1).unwrap();
@@ -370,7 +370,7 @@ fn the_example_of_the_document_is_the_example_that_is_tested() {
 #[test]
 fn the_example_worker_conforms_and_times() {
     let folder = tempfile::tempdir().unwrap();
-    let command = format!("exec python3 {}", data("example_worker.py").display());
+    let command = format!("exec {} {}", python3(), data("example_worker.py").display());
     let report = check(&WorkerCommand::shell(EXE, &command), &Limits::default(), folder.path()).unwrap();
     assert!(report.passed() && report.steps.len() == 15, "{report}");
     assert!(report.steps.iter().all(|step| step.outcome == Outcome::Passed), "{report}");
@@ -400,7 +400,7 @@ fn the_example_worker_conforms_and_times() {
 #[test]
 fn the_conformance_test_can_fail() {
     let folder = tempfile::tempdir().unwrap();
-    let quick = limits().load(Duration::from_secs(4));
+    let quick = limits().load(Duration::from_secs(1));
     let run = |command: &str| check(&WorkerCommand::shell(EXE, command), &quick, folder.path()).unwrap();
     // works, but fails on a line that is not JSON
     let report = run(&misbehaving("none"));
@@ -410,7 +410,7 @@ fn the_conformance_test_can_fail() {
     let report = run("echo hello");
     assert!(matches!(&report.steps[0].outcome, Outcome::Failed(_)), "{report}");
     // keeps running after its stdin was closed
-    let lingering = format!("python3 {}; sleep 1000", data("example_worker.py").display());
+    let lingering = format!("{} {}; sleep 1000", python3(), data("example_worker.py").display());
     let report = run(&lingering);
     let failed: Vec<&str> = report
         .steps
@@ -440,7 +440,7 @@ const TRICKS: [(&str, &str); 14] = [
 ];
 
 fn hostile(kind: &str, trick: &str, victim: &Path) -> String {
-    format!("python3 {} {kind} {trick} {}", data("hostile_worker.py").display(), victim.display())
+    format!("{} {} {kind} {trick} {}", python3(), data("hostile_worker.py").display(), victim.display())
 }
 
 /// A folder that no worker may touch: a file, a folder with a file, and a link.
@@ -579,9 +579,9 @@ fn a_hostile_answer_costs_its_candidate_and_the_run_goes_on() {
     let before = snapshot(&victim);
     for (trick, expected) in TRICKS.into_iter().filter(|(trick, _)| ["outside", "fifo", "swapped"].contains(trick)) {
         let cache = folder.path().join(trick);
-        let module = program::module();
+        let module = program::small_module();
         let timer = format!("command:{}", hostile("outputs", trick, &victim));
-        let words = ["--timer", &timer, "--format", "json", "--only", "blocked_matmul@v1:4a92df18023cfca8"];
+        let words = ["--timer", &timer, "--format", "json", "--only", program::SMALL_CALL];
         let run = program::run(&cache, &[&[module.as_str()][..], &words].concat());
         assert_eq!(snapshot(&victim), before, "{trick}");
         assert_eq!(run.code, 0, "{}", run.stderr);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::formula::{FormulaTimer, after, planned, processor_time, tune_one, tune_with};
+use crate::support::prerequisite::python3;
 use crate::support::{program, scripted};
 use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::config::Config;
@@ -519,6 +520,7 @@ fn a_worker_that_builds_programs_is_searched_through_the_command_line() {
     let added = program::run(&cache, &["registry", "add", &text(&registry), &text(&file)]);
     assert_eq!(added.code, 0, "{}", added.stderr);
     let (registry, spaces) = (text(&registry), text(&spaces));
+    let timer = format!("command:{} tests/data/cli/building_worker.py", python3());
     let tune = |more: &[&str]| {
         let arguments = [
             "tests/data/cli/module.mlir",
@@ -529,7 +531,7 @@ fn a_worker_that_builds_programs_is_searched_through_the_command_line() {
             "--only",
             "hostile@v1",
             "--timer",
-            "command:python3 tests/data/cli/building_worker.py",
+            &timer,
             "--search-evaluations",
             "40",
             "--seed",

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::support::prerequisite::plugin;
+use crate::support::prerequisite::{plugin, python3};
 use crate::support::program::{module, run};
 use crate::support::scripted::{ScriptedTimer, config, distinct_program, registry, tune_told};
 use autotune_lowered::analysis::trace::TraceFormat;
@@ -260,7 +260,7 @@ fn a_search_shows_what_it_tried() {
 fn the_program_writes_the_trace_of_its_run() {
     let folder = tempfile::tempdir().unwrap();
     let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/profiling_worker.py");
-    let timer = format!("command:exec python3 {} {}", worker.display(), folder.path().display());
+    let timer = format!("command:exec {} {} {}", python3(), worker.display(), folder.path().display());
     let (module, cache) = (module(), folder.path().join("cache"));
     let tune = |out: &Path, more: &[&str]| {
         let out = out.display().to_string();

@@ -61,14 +61,17 @@ def misbehave(request):
     if mode == "unknown-kind":
         say(json.dumps({"id": request["id"], "error": {"kind": "sadness", "message": "x"}}))
     if mode in ("orphans", "hello-orphans"):
-        children = [
-            subprocess.Popen(["sleep", "1000"]),
-            subprocess.Popen(["sleep", "1000"], start_new_session=True),
-        ]
-        with open(sys.argv[2] + ".new", "w") as file:
-            print(os.getpid(), os.getppid(), *[child.pid for child in children], file=file)
-        os.rename(sys.argv[2] + ".new", sys.argv[2])
         time.sleep(1000)
+
+
+def leave_orphans():
+    children = [
+        subprocess.Popen(["sleep", "1000"]),
+        subprocess.Popen(["sleep", "1000"], start_new_session=True),
+    ]
+    with open(sys.argv[2] + ".new", "w") as file:
+        print(os.getpid(), os.getppid(), *[child.pid for child in children], file=file)
+    os.rename(sys.argv[2] + ".new", sys.argv[2])
 
 
 if mode == "hello-exit":
@@ -89,6 +92,8 @@ while line := sys.stdin.readline():
             result["protocol"] = 0
         if mode == "hello-no-device":
             result["devices"] = []
+    if mode == "orphans" and request["method"] == "load" and params["candidate"] == 1:
+        leave_orphans()
     if warns and request["method"] == "load":
         print("E0000 loader.cc:7] this machine lacks a feature", file=sys.stderr, flush=True)
     if params.get("candidate") == 1 and (request["method"] == "load") == (mode == "load-abort"):
@@ -98,6 +103,7 @@ while line := sys.stdin.readline():
         if mode in ("device-error", "other-id", "both", "few-samples", "negative", "unknown-kind", "huge", "noise", "binary"):
             continue
     if mode == "hello-orphans":
+        leave_orphans()
         misbehave(request)
     if request["method"] == "measure":
         result = {"samples_ns": [100] * params["runs"]}

@@ -12,6 +12,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::samples::{Replay, SampleLog};
 use serde_json::{Value, json};
 
+use crate::support::prerequisite::python3;
 use crate::support::program::{self, Run, copy_folder};
 
 pub const OPERATIONS: usize = 12;
@@ -113,7 +114,7 @@ impl Tuning {
         let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/played_worker.py");
         let mut command = program::command(cache);
         command.arg(self.path("module.mlir")).arg("--registry").arg(self.path("registry"));
-        command.arg("--timer").arg(format!("command:python3 {} {arguments}", worker.display()));
+        command.arg("--timer").arg(format!("command:{} {} {arguments}", python3(), worker.display()));
         if !only.is_empty() {
             command.args(["--only", only]);
         }
