@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, FieldHasher};
 use crate::measured_by::Launch;
-use crate::setters::setters;
+use crate::setters;
 
 /// The hardware that a result belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -71,37 +71,28 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)
 )]
 
-pub mod array;
+pub use autotune_lowered_lookup::{array, config, digest};
+pub(crate) use autotune_lowered_lookup::{counted, outside_file, remedy, setters};
+#[doc(hidden)]
+pub use autotune_lowered_lookup::{printable, stats};
+#[cfg(feature = "tuner")]
+pub use autotune_lowered_search::{candidates, constraint, decision, search};
+
 pub mod batch;
 pub mod call;
-pub mod config;
-pub mod constraint;
-mod counted;
 pub mod device;
-pub mod digest;
 pub mod failure;
 #[cfg(feature = "tuner")]
 mod junit;
 mod mapped_file;
 pub mod measured_by;
 mod open_enum;
-mod outside_file;
-#[doc(hidden)]
-pub mod printable;
-mod remedy;
 #[cfg(feature = "tuner")]
 mod scratch;
-mod setters;
-#[doc(hidden)]
-pub mod stats;
 mod whole_file;
 #[doc(hidden)]
 pub mod wire;
 
-#[cfg(feature = "tuner")]
-pub mod candidates;
-#[cfg(feature = "tuner")]
-pub mod decision;
 #[cfg(feature = "cli")]
 pub mod guide;
 pub mod hlo;
@@ -120,8 +111,6 @@ pub mod cache;
 pub mod registry;
 #[cfg(feature = "tuner")]
 pub mod samples;
-#[cfg(feature = "tuner")]
-pub mod search;
 
 #[cfg(feature = "tuner")]
 pub mod ledger;

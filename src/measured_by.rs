@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::open_enum::open_enum;
-use crate::setters::setters;
+use crate::setters;
 
 /// Program and version that measured, as it is written.
 #[cfg(feature = "tuner")]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::profile::DeviceTime;
-use crate::setters::setters;
+use crate::setters;
 
 use super::capture::Capture;
 use super::runtime::Counted;

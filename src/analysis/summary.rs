@@ -8,7 +8,7 @@ use crate::candidates::Peaks;
 use crate::hlo::{Costs, Evidence, Label, ProgramMemory, UserLabels};
 use crate::profile::Finding;
 use crate::profile::interval::Interval;
-use crate::setters::setters;
+use crate::setters;
 use crate::stats::Moments;
 
 use super::attribution::Attribution;

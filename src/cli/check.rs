@@ -127,7 +127,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     }
     let options = TuneOptions {
         rounds: Some(args.rounds),
-        rules: DecisionRules { min_improvement: args.min_improvement, ..DecisionRules::default() },
+        rules: DecisionRules::default().min_improvement(args.min_improvement),
         resolution,
         budget: args.budget,
         cache_state: args.timer.cache_state.clone(),

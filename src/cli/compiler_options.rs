@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 
 use crate::cache::{FlagVariable, flags_of, reaches_files, why_refused};
@@ -33,13 +34,25 @@ use super::say::say;
 /// The platform whose compiler also reads `LIBTPU_INIT_ARGS`.
 const TPU: &str = "tpu";
 
+/// Parses the class of options that are tried.
+fn option_classes() -> impl TypedValueParser<Value = OptionClass> {
+    let help = |class: OptionClass| match class {
+        OptionClass::Passes => "Passes may also be off",
+        OptionClass::FastMath => "Arithmetic may also have fewer guarantees",
+        _ => "Semantics stay",
+    };
+    let classes = OptionClass::ALL.map(|class| PossibleValue::new(class.as_str()).help(help(class)));
+    let class = |name: String| OptionClass::ALL.into_iter().find(|class| class.as_str() == name);
+    PossibleValuesParser::new(classes).map(move |name| class(name).unwrap_or(OptionClass::Safe))
+}
+
 #[derive(Debug, Clone, Args)]
 pub(super) struct OptionArgs {
     /// Also find the compiler options that make the whole module run fastest: `safe`, `passes` (also switch passes off)
     /// or `fast-math` (also change arithmetic) (docs/options.md). The module may be StableHLO, a serialized
     /// HloModuleProto, HLO text from before XLA's passes if the active Python has JAX, or a dump folder, and needs no
     /// label
-    #[arg(long = "compiler-options", value_name = "CLASS", value_enum)]
+    #[arg(long = "compiler-options", value_name = "CLASS", value_parser = option_classes())]
     pub compiler_options: Option<OptionClass>,
     /// Ignore labels
     #[arg(long = "only-compiler-options", requires = "compiler_options")]

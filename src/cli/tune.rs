@@ -117,11 +117,7 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     }
     let options = TuneOptions {
         rounds: args.rounds,
-        rules: DecisionRules {
-            min_improvement: args.min_improvement,
-            max_speed_up: args.max_speed_up,
-            ..DecisionRules::default()
-        },
+        rules: DecisionRules::default().min_improvement(args.min_improvement).max_speed_up(args.max_speed_up),
         resolution,
         budget: args.budget.filter(|_| !has_step),
         stop_at: args.budget.filter(|_| has_step).and_then(|budget| begin.checked_add(budget)),

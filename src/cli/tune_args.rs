@@ -126,7 +126,7 @@ impl SearchArgs {
         let default = SearchOptions::default();
         let evaluations = self.evaluations.map(|evaluations| evaluations as usize);
         let evaluations = evaluations.or(default.budget.evaluations.filter(|_| self.time.is_none()));
-        Ok(SearchOptions { kind, budget: Budget { evaluations, time: self.time }, ..default })
+        Ok(SearchOptions { kind, budget: Budget::default().evaluations(evaluations).time(self.time), ..default })
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::decision::ComparisonRules;
 use crate::measure::{InputOptions, MeasureError, MeasuredProgram};
 use crate::measured_by::CacheState;
-use crate::setters::setters;
+use crate::setters;
 use crate::timer::Build;
 
 /// A program, how it is compiled, and which timer runs it.

@@ -8,14 +8,14 @@ use super::OPERATION;
 use super::variant::Variant;
 use crate::call::{Call, Direction};
 use crate::counted::counted as number_of;
-use crate::decision::Round;
+use crate::decision::{DecisionRules, Round};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::measure::MeasureError;
 use crate::timer::events::Events;
 use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature, Timer};
-use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Raced, TimeBreakdown, TuneError, TuneOptions, race_programs};
+use crate::tune::{CopiesError, ProgramRace, Raced, TimeBreakdown, TuneError, TuneOptions, race_programs};
 
 /// A timer, and everything else that a race of a module's variants needs.
 pub(super) struct Races<'a> {
@@ -179,8 +179,12 @@ impl Races<'_> {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         let mut options = TuneOptions { force: rules.is_fresh, budget: left, stop_at: None, ..self.options.clone() };
         if let Some(rounds) = rules.exact {
-            options =
-                TuneOptions { rounds: Some(rounds), rules: ALL_ROUNDS, resolution: Default::default(), ..options };
+            options = TuneOptions {
+                rounds: Some(rounds),
+                rules: DecisionRules::ALL_ROUNDS,
+                resolution: Default::default(),
+                ..options
+            };
         }
         let race = ProgramRace {
             joins_executables: rules.joins,

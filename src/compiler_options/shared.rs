@@ -321,7 +321,7 @@ impl Shared<'_> {
         // the error probability does not grow with the number of modules
         let rules = self.options.rules;
         let confidence = 1.0 - (1.0 - rules.confidence) / self.modules.len().max(1) as f64;
-        let for_all = DecisionRules { confidence, ..rules };
+        let for_all = rules.confidence(confidence);
         let mut last = None;
         for rounds in LOOKS {
             let raced = self.race((place, &shared.module), sets, "shared", rounds)?;

@@ -98,7 +98,7 @@ mod tests {
                 let phase = ((round * 7 + index * 11) % 13) as f64 / 12.0 - 0.5;
                 Some(1e6 * time * (1.0 + wobble * phase))
             };
-            Round { epoch: 1, samples_ns: times.iter().enumerate().map(sample).collect(), sentinel_ns: None }
+            Round::new(1, times.iter().enumerate().map(sample).collect())
         };
         (0..count).map(round).collect()
     }

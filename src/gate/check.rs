@@ -8,7 +8,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::hlo::Evidence;
 use crate::measured_by::TOOL;
 use crate::registry::NotRunnable;
-use crate::setters::setters;
+use crate::setters;
 use crate::stats::median;
 use crate::timer::events::{Kind, Slice};
 use crate::tune::{CopiesError, Plan, PlannedInvocation, Session, Stopped, TimeBreakdown, TuneError, TuneOptions};

@@ -10,14 +10,14 @@ use crate::cache::{COMPILER_OPTIONS, Lookup, why_refused};
 use crate::call::{Call, Direction};
 use crate::candidates::OptionSet;
 use crate::config::Config;
-use crate::decision::Round;
+use crate::decision::{DecisionRules, Round};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::measure::{InputOptions, MeasureError, MeasuredProgram, make_inputs};
 use crate::timer::events::{Events, Slice};
 use crate::timer::{Build, Job, JobCandidate, ProgramFile, Timer};
-use crate::tune::{ALL_ROUNDS, CopiesError, ProgramRace, Tally, TuneError, TuneOptions, race_programs, time_breakdown};
+use crate::tune::{CopiesError, ProgramRace, Tally, TuneError, TuneOptions, race_programs, time_breakdown};
 
 /// Samples of a check are its own.
 const STAGE: &str = "check of compiler options";
@@ -155,7 +155,7 @@ impl OptionsRemeasurement<'_> {
         let options = TuneOptions {
             rounds: Some(self.options.usual_rounds()),
             force: true,
-            rules: ALL_ROUNDS,
+            rules: DecisionRules::ALL_ROUNDS,
             resolution: Default::default(),
             ..self.options.clone()
         };
@@ -174,7 +174,7 @@ impl OptionsRemeasurement<'_> {
             }
             // each series has processes of its own
             let earlier = rounds.iter().map(|round| round.epoch + 1).max().unwrap_or(0);
-            rounds.extend(raced.rounds.into_iter().map(|round| Round { epoch: earlier + round.epoch, ..round }));
+            rounds.extend(raced.rounds.into_iter().map(|round| round.epoch_after(earlier)));
             let limits = limits(self.options, &rounds, expected, compared);
             operation.limit = Some(limits.slower);
             let Some(seen) = look(&rounds, &limits) else {

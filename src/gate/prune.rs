@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::cache::{CacheKey, Entry};
 use crate::device::DeviceFingerprint;
 use crate::ledger::{Ledger, LedgerError};
-use crate::setters::setters;
+use crate::setters;
 
 const DAY: u64 = 24 * 3600;
 

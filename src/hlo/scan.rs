@@ -23,7 +23,7 @@ use super::user_label::UserLabels;
 use super::{Evidence, Label};
 use crate::digest::Digest;
 use crate::outside_file::{self, Input};
-use crate::setters::setters;
+use crate::setters;
 
 const BLOCK_BYTES: usize = 1 << 18;
 const TAIL_BYTES: u64 = 1 << 12;

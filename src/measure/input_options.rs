@@ -10,7 +10,7 @@ use super::error::MeasureError;
 use crate::array::{ArraySpec, DType, Fill, MAX_ARRAY_BYTES};
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
-use crate::setters::setters;
+use crate::setters;
 
 /// Maximum length of a fill's text.
 const MAX_FILL_CHARS: usize = 4096;

@@ -196,14 +196,12 @@ fn peaks_of(timer: &dyn Timer, measured: &[MeasuredPeak]) -> Peaks {
         format!("{of} {dtype}: {per_second:.3e} {unit}, quartiles {low:.3e} to {high:.3e}, {runs} runs of {program}")
     };
     let sources = [first].into_iter().chain(measured.iter().map(figure)).map(|line| printable(&line)).collect();
-    Peaks {
-        name: format!("measured:{}", printable(&identity.device_kind)),
-        kinds: vec![identity.device_kind.clone()],
-        bytes_per_second: of(PeakOf::Memory).into_values().fold(0.0, f64::max),
-        matrix: of(PeakOf::Matrix),
-        vector: of(PeakOf::Vector),
-        sources,
-    }
+    let bytes_per_second = of(PeakOf::Memory).into_values().fold(0.0, f64::max);
+    Peaks::new(format!("measured:{}", printable(&identity.device_kind)), bytes_per_second)
+        .kinds(vec![identity.device_kind.clone()])
+        .matrix(of(PeakOf::Matrix))
+        .vector(of(PeakOf::Vector))
+        .sources(sources)
 }
 
 /// Whether the next program would fail as well.

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::CacheState;
 use crate::profile::{Finding, Measurement};
-use crate::setters::setters;
+use crate::setters;
 use crate::timer::events::{Events, Phase, Slice};
 use crate::timer::{HOST_CLOCK, InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
 

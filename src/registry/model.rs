@@ -10,7 +10,7 @@ use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::{DeviceFingerprint, DeviceIdentity};
 use crate::digest::Digest;
-use crate::setters::setters;
+use crate::setters;
 
 /// The schema that this version reads and writes.
 pub const SCHEMA: u32 = 1;

@@ -12,7 +12,7 @@ use super::trust::seen;
 use super::{Manifest, Remote, RemoteError, Trust};
 use crate::cache::{CacheKey, Cached, Entry, Snapshot, merge};
 use crate::mapped_file::Mapping;
-use crate::setters::setters;
+use crate::setters;
 use crate::signature::{
     MAX_SIGNATURE_BYTES, PublicKeys, Signature, SignatureError, Signatures, Signer, signature_path,
 };

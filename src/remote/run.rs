@@ -10,7 +10,7 @@ use crate::counted::counted;
 use crate::digest::Digest;
 use crate::ledger::Ledger;
 use crate::mapped_file::Mapping;
-use crate::setters::setters;
+use crate::setters;
 use crate::signature::{PublicKeys, Signer};
 
 /// This machine's copy of a URL's snapshot, in the folder that it has for the URL.

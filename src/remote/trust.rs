@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Manifest, Remote, RemoteError};
 use crate::digest::Digest;
-use crate::setters::setters;
+use crate::setters;
 use crate::signature::{PublicKeys, Signatures, Statement};
 
 /// Requirements for the content of a URL.

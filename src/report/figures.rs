@@ -25,7 +25,7 @@ pub fn format_ratio(ratio: f64) -> String {
 }
 
 /// A predicted ratio to the baseline's time: `expected 1.80×, 1.40–2.30`.
-pub(super) fn expected_text(Expected { ratio, low, high }: Expected) -> String {
+pub(super) fn expected_text(Expected { ratio, low, high, .. }: Expected) -> String {
     format!("expected {}, {low:.2}–{high:.2}", format_ratio(ratio))
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::gate::Pruned;
-use crate::setters::setters;
+use crate::setters;
 use crate::timer::pjrt::BoundExecutables;
 
 use super::grid::cells;

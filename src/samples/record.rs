@@ -9,7 +9,7 @@ use crate::digest::{Digest, SetDigest};
 use crate::failure::Failure;
 use crate::hlo::Cost;
 use crate::measured_by::{MeasuredBy, Source};
-use crate::setters::setters;
+use crate::setters;
 
 /// Version of the log's records.
 pub const SCHEMA: u32 = 1;

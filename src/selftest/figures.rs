@@ -122,8 +122,7 @@ fn spreads(rounds: &[&Round], copies: usize) -> Option<(f64, f64)> {
 
 /// The rounds of two copies alone; the first one is the baseline.
 fn pair(rounds: &[Round], baseline: usize, other: usize) -> Vec<Round> {
-    let of_two =
-        |round: &Round| Round { samples_ns: vec![round.sample_ns(baseline), round.sample_ns(other)], ..round.clone() };
+    let of_two = |round: &Round| round.of(&[baseline, other]);
     rounds.iter().map(of_two).collect()
 }
 
@@ -132,16 +131,16 @@ fn ordered_pairs(copies: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 fn claimed(rounds: &[Round], copies: usize) -> Option<f64> {
-    let rules = DecisionRules { min_improvement: 0.0, resolution: 0.0, ..DecisionRules::default() };
+    let rules = DecisionRules::default().min_improvement(0.0);
     let of_pair =
         |(one, other)| judge(&pair(rounds, one, other), 2, &[0, 1], 0, None, &[], &rules).race_state.resolution;
     median(&ordered_pairs(copies).map(of_pair).collect::<Vec<_>>())
 }
 
 fn false_wins(rounds: &[Round], copies: usize, resolution: f64) -> FalseWins {
-    let default = DecisionRules { resolution: 0.0, ..DecisionRules::default() };
-    let at_zero = DecisionRules { min_improvement: 0.0, ..default };
-    let at_resolution = DecisionRules { resolution, ..at_zero };
+    let default = DecisionRules::default();
+    let at_zero = default.min_improvement(0.0);
+    let at_resolution = at_zero.resolution(resolution);
     let (first, second) = rounds.split_at(rounds.len() / 2);
     let windows = [rounds, first, second].into_iter().filter(|window| window.len() >= default.min_rounds);
     let mut wins = FalseWins { decisions: 0, at_zero: 0, at_default: 0, at_resolution: 0 };
@@ -166,11 +165,8 @@ mod tests {
     fn rounds(n: usize, times: &[f64]) -> Vec<Round> {
         let round = |n: usize| {
             let machine = 1.0 + 0.5 * (n % 3) as f64;
-            Round {
-                epoch: 1,
-                samples_ns: times.iter().map(|time| Some(time * machine)).collect(),
-                sentinel_ns: Some([times[0] * machine; 2]),
-            }
+            Round::new(1, times.iter().map(|time| Some(time * machine)).collect())
+                .sentinel_ns(Some([times[0] * machine; 2]))
         };
         (0..n).map(round).collect()
     }

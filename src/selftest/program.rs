@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::array::{ArraySpec, DType};
 use crate::measure::{MeasureError, MeasuredProgram};
-use crate::setters::setters;
+use crate::setters;
 
 /// A few µs to run: 16 KiB, one loop over them.
 const ELEMENTWISE: &str = "module @elementwise {

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use super::exec::{EXIT_CANNOT_START, EXIT_MEMORY, EXIT_SIGNAL_BASE, ExecOptions};
 use super::protocol::{Hello, MAX_LINE_BYTES, Method, PROTOCOL_VERSION, Request, Response, one_line};
 use crate::failure::{Failure, FailureKind};
-use crate::setters::setters;
+use crate::setters;
 
 /// Bytes of stderr that are kept.
 const TAIL_BYTES: usize = 64 << 10;

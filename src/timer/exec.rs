@@ -25,7 +25,7 @@ use rustix::process::{
 };
 
 use crate::printable::printable;
-use crate::setters::setters;
+use crate::setters;
 
 /// Exit code of `worker exec` if the worker exceeded its memory limit.
 pub const EXIT_MEMORY: u8 = 120;

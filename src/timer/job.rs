@@ -12,7 +12,7 @@ use crate::digest::Digest;
 use crate::hlo::Cost;
 use crate::measured_by::CacheState;
 use crate::registry::Program;
-use crate::setters::setters;
+use crate::setters;
 
 /// A program's file, its digest already checked.
 #[derive(Debug, Clone, PartialEq, Eq)]

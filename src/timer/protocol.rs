@@ -18,7 +18,7 @@ use crate::hlo::Cost;
 use crate::measured_by::{CacheState, Clocks, Source};
 use crate::printable::printable;
 use crate::registry::ProgramFormat;
-use crate::setters::setters;
+use crate::setters;
 
 /// Version of the protocol that this program speaks.
 pub const PROTOCOL_VERSION: u32 = 1;

@@ -112,8 +112,8 @@ pub(super) fn candidate_results(
     let ratios = judgement.candidates.iter().flatten().map(|verdict| verdict.ratio);
     let best = ratios.min_by(f64::total_cmp).unwrap_or(1.0);
     let expected = |candidate: usize| {
-        let (_, Expected { ratio, low, high }) = *left.iter().find(|(other, _)| *other == candidate)?;
-        Some(Expected { ratio: ratio * best, low: low * best, high: high * best })
+        let (_, expected) = left.iter().find(|(other, _)| *other == candidate)?;
+        Some(expected.scaled(best))
     };
     let decided = rounds.to_decision(configs.len(), baseline);
     let set_aside = &judgement.race_state.disturbance.set_aside;

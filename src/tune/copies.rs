@@ -16,16 +16,6 @@ use super::rounds::JobRounds;
 use super::{TuneError, TuneOptions};
 use crate::ledger::{Ledger, LedgerError};
 
-/// No candidate is dropped and nothing decides the race. The cut-off is finite, because it becomes a time.
-pub(crate) const ALL_ROUNDS: DecisionRules = DecisionRules {
-    min_improvement: 0.0,
-    confidence: 1.0,
-    min_rounds: usize::MAX,
-    resolution: 0.0,
-    cut_off: 1e6,
-    max_speed_up: f64::INFINITY,
-};
-
 /// The measurements of the copies.
 #[derive(Debug, Default)]
 #[non_exhaustive]
@@ -86,7 +76,7 @@ pub fn measure_copies(
         not_lowered: Default::default(),
     };
     let ledger = Ledger::in_memory(Vec::new());
-    let options = TuneOptions { rules: ALL_ROUNDS, resolution: Default::default(), ..options.clone() };
+    let options = TuneOptions { rules: DecisionRules::ALL_ROUNDS, resolution: Default::default(), ..options.clone() };
     let mut rounds = JobRounds::default();
     Measuring {
         timer,

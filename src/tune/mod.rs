@@ -50,7 +50,6 @@ pub use candidate_result::{
     RaceStage, ReferenceError, SpecialValues,
 };
 pub(crate) use commit::fill_from_entry;
-pub(crate) use copies::ALL_ROUNDS;
 pub use copies::{Copies, CopiesError, measure_copies};
 pub use error::TuneError;
 pub use groups::{NoGroups, SeveralHosts, WidestCall};

@@ -6,7 +6,7 @@ use crate::candidates::Peaks;
 use crate::decision::{DecisionRules, Resolution, Round};
 use crate::measured_by::CacheState;
 use crate::search::{Budget, Kind};
-use crate::setters::setters;
+use crate::setters;
 use crate::stats::median;
 
 /// Settings of a tuning run. `rules` affect only what is decided; the rest affects only how much is measured.
@@ -84,7 +84,7 @@ pub struct SearchOptions {
 
 impl Default for SearchOptions {
     fn default() -> Self {
-        let budget = Budget { evaluations: Some(128), time: None };
+        let budget = Budget::default().evaluations(Some(128));
         Self { kind: Kind::Auto, budget, rounds: 1, finalists: 15 }
     }
 }
@@ -127,6 +127,6 @@ impl TuneOptions {
     pub(super) fn rules_for(&self, rounds: &[Round], baseline: usize) -> DecisionRules {
         let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(baseline)).collect();
         let known = median(&times).map_or(0.0, |ns| self.resolution.at(ns));
-        DecisionRules { resolution: self.rules.resolution.max(known), ..self.rules }
+        self.rules.resolution(self.rules.resolution.max(known))
     }
 }

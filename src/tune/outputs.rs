@@ -369,7 +369,10 @@ mod tests {
 
     #[test]
     fn many_outputs_that_prove_little_are_one_line_that_says_what_to_do() {
-        let found = |nan: u64, rms: f64| Finiteness { elements: 192, finite: 192 - nan, nan, rms };
+        let found = |nan: u64, rms: f64| -> Finiteness {
+            let value = serde_json::json!({"elements": 192, "finite": 192 - nan, "nan": nan, "rms": rms});
+            serde_json::from_value(value).unwrap()
+        };
         let mut outputs = vec![(0, found(0, 1.0)), (1, found(80, 1.0)), (2, found(0, 1e9))];
         outputs.extend((3..26).map(|index| (index, found(80, 1.0))));
         let lines = weaknesses(&outputs, "give real values");

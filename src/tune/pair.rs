@@ -40,7 +40,7 @@ impl Autotuner<'_> {
         let wanted = self.options.search.rounds.max(1);
         // unlike in a race, each config gets the same number of rounds, except for those that take a multiple of the
         // baseline's time
-        let rules = DecisionRules { confidence: 1.0, ..self.options.rules };
+        let rules = self.options.rules.confidence(1.0);
         let options = TuneOptions { rounds: Some(wanted), budget: None, rules, ..self.options.clone() };
         let history = if self.options.force { Default::default() } else { self.ledger.history(identity.digest)? };
         let is_known = history.job.is_some();

@@ -9,7 +9,7 @@ use crate::device::{DeviceIdentity, MatchMode};
 use crate::hlo::Scan;
 use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::{Invocation, Registry};
-use crate::setters::setters;
+use crate::setters;
 
 use super::step::order_by_share;
 use super::{MissedLabel, PlannedInvocation, Shard, StepProfile};

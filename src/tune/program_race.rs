@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::cache::CacheKey;
 use crate::config::Config;
-use crate::decision::{ComparisonRules, Judgement, Round, judge};
+use crate::decision::{ComparisonRules, DecisionRules, Judgement, Round, judge};
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::Failure;
 use crate::ledger::Ledger;
@@ -15,7 +15,7 @@ use crate::timer::events::Events;
 use crate::timer::{Build, Job, Timer};
 
 use super::commit::candidate_results;
-use super::copies::{ALL_ROUNDS, CopiesError};
+use super::copies::CopiesError;
 use super::job::JobIdentity;
 use super::measure::{Compares, Measuring};
 use super::rounds::JobRounds;
@@ -187,7 +187,7 @@ pub fn race_programs(
     };
     // no candidate is dropped if each ratio is wanted
     let measured_by_rules = match compares {
-        Some(_) => TuneOptions { rules: ALL_ROUNDS, resolution: Default::default(), ..options.clone() },
+        Some(_) => TuneOptions { rules: DecisionRules::ALL_ROUNDS, resolution: Default::default(), ..options.clone() },
         None => options.clone(),
     };
     let mut rounds = JobRounds::from_history(history);

@@ -2,14 +2,14 @@
 //! config.
 
 use crate::config::Config;
-use crate::decision::Round;
+use crate::decision::{DecisionRules, Round};
 use crate::digest::FieldHasher;
 use crate::failure::{Failure, FailureKind};
 use crate::registry::Invocation;
 use crate::samples::Record;
 
 use super::choices::only;
-use super::copies::{ALL_ROUNDS, CopiesError};
+use super::copies::CopiesError;
 use super::job::{InputFolder, JobIdentity};
 use super::rounds::JobRounds;
 use super::time_breakdown::{Tally, time_breakdown};
@@ -71,7 +71,12 @@ impl Autotuner<'_> {
         }
         remeasurement.series += 1;
         let rounds = Some(self.options.usual_rounds().saturating_mul(remeasurement.series));
-        let options = TuneOptions { rounds, rules: ALL_ROUNDS, resolution: Default::default(), ..self.options.clone() };
+        let options = TuneOptions {
+            rounds,
+            rules: DecisionRules::ALL_ROUNDS,
+            resolution: Default::default(),
+            ..self.options.clone()
+        };
         let (events, tally) = Tally::of(&self.events);
         let measured = self.measure_at(
             &events,

@@ -213,7 +213,7 @@ impl JobRounds {
             if let (Some([begin, end]), Some(Some(own))) = (sentinel_ns, samples_ns.get_mut(baseline)) {
                 *own = own.clamp(begin.min(end), begin.max(end));
             }
-            Round { epoch: round.epoch, samples_ns, sentinel_ns }
+            Round::new(round.epoch, samples_ns).sentinel_ns(sentinel_ns)
         };
         self.rounds.iter().skip(self.rounds.len().saturating_sub(last)).map(to_round).collect()
     }

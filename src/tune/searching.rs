@@ -256,15 +256,12 @@ impl Autotuner<'_> {
         search.searched.refused = refused.len();
         let begin = Instant::now();
         loop {
-            let plan = Plan {
-                space: &choices.space,
-                seed: self.options.seed,
-                budget: options.budget.evaluations,
-                priors: &priors,
+            let plan = Plan::new(&choices.space, self.options.seed)
+                .budget(options.budget.evaluations)
+                .priors(&priors)
                 // points keep their numbers, and the added ones were not compiled
-                refused: &refused,
-                figures: &figures,
-            };
+                .refused(&refused)
+                .figures(&figures);
             let mut strategy = start(options.kind, &plan);
             for &(point, outcome) in &search.observed {
                 strategy.tell(point, outcome);
@@ -370,7 +367,7 @@ impl Search {
     fn left(&self, budget: &Budget, spent: Duration) -> Option<usize> {
         let Searched { evaluations, reused, .. } = &self.searched;
         let by_count = budget.evaluations.map(|budget| budget.saturating_sub(*evaluations));
-        let by_time = Budget { evaluations: None, ..*budget }.left(evaluations - reused, spent);
+        let by_time = budget.evaluations(None).left(evaluations - reused, spent);
         by_count.into_iter().chain(by_time).min()
     }
 

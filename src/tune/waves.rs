@@ -110,12 +110,6 @@ impl Waves {
             });
             self.surface.tell(point, look);
         }
-        let Outlook { chance, left, next } = self.surface.outlook(&self.known, &rules);
-        let candidate = |point: usize| self.candidates.get(point).copied();
-        Outlook {
-            chance,
-            left: left.into_iter().filter_map(|(point, expected)| Some((candidate(point)?, expected))).collect(),
-            next: next.into_iter().filter_map(candidate).collect(),
-        }
+        self.surface.outlook(&self.known, &rules).renumbered(|point| self.candidates.get(point).copied())
     }
 }

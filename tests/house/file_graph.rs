@@ -1,4 +1,4 @@
-//! Which file of `src` uses which: paths are followed through re-exports to the file with the definition.
+//! Which file of `src` and `crates` uses which: paths are followed through re-exports to the file with the definition.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,24 +16,46 @@ struct File {
     source: Source,
 }
 
-/// The files of a crate, by module.
+/// The files of the crates, by module: rooms have different names in all of them.
 pub(crate) struct FileGraph(BTreeMap<Module, File>);
 
-impl FileGraph {
-    pub(crate) fn of_folder(src: &Path) -> Self {
-        let mut files = Vec::new();
+/// The crates below the program's own, from the lowest: each sees only those before it, which cargo checks.
+const CRATES: [&str; 2] = ["lookup", "search"];
+
+/// The sources of all crates, by their names below `src`; the crates' roots only list their rooms.
+pub(crate) fn sources(root: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let below = CRATES.map(|name| root.join("crates").join(name).join("src"));
+    assert_eq!(fs::read_dir(root.join("crates")).unwrap().count(), CRATES.len(), "name each crate here");
+    for src in below.iter().chain([&root.join("src")]) {
         let mut open = vec![src.to_owned()];
         while let Some(folder) = open.pop() {
             for path in fs::read_dir(folder).unwrap().map(|item| item.unwrap().path()) {
+                let name = path.strip_prefix(src).unwrap().to_str().unwrap().to_owned();
                 if path.is_dir() {
                     open.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    let name = path.strip_prefix(src).unwrap().to_str().unwrap().to_owned();
-                    files.push((name, fs::read_to_string(&path).unwrap()));
+                } else if name.ends_with(".rs") && (name != "lib.rs" || *src == root.join("src")) {
+                    let text = fs::read_to_string(&path).unwrap();
+                    assert!(found.insert(name, text).is_none(), "two files are {}", path.display());
                 }
             }
         }
-        Self::of_files(files)
+    }
+    found
+}
+
+impl FileGraph {
+    /// Reads all crates as if they were one.
+    pub(crate) fn of_crates(root: &Path) -> Self {
+        let as_one = |(name, text): (String, String)| {
+            let is_root = name == "lib.rs";
+            let text = CRATES
+                .iter()
+                .filter(|_| !is_root)
+                .fold(text, |text, name| text.replace(&format!("autotune_lowered_{name}::"), "crate::"));
+            (name, text)
+        };
+        Self::of_files(sources(root).into_iter().map(as_one))
     }
 
     /// Reads files, given by their names below `src`.

@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use crate::file_graph::FileGraph;
+use crate::file_graph::{FileGraph, sources};
 
 /// Each module and its floor, from the bottom.
 const FLOORS: &[(&str, u32)] = &[
@@ -70,11 +70,11 @@ fn floor_of(module: &str) -> Option<u32> {
 /// only fall, until there are none: breaking a cycle includes lowering it here.
 const IN_CIRCLES: &[(&str, usize)] = &[];
 
-static SOURCES: LazyLock<FileGraph> =
-    LazyLock::new(|| FileGraph::of_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")));
+static SOURCES: LazyLock<FileGraph> = LazyLock::new(|| FileGraph::of_crates(Path::new(env!("CARGO_MANIFEST_DIR"))));
 
 fn text(name: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name)).unwrap()
+    static TEXTS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| sources(Path::new(env!("CARGO_MANIFEST_DIR"))));
+    TEXTS[name].clone()
 }
 
 /// The violations in the files of a crate, in words.

@@ -82,6 +82,7 @@ fn replaced_idioms_do_not_come_back() {
     let mut found = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
     files(&root.join("docs"), &["md"], &mut found);
     files(&root.join("src"), &["rs", "js"], &mut found);
+    files(&root.join("crates"), &["rs"], &mut found);
     files(&root.join("python/autotune_lowered"), &["py"], &mut found);
     files(&root.join("python/src"), &["rs"], &mut found);
     files(&root.join("capi"), &["rs", "h", "c", "cc", "cpp", "py", ""], &mut found);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::profile::interval::{Coverage, Interval, union_ps};
-use crate::setters::setters;
+use crate::setters;
 
 use super::forest::{CompileRange, Forest};
 use super::phase::{AUTOTUNER_COMPILATION, AUTOTUNER_MEASUREMENT, attribute, phase, stem};

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::analysis::Capture;
 use crate::profile::{Event, Line};
-use crate::setters::setters;
+use crate::setters;
 
 use super::arguments::collect;
 use super::chrome::Chrome;

@@ -9,7 +9,7 @@ use crate::report::html::escape::{Text, script_json};
 use crate::report::html::head::write_head;
 use crate::report::plot::write_roofline_plot;
 use crate::report::{format_ns, format_part};
-use crate::setters::setters;
+use crate::setters;
 use crate::tune::AutotuningResult;
 
 use super::compare::AfterPage;

@@ -13,7 +13,7 @@ use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::measured_by::{Clocks, Metric};
-use crate::setters::setters;
+use crate::setters;
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::clock::HOST_CLOCK;
 use crate::timer::protocol::Hello;

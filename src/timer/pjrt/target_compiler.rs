@@ -25,7 +25,7 @@ use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::scratch::Scratch;
-use crate::setters::setters;
+use crate::setters;
 use crate::signature::Signer;
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::events::Events;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::setters::setters;
+use crate::setters;
 
 /// The options of `worker pjrt`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

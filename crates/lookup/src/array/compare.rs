@@ -1,0 +1,544 @@
+//! Whether two outputs are equal within the precision of the element type.
+
+use crate::setters;
+
+use super::element::{Element, decode, for_each, for_each_pair};
+use super::{ArraySpec, DType};
+
+/// Number of elements that are skipped at once if their bytes are equal.
+const BLOCK: usize = 1024;
+
+/// How far an element may be off: `|a - b| <= absolute + relative * min(|a|, |b|) + of_rms * rms(b)`.
+///
+/// The smaller of the two, so that no tolerance of a narrow type makes zero, or the least power of two, equal to everything.
+/// The last part is scaled by the root mean square of the reference's finite elements: where a sum cancels to nearly
+/// zero its error is that of the terms, which the element itself does not show.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct Tolerance {
+    /// Absolute part.
+    pub absolute: f64,
+    /// Part relative to the smaller of the two elements.
+    pub relative: f64,
+    /// Part relative to the root mean square of the whole reference.
+    #[serde(default)]
+    pub of_rms: f64,
+}
+
+setters!(Tolerance { absolute: f64, relative: f64, of_rms: f64 });
+
+impl Tolerance {
+    /// Bit for bit, except that NaN equals NaN and zero equals negative zero.
+    pub const EXACT: Self = Self { absolute: 0.0, relative: 0.0, of_rms: 0.0 };
+
+    /// The tolerance for outputs of one element type, for programs that compute the same sums in another order.
+    ///
+    /// Let `e` be the type's spacing at one. A narrow result differs by the rounding of the last step and of a few
+    /// intermediate ones, so a few `e`: `bf16` 3 e, `f16` 8 e, eight- and four-bit floats 1 e. For `f32` it is not
+    /// `e` that counts but what matrix units do with `f32` operands: TF32 keeps ten mantissa bits, and two of
+    /// its steps are 2e-3. `f64` has no such path and gets 1e-9, which leaves room for sums of a million terms.
+    /// Integers and booleans are exact.
+    pub fn for_dtype(dtype: DType) -> Self {
+        let both = |part: f64| Self { absolute: 0.0, relative: part, of_rms: part };
+        match dtype {
+            DType::F64 | DType::C128 => both(1e-9),
+            DType::F32 | DType::C64 => both(2e-3),
+            DType::F16 => both(8.0 / 1024.0),
+            DType::Bf16 => both(3.0 / 128.0),
+            DType::F8E3M4 => both(1.0 / 16.0),
+            DType::F8E4M3 | DType::F8E4M3Fn | DType::F8E4M3Fnuz | DType::F8E4M3B11Fnuz => both(1.0 / 8.0),
+            DType::F8E5M2 | DType::F8E5M2Fnuz => both(1.0 / 4.0),
+            DType::F4E2M1Fn => both(1.0 / 2.0),
+            DType::F8E8M0Fnu => Self { absolute: 0.0, relative: 1.0, of_rms: 0.0 },
+            DType::Pred
+            | DType::S2
+            | DType::S4
+            | DType::S8
+            | DType::S16
+            | DType::S32
+            | DType::S64
+            | DType::U2
+            | DType::U4
+            | DType::U8
+            | DType::U16
+            | DType::U32
+            | DType::U64 => Self::EXACT,
+        }
+    }
+}
+
+/// The result of a comparison.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// Whether every element is within the tolerance. NaN equals NaN, an infinity the same infinity.
+    pub matches: bool,
+    /// Elements beyond the tolerance.
+    pub mismatches: u64,
+    /// Largest absolute difference of finite elements.
+    pub max_absolute: f64,
+    /// Index of the first element beyond the tolerance, row major.
+    pub first: Option<u64>,
+}
+
+/// A dense host array to compare others with; everything independent of them is computed once.
+#[derive(Debug, Clone)]
+pub struct Reference {
+    spec: ArraySpec,
+    bytes: Vec<u8>,
+    found: Option<Finiteness>,
+    tolerance: Tolerance,
+}
+
+impl Reference {
+    /// Analyses the array. Its bytes may have any length; if that is not the spec's, nothing matches.
+    pub fn new(spec: ArraySpec, bytes: Vec<u8>, tolerance: Tolerance) -> Self {
+        let found = spec.dtype.has_fractions().then(|| Finiteness::of(spec.dtype, &bytes));
+        Self { spec, bytes, found, tolerance }.within(tolerance)
+    }
+
+    /// The same with another tolerance; the array is analysed again only if necessary.
+    #[must_use]
+    pub fn within(mut self, tolerance: Tolerance) -> Self {
+        if tolerance.of_rms != 0.0 && self.found.is_none() {
+            self.found = Some(Finiteness::of(self.spec.dtype, &self.bytes));
+        }
+        Self { tolerance, ..self }
+    }
+
+    /// Its element type and shape.
+    pub fn spec(&self) -> &ArraySpec {
+        &self.spec
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The finiteness of its elements; `None` for an empty array, and for a type that has only finite values.
+    pub fn finiteness(&self) -> Option<Finiteness> {
+        self.found.filter(|found| self.spec.dtype.has_fractions() && found.elements > 0)
+    }
+
+    /// Compares a dense host array of the same spec; a wrong byte count is a mismatch of every element.
+    ///
+    /// A NaN or an infinity equals only the same: a candidate with NaN where the reference has a number does not match,
+    /// at any tolerance.
+    pub fn compare(&self, ours: &[u8]) -> Comparison {
+        let dtype = self.spec.dtype;
+        let whole = |bytes: &[u8]| self.spec.host_bytes() == Some(bytes.len() as u64);
+        if !whole(ours) || !whole(&self.bytes) {
+            let mismatches = self.spec.elements().unwrap_or(u64::MAX);
+            return Comparison { matches: false, mismatches, max_absolute: 0.0, first: Some(0) };
+        }
+        let mut comparing = Comparing::new(dtype, self.tolerance, self.found.map_or(0.0, |found| found.rms));
+        comparing.block(ours, &self.bytes);
+        comparing.found
+    }
+}
+
+/// A comparison that continues over blocks of two arrays, from the first elements to the last. Where the blocks are cut
+/// changes nothing.
+#[derive(Debug, Clone)]
+pub struct Comparing {
+    dtype: DType,
+    /// Tolerance that no element changes.
+    slack: f64,
+    relative: f64,
+    /// Elements seen so far.
+    elements: u64,
+    found: Comparison,
+}
+
+impl Comparing {
+    /// Nothing is seen yet. `rms` is the root mean square of the finite elements of the whole reference.
+    pub fn new(dtype: DType, tolerance: Tolerance, rms: f64) -> Self {
+        let Tolerance { absolute, relative, of_rms } = tolerance;
+        let found = Comparison { matches: true, mismatches: 0, max_absolute: 0.0, first: None };
+        Self { dtype, slack: absolute + of_rms * rms, relative, elements: 0, found }
+    }
+
+    /// Compares the next elements of both, of which there are equally many.
+    pub fn block(&mut self, ours: &[u8], reference: &[u8]) {
+        let Self { dtype, slack, relative, elements, ref mut found } = *self;
+        let block = BLOCK * dtype.host_bytes();
+        for (start, (ours, reference)) in
+            (elements..).step_by(BLOCK).zip(ours.chunks(block).zip(reference.chunks(block)))
+        {
+            // bitwise equal arrays differ nowhere
+            if ours == reference {
+                continue;
+            }
+            let mut index = start;
+            for_each_pair(dtype, ours, reference, |a, b| {
+                let difference = difference(a, b);
+                if difference.is_finite() {
+                    found.max_absolute = found.max_absolute.max(difference);
+                }
+                if !(difference == 0.0 || difference <= slack + relative * magnitude(a).min(magnitude(b))) {
+                    found.matches = false;
+                    found.mismatches += 1;
+                    found.first.get_or_insert(index);
+                }
+                index += 1;
+            });
+        }
+        self.pass(ours.len().min(reference.len()));
+    }
+
+    /// Passes over so many bytes that are the same in both.
+    pub fn pass(&mut self, bytes: usize) {
+        self.elements = self.elements.saturating_add((bytes / self.dtype.host_bytes()) as u64);
+    }
+
+    /// Elements seen so far.
+    pub fn elements(&self) -> u64 {
+        self.elements
+    }
+
+    /// What is found so far.
+    pub fn found(&self) -> &Comparison {
+        &self.found
+    }
+}
+
+/// The finiteness of an array's real or complex elements.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct Finiteness {
+    /// Elements.
+    pub elements: u64,
+    /// Those that are finite.
+    pub finite: u64,
+    /// NaNs.
+    pub nan: u64,
+    /// Root mean square of the finite ones.
+    pub rms: f64,
+}
+
+impl Finiteness {
+    pub(super) fn of(dtype: DType, bytes: &[u8]) -> Self {
+        let mut counting = Counting::new(dtype);
+        counting.block(bytes);
+        counting.finish()
+    }
+}
+
+/// [`Finiteness`] of an array whose blocks come one after the other. Where they are cut changes nothing.
+#[derive(Debug, Clone)]
+pub struct Counting {
+    dtype: DType,
+    found: Finiteness,
+    /// Finite elements.
+    sized: u64,
+    /// The largest power of two that is no larger than the largest of them, and the sum of their squares, each over it: squares of `f64`
+    /// elements may overflow, and a division by a power of two rounds nothing.
+    scale: f64,
+    sum: f64,
+}
+
+impl Counting {
+    /// Nothing is seen yet.
+    pub fn new(dtype: DType) -> Self {
+        let found = Finiteness { elements: 0, finite: 0, nan: 0, rms: 0.0 };
+        Self { dtype, found, sized: 0, scale: f64::MIN_POSITIVE, sum: 0.0 }
+    }
+
+    /// Counts the next elements.
+    pub fn block(&mut self, bytes: &[u8]) {
+        let Self { dtype, ref mut found, ref mut sized, ref mut scale, ref mut sum } = *self;
+        for_each(dtype, bytes, |element| {
+            let (re, im) = match element {
+                Element::Integer(_) => (0.0, 0.0),
+                Element::Real(value) => (value, 0.0),
+                Element::Complex(re, im) => (re, im),
+            };
+            found.elements += 1;
+            found.finite += u64::from(re.is_finite() && im.is_finite());
+            found.nan += u64::from(re.is_nan() || im.is_nan());
+            let Some(size) = finite_magnitude(element) else { return };
+            *sized += 1;
+            if size >= 2.0 * *scale {
+                let exponent = f64::from_bits(size.to_bits() & f64::INFINITY.to_bits());
+                *sum *= (*scale / exponent).powi(2);
+                *scale = exponent;
+            }
+            *sum += (size / *scale).powi(2);
+        });
+    }
+
+    /// What was seen.
+    pub fn finish(self) -> Finiteness {
+        let mean = if self.sized > 0 { self.sum / self.sized as f64 } else { 0.0 };
+        Finiteness { rms: self.scale * mean.sqrt(), ..self.found }
+    }
+}
+
+/// One element of a dense host array as text, for messages; `None` beyond its end.
+pub fn element_text(spec: &ArraySpec, bytes: &[u8], index: u64) -> Option<String> {
+    let width = spec.dtype.host_bytes();
+    let start = usize::try_from(index).ok()?.checked_mul(width)?;
+    Some(match decode(spec.dtype, bytes.get(start..start.checked_add(width)?)?)? {
+        Element::Real(value) => real_text(value),
+        Element::Integer(value) => value.to_string(),
+        Element::Complex(re, im) => format!("{} + {}i", real_text(re), real_text(im)),
+    })
+}
+
+fn real_text(value: f64) -> String {
+    // else tiny and huge ones are hundreds of zeros
+    match value == 0.0 || (1e-5..1e16).contains(&value.abs()) {
+        true => value.to_string(),
+        false => format!("{value:e}"),
+    }
+}
+
+/// `|a - b|`; zero for two NaNs or the same infinity, NaN (beyond every tolerance) if only one is finite.
+pub(super) fn difference(a: Element, b: Element) -> f64 {
+    let real = |a: f64, b: f64| {
+        if a == b || (a.is_nan() && b.is_nan()) {
+            0.0
+        } else if a.is_finite() && b.is_finite() {
+            (a - b).abs()
+        } else {
+            f64::NAN
+        }
+    };
+    match (a, b) {
+        (Element::Real(a), Element::Real(b)) => real(a, b),
+        (Element::Integer(a), Element::Integer(b)) => (a - b).unsigned_abs() as f64,
+        (Element::Complex(ar, ai), Element::Complex(br, bi)) => {
+            let (re, im) = (real(ar, br), real(ai, bi));
+            // hypot would make infinity of a NaN beside an infinity
+            if re.is_nan() || im.is_nan() { f64::NAN } else { re.hypot(im) }
+        }
+        _ => f64::NAN,
+    }
+}
+
+/// `|b|` as far as it is finite, so that an infinite reference allows nothing.
+pub(super) fn magnitude(b: Element) -> f64 {
+    finite_magnitude(b).unwrap_or(0.0)
+}
+
+fn finite_magnitude(element: Element) -> Option<f64> {
+    let size = match element {
+        Element::Real(value) => value.abs(),
+        Element::Integer(value) => value.unsigned_abs() as f64,
+        Element::Complex(re, im) => re.hypot(im),
+    };
+    size.is_finite().then_some(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_element_is_short_however_large_or_small() {
+        let text = |value: f64| element_text(&ArraySpec::new(DType::F64, [1]), &value.to_le_bytes(), 0).unwrap();
+        let given = [0.0, -1.25, 1e-5, -9.79e-35, 1e300, f64::NAN, f64::NEG_INFINITY];
+        assert_eq!(given.map(text), ["0", "-1.25", "0.00001", "-9.79e-35", "1e300", "NaN", "-inf"]);
+    }
+
+    fn f32s(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    fn compare(dtype: DType, ours: &[u8], reference: &[u8]) -> Comparison {
+        let spec = ArraySpec::new(dtype, [(ours.len() / dtype.host_bytes()) as u64]);
+        Reference::new(spec, reference.to_vec(), Tolerance::for_dtype(dtype)).compare(ours)
+    }
+
+    #[test]
+    fn another_order_of_summation_matches_and_an_error_does_not() {
+        // near zero the element's own size allows nothing; the array's does
+        let reference = f32s(&[100.0, -50.0, 1e-6, 25.0]);
+        assert!(compare(DType::F32, &f32s(&[100.001, -50.001, -1e-5, 25.0]), &reference).matches);
+        let wrong = compare(DType::F32, &f32s(&[100.0, -50.0, 1e-6, 26.0]), &reference);
+        assert_eq!((wrong.matches, wrong.mismatches, wrong.first), (false, 1, Some(3)));
+        assert_eq!(wrong.max_absolute, 1.0);
+    }
+
+    #[test]
+    fn what_is_not_finite_equals_only_its_like() {
+        let reference = [1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        assert!(compare(DType::F32, &f32s(&reference), &f32s(&reference)).matches);
+        for (index, value) in [(0, f32::NAN), (0, f32::INFINITY), (1, 1.0), (2, f32::NEG_INFINITY), (2, 3e38)] {
+            let mut ours = reference;
+            ours[index] = value;
+            let found = compare(DType::F32, &f32s(&ours), &f32s(&reference));
+            assert_eq!((found.matches, found.first), (false, Some(index as u64)), "{value}");
+            let loose = Tolerance { absolute: f64::INFINITY, relative: 1e9, of_rms: 0.0 };
+            let spec = ArraySpec::new(DType::F32, [4]);
+            assert!(!Reference::new(spec, f32s(&reference), loose).compare(&f32s(&ours)).matches, "{value}");
+        }
+        assert!(!compare(DType::C64, &f32s(&[1.0, f32::NAN]), &f32s(&[1.0, 0.0])).matches);
+    }
+
+    #[test]
+    fn what_is_finite_is_counted_and_sized() {
+        let look = |dtype: DType, bytes: &[u8]| {
+            let spec = ArraySpec::new(dtype, [(bytes.len() / dtype.host_bytes()) as u64]);
+            Reference::new(spec, bytes.to_vec(), Tolerance::for_dtype(dtype)).finiteness()
+        };
+        let mixed = look(DType::F32, &f32s(&[3.0, f32::NAN, -4.0, f32::INFINITY, f32::NAN])).unwrap();
+        assert_eq!((mixed.elements, mixed.finite, mixed.nan), (5, 2, 2));
+        assert!((mixed.rms - 12.5_f64.sqrt()).abs() < 1e-9, "of the two that are finite: {}", mixed.rms);
+        let complex = look(DType::C64, &f32s(&[1.0, f32::NAN, 3.0, 4.0])).unwrap();
+        assert_eq!((complex.elements, complex.finite, complex.nan, complex.rms), (2, 1, 1, 5.0));
+        let none = look(DType::Bf16, &[0x80, 0x7f, 0xc0, 0x7f]).unwrap();
+        assert_eq!((none.elements, none.finite, none.nan, none.rms), (2, 0, 1, 0.0));
+        assert_eq!(
+            (look(DType::S32, &[0xff; 8]), look(DType::Pred, &[1; 8]), look(DType::F32, &[])),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn an_output_of_one_value_matches_none_of_several() {
+        // 1, 2, 3 and -4 in each type, as far as it holds them
+        for (dtype, reference) in [
+            (DType::F32, f32s(&[1.0, 2.0, 3.0, -4.0])),
+            (DType::Bf16, vec![0x80, 0x3f, 0x00, 0x40, 0x40, 0x40, 0x80, 0xc0]),
+            (DType::F16, vec![0x00, 0x3c, 0x00, 0x40, 0x00, 0x42, 0x00, 0xc4]),
+            (DType::F8E4M3Fn, vec![0x38, 0x40, 0x44, 0xc8]),
+            (DType::F8E5M2, vec![0x3c, 0x40, 0x42, 0xc4]),
+            (DType::F4E2M1Fn, vec![0x2, 0x4, 0x5, 0xe]),
+            (DType::F8E8M0Fnu, vec![0x7f, 0x80, 0x81, 0x82]),
+        ] {
+            let width = dtype.host_bytes();
+            let zero = vec![0; reference.len()];
+            assert!(!compare(dtype, &zero, &reference).matches, "{dtype}: zero");
+            for element in reference.chunks(width) {
+                let ours = element.repeat(reference.len() / width);
+                assert!(!compare(dtype, &ours, &reference).matches, "{dtype}: {element:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn integers_and_booleans_are_exact() {
+        assert!(!compare(DType::S32, &1_000_001_i32.to_le_bytes(), &1_000_000_i32.to_le_bytes()).matches);
+        let far = compare(DType::S64, &i64::MIN.to_le_bytes(), &i64::MAX.to_le_bytes());
+        assert_eq!(far.max_absolute, 2_f64.powi(64));
+        assert!(compare(DType::Pred, &[1, 0], &[255, 0]).matches, "any set byte is true");
+        assert!(!compare(DType::Pred, &[1, 0], &[1, 1]).matches);
+        assert!(compare(DType::S4, &[0xff], &[0x0f]).matches, "the upper bits are not the element's");
+    }
+
+    #[test]
+    fn a_step_of_a_narrow_type_matches_and_three_do_not() {
+        // 0x38 is 1.0 in e4m3fn, each step 1/8
+        assert!(compare(DType::F8E4M3Fn, &[0x39; 4], &[0x38; 4]).matches);
+        assert!(!compare(DType::F8E4M3Fn, &[0x3b; 4], &[0x38; 4]).matches);
+        assert!(!compare(DType::F8E4M3Fn, &[0x7f; 4], &[0x38; 4]).matches, "0x7f is NaN");
+    }
+
+    #[test]
+    fn a_wrong_byte_count_is_a_mismatch_of_everything() {
+        let spec = ArraySpec::new(DType::F32, [3]);
+        let found = Reference::new(spec, vec![0; 12], Tolerance::for_dtype(DType::F32)).compare(&[0; 8]);
+        assert_eq!((found.matches, found.mismatches, found.first), (false, 3, Some(0)));
+        let none = Reference::new(ArraySpec::new(DType::F32, [0]), Vec::new(), Tolerance::EXACT).compare(&[]);
+        assert!(none.matches);
+    }
+
+    /// What [`Reference::compare`] finds, element by element.
+    fn one_by_one(dtype: DType, ours: &[u8], reference: &[u8], tolerance: Tolerance) -> Comparison {
+        let elements = |bytes: &[u8]| -> Vec<Element> {
+            bytes.chunks_exact(dtype.host_bytes()).map(|bytes| decode(dtype, bytes).unwrap()).collect()
+        };
+        let (ours, reference) = (elements(ours), elements(reference));
+        let sizes: Vec<f64> = reference.iter().filter_map(|&element| finite_magnitude(element)).collect();
+        let largest = sizes.iter().copied().fold(0.0, f64::max);
+        let sum = sizes.iter().fold(0.0, |sum, size| sum + (size / largest).powi(2));
+        let rms = if largest == 0.0 { 0.0 } else { largest * (sum / sizes.len() as f64).sqrt() };
+        let slack = tolerance.absolute + tolerance.of_rms * rms;
+        let off: Vec<f64> = ours.iter().zip(&reference).map(|(&a, &b)| difference(a, b)).collect();
+        let beyond: Vec<usize> = (0..off.len())
+            .filter(|&at| {
+                let size = magnitude(ours[at]).min(magnitude(reference[at]));
+                off[at] != 0.0 && (off[at].is_nan() || off[at] > slack + tolerance.relative * size)
+            })
+            .collect();
+        Comparison {
+            matches: beyond.is_empty(),
+            mismatches: beyond.len() as u64,
+            max_absolute: off.iter().copied().filter(|off| off.is_finite()).fold(0.0, f64::max),
+            first: beyond.first().map(|&at| at as u64),
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn arrays_compare_as_their_elements_do(
+            dtype in proptest::sample::select(DType::ALL),
+            words in proptest::collection::vec(proptest::prelude::any::<u64>(), 1..300),
+            changes in proptest::collection::vec(proptest::prelude::any::<(usize, u8)>(), 0..4),
+            repeats in 1_usize..40,
+            (absolute, relative, of_rms) in (0_usize..4, 0_usize..4, 0_usize..4),
+            steps in proptest::prelude::any::<bool>(),
+        ) {
+            // random bits, including special values of each type
+            let special = [0, u64::MAX, 1 << 63, 0x7ff0 << 48, 0x7f80_0000_ff80_0000, 0x7fc0_8000_7c00_3f80];
+            let word = |word: &u64| special.get((word % 16) as usize).copied().unwrap_or(*word).to_le_bytes();
+            let mut reference = words.iter().flat_map(word).collect::<Vec<u8>>().repeat(repeats);
+            reference.truncate(reference.len() / 16 * 16);
+            let mut ours = reference.clone();
+            if steps {
+                ours.iter_mut().step_by(dtype.host_bytes()).for_each(|byte| *byte ^= 1);
+            }
+            for (at, byte) in changes {
+                let at = at % ours.len().max(1);
+                ours.iter_mut().skip(at).take(1).for_each(|ours| *ours = byte);
+            }
+            let part = |index: usize| [0.0, 1e-3, 0.5, f64::MAX][index];
+            let tolerance = Tolerance { absolute: part(absolute), relative: part(relative), of_rms: part(of_rms) };
+            let spec = ArraySpec::new(dtype, [(reference.len() / dtype.host_bytes()) as u64]);
+            let expected = one_by_one(dtype, &ours, &reference, tolerance);
+            proptest::prop_assert_eq!(Reference::new(spec, reference, tolerance).compare(&ours), expected);
+        }
+
+        #[test]
+        fn blocks_compare_as_the_whole_does(
+            dtype in proptest::sample::select(DType::ALL),
+            words in proptest::collection::vec(proptest::prelude::any::<u64>(), 1..300),
+            changes in proptest::collection::vec(proptest::prelude::any::<(usize, u8)>(), 0..6),
+            lengths in proptest::collection::vec(1_usize..3000, 1..40),
+            (absolute, relative, of_rms) in (0_usize..3, 0_usize..3, 0_usize..3),
+        ) {
+            // NaN and infinities of one type or another among random bits, as many bytes as they happen to be
+            let special = [0, u64::MAX, 0x7ff0 << 48, 0x7f80_0000_ff80_0000, 0x7fc0_8000_7c00_3f80];
+            let word = |word: &u64| special.get((word % 16) as usize).copied().unwrap_or(*word).to_le_bytes();
+            let mut reference = words.iter().flat_map(word).collect::<Vec<u8>>().repeat(7);
+            reference.truncate((reference.len() - 5) / 16 * 16);
+            let mut ours = reference.clone();
+            for (at, byte) in changes {
+                let at = at % ours.len().max(1);
+                ours.iter_mut().skip(at).take(1).for_each(|ours| *ours = byte);
+            }
+            let part = |index: usize| [0.0, 1e-3, 0.5][index];
+            let tolerance = Tolerance { absolute: part(absolute), relative: part(relative), of_rms: part(of_rms) };
+            let spec = ArraySpec::new(dtype, [(reference.len() / dtype.host_bytes()) as u64]);
+            let whole = Reference::new(spec, reference.clone(), tolerance);
+            let rms = Finiteness::of(dtype, &reference);
+            let mut comparing = Comparing::new(dtype, tolerance, rms.rms);
+            let mut counting = Counting::new(dtype);
+            let (mut own_left, mut left) = (&ours[..], &reference[..]);
+            for length in lengths.into_iter().chain([usize::MAX / 16]) {
+                let length = (length * dtype.host_bytes()).min(left.len());
+                let (own, rest) = own_left.split_at(length);
+                let (block, rest_of_reference) = left.split_at(length);
+                if own == block { comparing.pass(length) } else { comparing.block(own, block) }
+                counting.block(block);
+                (own_left, left) = (rest, rest_of_reference);
+            }
+            proptest::prop_assert_eq!(comparing.found(), &one_by_one(dtype, &ours, &reference, tolerance));
+            proptest::prop_assert_eq!(comparing.found(), &whole.compare(&ours));
+            proptest::prop_assert_eq!(comparing.elements() as usize, ours.len() / dtype.host_bytes());
+            proptest::prop_assert_eq!(counting.finish(), rms);
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Setters of options, one per field: each has the field's name and takes the field's type.
+
+/// Declares them: `setters!(Type { field: Of, … })`.
+#[macro_export]
+macro_rules! setters {
+    ($type:ident $(<$life:lifetime>)? { $($field:ident: $of:ty),+ $(,)? }) => {
+        impl $(<$life>)? $type $(<$life>)? {
+            $(
+                #[doc = concat!("The same with another [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+                #[must_use]
+                pub fn $field(mut self, $field: $of) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )+
+        }
+    };
+}

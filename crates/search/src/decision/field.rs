@@ -1,0 +1,78 @@
+//! The candidates of one invocation over the rounds that count: estimates, and what is significant.
+
+use super::evidence::slower;
+use super::noise::Noise;
+use super::paired::{Round, log_ratios};
+use super::rules::DecisionRules;
+use autotune_lowered_lookup::stats::median;
+
+/// Probability that a candidate which is not faster than the baseline is ever called so.
+const WIN_ERROR: f64 = 0.01;
+
+/// The rounds considered, and the number of candidates that compete in them.
+pub(super) struct Field<'a> {
+    pub(super) seen: &'a [&'a Round],
+    pub(super) baseline: usize,
+    /// How many candidates there were at the start, the baseline included.
+    pub(super) competing: usize,
+    pub(super) rules: &'a DecisionRules,
+}
+
+impl Field<'_> {
+    /// Logarithms of a candidate's time over another one's.
+    pub(super) fn differences(&self, candidate: usize, to: usize) -> Vec<f64> {
+        log_ratios(self.seen.iter().copied(), candidate, to)
+    }
+
+    /// The median of those.
+    pub(super) fn difference(&self, candidate: usize, to: usize) -> Option<f64> {
+        median(&self.differences(candidate, to))
+    }
+
+    /// The contender with the least median ratio to the baseline, which comes first among equals.
+    pub(super) fn leader(&self, contenders: &[usize]) -> Option<usize> {
+        let known = contenders.iter().filter_map(|&index| Some((index, self.difference(index, self.baseline)?)));
+        known
+            .min_by(|a, b| a.1.total_cmp(&b.1).then((a.0 != self.baseline).cmp(&(b.0 != self.baseline))))
+            .map(|(index, _)| index)
+    }
+
+    pub(super) fn noise(&self, contenders: &[usize], leader: usize) -> Noise {
+        Noise::of(self.seen, contenders, leader)
+    }
+
+    /// The noise that hides the difference between contenders; that of all where only one and the baseline are left.
+    pub(super) fn noise_of_contest(&self, contenders: &[usize], leader: usize) -> Noise {
+        let besides = |candidate: &usize| *candidate != self.baseline && *candidate != leader;
+        let others: Vec<usize> = contenders.iter().copied().filter(besides).collect();
+        if others.is_empty() || leader == self.baseline {
+            return self.noise(contenders, leader);
+        }
+        Noise::between(self.seen, &others, leader)
+    }
+
+    /// How much further from the truth the luckiest of all medians is than a single one: the normal quantile of 1 - p/m
+    /// is about the root of z² + 2 ln m, z that of 1 - p.
+    fn best_of_many(&self) -> f64 {
+        (1.0 + 2.0 * (self.competing.saturating_sub(1).max(1) as f64).ln() / (2.576 * 2.576)).sqrt()
+    }
+
+    /// Whether a candidate is called better than the baseline: by the minimum improvement, by more than the
+    /// resolution, and significantly.
+    pub(super) fn beats(&self, candidate: usize, noise: &Noise, resolution: f64) -> bool {
+        self.seems_better(candidate, resolution)
+            && slower(&self.differences(self.baseline, candidate), noise) * WIN_ERROR >= self.competing as f64
+    }
+
+    /// The same without the significance.
+    pub(super) fn seems_better(&self, candidate: usize, resolution: f64) -> bool {
+        let gains = self.differences(self.baseline, candidate);
+        // other candidates may be noisier than these two: their noise does not affect this difference
+        let own = Noise::of_one(&gains).half_width(gains.len()).max(self.rules.resolution.ln_1p());
+        // the one is a part of the baseline's time, the other a ratio that may be any number above one
+        let least = (-(1.0 - self.rules.min_improvement).ln()).max(resolution.ln_1p().min(own) * self.best_of_many());
+        candidate != self.baseline
+            && gains.len() >= self.rules.min_rounds.max(1)
+            && median(&gains).is_some_and(|gain| gain >= least)
+    }
+}

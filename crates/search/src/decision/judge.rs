@@ -1,0 +1,196 @@
+//! The verdict on one invocation: winner, interval, tie set.
+
+use serde::{Deserialize, Serialize};
+
+use super::evidence::anytime_interval;
+use super::field::Field;
+use super::paired::{Round, paired_ratios};
+use super::race::{DropReason, RaceState, counted, race};
+use super::rules::DecisionRules;
+use autotune_lowered_lookup::stats::{Interval, median, median_absolute_deviation};
+
+/// Among configs closer than this to the best one the steadiest is chosen: the loss is negligible.
+const NO_LOSS: f64 = 0.01;
+
+/// What is known about one candidate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CandidateVerdict {
+    /// Paired rounds.
+    pub rounds: usize,
+    /// Median of its samples, nanoseconds.
+    pub median_ns: f64,
+    /// Median of its time over the baseline's, round by round; below one is faster.
+    pub ratio: f64,
+    /// Interval of that median.
+    pub interval: Interval,
+    /// Whether it is within the resolution of the best candidate.
+    pub tied_with_best: bool,
+    /// Why it was dropped, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<DropReason>,
+}
+
+/// How an invocation was decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// A candidate beats the baseline by the minimum improvement, by more than the resolution, and significantly.
+    Faster,
+    /// Nothing does: the baseline stays.
+    BaselineKept,
+    /// A candidate is implausibly fast: it does other work, or none.
+    NotBelieved,
+    /// Too few paired rounds of the baseline or of every candidate.
+    Undecided,
+}
+
+/// The verdict.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Judgement {
+    /// How it was decided.
+    pub outcome: Outcome,
+    /// Index of the config to use: the winner, or the baseline.
+    pub winner: usize,
+    /// One line that says why.
+    pub reason: String,
+    /// One per candidate; `None` if it has too few paired rounds.
+    pub candidates: Vec<Option<CandidateVerdict>>,
+    /// Where the race ended.
+    pub race_state: RaceState,
+}
+
+impl Judgement {
+    /// Indices of all candidates that cannot be distinguished from the best one, the best included.
+    pub fn tie_set(&self) -> Vec<usize> {
+        let tied = |verdict: &Option<CandidateVerdict>| verdict.as_ref().is_some_and(|verdict| verdict.tied_with_best);
+        self.candidates.iter().enumerate().filter(|(_, verdict)| tied(verdict)).map(|(index, _)| index).collect()
+    }
+}
+
+/// Decides one invocation of `candidates` candidates, of which those in `competing` have times of their own.
+///
+/// The best candidate has the least median ratio to the baseline. It wins when it saves the minimum improvement, more than
+/// the resolution, and significantly so. Among those that cannot be distinguished from it, `incumbent`, the config already cached,
+/// stays if it wins by the same rule; else, of those that lose nothing, the one with the smallest memory, and of several such
+/// the one whose times scatter least. So caches do not flap. `temporary_bytes` has what each candidate's runs need; it counts only
+/// if it is known of all that lose nothing.
+pub fn judge(
+    rounds: &[Round],
+    candidates: usize,
+    competing: &[usize],
+    baseline: usize,
+    incumbent: Option<usize>,
+    temporary_bytes: &[Option<u64>],
+    rules: &DecisionRules,
+) -> Judgement {
+    let race_state = race(rounds, competing, baseline, rules);
+    let seen = counted(rounds, &race_state.disturbance, baseline);
+    let field = Field { seen: &seen, baseline, competing: competing.len(), rules };
+    let mut verdicts: Vec<Option<CandidateVerdict>> =
+        (0..candidates).map(|candidate| verdict(&field, candidate, &race_state)).collect();
+    let undecided = |reason: &str, candidates, race_state| Judgement {
+        outcome: Outcome::Undecided,
+        winner: baseline,
+        reason: reason.to_owned(),
+        candidates,
+        race_state,
+    };
+    // one that rested while others were measured is shown, and cannot win
+    let is_known = |index: usize| {
+        let verdict = verdicts.get(index).and_then(Option::as_ref);
+        verdict.is_some_and(|verdict| verdict.rounds >= rules.min_rounds || is_shown(&race_state, index))
+    };
+    if !is_known(baseline) {
+        return undecided("too few rounds of the baseline", verdicts, race_state);
+    }
+    let known: Vec<usize> = race_state.contenders.iter().copied().filter(|&index| is_known(index)).collect();
+    let Some(best) = field.leader(&known) else {
+        return undecided("too few rounds of every candidate", verdicts, race_state);
+    };
+    for (index, verdict) in verdicts.iter_mut().enumerate() {
+        if let Some(verdict) = verdict {
+            let tied = |loss: f64| loss.exp() <= 1.0 + race_state.resolution;
+            // a dropped candidate was significantly slower, but its ratio is known less precisely
+            let is_left = verdict.dropped.is_none();
+            verdict.tied_with_best = index == best || (is_left && field.difference(index, best).is_some_and(tied));
+        }
+    }
+    let beats = |index: usize| field.beats(index, &race_state.noise, race_state.resolution);
+    let seen = verdicts.get(best).and_then(Option::as_ref).map_or(1.0, |verdict| 1.0 / verdict.ratio);
+    if beats(best) && seen > rules.max_speed_up {
+        let reason = format!("{seen:.0}× the baseline's speed, and more than {}× is not believed", rules.max_speed_up);
+        return Judgement { outcome: Outcome::NotBelieved, winner: baseline, reason, candidates: verdicts, race_state };
+    }
+    let is_tied = |index: usize| verdicts.get(index).and_then(Option::as_ref).is_some_and(|v| v.tied_with_best);
+    let (outcome, winner, reason) = match incumbent {
+        Some(incumbent) if incumbent != best && is_tied(incumbent) && beats(incumbent) => {
+            (Outcome::Faster, incumbent, "the cached config is as fast as the best".to_owned())
+        }
+        _ if beats(best) => {
+            let loses_nothing = |index: &usize| {
+                let loss = field.difference(*index, best).unwrap_or(f64::INFINITY);
+                *index == best || (is_tied(*index) && loss.exp() <= 1.0 + NO_LOSS && beats(*index))
+            };
+            let mut equals: Vec<usize> = known.iter().copied().filter(loses_nothing).collect();
+            let needs = |index: usize| temporary_bytes.get(index).copied().flatten();
+            let least: Option<Vec<u64>> = equals.iter().map(|&index| needs(index)).collect();
+            let least = least.and_then(|needs| needs.into_iter().min());
+            equals.retain(|&index| least.is_none() || needs(index) == least);
+            let scatter =
+                |index: &usize| median_absolute_deviation(&field.differences(*index, baseline)).unwrap_or(f64::MAX);
+            match equals.into_iter().min_by(|a, b| scatter(a).total_cmp(&scatter(b))) {
+                Some(equal) if equal != best && incumbent != Some(best) => {
+                    let how = if needs(equal) == needs(best) { "least scattered" } else { "smallest in memory" };
+                    (Outcome::Faster, equal, format!("the {how} of those that are as fast as the best"))
+                }
+                _ => (Outcome::Faster, best, "significantly faster than the baseline".to_owned()),
+            }
+        }
+        _ if best == baseline => {
+            (Outcome::BaselineKept, baseline, "nothing is significantly faster than the baseline".to_owned())
+        }
+        _ if field.seems_better(best, race_state.resolution) => {
+            let reason = format!("the best seems {seen:.2}× as fast, but not significantly; more `--rounds` may tell");
+            (Outcome::BaselineKept, baseline, reason)
+        }
+        _ => (Outcome::BaselineKept, baseline, kept(rules, race_state.resolution)),
+    };
+    Judgement { outcome, winner, reason, candidates: verdicts, race_state }
+}
+
+/// Why the baseline stays although it is not the fastest.
+fn kept(rules: &DecisionRules, resolution: f64) -> String {
+    if resolution > rules.min_improvement {
+        let percent = percent(resolution);
+        return format!("nothing is faster by more than the noise floor of {percent} %");
+    }
+    format!("nothing is significantly faster by {} %", percent(rules.min_improvement))
+}
+
+fn verdict(field: &Field<'_>, candidate: usize, race_state: &RaceState) -> Option<CandidateVerdict> {
+    let ratios = paired_ratios(field.seen.iter().copied(), candidate, field.baseline);
+    if ratios.is_empty() {
+        return None;
+    }
+    let samples: Vec<f64> = field.seen.iter().filter_map(|round| round.sample_ns(candidate)).collect();
+    Some(CandidateVerdict {
+        rounds: ratios.len(),
+        median_ns: median(&samples)?,
+        ratio: median(&ratios)?,
+        interval: anytime_interval(&ratios, field.rules.confidence)?,
+        tied_with_best: false,
+        dropped: race_state.dropped.get(&candidate).map(|dropped| dropped.reason),
+    })
+}
+
+/// A candidate dropped early has shown enough, and so has the only one left.
+fn is_shown(race_state: &RaceState, candidate: usize) -> bool {
+    race_state.dropped.contains_key(&candidate) || race_state.contenders == [candidate]
+}
+
+/// `0.02` as `2`, `0.005` as `0.5`.
+fn percent(part: f64) -> String {
+    format!("{}", (part * 1e4).round() / 1e2)
+}

@@ -1,0 +1,209 @@
+//! After each round: which candidates are dropped, and whether the race is decided.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::evidence::slower;
+use super::field::Field;
+use super::noise::Noise;
+use super::paired::Round;
+use super::rules::DecisionRules;
+use super::sentinel::{Disturbance, disturbance};
+use super::turns::turns;
+
+/// Rounds without a usable time after which a candidate is dropped.
+const MAX_WITHOUT_TIME: usize = 3;
+
+/// Rounds after which a candidate is cut off; in fewer rounds it must be slower by a power of the multiple, or by
+/// [`FAR`] times the largest change seen so far, after one round and after two.
+const CUT_OFF_ROUNDS: usize = 3;
+const FAR: [f64; 2] = [4.0, 2.0];
+
+/// What another process's time slice on a core may add to a sample, in nanoseconds. Samples shorter than this may be
+/// disturbed in two consecutive rounds, so only [`CUT_OFF_ROUNDS`] cut a candidate off.
+const TURN_NS: f64 = 20e6;
+
+/// Why a candidate was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DropReason {
+    /// It is significantly slower than the leader.
+    Slower,
+    /// It takes a multiple of the leader's time.
+    CutOff,
+    /// Its samples are not times: zero, negative, not finite.
+    NoTime,
+}
+
+/// A dropped candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dropped {
+    /// Why.
+    pub reason: DropReason,
+    /// After how many rounds.
+    pub after: usize,
+}
+
+/// Why no further round is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settled {
+    /// The leader beats the baseline and every other candidate is dropped.
+    Separated,
+    /// The leader beats the baseline and no other contender can be faster by the minimum improvement.
+    Tied,
+    /// No contender can be faster than the baseline by the minimum improvement.
+    NothingFaster,
+}
+
+/// The state of the race.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RaceState {
+    /// Candidates that are still measured, the baseline included.
+    pub contenders: Vec<usize>,
+    /// Those of them that are measured in the next round, the baseline included.
+    pub next: Vec<usize>,
+    /// The fastest of them so far.
+    pub leader: Option<usize>,
+    /// The dropped candidates.
+    pub dropped: BTreeMap<usize, Dropped>,
+    /// Why no further round is needed, if so.
+    pub settled: Option<Settled>,
+    /// Whether the leader seems better than the baseline by the minimum improvement, but not significantly, so that
+    /// more rounds could decide.
+    pub is_in_doubt: bool,
+    /// The leader's rounds that count.
+    pub leader_rounds: usize,
+    /// The rounds that count of the contender with the fewest.
+    pub rounds: usize,
+    /// What the baseline's repetitions show.
+    pub disturbance: Disturbance,
+    /// The smallest relative difference that can be detected: 0.01 where times have to differ by a factor of 1.01.
+    pub resolution: f64,
+    pub(super) noise: Noise,
+}
+
+/// The rounds that count: not disturbed, and with a usable time of the baseline.
+pub(super) fn counted<'a>(rounds: &'a [Round], disturbance: &Disturbance, baseline: usize) -> Vec<&'a Round> {
+    let rounds = rounds.iter().enumerate().filter(|(index, _)| !disturbance.set_aside.contains(index));
+    rounds.map(|(_, round)| round).filter(|round| round.sample_ns(baseline).is_some()).collect()
+}
+
+/// Whether the race is evaluated after this many rounds: after each of the first eight, then whenever their number has
+/// grown by an eighth.
+pub fn is_look(rounds: usize) -> bool {
+    rounds.checked_ilog2().is_some_and(|power| power < 3 || rounds.is_multiple_of(1 << (power - 3)))
+}
+
+/// Looks at the rounds in turn.
+///
+/// `competing` are the candidates with programs of their own that did not fail, the baseline among them. The
+/// probability that the truly fastest one is ever dropped as slower is at most `1 - confidence`: any other one may be
+/// the leader at some look, and each gets its part of that error.
+pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &DecisionRules) -> RaceState {
+    let disturbance = disturbance(rounds);
+    let counted = counted(rounds, &disturbance, baseline);
+    let mut contenders = competing.to_vec();
+    let mut dropped = BTreeMap::new();
+    for look in (1..=counted.len()).filter(|&look| is_look(look)) {
+        let seen = counted.get(..look).unwrap_or_default();
+        let field = Field { seen, baseline, competing: competing.len(), rules };
+        let Some(leader) = field.leader(&contenders) else { continue };
+        let noise = field.noise(&contenders, leader);
+        contenders.retain(|&candidate| {
+            if candidate == leader || candidate == baseline {
+                return true;
+            }
+            let reason = out(&field, candidate, leader, &noise);
+            dropped.extend(reason.map(|reason| (candidate, Dropped { reason, after: look })));
+            reason.is_none()
+        });
+    }
+    let field = Field { seen: &counted, baseline, competing: competing.len(), rules };
+    let leader = field.leader(&contenders);
+    let noise = leader.map(|leader| field.noise(&contenders, leader)).unwrap_or_default();
+    let contest = leader.map(|leader| field.noise_of_contest(&contenders, leader)).unwrap_or_default();
+    let of_leader = leader.map_or(0, |leader| field.differences(leader, baseline).len());
+    let resolution = contest.half_width(of_leader).exp_m1().max(rules.resolution);
+    let settled = leader.and_then(|leader| settled(&field, &contenders, leader, [&noise, &contest], resolution));
+    let rounds = contenders.iter().map(|&candidate| field.differences(candidate, baseline).len()).min().unwrap_or(0);
+    let is_in_doubt =
+        leader.is_some_and(|leader| field.seems_better(leader, 0.0) && !field.beats(leader, &noise, resolution));
+    let next = turns(&field, &contenders, leader, is_in_doubt);
+    let leader_rounds = of_leader;
+    RaceState {
+        contenders,
+        next,
+        leader,
+        dropped,
+        settled,
+        is_in_doubt,
+        leader_rounds,
+        rounds,
+        disturbance,
+        resolution,
+        noise,
+    }
+}
+
+fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Option<DropReason> {
+    let differences = field.differences(candidate, leader);
+    if differences.is_empty() {
+        // it may have been measured in rounds without the leader, and then has times
+        let is_timed = field.seen.iter().any(|round| round.sample_ns(candidate).is_some());
+        let tried = field.seen.iter().filter(|round| round.samples_ns.get(candidate).is_some_and(Option::is_some));
+        return (!is_timed && tried.count() >= MAX_WITHOUT_TIME).then_some(DropReason::NoTime);
+    }
+    let cut_off = field.rules.cut_off.max(1.0).ln();
+    // one or two rounds may have been disturbed, but not that much
+    let limit = cut_off * CUT_OFF_ROUNDS.saturating_sub(differences.len() - 1).max(1) as f64;
+    let may_be_a_turn = || {
+        let mut times = field.seen.iter().filter_map(|round| round.sample_ns(candidate));
+        differences.len() < CUT_OFF_ROUNDS && times.all(|ns| ns < TURN_NS)
+    };
+    let least = differences.iter().copied().fold(f64::INFINITY, f64::min);
+    let is_far =
+        |largest: f64| FAR.get(differences.len() - 1).is_some_and(|times| least > cut_off.max(times * largest));
+    if (least > limit && !may_be_a_turn()) || noise.largest().is_some_and(is_far) {
+        return Some(DropReason::CutOff);
+    }
+    let others = field.competing.saturating_sub(1).max(1) as f64;
+    (slower(&differences, noise) * (1.0 - field.rules.confidence) >= others).then_some(DropReason::Slower)
+}
+
+fn settled(
+    field: &Field<'_>,
+    contenders: &[usize],
+    leader: usize,
+    [noise, contest]: [&Noise; 2],
+    resolution: f64,
+) -> Option<Settled> {
+    let (baseline, rules) = (field.baseline, field.rules);
+    let others = || contenders.iter().copied().filter(|&candidate| candidate != baseline && candidate != leader);
+    // a lower bound of the true ratio of a candidate's time to another one's, as a logarithm
+    let least = |candidate: usize, to: usize| {
+        let differences = field.differences(candidate, to);
+        let enough = differences.len() >= rules.min_rounds.max(1);
+        let middle = autotune_lowered_lookup::stats::median(&differences).filter(|_| enough)?;
+        // one that scatters more than the others is judged by its own scatter
+        let widest = [contest, &Noise::of_one(&differences)].map(|noise| noise.half_width(differences.len()));
+        Some(middle - widest.into_iter().fold(0.0, f64::max))
+    };
+    let cannot_be_faster = |candidate: usize, to: usize| {
+        least(candidate, to).is_some_and(|least| least >= (1.0 - rules.min_improvement).ln())
+    };
+    let enough = field.differences(leader, baseline).len() >= rules.min_rounds.max(1);
+    if enough && contenders.iter().all(|&candidate| candidate == baseline || cannot_be_faster(candidate, baseline)) {
+        return Some(Settled::NothingFaster);
+    }
+    if !field.beats(leader, noise, resolution) {
+        return None;
+    }
+    match others().next() {
+        None => Some(Settled::Separated),
+        Some(_) => others().all(|candidate| cannot_be_faster(candidate, leader)).then_some(Settled::Tied),
+    }
+}
