@@ -56,7 +56,7 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     let (folder_name, snapshot_name) = (folder.display().to_string(), snapshot.display().to_string());
     let given = ["prove", &folder_name, "-o", &snapshot_name, "--plugin", &plugin, "--timer", "pjrt"];
     // 10010 turns become 1010, 20 if the second is put back, and 11000 if the first is: each race has a program that
-    // takes ten times as long as the other, which no load of the machine hides
+    // takes ten times as long as the other
     step(&folder, [10_000, 10], [10, 1000]);
     let manifest = fs::read_to_string(folder.join("prove.json")).unwrap();
     let mut told: serde_json::Value = serde_json::from_str(&manifest).unwrap();
