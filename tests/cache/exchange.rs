@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::folder::in_memory;
 use autotune_lowered::cache::{
     CacheKey, EjkernelFields, EjkernelImport, Entry, ExchangeError, export_ejkernel, export_json, import_ejkernel,
     import_json,
@@ -38,7 +39,7 @@ const FLASH: &str = "flash_attention@v2";
 #[test]
 fn what_ejkernel_wrote_goes_in_and_out_unchanged() {
     for name in ["own", "external"] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = in_memory();
         let source = fixtures().join(name);
         let EjkernelImport { entries, left_out, .. } = import_ejkernel(&source).unwrap();
         assert_eq!(left_out, &[] as &[String]);
@@ -61,7 +62,7 @@ fn what_ejkernel_wrote_goes_in_and_out_unchanged() {
         }
         // a second round trip changes nothing
         let again = import_ejkernel(folder.path()).unwrap().entries;
-        let second = tempfile::tempdir().unwrap();
+        let second = in_memory();
         export_ejkernel(second.path(), &again, None, None).unwrap();
         for file in &files {
             assert_eq!(fs::read(second.path().join(file)).unwrap(), fs::read(folder.path().join(file)).unwrap());
@@ -71,7 +72,7 @@ fn what_ejkernel_wrote_goes_in_and_out_unchanged() {
 
 #[test]
 fn a_key_is_read_from_the_right() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let name = "NVIDIA|H200|PJRT C API\ncuda 12090|flash_attention@v2|fecadd86b926e7e8";
     let config = json!({"platform": "triton", "backend": "gpu", "fwd_params": null, "bwd_params": null});
     let content = json!({ name: config, "cpu|cpu|flash_attention@v2|0000000000000000": null, "no key": {} });
@@ -83,14 +84,14 @@ fn a_key_is_read_from_the_right() {
     assert_eq!(Value::Object(entry.config.as_map().clone()), config);
     assert_eq!(left_out.len(), 2, "{left_out:?}");
     assert!(left_out.iter().any(|line| line.contains("`no key` is not a key")));
-    let out = tempfile::tempdir().unwrap();
+    let out = in_memory();
     export_ejkernel(out.path(), &entries, None, None).unwrap();
     assert_eq!(value(&out.path().join("flash-attn.json")), json!({ name: config }));
 }
 
 #[test]
 fn an_unknown_field_is_refused_by_name_and_nothing_is_written() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let good = pair("attention@v0", Direction::Forward, "2", &json!({"block_q": 7}));
     for (config, expected) in [
         (json!({"q_blocksize": 32}), "it has no field `q_blocksize`"),
@@ -108,7 +109,7 @@ fn an_unknown_field_is_refused_by_name_and_nothing_is_written() {
 
 #[test]
 fn other_entries_of_a_file_stay_and_a_broken_file_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("flash-attn.json");
     fs::write(&path, json!({"cpu|cpu|flash_attention@v2|aa": {"platform": "xla"}}).to_string()).unwrap();
     let entry = pair(FLASH, Direction::Forward, "2", &json!({"fwd_params": {"q_blocksize": 64}}));
@@ -129,7 +130,7 @@ fn other_entries_of_a_file_stay_and_a_broken_file_is_refused() {
 
 #[test]
 fn the_measured_backward_goes_before_and_devices_are_never_mixed() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let config = |q: u32| json!({"fwd_params": {"q_blocksize": q}});
     let forward = pair(FLASH, Direction::Forward, "2", &config(32));
     let both = pair(FLASH, Direction::ForwardVjp, "2", &config(64));
@@ -148,7 +149,7 @@ fn the_measured_backward_goes_before_and_devices_are_never_mixed() {
 
 #[test]
 fn operations_that_ejkernel_has_not_are_named() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let entries = [
         pair("my_matmul@v1", Direction::Forward, "2", &json!({})),
         pair("flash_attention@v1", Direction::Forward, "2", &json!({})),
@@ -161,7 +162,7 @@ fn operations_that_ejkernel_has_not_are_named() {
 
 #[test]
 fn json_holds_everything_and_needs_little() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let entries = [
         pair("b@v1", Direction::ForwardVjp, "2", &json!({"block": 1.0, "name": "größe"})),
         pair("a@v1", Direction::Forward, "64", &json!({})),
@@ -204,7 +205,7 @@ fn json_holds_everything_and_needs_little() {
 
 #[test]
 fn the_fields_of_another_ejkernel_decide_where_they_are_given() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("fields.json");
     let field = json!({"default": 1});
     let operation =
@@ -245,7 +246,7 @@ fn of_the_batches_of_a_call_the_unmapped_one_leaves_and_it_is_said() {
     };
     let (forward, both) = (Direction::Forward, Direction::ForwardVjp);
     let export = |entries: &[(CacheKey, Arc<Entry>)]| {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = in_memory();
         let export = export_ejkernel(folder.path(), entries, None, None).unwrap();
         let content = value(&folder.path().join("attention.json"));
         let ((name, config), 1) = (content.as_object().unwrap().iter().next().unwrap(), export.written) else {

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::support::folder::in_memory;
 use crate::support::program::*;
 use autotune_lowered::array::Fill;
 use autotune_lowered::cache::{
@@ -64,7 +65,7 @@ fn result_of(calls: &[(&str, &str, &str)]) -> String {
 
 #[test]
 fn what_tokamax_wrote_leaves_byte_for_byte() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let source = data("tokamax/autotuning_result.json");
     let mut entries = import(&source);
     assert_eq!(entries.len(), 3);
@@ -84,7 +85,7 @@ fn what_tokamax_wrote_leaves_byte_for_byte() {
 
 #[test]
 fn a_database_with_empty_files_goes_in_and_out_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let root = data("tokamax/autotuning");
     assert_eq!(fs::metadata(root.join("cpu/flex_attention.json")).unwrap().len(), 0);
     let entries = import(&root);
@@ -131,7 +132,7 @@ fn an_entry_never_passes_for_a_device_whose_hardware_is_known() {
         assert!(matches!(MatchMode::Kind.compare(&here, &key.device), DeviceMatch::Flagged(_)));
     }
     // a database's folder only hints at the kind; the user may state it
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let files = folder.path().join("nvidia_h100_80gb_hbm3");
     fs::create_dir(&files).unwrap();
     fs::copy(data("tokamax/autotuning/cpu/normalization.json"), files.join("normalization.json")).unwrap();
@@ -147,7 +148,7 @@ fn an_entry_never_passes_for_a_device_whose_hardware_is_known() {
 
 #[test]
 fn a_snapshot_keeps_the_record() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("a.snapshot");
     let entries = import(&data("tokamax/autotuning_result.json"));
     write_snapshot(&path, &entries).unwrap();
@@ -161,7 +162,7 @@ fn a_snapshot_keeps_the_record() {
 
 #[test]
 fn the_winner_is_the_one_with_the_least_median_of_all_evaluations() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("result.json");
     // the first evaluation counts like all others: without it `{"a":2}` would win
     let data = format!(
@@ -177,7 +178,7 @@ fn the_winner_is_the_one_with_the_least_median_of_all_evaluations() {
 
 #[test]
 fn calls_that_only_tokamax_tells_apart_leave_both() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("result.json");
     let call = |block: u32| format!(r#"{{"{{\"b\":{block}}}":{}}}"#, benchmark("[1]"));
     let op = |chunk: u32| format!(r#"{{"__type":"{ATTENTION}","chunk_size":{chunk}}}"#);
@@ -202,7 +203,7 @@ fn calls_that_only_tokamax_tells_apart_leave_both() {
 
 #[test]
 fn calls_without_a_config_are_kept_for_the_export() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("result.json");
     let op = format!(r#"{{"__type":"{NORMALIZATION}"}}"#);
     let fine = format!(r#"{{"{{}}":{}}}"#, benchmark("[1]"));
@@ -228,7 +229,7 @@ fn calls_without_a_config_are_kept_for_the_export() {
 
 #[test]
 fn other_calls_of_a_database_stay() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("cpu/normalization.json");
     fs::create_dir(folder.path().join("cpu")).unwrap();
     let entries = import(&data("tokamax/autotuning_result.json"));
@@ -257,7 +258,7 @@ fn other_calls_of_a_database_stay() {
 
 #[test]
 fn bad_files_are_refused_or_left_out_by_name() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("result.json");
     let good = read(&data("tokamax/autotuning_result.json"));
     for length in (1..good.len()).step_by(97) {
@@ -323,7 +324,7 @@ fn bad_files_are_refused_or_left_out_by_name() {
 
 #[test]
 fn names_that_would_leave_the_folder_are_not_written() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("result.json");
     let fine = format!(r#"{{"{{}}":{}}}"#, benchmark("[1]"));
     fs::write(&path, result_of(&[(r#"{"__type":"a.b/../../C"}"#, "{}", &fine)])).unwrap();
@@ -354,7 +355,7 @@ fn measured(times: &[(u32, &[u64])]) -> TokamaxCall {
 
 #[test]
 fn what_was_tuned_here_is_told_so_that_tokamax_takes_our_config() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("result.json");
     let own = pair("2", Direction::Forward, &json!({"m": 2}));
     // 4 was never measured; 3 has the smaller median, but was not chosen
@@ -381,7 +382,7 @@ fn what_was_tuned_here_is_told_so_that_tokamax_takes_our_config() {
 
 #[test]
 fn what_cannot_be_told_is_left_out_or_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("result.json");
     let call = || measured(&[(1, &[1]), (2, &[2])]);
     let own = |cores: &str, m: u32| pair(cores, Direction::Forward, &json!({ "m": m }));
@@ -456,7 +457,7 @@ fn record(root: &Path, stamp: Option<&Value>) {
 
 #[test]
 fn a_tuned_module_becomes_a_result_by_registry_and_sample_log() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let cache = folder.path().join("cache");
     let sample: Value = serde_json::from_str(&read(&data("tokamax/autotuning_result.json"))).unwrap();
@@ -504,7 +505,7 @@ fn a_tuned_module_becomes_a_result_by_registry_and_sample_log() {
 
 #[test]
 fn the_command_line_takes_over_and_gives_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let cache = folder.path().join("cache");
     let out = folder.path().join("out.json").display().to_string();
     let source = data("tokamax/autotuning_result.json").display().to_string();

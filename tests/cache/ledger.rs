@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::support::folder::in_memory;
 use autotune_lowered::cache::{CacheKey, Entry, Mapping, SNAPSHOT_FILE, Tier, TieredCache};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::config::Config;
@@ -33,7 +34,7 @@ fn filled(root: &Path, entries: usize) {
 /// a new snapshot.
 #[test]
 fn a_snapshot_of_an_earlier_version_is_made_again_from_the_log() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     filled(folder.path(), 3);
     let path = folder.path().join(SNAPSHOT_FILE);
     let old = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache/version-3.snapshot");
@@ -82,7 +83,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn sled_is_what_the_next_process_reads() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     filled(root.path(), 3);
     let ledger = Ledger::open(root.path(), vec![]).unwrap();
     assert_eq!(ledger.cache().entry(&key(1)).unwrap().unwrap().1, Tier::Sled);
@@ -93,11 +94,11 @@ fn sled_is_what_the_next_process_reads() {
 /// Every non-zero byte of the database's files, and one in 4096 of the zeroes that pad them.
 #[test]
 fn a_flipped_byte_of_sled_never_changes_what_is_read() {
-    let original = tempfile::tempdir().unwrap();
+    let original = in_memory();
     filled(original.path(), 3);
     let database = original.path().join("sled-v1");
     let mut flipped = 0;
-    let trial = tempfile::tempdir().unwrap();
+    let trial = in_memory();
     for file in files_below(&database) {
         let name = file.strip_prefix(original.path()).unwrap();
         let bytes = fs::read(&file).unwrap();
@@ -121,11 +122,11 @@ fn a_flipped_byte_of_sled_never_changes_what_is_read() {
 /// A flipped byte of the log costs at most one decision, the one with this byte, and sled still has that.
 #[test]
 fn a_flipped_byte_of_the_log_loses_nothing_that_sled_holds() {
-    let original = tempfile::tempdir().unwrap();
+    let original = in_memory();
     filled(original.path(), 2);
     let log = fs::read(original.path().join("samples-v1.log")).unwrap();
     let first_line = log.iter().position(|&byte| byte == b'\n').unwrap();
-    let trial = tempfile::tempdir().unwrap();
+    let trial = in_memory();
     for at in (first_line..log.len()).step_by(7) {
         let root = trial.path().join(at.to_string());
         copy(original.path(), &root);
@@ -144,7 +145,7 @@ fn a_flipped_byte_of_the_log_loses_nothing_that_sled_holds() {
 
 #[test]
 fn a_foreign_or_missing_database_is_filled_again_from_the_log() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     filled(root.path(), 3);
     fs::remove_dir_all(root.path().join("sled-v1")).unwrap();
     let (configs, notes) = read(root.path(), 3);
@@ -162,7 +163,7 @@ fn a_foreign_or_missing_database_is_filled_again_from_the_log() {
 
 #[test]
 fn a_lost_log_is_written_again_from_sled() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     filled(root.path(), 3);
     fs::remove_file(root.path().join("samples-v1.log")).unwrap();
     let (configs, notes) = read(root.path(), 3);
@@ -176,14 +177,14 @@ fn a_lost_log_is_written_again_from_sled() {
 /// if a killed run once left a torn line in the log.
 #[test]
 fn a_decision_that_sled_missed_survives_an_old_torn_line() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     filled(root.path(), 1);
     let log = root.path().join("samples-v1.log");
     let mut bytes = fs::read(&log).unwrap();
     bytes.extend_from_slice(b"ATL1 000000ff 00000000 {\"record\":\"rou");
     fs::write(&log, bytes).unwrap();
     // sled before the second commit: as if that commit had failed in sled alone
-    let before = tempfile::tempdir().unwrap();
+    let before = in_memory();
     copy(root.path(), before.path());
     Ledger::open(root.path(), vec![]).unwrap().commit(None, &key(1), &entry(1)).unwrap();
     for name in ["sled-v1", "sled-v1.state"] {
@@ -203,7 +204,7 @@ fn a_decision_that_sled_missed_survives_an_old_torn_line() {
 /// The same with damage after the last decision, where either store may lack entries: nothing is lost.
 #[test]
 fn a_damaged_log_and_an_older_sled_give_all_that_either_holds() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     filled(root.path(), 2);
     let log = root.path().join("samples-v1.log");
     let mut bytes = fs::read(&log).unwrap();
@@ -211,7 +212,7 @@ fn a_damaged_log_and_an_older_sled_give_all_that_either_holds() {
     bytes[last + 40] ^= 1;
     fs::write(&log, &bytes).unwrap();
     // a third decision follows the damage in the log alone
-    let other = tempfile::tempdir().unwrap();
+    let other = in_memory();
     fs::write(other.path().join("samples-v1.log"), &bytes).unwrap();
     Ledger::open(other.path(), vec![]).unwrap().commit(None, &key(2), &entry(2)).unwrap();
     bytes = fs::read(other.path().join("samples-v1.log")).unwrap();
@@ -223,7 +224,7 @@ fn a_damaged_log_and_an_older_sled_give_all_that_either_holds() {
 
 #[test]
 fn a_removed_entry_stays_removed_after_a_rebuild() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     filled(root.path(), 3);
     let ledger = Ledger::open(root.path(), vec![]).unwrap();
     assert_eq!(ledger.remove_all(&[key(1)]).unwrap(), 1);
@@ -235,7 +236,7 @@ fn a_removed_entry_stays_removed_after_a_rebuild() {
 
 #[test]
 fn a_foreign_log_is_left_alone_and_named() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     fs::write(root.path().join("samples-v1.log"), "not ours\n").unwrap();
     let Err(LedgerError::Log(error)) = Ledger::open(root.path(), vec![]).map(drop) else { panic!("it was opened") };
     assert!(error.to_string().contains("samples-v1.log"), "{error}");
@@ -244,7 +245,7 @@ fn a_foreign_log_is_left_alone_and_named() {
 
 #[test]
 fn a_second_ledger_is_refused_by_name() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     let first = Ledger::open(root.path(), vec![]).unwrap();
     let error = Ledger::open(root.path(), vec![]).map(drop).unwrap_err().to_string();
     assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
@@ -254,7 +255,7 @@ fn a_second_ledger_is_refused_by_name() {
 
 #[test]
 fn look_ups_go_on_while_another_process_has_the_folder() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     filled(root.path(), 2);
     let writer = Ledger::open(root.path(), vec![]).unwrap();
     writer.commit(None, &key(2), &entry(2)).unwrap();
@@ -273,7 +274,7 @@ fn look_ups_go_on_while_another_process_has_the_folder() {
 
 #[test]
 fn a_run_killed_before_its_first_decision_leaves_nothing_behind() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     filled(root.path(), 0);
     // as after a kill
     fs::write(root.path().join("sled-v1.state"), "open\n").unwrap();
@@ -285,7 +286,7 @@ fn a_run_killed_before_its_first_decision_leaves_nothing_behind() {
 
 #[test]
 fn a_torn_line_is_told_of_once() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     filled(root.path(), 1);
     let log = root.path().join("samples-v1.log");
     let mut bytes = fs::read(&log).unwrap();

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::folder::in_memory;
 use autotune_lowered::cache::{
     CacheKey, Cached, Change, Entry, MAX_DECISIONS, Mapping, Snapshot, diff, export_json, import_json, merge,
     write_snapshot,
@@ -295,7 +296,7 @@ proptest! {
 
     #[test]
     fn the_kind_of_a_file_does_not_matter(a in any_cache(), b in any_cache()) {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = in_memory();
         let (folder, out) = (folder.path(), folder.path().join("out.snapshot"));
         write_files(folder, "a", &a);
         write_files(folder, "b", &b);
@@ -333,7 +334,7 @@ fn a_parameter_of_that_name_is_no_superseded_decision() {
         };
         (1..=6).map(at).collect()
     };
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("a.snapshot");
     for provenance in [named, PLAIN.provenance()] {
         let entry = merged(&decisions(&provenance));
@@ -355,7 +356,7 @@ fn a_parameter_of_that_name_is_no_superseded_decision() {
 #[test]
 fn entries_as_json_keep_their_form() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache");
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let out = folder.path().join("out.snapshot");
     for (name, superseding) in [("version-1.jsonl", 0), ("version-2.jsonl", 2)] {
         let said = import_json(&data.join(name)).unwrap();
@@ -374,7 +375,7 @@ fn entries_as_json_keep_their_form() {
 
 #[test]
 fn a_damaged_record_is_named_and_not_merged() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("a.snapshot");
     write_snapshot(&path, &[(key("k", 1), PLAIN.entry())]).unwrap();
     let mut bytes = fs::read(&path).unwrap();

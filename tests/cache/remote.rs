@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use crate::support::folder::in_memory;
 use crate::support::prerequisite::python_with;
 use crate::support::program::*;
 use crate::support::shared::*;
@@ -216,7 +217,7 @@ fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_web_server_is_loaded_from_and_not_published_to() {
-    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, store) = (Machine::new(), in_memory());
     let digest = snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
     machine.good(&["cache", "push", &format!("file://{}", store.path().display()), &machine.text("a.snapshot")]);
     let root = store.path().to_owned();
@@ -314,7 +315,7 @@ fn a_server_that_says_no_or_nonsense_is_an_error_in_one_line() {
 
 #[test]
 fn a_download_that_breaks_off_is_not_believed() {
-    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, store) = (Machine::new(), in_memory());
     snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
     machine.good(&["cache", "push", &format!("file://{}", store.path().display()), &machine.text("a.snapshot")]);
     let root = store.path().to_owned();

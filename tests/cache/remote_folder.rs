@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
+use crate::support::folder::in_memory;
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 use crate::support::shared::*;
@@ -29,7 +30,7 @@ fn manifest(store: &Path) -> Value {
 
 #[test]
 fn what_cannot_be_published_says_what_to_do() {
-    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, store) = (Machine::new(), in_memory());
     snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
     // the kernel's own file systems take no folder, from nobody
     let refused = machine.run(&["cache", "push", "file:///sys/shared", &machine.text("a.snapshot")]);
@@ -46,7 +47,7 @@ fn what_cannot_be_published_says_what_to_do() {
 
 #[test]
 fn the_first_run_that_publishes_is_no_trouble() {
-    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, store) = (Machine::new(), in_memory());
     write_replay(&example().join("registry"), &machine.path("replay.json"));
     let timer = format!("replay:{}", machine.text("replay.json"));
     let words = [&*module(), "--timer", &timer, "--cache", &url(store.path()), "-v"].map(str::to_owned);
@@ -61,7 +62,7 @@ fn the_first_run_that_publishes_is_no_trouble() {
 
 #[test]
 fn what_one_machine_publishes_another_one_loads() {
-    let (one, other, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
+    let (one, other, store) = (Machine::new(), Machine::new(), in_memory());
     let url = url(store.path());
     let nothing = other.run(&["cache", "pull", &url]);
     assert_eq!(nothing.code, 3, "{}", nothing.stderr);
@@ -102,7 +103,7 @@ fn what_one_machine_publishes_another_one_loads() {
 
 #[test]
 fn processes_that_publish_at_once_lose_nothing() {
-    let store = tempfile::tempdir().unwrap();
+    let store = in_memory();
     let url = url(store.path());
     let machines: Vec<Machine> = (0..8).map(|_| Machine::new()).collect();
     let mut children = Vec::new();
@@ -130,7 +131,7 @@ fn processes_that_publish_at_once_lose_nothing() {
 /// The last step of publishing is conditional: if the manifest changed meanwhile, it is merged, not overwritten.
 #[test]
 fn a_stale_writer_merges_again() {
-    let (folder, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (folder, store) = (in_memory(), in_memory());
     let remote = || Remote::open(Address::parse(&url(store.path())).unwrap()).unwrap();
     let push = |name: &str, entries: &[_], replace| {
         let pushing = Pushing::new(entries).replace(replace);
@@ -148,10 +149,10 @@ fn a_stale_writer_merges_again() {
 /// each with a flag for replacing what is there, and `winning` while the publisher waits. It pushes the call `a`.
 /// Returns the store's files afterwards, with the digest of its own snapshot.
 fn overtaken(before: &[(&[&str], bool)], winning: &[(&[&str], bool)]) -> (Vec<String>, String, Value) {
-    let (loser, store, other) = (Machine::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (loser, store, other) = (Machine::new(), in_memory(), in_memory());
     let push = |store: &Path, calls: &[&str], replace| {
         let entries: Vec<_> = calls.iter().map(|call| entry(call, 1, 1)).collect();
-        let copy = tempfile::tempdir().unwrap();
+        let copy = in_memory();
         let remote = Remote::open(Address::parse(&url(store)).unwrap()).unwrap();
         let pushing = Pushing::new(&entries).replace(replace);
         remote.push(&copy.path().join("copy"), pushing).unwrap().manifest.digest.to_string()
@@ -161,8 +162,7 @@ fn overtaken(before: &[(&[&str], bool)], winning: &[(&[&str], bool)]) -> (Vec<St
     }
     // the winners publish in another folder, which then replaces this one
     copy_folder(store.path(), other.path());
-    let (tried, tried_in) =
-        (tempfile::tempdir().unwrap(), |digest: &str| format!("snapshots/sha256-{digest}.snapshot"));
+    let (tried, tried_in) = (in_memory(), |digest: &str| format!("snapshots/sha256-{digest}.snapshot"));
     copy_folder(store.path(), tried.path());
     let stored = push(tried.path(), &["a"], false);
     let inode = || fs::metadata(store.path().join(tried_in(&stored))).map(|metadata| metadata.ino()).ok();
@@ -234,7 +234,7 @@ fn only_snapshots_that_nobody_named_are_removed() {
 
 #[test]
 fn tuning_reads_what_is_published_and_publishes_at_its_end() {
-    let (one, other, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
+    let (one, other, store) = (Machine::new(), Machine::new(), in_memory());
     let (url, replay) = (url(store.path()), one.path("replay.json"));
     write_replay(&example().join("registry"), &replay);
     let (module, timer) = (module(), format!("replay:{}", replay.display()));
@@ -278,7 +278,7 @@ fn tuning_reads_what_is_published_and_publishes_at_its_end() {
 /// The decisions are published and drawn even if nobody reads the table.
 #[test]
 fn a_reader_of_stdout_that_is_gone_keeps_nothing_from_the_others() {
-    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, store) = (Machine::new(), in_memory());
     write_replay(&example().join("registry"), &machine.path("replay.json"));
     let timer = format!("replay:{}", machine.text("replay.json"));
     let (url, page) = (url(store.path()), machine.text("page.html"));
@@ -295,7 +295,7 @@ fn a_reader_of_stdout_that_is_gone_keeps_nothing_from_the_others() {
 
 #[test]
 fn a_shared_cache_is_changed_by_publishing_alone() {
-    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, store) = (Machine::new(), in_memory());
     let url = url(store.path());
     let removed = machine.run(&["cache", "rm", "flash_attention@v2", "--cache", &url]);
     assert_eq!(removed.code, 2, "{}", removed.stderr);
@@ -318,7 +318,7 @@ fn a_shared_cache_is_changed_by_publishing_alone() {
 /// Data from a store is used only if it matches its digest.
 #[test]
 fn what_is_not_what_was_published_is_refused() {
-    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, store) = (Machine::new(), in_memory());
     let (url, copy) = (url(store.path()), machine.text("x.snapshot"));
     let digest = snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
     let other = snapshot(&machine.path("b.snapshot"), &[entry("a", 2, 10)]);
@@ -390,7 +390,7 @@ fn what_is_not_what_was_published_is_refused() {
 /// A program published this before snapshots had sections: one line says what to do, and that helps.
 #[test]
 fn a_snapshot_of_an_earlier_version_is_published_again() {
-    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, store) = (Machine::new(), in_memory());
     let (url, copy) = (url(store.path()), machine.text("x.snapshot"));
     snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
     machine.good(&["cache", "push", &url, &machine.text("a.snapshot")]);
@@ -418,7 +418,7 @@ fn a_snapshot_of_an_earlier_version_is_published_again() {
 
 #[test]
 fn nothing_leads_a_writer_out_of_the_folder() {
-    let (machine, store, outside) = (Machine::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (machine, store, outside) = (Machine::new(), in_memory(), in_memory());
     let (url, victim) = (url(store.path()), outside.path().join("victim"));
     snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
     fs::write(&victim, "mine").unwrap();
@@ -439,7 +439,7 @@ fn nothing_leads_a_writer_out_of_the_folder() {
 
 #[test]
 fn signatures_decide_whose_cache_is_loaded() {
-    let (builder, reader, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
+    let (builder, reader, store) = (Machine::new(), Machine::new(), in_memory());
     let (url, copy) = (url(store.path()), reader.text("x.snapshot"));
     builder.good(&["cache", "keygen", &builder.text("key")]);
     builder.good(&["cache", "keygen", &builder.text("other")]);
@@ -527,7 +527,7 @@ fn show(store: &Path, manifest: impl AsRef<[u8]>) {
 /// A store that serves an earlier generation, intact and signed, is detected by readers that saw a later one.
 #[test]
 fn an_older_generation_is_loaded_by_choice_alone() {
-    let (builder, reader, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
+    let (builder, reader, store) = (Machine::new(), Machine::new(), in_memory());
     let (url, copy) = (url(store.path()), reader.text("x.snapshot"));
     builder.good(&["cache", "keygen", &builder.text("key")]);
     let (key, public) = (builder.text("key"), builder.text("key.pub"));
@@ -612,7 +612,7 @@ fn an_older_generation_is_loaded_by_choice_alone() {
 
 #[test]
 fn a_pin_holds_for_all_that_is_loaded() {
-    let (builder, mut reader, store) = (Machine::new(), Machine::new(), tempfile::tempdir().unwrap());
+    let (builder, mut reader, store) = (Machine::new(), Machine::new(), in_memory());
     let url = url(store.path());
     let first = snapshot(&builder.path("a"), &[entry("a", 1, 10)]);
     let other = snapshot(&builder.path("b"), &[entry("b", 1, 10)]);
@@ -658,7 +658,7 @@ fn a_pin_holds_for_all_that_is_loaded() {
 /// A signer of an existing file adds a signature to the others', even if all sign at once.
 #[test]
 fn a_signature_takes_no_other_one_away() {
-    let (one, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (one, store) = (Machine::new(), in_memory());
     let url = url(store.path());
     snapshot(&one.path("a"), &[entry("a", 1, 10)]);
     let names: Vec<String> = (0..6).map(|number| format!("key{number}")).collect();
@@ -701,7 +701,7 @@ fn a_signature_takes_no_other_one_away() {
 
 #[test]
 fn a_key_service_signs_in_place_of_a_key_file() {
-    let (machine, service, store) = (Machine::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (machine, service, store) = (Machine::new(), in_memory(), in_memory());
     let url = url(store.path());
     // the service has the key, and this machine only its public part
     PrivateKey::generate(&service.path().join("key")).unwrap();

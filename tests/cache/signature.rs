@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::support::folder::in_memory;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::signature::{
     MAX_SIGNATURE_BYTES, MAX_SIGNATURES, PrivateKey, PublicKeys, Signature, SignatureError, Signatures, Statement,
@@ -37,7 +38,7 @@ fn statement() -> Statement {
 /// The pair of keys of RFC 8032, section 7.1, test 1; another program made the signature (see the fixture's README).
 #[test]
 fn what_another_program_signs_is_believed_and_made_the_same() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let (private_path, public_path) = (folder.path().join("key"), folder.path().join("key.pub"));
     private(&private_path, &fixture("key"));
     fs::write(&public_path, fixture("key.pub")).unwrap();
@@ -62,7 +63,7 @@ fn what_another_program_signs_is_believed_and_made_the_same() {
 
 #[test]
 fn a_wrong_key_file_digest_or_byte_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = |name: &str| folder.path().join(name);
     let (ours, ours_public) = PrivateKey::generate(&path("ours")).unwrap();
     let (_, theirs_public) = PrivateKey::generate(&path("theirs")).unwrap();
@@ -122,7 +123,7 @@ fn a_wrong_key_file_digest_or_byte_is_refused() {
 
 #[test]
 fn keys_are_kept_to_their_owner_and_never_replaced() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = folder.path().join("key");
     let (key, public) = PrivateKey::generate(&path).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -145,7 +146,7 @@ fn keys_are_kept_to_their_owner_and_never_replaced() {
 
 #[test]
 fn a_key_can_be_replaced_by_another_one() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = |name: &str| folder.path().join(name);
     let pairs = ["old", "new"].map(|name| PrivateKey::generate(&path(name)).unwrap());
     let both: String = pairs.iter().map(|(_, public)| fs::read_to_string(public).unwrap() + "\n").collect();
@@ -168,7 +169,7 @@ fn a_key_can_be_replaced_by_another_one() {
 
 #[test]
 fn signatures_stand_beside_each_other_up_to_a_number() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let pairs: Vec<_> = (0..MAX_SIGNATURES + 2)
         .map(|number| {
             let (key, public) = PrivateKey::generate(&folder.path().join(number.to_string())).unwrap();

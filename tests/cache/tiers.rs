@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::support::folder::in_memory;
 use crate::support::scripted::{config, device};
 use autotune_lowered::cache::{
     CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, Mapping, MemoryStore, MissReason, SeedStore, SledStore,
@@ -31,7 +32,7 @@ fn hit(cache: &TieredCache, mode: MatchMode) -> Hit<'static> {
 
 #[test]
 fn a_hit_below_is_promoted_and_an_overlay_hides_it_until_it_is_dropped() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let (sled, _) = SledStore::open(folder.path(), false).unwrap();
     sled.put(&key(&device(), Direction::Forward), &entry(1)).unwrap();
     let cache = TieredCache::new(vec![Box::new(sled)]);
@@ -130,7 +131,7 @@ fn found_in_every_store(device: &DeviceFingerprint, keys: &[&str], asked: &str, 
             (CacheKey { call: Call::new("op@v1", *call_key), ..key(device, Direction::Forward) }, entry(block))
         })
         .collect();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let (sled, _) = SledStore::open(folder.path(), false).unwrap();
     sled.put_all(&entries).unwrap();
     let memory = MemoryStore::default();

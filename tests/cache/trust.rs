@@ -9,6 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::folder::in_memory;
 use crate::support::prerequisite::python3;
 use crate::support::shared::*;
 use crate::support::{program, xspace};
@@ -64,7 +65,7 @@ fn applies_by_choice_alone(path: &str, cache: &TieredCache) {
 
 #[test]
 fn another_devices_entry_applies_by_choice_alone_and_is_flagged_in_every_tier() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = in_memory();
     let path = |name: &str| folder.path().join(name);
     let pair = entry("a", 1, 10);
     let pairs = std::slice::from_ref(&pair);
@@ -120,7 +121,7 @@ fn a_cache_folder_leads_nowhere_else() {
         // the link's target: nothing, a file, a folder
         for target in [None, Some(Some("")), Some(Some("mine\n")), Some(None)] {
             for state in [None, Some("open\n"), Some(clean)] {
-                let (cache, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+                let (cache, outside) = (in_memory(), in_memory());
                 let victim = outside.path().join("victim");
                 match target {
                     None => {}
@@ -151,7 +152,7 @@ fn a_cache_folder_leads_nowhere_else() {
 /// A config is data: nothing in it is searched for, opened or run.
 #[test]
 fn a_config_is_data_wherever_it_goes() {
-    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, store) = (Machine::new(), in_memory());
     let (witness, url) = (machine.path("witness"), format!("file://{}", store.path().display()));
     let text = format!("$(touch {0}) `touch {0}` ; touch {0}", witness.display());
     let (key, _) = entry("a", 1, 10);
@@ -237,7 +238,7 @@ fn is_harmless(what: &str, output: &std::process::Output, shown: bool) {
 
 #[test]
 fn what_others_wrote_steers_no_terminal() {
-    let (machine, store) = (Machine::new(), tempfile::tempdir().unwrap());
+    let (machine, store) = (Machine::new(), in_memory());
     let look = |what: &str, arguments: &[&str]| {
         is_harmless(what, &machine.command(arguments).output().unwrap(), true);
     };

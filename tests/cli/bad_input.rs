@@ -23,7 +23,15 @@ impl Place {
         format!("replay:{}", path.display())
     }
 
-    /// The same, with times that scatter so much, and differ so little, that no number of rounds settles anything.
+    /// The same for the small module, which many runs of a test tune.
+    fn small_replay(&self) -> String {
+        let path = self.path("replay.json");
+        write_replay(&Path::new(&small_module()).with_file_name("registry"), &path);
+        format!("replay:{}", path.display())
+    }
+
+    /// The same as [`replay`](Self::replay), with times that scatter so much, and differ so little, that no number of
+    /// rounds settles anything.
     fn restless_replay(&self) -> String {
         let path = self.path("restless.json");
         write_replay(&example().join("registry"), &path);
@@ -389,7 +397,7 @@ fn run_bounded(place: &Place, growing: &Path, arguments: &[&str]) -> Run {
 fn what_is_no_file_is_told_at_once() {
     let place = Place::new();
     let at = no_files(&place.path(""));
-    let (module, replay) = (module(), place.replay());
+    let (module, replay) = (small_module(), place.small_replay());
     let registry = place.path("registry").display().to_string();
     let snapshot = place.path("a.snapshot").display().to_string();
     let made = place.run(&[&module, "--timer", &replay]);
@@ -449,7 +457,7 @@ fn what_is_no_file_is_told_at_once() {
 fn what_is_no_file_of_a_cache_is_told_at_once() {
     let place = Place::new();
     let at = no_files(&place.path(""));
-    let (module, replay) = (module(), place.replay());
+    let (module, replay) = (small_module(), place.small_replay());
     let made = place.run(&[&module, "--timer", &replay]);
     assert_eq!(made.code, 0, "{}", made.stderr);
     let cache = place.path("cache");

@@ -201,9 +201,9 @@ fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
 fn a_candidate_without_end_in_time_or_memory_is_ended() {
     let Some(plugin) = plugin() else { return };
     // each meets its own limit: what takes a gibibyte in five seconds on one machine takes ten on another
-    let endless = ["no answer to `outputs` within 5s", "the time limit of a call"];
+    let endless = ["no answer to `outputs` within 2s", "the time limit of a call"];
     for (name, file, limit, expected_kind, words) in [
-        ("endless", data("endless.mlir"), ["--timeout", "5"], "timeout", &endless[..]),
+        ("endless", data("endless.mlir"), ["--timeout", "2"], "timeout", &endless[..]),
         ("hungry", data("../timer/hungry.mlir"), ["--memory-limit", "1024"], "memory", &["1073741824 allowed"]),
     ] {
         let place = Place::new();
@@ -330,7 +330,8 @@ fn a_worker_that_misbehaves_in_one_candidate_keeps_the_rest() {
     let steady = operation(&result, STEADY);
     assert_eq!(steady["status"], "tuned", "{steady}");
     assert_eq!(operation(&second.json(), HOSTILE)["status"], "cached");
-    let forced = place.play("none", &["--force"]);
+    // the time limit of a call, where it is shorter than what the cut-off of slow candidates allows
+    let forced = place.play("none", &["--force", "--timeout", "1"]);
     assert_eq!(forced.stderr.matches("is rejected").count(), 5, "{}", forced.stderr);
 }
 

@@ -256,7 +256,7 @@ fn a_real_program_is_measured() {
     let Some(python) = python_with("jax") else { return };
     let folder = tempfile::tempdir().unwrap();
     let timer = format!("jax:{}", python.display());
-    let programs = example().join("registry/programs/03");
+    let programs = example().join("registry/programs/5c");
     let program = fs::read_dir(programs).unwrap().next().unwrap().unwrap().path().display().to_string();
     let measure = |program: &str, arguments: &[&str]| {
         let run =

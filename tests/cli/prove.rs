@@ -21,24 +21,24 @@ fn step(folder: &Path, baseline: [u32; 2], tuned: [u32; 2]) {
         let repeated = |call: usize, from: &str| {
             format!(
                 "    %n{call} = stablehlo.constant dense<{}> : tensor<i32>
-    %r{call}:2 = stablehlo.while(%i{call} = %zero, %v{call} = {from}) : tensor<i32>, tensor<65536xf32>
+    %r{call}:2 = stablehlo.while(%i{call} = %zero, %v{call} = {from}) : tensor<i32>, tensor<4096xf32>
     cond {{
       %c{call} = stablehlo.compare LT, %i{call}, %n{call} : (tensor<i32>, tensor<i32>) -> tensor<i1>
       stablehlo.return %c{call} : tensor<i1>
     }} do {{
       %j{call} = stablehlo.add %i{call}, %one : tensor<i32>
-      %w{call} = stablehlo.negate %v{call} : tensor<65536xf32>
-      stablehlo.return %j{call}, %w{call} : tensor<i32>, tensor<65536xf32>
+      %w{call} = stablehlo.negate %v{call} : tensor<4096xf32>
+      stablehlo.return %j{call}, %w{call} : tensor<i32>, tensor<4096xf32>
     }}\n",
                 turns(calls, call)
             )
         };
         format!(
             "module @jit_step {{
-  func.func public @main(%x: tensor<65536xf32>) -> tensor<65536xf32> {{
+  func.func public @main(%x: tensor<4096xf32>) -> tensor<4096xf32> {{
     %zero = stablehlo.constant dense<0> : tensor<i32>
     %one = stablehlo.constant dense<1> : tensor<i32>
-{}{}    return %r1#1 : tensor<65536xf32>
+{}{}    return %r1#1 : tensor<4096xf32>
   }}
 }}\n",
             repeated(0, "%x"),
@@ -55,8 +55,9 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     let (folder, snapshot) = (place.path("variants"), place.path("proven.snapshot"));
     let (folder_name, snapshot_name) = (folder.display().to_string(), snapshot.display().to_string());
     let given = ["prove", &folder_name, "-o", &snapshot_name, "--plugin", &plugin, "--timer", "pjrt"];
-    // 1050 turns either way, 100 if the second is put back, and 2000 if the first is
-    step(&folder, [1000, 50], [50, 1000]);
+    // 10010 turns become 1010, 20 if the second is put back, and 11000 if the first is: each race has a program that
+    // takes ten times as long as the other
+    step(&folder, [10_000, 10], [10, 1000]);
     let manifest = fs::read_to_string(folder.join("prove.json")).unwrap();
     let mut told: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     // the folder's author must not be able to write files: env_option_overrides (field 7) with a string and with a
@@ -89,7 +90,7 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     assert!(refused.stderr.contains("No such compile option: 'none'"), "{}", refused.stderr);
     // both lose: earlier proven results stay, and nothing new is written
     fs::remove_dir_all(&folder).unwrap();
-    step(&folder, [50, 50], [1000, 1000]);
+    step(&folder, [10, 10], [1000, 1000]);
     let before = fs::read(&snapshot).unwrap();
     let nothing = place.run(&given);
     assert_eq!(nothing.code, 1, "{}{}", nothing.stdout, nothing.stderr);

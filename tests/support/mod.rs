@@ -5,6 +5,7 @@
 pub mod collectives;
 pub mod compiled_elsewhere;
 pub mod executable;
+pub mod folder;
 pub mod formula;
 pub mod pjrt;
 pub mod prerequisite;

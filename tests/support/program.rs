@@ -11,6 +11,7 @@ use autotune_lowered::cli::exit;
 use autotune_lowered::registry::Registry;
 use serde_json::{Value, json};
 
+use super::folder::in_memory;
 use super::schemas;
 
 pub const DIFFERENT: i32 = exit::DIFFERENT as i32;
@@ -62,7 +63,7 @@ pub struct Place(tempfile::TempDir);
 
 impl Place {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self(in_memory())
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::folder::in_memory;
 use crate::support::prerequisite::Mount;
 use crate::support::program::{Run, run};
 use crate::support::survival::tuning::{Acknowledged, Tuning, as_pairs, read_snapshot};
@@ -130,7 +131,7 @@ fn too_few_file_handles_stop_the_run_and_lose_nothing() {
 /// The log's order decides which decision is the last one, in every store; a clock that was set back does not.
 #[test]
 fn a_clock_that_jumps_back_changes_no_order() {
-    let root = tempfile::tempdir().unwrap();
+    let root = in_memory();
     let (key, entry) = as_pairs(&Tuning::new().expected).remove(1);
     let at = |decided_at: u64, block: u32| {
         let mut entry = Entry::clone(&entry);

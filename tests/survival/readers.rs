@@ -13,6 +13,6 @@ fn one_reader() {
 /// `cargo bench --bench survival` starts four times as many for a minute.
 #[test]
 fn sixteen_readers_find_what_was_published_and_nothing_else() {
-    let seen = survival::readers::run(16, 10, 100, ROLE);
+    let seen = survival::readers::run(16, 2, 100, ROLE);
     assert!(seen.published > 100 && seen.newer > 100 && seen.opens > 100, "{seen:?}");
 }

@@ -11,6 +11,7 @@ use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::ledger::Ledger;
 
 use super::Chance;
+use crate::support::folder::in_memory;
 
 const LOG_FILE: &str = "samples-v1.log";
 const STATE_FILE: &str = "sled-v1.state";
@@ -78,7 +79,7 @@ fn decided(block: u64, decided_at: u64) -> Arc<Entry> {
 
 impl Whole {
     pub fn new() -> Self {
-        let place = tempfile::tempdir().unwrap();
+        let place = in_memory();
         let root = place.path().join("whole");
         let device = DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
         let key =

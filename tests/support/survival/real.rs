@@ -5,8 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use autotune_lowered::registry::Registry;
 use serde_json::json;
 
+use crate::support::folder::in_memory;
 use crate::support::prerequisite::plugin;
 use crate::support::program;
 
@@ -49,8 +51,9 @@ fn program(turns: u64, op: usize) -> String {
 impl Real {
     /// `None`, with a message, if there is no plugin.
     pub fn new() -> Option<Self> {
-        let real = Self { folder: tempfile::tempdir().unwrap(), plugin: plugin()? };
+        let real = Self { folder: in_memory(), plugin: plugin()? };
         let (mut module, mut body) = (String::from("#at = loc(\"model.py\":7:3)\n"), String::new());
+        let mut registry = Registry::create_or_open(real.path("registry")).unwrap();
         for op in 0..OPERATIONS {
             writeln!(module, "#op{op} = loc(\"jit(step)/ejkernel_ops#op{op}@v1:{KEY}/add\"(#at))").unwrap();
             writeln!(body, "    %{op} = stablehlo.add %arg0, %arg0 : tensor<4096xf32> loc(#op{op})").unwrap();
@@ -68,10 +71,7 @@ impl Real {
             });
             let file = real.path(&format!("op{op}.json"));
             fs::write(&file, description.to_string()).unwrap();
-            let words =
-                ["registry", "add", real.path("registry").to_str().unwrap(), file.to_str().unwrap()].map(str::to_owned);
-            let added = program::command(&real.path("nowhere")).args(words).output().unwrap();
-            assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+            registry.add_described(&file).unwrap();
         }
         writeln!(module, "module @jit_step {{").unwrap();
         writeln!(module, "  func.func public @main(%arg0: tensor<4096xf32>) -> tensor<4096xf32> {{").unwrap();

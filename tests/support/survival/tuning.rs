@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use autotune_lowered::cache::{CacheKey, Entry, Mapping, SNAPSHOT_FILE, Snapshot};
 use autotune_lowered::ledger::Ledger;
+use autotune_lowered::registry::Registry;
 use autotune_lowered::samples::{Replay, SampleLog};
 use serde_json::{Value, json};
 
+use crate::support::folder::in_memory;
 use crate::support::prerequisite::python3;
 use crate::support::program::{self, Run, copy_folder};
 
@@ -36,7 +38,7 @@ fn played_ns(op: usize, candidate: usize) -> u64 {
 
 impl Tuning {
     pub fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = in_memory();
         let tuning = Self { folder, expected: Decided::new() };
         tuning.write_inputs();
         let cache = tuning.path("undisturbed");
@@ -60,6 +62,7 @@ impl Tuning {
     fn write_inputs(&self) {
         let mut module = String::from("#at = loc(\"model.py\":7:3)\n");
         let (mut body, mut recorded) = (String::new(), Vec::new());
+        let mut registry = Registry::create_or_open(self.path("registry")).unwrap();
         for op in 0..OPERATIONS {
             writeln!(module, "#op{op} = loc(\"jit(step)/ejkernel_ops#op{op}@v1:{KEY}/add\"(#at))").unwrap();
             writeln!(body, "    %{op} = stablehlo.add %arg0, %arg0 : tensor<8xf32> loc(#op{op})").unwrap();
@@ -81,9 +84,7 @@ impl Tuning {
             });
             let file = self.path(&format!("op{op}.json"));
             fs::write(&file, description.to_string()).unwrap();
-            let words = ["registry", "add", &self.text("registry"), file.to_str().unwrap()];
-            let added = program::run(&self.path("nowhere"), &words);
-            assert_eq!(added.code, 0, "{}", added.stderr);
+            registry.add_described(&file).unwrap();
             recorded.push(json!({"op_id": op_id, "call_key": KEY, "direction": "forward", "candidates": played}));
         }
         writeln!(module, "module @jit_step {{\n  func.func public @main(%arg0: tensor<8xf32>) -> tensor<8xf32> {{")
