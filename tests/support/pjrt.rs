@@ -1,10 +1,31 @@
-//! The PJRT timer with the options of tests.
+//! The PJRT timer with the options of tests, and plugins of our own.
 
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
 
 use autotune_lowered::timer::pjrt::PjrtOptions;
 
 /// The first device of a plugin; the folder's `executables` keeps executables.
 pub fn options(plugin: &Path, folder: &Path) -> PjrtOptions {
     PjrtOptions::new(env!("CARGO_BIN_EXE_autotune-lowered"), plugin, folder.join("executables"))
+}
+
+/// Writes the library that a file of `tests/data/pjrt` gives; each is compiled once.
+pub fn build(source: &str, library: &Path) {
+    static BUILT: Mutex<BTreeMap<String, Vec<u8>>> = Mutex::new(BTreeMap::new());
+    let mut built = BUILT.lock().unwrap();
+    if let Some(bytes) = built.get(source) {
+        return fs::write(library, bytes).unwrap();
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/pjrt").join(source);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(library).arg(path).arg("-ldl");
+    let output = compiler.output().expect("a C compiler, which Rust needs for linking too");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    built.insert(source.to_owned(), fs::read(library).unwrap());
 }

@@ -6,9 +6,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::pjrt_profiler::{Simulated, build};
+use crate::pjrt_profiler::Simulated;
 use crate::support::compiled_elsewhere::as_compiled_elsewhere;
 use crate::support::executable::write_executable;
+use crate::support::pjrt::build;
 use crate::support::program::command;
 use autotune_lowered::call::Call;
 use autotune_lowered::digest::Digest;

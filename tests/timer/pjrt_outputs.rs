@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::pjrt_profiler::build;
+use crate::support::pjrt::build;
 use crate::support::prerequisite::plugin;
 use autotune_lowered::array::Tolerance;
 use autotune_lowered::call::Call;

@@ -5,9 +5,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::support::executable::write_executable;
+use crate::support::pjrt::build;
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 use autotune_lowered::call::Call;
@@ -25,15 +25,6 @@ use serde_json::{Value, json};
 pub(crate) struct Simulated {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) base: PathBuf,
-}
-
-/// Builds a library from a file of `tests/data/pjrt`.
-pub(crate) fn build(source: &str, library: &Path) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/pjrt").join(source);
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(library).arg(source).arg("-ldl");
-    let output = compiler.output().expect("a C compiler, which Rust needs for linking too");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 impl Simulated {
