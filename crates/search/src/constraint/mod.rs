@@ -1,7 +1,7 @@
 //! Constraints: one expression over named values that is true or false, evaluated without allocation.
 //!
 //! ```
-//! use autotune_lowered::constraint::{Constraint, Kinds, Value};
+//! use autotune_lowered_search::constraint::{Constraint, Kinds, Value};
 //!
 //! let names = [("rows", Kinds::ANY), ("block", Kinds::INT)];
 //! let constraint = Constraint::compile("rows % block == 0 && block <= 256", &names).unwrap();
