@@ -43,7 +43,7 @@ fn option_classes() -> impl TypedValueParser<Value = OptionClass> {
     };
     let classes = OptionClass::ALL.map(|class| PossibleValue::new(class.as_str()).help(help(class)));
     let class = |name: String| OptionClass::ALL.into_iter().find(|class| class.as_str() == name);
-    PossibleValuesParser::new(classes).map(move |name| class(name).unwrap_or(OptionClass::Safe))
+    PossibleValuesParser::new(classes).try_map(move |name| class(name).ok_or("it is no class of options"))
 }
 
 #[derive(Debug, Clone, Args)]

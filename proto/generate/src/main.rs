@@ -1,7 +1,7 @@
 //! Writes the Rust of `proto/*.proto`: `cargo run -p autotune-lowered-proto`, from the repository's root.
 //!
 //! Each file begins with the digests of its schema and of its code. `tests/house/generated.rs` compares these on every
-//! change, without the compilers of schemas that this program brings; `.ci/full docs` runs this program and compares
+//! change, without the compilers of schemas that this program brings; `.ci/full features` runs this program and compares
 //! the files.
 
 use std::error::Error;
