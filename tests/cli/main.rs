@@ -17,7 +17,7 @@ mod compiled;
 mod compiled_with;
 mod compiler_options;
 mod config;
-mod golden;
+
 mod log_folder;
 mod measure;
 mod peaks;
@@ -30,5 +30,6 @@ mod selftest;
 mod short_table;
 mod simulated_gpu;
 mod simulated_tpu;
+mod transcripts;
 mod tune;
 mod view;
