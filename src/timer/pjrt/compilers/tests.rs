@@ -219,8 +219,9 @@ fn one_that_needs_the_device_for_itself_waits_and_others_pass_it() {
     pool.take(2).unwrap().unwrap();
     // the second one is not begun while the first one waits for the gate
     let shared = Arc::clone(&pool.pool.shared);
-    until(&shared, |state| state.running.len() == 1 && state.queue.len() == 1);
-    assert_eq!(world.begun().iter().filter(|task| **task == FakeOutcome::Alone).count(), 1);
+    let alone = || world.begun().iter().filter(|task| **task == FakeOutcome::Alone).count();
+    until(&shared, |state| state.running.len() == 1 && state.queue.len() == 1 && alone() > 0);
+    assert_eq!(alone(), 1);
     world.open();
     pool.take(1).unwrap().unwrap();
     pool.take(0).unwrap().unwrap();
