@@ -5,9 +5,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use crate::support::prerequisite::{Mount, plugin, python3};
+use crate::support::pjrt::NamedTimes;
+use crate::support::prerequisite::{Mount, python3};
 use crate::support::program::*;
 use serde_json::{Value, json};
 
@@ -56,19 +57,27 @@ impl Place {
         self.record(op_id, false, &rows);
     }
 
-    fn tune(&self, more: &[&str]) -> Run {
-        let (module, registry) = (data("module.mlir"), self.path("registry"));
-        let mut arguments = vec![module.to_str().unwrap(), "--registry", registry.to_str().unwrap()];
-        arguments.extend(["--format", "json", "--rounds", "8"]);
-        arguments.extend(more);
-        let run = self.run(&arguments);
+    fn command(&self, more: &[&str]) -> Command {
+        let mut command = command(&self.path("cache"));
+        command.arg(data("module.mlir")).arg("--registry").arg(self.path("registry"));
+        command.args(["--format", "json", "--rounds", "8"]).args(more);
+        command
+    }
+
+    /// Tunes on a real plugin with SIMULATED times.
+    fn tune(&self, plugin: &NamedTimes, more: &[&str]) -> Run {
+        let mut command = self.command(more);
+        plugin.measures(&mut command);
+        let run = ended(&mut command);
         assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
         run
     }
 
     /// Tunes with the worker that plays times.
     fn play(&self, mode: &str, more: &[&str]) -> Run {
-        self.tune(&[&["--timer", &self.timer(mode)], more].concat())
+        let run = ended(self.command(&["--timer", &self.timer(mode)]).args(more));
+        assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+        run
     }
 
     fn timer(&self, mode: &str) -> String {
@@ -87,7 +96,7 @@ impl Place {
     fn play_with_hang_ups(&self, handling: &str, more: &[&str]) -> Run {
         let script = "import os, signal, sys; signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1])); \
                       os.execv(sys.argv[2], sys.argv[2:])";
-        let mut python = std::process::Command::new(python3());
+        let mut python = Command::new(python3());
         python
             .args(["-c", script, handling, env!("CARGO_BIN_EXE_autotune-lowered")])
             .args(self.words("none"))
@@ -133,9 +142,9 @@ fn killer(place: &Place) -> PathBuf {
 
 #[test]
 fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
-    let Some(plugin) = plugin() else { return };
+    let Some(plugin) = NamedTimes::new() else { return };
     // all of them, whatever the earlier ones promise
-    let plugin = ["--plugin", plugin.to_str().unwrap(), "--thorough"];
+    let tune = |place: &Place, more: &[&str]| place.tune(&plugin, &[&["--thorough"], more].concat());
     let place = Place::new();
     let names = [
         "steps",
@@ -154,7 +163,7 @@ fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
     place.record(HOSTILE, false, &rows);
     place.record_programs(STEADY, &["steps", "few_steps"]);
 
-    let first = place.tune(&plugin);
+    let first = tune(&place, &[]);
     assert_eq!(first.code, 0, "{}", first.stderr);
     let result = first.json();
     let hostile = operation(&result, HOSTILE);
@@ -181,7 +190,7 @@ fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
     };
     failures(&result);
 
-    let second = place.tune(&plugin);
+    let second = tune(&place, &[]);
     assert_eq!(second.code, 0, "{}", second.stderr);
     assert!(!second.stderr.contains("is rejected"), "tried again: {}", second.stderr);
     assert!(second.stderr.contains("nothing measured"), "{}", second.stderr);
@@ -192,14 +201,14 @@ fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
     );
     failures(&result);
 
-    let third = place.tune(&[&plugin[..], &["--force"]].concat());
+    let third = tune(&place, &["--force"]);
     assert_eq!(third.stderr.matches("is rejected").count(), 9, "{}", third.stderr);
     failures(&third.json());
 }
 
 #[test]
 fn a_candidate_without_end_in_time_or_memory_is_ended() {
-    let Some(plugin) = plugin() else { return };
+    let Some(plugin) = NamedTimes::new() else { return };
     // each meets its own limit: what takes a gibibyte in five seconds on one machine takes ten on another
     let endless = ["no answer to `outputs` within 2s", "the time limit of a call"];
     for (name, file, limit, expected_kind, words) in [
@@ -210,11 +219,10 @@ fn a_candidate_without_end_in_time_or_memory_is_ended() {
         let rows = ["steps", "few_steps"].map(|name| (json!({"block": name}), data(&format!("{name}.mlir"))));
         place.record(HOSTILE, false, &[&rows[..], &[(json!({"block": name}), file)]].concat());
         place.record_programs(STEADY, &["steps", "few_steps"]);
-        let arguments = [&["--plugin", plugin.to_str().unwrap()], &limit[..]].concat();
-        let first = place.tune(&arguments);
+        let first = place.tune(&plugin, &limit);
         assert_eq!(first.code, 0, "{}", first.stderr);
         let result = first.json();
-        for result in [&result, &place.tune(&arguments).json()] {
+        for result in [&result, &place.tune(&plugin, &limit).json()] {
             let hostile = operation(result, HOSTILE);
             assert_eq!(hostile["best"]["config"], json!({"block": "few_steps"}), "{hostile}");
             let (kind, message) = failure(hostile, &json!({"block": name}));
@@ -230,13 +238,12 @@ fn a_candidate_without_end_in_time_or_memory_is_ended() {
 
 #[test]
 fn an_unknown_custom_call_stops_its_operation_and_says_what_to_do() {
-    let Some(plugin) = plugin() else { return };
+    let Some(plugin) = NamedTimes::new() else { return };
     let place = Place::new();
     place.record_programs(HOSTILE, &["steps", "few_steps", "unknown_call"]);
     place.record_programs(STEADY, &["steps", "few_steps"]);
-    let arguments = ["--plugin", plugin.to_str().unwrap()];
     for steady in ["tuned", "cached"] {
-        let run = place.tune(&arguments);
+        let run = place.tune(&plugin, &[]);
         assert_eq!(run.code, 1, "{}", run.stderr);
         let result = run.json();
         let hostile = operation(&result, HOSTILE);
@@ -249,14 +256,13 @@ fn an_unknown_custom_call_stops_its_operation_and_says_what_to_do() {
 
 #[test]
 fn a_baseline_that_fails_says_so_each_time_with_the_same_reason() {
-    let Some(plugin) = plugin() else { return };
+    let Some(plugin) = NamedTimes::new() else { return };
     let place = Place::new();
     place.record_programs(HOSTILE, &["garbage", "steps", "few_steps"]);
     place.record_programs(STEADY, &["nan", "steps"]);
-    let arguments = ["--plugin", plugin.to_str().unwrap()];
     let reasons: Vec<String> = (0..2)
         .map(|_| {
-            let run = place.tune(&arguments);
+            let run = place.tune(&plugin, &[]);
             assert_eq!(run.code, 1, "{}", run.stderr);
             let result = run.json();
             assert_eq!(operation(&result, HOSTILE)["status"], "failed");
@@ -271,13 +277,13 @@ fn a_baseline_that_fails_says_so_each_time_with_the_same_reason() {
 
 #[test]
 fn donated_inputs_are_tuned_and_compared() {
-    let Some(plugin) = plugin() else { return };
+    let Some(plugin) = NamedTimes::new() else { return };
     let place = Place::new();
     let rows =
         ["steps", "donated", "other_outputs"].map(|name| (json!({"block": name}), data(&format!("{name}.mlir"))));
     place.record(HOSTILE, true, &rows);
     place.record(STEADY, false, &rows);
-    let run = place.tune(&["--plugin", plugin.to_str().unwrap()]);
+    let run = place.tune(&plugin, &[]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let result = run.json();
     for op_id in [HOSTILE, STEADY] {
@@ -388,14 +394,15 @@ fn a_baseline_whose_program_was_changed_is_not_blamed_for_ever() {
 
 #[test]
 fn a_full_scratch_disk_is_nobodys_fault() {
-    let Some(plugin) = plugin() else { return };
+    let Some(plugin) = NamedTimes::new() else { return };
     let Some(mount) = Mount::new("size=8k") else { return };
     let place = Place::new();
     place.record_programs(HOSTILE, &["steps", "few_steps"]);
     place.record_programs(STEADY, &["steps", "few_steps"]);
     let (module, registry) = (data("module.mlir"), place.path("registry"));
     let mut full = command(&place.path("cache"));
-    full.arg(&module).arg("--registry").arg(&registry).arg("--plugin").arg(&plugin).args(["--format", "json"]);
+    full.arg(&module).arg("--registry").arg(&registry).args(["--format", "json"]);
+    plugin.measures(&mut full);
     let output = full.env("TMPDIR", mount.path()).output().unwrap();
     // the worker is unusable, whichever operation asks for it
     assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
@@ -404,7 +411,7 @@ fn a_full_scratch_disk_is_nobodys_fault() {
         let reason = operation(&result, op_id)["reason"].as_str().unwrap();
         assert!(reason.contains("No space left") && reason.contains(mount.path().to_str().unwrap()), "{reason}");
     }
-    let run = place.tune(&["--plugin", plugin.to_str().unwrap()]);
+    let run = place.tune(&plugin, &[]);
     assert_eq!(run.code, 0, "what the disk did stays with the programs: {}", run.stderr);
 }
 

@@ -4,11 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
 use autotune_lowered::timer::pjrt::PjrtOptions;
+use tempfile::TempDir;
+
+use super::folder::in_memory;
+use super::prerequisite::plugin;
 
 /// The first device of a plugin; the folder's `executables` keeps executables.
 pub fn options(plugin: &Path, folder: &Path) -> PjrtOptions {
@@ -28,4 +32,30 @@ pub fn build(source: &str, library: &Path) {
     let output = compiler.output().expect("a C compiler, which Rust needs for linking too");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     built.insert(source.to_owned(), fs::read(library).unwrap());
+}
+
+/// A plugin whose programs run on a real one, and whose times are SIMULATED: the name of a program's module says how many
+/// nanoseconds it takes (`takes_80000`).
+pub struct NamedTimes {
+    folder: TempDir,
+    base: PathBuf,
+}
+
+impl NamedTimes {
+    /// `None`, with the reason printed, if there is no plugin.
+    pub fn new() -> Option<Self> {
+        let named = Self { folder: in_memory(), base: plugin()? };
+        build("profiled_plugin.c", &named.library());
+        Some(named)
+    }
+
+    pub fn library(&self) -> PathBuf {
+        self.folder.path().join("named_times.so")
+    }
+
+    /// Lets a command measure on it.
+    pub fn measures(&self, command: &mut Command) {
+        command.arg("--plugin").arg(self.library());
+        command.env("SIMULATED_PROFILER_BASE", &self.base).env("SIMULATED_PROFILER_MODE", "named");
+    }
 }

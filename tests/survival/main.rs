@@ -6,4 +6,5 @@ mod support;
 mod disks;
 mod flips;
 mod kills;
+mod plugin;
 mod readers;

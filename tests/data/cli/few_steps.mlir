@@ -1,4 +1,4 @@
-module @few_steps {
+module @few_steps_takes_80000 {
   func.func public @main(%x: tensor<1024xf32>) -> tensor<1024xf32> {
     %zero = stablehlo.constant dense<0> : tensor<i32>
     %0:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<1024xf32>

@@ -4,8 +4,11 @@
  *
  * SIMULATED_PROFILER_MODE: good (the default), exact, two-calls, twice (each launch in two kernels of one name), drop,
  * drop-later, lossy, no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash,
- * now (profiles are of the present, others of the year 2023). SIMULATED_PLATFORM: what the platform is called, in place of `cpu`.
+ * now (profiles are of the present, others of the year 2023), named (a launch takes as many nanoseconds as the name of its
+ * module says: `takes_80000`; compiled under XLA_FLAGS that hold SIMULATED_PROFILER_FLAG, `takes_8…` becomes `takes_4…`).
+ * SIMULATED_PLATFORM: what the platform is called, in place of `cpu`.
  */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +16,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_LAUNCHES = 100000, PROFILER = 1, PLATFORM_NAME = 17, EXECUTE = 60, TABLE_WORDS = 512 };
+enum { MAX_LAUNCHES = 100000, PROFILER = 1, TABLE_WORDS = 512 };
+/* places of functions in the table */
+enum { PLATFORM_NAME = 17, COMPILE = 25, EXECUTABLE_DESTROY = 45, EXECUTABLE_NAME = 46, GET_EXECUTABLE = 56, EXECUTE = 60 };
 
 struct base {
   size_t struct_size;
@@ -70,10 +75,40 @@ struct text_args {
   size_t size;
 };
 
+struct program {
+  size_t struct_size;
+  void *extension_start;
+  char *code;
+  size_t code_size;
+};
+
+/* the first words of `PJRT_Client_Compile_Args` */
+struct compile_args {
+  size_t struct_size;
+  void *extension_start;
+  void *client;
+  struct program *program;
+};
+
+/* of `PJRT_LoadedExecutable_GetExecutable`, and with fewer words of `PJRT_Executable_Destroy` */
+struct executable_args {
+  size_t struct_size;
+  void *extension_start;
+  void *of;
+  void *executable;
+};
+
 typedef void *execute_fn(struct execute_args *);
+typedef void *compile_fn(struct compile_args *);
+typedef void *executable_fn(struct executable_args *);
+typedef void *text_fn(struct text_args *);
 
 static const char *mode = "good";
 static execute_fn *real_execute;
+static compile_fn *real_compile;
+static executable_fn *get_executable, *executable_destroy;
+static text_fn *executable_name;
+static uint64_t named_ns[MAX_LAUNCHES];
 static int running, sessions;
 static void *executables[MAX_LAUNCHES];
 static int programs;
@@ -83,10 +118,51 @@ static size_t profile_size;
 
 static int is(const char *name) { return strcmp(mode, name) == 0; }
 
+static const char takes[] = "takes_";
+
+/* how long a program takes by its name; a millisecond if that does not say it */
+static uint64_t ns_by_name(void *loaded) {
+  struct executable_args get = {sizeof get, NULL, loaded, NULL};
+  if (get_executable(&get) != NULL) return 1000000;
+  struct text_args name = {sizeof name, NULL, get.executable, NULL, 0};
+  uint64_t ns = 1000000;
+  char text[256];
+  if (executable_name(&name) == NULL && name.size < sizeof text) {
+    memcpy(text, name.text, name.size);
+    text[name.size] = 0;
+    const char *at = strstr(text, takes);
+    if (at) ns = strtoull(at + sizeof takes - 1, NULL, 10);
+  }
+  struct executable_args destroy = {sizeof destroy - sizeof(void *), NULL, get.executable, NULL};
+  executable_destroy(&destroy);
+  return ns;
+}
+
+static void *compile(struct compile_args *args) {
+  const char *flag = getenv("SIMULATED_PROFILER_FLAG"), *flags = getenv("XLA_FLAGS");
+  if (!flag || !flags || !strstr(flags, flag)) return real_compile(args);
+  struct program program = *args->program;
+  program.code = malloc(program.code_size);
+  memcpy(program.code, args->program->code, program.code_size);
+  char *at = memmem(program.code, program.code_size, "takes_8", 7);
+  if (at) at[6] = '4';
+  struct program *given = args->program;
+  args->program = (struct program *)memcpy(malloc(given->struct_size), given, given->struct_size);
+  args->program->code = program.code;
+  void *error = real_compile(args);
+  free(args->program);
+  free(program.code);
+  args->program = given;
+  return error;
+}
+
 static void *execute(struct execute_args *args) {
   int program = 0;
   while (program < programs && executables[program] != args->executable) program++;
-  if (program == programs && programs < MAX_LAUNCHES) executables[programs++] = args->executable;
+  if (program == programs && programs < MAX_LAUNCHES) {
+    if (is("named")) named_ns[programs] = ns_by_name(args->executable);
+    executables[programs++] = args->executable;
+  }
   if (running && launches < MAX_LAUNCHES) launched[launches++] = program;
   return real_execute(args);
 }
@@ -156,6 +232,7 @@ static void make_profile(void) {
   number(&line, 3, is("now") ? (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec : 1700000000000000000);
   for (int n = 0; n < launches; n++) {
     uint64_t ns = 1000 * (uint64_t)(n + 1) + step * (uint64_t)(launched[n] < 63 ? 64 - launched[n] : 1);
+    if (is("named")) ns = named_ns[launched[n]] + 10 * (uint64_t)(n % 7);
     int kernels = is("twice") ? 2 : 1;
     for (int kernel = 0; kernel < kernels; kernel++) {
       struct bytes event = {0}, stat = {0};
@@ -322,6 +399,13 @@ const void *GetPjrtApi(void) {
   table[1] = &extension;
   real_execute = (execute_fn *)table[EXECUTE];
   table[EXECUTE] = execute;
+  get_executable = (executable_fn *)table[GET_EXECUTABLE];
+  executable_destroy = (executable_fn *)table[EXECUTABLE_DESTROY];
+  executable_name = (text_fn *)table[EXECUTABLE_NAME];
+  if (is("named")) {
+    real_compile = (compile_fn *)table[COMPILE];
+    table[COMPILE] = compile;
+  }
   if (getenv("SIMULATED_PLATFORM")) table[PLATFORM_NAME] = platform_name;
   return table;
 }

@@ -1,23 +1,14 @@
-//! Runs timed by a real plugin, with a comparison of the winners: a separate program with sequential tests, so that
-//! other tests do not disturb the measurements.
+//! Runs on a real plugin, with a comparison of the winners. Times are SIMULATED.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::fs;
-use std::sync::{Mutex, PoisonError};
 
-use support::survival;
-use support::survival::tuning::best_configs;
-
-/// Held by the measuring test.
-static MACHINE: Mutex<()> = Mutex::new(());
+use crate::support::survival;
+use crate::support::survival::tuning::best_configs;
 
 #[test]
 fn killed_workers_of_a_plugin_change_no_result() {
-    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(seen) = survival::workers::run_real(6, 6) {
         assert_eq!(seen.kills(), 6);
     }
@@ -26,7 +17,6 @@ fn killed_workers_of_a_plugin_change_no_result() {
 /// Each file is intact, and made for the same arguments: only its key shows that it is another program.
 #[test]
 fn exchanged_executables_are_compiled_again() {
-    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(real) = survival::real::Real::new() else { return };
     let cache = real.path("cache");
     let best = |extra: &[&str]| {
