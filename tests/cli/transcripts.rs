@@ -2,9 +2,10 @@
 //! what they print. `SNAPSHOTS=overwrite` writes the files again.
 //!
 //! A line `$ COMMAND` is run by `sh`, with the lines `> …` after it. The lines that follow are its stdout, then its stderr
-//! (`stderr: …`), then its exit code unless that is zero. `$REPO` is the repository; `example.json` and `small.json` are
-//! recorded samples for its two modules, whose times are simulated. `[..]` stands for anything in a line, and a line `...`
-//! for any lines.
+//! (`stderr: …`), then its exit code unless that is zero. `$ # REASON` says what the next commands are for. `$REPO` is the
+//! repository; `example.json` and `small.json` are recorded samples for its two modules, whose times are simulated. The
+//! cache is `cache`; what a user keeps elsewhere is in `data` (`XDG_DATA_HOME`) and `native` (`XDG_CACHE_HOME`). `[..]`
+//! stands for anything in a line, and a line `...` for any lines; JSON is also validated against its command's schema.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -52,8 +53,12 @@ fn transcript(name: &str) {
         }
     }
     for line in commands(&text) {
-        let run = ended(&mut in_shell(&place, &line));
+        let words: Vec<&str> = line.split_whitespace().skip_while(|word| *word != "autotune-lowered").skip(1).collect();
+        let run = Run::of(in_shell(&place, &line).output().unwrap(), &words);
         assert!(!run.stderr.contains("panicked"), "{line}: {}", run.stderr);
+        if run.stdout.starts_with("{\n") {
+            run.json();
+        }
         seen += &format!("$ {}\n{}", line.replace('\n', "\n> "), run.stdout);
         if !run.stdout.is_empty() && !run.stdout.ends_with('\n') {
             seen += "\n";
@@ -81,7 +86,8 @@ fn in_shell(place: &Place, line: &str) -> std::process::Command {
         shell.env_remove(name);
     }
     shell.env_remove("RUST_LOG").env("PATH", path.unwrap()).env("REPO", REPO);
-    shell.env("AUTOTUNE_LOWERED_CACHE_DIR", place.path("cache")).current_dir(place.path("")).args(["-c", line]);
+    shell.env("AUTOTUNE_LOWERED_CACHE_DIR", place.path("cache")).env("XDG_CACHE_HOME", place.path("native"));
+    shell.current_dir(place.path("")).args(["-c", line]);
     shell.stdin(std::process::Stdio::null());
     shell
 }
