@@ -109,12 +109,21 @@ macro_rules! transcripts {
 }
 
 transcripts! {
+    caches_that_cannot_be_made
     candidates
+    command_lines_that_are_wrong
     dry_run
+    files_of_another_kind
     guide
     missing
+    modules_that_are_none
+    plugins_that_are_none
+    registries_that_are_broken
     registry
     scan
+    search_spaces_with_a_mistake
+    snapshots_are_published_of_what_is_there
+    stdout_that_cannot_be_written
     summary
     tune
 }
