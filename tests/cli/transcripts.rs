@@ -109,23 +109,32 @@ macro_rules! transcripts {
 }
 
 transcripts! {
+    cache_variable_takes_any_cache
     caches_that_cannot_be_made
     candidates
     command_lines_that_are_wrong
+    configs_give_what_a_command_misses
+    configs_run_nothing_until_accepted
+    configs_that_are_no_file
     dry_run
     files_of_another_kind
+    files_that_cannot_be_trusted
     guide
     missing
+    mistakes_in_a_config
     modules_that_are_none
     plugins_that_are_none
     registries_that_are_broken
     registry
     scan
     search_spaces_with_a_mistake
+    settings_by_priority
     snapshots_are_published_of_what_is_there
     stdout_that_cannot_be_written
     summary
     tune
+    tune_is_the_main_job
+    what_decides_trust_is_refused
 }
 
 /// `docs/cli.md` is the program's own help.
