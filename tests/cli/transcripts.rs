@@ -110,25 +110,37 @@ macro_rules! transcripts {
 
 transcripts! {
     cache_variable_takes_any_cache
+    caches_that_are_not_there
     caches_that_cannot_be_made
     candidates
+    classes_of_kept_options
     command_lines_that_are_wrong
+    compiler_options_as_flags
     configs_give_what_a_command_misses
     configs_run_nothing_until_accepted
     configs_that_are_no_file
+    coverage
+    diff_of_caches
     dry_run
+    empty_parts_merge
     files_of_another_kind
     files_that_cannot_be_trusted
     guide
+    kept_executables
     missing
     mistakes_in_a_config
     modules_that_are_none
+    paths_that_lead_nowhere
     plugins_that_are_none
+    prune
     registries_that_are_broken
     registry
+    rows_in_json
     scan
     search_spaces_with_a_mistake
     settings_by_priority
+    signatures_are_verified
+    snapshots_are_only_read
     snapshots_are_published_of_what_is_there
     stdout_that_cannot_be_written
     summary
