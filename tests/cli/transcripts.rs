@@ -127,11 +127,14 @@ transcripts! {
     files_that_cannot_be_trusted
     guide
     kept_executables
+    measure_of_what_is_none
     missing
     mistakes_in_a_config
     modules_that_are_none
     paths_that_lead_nowhere
+    peaks_that_cannot_be_measured
     plugins_that_are_none
+    programs_that_are_none
     prune
     registries_that_are_broken
     registry
@@ -143,6 +146,7 @@ transcripts! {
     snapshots_are_only_read
     snapshots_are_published_of_what_is_there
     stdout_that_cannot_be_written
+    steps_that_are_none
     summary
     tune
     tune_is_the_main_job
