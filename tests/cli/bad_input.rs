@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use crate::support::prerequisite::{Mount, python_with};
 use crate::support::program::*;
-use autotune_lowered::cache::{Mapping, Snapshot};
 use autotune_lowered::call::Direction;
 use autotune_lowered::cli::exit;
 use autotune_lowered::ledger::Ledger;
@@ -60,67 +59,6 @@ fn expect(run: &Run, code: i32, words: &[&str]) {
     assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
 }
 
-#[test]
-fn modules_that_are_none() {
-    let place = Place::new();
-    let text = fs::read(module()).unwrap();
-    let proto = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hlo/flash_attention.hash.pre.hlo.pb"));
-    expect(&place.run(&["/nowhere/module.hlo.txt"]), BAD_INPUT, &["/nowhere/module.hlo.txt"]);
-    expect(&place.run(&[&place.file("empty", "")]), BAD_INPUT, &["empty"]);
-    let noise: Vec<u8> = (0..100_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    expect(&place.run(&[&place.file("noise", noise)]), BAD_INPUT, &["noise"]);
-    if let Ok(proto) = proto {
-        let cut = place.run(&["scan", &place.file("cut.pb", &proto[..proto.len() / 2])]);
-        expect(&cut, BAD_INPUT, &["cut.pb"]);
-    }
-    // a module without labels is no error: a message says so, and it has its own exit code
-    let bare = place.file("bare", "HloModule m\n\nENTRY e {\n  ROOT p = f32[2]{0} parameter(0)\n}\n");
-    let run = place.run(&["scan", &bare]);
-    assert_eq!(run.code, NOTHING_MATCHED);
-    assert!(run.stdout.contains("no-"), "{}", run.stdout);
-    // truncated text still gives the labels before the cut, but is not tuned
-    let cut = place.file("cut.txt", &text[..text.len() / 2]);
-    let run = place.run(&["scan", &cut, "--format", "json"]);
-    expect(&run, BAD_INPUT, &["cut.txt", "cut short"]);
-    assert!(!run.json()["labels"].as_array().unwrap().is_empty());
-    expect(&place.run(&[&cut, "--timer", &place.replay()]), BAD_INPUT, &["cut.txt", "cut short"]);
-}
-
-#[test]
-fn command_lines_that_are_wrong() {
-    let place = Place::new();
-    let module = module();
-    expect(&place.run(&[&module, "--timer", "sundial"]), USAGE, &["sundial", "replay:FILE"]);
-    let gone = place.run(&[&module, "--search", "genetic"]);
-    expect(&gone, USAGE, &["--search", "`genetic` was removed", "use `auto`"]);
-    assert_eq!(gone.stderr.lines().count(), 1, "{}", gone.stderr);
-    expect(&place.run(&["scan", &module, "--label-regex", "("]), USAGE, &["--label-regex"]);
-    expect(&place.run(&["scan", &module, "--label-regex", "a(?P<key>b)"]), USAGE, &["op"]);
-    for arguments in [
-        &["--rounds", "0"][..],
-        &["--min-improvement", "1.5"],
-        &["--match", "near"],
-        &["--min-improvement", "nan"],
-        &["--nonsense"],
-    ] {
-        let run = place.run(&[&[module.as_str()], arguments].concat());
-        assert_eq!(run.code, USAGE, "{arguments:?}: {}", run.stderr);
-    }
-}
-
-/// Whatever is wrong with a named file, the line says what to do next.
-#[test]
-fn files_that_are_not_what_they_are_named_for() {
-    let place = Place::new();
-    let (module, notes) = (module(), place.file("notes.txt", "notes"));
-    let replay = |file: &str| place.run(&[&module, "--timer", &format!("replay:{file}")]);
-    expect(&replay("missing.json"), BAD_INPUT, &["missing.json", "; check the path"]);
-    expect(&replay(&notes), BAD_INPUT, &["notes.txt", "; give recorded samples", "`--keep-profiles`"]);
-    let listed = place.run(&["cache", "ls", "--cache", &notes]);
-    expect(&listed, CACHE_TROUBLE, &["notes.txt", "it is not a snapshot; check the path"]);
-    expect(&place.run(&["measure", "missing.mlir"]), BAD_INPUT, &["missing.mlir", "; check the path"]);
-}
-
 /// A JAX of `pip install --user`: an empty package, so the worker fails, but the program selects it.
 #[test]
 fn jax_in_the_users_own_folder_is_the_one_that_is_taken() {
@@ -149,37 +87,6 @@ fn jax_in_the_users_own_folder_is_the_one_that_is_taken() {
 }
 
 #[test]
-fn registries_that_are_broken() {
-    let place = Place::new();
-    let (module, timer) = (module(), place.replay());
-    let missing = place.run(&[&module, "--timer", &timer, "--registry", "/nowhere/registry"]);
-    expect(&missing, BAD_INPUT, &["/nowhere/registry"]);
-    let beside = place.file("alone.hlo.txt", fs::read(&module).unwrap());
-    expect(&place.run(&[&beside, "--timer", &timer]), BAD_INPUT, &["--registry"]);
-
-    let registry = place.path("registry");
-    copy_folder(&example().join("registry"), &registry);
-    let name = registry.to_str().unwrap();
-    // a half-written record: the rest of the registry still works
-    let mut folders = fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path());
-    let flash = folders.find(|path| path.to_str().unwrap().contains("flash")).unwrap();
-    for record in fs::read_dir(&flash).unwrap().map(|item| item.unwrap().path()) {
-        let bytes = fs::read(&record).unwrap();
-        fs::write(&record, &bytes[..bytes.len() / 2]).unwrap();
-    }
-    let run = place.run(&[&module, "--timer", &timer, "--registry", name]);
-    assert_eq!(run.code, i32::from(exit::SOME_FAILED), "{}", run.stderr);
-    assert!(run.stderr.contains(flash.to_str().unwrap()), "{}", run.stderr);
-    assert_eq!(run.stdout.matches(" tuned\n").count(), 3, "{}", run.stdout);
-    let verify = place.run(&["registry", "verify", name]);
-    assert_eq!(verify.code, BAD_INPUT);
-    // a newer schema is refused, and named
-    let header = registry.join("registry.json");
-    fs::write(&header, fs::read_to_string(&header).unwrap().replace("\"schema\":1", "\"schema\":7")).unwrap();
-    expect(&place.run(&["registry", "ls", name]), BAD_INPUT, &["7"]);
-}
-
-#[test]
 fn a_program_that_was_changed_costs_its_candidate_alone() {
     let place = Place::new();
     let registry = place.path("registry");
@@ -203,22 +110,6 @@ fn a_program_that_was_changed_costs_its_candidate_alone() {
 }
 
 #[test]
-fn plugins_that_are_none() {
-    let place = Place::new();
-    let module = module();
-    expect(&place.run(&[&module, "--plugin", "/nowhere/plugin.so"]), DEVICE_TROUBLE, &["/nowhere/plugin.so"]);
-    expect(
-        &place.run(&[&module, "--plugin", &place.file("plugin.so", "text")]),
-        DEVICE_TROUBLE,
-        &["plugin.so", "pip install"],
-    );
-    expect(&place.run(&["device", "--plugin", "/nowhere/plugin.so"]), DEVICE_TROUBLE, &["/nowhere/plugin.so"]);
-    let run = place.run(&[&module, "--timer", "command:exit 3"]);
-    expect(&run, DEVICE_TROUBLE, &[]);
-    expect(&place.run(&[&module, "--timer", "replay:/nowhere.json"]), BAD_INPUT, &["/nowhere.json"]);
-}
-
-#[test]
 fn a_second_process_is_told_who_has_the_cache() {
     let place = Place::new();
     let ledger = Ledger::open(&place.path("cache"), vec![]).unwrap();
@@ -226,16 +117,6 @@ fn a_second_process_is_told_who_has_the_cache() {
     expect(&run, CACHE_TROUBLE, &[&format!("process {}", std::process::id()), "--cache"]);
     drop(ledger);
     assert_eq!(place.run(&[&module(), "--timer", &place.replay()]).code, 0);
-}
-
-#[test]
-fn caches_that_cannot_be_made() {
-    let place = Place::new();
-    expect(&place.run(&["cache", "seed", "/dev/null/seeds"]), NOTHING_MATCHED, &["the cache is empty"]);
-    let file = place.file("a-file", "somebody's");
-    let run = run(Path::new(&file), &[&module(), "--timer", &place.replay()]);
-    expect(&run, CACHE_TROUBLE, &["a-file"]);
-    assert_eq!(fs::read_to_string(&file).unwrap(), "somebody's");
 }
 
 #[test]
@@ -276,15 +157,6 @@ fn a_read_only_disk_is_named() {
 }
 
 #[test]
-fn search_spaces_with_a_mistake_name_its_place() {
-    let place = Place::new();
-    let file = place.file("op.json", "{\n  \"schema\": 1,\n  \"op\": \"op\",\n  \"parameters\": {\"block\": [1, 2]},\n  \"constraints\": [\"block <\"],\n  \"baseline\": {\"block\": 1}\n}\n");
-    expect(&place.run(&["candidates", "check", &file]), BAD_INPUT, &["op.json:5:"]);
-    let torn = place.file("torn.json", "{\n  \"schema\": 1,");
-    expect(&place.run(&["candidates", "check", &torn]), BAD_INPUT, &["torn.json:2:"]);
-}
-
-#[test]
 fn the_help_lists_every_exit_code_and_the_scripts_are_there() {
     let place = Place::new();
     let help = place.run(&["--help"]).stdout;
@@ -295,59 +167,6 @@ fn the_help_lists_every_exit_code_and_the_scripts_are_there() {
     assert!(bash.code == 0 && bash.stdout.contains("--min-improvement"));
     let man = place.run(&["man"]);
     assert!(man.code == 0 && man.stdout.starts_with(".ie") && man.stdout.contains("autotune\\-lowered"));
-}
-
-#[test]
-fn a_snapshot_is_published_of_what_is_there_and_never_of_nothing() {
-    let place = Place::new();
-    let row = r#"{"device":{"platform":"cpu","device_kind":"cpu"},"op_id":"a@v1","call_key":"k","config":{"block":2}}"#;
-    let (rows, cache) = (place.file("rows.jsonl", row), place.path("cache"));
-    let out = place.path("best.snapshot");
-    let path = out.to_str().unwrap();
-    assert_eq!(run(&cache, &["cache", "import", "--format", "json", &rows]).code, 0);
-    let published = run(&cache, &["cache", "snapshot", path]);
-    assert_eq!(published.code, 0, "{}", published.stderr);
-    let snapshot = Snapshot::open(&out, Mapping::WhereLocal).unwrap();
-    snapshot.verify().unwrap();
-    assert_eq!((snapshot.len(), published.stdout), (1, format!("{}  {path}\n", snapshot.digest())));
-    // a command on a mistyped folder leaves other readers' files unchanged
-    let empty = run(&place.path("mistyped"), &["cache", "snapshot", path]);
-    assert_eq!(empty.code, NOTHING_MATCHED);
-    assert!(empty.stderr.contains("the cache is empty") && empty.stderr.contains("--cache"), "{}", empty.stderr);
-    assert_eq!(Snapshot::open(&out, Mapping::WhereLocal).unwrap().len(), 1);
-    let unwritable = run(&cache, &["cache", "snapshot", "/proc/none/best.snapshot"]);
-    assert_eq!(unwritable.code, CACHE_TROUBLE);
-    assert!(unwritable.stderr.contains("/proc/none/best.snapshot"), "{}", unwritable.stderr);
-}
-
-/// Unwritable output is a failure, whatever the command's result.
-#[test]
-fn a_stdout_that_cannot_be_written_is_told() {
-    let (place, module) = (Place::new(), module());
-    let run = |stdout: Stdio, arguments: &[&str]| {
-        let mut command = command(&place.path("cache"));
-        let output = command.args(arguments).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
-        let output = output.wait_with_output().unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
-    };
-    // a descriptor that is not writable, as after `1<FILE`
-    let (code, said) = run(fs::File::open(&module).unwrap().into(), &["scan", &module]);
-    assert_eq!(code, Some(BAD_INPUT), "{said}");
-    assert!(said.contains("cannot write to stdout") && said.lines().count() == 1, "{said}");
-    // a full disk
-    let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let (code, said) = run(full.into(), &["scan", &module, "--format", "json"]);
-    assert_eq!(code, Some(BAD_INPUT), "{said}");
-    assert!(said.contains("cannot write to stdout"), "{said}");
-    // a reader that has exited, as `head` does when it has enough: it expects that, so there is no message
-    let gone = || {
-        let (reader, writer) = std::io::pipe().unwrap();
-        drop(reader);
-        Stdio::from(writer)
-    };
-    assert_eq!(run(gone(), &["scan", &module]), (Some(BAD_INPUT), String::new()));
-    assert_eq!(run(gone(), &["--help"]).0, Some(BAD_INPUT));
-    assert_eq!(run(Stdio::null(), &["scan", &module]).0, Some(0));
 }
 
 /// Things in place of a file, each with its name in the test's folder.

@@ -6,7 +6,6 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::executable::write_executable;
 use crate::support::prerequisite::plugin;
@@ -177,26 +176,6 @@ fn a_cache_in_use_is_read_and_its_holder_named_but_not_written() {
 }
 
 #[test]
-fn a_diff_is_told_as_a_table_and_as_json() {
-    let place = Place::new();
-    let before = place.lines("a.jsonl", &[line("H200", "k1", 1, 10, 100), line("H200", "k2", 2, 10, 100)]);
-    let after = place.lines("b.jsonl", &[line("H200", "k1", 1, 12, 100), line("H200", "k3", 3, 10, 100)]);
-    let same = place.cache(&["diff", &before, &before]);
-    assert_eq!((same.code, same.stdout.as_str()), (0, "0 differ, 2 are the same\n"));
-    let table = place.cache(&["diff", &before, &after]);
-    assert_eq!(table.code, DIFFERENT);
-    for expected in ["evidence", "1.18× in 12 rounds by device-profile", "removed", "added", "3 differ, 0 are the same"]
-    {
-        assert!(table.stdout.contains(expected), "{expected}: {}", table.stdout);
-    }
-    let found = place.cache(&["diff", &before, &after, "--format", "json"]).json();
-    let told: Vec<_> = found["differences"].as_array().unwrap().iter().map(|row| &row["change"]).collect();
-    assert_eq!(told, ["evidence", "removed", "added"]);
-    assert_eq!(found["differences"][0]["after"]["provenance"]["rounds"], 12);
-    assert_eq!(found["differences"][2]["before"], Value::Null);
-}
-
-#[test]
 fn every_flipped_byte_of_a_cache_folder_is_found_where_it_is() {
     let place = Place::new();
     let folder = place.folder("a", &[line("H200", "k1", 1, 10, 100), line("H200", "k2", 2, 10, 100)]);
@@ -241,98 +220,6 @@ fn every_flipped_byte_of_a_cache_folder_is_found_where_it_is() {
     assert_eq!(found.code, BAD_INPUT);
     assert!(found.stdout.contains("its entries are not those of the sample log"), "{}", found.stdout);
     assert!(found.stdout.contains("1 entry not as in the sample log"), "{}", found.stdout);
-}
-
-#[test]
-fn pruning_removes_what_all_conditions_hold_of() {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let day = 24 * 3600;
-    let place = Place::new();
-    let by_hand = json!({"device": "cuda:H200", "op_id": "op@v1", "call_key": "hand", "config": {"block": 9}});
-    let cache = place.folder(
-        "cache",
-        &[
-            line("H200", "old", 1, 10, now - 100 * day),
-            line("H200", "new", 2, 10, now - 80 * day),
-            line("A100", "old", 3, 10, now - 100 * day),
-            line("H200", "tomorrow", 4, 10, now + 10 * day),
-            format!("{by_hand}\n"),
-        ],
-    );
-    let cache = Path::new(&cache);
-    let all = blocks(cache);
-    assert_eq!(all.len(), 5);
-    assert_eq!(place.cache(&["prune"]).code, USAGE, "everything is not meant by nothing");
-    assert_eq!(place.cache(&["prune", "--older-than", "90"]).code, USAGE);
-    let said = place.cache(&["prune", "--older-than", "90d", "--for", "H200", "--dry-run"]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    assert!(said.stdout.contains("op@v1:old") && said.stdout.contains("decided 100 days ago"), "{}", said.stdout);
-    assert!(said.stdout.ends_with("would remove 1\n"), "{}", said.stdout);
-    assert_eq!(blocks(cache), all);
-    let done = place.cache(&["prune", "--older-than", "90d", "--for", "H200", "--format", "json"]).json();
-    assert_eq!((&done["removed"][0]["call_key"], done["removed"].as_array().unwrap().len()), (&json!("old"), 1));
-    let left: Vec<_> = blocks(cache).into_iter().map(|(_, block)| block).collect();
-    assert_eq!(left, [9, 2, 3, 4]);
-    assert_eq!(place.cache(&["prune", "--older-than", "12w"]).stdout.lines().last(), Some("removed 1"));
-    let nothing = place.cache(&["prune", "--older-than", "12w"]);
-    assert_eq!((nothing.code, nothing.stdout.as_str()), (0, "removed 0\n"));
-    // durable in every store, and published
-    let verified = place.cache(&["verify", &cache.display().to_string(), "--format", "json"]).json();
-    for row in verified["checked"].as_array().unwrap() {
-        assert_eq!((&row["entries"], &row["notes"]), (&json!(3), &json!([])), "{row}");
-    }
-}
-
-#[test]
-fn kept_executables_are_bounded_by_prune_and_by_a_run() {
-    let place = Place::new();
-    let cache = place.path("cache");
-    let folder = cache.join("executables-v2");
-    fs::create_dir_all(&folder).unwrap();
-    let put = |digit: &str, kib: usize, days: u64| {
-        let path = folder.join(format!("{}.exe", digit.repeat(64)));
-        fs::write(&path, vec![0; kib << 10]).unwrap();
-        let used = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
-        fs::File::open(&path).unwrap().set_modified(used).unwrap();
-    };
-    put("a", 800, 0);
-    put("b", 800, 1);
-    put("c", 1, 40);
-    let exist = || ["a", "b", "c"].map(|digit| folder.join(format!("{}.exe", digit.repeat(64))).exists());
-    let words = ["prune", "--executables"];
-    let said = place.cache(&[&words[..], &["--dry-run"]].concat());
-    let expected = "would remove 0\nkept executables: would remove 1 (1.02 kB), 2 stay (1.64 MB)\n";
-    assert_eq!((said.code, said.stdout.as_str(), exist()), (0, expected, [true; 3]), "{}", said.stderr);
-    let note = folder.join(".open-elsewhere-Abc123");
-    fs::write(&note, b"").unwrap();
-    let said = place.cache(&words);
-    assert!(
-        said.stdout.ends_with("none of them can be removed: the host `elsewhere` has it open\n"),
-        "{}",
-        said.stdout
-    );
-    assert_eq!(exist(), [true; 3]);
-    fs::remove_file(note).unwrap();
-    let bounded = |mib: &str, words: &[&str]| {
-        let mut command = command(&cache);
-        let output = command.env("AUTOTUNE_LOWERED_EXECUTABLES_MIB", mib).args(words).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
-    };
-    let json = ["cache", "prune", "--executables", "--format", "json"];
-    let (code, _, stderr) = bounded("much", &json);
-    assert_eq!((code, exist()), (Some(USAGE), [true; 3]));
-    assert!(stderr.contains("a number of MiB is expected"), "{stderr}");
-    let (_, stdout, _) = bounded("1", &json);
-    let done: Value = serde_json::from_str(&stdout).unwrap();
-    let expected = json!({"kept": 1, "kept_bytes": 800 << 10, "removed": 2, "removed_bytes": 801 << 10});
-    assert_eq!((&done["executables"], exist()), (&expected, [true, false, false]));
-    // and without a command: by every tuner in this folder
-    let registry = example().join("registry").display().to_string();
-    let replay = place.path("replay.json");
-    write_replay(Path::new(&registry), &replay);
-    let timer = format!("replay:{}", replay.display());
-    let (code, _, stderr) = bounded("0", &[&module(), "--registry", &registry, "--timer", &timer]);
-    assert_eq!((code, exist()), (Some(0), [false; 3]), "{stderr}");
 }
 
 #[test]
@@ -422,165 +309,16 @@ fn a_look_up_says_in_which_state_it_finds_the_hardwares_caches() {
 }
 
 #[test]
-fn the_class_of_kept_options_is_shown() {
+fn the_class_of_kept_options_is_said() {
     let Some(plugin) = plugin() else { return };
     let place = Place::new();
-    let entry = |key: &str, config: &str| {
-        format!(
-            "{{\"device\":\"cpu:cpu\",\"op_id\":\"compiler_options@v1\",\"call_key\":\"{key}\",\"config\":{config}}}\n"
-        )
-    };
-    let lines = [
-        entry("aa", r#"{"xla_cpu_enable_fast_math":true,"xla_cpu_prefer_vector_width":512}"#),
-        entry("bb", r#"{"xla_cpu_prefer_vector_width":512}"#),
-        entry("cc", r#"{"xla_own":1}"#),
-        entry("dd", "{}"),
-    ];
-    let file = place.lines("entries.jsonl", &lines);
+    let row = r#"{"device":"cpu:cpu","op_id":"compiler_options@v1","call_key":"aa","config":{"xla_cpu_enable_fast_math":true}}"#;
+    let file = place.file("entries.jsonl", row);
     assert_eq!(place.cache(&["import", "--format", "jsonl", &file]).code, 0);
-    let table = place.cache(&["ls"]).stdout;
-    let ends = ["512 (fast-math)", "512 (safe)", "xla_own=1 (class unknown)", "XLA's defaults"];
-    let rows: Vec<&str> =
-        table.lines().filter(|line| line.contains("compiler_options@v1:")).map(str::trim_end).collect();
-    assert!(rows.len() == 4 && rows.iter().zip(ends).all(|(row, end)| row.ends_with(end)), "{table}");
-    let json = place.cache(&["ls", "--format", "json"]).json();
-    let classes: Vec<&Value> = json["entries"].as_array().unwrap().iter().map(|row| &row["class"]).collect();
-    assert_eq!(classes, [&json!("fast-math"), &json!("safe"), &Value::Null, &Value::Null]);
     let get = ["get", "compiler_options@v1", "aa", "--match", "any", "--plugin", plugin.to_str().unwrap()];
     let found = place.cache(&get);
     assert!(found.stderr.contains("options of the class `fast-math`"), "{}", found.stderr);
     assert!(!found.stdout.contains("class"), "{}", found.stdout);
-}
-
-#[test]
-fn compiler_options_are_printed_as_flags() {
-    let place = Place::new();
-    let entry = |key: &str, device: &str, config: &str| {
-        format!(
-            "{{\"device\":\"{device}\",\"op_id\":\"compiler_options@v1\",\"call_key\":\"{key}\",\"config\":{config}}}\n"
-        )
-    };
-    let lines = [
-        entry("aa01", "cuda:NVIDIA H200", r#"{"xla_b":"True","xla_a":2}"#),
-        entry("bb02", "cuda:NVIDIA H200", r#"{"xla_a":3}"#),
-        entry("cc03", "tpu:TPU v6e", r#"{"xla_tpu_a":1}"#),
-    ];
-    let file = place.lines("entries.jsonl", &lines);
-    assert_eq!(place.cache(&["import", "--format", "jsonl", &file]).code, 0);
-    let one = place.cache(&["export", "--format", "xla-flags", "--key", "aa"]);
-    assert_eq!((one.code, one.stdout.as_str()), (0, "XLA_FLAGS=--xla_a=2 --xla_b=true\n"), "{}", one.stderr);
-    // the process's own flags stay, in front
-    let mut of_process = command(&place.path("cache"));
-    of_process.env("XLA_FLAGS", "--xla_b=false  --xla_dump_to=/d");
-    let after = ended(of_process.args(["cache", "export", "--format", "xla-flags", "--key", "aa"]));
-    assert_eq!(after.stdout, "XLA_FLAGS=--xla_dump_to=/d --xla_a=2 --xla_b=true\n", "{}", after.stderr);
-    let after = ended(of_process.env("XLA_FLAGS", "flags.txt"));
-    assert!(after.code == 4 && after.fault().contains("names the file `flags.txt`"), "{}", after.stderr);
-    let tpu = place.cache(&["export", "--format", "libtpu-init-args"]);
-    assert_eq!((tpu.code, tpu.stdout.as_str()), (0, "LIBTPU_INIT_ARGS=--xla_tpu_a=1\n"), "{}", tpu.stderr);
-    let several = place.cache(&["export", "--format", "xla-flags"]);
-    assert!(several.code != 0 && several.stdout.is_empty(), "{}", several.stdout);
-    assert!(several.stderr.contains("2 entries have different compiler options"), "{}", several.stderr);
-    assert_eq!(place.cache(&["export", "--format", "xla-flags", "--key", "cc"]).code, 3);
-    assert!(place.cache(&["export", "--format", "json"]).stderr.contains("name the file or folder to write"));
-    // all of them by program, for tools that compile one by one
-    let options = place.cache(&["export", "--format", "options-json"]).json();
-    let by_digest = json!({"aa01": {"xla_b": "True", "xla_a": 2}, "bb02": {"xla_a": 3}, "cc03": {"xla_tpu_a": 1}});
-    assert_eq!(options, json!({"schema": 1, "compiler_options": by_digest}));
-    let of_tpu = place.cache(&["export", "--format", "options-json", "--for", "TPU"]).json();
-    assert_eq!(of_tpu["compiler_options"], json!({"cc03": {"xla_tpu_a": 1}}));
-    assert_eq!(place.cache(&["export", "--format", "options-json", "--key", "dd"]).code, 3);
-    let other = place.lines("other.jsonl", &[entry("aa01", "cuda:NVIDIA L4", r#"{"xla_a":9}"#)]);
-    assert_eq!(place.cache(&["import", "--format", "options-json", &other]).code, 4);
-    assert_eq!(place.cache(&["import", "--format", "jsonl", &other]).code, 0);
-    let two = place.cache(&["export", "--format", "options-json"]);
-    assert!(
-        two.code != 0 && two.stderr.contains("entries of `aa01` have different compiler options"),
-        "{}",
-        two.stderr
-    );
-}
-
-#[test]
-fn lines_are_stable_and_little_is_enough() {
-    let place = Place::new();
-    place.folder("cache", &[line("H200", "k2", 1, 10, 100), line("H200", "k1", 2, 10, 100)]);
-    let out = place.text("anything.txt");
-    assert_eq!(place.cache(&["export", "--format", "jsonl", &out]).code, 0);
-    let text = fs::read_to_string(&out).unwrap();
-    let keys: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["call_key"].clone()).collect();
-    assert_eq!(keys, ["k1", "k2"]);
-    let again = place.text("again.jsonl");
-    assert_eq!(run(&place.path("other"), &["cache", "import", "--format", "jsonl", &out]).code, 0);
-    assert_eq!(run(&place.path("other"), &["cache", "export", "--format", "json", &again]).code, 0);
-    assert_eq!(fs::read_to_string(&again).unwrap(), text);
-
-    let short = place.lines(
-        "short.jsonl",
-        &["{\"device\":\"cuda:NVIDIA H200\",\"op_id\":\"a@v1\",\"call_key\":\"k\",\"config\":{\"b\":2}}\n".to_owned()],
-    );
-    let third = place.path("third");
-    assert_eq!(run(&third, &["cache", "import", "--format", "jsonl", &short]).stdout, "imported 1 of 1\n");
-    let row = &run(&third, &["cache", "ls", "--format", "json"]).json()["entries"][0];
-    assert_eq!(row["device"], json!({"platform": "cuda", "device_kind": "NVIDIA H200", "hardware": {}}));
-    for (device, expected) in [
-        ("\"H200\"", "PLATFORM:KIND"),
-        ("\":x\"", "PLATFORM:KIND"),
-        ("\"cpu:cpu (cores=2)\"", "as an object"),
-        ("7", "PLATFORM:KIND"),
-        ("{\"platform\":\"cpu\"}", "PLATFORM:KIND"),
-    ] {
-        let text = fs::read_to_string(&short).unwrap().replace("\"cuda:NVIDIA H200\"", device);
-        let file = place.lines("wrong.jsonl", &[text]);
-        let refused = run(&third, &["cache", "import", "--format", "jsonl", &file]);
-        assert_eq!(refused.code, BAD_INPUT);
-        assert!(refused.fault().contains("line 1") && refused.fault().contains(expected), "{}", refused.fault());
-    }
-}
-
-#[test]
-fn coverage_tells_which_labels_have_a_config() {
-    let place = Place::new();
-    let replay = place.path("replay.json");
-    write_replay(&example().join("registry"), &replay);
-    let module = module();
-    let tuned = place.run(&[&module, "--timer", &format!("replay:{}", replay.display())]);
-    assert_eq!(tuned.code, 0, "{}", tuned.stderr);
-    let snapshot = place.text("best.snapshot");
-    assert_eq!(place.cache(&["merge", &place.text("cache"), "-o", &snapshot]).code, 0);
-    let all = place.cache(&["coverage", &module, "--of", &snapshot, "--for", "simulated", "--format", "json"]);
-    assert_eq!(all.code, 0, "{}", all.stderr);
-    let all = all.json();
-    let calls = all["calls"].as_array().unwrap();
-    assert!(calls.len() > 1 && all["covered"] == calls.len(), "{all}");
-    assert!(calls.iter().all(|call| call["config"].is_object() && call.get("flags").is_none()), "{all}");
-
-    // without one of its entries
-    let lost = calls[0]["op_id"].as_str().unwrap();
-    assert_eq!(place.cache(&["rm", lost]).code, 0);
-    let of = ["--of", &place.text("cache"), "--for", "simulated"];
-    let some = place.cache(&[&["coverage", &module], &of[..]].concat());
-    assert_eq!(some.code, DIFFERENT, "{}", some.stdout);
-    assert!(some.stdout.contains("missing") && some.stdout.contains("nothing is cached for"), "{}", some.stdout);
-    assert_eq!(place.cache(&[&["coverage", &module, "--require", "10%"], &of[..]].concat()).code, 0);
-    assert_eq!(place.cache(&[&["coverage", &module, "--require", "101%"], &of[..]].concat()).code, USAGE);
-
-    // a StableHLO module's labels are complete: no registry is needed
-    let alone = place.text("alone.mlir");
-    fs::copy(example().join("module.stablehlo.mlir"), &alone).unwrap();
-    let whole = place.cache(&["coverage", &alone, "--of", &snapshot, "--for", "simulated"]);
-    assert_eq!(whole.code, 0, "{}\n{}", whole.stdout, whole.stderr);
-    // those of HLO text are cut
-    let alone = place.text("alone.hlo.txt");
-    fs::copy(&module, &alone).unwrap();
-    let cut = place.cache(&["coverage", &alone, "--of", &snapshot, "--for", "simulated"]);
-    assert_eq!(cut.code, DIFFERENT, "{}", cut.stdout);
-    assert!(cut.stdout.contains("name the recordings with `--registry`"), "{}", cut.stdout);
-
-    let nobody = place.cache(&["coverage", &module, "--of", &snapshot, "--for", "H200"]);
-    assert_eq!(nobody.code, NOTHING_MATCHED);
-    assert!(nobody.fault().contains("`H200`"), "{}", nobody.fault());
 }
 
 /// A look-up asks the timer that tunes for its device: right after a run nothing is stale.
@@ -647,122 +385,6 @@ fn a_machine_with_jax_alone_needs_no_plugin() {
     assert_eq!(of(&["device", "--timer", "pjrt"]).code, DEVICE_TROUBLE);
 }
 
-#[test]
-fn a_cache_that_is_not_there_is_named() {
-    let place = Place::new();
-    let (nowhere, out, module) = (place.text("nowhere"), place.text("out.json"), module());
-    for words in [
-        &["export", "--format", "json", &*out][..],
-        &["ls"],
-        &["seed", &*out],
-        &["snapshot", &*out],
-        &["coverage", &*module],
-        &["prune", "--older-than", "1d", "--dry-run"],
-    ] {
-        let run = place.cache(&[words, &["--cache", &nowhere]].concat());
-        assert_eq!(run.code, CACHE_TROUBLE, "{words:?}: {}", run.stderr);
-        assert!(run.fault().contains(&format!("there is no cache `{nowhere}`")), "{}", run.stderr);
-    }
-    assert!(!place.path("out.json").exists() && !place.path("nowhere").exists());
-    // one that a variable names may come to be: it is named, and the list is empty
-    let listed = place.cache(&["ls"]);
-    assert!(listed.code == 0 && listed.stderr.contains(&place.text("cache")), "{}", listed.stderr);
-    let unnamed = place.cache(&["export", "--format", "json"]);
-    assert!(unnamed.code == USAGE && unnamed.fault().contains("OUT"), "{}", unnamed.stderr);
-    let run = place.run(&["registry", "ls", &nowhere]);
-    assert!(run.fault().contains(&format!("there is no registry `{nowhere}`")), "{}", run.stderr);
-    // a second key of the same name
-    let key = place.text("key");
-    assert_eq!(place.cache(&["keygen", &key]).code, 0);
-    let again = place.cache(&["keygen", &key]);
-    assert!(again.code != 0 && again.fault().contains("choose another name"), "{}", again.stderr);
-}
-
-#[test]
-fn a_snapshot_is_only_read() {
-    let place = Place::new();
-    let lines = place.lines("a.jsonl", &[line("H200", "k1", 1, 10, 100)]);
-    let (snapshot, module) = (place.text("best.snapshot"), module());
-    assert_eq!(place.cache(&["merge", &lines, "-o", &snapshot]).code, 0);
-    let before = fs::read(&snapshot).unwrap();
-    for words in [&[&*module, "--timer", "pjrt"][..], &["cache", "rebuild"], &["cache", "rm", "op@v1"]] {
-        let run = place.run(&[words, &["--cache", &snapshot]].concat());
-        assert_eq!(run.code, CACHE_TROUBLE, "{}", run.stderr);
-        let what = format!("`{snapshot}` is a file, and a snapshot is only read: name a folder with `--cache`");
-        assert!(run.fault().contains(&what), "{}", run.stderr);
-    }
-    assert_eq!(fs::read(&snapshot).unwrap(), before);
-}
-
-/// A part of a fleet may get no call.
-#[test]
-fn an_empty_part_merges_without_a_warning() {
-    let place = Place::new();
-    let full = place.folder("full", &[line("H200", "k1", 1, 10, 100)]);
-    let empty = place.folder("empty", &[line("H200", "k2", 1, 10, 100)]);
-    // what is removed leaves a log without decisions and an empty snapshot
-    fs::create_dir(place.path("part")).unwrap();
-    let done = run(Path::new(&empty), &["cache", "rm", "op@v1"]);
-    assert_eq!(done.code, 0, "{}", done.stderr);
-    fs::copy(place.path("empty/best-v1.snapshot"), place.path("part/best-v1.snapshot")).unwrap();
-    let merged = place.cache(&["merge", &place.text("part"), &full, "-o", &place.text("c.snapshot")]);
-    assert_eq!((merged.code, merged.stderr.contains("WARN")), (0, false), "{}", merged.stderr);
-    // a folder that lost its log is told about
-    fs::copy(place.path("full/best-v1.snapshot"), place.path("part/best-v1.snapshot")).unwrap();
-    let merged = place.cache(&["merge", &place.text("part"), "-o", &place.text("c.snapshot")]);
-    assert!(merged.stderr.contains("holds no decision; reading its snapshot"), "{}", merged.stderr);
-}
-
-#[test]
-fn verify_asks_for_a_signature_where_a_key_is_given() {
-    let place = Place::new();
-    let lines = place.lines("a.jsonl", &[line("H200", "k", 64, 20, 1000)]);
-    let (snapshot, copy) = (place.text("a.snapshot"), place.text("copy.snapshot"));
-    assert_eq!(place.cache(&["merge", &lines, "-o", &snapshot]).code, 0);
-    let (own, other) = (place.text("own"), place.text("other"));
-    for key in [&own, &other] {
-        assert_eq!(place.cache(&["keygen", key]).code, 0);
-    }
-    let (own_public, other_public) = (format!("{own}.pub"), format!("{other}.pub"));
-    let unsigned = place.cache(&["verify", &snapshot, "--key", &own_public]);
-    assert!(unsigned.code == BAD_INPUT && unsigned.stdout.contains("problem: "), "{}", unsigned.stdout);
-
-    assert_eq!(place.cache(&["sign", &snapshot, "--key", &own]).code, 0);
-    let signed = place.cache(&["verify", &snapshot, "--key", &own_public]);
-    assert!(signed.code == 0 && signed.stdout.contains("note: signed by "), "{}{}", signed.stdout, signed.stderr);
-    assert_eq!(place.cache(&["verify", &snapshot, "--key", &other_public]).code, BAD_INPUT);
-    assert_eq!(place.cache(&["verify", &lines, "--key", &own_public]).code, BAD_INPUT, "text bears no signature");
-
-    // another snapshot with this one's signature
-    let more = place.lines("b.jsonl", &[line("H200", "k", 128, 20, 2000)]);
-    assert_eq!(place.cache(&["merge", &more, "-o", &copy]).code, 0);
-    fs::copy(format!("{snapshot}.sig"), format!("{copy}.sig")).unwrap();
-    let forged = place.cache(&["verify", &copy, "--key", &own_public]);
-    assert!(forged.code == BAD_INPUT && forged.stderr.contains("copy.snapshot"), "{}", forged.stderr);
-}
-
-#[test]
-fn a_path_that_leads_nowhere_is_said_in_one_line_and_nothing_is_written() {
-    let place = Place::new();
-    let (good, none) = (place.lines("a.jsonl", &[line("H200", "k", 64, 20, 1000)]), place.text("none"));
-    let out = place.text("out.snapshot");
-    for words in [
-        vec!["merge", &good, &none, "-o", &out],
-        vec!["diff", &good, &none],
-        vec!["sign", &none, "--key", &none],
-        vec!["verify", &good, "--key", &none],
-        vec!["import", "--format", "jsonl", &none],
-    ] {
-        let run = place.cache(&words);
-        assert_eq!(run.code, BAD_INPUT, "{words:?}: {}", run.stderr);
-        let one_line = run.stderr.lines().count() == 1;
-        assert!(one_line && run.stderr.contains(&none) && run.stderr.contains("check the path"), "{}", run.stderr);
-    }
-    assert!(!Path::new(&out).exists());
-    let verified = place.cache(&["verify", &none]);
-    assert!(verified.code == BAD_INPUT && verified.stdout.contains("unreadable"), "{}", verified.stdout);
-}
-
 /// A snapshot that somebody overwrites, as `cp` does, is truncated first. A command that has it open must survive that.
 #[test]
 fn a_snapshot_that_is_cut_while_it_is_merged_ends_nothing() {
@@ -799,38 +421,16 @@ fn a_snapshot_that_is_cut_while_it_is_merged_ends_nothing() {
 }
 
 #[test]
-fn ls_reads_a_snapshot_and_says_what_a_folder_takes() {
+fn ls_says_what_a_folder_takes() {
     let place = Place::new();
     let folder = place.folder("folder", &[line("H200", "k1", 1, 10, 100), line("H200", "k2", 2, 10, 100)]);
     let folder = Path::new(&folder);
-    let snapshot = place.path("best.snapshot");
-    assert_eq!(run(folder, &["cache", "snapshot", snapshot.to_str().unwrap()]).code, 0);
-    // the same entries, without a note about a folder
-    assert_eq!(blocks(&snapshot), blocks(folder));
-    let listed = run(&snapshot, &["cache", "ls", "--format", "json"]).json();
-    assert_eq!(listed["entries"][0]["tier"], "snapshot");
-    assert_eq!(listed.get("folder_bytes"), None);
-    let table = run(&snapshot, &["cache", "ls"]);
-    assert_eq!((table.code, table.stderr.as_str()), (0, ""));
-    let other = place.text("other.snapshot");
-    assert_eq!(run(&snapshot, &["cache", "snapshot", &other]).code, 0);
-    assert_eq!(fs::read(&other).unwrap(), fs::read(&snapshot).unwrap());
-    let file = place.lines("no.snapshot", &["{}\n".to_owned()]);
-    let foreign = run(Path::new(&file), &["cache", "ls"]);
-    assert_eq!(foreign.code, CACHE_TROUBLE, "{}", foreign.stderr);
-    assert!(foreign.fault().contains("it is not a snapshot"), "{}", foreign.stderr);
-    let endless = run(Path::new("/dev/zero"), &["cache", "ls"]);
-    assert_eq!(endless.code, CACHE_TROUBLE, "{}", endless.stderr);
-    assert!(endless.fault().contains("`/dev/zero`: it is not a regular file"), "{}", endless.stderr);
-    let tuned = run(&snapshot, &["cache", "rm", "op@v1"]);
-    assert_eq!(tuned.code, CACHE_TROUBLE, "a snapshot is never changed: {}", tuned.stderr);
-
     fs::create_dir_all(folder.join("executables-v2/deep")).unwrap();
     fs::write(folder.join("executables-v2/deep/a.exe"), [0; 900]).unwrap();
     fs::create_dir(folder.join("sled-v1.set-aside-1700000000-0")).unwrap();
     fs::write(folder.join("sled-v1.set-aside-1700000000-0/db"), [0; 200]).unwrap();
     fs::write(folder.join("notes.txt"), [0; 30]).unwrap();
-    std::os::unix::fs::symlink(&snapshot, folder.join("link")).unwrap();
+    std::os::unix::fs::symlink("best-v1.snapshot", folder.join("link")).unwrap();
     let taken = run(folder, &["cache", "ls", "--format", "json"]).json()["folder_bytes"].clone();
     let length = |name: &str| fs::metadata(folder.join(name)).unwrap().len();
     assert_eq!(

@@ -1,30 +1,11 @@
-//! `compare`: files that are not programs, and a program against itself on a real plugin.
+//! `compare`: a program against itself on a real plugin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-use std::process::Command;
 
 use crate::support::prerequisite::{plugin, python_with};
 use crate::support::program::*;
 
 const PROGRAM: &str = "tests/data/timer/add.mlir";
-
-#[test]
-fn files_that_are_no_programs_get_one_line() {
-    let place = Place::new();
-    let (zero, fifo) = (place.path("zero"), place.path("fifo"));
-    std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    for file in ["missing.mlir", zero.to_str().unwrap(), fifo.to_str().unwrap()] {
-        let run = place.run(&["compare", PROGRAM, file]);
-        assert_eq!(run.code, BAD_INPUT, "{}", run.stderr);
-        assert!(run.fault().contains(file), "{}", run.stderr);
-        assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
-    }
-    let alone = place.run(&["compare", PROGRAM]);
-    assert_eq!(alone.code, USAGE, "{}", alone.stderr);
-    assert!(alone.stderr.contains("two or more"), "{}", alone.stderr);
-}
 
 #[test]
 fn a_program_beside_itself_with_an_option() {

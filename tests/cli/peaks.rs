@@ -59,15 +59,3 @@ fn a_device_of_known_rates_has_these_peaks() {
         assert!(run.stdout.contains(words), "{words}: {}", run.stdout);
     }
 }
-
-#[test]
-fn peaks_that_cannot_be_measured_are_told() {
-    let place = Place::new();
-    let run = place.run(&["device", "--measure-peaks", "--timer", "replay:nothing.json"]);
-    assert_eq!(run.code, USAGE, "{}", run.stderr);
-    assert!(run.fault().contains("runs no program"), "{}", run.fault());
-    let run = place.run(&["device", "--measure-peaks", "-o", &place.text("no/such/folder/peaks.json")]);
-    assert_eq!((run.code, run.stdout.as_str()), (BAD_INPUT, ""), "{}", run.stderr);
-    let run = place.run(&["device", "-o", &place.text("peaks.json")]);
-    assert_eq!(run.code, USAGE, "{}", run.stderr);
-}

@@ -1,4 +1,4 @@
-//! `prove`: a step of two calls, and folders without variants.
+//! `prove`: a step of two calls.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -181,24 +181,4 @@ fn a_page_shows_calls_alone_and_in_the_step() {
         assert_eq!((run.code, page.exists()), (BAD_INPUT, false), "{}", run.stderr);
         assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
     }
-}
-
-#[test]
-fn folders_that_are_no_steps_get_one_line() {
-    let place = Place::new();
-    let folder = place.path("variants");
-    step(&folder, [2, 2], [4, 4]);
-    let manifest = folder.join("prove.json");
-    let refused = |file: &str, what: &str| {
-        let run = place.run(&["prove", file]);
-        assert_eq!(run.code, BAD_INPUT, "{}", run.stderr);
-        assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
-        assert!(run.fault().contains(what), "{}", run.stderr);
-    };
-    refused("missing", "missing");
-    let name = folder.display().to_string();
-    fs::remove_file(&manifest).unwrap();
-    refused(&name, "prove.json`: there is no such file: name the folder that `autotune_lowered.dump(step, DIR, ");
-    std::os::unix::fs::symlink("/dev/zero", &manifest).unwrap();
-    refused(&name, "prove.json");
 }

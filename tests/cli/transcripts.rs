@@ -2,9 +2,10 @@
 //! what they print. `SNAPSHOTS=overwrite` writes the files again.
 //!
 //! A line `$ COMMAND` is run by `sh`, with the lines `> …` after it. The lines that follow are its stdout, then its stderr
-//! (`stderr: …`), then its exit code unless that is zero. `$REPO` is the repository; `example.json` and `small.json` are
-//! recorded samples for its two modules, whose times are simulated. `[..]` stands for anything in a line, and a line `...`
-//! for any lines.
+//! (`stderr: …`), then its exit code unless that is zero. `$ # REASON` says what the next commands are for. `$REPO` is the
+//! repository; `example.json` and `small.json` are recorded samples for its two modules, whose times are simulated. The
+//! cache is `cache`; what a user keeps elsewhere is in `data` (`XDG_DATA_HOME`) and `native` (`XDG_CACHE_HOME`). `[..]`
+//! stands for anything in a line, and a line `...` for any lines; JSON is also validated against its command's schema.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -52,8 +53,12 @@ fn transcript(name: &str) {
         }
     }
     for line in commands(&text) {
-        let run = ended(&mut in_shell(&place, &line));
+        let words: Vec<&str> = line.split_whitespace().skip_while(|word| *word != "autotune-lowered").skip(1).collect();
+        let run = Run::of(in_shell(&place, &line).output().unwrap(), &words);
         assert!(!run.stderr.contains("panicked"), "{line}: {}", run.stderr);
+        if run.stdout.starts_with("{\n") {
+            run.json();
+        }
         seen += &format!("$ {}\n{}", line.replace('\n', "\n> "), run.stdout);
         if !run.stdout.is_empty() && !run.stdout.ends_with('\n') {
             seen += "\n";
@@ -81,7 +86,8 @@ fn in_shell(place: &Place, line: &str) -> std::process::Command {
         shell.env_remove(name);
     }
     shell.env_remove("RUST_LOG").env("PATH", path.unwrap()).env("REPO", REPO);
-    shell.env("AUTOTUNE_LOWERED_CACHE_DIR", place.path("cache")).current_dir(place.path("")).args(["-c", line]);
+    shell.env("AUTOTUNE_LOWERED_CACHE_DIR", place.path("cache")).env("XDG_CACHE_HOME", place.path("native"));
+    shell.current_dir(place.path("")).args(["-c", line]);
     shell.stdin(std::process::Stdio::null());
     shell
 }
@@ -103,14 +109,48 @@ macro_rules! transcripts {
 }
 
 transcripts! {
+    cache_variable_takes_any_cache
+    caches_that_are_not_there
+    caches_that_cannot_be_made
     candidates
+    classes_of_kept_options
+    command_lines_that_are_wrong
+    compiler_options_as_flags
+    configs_give_what_a_command_misses
+    configs_run_nothing_until_accepted
+    configs_that_are_no_file
+    coverage
+    diff_of_caches
     dry_run
+    empty_parts_merge
+    files_of_another_kind
+    files_that_cannot_be_trusted
     guide
+    kept_executables
+    measure_of_what_is_none
     missing
+    mistakes_in_a_config
+    modules_that_are_none
+    paths_that_lead_nowhere
+    peaks_that_cannot_be_measured
+    plugins_that_are_none
+    programs_that_are_none
+    prune
+    registries_that_are_broken
     registry
+    rows_in_json
     scan
+    search_spaces_with_a_mistake
+    settings_by_priority
+    signatures_are_verified
+    snapshots_are_only_read
+    snapshots_are_published_of_what_is_there
+    stdout_that_cannot_be_written
+    steps_that_are_none
     summary
     tune
+    tune_is_the_main_job
+    what_decides_trust_is_refused
 }
 
 /// `docs/cli.md` is the program's own help.
