@@ -11,15 +11,12 @@ use std::process::{Command, Stdio};
 use crate::support::prerequisite::{plugin, python3};
 use crate::support::program::*;
 use crate::tune::compiled_step;
-use autotune_lowered::cache::FolderLock;
 use autotune_lowered::cli::exit;
 use autotune_lowered::gate::{CheckResult, Verdict, write_annotations, write_junit};
 use serde_json::{Value, json};
 
 const HOLDS: i32 = exit::FINE as i32;
-const UNCHECKED: i32 = exit::SOME_FAILED as i32;
 const REGRESSED: i32 = exit::REGRESSED as i32;
-const NOTHING_CACHED: i32 = exit::NOTHING_MATCHED as i32;
 
 const FLASH: &str = "flash_attention@v2";
 
@@ -89,27 +86,6 @@ fn parsed(xml: &[u8]) -> Vec<(String, BTreeMap<String, String>, String)> {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "not well-formed:\n{}", String::from_utf8_lossy(xml));
     serde_json::from_slice(&output.stdout).unwrap()
-}
-
-#[test]
-fn what_holds_passes_and_the_cache_stays_as_it_is() {
-    let place = Place::tuned();
-    let before = place.entries();
-    let check = place.check(&["--format", "json"]);
-    assert_eq!(check.code, HOLDS, "{}", check.stderr);
-    let result = check.json();
-    assert_eq!(verdicts(&result)["holds"].len(), 4, "{result}");
-    assert_eq!((&result["schema"], &result["compared"]), (&json!(1), &json!(4)));
-    // four operations share an error rate of one per cent
-    assert!((result["odds_needed"].as_f64().unwrap() - 400.0).abs() < 1e-6);
-    for operation in result["operations"].as_array().unwrap() {
-        // five ms against ten, according to the recording
-        assert!((operation["ratio"].as_f64().unwrap() - 0.5).abs() < 0.001, "{operation}");
-        assert_eq!((&operation["rounds"], &operation["processes"]), (&json!(20), &json!(1)), "{operation}");
-    }
-    assert_eq!(place.entries(), before);
-    let table = place.check(&[]);
-    assert_eq!(table.stdout.lines().filter(|line| line.starts_with("holds ")).count(), 4, "{}", table.stdout);
 }
 
 #[test]
@@ -191,100 +167,6 @@ fn what_another_timer_decided_is_stale_until_its_own_pair_says_more() {
     place.change(FLASH, 6_500_000, 12_000_000);
     let check = place.check(&["--cache", &other, "--format", "json"]);
     assert_eq!((check.code, &verdicts(&check.json())["not-better"][..]), (REGRESSED, &[FLASH.to_owned()][..]));
-}
-
-#[test]
-fn what_could_not_be_checked_has_a_code_of_its_own() {
-    let place = Place::tuned();
-    place.run(&["cache", "rm", FLASH]);
-    let check = place.check(&["--format", "json"]);
-    assert_eq!(check.code, UNCHECKED, "{}", check.stderr);
-    assert_eq!(verdicts(&check.json())["missing"], [FLASH]);
-    let document = check.json();
-    let of_flash = document["operations"].as_array().unwrap().iter().find(|row| row["op_id"] == FLASH).unwrap();
-    let reason = of_flash["reason"].as_str().unwrap();
-    assert!(check.stderr.contains(reason), "{}", check.stderr);
-    // the table says it once
-    let table = place.check(&[]);
-    assert!(table.stdout.contains(reason) && !table.stderr.contains(reason), "{}\n{}", table.stdout, table.stderr);
-    let allowed = place.check(&["--allow-missing", "--annotations", "github"]);
-    assert_eq!(allowed.code, HOLDS, "{}", allowed.stderr);
-    assert!(allowed.stderr.contains("::notice file="), "{}", allowed.stderr);
-
-    // a label without a recording
-    let registry = place.path("registry");
-    copy_folder(&example().join("registry"), &registry);
-    for folder in fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path()) {
-        if folder.file_name().unwrap().to_str().unwrap().contains("flash") {
-            fs::remove_dir_all(folder).unwrap();
-        }
-    }
-    let words = ["--registry", registry.to_str().unwrap()];
-    let check = place.check(&words);
-    assert_eq!(check.code, UNCHECKED, "{}", check.stderr);
-    assert!(check.stdout.contains("not recorded"), "{}", check.stdout);
-    assert_eq!(place.check(&[&words[..], &["--allow-missing"]].concat()).code, HOLDS);
-    // a regression has priority
-    place.change("blocked_matmul@v1", 5_000_000, 9_000_000);
-    assert_eq!(place.check(&words).code, REGRESSED);
-
-    // another cache, or none, must not count as one whose configs hold
-    for cache in [place.path("nowhere"), place.path("empty")] {
-        fs::create_dir_all(place.path("empty")).unwrap();
-        for more in [&[][..], &["--allow-missing"]] {
-            let (module, timer) = (module(), place.recording());
-            let arguments = [&["check", &module, "--timer", &timer], more].concat();
-            assert_eq!(run(&cache, &arguments).code, NOTHING_CACHED, "{}", cache.display());
-        }
-    }
-    // by its name on the command line it is called missing
-    let nowhere = place.text("nowhere");
-    let named = place.check(&["--cache", &nowhere]);
-    assert_eq!(named.code, CACHE_TROUBLE, "{}", named.stderr);
-    assert!(named.fault().contains(&format!("there is no cache `{nowhere}`")), "{}", named.stderr);
-    assert!(!place.path("nowhere").exists(), "a check makes no cache");
-}
-
-#[test]
-fn what_cannot_be_written_or_begun_is_said_before_anything_is_measured() {
-    let place = Place::tuned();
-    fs::write(place.path("file"), "").unwrap();
-    for path in ["file/report.xml", "new/report.xml", "cache"] {
-        let check = place.check(&["--junit", place.path(path).to_str().unwrap()]);
-        assert_eq!(check.code, i32::from(exit::BAD_INPUT), "{}", check.stderr);
-        assert!(check.fault().contains("--junit") && check.stdout.is_empty(), "{}", check.stderr);
-    }
-    assert!(!place.path("new").exists());
-    for (more, expected) in [
-        (&["--shard", "2/2"][..], "parts are numbered from 0 to 1"),
-        (&["--shard", "one"], "expected `i/n`"),
-        (&["--false-alarms", "0"], "such as 0.01"),
-        (&["--annotations", "gitlab"], "github"),
-    ] {
-        let check = place.check(more);
-        assert_eq!(check.code, i32::from(exit::USAGE), "{}", check.stderr);
-        assert!(check.stderr.contains(expected), "{}", check.stderr);
-    }
-    assert!(
-        fs::read_dir(place.path(""))
-            .unwrap()
-            .all(|item| { !item.unwrap().file_name().to_str().unwrap().starts_with(".tmp-") })
-    );
-}
-
-#[test]
-fn a_cache_that_another_process_has_is_read_and_given_no_samples() {
-    let place = Place::tuned();
-    let log = || fs::metadata(place.path("cache/samples-v1.log")).unwrap().len();
-    let before = log();
-    let lock = FolderLock::acquire(&place.path("cache")).unwrap();
-    let check = place.check(&["--format", "json"]);
-    drop(lock);
-    assert_eq!((check.code, log()), (HOLDS, before), "{}", check.stderr);
-    let notes = check.json()["notes"].to_string();
-    assert!(notes.contains("read from the sample log"), "{notes}");
-    assert_eq!(place.check(&[]).code, HOLDS);
-    assert!(log() > before);
 }
 
 /// An operation of two configs, of four ms and two, and a worker with an adjustable pace.

@@ -58,7 +58,7 @@ fn transcript(name: &str) {
         if !run.stdout.is_empty() && !run.stdout.ends_with('\n') {
             seen += "\n";
         }
-        run.stderr.lines().for_each(|line| seen += &format!("stderr: {line}\n"));
+        run.stderr.lines().for_each(|line| seen += &format!("{}\n", format!("stderr: {line}").trim_end()));
         if run.code != 0 {
             seen += &format!("exit code {}\n", run.code);
         }
@@ -103,14 +103,31 @@ macro_rules! transcripts {
 }
 
 transcripts! {
+    cached
     candidates
+    check
+    check_bad_input
+    check_missing
+    compile_bad_input
+    compiler_options_bad_input
     dry_run
     guide
+    log_folder
+    look_up
     missing
+    no_cache_left
+    no_labels
+    not_recorded
+    options
     registry
+    report_bad_input
     scan
+    selftest_bad_input
+    side_file_bad_input
     summary
     tune
+    view_nothing
+    worker_dies_at_hello
 }
 
 /// `docs/cli.md` is the program's own help.
