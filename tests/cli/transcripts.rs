@@ -103,11 +103,14 @@ macro_rules! transcripts {
 }
 
 transcripts! {
+    budget
     cached
     candidates
     check
     check_bad_input
     check_missing
+    check_regressed
+    check_stale
     compile_bad_input
     compiler_options_bad_input
     dry_run
@@ -117,6 +120,7 @@ transcripts! {
     missing
     no_cache_left
     no_labels
+    noise_floor
     not_recorded
     options
     registry

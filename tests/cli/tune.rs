@@ -1,4 +1,4 @@
-//! The main job as a user starts it. Times are simulated by `replay`, except if a test names a plugin.
+//! The main job as a user starts it, on a real plugin, and a program that loads its result.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -12,41 +12,18 @@ use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 use serde_json::Value;
 
-struct Place {
-    folder: tempfile::TempDir,
-    timer: String,
-}
-
-impl Place {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let replay = folder.path().join("replay.json");
-        write_replay(&example().join("registry"), &replay);
-        Self { timer: format!("replay:{}", replay.display()), folder }
-    }
-
-    fn cache(&self) -> PathBuf {
-        self.folder.path().join("cache")
-    }
-
-    fn tune(&self, more: &[&str]) -> Run {
-        let module = module();
-        let mut arguments = vec![module.as_str(), "--timer", &self.timer];
-        arguments.extend(more);
-        run(&self.cache(), &arguments)
-    }
-}
-
 /// The library's example reads the main job's result.
 #[test]
 fn a_program_loads_the_best_config_at_run_time() {
-    let place = Place::new();
-    let result = place.tune(&["--format", "json"]).json();
+    let (place, module) = (Place::new(), module());
+    write_replay(&example().join("registry"), &place.path("replay.json"));
+    let timer = format!("replay:{}", place.text("replay.json"));
+    let result = place.run(&[&module, "--timer", &timer, "--format", "json"]).json();
     let operation = &result["operations"][0];
     let load = |key: &str| {
         let words = ["cpu", "cpu", operation["op_id"].as_str().unwrap(), key, "cpu_model=simulated"];
         let mut cargo = std::process::Command::new(env!("CARGO"));
-        cargo.args(["run", "--quiet", "--locked", "--example", "load_best", "--"]).arg(place.cache()).args(words);
+        cargo.args(["run", "--quiet", "--locked", "--example", "load_best", "--"]).arg(place.path("cache")).args(words);
         let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
@@ -203,28 +180,4 @@ fn operations_are_shared_among_devices() {
     }
     let refused = run(&cache, &[&module, "--devices", "0,1", "--timer", "replay:x"]);
     assert!(refused.code == 2 && refused.stderr.contains("has one device"), "{}", refused.stderr);
-}
-
-/// A budget that is used up at once leaves all but two programs uncompiled, and the next run goes on.
-#[test]
-fn a_budget_bounds_compiling_and_a_later_run_compiles_the_rest() {
-    let place = Place::new();
-    let tune =
-        |more: &[&str]| place.tune(&[&["--thorough", "--rounds", "6", "--format", "json"], more].concat()).json();
-    let operations = |result: &Value| result["operations"].as_array().unwrap().clone();
-    let count = |operation: &Value, status: &str| {
-        operation["candidates"].as_array().unwrap().iter().filter(|one| one["status"] == status).count()
-    };
-    let short = tune(&["--budget", "0.000001ms"]);
-    assert!(!operations(&short).is_empty());
-    for operation in operations(&short) {
-        let all = operation["candidates"].as_array().unwrap().len();
-        let flags = operation["flags"].to_string();
-        let words = format!("{} of {all} programs were not compiled, because that took half of `--budget`", all - 2);
-        assert!(flags.contains(&words) && count(&operation, "measured") == 0, "{operation}");
-    }
-    for operation in operations(&tune(&[])) {
-        assert_eq!(count(&operation, "not-measured"), 0, "{operation}");
-        assert!(count(&operation, "measured") > 2, "{operation}");
-    }
 }
