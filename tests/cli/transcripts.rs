@@ -2,9 +2,9 @@
 //! what they print. `SNAPSHOTS=overwrite` writes the files again.
 //!
 //! A line `$ COMMAND` is run by `sh`, with the lines `> …` after it. The lines that follow are its stdout, then its stderr
-//! (`stderr: …`), then its exit code unless that is zero. `$REPO` is the repository; `example.json` and `small.json` are
-//! recorded samples for its two modules, whose times are simulated. `[..]` stands for anything in a line, and a line `...`
-//! for any lines.
+//! (`stderr: …`, without spaces at a line's end), then its exit code unless that is zero. `$REPO` is the repository;
+//! `example.json` and `small.json` are recorded samples for its two modules, whose times are simulated. `[..]` stands for
+//! anything in a line, and a line `...` for any lines.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
