@@ -363,15 +363,6 @@ fn a_worker_that_dies_in_the_first_operation_serves_the_second() {
 }
 
 #[test]
-fn a_worker_that_dies_at_hello_is_device_trouble_in_one_line() {
-    let place = Place::new();
-    place.record_played(HOSTILE, &[json!({"ns": 4_000_000}), json!({"ns": 2_000_000})]);
-    let run = place.play("hello", &[]);
-    assert_eq!(run.code, i32::from(autotune_lowered::cli::exit::DEVICE_TROUBLE), "{}", run.stderr);
-    assert!(run.fault().contains("exit code 9") && run.fault().contains("no such device"), "{}", run.fault());
-}
-
-#[test]
 fn a_baseline_whose_program_was_changed_is_not_blamed_for_ever() {
     let place = Place::new();
     place.record_played(HOSTILE, &[json!({"ns": 4_000_000}), json!({"ns": 2_000_000})]);

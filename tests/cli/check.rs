@@ -1,4 +1,4 @@
-//! `check` in CI: verdicts, exit codes, JUnit and annotations. Times are simulated by `replay` or played by a worker.
+//! `check` in CI: on a real runtime, with a worker that plays times, and its reports of names that look like markup.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -11,72 +11,12 @@ use std::process::{Command, Stdio};
 use crate::support::prerequisite::{plugin, python3};
 use crate::support::program::*;
 use crate::tune::compiled_step;
-use autotune_lowered::cache::FolderLock;
 use autotune_lowered::cli::exit;
 use autotune_lowered::gate::{CheckResult, Verdict, write_annotations, write_junit};
 use serde_json::{Value, json};
 
 const HOLDS: i32 = exit::FINE as i32;
-const UNCHECKED: i32 = exit::SOME_FAILED as i32;
 const REGRESSED: i32 = exit::REGRESSED as i32;
-const NOTHING_CACHED: i32 = exit::NOTHING_MATCHED as i32;
-
-const FLASH: &str = "flash_attention@v2";
-
-impl Place {
-    /// A tuned example with adjustable recorded times.
-    fn tuned() -> Self {
-        let place = Self::new();
-        write_replay(&example().join("registry"), &place.path("replay.json"));
-        let tuned = place.run(&[&module(), "--timer", &place.recording()]);
-        assert_eq!(tuned.code, 0, "{}", tuned.stderr);
-        place
-    }
-
-    fn recording(&self) -> String {
-        format!("replay:{}", self.path("replay.json").display())
-    }
-
-    /// From now on, the operation's configs that take `from` nanoseconds take `to`.
-    fn change(&self, op_id: &str, from: u64, to: u64) {
-        let mut recording: Value = serde_json::from_slice(&fs::read(self.path("replay.json")).unwrap()).unwrap();
-        let mut changed = 0;
-        for invocation in recording["invocations"].as_array_mut().unwrap() {
-            if invocation["op_id"] != op_id {
-                continue;
-            }
-            for candidate in invocation["candidates"].as_array_mut().unwrap() {
-                let time = candidate["epochs"][0][0].as_u64().unwrap();
-                if time == from {
-                    candidate["epochs"] = json!([[to, to + 1000, to - 1000, to + 500]]);
-                    changed += 1;
-                }
-            }
-        }
-        assert!(changed > 0);
-        fs::write(self.path("replay.json"), recording.to_string()).unwrap();
-    }
-
-    fn check(&self, more: &[&str]) -> Run {
-        let (module, timer) = (module(), self.recording());
-        let run = self.run(&[&["check", &module, "--timer", &timer], more].concat());
-        assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
-        run
-    }
-
-    fn entries(&self) -> Value {
-        self.run(&["cache", "ls", "--format", "json"]).json()["entries"].clone()
-    }
-}
-
-fn verdicts(result: &Value) -> BTreeMap<String, Vec<String>> {
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for operation in result["operations"].as_array().unwrap() {
-        let verdict = operation["verdict"].as_str().unwrap().to_owned();
-        found.entry(verdict).or_default().push(operation["op_id"].as_str().unwrap().to_owned());
-    }
-    found
-}
 
 /// Another parser's view of a document: tag, attributes and text of each element, in order.
 fn parsed(xml: &[u8]) -> Vec<(String, BTreeMap<String, String>, String)> {
@@ -89,202 +29,6 @@ fn parsed(xml: &[u8]) -> Vec<(String, BTreeMap<String, String>, String)> {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "not well-formed:\n{}", String::from_utf8_lossy(xml));
     serde_json::from_slice(&output.stdout).unwrap()
-}
-
-#[test]
-fn what_holds_passes_and_the_cache_stays_as_it_is() {
-    let place = Place::tuned();
-    let before = place.entries();
-    let check = place.check(&["--format", "json"]);
-    assert_eq!(check.code, HOLDS, "{}", check.stderr);
-    let result = check.json();
-    assert_eq!(verdicts(&result)["holds"].len(), 4, "{result}");
-    assert_eq!((&result["schema"], &result["compared"]), (&json!(1), &json!(4)));
-    // four operations share an error rate of one per cent
-    assert!((result["odds_needed"].as_f64().unwrap() - 400.0).abs() < 1e-6);
-    for operation in result["operations"].as_array().unwrap() {
-        // five ms against ten, according to the recording
-        assert!((operation["ratio"].as_f64().unwrap() - 0.5).abs() < 0.001, "{operation}");
-        assert_eq!((&operation["rounds"], &operation["processes"]), (&json!(20), &json!(1)), "{operation}");
-    }
-    assert_eq!(place.entries(), before);
-    let table = place.check(&[]);
-    assert_eq!(table.stdout.lines().filter(|line| line.starts_with("holds ")).count(), 4, "{}", table.stdout);
-}
-
-#[test]
-fn a_planted_regression_closes_the_gate() {
-    let place = Place::tuned();
-    place.change(FLASH, 5_000_000, 6_500_000);
-    let before = place.entries();
-    let junit = place.path("report.xml");
-    let words = ["--format", "json", "--annotations", "github", "--junit", junit.to_str().unwrap()];
-    let check = place.check(&words);
-    assert_eq!(check.code, REGRESSED, "{}", check.stderr);
-    let result = check.json();
-    assert_eq!(verdicts(&result)["regressed"], [FLASH], "{result}");
-    assert_eq!(verdicts(&result)["holds"].len(), 3);
-    let flash = result["operations"].as_array().unwrap().iter().find(|row| row["op_id"] == FLASH).unwrap();
-    assert!((flash["ratio"].as_f64().unwrap() - 0.65).abs() < 0.001, "{flash}");
-    assert!((flash["entry"]["ratio"].as_f64().unwrap() - 0.5).abs() < 0.001, "{flash}");
-    assert!(flash["odds"].as_f64().unwrap() >= 400.0 && flash["processes"] == 2, "{flash}");
-    assert_eq!(place.entries(), before);
-
-    let annotations: Vec<&str> = check.stderr.lines().filter(|line| line.starts_with("::")).collect();
-    let [annotation] = annotations.as_slice() else { panic!("{annotations:?}") };
-    let line = result["operations"].as_array().unwrap().iter().find(|row| row["op_id"] == FLASH).unwrap()["line"]
-        .as_u64()
-        .unwrap();
-    let head = format!("::error file={},line={line},title=flash_attention@v2%3A", module());
-    assert!(annotation.starts_with(&head) && annotation.contains(" regressed::"), "{annotation}");
-    let lines = fs::read_to_string(module()).unwrap();
-    assert!(lines.lines().nth(line as usize - 1).unwrap().contains("flash_attention"), "the line has the label");
-
-    let elements = parsed(&fs::read(&junit).unwrap());
-    assert_eq!((elements[0].0.as_str(), elements[0].1["tests"].as_str()), ("testsuites", "4"));
-    assert_eq!((elements[1].1["failures"].as_str(), elements[1].1["errors"].as_str()), ("1", "0"));
-    let failures: Vec<_> = elements.iter().filter(|(tag, ..)| tag == "failure").collect();
-    assert_eq!(failures.len(), 1);
-    assert_eq!(failures[0].1["type"], "regressed");
-    assert_eq!(failures[0].1["message"], flash["reason"].as_str().unwrap());
-    assert!(failures[0].2.contains("\"q_blocksize\":256"), "{}", failures[0].2);
-
-    // the gain is gone
-    place.change(FLASH, 6_500_000, 9_990_000);
-    let check = place.check(&["--format", "json"]);
-    assert_eq!((check.code, verdicts(&check.json())["not-better"].len()), (REGRESSED, 1));
-    // only the other operations
-    assert_eq!(place.check(&["--only", "blocked_matmul@v1"]).code, HOLDS);
-    // a change that does not matter to this user
-    place.change(FLASH, 9_990_000, 5_200_000);
-    assert_eq!(place.check(&[]).code, REGRESSED);
-    assert_eq!(place.check(&["--min-improvement", "0.1"]).code, HOLDS);
-}
-
-/// Another timer may compile the programs otherwise: only the measured pair itself is evidence against the config.
-#[test]
-fn what_another_timer_decided_is_stale_until_its_own_pair_says_more() {
-    let place = Place::tuned();
-    let exported = place.run(&["cache", "export", "--format", "json", &place.text("tuned.json")]);
-    assert_eq!(exported.code, HOLDS, "{}", exported.stderr);
-    let mut document: Value = serde_json::from_slice(&fs::read(place.path("tuned.json")).unwrap()).unwrap();
-    for entry in document["entries"].as_array_mut().unwrap() {
-        entry["provenance"]["timer"] = json!("jax");
-        entry["provenance"]["environment"]["plugin"] = json!("jaxlib 0.10.2");
-    }
-    let changed = place.file("jax.json", document.to_string());
-    let other = place.text("other");
-    let imported = place.run(&["cache", "import", "--format", "json", &changed, "--cache", &other]);
-    assert_eq!(imported.code, HOLDS, "{}", imported.stderr);
-    // against its own timer's ratio, 0.65 instead of 0.5 is a regression
-    place.change(FLASH, 5_000_000, 6_500_000);
-    assert_eq!(place.check(&[]).code, REGRESSED);
-    let check = place.check(&["--cache", &other, "--format", "json"]);
-    assert_eq!(check.code, HOLDS, "{}", check.stderr);
-    let result = check.json();
-    assert_eq!(verdicts(&result)["stale"].len(), 4, "{result}");
-    let note = "decided with the timer `jax` (jaxlib 0.10.2), measured with `replay:";
-    let stale = result["operations"][0]["stale"].as_array().unwrap();
-    let notes: Vec<&str> = stale.iter().map(|note| note.as_str().unwrap()).collect();
-    assert!(notes.iter().any(|line| line.starts_with(note) && line.ends_with("name one with `--timer`")), "{notes:?}");
-    // slower than the baseline
-    place.change(FLASH, 6_500_000, 12_000_000);
-    let check = place.check(&["--cache", &other, "--format", "json"]);
-    assert_eq!((check.code, &verdicts(&check.json())["not-better"][..]), (REGRESSED, &[FLASH.to_owned()][..]));
-}
-
-#[test]
-fn what_could_not_be_checked_has_a_code_of_its_own() {
-    let place = Place::tuned();
-    place.run(&["cache", "rm", FLASH]);
-    let check = place.check(&["--format", "json"]);
-    assert_eq!(check.code, UNCHECKED, "{}", check.stderr);
-    assert_eq!(verdicts(&check.json())["missing"], [FLASH]);
-    let document = check.json();
-    let of_flash = document["operations"].as_array().unwrap().iter().find(|row| row["op_id"] == FLASH).unwrap();
-    let reason = of_flash["reason"].as_str().unwrap();
-    assert!(check.stderr.contains(reason), "{}", check.stderr);
-    // the table says it once
-    let table = place.check(&[]);
-    assert!(table.stdout.contains(reason) && !table.stderr.contains(reason), "{}\n{}", table.stdout, table.stderr);
-    let allowed = place.check(&["--allow-missing", "--annotations", "github"]);
-    assert_eq!(allowed.code, HOLDS, "{}", allowed.stderr);
-    assert!(allowed.stderr.contains("::notice file="), "{}", allowed.stderr);
-
-    // a label without a recording
-    let registry = place.path("registry");
-    copy_folder(&example().join("registry"), &registry);
-    for folder in fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path()) {
-        if folder.file_name().unwrap().to_str().unwrap().contains("flash") {
-            fs::remove_dir_all(folder).unwrap();
-        }
-    }
-    let words = ["--registry", registry.to_str().unwrap()];
-    let check = place.check(&words);
-    assert_eq!(check.code, UNCHECKED, "{}", check.stderr);
-    assert!(check.stdout.contains("not recorded"), "{}", check.stdout);
-    assert_eq!(place.check(&[&words[..], &["--allow-missing"]].concat()).code, HOLDS);
-    // a regression has priority
-    place.change("blocked_matmul@v1", 5_000_000, 9_000_000);
-    assert_eq!(place.check(&words).code, REGRESSED);
-
-    // another cache, or none, must not count as one whose configs hold
-    for cache in [place.path("nowhere"), place.path("empty")] {
-        fs::create_dir_all(place.path("empty")).unwrap();
-        for more in [&[][..], &["--allow-missing"]] {
-            let (module, timer) = (module(), place.recording());
-            let arguments = [&["check", &module, "--timer", &timer], more].concat();
-            assert_eq!(run(&cache, &arguments).code, NOTHING_CACHED, "{}", cache.display());
-        }
-    }
-    // by its name on the command line it is called missing
-    let nowhere = place.text("nowhere");
-    let named = place.check(&["--cache", &nowhere]);
-    assert_eq!(named.code, CACHE_TROUBLE, "{}", named.stderr);
-    assert!(named.fault().contains(&format!("there is no cache `{nowhere}`")), "{}", named.stderr);
-    assert!(!place.path("nowhere").exists(), "a check makes no cache");
-}
-
-#[test]
-fn what_cannot_be_written_or_begun_is_said_before_anything_is_measured() {
-    let place = Place::tuned();
-    fs::write(place.path("file"), "").unwrap();
-    for path in ["file/report.xml", "new/report.xml", "cache"] {
-        let check = place.check(&["--junit", place.path(path).to_str().unwrap()]);
-        assert_eq!(check.code, i32::from(exit::BAD_INPUT), "{}", check.stderr);
-        assert!(check.fault().contains("--junit") && check.stdout.is_empty(), "{}", check.stderr);
-    }
-    assert!(!place.path("new").exists());
-    for (more, expected) in [
-        (&["--shard", "2/2"][..], "parts are numbered from 0 to 1"),
-        (&["--shard", "one"], "expected `i/n`"),
-        (&["--false-alarms", "0"], "such as 0.01"),
-        (&["--annotations", "gitlab"], "github"),
-    ] {
-        let check = place.check(more);
-        assert_eq!(check.code, i32::from(exit::USAGE), "{}", check.stderr);
-        assert!(check.stderr.contains(expected), "{}", check.stderr);
-    }
-    assert!(
-        fs::read_dir(place.path(""))
-            .unwrap()
-            .all(|item| { !item.unwrap().file_name().to_str().unwrap().starts_with(".tmp-") })
-    );
-}
-
-#[test]
-fn a_cache_that_another_process_has_is_read_and_given_no_samples() {
-    let place = Place::tuned();
-    let log = || fs::metadata(place.path("cache/samples-v1.log")).unwrap().len();
-    let before = log();
-    let lock = FolderLock::acquire(&place.path("cache")).unwrap();
-    let check = place.check(&["--format", "json"]);
-    drop(lock);
-    assert_eq!((check.code, log()), (HOLDS, before), "{}", check.stderr);
-    let notes = check.json()["notes"].to_string();
-    assert!(notes.contains("read from the sample log"), "{notes}");
-    assert_eq!(place.check(&[]).code, HOLDS);
-    assert!(log() > before);
 }
 
 /// An operation of two configs, of four ms and two, and a worker with an adjustable pace.
@@ -346,7 +90,8 @@ fn the_real_runtime_is_asked_in_two_processes() {
     let place = Place::new();
     let module = small_module();
     write_replay(&Path::new(&module).with_file_name("registry"), &place.path("replay.json"));
-    assert_eq!(place.run(&[&module, "--only", SMALL_CALL, "--timer", &place.recording()]).code, 0);
+    let timer = format!("replay:{}", place.text("replay.json"));
+    assert_eq!(place.run(&[&module, "--only", SMALL_CALL, "--timer", &timer]).code, 0);
     let file = place.path("entries.json");
     let export = ["cache", "export", "--format", "json", file.to_str().unwrap()];
     assert_eq!(place.run(&export).code, 0);

@@ -399,46 +399,6 @@ fn programs_of_several_partitions_are_compiled_for_as_many_gpus() {
 }
 
 #[test]
-fn what_is_no_target_or_no_store_is_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let none = Path::new("/no/plugin.so");
-    for name in ["", "cuda", "h100", "tpu:v99", "cuda:/no/such.txtpb", "cuda:/dev/zero"] {
-        let run = compile(folder.path(), none, &["--target", name]);
-        assert_eq!((run.code, run.stderr.lines().count()), (USAGE, 1), "{name}: {}", run.stderr);
-        let expected =
-            if name.contains('/') { "the target cannot be read" } else { "is not a target: name one of cuda:a10, " };
-        assert!(run.fault().contains(expected), "{name}: {}", run.stderr);
-    }
-    let main_job = ["tests/data/timer/add.mlir", "--dry-run", "--target", "cuda:h9000"];
-    let unknown = run(folder.path(), &main_job);
-    assert!(unknown.code == USAGE && unknown.fault().contains("is not a target: name one of"), "{}", unknown.stderr);
-    // a file that is no store is reported before the search for the plugin
-    let place = Place::new();
-    make_pipe(&place.path("pipe"));
-    fs::create_dir(place.path("empty")).unwrap();
-    fs::write(place.path("file"), "").unwrap();
-    for (name, expected) in [
-        ("pipe", "it is a named pipe, not a folder"),
-        ("file", "it is a file, not a folder"),
-        ("empty", "the folder has no `executables-v2` in it"),
-        ("none", "No such file"),
-    ] {
-        for option in ["--compiled", "--baseline"] {
-            let run = compile(folder.path(), none, &["--target", "cuda:l4", option, &place.text(name)]);
-            let is_told = run.fault().contains(&place.text(name)) && run.fault().contains(expected);
-            assert!(run.code == BAD_INPUT && is_told && run.stderr.lines().count() == 1, "{}", run.stderr);
-        }
-    }
-    fs::write(folder.path().join("store"), b"").unwrap();
-    let run = compile(folder.path(), none, &["--target", "cuda:l4"]);
-    assert_eq!((run.code, run.stderr.lines().count()), (4, 1), "{}", run.stderr);
-    fs::remove_file(folder.path().join("store")).unwrap();
-    let run = compile(folder.path(), none, &["--target", "cuda:l4"]);
-    assert_eq!((run.code, run.stderr.lines().count()), (5, 1), "{}", run.stderr);
-    assert!(run.stderr.contains("/no/plugin.so"), "{}", run.stderr);
-}
-
-#[test]
 fn a_store_takes_nothing_but_files_of_its_own() {
     let Some(cuda) = cuda() else { return };
     let place = Place::new();

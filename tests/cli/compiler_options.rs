@@ -1,4 +1,4 @@
-//! `--compiler-options`, on a real plugin and on files that are not suitable modules.
+//! `--compiler-options`, on a real plugin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -345,89 +345,4 @@ fn passes_that_crash_and_fast_arithmetic_are_rows_with_what_they_do() {
     let flags = operation["flags"].as_array().unwrap().iter().map(|flag| flag.as_str().unwrap());
     let said = "it changes arithmetic, and with it output 0 `divided` by up to ";
     assert!(flags.clone().any(|flag| flag.starts_with(said)), "{operation}");
-}
-
-#[test]
-fn without_the_option_a_module_without_labels_ends_as_before_and_names_it() {
-    let place = Place::new();
-    let module = place.path("module.mlir");
-    fs::write(&module, MODULE).unwrap();
-    let module = module.display().to_string();
-    let put = |folder: &str, name: &str, from: &str| {
-        fs::create_dir_all(place.path(folder)).unwrap();
-        fs::copy(data(&format!("hlo/{from}")), place.path(folder).join(name)).unwrap();
-    };
-    put("dump", "module_0001.jit_f.before_optimizations.hlo.pb", "grouped_matmul.hash.pre.hlo.pb");
-    put("dump", "module_0001.jit_f.cpu_after_optimizations.hlo.pb", "grouped_matmul.hash.post.hlo.pb");
-    put("dump", "module_0002.jit_g.cpu_after_optimizations.hlo.pb", "grouped_matmul.hash.post.hlo.pb");
-    put("dump", "module_0003.jit_h.before_optimizations.hlo.pb", "../timer/add.hlo.pb");
-    put("later", "module_0002.jit_g.cpu_after_optimizations.txt", "grouped_matmul.hash.post.hlo.txt");
-    let number = |name: &str| if name == "jit_f" { "module_0001" } else { "module_0002" };
-    let after =
-        |name: &str| format!("{}/{}.{name}.cpu_after_optimizations.hlo.pb", place.path("dump").display(), number(name));
-    let (folder, only_later) = (place.path("dump").display().to_string(), place.path("later").display().to_string());
-    let plain = run(&place.path("cache"), &[&*module]);
-    assert_eq!(plain.code, 3);
-    let command = format!("`autotune-lowered {module} --compiler-options safe`");
-    assert!(plain.stderr.contains(&command) && plain.stderr.contains("`--label-regex`"), "{}", plain.stderr);
-    // each advice once, and why there is no label
-    let advice = ["--compiler-options safe", "`--label-regex`", "tunable`"];
-    assert!(advice.iter().all(|one| plain.stderr.matches(one).count() == 1), "{}", plain.stderr);
-    assert!(plain.stderr.contains("no-metadata: this StableHLO text has no named locations"), "{}", plain.stderr);
-    assert!(!plain.stderr.contains("EJKERNEL"), "nothing of it is in the module: {}", plain.stderr);
-    // 80 % and 11 % by that profile's oracle
-    let profile = data("xplane/multi8_shardmap.xplane.pb.gz").display().to_string();
-    let profiled = run(&place.path("cache"), &[&*module, "--profile", &profile]);
-    let lines = "`@autotune_lowered.tunable` on the functions at `/src/autotune/example/c1.py:55` (80 % of the step), ";
-    assert!(profiled.code == 3 && profiled.stderr.contains(lines), "{}", profiled.stderr);
-    for (arguments, code, said) in [
-        (&["-", "--compiler-options", "safe"][..], 2, "needs a file"),
-        (&[&*module, "--compiler-options", "all"], 2, "safe"),
-        (&[&*module, "--only-compiler-options"], 2, "--compiler-options"),
-        (&[&*module, "--shared"], 2, "--compiler-options"),
-        (&[&*module, "--compiler-options", "safe", "--options-file", "/dev/zero"], 4, "/dev/zero"),
-        (&[&*module, "--compiler-options", "safe", "--options-file", &*module], 4, "module.mlir:1:1"),
-        (&[&*module, "--compiler-options", "safe", "--base-options", "XLA=1"], 2, "XLA"),
-        (&["/dev/zero", "--compiler-options", "safe"], 4, "/dev/zero"),
-        (&[&after("jit_f"), "--compiler-options", "safe"], 4, "give `"),
-        (
-            &[&after("jit_f"), "--compiler-options", "safe"],
-            4,
-            "jit_f.before_optimizations.hlo.pb`, which is the same module before",
-        ),
-        (&[&after("jit_g"), "--compiler-options", "safe"], 4, "--xla_dump_hlo_as_proto"),
-        (&[&only_later, "--compiler-options", "safe"], 4, "skipped, 1 of 1 module: `module_0002.jit_g.cpu_after_opt"),
-        (&[&folder, "--compiler-options", "safe", "--inputs", &folder], 2, "name one module of the folder"),
-    ] {
-        let run = run(&place.path("cache"), arguments);
-        assert!(run.code == code && run.stderr.contains(said), "{arguments:?}: {} {}", run.code, run.stderr);
-    }
-}
-
-#[test]
-fn options_are_listed_with_who_tries_them() {
-    let place = Place::new();
-    let list = |arguments: &[&str]| run(&place.path("cache"), &[&["candidates", "options"], arguments].concat());
-    let table = list(&["cpu"]);
-    let row = table.stdout.lines().find(|line| line.contains(" xla_cpu_prefer_vector_width ")).expect("a row");
-    let columns = row.split_whitespace().take(6).collect::<Vec<_>>();
-    assert_eq!(columns, ["cpu", "xla_cpu_prefer_vector_width", "128", "512", "safe", "safe"]);
-    assert!(!table.stdout.contains("xla_tpu"));
-    let json: serde_json::Value = serde_json::from_str(&list(&["--format", "json"]).stdout).unwrap();
-    let platforms = json["platforms"].as_array().unwrap();
-    assert_eq!(
-        platforms.iter().map(|one| one["platform"].as_str().unwrap()).collect::<Vec<_>>(),
-        ["cpu", "cuda", "tpu"]
-    );
-    let option =
-        |name: &str| platforms[0]["options"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
-    let fast = option("xla_cpu_enable_fast_math");
-    assert_eq!(
-        (&fast["tried_by"], &fast["with"]["xla_cpu_fast_math_honor_nans"]),
-        (&"fast-math".into(), &false.into())
-    );
-    let of_process = option("xla_cpu_max_isa");
-    assert_eq!((&of_process["scope"], &of_process["tried_by"]), (&"process".into(), &serde_json::Value::Null));
-    let unknown = list(&["rocm"]);
-    assert!(unknown.code == 3 && unknown.stderr.contains("cpu, cuda, tpu"), "{}", unknown.stderr);
 }

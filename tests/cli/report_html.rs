@@ -344,40 +344,6 @@ fn a_page_asks_for_nothing_else() {
 }
 
 #[test]
-fn what_cannot_be_drawn_or_written_is_said_in_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = folder.path().join("cache");
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    fs::write(at("bad.json"), "{\"schema\": 1}").unwrap();
-    fs::write(at("deep.json"), "[".repeat(100_000)).unwrap();
-    fs::create_dir(at("empty")).unwrap();
-    let out = at("page.html");
-    for (from, words) in [
-        ("missing", "cannot read"),
-        ("bad.json", "is not a result of a run"),
-        ("deep.json", "is not a result of a run"),
-        ("empty", "is not a cache folder"),
-    ] {
-        let run = run(&cache, &["report", &at(from), "-o", &out]);
-        assert_eq!(run.code, 4, "{from}: {}", run.stderr);
-        assert!(run.fault().contains(words), "{from}: {}", run.fault());
-    }
-    assert!(!Path::new(&out).exists());
-    // known before any measurement, and before any folder is made
-    for (out, words) in
-        [(at("nowhere/page.html"), "nowhere` does not exist; make it, or choose another"), (at("empty"), "is a folder")]
-    {
-        let timer = recording(folder.path());
-        let run = run(&cache, &[&module(), "--timer", &timer, "--report", &out]);
-        assert_eq!(run.code, 4, "{}", run.stderr);
-        assert!(run.fault().contains(words), "{}", run.fault());
-    }
-    assert!(!cache.exists());
-    // no half-written file is left
-    assert!(fs::read_dir(at("empty")).unwrap().next().is_none());
-}
-
-#[test]
 fn what_is_expected_of_a_profiled_step_is_said() {
     let page = Page(drawn("plain", &[hostile("plain")]));
     assert!(page.0.contains(">12.5 %</span>") && page.0.contains("10.0 % to 15.0 % by the intervals"));

@@ -1,16 +1,13 @@
-//! `selftest` as a user starts it, on a real plugin, and the main job with its figures.
+//! `selftest` as a user starts it, on a real plugin.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::Stdio;
 
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
-use autotune_lowered::cache::FolderLock;
-use autotune_lowered::registry::Registry;
 use serde_json::{Value, json};
 
 const FILE: &str = "selftest-v1.json";
@@ -67,31 +64,9 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
 }
 
 #[test]
-fn bad_input_is_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = folder.path().join("cache");
-    let not_a_program = folder.path().join("notes.txt");
-    fs::write(&not_a_program, "nothing").unwrap();
-    let not_a_program = not_a_program.display().to_string();
-    for (arguments, code, what) in [
-        (&["selftest", "--timer", "replay:x.json"][..], 2, "runs no program"),
-        (&["selftest", "--timer", "sundial"], 2, "is not one of `auto`, `pjrt`"),
-        (&["selftest", "absent.mlir"], 4, "cannot be read"),
-        (&["selftest", &not_a_program], 4, "notes.txt"),
-        (&["selftest", "--plugin", "absent.so"], 5, "absent.so"),
-    ] {
-        let run = run(&cache, arguments);
-        assert_eq!(run.code, code, "{arguments:?}: {}", run.stderr);
-        assert!(run.fault().contains(what), "{}", run.fault());
-    }
-    for arguments in [["--copies", "1"], ["--rounds", "5"]] {
-        assert_eq!(run(&cache, &[&["selftest"], &arguments[..]].concat()).code, 2);
-    }
-    let _held = FolderLock::acquire(&cache).unwrap();
-    let beside = run(&cache, &["selftest"]);
-    assert_eq!(beside.code, 6);
-    assert!(beside.fault().contains("is in use by process"), "{}", beside.fault());
+fn a_program_that_the_compiler_refuses_is_one_line() {
     let Some(plugin) = plugin() else { return };
+    let folder = tempfile::tempdir().unwrap();
     let refused = folder.path().join("refused.mlir");
     fs::write(
         &refused,
@@ -124,71 +99,4 @@ fn ctrl_c_keeps_what_is_found() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((names(&document), &document["interrupted"]), (vec!["elementwise", "matmul"], &json!(true)));
     assert!(cache.join(FILE).exists());
-}
-
-/// Recorded samples in which every config takes 8 ms and the baseline 10.
-fn replay_of_a_fifth(file: &Path) {
-    let registry = example().join("registry");
-    write_replay(&registry, file);
-    let mut recording: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
-    let recorded = Registry::open(&registry).unwrap();
-    for (of, invocation) in recording["invocations"].as_array_mut().unwrap().iter_mut().zip(recorded.invocations()) {
-        let baseline = serde_json::to_value(&invocation.baseline).unwrap();
-        for candidate in of["candidates"].as_array_mut().unwrap() {
-            let ns = if candidate["config"] == baseline { 10_000_000 } else { 8_000_000 };
-            candidate["epochs"] = json!([[ns, ns + 1000, ns - 1000, ns + 500]]);
-        }
-    }
-    fs::write(file, recording.to_string()).unwrap();
-}
-
-#[test]
-fn the_main_job_refuses_what_cannot_be_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let (cache, replay) = (folder.path().join("cache"), folder.path().join("replay.json"));
-    replay_of_a_fifth(&replay);
-    let timer = format!("replay:{}", replay.display());
-    let module = module();
-    let tune = |more: &[&str]| {
-        run(&cache, &[&[module.as_str(), "--timer", &timer, "--no-persist", "--rounds", "6"], more].concat())
-    };
-    let statuses = |result: &Value| -> Vec<String> {
-        result["operations"].as_array().unwrap().iter().map(|o| o["status"].as_str().unwrap().to_owned()).collect()
-    };
-    let free = tune(&["--format", "json"]).json();
-    assert_eq!(statuses(&free), ["tuned"; 4]);
-    assert!(!free["notes"].to_string().contains("selftest"), "{}", free["notes"]);
-
-    let figures = |device: &Value| {
-        json!({"schema": 1, "entries": [{
-            "device": device, "timer": free["timer"], "source": free["source"], "metric": free["metric"],
-            "points": [{"program": "planted", "digest": "0".repeat(64), "measured_at": 1, "tool": "tests",
-                "copies": 8, "rounds": 20, "rounds_set_aside": 0, "median_ns": 1e6, "resolution": 0.3, "claimed": 0.01,
-                "between_rounds": 0.1, "between_copies": 0.1,
-                "false_wins": {"decisions": 168, "at_zero": 0, "at_default": 0, "at_resolution": 0}}]}]})
-    };
-    fs::create_dir_all(&cache).unwrap();
-    fs::write(cache.join(FILE), figures(&free["device"]).to_string()).unwrap();
-    let refused = tune(&["--format", "json"]).json();
-    assert_eq!(statuses(&refused), ["baseline-kept"; 4]);
-    assert!(
-        refused["notes"].to_string().contains("noise floor here, by `selftest`: 30.0 % at 1.00 ms"),
-        "{}",
-        refused["notes"]
-    );
-    let table = tune(&[]).stdout;
-    assert!(table.contains("nothing is faster by more than the noise floor of 30 %"), "{table}");
-
-    let mut elsewhere = free["device"].clone();
-    elsewhere["environment"]["plugin_digest"] = json!("f".repeat(64));
-    fs::write(cache.join(FILE), figures(&elsewhere).to_string()).unwrap();
-    let free = tune(&["--format", "json"]).json();
-    assert_eq!(statuses(&free), ["tuned"; 4]);
-    assert!(free["notes"].to_string().contains("are not used"), "{}", free["notes"]);
-
-    fs::write(cache.join(FILE), &figures(&elsewhere).to_string()[..200]).unwrap();
-    let damaged = tune(&["--format", "json"]);
-    assert_eq!(statuses(&damaged.json()), ["tuned"; 4]);
-    let told: Vec<&str> = damaged.stderr.lines().filter(|line| line.contains(FILE)).collect();
-    assert!(told.len() == 1 && told[0].contains("it is damaged"), "{}", damaged.stderr);
 }

@@ -2,10 +2,11 @@
 //! what they print. `SNAPSHOTS=overwrite` writes the files again.
 //!
 //! A line `$ COMMAND` is run by `sh`, with the lines `> …` after it. The lines that follow are its stdout, then its stderr
-//! (`stderr: …`), then its exit code unless that is zero. `$ # REASON` says what the next commands are for. `$REPO` is the
-//! repository; `example.json` and `small.json` are recorded samples for its two modules, whose times are simulated. The
-//! cache is `cache`; what a user keeps elsewhere is in `data` (`XDG_DATA_HOME`) and `native` (`XDG_CACHE_HOME`). `[..]`
-//! stands for anything in a line, and a line `...` for any lines; JSON is also validated against its command's schema.
+//! (`stderr: …`, without spaces at a line's end), then its exit code unless that is zero. `$ # REASON` says what the next
+//! commands are for. `$REPO` is the repository; `example.json` and `small.json` are recorded samples for its two modules, whose
+//! times are simulated. The cache is `cache`; what a user keeps elsewhere is in `data` (`XDG_DATA_HOME`) and `native`
+//! (`XDG_CACHE_HOME`). `[..]` stands for anything in a line, and a line `...` for any lines; JSON is also validated against
+//! its command's schema.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -63,7 +64,7 @@ fn transcript(name: &str) {
         if !run.stdout.is_empty() && !run.stdout.ends_with('\n') {
             seen += "\n";
         }
-        run.stderr.lines().for_each(|line| seen += &format!("stderr: {line}\n"));
+        run.stderr.lines().for_each(|line| seen += &format!("{}\n", format!("stderr: {line}").trim_end()));
         if run.code != 0 {
             seen += &format!("exit code {}\n", run.code);
         }
@@ -109,13 +110,22 @@ macro_rules! transcripts {
 }
 
 transcripts! {
+    budget
     cache_variable_takes_any_cache
+    cached
     caches_that_are_not_there
     caches_that_cannot_be_made
     candidates
+    check
+    check_bad_input
+    check_missing
+    check_regressed
+    check_stale
     classes_of_kept_options
     command_lines_that_are_wrong
+    compile_bad_input
     compiler_options_as_flags
+    compiler_options_bad_input
     configs_give_what_a_command_misses
     configs_run_nothing_until_accepted
     configs_that_are_no_file
@@ -127,10 +137,17 @@ transcripts! {
     files_that_cannot_be_trusted
     guide
     kept_executables
+    log_folder
+    look_up
     measure_of_what_is_none
     missing
     mistakes_in_a_config
     modules_that_are_none
+    no_cache_left
+    no_labels
+    noise_floor
+    not_recorded
+    options
     paths_that_lead_nowhere
     peaks_that_cannot_be_measured
     plugins_that_are_none
@@ -138,10 +155,13 @@ transcripts! {
     prune
     registries_that_are_broken
     registry
+    report_bad_input
     rows_in_json
     scan
     search_spaces_with_a_mistake
+    selftest_bad_input
     settings_by_priority
+    side_file_bad_input
     signatures_are_verified
     snapshots_are_only_read
     snapshots_are_published_of_what_is_there
@@ -150,7 +170,9 @@ transcripts! {
     summary
     tune
     tune_is_the_main_job
+    view_nothing
     what_decides_trust_is_refused
+    worker_dies_at_hello
 }
 
 /// `docs/cli.md` is the program's own help.

@@ -1,4 +1,4 @@
-//! The main job as a user starts it. Times are simulated by `replay`, except if a test names a plugin.
+//! The main job as a user starts it, on a real plugin, and a program that loads its result.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -12,161 +12,18 @@ use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 use serde_json::Value;
 
-struct Place {
-    folder: tempfile::TempDir,
-    timer: String,
-}
-
-impl Place {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let replay = folder.path().join("replay.json");
-        write_replay(&example().join("registry"), &replay);
-        Self { timer: format!("replay:{}", replay.display()), folder }
-    }
-
-    fn cache(&self) -> PathBuf {
-        self.folder.path().join("cache")
-    }
-
-    fn tune(&self, more: &[&str]) -> Run {
-        let module = module();
-        let mut arguments = vec![module.as_str(), "--timer", &self.timer];
-        arguments.extend(more);
-        run(&self.cache(), &arguments)
-    }
-}
-
-fn statuses(result: &Value) -> Vec<&str> {
-    result["operations"].as_array().unwrap().iter().map(|operation| operation["status"].as_str().unwrap()).collect()
-}
-
-#[test]
-fn the_example_is_tuned_kept_and_not_measured_again() {
-    let place = Place::new();
-    let first = place.tune(&["--format", "json"]);
-    assert_eq!(first.code, 0, "{}", first.stderr);
-    let result = first.json();
-    assert_eq!(result["schema"], 1);
-    assert_eq!(statuses(&result), ["tuned"; 4]);
-    let flash = result["operations"].as_array().unwrap().iter().find(|o| o["op_id"] == "flash_attention@v2").unwrap();
-    assert_eq!(flash["evidence"], "by-name");
-    // ten ms against five, according to the recording
-    assert!((flash["speed_up"].as_f64().unwrap() - 2.0).abs() < 0.001);
-    assert_eq!(result["source"], "replay");
-
-    let second = place.tune(&["--format", "json"]);
-    assert_eq!(second.code, 0);
-    assert_eq!(statuses(&second.json()), ["cached"; 4]);
-    assert!(second.stderr.contains("nothing measured"), "{}", second.stderr);
-
-    let table = place.tune(&[]);
-    let rows: Vec<&str> =
-        table.stdout.lines().filter(|line| line.contains("2.00×") && line.ends_with("cached")).collect();
-    assert_eq!(rows.len(), 4, "{}", table.stdout);
-    assert!(table.stdout.starts_with("operation"), "{}", table.stdout);
-}
-
-#[test]
-fn the_whole_label_of_stablehlo_is_exact() {
-    let place = Place::new();
-    let module = example().join("module.stablehlo.mlir");
-    let run = run(&place.cache(), &[module.to_str().unwrap(), "--timer", &place.timer, "--format", "json"]);
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    let evidence: Vec<Value> =
-        run.json()["operations"].as_array().unwrap().iter().map(|operation| operation["evidence"].clone()).collect();
-    assert_eq!(evidence, ["exact"; 4]);
-}
-
-#[test]
-fn a_dry_run_and_no_persist_leave_no_cache() {
-    let place = Place::new();
-    let dry = place.tune(&["--dry-run", "--format", "json"]);
-    assert_eq!((dry.code, statuses(&dry.json())), (0, vec!["planned"; 4]));
-    let memory = place.tune(&["--no-persist", "--format", "json"]);
-    assert_eq!((memory.code, statuses(&memory.json())), (0, vec!["tuned"; 4]));
-    assert!(!place.cache().exists());
-}
-
-#[test]
-fn what_no_one_recorded_is_said_and_changes_the_exit_code() {
-    let place = Place::new();
-    let registry = place.folder.path().join("registry");
-    copy_folder(&example().join("registry"), &registry);
-    let without = |words: &[&str]| {
-        for folder in fs::read_dir(registry.join("invocations")).unwrap().map(|item| item.unwrap().path()) {
-            if words.iter().any(|word| folder.file_name().unwrap().to_str().unwrap().contains(word)) {
-                fs::remove_dir_all(folder).unwrap();
-            }
-        }
-    };
-    without(&["flash"]);
-    let some = place.tune(&["--registry", registry.to_str().unwrap()]);
-    assert_eq!(some.code, 1, "{}", some.stderr);
-    assert!(some.stdout.contains("no match"), "{}", some.stdout);
-    without(&["matmul", "entropy"]);
-    let none = place.tune(&["--registry", registry.to_str().unwrap()]);
-    assert_eq!(none.code, 3, "{}", none.stderr);
-}
-
-#[test]
-fn cached_configs_are_listed_found_and_removed() {
-    let place = Place::new();
-    place.tune(&[]);
-    let list = run(&place.cache(), &["cache", "ls", "--format", "json"]).json();
-    assert_eq!(list["entries"].as_array().unwrap().len(), 4);
-    assert!(list["entries"].as_array().unwrap().iter().all(|entry| entry["tier"] == "sled"));
-    let all = run(&place.cache(), &["cache", "ls", "--all", "--format", "json"]).json();
-    assert!(all["entries"].as_array().unwrap().iter().any(|entry| entry["tier"] == "seed"));
-    let removed = run(&place.cache(), &["cache", "rm", "flash_attention@v2"]);
-    assert_eq!((removed.code, removed.stdout.as_str()), (0, "removed 1\n"));
-    assert_eq!(run(&place.cache(), &["cache", "rm", "flash_attention@v2"]).code, 3);
-    let rebuilt = run(&place.cache(), &["cache", "rebuild"]);
-    assert_eq!((rebuilt.code, rebuilt.stdout.as_str()), (0, "3 entries\n"));
-    let path = run(&place.cache(), &["cache", "path"]);
-    assert_eq!(path.stdout.trim_end(), place.cache().to_str().unwrap());
-}
-
-/// Programs find published configs even while a tuner has the folder; a damaged file is named and not used.
-#[test]
-fn a_look_up_reads_the_snapshot_and_where_that_is_damaged_the_log() {
-    let Some(plugin) = plugin() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let (cache, rows) = (folder.path().join("cache"), folder.path().join("rows.jsonl"));
-    let row = r#"{"device":{"platform":"cpu","device_kind":"cpu"},"op_id":"a@v1","call_key":"k","config":{"block":2}}"#;
-    fs::write(&rows, row).unwrap();
-    assert_eq!(run(&cache, &["cache", "import", "--format", "json", rows.to_str().unwrap()]).code, 0);
-    let tuner = autotune_lowered::ledger::Ledger::open(&cache, vec![]).unwrap();
-    let plugin = plugin.display().to_string();
-    let words = ["cache", "get", "a@v1", "k", "--match", "any", "--plugin", &plugin, "--format", "json"];
-    let get = || run(&cache, &words);
-    let found = get();
-    assert_eq!(
-        (found.code, &found.json()["tier"], &found.json()["config"]["block"]),
-        (0, &"snapshot".into(), &2.into())
-    );
-    let path = cache.join("best-v1.snapshot");
-    let mut bytes = fs::read(&path).unwrap();
-    *bytes.last_mut().unwrap() ^= 1;
-    fs::write(&path, bytes).unwrap();
-    let damaged = get();
-    assert_eq!((damaged.code, &damaged.json()["config"]["block"]), (0, &2.into()), "{}", damaged.stderr);
-    assert_eq!(damaged.json()["tier"], "sample-log");
-    assert!(damaged.stderr.contains("best-v1.snapshot"), "{}", damaged.stderr);
-    tuner.publish().unwrap();
-    assert_eq!(get().json()["tier"], "snapshot");
-}
-
 /// The library's example reads the main job's result.
 #[test]
 fn a_program_loads_the_best_config_at_run_time() {
-    let place = Place::new();
-    let result = place.tune(&["--format", "json"]).json();
+    let (place, module) = (Place::new(), module());
+    write_replay(&example().join("registry"), &place.path("replay.json"));
+    let timer = format!("replay:{}", place.text("replay.json"));
+    let result = place.run(&[&module, "--timer", &timer, "--format", "json"]).json();
     let operation = &result["operations"][0];
     let load = |key: &str| {
         let words = ["cpu", "cpu", operation["op_id"].as_str().unwrap(), key, "cpu_model=simulated"];
         let mut cargo = std::process::Command::new(env!("CARGO"));
-        cargo.args(["run", "--quiet", "--locked", "--example", "load_best", "--"]).arg(place.cache()).args(words);
+        cargo.args(["run", "--quiet", "--locked", "--example", "load_best", "--"]).arg(place.path("cache")).args(words);
         let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
@@ -323,28 +180,4 @@ fn operations_are_shared_among_devices() {
     }
     let refused = run(&cache, &[&module, "--devices", "0,1", "--timer", "replay:x"]);
     assert!(refused.code == 2 && refused.stderr.contains("has one device"), "{}", refused.stderr);
-}
-
-/// A budget that is used up at once leaves all but two programs uncompiled, and the next run goes on.
-#[test]
-fn a_budget_bounds_compiling_and_a_later_run_compiles_the_rest() {
-    let place = Place::new();
-    let tune =
-        |more: &[&str]| place.tune(&[&["--thorough", "--rounds", "6", "--format", "json"], more].concat()).json();
-    let operations = |result: &Value| result["operations"].as_array().unwrap().clone();
-    let count = |operation: &Value, status: &str| {
-        operation["candidates"].as_array().unwrap().iter().filter(|one| one["status"] == status).count()
-    };
-    let short = tune(&["--budget", "0.000001ms"]);
-    assert!(!operations(&short).is_empty());
-    for operation in operations(&short) {
-        let all = operation["candidates"].as_array().unwrap().len();
-        let flags = operation["flags"].to_string();
-        let words = format!("{} of {all} programs were not compiled, because that took half of `--budget`", all - 2);
-        assert!(flags.contains(&words) && count(&operation, "measured") == 0, "{operation}");
-    }
-    for operation in operations(&tune(&[])) {
-        assert_eq!(count(&operation, "not-measured"), 0, "{operation}");
-        assert!(count(&operation, "measured") > 2, "{operation}");
-    }
 }
