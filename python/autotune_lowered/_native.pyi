@@ -13,7 +13,7 @@ __all__ = [
     "argument_paths",
     "digest",
     "not_runnable",
-    "reaches_files",
+    "refused_options",
     "scan",
     "semantic_digest",
 ]
@@ -35,9 +35,6 @@ def semantic_digest(program: bytes) -> str:
 def argument_paths(program: bytes) -> list[str] | None:
     """Names of a program's arguments, in order: `params/w`, empty if one is not stated; None if no names are stated.
     ValueError if it is no program."""
-
-def reaches_files(name: str) -> bool:
-    """Whether a compilation with this XLA option writes files, or reads files whose paths the option names."""
 
 @final
 class RegistryWriter:

@@ -14,7 +14,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<device::Fingerprint>()?;
     module.add_class::<store::Store>()?;
-    module.add_function(wrap_pyfunction!(store::reaches_files, module)?)?;
     module.add("SNAPSHOT_FILE", autotune_lowered::cache::SNAPSHOT_FILE)?;
     module.add_class::<registry::RegistryWriter>()?;
     module.add_function(wrap_pyfunction!(registry::not_runnable, module)?)?;

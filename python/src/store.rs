@@ -8,7 +8,7 @@ use autotune_lowered::cache::{
 };
 use autotune_lowered::call::Direction;
 use autotune_lowered::measured_by::CacheState;
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyPermissionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::device::{Fingerprint, match_mode};
@@ -143,12 +143,6 @@ impl Store {
     }
 }
 
-/// Whether a compilation with this option writes files, or reads files whose paths the option names.
-#[pyfunction]
-pub(crate) fn reaches_files(name: &str) -> bool {
-    cache::reaches_files(name)
-}
-
 fn parse_cache_state(text: &str) -> PyResult<CacheState> {
     match CacheState::from(text) {
         state @ (CacheState::Warm | CacheState::Cold) => Ok(state),
@@ -185,6 +179,7 @@ fn describe(key: KeyRef<'_>, entry: &Entry, tier: Tier, flags: Vec<(String, Stri
 fn raise(error: StoreError) -> PyErr {
     match error.kind() {
         StoreErrorKind::Io => PyOSError::new_err(error.to_string()),
+        StoreErrorKind::Refused => PyPermissionError::new_err(error.to_string()),
         _ => PyRuntimeError::new_err(error.to_string()),
     }
 }

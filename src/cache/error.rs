@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use crate::printable::printable;
 use crate::remedy::remedy;
 
 /// A store cannot be opened, read or written: one line that names it, says why, and what to do.
@@ -35,6 +36,8 @@ pub enum StoreErrorKind {
     NewerSnapshot,
     /// The store is read-only.
     ReadOnly,
+    /// An entry sets what no entry may.
+    Refused,
 }
 
 impl StoreError {
@@ -101,6 +104,16 @@ impl StoreError {
             "an entry of `{path}` is damaged: {what}; `autotune-lowered cache rebuild` makes it again from the sample log"
         );
         Self { kind: StoreErrorKind::Damaged, line, source: Some(what.into()) }
+    }
+
+    /// An entry that sets what no entry may: of which call, and why.
+    pub(super) fn refused(op_id: &str, call_key: &str, why: &str) -> Self {
+        let (op_id, call_key) = (printable(op_id), printable(call_key));
+        let line = format!(
+            "the entry of `{op_id}:{call_key}` {why}: ask who made it; `autotune-lowered cache rm` removes it from a \
+             folder of yours"
+        );
+        Self { kind: StoreErrorKind::Refused, line, source: None }
     }
 
     /// A damaged snapshot: what, and where.

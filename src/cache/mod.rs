@@ -19,13 +19,13 @@ mod diff;
 mod entry;
 mod error;
 mod exchange;
-mod file_options;
 mod hit;
 mod key;
 mod lock;
 mod memory;
 mod merge;
 mod miss;
+mod option_policy;
 mod overlay;
 mod row;
 mod seed;
@@ -42,14 +42,10 @@ pub use diff::{CacheDiff, Change, Difference, diff};
 pub use entry::{Entry, EntryOf, Peer, PeerRecord, Provenance, Superseded, SupersededOf};
 pub use error::{StoreError, StoreErrorKind};
 pub use exchange::{
-    COMPILER_OPTIONS, EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, FlagVariable, JsonForm,
-    TokamaxCall, TokamaxExport, TokamaxImport, export_ejkernel, export_flags, export_json, export_json_as,
-    export_options, export_tokamax, flags_after, flags_of, import_ejkernel, import_json, import_json_as,
-    import_tokamax,
+    EjkernelExport, EjkernelFields, EjkernelImport, ExchangeError, FlagVariable, JsonForm, TokamaxCall, TokamaxExport,
+    TokamaxImport, export_ejkernel, export_flags, export_json, export_json_as, export_options, export_tokamax,
+    flags_after, flags_of, import_ejkernel, import_json, import_json_as, import_tokamax,
 };
-#[cfg(feature = "tuner")]
-pub(crate) use file_options::{is_field_of_files, path_option};
-pub use file_options::{reaches_files, why_refused};
 pub use hit::{Flag, FlagKind, Hit};
 #[cfg(feature = "tuner")]
 pub(crate) use key::by_key;
@@ -58,6 +54,9 @@ pub use lock::FolderLock;
 pub use memory::MemoryStore;
 pub use merge::{MAX_DECISIONS, Merged, merge};
 pub use miss::MissReason;
+#[cfg(feature = "tuner")]
+pub(crate) use option_policy::field_policy;
+pub use option_policy::{COMPILER_OPTIONS, OptionPolicy, option_policy, why_refused};
 pub use overlay::OverlayGuard;
 pub use seed::{SeedProblem, SeedStore, write_seeds};
 #[cfg(feature = "tuner")]

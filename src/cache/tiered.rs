@@ -11,6 +11,7 @@ use super::hit::{Flag, FlagKind, Hit};
 use super::key::{CacheKey, KeyRef};
 use super::memory::MemoryStore;
 use super::miss::MissReason;
+use super::option_policy::refuse;
 use super::overlay::{OverlayGuard, Overlays};
 use super::snapshot::{SNAPSHOT_FILE, SnapshotStore};
 use super::store::{ConfigStore, Tier};
@@ -164,7 +165,7 @@ impl TieredCache {
     /// has.
     ///
     /// # Errors
-    /// If a tier cannot be read, or an entry on the way is damaged.
+    /// If a tier cannot be read, or an entry on the way is damaged, or sets what no entry may.
     pub fn lookup<'a>(
         &'a self,
         device: &'a DeviceFingerprint,
@@ -198,7 +199,7 @@ impl TieredCache {
         for direction in directions {
             let key = KeyRef { op_id, call_key, direction: *direction, device: &device.identity };
             if let Some((entry, tier)) = self.get(key)? {
-                return Ok(Some(self.flagged(device, Hit::asked(key, entry, tier))));
+                return self.checked(device, Hit::asked(key, entry, tier)).map(Some);
             }
         }
         let mut choices = Vec::new();
@@ -215,13 +216,14 @@ impl TieredCache {
             choices.push((rank, key, entry, tier, flag));
         }
         // the first among equals
-        Ok(choices.into_iter().min_by_key(|(rank, ..)| *rank).map(|(_, key, entry, tier, flag)| {
+        let first = choices.into_iter().min_by_key(|(rank, ..)| *rank).map(|(_, key, entry, tier, flag)| {
             let other_batch = (key.call.call_key != call_key).then(|| {
                 let detail = format!("measured {}, asked for {}", to_words(&key.call.call_key), to_words(call_key));
                 Flag::new(FlagKind::OtherBatch, detail)
             });
-            self.flagged(device, Hit::other(key, entry, tier, flag.into_iter().chain(other_batch).collect()))
-        }))
+            self.checked(device, Hit::other(key, entry, tier, flag.into_iter().chain(other_batch).collect()))
+        });
+        first.transpose()
     }
 
     /// Why [`find`](Self::find) finds nothing.
@@ -341,7 +343,11 @@ impl TieredCache {
         Ok(None)
     }
 
-    fn flagged<'a>(&self, device: &DeviceFingerprint, mut hit: Hit<'a>) -> Hit<'a> {
+    /// A hit with its caveats, unless it sets what no entry may: an overlay is the user's own.
+    fn checked<'a>(&self, device: &DeviceFingerprint, mut hit: Hit<'a>) -> Result<Hit<'a>, StoreError> {
+        if hit.tier != Tier::Overlay {
+            refuse(hit.key(), &hit.entry.config)?;
+        }
         if let Some(provenance) = &hit.entry.provenance {
             let mut differences = device.environment.differences(&provenance.environment);
             differences.extend(provenance.measured_by.differences(&self.cache_state));
@@ -349,7 +355,7 @@ impl TieredCache {
                 hit.flags.push(Flag::new(FlagKind::StaleEnvironment, differences.join("; ")));
             }
         }
-        hit
+        Ok(hit)
     }
 
     fn merged(

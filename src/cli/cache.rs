@@ -1,12 +1,12 @@
 //! The cache that `--cache` names: a folder, or a URL that machines share.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use etcetera::BaseStrategy;
 
 use crate::cache::{ConfigStore, SeedStore};
 use crate::ledger::Ledger;
-use crate::remote::{self, Address, LoadNotes, SharedOptions, SharedRun};
+use crate::remote::{self, Address, CachePlace, LoadNotes, SharedOptions, SharedRun};
 
 use super::exit;
 use super::fault::Fault;
@@ -17,10 +17,10 @@ use super::signature::{SignerArgs, public_keys};
 /// The cache folder: the one named by `--cache`, its variables or the configuration file, else `autotune-lowered` in
 /// the platform's cache folder; for a URL this machine's folder for it.
 pub(super) fn folder(args: &CacheArgs) -> Result<PathBuf, Fault> {
-    match (address(args)?, &args.folder) {
-        (Some(address), _) => folder_of(&address),
-        (None, Some(folder)) => Ok(folder.clone()),
-        (None, None) => native_folder(),
+    match place(args)? {
+        Some(CachePlace::Shared(address)) => folder_of(&address),
+        Some(CachePlace::Local(folder)) => Ok(folder),
+        None => native_folder(),
     }
 }
 
@@ -136,9 +136,14 @@ pub(super) fn tell(ledger: &Ledger) {
 
 /// The URL that `--cache` names, unless it names a folder.
 pub(super) fn address(args: &CacheArgs) -> Result<Option<Address>, Fault> {
-    // a URL is text; a folder need not be
-    let text = args.folder.as_deref().and_then(Path::to_str).filter(|text| Address::is_url(text));
-    Ok(text.map(Address::parse).transpose()?)
+    Ok(match place(args)? {
+        Some(CachePlace::Shared(address)) => Some(address),
+        Some(CachePlace::Local(_)) | None => None,
+    })
+}
+
+fn place(args: &CacheArgs) -> Result<Option<CachePlace>, Fault> {
+    Ok(args.folder.as_deref().map(CachePlace::parse).transpose()?)
 }
 
 /// This machine's folder for a URL: a copy of it, and what is tuned here.

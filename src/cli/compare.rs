@@ -19,6 +19,7 @@ use super::contestants::{ContestantArgs, Contestants};
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::input_args::InputArgs;
+use super::named_timer::refuse_replay;
 use super::options::{CacheArgs, FormatArg, part, time};
 use super::programs::ProgramReader;
 use super::progress::Progress;
@@ -58,8 +59,8 @@ pub(super) struct CompareArgs {
 pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let Contestants(given) = &args.contestants;
     let own = given.iter().filter_map(|contestant| contestant.timer.as_ref());
-    if let Some(replay) = own.chain([&args.timer.timer]).find(|timer| timer.starts_with("replay:")) {
-        return Err(Fault::new(exit::USAGE, format!("`{replay}` runs no program: only a device can compare them")));
+    for timer in own.chain([&args.timer.timer]) {
+        refuse_replay(timer, ": only a device can compare them")?;
     }
     // a file that is not a program fails before a device is started
     let programs = ProgramReader::new(&args.timer.timer, &args.timer.limits);

@@ -9,8 +9,8 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 
-use crate::cache::{FlagVariable, flags_of, reaches_files, why_refused};
-use crate::candidates::{Choice, CompilerOption, OptionClass, OptionScope, OptionSpace};
+use crate::cache::{FlagVariable, OptionPolicy, flags_of, option_policy};
+use crate::candidates::{Choice, CompilerOption, OptionClass, OptionScope, OptionSpace, spelled};
 use crate::compiler_options::{
     OPERATION, OptionModule, OptionTuneError, SharedModule, tune_compiler_options, tune_shared_options,
 };
@@ -19,6 +19,7 @@ use crate::counted::{counted, listed};
 use crate::device::DeviceFingerprint;
 use crate::ledger::Ledger;
 use crate::measure::{CompiledWith, InputOptions};
+use crate::printable::printable;
 use crate::timer::Timer;
 use crate::timer::events::Events;
 use crate::tune::{AutotuningResult, OperationResult, Status, StepProfile, TuneOptions};
@@ -92,6 +93,11 @@ pub(super) struct ModulesToTune {
 }
 
 impl OptionArgs {
+    /// The options that the user sets, whatever a module's side file says.
+    pub(super) fn own(&self) -> impl Iterator<Item = String> {
+        self.base_options.iter().map(|(name, _)| name.clone())
+    }
+
     /// Reads the module, or those of a folder, if compiler options are requested.
     pub(super) fn read(&self, module: &Path, programs: &ProgramReader<'_>) -> Result<Option<ModulesToTune>, Fault> {
         let Some(class) = self.compiler_options else { return Ok(None) };
@@ -113,17 +119,22 @@ impl OptionArgs {
     }
 }
 
-/// The user's own list. An entry with an option that reaches files would be refused at every use, so such lists are refused
-/// here.
+/// The user's own list. It has other values of the options that the program's lists have: an entry with others would be refused
+/// at every use.
 fn own_list(path: &Path) -> Result<OptionSpace, Fault> {
     let space = OptionSpace::open(path).map_err(Fault::input)?;
-    let of_files =
-        |option: &CompilerOption| reaches_files(&option.name) || why_refused(&option.with.to_config()).is_some();
-    match space.options().iter().find(|option| of_files(option)) {
-        Some(CompilerOption { name, .. }) => {
+    let choices = space.options().iter().flat_map(|option| option.values.iter().map(move |value| (option, value)));
+    let refused = choices.into_iter().find_map(|(CompilerOption { name, with, .. }, value)| {
+        let mut set = std::iter::once((name.as_str(), value)).chain(with.iter());
+        set.find(|(name, value)| option_policy(name, value) != OptionPolicy::Allowed)
+    });
+    match refused {
+        Some((name, value)) => {
             let message = format!(
-                "`{}`: `{name}` lets a compilation read or write files, which no cache entry may do: remove it",
-                path.display()
+                "`{}`: `{name}={}` is on no list of what an entry may set (docs/options.md): remove it, or always set it \
+                 with `--base-options`",
+                path.display(),
+                printable(&spelled(value))
             );
             Err(Fault::new(exit::BAD_INPUT, message))
         }
@@ -231,10 +242,9 @@ impl ModulesToTune {
             set.any(|(name, _)| choice.set.get(name).is_some())
         };
         choices.retain(|choice| !is_set(choice));
-        if let Some((name, _)) = self.base.iter().find(|(name, _)| reaches_files(name)) {
-            key = Err(format!(
-                "`--base-options {name}` lets a compilation read or write files, which no cache entry may do"
-            ));
+        let mut base = self.base.iter();
+        if let Some((name, _)) = base.find(|(name, value)| option_policy(name, value) != OptionPolicy::Allowed) {
+            key = Err(format!("`--base-options {name}` is on no list of what a cache entry may set"));
         }
         let mut module = OptionModule::new(program, key, choices);
         module.base = option_set(set.into_iter().chain(self.base.iter().cloned()))?;
@@ -361,7 +371,9 @@ fn set_by_process(space: &OptionSpace, flags: Vec<(String, Value)>) -> (Vec<(Str
         let of_compilation = |option: &&CompilerOption| option.name == name && option.scope == OptionScope::Compile;
         space.options().iter().find(of_compilation)
     };
-    let (set, unset): (Vec<_>, Vec<_>) = flags.into_iter().partition(|(name, _)| known(name).is_some());
+    let may = |name: &str, value: &Value| option_policy(name, value) == OptionPolicy::Allowed;
+    let (set, unset): (Vec<_>, Vec<_>) =
+        flags.into_iter().partition(|(name, value)| known(name).is_some() && may(name, value));
     // as a flag, a boolean may be written as a number
     let typed = |(name, value): (String, Value)| {
         let is_switch = known(&name).is_some_and(|option| option.values.iter().all(Value::is_boolean));
@@ -439,9 +451,13 @@ mod tests {
                 r#"{{"name": "{name}", "values": [{value}], "kind": "safe", "scope": "{scope}", "does": "d", "source": "s"}}"#
             )
         };
-        let compile =
-            [("xla_a", "true"), ("xla_b", "2"), ("xla_c", "3")].map(|(name, value)| option(name, value, "compile"));
-        let options = [&compile[..], &[option("xla_p", "4", "process")]].concat();
+        let compile = [
+            ("xla_cpu_enable_fast_math", "true"),
+            ("xla_cpu_prefer_vector_width", "2"),
+            ("xla_backend_optimization_level", "3"),
+        ]
+        .map(|(name, value)| option(name, value, "compile"));
+        let options = [&compile[..], &[option("xla_cpu_max_isa", "\"AVX2\"", "process")]].concat();
         let list = format!(r#"{{"schema": 1, "platform": "{platform}", "options": [{}]}}"#, options.join(","));
         let wanted = ModulesToTune { is_shared, ..wanted(OptionSpace::parse("list.json", &list).unwrap()) };
         let file = OptionFile {
@@ -464,18 +480,24 @@ mod tests {
     fn what_acts_on_a_process_is_tried_for_a_process_alone_and_only_where_nobody_set_it() {
         let tries = |is_shared, flags, named: &[(&str, Value)]| {
             let (Ready { module, .. }, _) = ready_for(is_shared, "cpu", flags, named);
-            assert_eq!(module.base.get("xla_p"), None, "it would be in an entry");
-            module.choices.iter().any(|choice| choice.name == "xla_p")
+            assert_eq!(module.base.get("xla_cpu_max_isa"), None, "it would be in an entry");
+            module.choices.iter().any(|choice| choice.name == "xla_cpu_max_isa")
         };
-        assert!(tries(true, ["--xla_a", "", "--xla_b=2"], &[]));
+        assert!(tries(true, ["--xla_cpu_enable_fast_math", "", "--xla_cpu_prefer_vector_width=2"], &[]));
         assert!(!tries(false, ["", "", ""], &[]));
-        assert!(!tries(true, ["--xla_p=5", "", ""], &[]) && !tries(true, ["", "", "--xla_p=5"], &[]));
-        assert!(!tries(true, ["", "", ""], &[("xla_p", json!(5))]), "as an option of one program it does nothing");
+        assert!(
+            !tries(true, ["--xla_cpu_max_isa=AVX512", "", ""], &[])
+                && !tries(true, ["", "", "--xla_cpu_max_isa=AVX512"], &[])
+        );
+        assert!(
+            !tries(true, ["", "", ""], &[("xla_cpu_max_isa", json!("AVX512"))]),
+            "as an option of one program it does nothing"
+        );
         // other timers compile in the process that measures
         let (ready, _) = ready_for(true, "cpu", ["", "", ""], &[]);
         let mut modules = [ready];
         let line = without_process_options(&mut modules, "jax").unwrap();
-        assert!(line.contains("the timer `jax`") && line.contains(": `xla_p`;"), "{line}");
+        assert!(line.contains("the timer `jax`") && line.contains(": `xla_cpu_max_isa`;"), "{line}");
         assert_eq!(modules[0].module.choices.len(), 3);
         assert_eq!(without_process_options(&mut modules, "jax"), None);
     }
@@ -483,14 +505,35 @@ mod tests {
     #[test]
     fn flags_that_the_user_has_set_are_not_tried() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let (base, tried, notes) = ready("cpu", ["--xla_a --xla_b=7 --xla_z", "--xla_c=4", ""]);
-        assert_eq!((base, tried), (json!({"xla_a": true, "xla_b": 7}), names(&["xla_c"])));
+        let (base, tried, notes) = ready(
+            "cpu",
+            [
+                "--xla_cpu_enable_fast_math --xla_cpu_prefer_vector_width=7 --xla_z",
+                "--xla_backend_optimization_level=4",
+                "",
+            ],
+        );
+        assert_eq!(
+            (base, tried),
+            (
+                json!({"xla_cpu_enable_fast_math": true, "xla_cpu_prefer_vector_width": 7}),
+                names(&["xla_backend_optimization_level"])
+            )
+        );
         assert!(notes.len() == 1 && notes[0].contains("unknown here: xla_z;"), "{notes:?}");
         // what this run's environment sets is already part of every program
-        let (base, tried, _) = ready("cpu", ["--xla_a=0", "", "--xla_b"]);
-        assert_eq!((base, tried), (json!({"xla_a": false}), names(&["xla_c"])));
-        let (base, tried, _) = ready("tpu", ["--xla_a", "--xla_b=7 --xla_dump_to=/x", ""]);
-        assert_eq!(base, json!({"xla_a": true, "xla_b": 7}), "and no path that a side file names");
-        assert_eq!(tried, names(&["xla_c"]));
+        let (base, tried, _) = ready("cpu", ["--xla_cpu_enable_fast_math=0", "", "--xla_cpu_prefer_vector_width"]);
+        assert_eq!(
+            (base, tried),
+            (json!({"xla_cpu_enable_fast_math": false}), names(&["xla_backend_optimization_level"]))
+        );
+        let (base, tried, _) =
+            ready("tpu", ["--xla_cpu_enable_fast_math", "--xla_cpu_prefer_vector_width=7 --xla_dump_to=/x", ""]);
+        assert_eq!(
+            base,
+            json!({"xla_cpu_enable_fast_math": true, "xla_cpu_prefer_vector_width": 7}),
+            "and no path that a side file names"
+        );
+        assert_eq!(tried, names(&["xla_backend_optimization_level"]));
     }
 }

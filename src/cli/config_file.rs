@@ -1,4 +1,4 @@
-//! The configuration file: which one, whether it is trusted, and whether each flag accepts its value.
+//! The configuration files: which ones, and whether each flag accepts its value.
 
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
@@ -9,35 +9,26 @@ use etcetera::BaseStrategy;
 
 use crate::candidates::Target;
 use crate::hlo::UserLabels;
-use crate::settings::{FILE_NAME, FileValue, Found, Kind, Setting, SettingsError, SettingsFile, Trusted, find};
+use crate::settings::{FileValue, Found, Kind, Origin, Setting, SettingsError, SettingsFile, find};
 
 use super::fault::Fault;
 use super::say::say;
-use super::{exit, named_timer, tune_args};
+use super::{exit, tune_args};
 
 const VARIABLE: &str = "AUTOTUNE_LOWERED_CONFIG";
+/// The user's own file, in `autotune-lowered` in the platform's folder for configurations.
+const OWN_FILE_NAME: &str = "config.toml";
 
 /// Which configuration file to use.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ConfigFileArgs {
-    /// Configuration file [default: the nearest `autotune.toml` in the working folder and those above it] (docs/configuration.md)
+    /// Configuration file, which may set everything [default: the nearest `autotune.toml` in the working folder and those
+    /// above it, which may set what is harmless] (docs/configuration.md)
     #[arg(long, global = true, value_name = "FILE", env = VARIABLE)]
     pub config: Option<PathBuf>,
-    /// Use no configuration file
+    /// Use no configuration file, not even your own
     #[arg(long, global = true)]
     pub no_config: bool,
-}
-
-/// A configuration file, and how it came to be used.
-#[derive(Debug)]
-pub(super) struct ConfigFile {
-    pub(super) file: SettingsFile,
-    /// Whether the user named it; otherwise it was found.
-    pub(super) is_named: bool,
-    /// Whether it may run code and decide trust.
-    pub(super) is_trusted: bool,
-    /// Why a record of trust is ignored.
-    pub(super) record: Option<String>,
 }
 
 impl From<SettingsError> for Fault {
@@ -56,30 +47,44 @@ pub(super) fn setting_of(arg: &Arg) -> Option<&'static Setting> {
     of_flag.or_else(|| Setting::named(&arg.get_id().as_str().replace('_', "-")))
 }
 
-/// The file in use, if any; that of another user is ignored, with a message. `shape` is the definition of the whole
-/// command line.
-pub(super) fn read(args: &ConfigFileArgs, shape: &Command) -> Result<Option<ConfigFile>, Fault> {
+/// The files in use, the one with priority first: the named or found one, and the user's own. A found one of another user
+/// is ignored, with a message. `shape` is the definition of the whole command line.
+pub(super) fn read(args: &ConfigFileArgs, shape: &Command) -> Result<Vec<SettingsFile>, Fault> {
     if args.no_config {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let named = args.config.as_deref().map(|path| SettingsFile::named(path).map_err(|error| named_fault(error, path)));
-    let named = named.transpose()?;
-    let file = match named {
-        Some(file) => ConfigFile { file, is_named: true, is_trusted: true, record: None },
-        None => match found()? {
-            None => return Ok(None),
-            Some(file) => {
-                // without a home folder nothing can have been accepted
-                let trusted = trusted().map_or(Ok(false), |trusted| trusted.has(&file));
-                let is_trusted = trusted == Ok(true);
-                ConfigFile { file, is_named: false, is_trusted, record: trusted.err() }
-            }
-        },
+    let nearest = match named.transpose()? {
+        Some(file) => Some(file),
+        None => found()?,
     };
-    for value in file.file.values() {
-        check(shape, value).map_err(|wrong| file.file.wrong(value, &wrong))?;
+    // without a home folder there is none
+    let own = own_path().map_or(Ok(None), |path| SettingsFile::own(&path))?;
+    // the working folder may be the one of the user's own file
+    let files: Vec<SettingsFile> = nearest.into_iter().chain(own).collect();
+    for file in &files {
+        for value in file.values() {
+            check(shape, value).map_err(|wrong| file.wrong(value, &wrong))?;
+            let rule = argument(shape, value.setting).and_then(|arg| rule_without(&arg, value.setting, &files));
+            rule.map_or(Ok(()), |rule| file.keep_rule(value, rule))?;
+        }
     }
-    Ok(Some(file))
+    Ok(files)
+}
+
+/// The number that a key has without a found file: that of the user's own file, or the default.
+fn rule_without(arg: &Arg, setting: &Setting, files: &[SettingsFile]) -> Option<f64> {
+    let own = files.iter().filter(|file| file.origin() == Origin::Own).flat_map(SettingsFile::values);
+    let own = own.filter(|value| value.setting == setting).flat_map(|value| &value.words).next();
+    let number = own.map(|word| word.to_string_lossy());
+    let number = number.or_else(|| arg.get_default_values().first().map(|value| value.to_string_lossy()))?;
+    number.parse().ok()
+}
+
+/// Where the user's own file is, whether or not there is one.
+fn own_path() -> Option<PathBuf> {
+    let strategy = etcetera::base_strategy::choose_native_strategy().ok()?;
+    Some(strategy.config_dir().join("autotune-lowered").join(OWN_FILE_NAME))
 }
 
 /// The fault of a named file; if a variable names it, it is easily overlooked.
@@ -97,7 +102,7 @@ fn found() -> Result<Option<SettingsFile>, Fault> {
     // a deleted working folder has no parents
     let Some(path) = std::env::current_dir().ok().and_then(|folder| find(&folder)) else { return Ok(None) };
     match SettingsFile::found(&path)? {
-        Found::Own(file) => Ok(Some(file)),
+        Found::Usable(file) => Ok(Some(file)),
         Found::Foreign { path, owner } => {
             let path = path.display();
             say(&format!(
@@ -106,14 +111,6 @@ fn found() -> Result<Option<SettingsFile>, Fault> {
             Ok(None)
         }
     }
-}
-
-/// What this user has accepted.
-pub(super) fn trusted() -> Result<Trusted, Fault> {
-    let strategy = etcetera::base_strategy::choose_native_strategy().map_err(|_| {
-        Fault::input(format!("cannot find the home folder, which records which `{FILE_NAME}` is trusted; set HOME"))
-    })?;
-    Ok(Trusted::in_folder(strategy.data_dir().join("autotune-lowered").join("trusted-configs")))
 }
 
 /// Whether a flag would accept a value.
@@ -131,7 +128,6 @@ fn check(shape: &Command, value: &FileValue) -> Result<(), String> {
         // values that are parsed later, for one-line errors, have their place in a file too
         let text = word.to_string_lossy();
         match value.setting.key {
-            "timer" => named_timer::known(&text)?,
             "search" => tune_args::strategy(&text).map(drop)?,
             "target" => Target::named(&text).map(drop).map_err(|error| error.to_string())?,
             "label-regex" => UserLabels::new(&text).map(drop).map_err(|error| error.to_string())?,

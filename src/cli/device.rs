@@ -15,7 +15,7 @@ use crate::timer::pjrt::{FoundPlugin, PjrtOptions, Probed, discover, probe};
 
 use super::exit;
 use super::fault::Fault;
-use super::named_timer::{NamedTimer, settle};
+use super::named_timer::{NamedTimer, refuse_replay, settle};
 use super::options::{FormatArg, HereArgs, LimitArgs};
 use super::output_file::OutputFile;
 use super::timers::{Executables, TimerArgs, options, scratch, start_named, start_timer};
@@ -52,10 +52,7 @@ pub(super) fn run(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 }
 
 fn peaks(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    if args.here.timer.starts_with("replay:") {
-        let message = "`--timer replay:…` runs no program: only a device has peaks to measure";
-        return Err(Fault::new(exit::USAGE, message));
-    }
+    refuse_replay(&args.here.timer, ": only a device has peaks to measure")?;
     let file = args.output.as_deref().map(|path| OutputFile::at(path, "peaks")).transpose()?;
     let scratch = scratch()?;
     let mut timer = start_timer(&TimerArgs::from(&args.here), Executables::kept(scratch.path()))?;
@@ -127,7 +124,7 @@ pub(super) fn chosen(here: &HereArgs) -> Result<DeviceFingerprint, Fault> {
     })
 }
 
-fn settled(here: &HereArgs) -> Result<NamedTimer<'_>, Fault> {
+fn settled(here: &HereArgs) -> Result<NamedTimer, Fault> {
     let (named, which) = settle(&here.timer, &here.plugin, &[])?;
     // a look-up's stderr holds what is wrong with its result
     if let Some(which) = which {
@@ -137,7 +134,7 @@ fn settled(here: &HereArgs) -> Result<NamedTimer<'_>, Fault> {
 }
 
 /// The name and the device of a timer.
-fn started(named: NamedTimer<'_>, here: &HereArgs) -> Result<(String, DeviceFingerprint), Fault> {
+fn started(named: NamedTimer, here: &HereArgs) -> Result<(String, DeviceFingerprint), Fault> {
     let scratch = scratch()?;
     let timer = start_named(named, &TimerArgs::from(here), Executables::kept(scratch.path()))?;
     Ok((timer.name().to_owned(), timer.device().clone()))

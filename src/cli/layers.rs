@@ -1,6 +1,6 @@
-//! The sources of a flag's value: the command line, else the environment, else `autotune.toml`.
+//! The sources of a flag's value: the command line, else the environment, else the configuration files.
 //!
-//! The file's values become defaults of the command's own arguments, so that each is parsed and checked like a flag.
+//! The files' values become defaults of the command's own arguments, so that each is parsed and checked like a flag.
 
 use std::ffi::{OsStr, OsString};
 
@@ -8,10 +8,10 @@ use clap::builder::{Resettable, Styles};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
-use crate::settings::Setting;
+use crate::settings::{Setting, SettingsFile};
 
 use super::args::Cli;
-use super::config_file::{ConfigFile, ConfigFileArgs, read, setting_of, what_is_wrong};
+use super::config_file::{ConfigFileArgs, read, setting_of, what_is_wrong};
 use super::exit;
 use super::fault::Fault;
 
@@ -50,13 +50,8 @@ pub(super) fn parse(words: &[OsString]) -> Result<Cli, Unparsed> {
         Some(leaf) => {
             let config = ConfigFileArgs::from_arg_matches(&matches);
             let config = config.map_err(|error| Fault::new(exit::USAGE, what_is_wrong(&error)))?;
-            match read(&config, &command)? {
-                None => command,
-                Some(file) => {
-                    let defaults = defaults(&file, leaf, leaf_matches)?;
-                    at_command(command, &names, &|command| with_defaults(command, &defaults))
-                }
-            }
+            let defaults = defaults(&read(&config, &command)?, leaf, leaf_matches)?;
+            at_command(command, &names, &|command| with_defaults(command, &defaults))
         }
     };
     parsed(command.clone(), words).map_err(|error| Unparsed::Clap(error, Box::new(command)))
@@ -97,8 +92,8 @@ pub(super) fn plain(command: Command) -> Command {
 /// A command's arguments that a file sets.
 type Defaults = Vec<(&'static Setting, Vec<OsString>)>;
 
-/// The arguments that the file sets: those that neither the command line nor the environment sets or conflicts with.
-fn defaults(file: &ConfigFile, leaf: &Command, matches: &ArgMatches) -> Result<Defaults, Fault> {
+/// The arguments that the files set, the first file first: those that neither the command line nor the environment sets or conflicts with.
+fn defaults(files: &[SettingsFile], leaf: &Command, matches: &ArgMatches) -> Result<Defaults, Fault> {
     let is_explicit = |arg: &Arg| {
         matches!(matches.value_source(arg.get_id().as_str()), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
     };
@@ -108,27 +103,14 @@ fn defaults(file: &ConfigFile, leaf: &Command, matches: &ArgMatches) -> Result<D
         let others = leaf.get_arguments().filter(|other| is_explicit(other));
         is_explicit(arg) || others.into_iter().any(|other| conflict(arg, other) || conflict(other, arg))
     };
-    // others have `--timer` too, for its device
-    let measures = leaf.get_arguments().any(|arg| arg.get_long() == Some("metric"));
     let mut defaults = Defaults::new();
-    for value in file.file.values() {
+    for (file, value) in files.iter().flat_map(|file| file.values().iter().map(move |value| (file, value))) {
         let Some(arg) = leaf.get_arguments().find(|arg| setting_of(arg) == Some(value.setting)) else { continue };
         // with `--target` the main job measures nothing, so the file must not request that
         let is_forecast = value.setting.key == "target" && !arg.is_required_set();
-        if gives_way(arg) || is_forecast {
+        let is_set = defaults.iter().any(|(setting, _)| *setting == value.setting);
+        if gives_way(arg) || is_forecast || is_set {
             continue;
-        }
-        let danger = value.words.iter().find_map(|word| value.setting.danger(word, measures));
-        if let Some(danger) = danger.filter(|_| !file.is_trusted) {
-            let record = file.record.as_ref().map_or_else(String::new, |record| format!(" ({record})"));
-            return Err(Fault::input(format!(
-                "`{}`:{} sets `{}`, which {}, and you have not accepted the file{record}: read it, then run \
-                 `autotune-lowered config trust`, or use `--no-config`",
-                file.file.path().display(),
-                value.line,
-                value.setting.key,
-                danger.words()
-            )));
         }
         let of = |setting: &Setting| leaf.get_arguments().find(|arg| setting_of(arg) == Some(setting));
         let other = defaults
@@ -136,7 +118,7 @@ fn defaults(file: &ConfigFile, leaf: &Command, matches: &ArgMatches) -> Result<D
             .find(|(other, _)| of(other).is_some_and(|other| conflict(arg, other) || conflict(other, arg)));
         if let Some((other, _)) = other {
             let message = format!("`{}` and `{}` cannot both be set", other.key, value.setting.key);
-            return Err(file.file.wrong(value, &message).into());
+            return Err(file.wrong(value, &message).into());
         }
         defaults.push((value.setting, value.words.clone()));
     }

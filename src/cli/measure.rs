@@ -13,6 +13,7 @@ use crate::timer::events::Events;
 use super::exit;
 use super::fault::Fault;
 use super::input_args::InputArgs;
+use super::named_timer::refuse_replay;
 use super::options::{FormatArg, LimitArgs, PluginArgs, cache_state, launch};
 use super::programs::ProgramReader;
 use super::timers::{Executables, TimerArgs, scratch, start_for_profiles};
@@ -57,9 +58,7 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
         return Err(Fault::new(exit::USAGE, message));
     }
     let timer = args.timer.clone().unwrap_or_else(|| default_timer(&args.plugin).to_owned());
-    if timer.starts_with("replay:") {
-        return Err(Fault::new(exit::USAGE, "`--timer replay:FILE` runs no program; `--timer jax` does"));
-    }
+    refuse_replay(&timer, "; `--timer jax` does")?;
     // a file that is not a program fails before a device is started
     let program =
         ProgramReader::new(&timer, &args.limits).open(&args.program).map_err(|error| fault(&args.program, error))?;

@@ -1,46 +1,57 @@
-//! Which timer `--timer` names.
+//! What `--timer` names: its plugin or its Python is looked for.
 
 use std::path::{Path, PathBuf};
 
 use crate::timer::pjrt::{FoundPlugin, discover};
-use crate::timer::{ActivePython, AutoTimer};
+use crate::timer::{ActivePython, AutoTimer, TimerName, UnknownTimer};
 
 use super::exit;
 use super::fault::Fault;
 use super::options::PluginArgs;
 
 /// The timer that `--timer` names, with `auto` settled.
-pub(super) enum NamedTimer<'a> {
+pub(super) enum NamedTimer {
     Plugin(FoundPlugin),
     Jax(PathBuf),
-    Command(&'a str),
-    Replay(&'a Path),
+    Command(String),
+    Replay(PathBuf),
+}
+
+impl From<UnknownTimer> for Fault {
+    fn from(unknown: UnknownTimer) -> Self {
+        Self::new(exit::USAGE, unknown)
+    }
 }
 
 /// Which timer is named; for `auto`, also a line that says which one it is.
-pub(super) fn settle<'a>(
-    timer: &'a str,
+pub(super) fn settle(
+    timer: &str,
     plugin: &PluginArgs,
     compiled: &[PathBuf],
-) -> Result<(NamedTimer<'a>, Option<String>), Fault> {
+) -> Result<(NamedTimer, Option<String>), Fault> {
     let given = plugin.plugin.as_deref();
-    let named = match timer.split_once(':') {
+    let named = match timer.parse()? {
         // these apply to plugins only
-        None if timer == "auto" => {
-            return settle_auto(given, !plugin.client_options.is_empty() || !compiled.is_empty());
-        }
-        None if timer == "pjrt" => NamedTimer::Plugin(first_plugin(given)?),
-        None if timer == "jax" => NamedTimer::Jax(active_python()?),
-        Some(("jax", python)) => NamedTimer::Jax(PathBuf::from(python)),
-        Some(("command", command)) => NamedTimer::Command(command),
-        Some(("replay", path)) => NamedTimer::Replay(Path::new(path)),
-        _ => return Err(Fault::new(exit::USAGE, unknown(timer))),
+        TimerName::Auto => return settle_auto(given, !plugin.client_options.is_empty() || !compiled.is_empty()),
+        TimerName::Pjrt => NamedTimer::Plugin(first_plugin(given)?),
+        TimerName::Jax(None) => NamedTimer::Jax(active_python()?),
+        TimerName::Jax(Some(python)) => NamedTimer::Jax(python),
+        TimerName::Command(command) => NamedTimer::Command(command),
+        TimerName::Replay(path) => NamedTimer::Replay(path),
     };
     Ok((named, None))
 }
 
+/// Refuses a timer that runs no program, for a command that needs one; `why` ends the sentence.
+pub(super) fn refuse_replay(timer: &str, why: &str) -> Result<(), Fault> {
+    match timer.parse::<TimerName>()?.is_replay() {
+        true => Err(Fault::new(exit::USAGE, format!("`--timer {timer}` runs no program{why}"))),
+        false => Ok(()),
+    }
+}
+
 /// The compiler that the user's programs run with, as far as known.
-fn settle_auto(given: Option<&Path>, is_for_plugins: bool) -> Result<(NamedTimer<'static>, Option<String>), Fault> {
+fn settle_auto(given: Option<&Path>, is_for_plugins: bool) -> Result<(NamedTimer, Option<String>), Fault> {
     let (plugin, why) = match AutoTimer::choose(given.is_some() || is_for_plugins) {
         AutoTimer::NamedPlugin => return Ok((NamedTimer::Plugin(first_plugin(given)?), None)),
         AutoTimer::Plugin(plugin) => (plugin, ", as JAX in the active environment"),
@@ -54,22 +65,6 @@ fn settle_auto(given: Option<&Path>, is_for_plugins: bool) -> Result<(NamedTimer
     };
     let which = format!("the timer is `pjrt` with `{}`{why}", plugin.path.display());
     Ok((NamedTimer::Plugin(plugin), Some(which)))
-}
-
-fn unknown(timer: &str) -> String {
-    format!(
-        "`--timer {timer}` is not one of `auto`, `pjrt`, `jax`, `jax:PYTHON`, `command:CMD`, `replay:FILE`, \
-         `replay:DIR`"
-    )
-}
-
-/// Whether such a timer exists; the error lists those that do.
-pub(super) fn known(timer: &str) -> Result<(), String> {
-    let is_known = match timer.split_once(':') {
-        None => ["auto", "pjrt", "jax"].contains(&timer),
-        Some((kind, _)) => ["jax", "command", "replay"].contains(&kind),
-    };
-    if is_known { Ok(()) } else { Err(unknown(timer)) }
 }
 
 /// The preferred plugin: the given one, or else one that is found.

@@ -18,6 +18,7 @@ use crate::timer::events::Events;
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::input_args::InputArgs;
+use super::named_timer::refuse_replay;
 use super::options::{CacheArgs, FormatArg, part, time};
 use super::output_file::OutputFile;
 use super::progress::Progress;
@@ -60,10 +61,7 @@ pub(super) struct ProveArgs {
 
 /// Races a step's variants, prints each call's contribution, and writes the proven set.
 pub(super) fn run(args: &ProveArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
-    if args.timer.timer.starts_with("replay:") {
-        let message = format!("`{}` runs no program: only a device can prove a gain", args.timer.timer);
-        return Err(Fault::new(exit::USAGE, message));
-    }
+    refuse_replay(&args.timer.timer, ": only a device can prove a gain")?;
     // damaged files, and an unwritable output, fail before a device is started
     let step = StepVariants::open(&args.variants).map_err(fault)?;
     let file = args.out.as_deref();

@@ -19,6 +19,7 @@ use crate::tune::CopiesError;
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
+use super::named_timer::refuse_replay;
 use super::options::{CacheArgs, FormatArg};
 use super::progress::Progress;
 use super::say::say;
@@ -46,10 +47,7 @@ pub(super) struct SelftestArgs {
 
 /// Races each program against copies of itself, stores the figures and prints them.
 pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
-    if args.timer.timer.starts_with("replay:") {
-        let message = "`--timer replay:…` runs no program: only a device has a noise floor to measure";
-        return Err(Fault::new(exit::USAGE, message));
-    }
+    refuse_replay(&args.timer.timer, ": only a device has a noise floor to measure")?;
     let programs = if args.programs.is_empty() {
         SelftestProgram::own()
     } else {

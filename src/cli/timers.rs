@@ -13,7 +13,7 @@ use crate::remedy::scratch_remedy;
 use crate::scratch::Scratch;
 use crate::timer::exec::three_quarters_of_memory;
 use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
-use crate::timer::{CommandTimer, HOST_CLOCK, Limits, ProfileReplay, ReplayTimer, Timer};
+use crate::timer::{CommandTimer, HOST_CLOCK, Limits, ProfileReplay, ReplayTimer, Timer, TimerName};
 
 use super::exit;
 use super::fault::Fault;
@@ -74,7 +74,7 @@ pub(super) fn start_first(
     executables: Executables<'_>,
 ) -> Result<Box<dyn Timer>, Fault> {
     let Some(devices) = devices else { return start_timer(args, executables) };
-    if !["auto", "pjrt", "jax"].contains(&&*args.timer) && !args.timer.starts_with("jax:") {
+    if !matches!(args.timer.parse()?, TimerName::Auto | TimerName::Pjrt | TimerName::Jax(_)) {
         let message = format!("`--devices` is for the timers `pjrt` and `jax`; `{}` has one device", args.timer);
         return Err(Fault::new(exit::USAGE, message));
     }
@@ -139,7 +139,7 @@ pub(super) fn start_for_profiles(args: &TimerArgs, executables: Executables<'_>)
 
 fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
     let timer = &args.timer;
-    if !executables.compiled.is_empty() && !["auto", "pjrt"].contains(&&**timer) {
+    if !executables.compiled.is_empty() && !matches!(timer.parse()?, TimerName::Auto | TimerName::Pjrt) {
         let message = format!("`--compiled` is for the timer `pjrt`: `{timer}` loads no executables");
         return Err(Fault::new(exit::USAGE, message));
     }
@@ -152,7 +152,7 @@ fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer
 
 /// Starts this timer, whatever `--timer` says.
 pub(super) fn start_named(
-    named: NamedTimer<'_>,
+    named: NamedTimer,
     args: &TimerArgs,
     executables: Executables<'_>,
 ) -> Result<Box<dyn Timer>, Fault> {
@@ -177,10 +177,10 @@ pub(super) fn start_named(
         }
         NamedTimer::Jax(python) => start_jax(&python, options, args.needs_profiles)?,
         NamedTimer::Command(command) => {
-            let timer = CommandTimer::start(&options.exe, command, options.limits, options.metric);
+            let timer = CommandTimer::start(&options.exe, &command, options.limits, options.metric);
             Box::new(timer.map_err(Fault::device)?)
         }
-        NamedTimer::Replay(path) => replay(path, options.metric)?,
+        NamedTimer::Replay(path) => replay(&path, options.metric)?,
     })
 }
 

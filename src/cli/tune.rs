@@ -41,7 +41,8 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
     }
     let (search, peaks) = (args.search.options()?, args.peaks.read()?);
     let reading = events.open(Slice::Step("read the module"));
-    let wanted = args.compiler.read(module, &ProgramReader::new(&args.timer.timer, &args.timer.limits))?;
+    let programs = ProgramReader::new(&args.timer.timer, &args.timer.limits).own(args.compiler.own());
+    let wanted = args.compiler.read(module, &programs)?;
     let no_labels = if wanted.is_some() { NoLabels::Ignored } else { NoLabels::Advised };
     let source = match args.compiler.only_options {
         true => None,

@@ -6,7 +6,7 @@ use super::check::{CheckOptions, MOST_SERIES, draft_of, fill, is_its_own, limits
 use super::expected::{Expected, measured_otherwise};
 use super::look::{MIN_ROUNDS, look};
 use super::{OperationCheck, Verdict};
-use crate::cache::{COMPILER_OPTIONS, Lookup, why_refused};
+use crate::cache::{COMPILER_OPTIONS, Lookup, StoreErrorKind, why_refused};
 use crate::call::{Call, Direction};
 use crate::candidates::OptionSet;
 use crate::config::Config;
@@ -57,11 +57,20 @@ pub fn check_compiler_options(
 ) -> Result<Option<OperationCheck>, TuneError> {
     let key = module.digest.to_string();
     let direction = Some(Direction::Forward);
-    let found = ledger.cache().lookup(timer.device(), COMPILER_OPTIONS, &key, direction, asked.match_mode)?;
+    let found = match ledger.cache().lookup(timer.device(), COMPILER_OPTIONS, &key, direction, asked.match_mode) {
+        Err(error) if error.kind() == StoreErrorKind::Refused => {
+            let mut operation = draft_of(Call::new(COMPILER_OPTIONS, key.clone()), Direction::Forward);
+            operation.occurrences = 1;
+            operation.verdict = Verdict::Broken;
+            operation.reason = error.to_string();
+            return Ok(Some(operation));
+        }
+        found => found?,
+    };
     let Lookup::Hit(hit) = found else { return Ok(None) };
     let baseline =
         hit.entry.provenance.as_ref().map_or_else(|| Config::new(serde_json::Map::new()), |from| from.baseline.clone());
-    let refused = why_refused(&hit.entry.config).or_else(|| why_refused(&baseline));
+    let refused = why_refused(&baseline);
     let program = module.program.meaning();
     let expected = Expected::with(hit, |then, _| {
         let mut others = measured_otherwise(then, timer, &options.cache_state);
@@ -76,7 +85,7 @@ pub fn check_compiler_options(
     operation.entry = Some(expected.entry.clone());
     if let Some(why) = refused {
         operation.verdict = Verdict::Broken;
-        operation.reason = format!("the entry {why}");
+        operation.reason = format!("the baseline of the entry {why}");
         return Ok(Some(operation));
     }
     if expected.entry.config == baseline {

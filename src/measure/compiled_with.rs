@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::cache::{is_field_of_files, path_option, reaches_files};
+use crate::cache::{OptionPolicy, field_policy, option_policy};
 use crate::candidates::spelled;
 use crate::digest::Digest;
 use crate::printable::printable;
@@ -16,6 +16,8 @@ mod options {
     /// Marks the executable as portable, which a plugin refuses together with a device assignment.
     pub(super) const PORTABLE: u32 = 4;
     pub(super) const OVERRIDES: u32 = 7;
+    /// Layouts, tuples, the version of profiles, in-place modification, precision, outputs: nothing that names anything.
+    pub(super) const ALLOWED: [u32; 6] = [1, 2, 5, 9, 10, 12];
 }
 
 /// Fields of `ExecutableBuildOptionsProto`. This machine decides which and how many devices run a program.
@@ -25,6 +27,8 @@ mod build {
     pub(super) const ENVIRONMENTS: u32 = 13;
     /// Device, replicas, partitions, use of SPMD partitioning, device assignment, choice of the partitioner.
     pub(super) const OF_DEVICES: [u32; 6] = [1, 4, 5, 6, 9, 19];
+    /// The result's layout, numbers and switches.
+    pub(super) const ALLOWED: [u32; 14] = [2, 7, 8, 10, 11, 12, 15, 16, 17, 18, 22, 23, 24, 25];
 }
 
 /// `OptionOverrideProto`.
@@ -35,8 +39,8 @@ mod value {
     pub(super) const REAL: u32 = 4;
 }
 
-/// A module's compile options in canonical form: without devices, and without options that reach files, because a side file may
-/// come from anyone.
+/// A module's compile options in canonical form: without devices, and with listed options alone
+/// ([`option_policy`](crate::cache::option_policy())), because a side file may come from anyone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompiledWith {
@@ -44,8 +48,24 @@ pub struct CompiledWith {
     pub(super) bytes: Vec<u8>,
     /// Compiler options that the user set for this program (`jax.jit(compiler_options=…)`).
     pub named: BTreeMap<String, Value>,
-    /// Names of the removed options, which reach files; safe for a terminal.
+    /// Names of the removed options, which only write, log or find tools; safe for a terminal.
     left_out: BTreeSet<String>,
+}
+
+/// Why compile options cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompiledWithError {
+    /// They are not a `CompileOptionsProto`.
+    #[error(
+        "that are not a CompileOptionsProto ({0}); write it again with `autotune_lowered.dump`, or remove the member"
+    )]
+    Damaged(#[from] WireError),
+    /// Something is on no list of what a file may set. Without it, another program would be compiled.
+    #[error(
+        "with `{0}`, which is on no list of what a file may set (docs/options.md): tune with your own \
+         `--base-options NAME=VALUE`, or remove the member"
+    )]
+    Refused(String),
 }
 
 /// Maximum number of removed options in a note, and of characters of a name.
@@ -53,33 +73,34 @@ const MAX_NOTED: usize = 8;
 const MAX_NOTED_CHARS: usize = 64;
 
 impl CompiledWith {
-    /// Reads a `CompileOptionsProto`.
+    /// Reads a `CompileOptionsProto`. An option in `own` is one that the user sets, whatever the file says: the file's value is
+    /// passed over.
     ///
     /// # Errors
-    /// If the bytes are not one.
-    pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
+    /// If the bytes are not one, or if they set something that a file may not.
+    pub fn read(bytes: &[u8], own: &[String]) -> Result<Self, CompiledWithError> {
+        let mut reader = Reader { own, left_out: BTreeSet::new() };
         let mut kept = Message::default();
         let mut named = BTreeMap::new();
-        let mut left_out = BTreeSet::new();
         for field in WireCursor::new(bytes) {
             match field? {
                 (options::BUILD, WireValue::Bytes(bytes)) => {
-                    kept.bytes(options::BUILD, &build_options(bytes, &mut left_out)?.0);
+                    kept.bytes(options::BUILD, &reader.build_options(bytes)?.0);
                 }
                 (options::PORTABLE, _) => {}
                 (options::OVERRIDES, WireValue::Bytes(bytes)) => {
                     let (name, value) = named_option(bytes)?;
-                    if reaches_files(&name) {
-                        leave_out(&name, &mut left_out);
-                    } else {
+                    let policy = value.as_ref().map_or(OptionPolicy::Refused, |value| option_policy(&name, value));
+                    if reader.keeps(policy, &name)? {
                         named.extend(value.map(|value| (name, value)));
                         kept.bytes(options::OVERRIDES, bytes);
                     }
                 }
-                (field, value) => kept.field(field, value),
+                (field, value) if options::ALLOWED.contains(&field) => kept.field(field, value),
+                (field, _) => return Err(refused(&format!("field {field} of CompileOptionsProto"))),
             }
         }
-        Ok(Self { bytes: kept.0, named, left_out })
+        Ok(Self { bytes: kept.0, named, left_out: reader.left_out })
     }
 
     /// A note on the removed options; `None` if there are none.
@@ -87,7 +108,7 @@ impl CompiledWith {
         let names: Vec<String> = self.left_out.iter().map(|name| format!("`{name}`")).collect();
         (!names.is_empty()).then(|| {
             let names = names.join(", ");
-            format!("compiled without options of its dump that reach files: {names}")
+            format!("compiled without what only writes, logs or finds tools: {names}")
         })
     }
 
@@ -102,33 +123,62 @@ impl CompiledWith {
     }
 }
 
-fn leave_out(name: &str, left_out: &mut BTreeSet<String>) {
-    if left_out.len() < MAX_NOTED {
-        left_out.insert(printable(&name.chars().take(MAX_NOTED_CHARS).collect::<String>()));
-    }
+fn refused(what: &str) -> CompiledWithError {
+    CompiledWithError::Refused(short(what))
 }
 
-fn build_options(bytes: &[u8], left_out: &mut BTreeSet<String>) -> Result<Message, WireError> {
-    let mut kept = Message::default();
-    for field in WireCursor::new(bytes) {
-        match field? {
-            (build::DEBUG_OPTIONS, WireValue::Bytes(bytes)) => {
-                let mut debug = Message::default();
-                for field in WireCursor::new(bytes) {
-                    let (field, value) = field?;
-                    if !is_field_of_files(field) {
-                        debug.field(field, value);
-                    } else if let Some(name) = path_option(field).filter(|_| value.as_bytes() != Some(b"")) {
-                        leave_out(name, left_out);
-                    }
+/// A name from a file, safe for a terminal.
+fn short(name: &str) -> String {
+    printable(&name.chars().take(MAX_NOTED_CHARS).collect::<String>())
+}
+
+struct Reader<'a> {
+    own: &'a [String],
+    left_out: BTreeSet<String>,
+}
+
+impl Reader<'_> {
+    /// Whether an option is kept.
+    fn keeps(&mut self, policy: OptionPolicy, name: &str) -> Result<bool, CompiledWithError> {
+        match policy {
+            _ if self.own.iter().any(|own| own == name) => Ok(false),
+            OptionPolicy::Allowed => Ok(true),
+            OptionPolicy::Refused => Err(refused(name)),
+            OptionPolicy::Aside => {
+                if self.left_out.len() < MAX_NOTED {
+                    self.left_out.insert(short(name));
                 }
-                kept.bytes(build::DEBUG_OPTIONS, &debug.0);
+                Ok(false)
             }
-            (field, _) if field == build::ENVIRONMENTS || build::OF_DEVICES.contains(&field) => {}
-            (field, value) => kept.field(field, value),
         }
     }
-    Ok(kept)
+
+    fn build_options(&mut self, bytes: &[u8]) -> Result<Message, CompiledWithError> {
+        let mut kept = Message::default();
+        for field in WireCursor::new(bytes) {
+            match field? {
+                (build::DEBUG_OPTIONS, WireValue::Bytes(bytes)) => {
+                    kept.bytes(build::DEBUG_OPTIONS, &self.debug_options(bytes)?.0);
+                }
+                (field, _) if field == build::ENVIRONMENTS || build::OF_DEVICES.contains(&field) => {}
+                (field, value) if build::ALLOWED.contains(&field) => kept.field(field, value),
+                (field, _) => return Err(refused(&format!("field {field} of ExecutableBuildOptionsProto"))),
+            }
+        }
+        Ok(kept)
+    }
+
+    fn debug_options(&mut self, bytes: &[u8]) -> Result<Message, CompiledWithError> {
+        let mut kept = Message::default();
+        for field in WireCursor::new(bytes) {
+            let (number, value) = field?;
+            let (policy, name) = field_policy(number, &value);
+            if self.keeps(policy, &name)? {
+                kept.field(number, value);
+            }
+        }
+        Ok(kept)
+    }
 }
 
 /// A map entry: a name, and its value if the kind is known.
@@ -169,8 +219,20 @@ mod tests {
     /// The output of jaxlib 0.10.2 for `jit(f, compiler_options={...})`; see `tests/data/pjrt/README.md`.
     const OF_JAX: &[u8] = include_bytes!("../../tests/data/pjrt/jax-0.10.2-compile-options.pb");
 
+    fn read(bytes: &[u8]) -> Result<CompiledWith, CompiledWithError> {
+        CompiledWith::read(bytes, &[])
+    }
+
+    /// A `CompileOptionsProto` with these debug options.
+    fn with_debug(debug: &Message) -> Vec<u8> {
+        let (mut build, mut all) = (Message::default(), Message::default());
+        build.bytes(3, &debug.0);
+        all.bytes(3, &build.0);
+        all.0
+    }
+
     #[test]
-    fn devices_and_what_reaches_files_are_taken_out_and_the_rest_stays() {
+    fn devices_and_what_only_writes_are_taken_out_and_the_rest_stays() {
         // field numbers from xla's protos, written by hand
         let mut debug = Message::default();
         debug.number(99, 1).bytes(109, b"/tmp/dump").number(112, 1).bytes(30, b"fusion").bytes(222, b"/tmp/results");
@@ -180,7 +242,7 @@ mod tests {
         build.bytes(13, b"\x0a\x04\x0a\x02xy");
         let mut all = Message::default();
         all.number(2, 1).bytes(3, &build.0).number(4, 1).number(5, 7);
-        let with = CompiledWith::read(&all.0).unwrap();
+        let with = read(&all.0).unwrap();
         let mut debug = Message::default();
         debug.number(99, 1).bytes(30, b"fusion");
         let mut build = Message::default();
@@ -189,61 +251,82 @@ mod tests {
         expected.number(2, 1).bytes(3, &build.0).number(5, 7);
         assert_eq!(with.bytes, expected.0);
         assert_eq!(with.named, BTreeMap::new());
-        let message =
-            "compiled without options of its dump that reach files: `xla_dump_to`, `xla_gpu_dump_autotune_results_to`";
+        let message = "compiled without what only writes, logs or finds tools: `xla_dump_hlo_as_text`, `xla_dump_to`, \
+                       `xla_gpu_dump_autotune_results_to`";
         assert_eq!(with.note().as_deref(), Some(message));
-        let again = CompiledWith::read(&with.bytes).unwrap();
+        let again = read(&with.bytes).unwrap();
         assert_eq!((again.note(), again.bytes), (None, with.bytes), "once is enough");
     }
 
     #[test]
     fn what_the_user_named_is_reported() {
-        let with = CompiledWith::read(OF_JAX).unwrap();
-        let named = json!({"xla_cpu_enable_fast_math": true, "xla_cpu_prefer_vector_width": -3, "xla_disable_hlo_passes": "dce",
-            "xla_gpu_auto_spmd_partitioning_memory_budget_ratio": 0.5});
-        assert_eq!(json!(with.named), named);
+        let own = vec!["xla_gpu_auto_spmd_partitioning_memory_budget_ratio".to_owned()];
+        let refused = CompiledWithError::Refused(own[0].clone());
+        assert_eq!(read(OF_JAX), Err(refused), "no list has it");
+        let with = CompiledWith::read(OF_JAX, &own).unwrap();
+        let named = json!({"xla_cpu_enable_fast_math": true, "xla_cpu_prefer_vector_width": -3, "xla_disable_hlo_passes": "dce"});
+        assert_eq!(json!(with.named), named, "the user's own value of the fourth one counts");
         assert_eq!(with.note(), None, "JAX's defaults are no choice of the user's");
         assert!(with.bytes.len() > 900 && with.bytes.len() < OF_JAX.len(), "{} of {}", with.bytes.len(), OF_JAX.len());
     }
 
     #[test]
-    fn options_of_one_program_that_reach_files_are_taken_out() {
+    fn what_is_on_no_list_is_refused_by_name_and_by_number() {
         let named = |name: &str, value: &Message| {
-            let mut entry = Message::default();
+            let (mut entry, mut all) = (Message::default(), Message::default());
             entry.bytes(1, name.as_bytes()).bytes(2, &value.0);
-            entry.0
+            all.bytes(7, &entry.0);
+            all.0
         };
-        let (mut text, mut real) = (Message::default(), Message::default());
-        text.bytes(1, b"/tmp/dump");
-        real.field(4, WireValue::Fixed64(f64::NAN.to_bits()));
-        let mut all = Message::default();
-        for name in ["xla_dump_to", "xla_gpu_kernel_cache_file", "xla_gpu_load_autotune_results_from"] {
-            all.bytes(7, &named(name, &text));
+        let mut text = Message::default();
+        text.bytes(1, b"-o,/tmp/x");
+        for name in
+            ["xla_gpu_ptx_compiler_extra_flags", "xla_gpu_load_autotune_results_from", "xla_next", "", "\u{1b}[2J"]
+        {
+            let error = read(&named(name, &text)).unwrap_err();
+            assert_eq!(error, CompiledWithError::Refused(printable(name)), "{name}");
+            assert!(CompiledWith::read(&named(name, &text), &[name.to_owned()]).unwrap().named.is_empty());
         }
+        // an option without a value of a known kind
+        assert!(read(&named("xla_cpu_enable_fast_math", &Message::default())).is_err());
         // a name after its value, and a name set twice: the later value counts
         let (mut late, mut twice) = (Message::default(), Message::default());
         late.bytes(2, &text.0).bytes(1, b"xla_dump_to");
-        twice.bytes(1, b"xla_a").bytes(2, &text.0).bytes(1, b"xla_gpu_ptx_file");
-        all.bytes(7, &late.0).bytes(7, &twice.0);
-        let mut expected = Message::default();
-        expected.bytes(7, &named("xla_a", &real));
-        all.bytes(7, &named("xla_a", &real));
-        let with = CompiledWith::read(&all.0).unwrap();
-        assert_eq!((&with.bytes, json!(with.named)), (&expected.0, json!({"xla_a": "NaN"})));
+        twice.bytes(1, b"xla_cpu_enable_fast_math").bytes(2, &text.0).bytes(1, b"xla_gpu_ptx_file");
+        let mut all = Message::default();
+        all.bytes(7, &late.0);
+        assert!(read(&all.0).unwrap().named.is_empty());
+        all.bytes(7, &twice.0);
+        assert_eq!(read(&all.0).unwrap_err(), CompiledWithError::Refused("xla_gpu_ptx_file".to_owned()));
+        for number in [491, 544, 548, 9999] {
+            let mut debug = Message::default();
+            debug.bytes(number, b"/tmp/x");
+            assert!(matches!(read(&with_debug(&debug)), Err(CompiledWithError::Refused(_))), "{number}");
+        }
+        // a profile for the compiler, a message of a newer version, a compiler's variant
+        let (mut build, mut variant) = (Message::default(), Message::default());
+        build.bytes(14, b"profile");
+        variant.bytes(11, b"other");
+        for (field, message) in [(3, &build), (99, &build)] {
+            let mut all = Message::default();
+            all.bytes(field, &message.0);
+            assert!(matches!(read(&all.0), Err(CompiledWithError::Refused(_))), "{field}");
+        }
+        assert!(matches!(read(&variant.0), Err(CompiledWithError::Refused(_))));
     }
 
     #[test]
     fn every_cut_and_every_flipped_byte_is_an_error_or_options() {
         for length in 0..OF_JAX.len() {
-            let _ = CompiledWith::read(&OF_JAX[..length]);
+            let _ = read(&OF_JAX[..length]);
             let mut flipped = OF_JAX.to_vec();
             flipped[length] ^= 0x81;
-            let _ = CompiledWith::read(&flipped);
+            let _ = read(&flipped);
         }
         // a length beyond the end, a group, a number that is too long: outside and inside each message
         for bytes in [&b"\x1a\x7f"[..], b"\x0b", b"\x1a\x02\x1a\x7f", b"\x1a\x04\x1a\x02\x0d\x01", b"\x3a\x02\x12\x7f"]
         {
-            assert!(CompiledWith::read(bytes).is_err(), "{bytes:?}");
+            assert!(read(bytes).is_err(), "{bytes:?}");
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::compiled_with::CompiledWithError;
 use crate::array::FillError;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::ScanError;
 use crate::profile::KernelsDiffer;
 use crate::remedy::{remedy, scratch_remedy};
 use crate::timer::NO_PROFILER;
-use crate::wire::WireError;
 
 /// The advice for HLO text.
 const DUMP_A_PROTO: &str = "dump a form that plugins compile: `XLA_FLAGS='--xla_dump_to=FOLDER \
@@ -33,17 +33,13 @@ pub enum MeasureError {
     /// The side file of a module cannot be used.
     #[error(transparent)]
     SideFile(ScanError),
-    /// The compile options in a side file are not a `CompileOptionsProto`.
-    #[error(
-        "the side file `{path}` has `compile_options` that are not a CompileOptionsProto ({source}); write it again \
-         with `autotune_lowered.dump`, or remove the member",
-        path = path.display()
-    )]
+    /// The compile options in a side file are damaged, or set what no file may set.
+    #[error("the side file `{path}` has `compile_options` {source}", path = path.display())]
     CompileOptions {
         /// The side file.
         path: PathBuf,
         /// Why not.
-        source: WireError,
+        source: CompiledWithError,
     },
     /// HLO text.
     #[error("`{path}`: is HLO text, which no plugin compiles; {DUMP_A_PROTO}", path = path.display())]

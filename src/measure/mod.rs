@@ -15,7 +15,7 @@ mod preflight;
 mod program;
 mod run;
 
-pub use compiled_with::CompiledWith;
+pub use compiled_with::{CompiledWith, CompiledWithError};
 pub use copies::job_of_copies;
 pub use error::MeasureError;
 pub use input_options::{ArgumentFill, InputOptions, Values};

@@ -48,7 +48,7 @@ impl MeasuredProgram {
     /// # Errors
     /// If the file cannot be read, is not a program or HLO text, or runs on several devices.
     pub fn open(path: &Path) -> Result<Self, MeasureError> {
-        Self::open_with(path, |_| Err(MeasureError::HloText { path: path.to_owned() }))
+        Self::open_with(path, &[], |_| Err(MeasureError::HloText { path: path.to_owned() }))
     }
 
     /// The same, but accepts a program for several devices, because compiling needs none of them.
@@ -64,16 +64,18 @@ impl MeasuredProgram {
         })
     }
 
-    /// The same, but converts HLO text to a serialized `HloModuleProto`.
+    /// The same, but converts HLO text to a serialized `HloModuleProto`, and passes over the side file's values of options that
+    /// the user sets, which are those in `own`.
     ///
     /// # Errors
     /// As [`open`](Self::open), and errors of `to_proto`.
     pub fn open_with(
         path: &Path,
+        own: &[String],
         to_proto: impl FnOnce(&[u8]) -> Result<Vec<u8>, MeasureError>,
     ) -> Result<Self, MeasureError> {
         Ok(Self {
-            compiled_with: compile_options_of(path)?,
+            compiled_with: compile_options_of(path, own)?,
             ..Self::read(&read_file(path)?, path, to_proto)?.on_one_device(path)?
         })
     }
@@ -237,11 +239,11 @@ fn read_file(path: &Path) -> Result<Vec<u8>, MeasureError> {
 }
 
 /// The compile options in a module's side file.
-fn compile_options_of(path: &Path) -> Result<Option<CompiledWith>, MeasureError> {
+fn compile_options_of(path: &Path, own: &[String]) -> Result<Option<CompiledWith>, MeasureError> {
     let side = compiled_as(path).map_err(MeasureError::SideFile)?;
     let Some(bytes) = side.and_then(|side| side.compile_options) else { return Ok(None) };
     let wrong = |source| MeasureError::CompileOptions { path: side_file_of(path), source };
-    CompiledWith::read(&bytes).map(Some).map_err(wrong)
+    CompiledWith::read(&bytes, own).map(Some).map_err(wrong)
 }
 
 pub(super) fn write_file(path: &PathBuf, bytes: &[u8]) -> Result<(), MeasureError> {

@@ -170,8 +170,7 @@ impl StepVariants {
 fn read_compile_options(text: &str) -> Result<CompiledWith, String> {
     let bytes =
         STANDARD.decode(text).map_err(|error| format!("has `compile_options` that are not base64 ({error})"))?;
-    CompiledWith::read(&bytes)
-        .map_err(|error| format!("has `compile_options` that are not a CompileOptionsProto ({error})"))
+    CompiledWith::read(&bytes, &[]).map_err(|error| format!("has `compile_options` {error}"))
 }
 
 fn check_calls(calls: &[StepCall]) -> Result<(), String> {

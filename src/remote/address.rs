@@ -15,6 +15,29 @@ pub struct Address {
     full: String,
 }
 
+/// Where a cache is, as `--cache` and the configuration name it. This is the only reading of such a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CachePlace {
+    /// A folder, or a snapshot file.
+    Local(PathBuf),
+    /// A shared cache.
+    Shared(Address),
+}
+
+impl CachePlace {
+    /// What a name means. Any name that is not of the form of a URL is a path.
+    ///
+    /// # Errors
+    /// If it is a URL of an unknown kind.
+    pub fn parse(name: &Path) -> Result<Self, RemoteError> {
+        // a URL is text; a path need not be
+        match name.to_str().filter(|text| Address::is_url(text)) {
+            Some(url) => Ok(Self::Shared(Address::parse(url)?)),
+            None => Ok(Self::Local(name.to_owned())),
+        }
+    }
+}
+
 /// The store, and the path in it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Place {
@@ -47,7 +70,7 @@ const SCHEMES: &str = "`s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAIN
 
 impl Address {
     /// Whether a text is meant as a URL, and not as a path.
-    pub fn is_url(text: &str) -> bool {
+    fn is_url(text: &str) -> bool {
         let scheme = text.split_once("://").map(|(scheme, _)| scheme);
         scheme.is_some_and(|scheme| {
             scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -202,7 +225,12 @@ mod tests {
         {
             assert!(Address::parse(url).is_err(), "{url}");
         }
-        assert!(Address::is_url("zz://x") && !Address::is_url("/a://b") && !Address::is_url("folder"));
+        // what is not of a URL's form is a path, and what is must be of a known kind
+        for path in ["/a://b", "folder", "1://c", "://x", "a b://c", "s3:/b"] {
+            assert_eq!(CachePlace::parse(Path::new(path)).unwrap(), CachePlace::Local(path.into()));
+        }
+        assert!(matches!(CachePlace::parse(Path::new("s3://b/x")), Ok(CachePlace::Shared(_))));
+        assert!(CachePlace::parse(Path::new("zz://x")).is_err());
     }
 
     #[test]

@@ -47,7 +47,7 @@ mod run;
 mod shared;
 mod trust;
 
-pub use address::Address;
+pub use address::{Address, CachePlace};
 pub use error::RemoteError;
 pub use manifest::Manifest;
 pub use pull::Pulled;

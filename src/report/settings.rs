@@ -15,13 +15,13 @@ use super::{Document, Grid, write_line};
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SettingsInForce {
-    /// The configuration file, if one is used.
-    pub file: Option<FileInForce>,
+    /// The configuration files in use, the one with priority first.
+    pub files: Vec<FileInForce>,
     /// One for each key.
     pub settings: Vec<SettingInForce>,
 }
 
-/// The configuration file.
+/// A configuration file.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FileInForce {
@@ -29,13 +29,8 @@ pub struct FileInForce {
     pub path: PathBuf,
     /// SHA-256 of its bytes.
     pub digest: Digest,
-    /// Whether the user named it; otherwise it was found.
-    pub named: bool,
-    /// Whether it may run code and decide trust: it was named, or accepted.
-    pub trusted: bool,
-    /// Why its acceptance is ignored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub record: Option<String>,
+    /// `named`, `own` or `found`: a found one may set what is harmless alone.
+    pub origin: &'static str,
 }
 
 /// A key and its value.
@@ -48,9 +43,6 @@ pub struct SettingInForce {
     pub value: Vec<String>,
     /// `default`, a variable's name, or the file with the line.
     pub from: String,
-    /// The file's value that commands ignore because the file was not accepted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub withheld: Option<String>,
 }
 
 impl Document for SettingsInForce {
@@ -59,25 +51,16 @@ impl Document for SettingsInForce {
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        match &self.file {
-            None => write_line(out, format_args!("no configuration file"))?,
-            Some(FileInForce { path, digest, named, trusted, record }) => {
-                let state = match (named, trusted) {
-                    (true, _) => "named",
-                    (false, true) => "found, trusted",
-                    (false, false) => "found, not trusted",
-                };
-                write_line(out, format_args!("{} ({state}), SHA-256 {digest}", path.display()))?;
-                if let Some(record) = record {
-                    write_line(out, format_args!("{record}"))?;
-                }
-            }
+        if self.files.is_empty() {
+            write_line(out, format_args!("no configuration file"))?;
+        }
+        for FileInForce { path, digest, origin } in &self.files {
+            write_line(out, format_args!("{} ({origin}), SHA-256 {digest}", path.display()))?;
         }
         let mut grid = Grid::new(&["setting", "value", "from"]);
-        for SettingInForce { key, value, from, withheld } in &self.settings {
+        for SettingInForce { key, value, from } in &self.settings {
             let value = if value.is_empty() { "-".to_owned() } else { value.join(" ") };
             grid.row(cells![key, value, from]);
-            withheld.iter().for_each(|line| grid.line(line));
         }
         grid.write(out)
     }

@@ -33,21 +33,25 @@ pub enum SettingsError {
         /// Three lines; safe for a terminal.
         picture: String,
     },
-    /// It cannot be accepted.
-    #[error("cannot trust `{}`: {why}", .path.display())]
-    Untrustworthy {
+    /// A file that was merely found sets what such a file may not.
+    #[error("`{}`:{line} sets `{key}`, which a file that was merely found may {why}: read it, then use `--config {}` or the flag, or `--no-config`", printable(&.path.display().to_string()), printable(&.path.display().to_string()))]
+    NotForFound {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The key.
+        key: &'static str,
+        /// What it may do with the key: the end of the clause.
+        why: String,
+    },
+    /// The user's own file is not theirs alone.
+    #[error("the configuration `{}` is not used: {why}, or use `--no-config`", .path.display())]
+    NotOwn {
         /// The file.
         path: PathBuf,
         /// The reason, and what to do.
         why: String,
-    },
-    /// The record of trust cannot be written.
-    #[error("cannot write the trust record in `{}`: {source}{}", .path.display(), remedy(.source))]
-    NotKept {
-        /// The record.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
     },
 }
 

@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 use crate::digest::Digest;
 use crate::outside_file;
 
-use super::{Kind, Setting, SettingsError};
+use super::{IfFound, Kind, Setting, SettingsError};
 
 /// The name under which a file is found.
 pub const FILE_NAME: &str = "autotune.toml";
@@ -33,15 +33,29 @@ pub struct FileValue {
     pub setting: &'static Setting,
     /// As an argument of the flag, with paths made absolute; several for an array.
     pub words: Vec<OsString>,
+    /// As it is written.
+    written: Vec<String>,
     /// Its line, counted from 1.
     pub line: usize,
     span: Range<usize>,
+}
+
+/// How a file came to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The user named it.
+    Named,
+    /// It is the user's own, in the platform's folder for configurations.
+    Own,
+    /// It was in the working folder, or above it.
+    Found,
 }
 
 /// A file's values. The file is read once, so that a concurrent change has no effect.
 #[derive(Debug)]
 pub struct SettingsFile {
     path: PathBuf,
+    origin: Origin,
     digest: Digest,
     text: String,
     values: Vec<FileValue>,
@@ -50,8 +64,8 @@ pub struct SettingsFile {
 /// The result of a search for the file.
 #[derive(Debug)]
 pub enum Found {
-    /// A file of this user, or of root.
-    Own(SettingsFile),
+    /// A file of this user, or of root. Its values are on the list of those that such a file may set.
+    Usable(SettingsFile),
     /// The file of another user, which is not read.
     Foreign {
         /// The file.
@@ -69,42 +83,86 @@ impl SettingsFile {
     pub fn named(path: &Path) -> Result<Self, SettingsError> {
         let read = || -> io::Result<_> { Ok((std::path::absolute(path)?, outside_file::text(path, MAX_FILE_BYTES)?)) };
         let (path, text) = read().map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })?;
-        Self::parse(path, text)
+        Self::parse(path, text, Origin::Named)
+    }
+
+    /// Reads the user's own file, if there is one; links are followed.
+    ///
+    /// # Errors
+    /// As [`named`](Self::named), and if another user owns it or may write it.
+    pub fn own(path: &Path) -> Result<Option<Self>, SettingsError> {
+        if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Ok(None);
+        }
+        let read = || -> io::Result<_> {
+            let file = outside_file::open(path, MAX_FILE_BYTES)?;
+            let metadata = file.metadata()?;
+            Ok((outside_file::read_text(file, MAX_FILE_BYTES)?, metadata.uid(), metadata.mode() & 0o7777))
+        };
+        let (text, owner, mode) =
+            read().map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })?;
+        let why = match (owner == this_user() || owner == 0, mode & 0o022) {
+            (false, _) => format!("it belongs to another user (number {owner}); make it yours"),
+            (true, 0) => return Self::parse(path.to_owned(), text, Origin::Own).map(Some),
+            (true, _) => format!("its mode is {mode:04o}, and others may write it; make it 0644"),
+        };
+        Err(SettingsError::NotOwn { path: path.to_owned(), why })
     }
 
     /// Reads a file that was found. Links in its folder's path are resolved, so that it has one path however it was
     /// reached.
     ///
     /// # Errors
-    /// As [`named`](Self::named), and if it is a link.
+    /// As [`named`](Self::named), if it is a link, and if it sets what such a file may not.
     pub fn found(path: &Path) -> Result<Found, SettingsError> {
         let (path, text, owner) = read_own(path)?;
         // root could change this program as well
         if owner != this_user() && owner != 0 {
             return Ok(Found::Foreign { path, owner });
         }
-        Ok(Found::Own(Self::parse(path, text)?))
+        let file = Self::parse(path, text, Origin::Found)?;
+        let folder = file.folder();
+        let refused = file.values.iter().find_map(|value| {
+            let why = value.written.iter().find_map(|word| value.setting.allow_found(word, folder).err())?;
+            Some(file.refuse(value, why))
+        });
+        refused.map_or(Ok(Found::Usable(file)), Err)
     }
 
-    /// Reads a file to accept: it must be this user's own, and no link.
-    ///
-    /// # Errors
-    /// As [`found`](Self::found), and if it is another user's.
-    pub fn to_trust(path: &Path) -> Result<Self, SettingsError> {
-        let (path, text, owner) = read_own(path)?;
-        if owner != this_user() {
-            let why = format!(
-                "it belongs to another user (number {owner}), who may change it; copy it, or name it with `--config`"
-            );
-            return Err(SettingsError::Untrustworthy { path, why });
-        }
-        Self::parse(path, text)
-    }
-
-    fn parse(path: PathBuf, text: String) -> Result<Self, SettingsError> {
+    fn parse(path: PathBuf, text: String, origin: Origin) -> Result<Self, SettingsError> {
         let folder = path.parent().unwrap_or(Path::new("/"));
         let values = values(&path, &text, folder)?;
-        Ok(Self { digest: Digest::of(text.as_bytes()), path, text, values })
+        Ok(Self { digest: Digest::of(text.as_bytes()), path, origin, text, values })
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// How it came to be used.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Whether a found file loosens a rule: `in_force` is the number that holds without it.
+    ///
+    /// # Errors
+    /// If it does.
+    pub fn keep_rule(&self, value: &FileValue, in_force: f64) -> Result<(), SettingsError> {
+        let number = value.written.first().and_then(|word| word.parse::<f64>().ok());
+        let (is_kept, limit) = match (self.origin, value.setting.if_found) {
+            (Origin::Found, IfFound::NotLower) => (number.is_some_and(|number| number >= in_force), "at least"),
+            (Origin::Found, IfFound::NotHigher) => (number.is_some_and(|number| number <= in_force), "at most"),
+            _ => (true, ""),
+        };
+        match is_kept {
+            true => Ok(()),
+            false => Err(self.refuse(value, format!("only set to {limit} {in_force}"))),
+        }
+    }
+
+    fn refuse(&self, value: &FileValue, why: String) -> SettingsError {
+        SettingsError::NotForFound { path: self.path.clone(), line: value.line, key: value.setting.key, why }
     }
 
     /// Where it is, absolute.
@@ -129,7 +187,7 @@ impl SettingsFile {
 }
 
 /// The user whose rights this process has.
-pub(super) fn this_user() -> u32 {
+fn this_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
@@ -165,10 +223,11 @@ fn values(path: &Path, text: &str, folder: &Path) -> Result<Vec<FileValue>, Sett
             );
             return Err(wrong(key.span(), &format!("unknown key `{}`; {next}", shortened(name))));
         };
-        let words = words(setting, value).map_err(|(span, message)| wrong(span, &message))?;
-        let words = words.iter().map(|word| setting.resolved(word, folder)).collect();
+        let written = words(setting, value).map_err(|(span, message)| wrong(span, &message))?;
+        let words = written.iter().map(|word| setting.resolved(word, folder)).collect::<Result<_, _>>();
+        let words = words.map_err(|message| wrong(value.span(), &message))?;
         let line = text.get(..key.span().start).unwrap_or_default().matches('\n').count() + 1;
-        values.push(FileValue { setting, words, line, span: value.span() });
+        values.push(FileValue { setting, words, written, line, span: value.span() });
     }
     Ok(values)
 }
@@ -225,7 +284,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<SettingsFile, SettingsError> {
-        SettingsFile::parse(PathBuf::from("/p/autotune.toml"), text.to_owned())
+        SettingsFile::parse(PathBuf::from("/p/autotune.toml"), text.to_owned(), Origin::Named)
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! The keys of the file.
 
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Component, Path};
+
+use crate::candidates::Target;
+use crate::remote::CachePlace;
+use crate::timer::{TimerName, UnknownTimer};
 
 /// The form of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,23 +26,24 @@ pub enum Kind {
     Targets,
 }
 
-/// Why a value needs its user's consent.
+/// What a file that was merely found may set a key to. It may have come with somebody else's code, so a key that is not on
+/// this list is refused. `docs/configuration.md` has the reason for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Danger {
-    /// A command, a library or an executable is run.
-    RunsCode,
-    /// It decides whose results are trusted, or signs in the user's name.
-    DecidesTrust,
-}
-
-impl Danger {
-    /// The end of a sentence about the value.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::RunsCode => "may run code",
-            Self::DecidesTrust => "decides whose results are trusted",
-        }
-    }
+pub enum IfFound {
+    /// Nothing: it runs code, names files, or decides whose results count.
+    Refused,
+    /// Any value that its flag takes.
+    Any,
+    /// One of these values.
+    OneOf(&'static [&'static str]),
+    /// Any value but one that names a file.
+    NoFile,
+    /// A path that stays in the file's folder.
+    Inside,
+    /// At least the value that would be in force without the file.
+    NotLower,
+    /// At most that value.
+    NotHigher,
 }
 
 /// A key of the file.
@@ -50,46 +55,54 @@ pub struct Setting {
     pub kind: Kind,
     /// The environment variable that sets the same, and overrides the file.
     pub variable: Option<&'static str>,
+    /// What a file that was merely found may set it to.
+    pub if_found: IfFound,
 }
 
-const fn setting(key: &'static str, kind: Kind) -> Setting {
-    Setting { key, kind, variable: None }
+const fn setting(key: &'static str, kind: Kind, if_found: IfFound) -> Setting {
+    Setting { key, kind, variable: None, if_found }
 }
 
-const fn with_variable(key: &'static str, kind: Kind, variable: &'static str) -> Setting {
-    Setting { key, kind, variable: Some(variable) }
+/// A key that only a file of the user's own may set.
+const fn trusted(key: &'static str, kind: Kind, variable: &'static str) -> Setting {
+    Setting { key, kind, variable: Some(variable), if_found: IfFound::Refused }
 }
 
 /// Every key, in the order in which they are listed. Flags whose meaning differs between commands, such as `--rounds`,
 /// are left out.
 pub const SETTINGS: &[Setting] = &[
-    with_variable("registry", Kind::Path, "AUTOTUNE_LOWERED_REGISTRY"),
-    setting("match", Kind::Text),
-    setting("by-name", Kind::Text),
-    setting("label-regex", Kind::Text),
-    setting("candidates", Kind::Path),
-    setting("target", Kind::Targets),
-    with_variable("cache", Kind::PathOrUrl, "AUTOTUNE_LOWERED_CACHE"),
-    with_variable("seeds", Kind::Path, "AUTOTUNE_LOWERED_SEEDS"),
-    with_variable("pin", Kind::Text, "AUTOTUNE_LOWERED_PIN"),
-    with_variable("verify-key", Kind::Path, "AUTOTUNE_LOWERED_VERIFY_KEY"),
-    with_variable("sign-key", Kind::Path, "AUTOTUNE_LOWERED_SIGN_KEY"),
-    with_variable("sign-command", Kind::Text, "AUTOTUNE_LOWERED_SIGN_COMMAND"),
-    setting("timer", Kind::Timer),
-    setting("plugin", Kind::Path),
-    setting("metric", Kind::Text),
-    setting("cache-state", Kind::Text),
-    setting("launch", Kind::Text),
-    setting("timeout", Kind::Number),
-    setting("memory-limit", Kind::Number),
-    setting("compile-jobs", Kind::Number),
-    setting("search", Kind::Text),
-    setting("search-evaluations", Kind::Number),
-    setting("search-seconds", Kind::Number),
-    setting("thorough", Kind::Flag),
-    setting("min-improvement", Kind::Number),
-    setting("max-speed-up", Kind::Number),
-    setting("false-alarms", Kind::Number),
+    Setting {
+        key: "registry",
+        kind: Kind::Path,
+        variable: Some("AUTOTUNE_LOWERED_REGISTRY"),
+        if_found: IfFound::Inside,
+    },
+    setting("match", Kind::Text, IfFound::OneOf(&["exact"])),
+    setting("by-name", Kind::Text, IfFound::OneOf(&["few"])),
+    setting("label-regex", Kind::Text, IfFound::Any),
+    setting("candidates", Kind::Path, IfFound::Inside),
+    setting("target", Kind::Targets, IfFound::NoFile),
+    trusted("cache", Kind::PathOrUrl, "AUTOTUNE_LOWERED_CACHE"),
+    trusted("seeds", Kind::Path, "AUTOTUNE_LOWERED_SEEDS"),
+    trusted("pin", Kind::Text, "AUTOTUNE_LOWERED_PIN"),
+    trusted("verify-key", Kind::Path, "AUTOTUNE_LOWERED_VERIFY_KEY"),
+    trusted("sign-key", Kind::Path, "AUTOTUNE_LOWERED_SIGN_KEY"),
+    trusted("sign-command", Kind::Text, "AUTOTUNE_LOWERED_SIGN_COMMAND"),
+    setting("timer", Kind::Timer, IfFound::OneOf(&["auto", "pjrt", "jax"])),
+    setting("plugin", Kind::Path, IfFound::Refused),
+    setting("metric", Kind::Text, IfFound::Any),
+    setting("cache-state", Kind::Text, IfFound::Any),
+    setting("launch", Kind::Text, IfFound::Any),
+    setting("timeout", Kind::Number, IfFound::Any),
+    setting("memory-limit", Kind::Number, IfFound::Refused),
+    setting("compile-jobs", Kind::Number, IfFound::Refused),
+    setting("search", Kind::Text, IfFound::Any),
+    setting("search-evaluations", Kind::Number, IfFound::Any),
+    setting("search-seconds", Kind::Number, IfFound::Any),
+    setting("thorough", Kind::Flag, IfFound::Any),
+    setting("min-improvement", Kind::Number, IfFound::NotLower),
+    setting("max-speed-up", Kind::Number, IfFound::NotHigher),
+    setting("false-alarms", Kind::Number, IfFound::NotHigher),
 ];
 
 impl Setting {
@@ -105,42 +118,59 @@ impl Setting {
         (likeness(best) > 0.85).then_some(best.key)
     }
 
-    /// Why a value of it needs consent. A cache folder holds executables, which commands that measure load (`measures`);
-    /// a cache at a URL holds only entries.
-    pub fn danger(&self, value: &OsStr, measures: bool) -> Option<Danger> {
-        let text = value.to_string_lossy();
-        match self.key {
-            "timer" => ["command:", "jax:"].iter().any(|kind| text.starts_with(kind)).then_some(Danger::RunsCode),
-            "cache" => (measures && !is_url(&text)).then_some(Danger::RunsCode),
-            "plugin" | "sign-command" => Some(Danger::RunsCode),
-            "pin" | "verify-key" | "sign-key" => Some(Danger::DecidesTrust),
-            _ => None,
-        }
+    /// A value of a file in this folder, with its path made absolute. The types that commands use say what is a path.
+    ///
+    /// # Errors
+    /// If it is no name of a timer, or of a cache.
+    pub(super) fn resolved(&self, text: &str, folder: &Path) -> Result<OsString, String> {
+        Ok(match self.kind {
+            Kind::Path => folder.join(text).into(),
+            Kind::PathOrUrl => match CachePlace::parse(Path::new(text)).map_err(|error| error.to_string())? {
+                CachePlace::Local(path) => folder.join(path).into(),
+                CachePlace::Shared(_) => text.into(),
+            },
+            Kind::Timer => {
+                let name: TimerName = text.parse().map_err(|error: UnknownTimer| error.to_string())?;
+                name.in_folder(folder).to_string().into()
+            }
+            Kind::Targets => Target::in_folder(text, folder).unwrap_or_else(|| text.into()),
+            Kind::Text | Kind::Number | Kind::Flag => text.into(),
+        })
     }
 
-    /// A value of a file in this folder, with its path made absolute.
-    pub(super) fn resolved(&self, text: &str, folder: &Path) -> OsString {
-        let inside = |before: &str, path: &str| {
-            let mut whole = OsString::from(before);
-            whole.push(folder.join(path));
-            whole
-        };
-        match (self.kind, text.split_once(':')) {
-            (Kind::Path, _) => inside("", text),
-            (Kind::PathOrUrl, _) if !is_url(text) => inside("", text),
-            (Kind::Timer, Some(("replay", path))) => inside("replay:", path),
-            // a bare name is looked up in PATH
-            (Kind::Timer, Some(("jax", path))) if path.contains('/') => inside("jax:", path),
-            (Kind::Targets, Some(("cuda", path))) if path.contains('/') || path.contains(".txtpb") => {
-                inside("cuda:", path)
+    /// Whether a file in this folder that was merely found may set it to this value, as it is written there: the error
+    /// says what it may do with the key instead, after “it may”. [`IfFound::NotLower`] and [`IfFound::NotHigher`]
+    /// are left to whoever knows the value that is in force without the file.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub(super) fn allow_found(&self, text: &str, folder: &Path) -> Result<(), String> {
+        match self.if_found {
+            IfFound::Any | IfFound::NotLower | IfFound::NotHigher => Ok(()),
+            IfFound::Refused => Err("not set".to_owned()),
+            IfFound::OneOf(values) if values.contains(&text) => Ok(()),
+            IfFound::OneOf(values) => {
+                let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
+                Err(format!("only set to {}", values.join(", ")))
             }
-            _ => text.into(),
+            IfFound::NoFile if Target::in_folder(text, folder).is_none() => Ok(()),
+            IfFound::NoFile => Err("not set to a file".to_owned()),
+            IfFound::Inside if is_inside(text, folder) => Ok(()),
+            IfFound::Inside => Err("only set to a folder below its own".to_owned()),
         }
     }
 }
 
-fn is_url(text: &str) -> bool {
-    text.split_once("://").is_some_and(|(scheme, _)| !scheme.is_empty() && !scheme.contains('/'))
+/// Whether a path leads to something in a folder, and not out of it again, by `..` or by a link. What does not exist is in it if
+/// what does exist of the path is.
+fn is_inside(text: &str, folder: &Path) -> bool {
+    let parts = Path::new(text).components();
+    let is_below = parts.into_iter().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let leads = folder.join(text);
+    // a dangling link exists, and leads nowhere that is known
+    let existing = leads.ancestors().find(|path| path.symlink_metadata().is_ok());
+    let there = existing.and_then(|path| path.canonicalize().ok());
+    is_below && there.zip(folder.canonicalize().ok()).is_some_and(|(there, folder)| there.starts_with(folder))
 }
 
 #[cfg(test)]
@@ -148,32 +178,68 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_code_or_decides_trust_is_known() {
-        let danger = |key: &str, value: &str| Setting::named(key).unwrap().danger(OsStr::new(value), true);
+    fn what_a_found_file_may_set_is_on_a_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        std::fs::create_dir(at.join("records")).unwrap();
+        std::os::unix::fs::symlink("/etc", at.join("out")).unwrap();
+        std::os::unix::fs::symlink("/nowhere", at.join("dangling")).unwrap();
+        std::os::unix::fs::symlink("records", at.join("in")).unwrap();
+        let may = |key: &str, value: &str| Setting::named(key).unwrap().allow_found(value, at);
+        for (key, value) in [
+            ("timer", "auto"),
+            ("timer", "pjrt"),
+            ("timer", "jax"),
+            ("match", "exact"),
+            ("by-name", "few"),
+            ("registry", "records"),
+            ("registry", "./records"),
+            ("registry", "not/yet"),
+            ("candidates", "in"),
+            ("target", "cuda:h100_sxm:8"),
+            ("target", "tpu:v5e"),
+            ("metric", "busy"),
+            ("min-improvement", "0.1"),
+        ] {
+            assert_eq!(may(key, value), Ok(()), "{key} = {value}");
+        }
         for (key, value) in [
             ("timer", "command:true"),
             ("timer", "jax:/p/python"),
-            ("plugin", "/p/plugin.so"),
-            ("sign-command", "true"),
-            ("cache", "/p/cache"),
-        ] {
-            assert_eq!(danger(key, value), Some(Danger::RunsCode), "{key} = {value}");
-        }
-        for key in ["pin", "verify-key", "sign-key"] {
-            assert_eq!(danger(key, "x"), Some(Danger::DecidesTrust), "{key}");
-        }
-        for (key, value) in [
-            ("timer", "auto"),
-            ("timer", "jax"),
-            ("timer", "replay:/p/samples.json"),
+            ("timer", "jax:"),
+            ("timer", "replay:samples.json"),
+            ("timer", "Auto"),
+            ("match", "any"),
+            ("match", "kind"),
+            ("by-name", "all"),
+            ("cache", "cache"),
+            ("cache", "1://c"),
+            ("cache", "file:///c"),
             ("cache", "s3://bucket/team"),
-            ("registry", "/p"),
-            ("min-improvement", "0.1"),
+            ("seeds", "seeds"),
+            ("pin", "00"),
+            ("verify-key", "team.pub"),
+            ("sign-key", "k"),
+            ("sign-command", "true"),
+            ("plugin", "plugin.so"),
+            ("memory-limit", "16"),
+            ("compile-jobs", "1"),
+            ("registry", "/etc"),
+            ("registry", ".."),
+            ("registry", "records/../.."),
+            ("registry", "out"),
+            ("registry", "out/x"),
+            ("registry", "dangling"),
+            ("candidates", "/proc/self/cwd"),
+            ("target", "cuda:our.txtpb"),
+            ("target", "cuda:dir/h100:8"),
+            ("target", "cuda:/dev/zero"),
         ] {
-            assert_eq!(danger(key, value), None, "{key} = {value}");
+            assert!(may(key, value).is_err(), "{key} = {value}");
         }
-        // commands that only read a cache folder load no executable from it
-        assert_eq!(Setting::named("cache").unwrap().danger(OsStr::new("/p/cache"), false), None);
+        let any: Vec<&str> = SETTINGS.iter().filter(|one| one.if_found == IfFound::Any).map(|one| one.key).collect();
+        let expected = ["label-regex", "metric", "cache-state", "launch", "timeout", "search", "search-evaluations"];
+        assert_eq!(any, [&expected[..], &["search-seconds", "thorough"]].concat(), "no value of these does harm");
     }
 
     #[test]
@@ -183,17 +249,20 @@ mod tests {
             ("registry", "registry", "/p/registry"),
             ("registry", "/q/registry", "/q/registry"),
             ("cache", "cache", "/p/cache"),
+            ("cache", "1://c", "/p/1://c"),
             ("cache", "s3://bucket/team", "s3://bucket/team"),
             ("timer", "replay:samples.json", "replay:/p/samples.json"),
             ("timer", "jax:venv/bin/python", "jax:/p/venv/bin/python"),
             ("timer", "jax:python3", "jax:python3"),
             ("timer", "command:python3 worker.py", "command:python3 worker.py"),
             ("target", "cuda:h100_sxm", "cuda:h100_sxm"),
-            ("target", "cuda:our.txtpb", "cuda:/p/our.txtpb"),
+            ("target", "cuda:our.txtpb:2x4", "cuda:/p/our.txtpb:2x4"),
             ("match", "kind", "kind"),
         ] {
-            assert_eq!(resolved(key, text), expected, "{key} = {text}");
+            assert_eq!(resolved(key, text).unwrap(), expected, "{key} = {text}");
         }
+        assert!(resolved("timer", "sundial").unwrap_err().contains("`auto`"));
+        assert!(resolved("cache", "zz://x").is_err());
     }
 
     #[test]

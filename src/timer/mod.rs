@@ -21,6 +21,7 @@ mod hlo_text;
 mod job;
 mod log_keeper;
 mod model;
+mod name;
 mod partitions;
 mod phases;
 #[cfg(feature = "pjrt")]
@@ -47,6 +48,7 @@ pub use hlo_text::hlo_text_to_proto;
 pub use job::{Build, InputArray, Job, JobCandidate, OptionsFile, Prepared, ProgramFile};
 pub use log_keeper::LogKeeper;
 pub use model::Timer;
+pub use name::{TimerName, UnknownTimer};
 pub(crate) use phases::PHASES_PLANE;
 pub use profiled::ProfiledRound;
 pub use protocol::Signature;

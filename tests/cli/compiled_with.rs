@@ -150,9 +150,8 @@ fn a_side_file_lets_nobody_write_files() {
     let run = place.run(&[&["compare", &path, &other, "--rounds", "6"], &how[..]].concat());
     assert!(run.code <= 1, "{}", run.stderr);
     let notes = run.json()["notes"].to_string();
-    for said in ["files: `xla_dump_hlo_as_text`, `xla_dump_to`\"", "files: `xla_dump_to`\""] {
-        assert!(notes.contains(said), "{notes}");
-    }
+    let said = "tools: `xla_dump_hlo_as_text`, `xla_dump_to`\"";
+    assert_eq!(notes.matches(said).count(), 1, "the same of both: {notes}");
     assert_eq!([&dumps, &others].map(|folder| Path::new(folder).exists()), [false; 2], "{}", run.stderr);
     // nor is its digest trusted for the text
     let side = place.path("by_name.mlir.labels.json");
@@ -166,15 +165,44 @@ fn a_side_file_lets_nobody_write_files() {
     assert_eq!(found["operations"][0]["call_key"], own);
     let said = format!("has the StableHLO digest {} for a text whose digest is {}", &"ab".repeat(32)[..16], &own[..16]);
     assert!(run.stderr.contains(&said), "{}", run.stderr);
-    // an entry with such an option is not exported as a flag
+    // no cache takes an entry with such an option
     let entry = json!({"op_id": "compiler_options@v1", "call_key": own, "direction": "forward", "config": {"xla_dump_to": dumps},
         "device": {"platform": "cpu", "device_kind": "cpu", "hardware": {}}});
     let entries = place.file("entries.jsonl", format!("{entry}\n"));
     let other = place.path("other");
-    assert_eq!(run_in(&other, &["cache", "import", "--format", "jsonl", &entries]).code, 0);
-    for format in ["xla-flags", "options-json"] {
-        let refused = run_in(&other, &["cache", "export", "--format", format]);
-        assert_ne!(refused.code, 0, "{}", refused.stdout);
-        assert!(refused.fault().contains("sets `xla_dump_to`, with which"), "{}", refused.stderr);
+    let merged = place.text("merged.snapshot");
+    for words in [&["cache", "import", "--format", "jsonl", &entries][..], &["cache", "merge", &entries, "-o", &merged]]
+    {
+        let refused = run_in(&other, words);
+        assert_eq!(refused.code, BAD_INPUT, "{}", refused.stdout);
+        let said = format!("the entry sets `xla_dump_to` to `{dumps}`, which is on no list of what an entry may set");
+        assert!(refused.fault().contains(&said[..80]), "{}", refused.stderr);
     }
+    assert!(!Path::new(&merged).exists());
+    // what only looks like a number, and what a newer compiler may read as a path
+    let by_number = |field: u32, value: &[u8]| {
+        let mut tag = vec![(field << 3 | 2) as u8 & 0x7f | 0x80, (field >> 4) as u8];
+        tag.push(u8::try_from(value.len()).unwrap());
+        [DEFAULT, &bytes(3, &bytes(3, &[&tag[..], value].concat()))].concat()
+    };
+    for (options, named) in [
+        (by_number(491, b"-o,/x"), "xla_gpu_ptx_compiler_extra_flags"),
+        (by_number(544, b"/x"), "xla_candidate_configs_file"),
+        (by_number(1999, b"/x"), "field 1999 of DebugOptions"),
+        (named_text("xla_gpu_ptx_compiler_extra_flags", "-o,/x"), "xla_gpu_ptx_compiler_extra_flags"),
+    ] {
+        let path = module(&place, "refused.mlir", &options);
+        for words in [&["measure", &path][..], &["compare", &path, &path], &[&path, "--compiler-options", "safe"]] {
+            let refused = place.run(&[words, &how].concat());
+            assert_eq!(refused.code, BAD_INPUT, "{words:?}: {}", refused.stderr);
+            let said = format!("has `compile_options` with `{named}`, which is on no list of what a file may set");
+            assert!(refused.fault().contains(&said), "{words:?}: {}", refused.stderr);
+        }
+    }
+    // the user's own value counts, whatever the file says
+    let path = module(&place, "own.mlir", &named_text("xla_cpu_mock_custom_calls", "x"));
+    let own = [&*path, "--compiler-options", "safe", "--dry-run", "--base-options", "xla_cpu_mock_custom_calls=false"];
+    let run = place.run(&[&own[..], &how].concat());
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(run.json()["operations"][0]["baseline"]["config"], json!({"xla_cpu_mock_custom_calls": false}));
 }

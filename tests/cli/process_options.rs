@@ -14,6 +14,9 @@ const MODULE: &str = "module @jit_takes_800000 {
 }
 ";
 
+/// Plugins for CPUs do not know it.
+const OF_TPUS: &str = "xla_tpu_scoped_vmem_limit_kib";
+
 /// Only a process-wide set can have them; a program's own set, and its baseline, cannot.
 #[test]
 fn options_of_a_process_are_tried_for_a_process_alone() {
@@ -21,7 +24,7 @@ fn options_of_a_process_are_tried_for_a_process_alone() {
     let place = Place::new();
     // XLA also accepts it as an option of one compilation
     let wide = "xla_cpu_prefer_vector_width";
-    let options = [(wide, 512), ("xla_none", 1)].map(|(name, value)| {
+    let options = [(wide, 512), (OF_TPUS, 1)].map(|(name, value)| {
         format!(
             r#"{{"name": "{name}", "values": [{value}], "kind": "safe", "scope": "process", "does": "-", "source": "-"}}"#
         )
@@ -36,8 +39,8 @@ fn options_of_a_process_are_tried_for_a_process_alone() {
     };
     let of_process = tune(&["--shared"]);
     assert_eq!(of_process.code, 0, "{}", of_process.stderr);
-    let said = "xla_none=1 is rejected: compile: this plugin does not accept `--xla_none=1` in XLA_FLAGS";
-    assert!(of_process.stderr.contains(said), "{}", of_process.stderr);
+    let said = format!("{OF_TPUS}=1 is rejected: compile: this plugin does not accept `--{OF_TPUS}=1` in XLA_FLAGS");
+    assert!(of_process.stderr.contains(&said), "{}", of_process.stderr);
     let found = of_process.json();
     let set = format!("set for the process: XLA_FLAGS='--{wide}=512'");
     assert_eq!(found["notes"].as_array().unwrap().last().unwrap(), &set);
@@ -49,8 +52,8 @@ fn options_of_a_process_are_tried_for_a_process_alone() {
     let of_program = tune(&[]);
     assert_eq!(of_program.code, 0, "{}", of_program.stderr);
     let rows = of_program.json()["operations"][0]["candidates"].to_string();
-    assert!(!rows.contains(wide) && !rows.contains("xla_none"), "{rows}");
-    let named = tune(&["--base-options", "xla_none=1"]);
+    assert!(!rows.contains(wide) && !rows.contains(OF_TPUS), "{rows}");
+    let named = tune(&["--base-options", &format!("{OF_TPUS}=1")]);
     assert_eq!(named.code, USAGE, "{}", named.stderr);
     assert!(named.fault().contains("set it in XLA_FLAGS for this run"), "{}", named.fault());
 }

@@ -102,15 +102,22 @@ fn a_step_is_compiled_with_its_options_but_not_with_those_that_write_files() {
     assert!([0, 1].contains(&found.code), "{}{}", found.stdout, found.stderr);
     assert!(!Path::new(&dumps).exists(), "{}", found.stderr);
     let found = found.json();
-    let said = "compiled without options of its dump that reach files: `xla_dump_hlo_as_text`, `xla_dump_to`";
+    let said = "compiled without what only writes, logs or finds tools: `xla_dump_hlo_as_text`, `xla_dump_to`";
     assert_eq!(found["notes"].as_array().unwrap().iter().filter(|note| *note == said).count(), 1, "{found}");
     assert!(found["rounds_measured"].as_u64() >= Some(6), "{found}");
-    // the step is compiled as JAX compiles it: an option that no compiler knows makes it fail
-    told["compile_options"] = STANDARD.encode(named("none", &[2 << 3, 1])).into();
+    // the step is compiled as JAX compiles it: an option that this compiler does not know makes it fail
+    told["compile_options"] = STANDARD.encode(named("xla_tpu_enable_copy_fusion", &[2 << 3, 1])).into();
     seal(&folder, &told);
     let refused = place.run(&given);
     assert_eq!(refused.code, BAD_INPUT, "{}{}", refused.stdout, refused.stderr);
-    assert!(refused.stderr.contains("No such compile option: 'none'"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("No such compile option: 'xla_tpu_enable_copy_fusion'"), "{}", refused.stderr);
+    // what is on no list is refused before a device is started
+    told["compile_options"] = STANDARD.encode(named("xla_gpu_ptx_compiler_extra_flags", &field(1, b"-o,/x"))).into();
+    seal(&folder, &told);
+    let refused = place.run(&given);
+    let said =
+        "has `compile_options` with `xla_gpu_ptx_compiler_extra_flags`, which is on no list of what a file may set";
+    assert!(refused.code == BAD_INPUT && refused.fault().contains(said), "{}", refused.stderr);
 }
 
 /// The drawing of each call follows the document's figures, and a name that looks like markup stays text.

@@ -4,8 +4,8 @@
 //! A line `$ COMMAND` is run by `sh`, with the lines `> …` after it. The lines that follow are its stdout, then its stderr
 //! (`stderr: …`, without spaces at a line's end), then its exit code unless that is zero. `$ # REASON` says what the next
 //! commands are for. `$REPO` is the repository; `example.json` and `small.json` are recorded samples for its two modules, whose
-//! times are simulated. The cache is `cache`; what a user keeps elsewhere is in `data` (`XDG_DATA_HOME`) and `native`
-//! (`XDG_CACHE_HOME`). `[..]` stands for anything in a line, and a line `...` for any lines; JSON is also validated against
+//! times are simulated. The cache is `cache`; what a user keeps elsewhere is in `data` (`XDG_DATA_HOME`), `native`
+//! (`XDG_CACHE_HOME`) and `config` (`XDG_CONFIG_HOME`). `[..]` stands for anything in a line, and a line `...` for any lines; JSON is also validated against
 //! its command's schema.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -127,14 +127,13 @@ transcripts! {
     compiler_options_as_flags
     compiler_options_bad_input
     configs_give_what_a_command_misses
-    configs_run_nothing_until_accepted
+    configs_that_are_found
     configs_that_are_no_file
     coverage
     diff_of_caches
     dry_run
     empty_parts_merge
     files_of_another_kind
-    files_that_cannot_be_trusted
     guide
     kept_executables
     log_folder
@@ -171,7 +170,6 @@ transcripts! {
     tune
     tune_is_the_main_job
     view_nothing
-    what_decides_trust_is_refused
     worker_dies_at_hello
 }
 

@@ -76,7 +76,7 @@ fn another_program_of_the_same_digest_is_measured_and_said() {
 }
 
 #[test]
-fn an_entry_that_reaches_files_is_refused() {
+fn an_entry_with_what_is_on_no_list_is_refused() {
     let ledger = Ledger::in_memory(vec![]);
     let mut timer = Compiler::new(two_that_add_up);
     let (key, entry) = tune(&mut timer, &ledger, &module(), &TuneOptions::default()).entry.unwrap();
@@ -90,10 +90,11 @@ fn an_entry_that_reaches_files_is_refused() {
     let found = check_compiler_options(&mut asks_nothing(), &ledger, &checked, (&options, asked), 1, &never, &events);
     let found = found.unwrap().unwrap();
     assert_eq!(found.verdict, Verdict::Broken);
-    assert!(found.reason.starts_with("the entry sets `xla_dump_to`, with which"), "{}", found.reason);
+    let expected = format!("the entry of `{}` sets `xla_dump_to` to `/x`, which is on no list", key.call);
+    assert!(found.reason.starts_with(&expected), "{}", found.reason);
     let found = tune(&mut timer, &ledger, &module, &TuneOptions::default()).operation;
     assert_eq!((found.status, best(&found)), (Status::Tuned, entry.config.as_str().to_owned()));
-    assert!(says(&found, "is not used: it sets `xla_dump_to`, with which"), "{:?}", found.flags);
+    assert!(says(&found, "is not used: it sets `xla_dump_to` to `/x`, which is on no list"), "{:?}", found.flags);
 }
 
 #[test]

@@ -26,6 +26,10 @@ class CacheError(RuntimeError):
         super().__init__(printable(message))
 
 
+class RefusedEntry(CacheError):
+    """An entry sets a compiler option that no entry may set, because it may come from anyone."""
+
+
 class SnapshotMismatch(CacheError):
     """The snapshot is not the pinned one, or not that of the other processes."""
 
@@ -183,6 +187,8 @@ class Cache:
             self._ranks_agree = True
         try:
             found = self._store.find(device._fingerprint, op_id, call_key, direction, match)
+        except PermissionError as error:
+            raise RefusedEntry(str(error)) from None
         except (OSError, RuntimeError) as error:
             raise CacheError(str(error)) from None
         entry = None if found is None else Entry.of(op_id, call_key, found)

@@ -10,6 +10,7 @@ from typing import Any
 from .. import _native
 from .._stages import devices_of, text_to_hash
 from . import best
+from .cache import RefusedEntry
 from .compiler import why_another
 from .device import Device, device
 from .entry import Entry
@@ -32,17 +33,22 @@ def compiler_options(lowered: Any) -> Options:
 
     They are looked up by the program's digest, in the cache in force (`use_cache`) and for the device that it was
     lowered for. Options measured with another compiler do not count, because their effect may have changed
-    (`why_another`), nor does an entry that names files, such as `xla_dump_to`, because it may come from anyone. The digest is kept as long as `lowered` is. Raises `CacheError` if the cache cannot be read.
+    (`why_another`), nor does an entry with an option that no entry may set, such as `xla_dump_to`, because it may come from
+    anyone. The digest is kept as long as `lowered` is. Raises `CacheError` if the cache cannot be read.
     """
     digest = program_digest(lowered)
     devices = devices_of(lowered)
     own = device(devices[0]) if devices else device()
-    entry = best.entry_in_force(own, OP_ID, digest)
-    if entry is None:
-        return {}
-    void = _void(entry, own)
-    if void is None:
-        return entry.config
+    try:
+        entry = best.entry_in_force(own, OP_ID, digest)
+    except RefusedEntry as error:
+        void: str | None = str(error)
+    else:
+        if entry is None:
+            return {}
+        void = _void(entry, own)
+        if void is None:
+            return entry.config
     with _lock:
         is_new = digest not in _told
         _told.add(digest)
@@ -75,8 +81,5 @@ def _void(entry: Entry, own: Device) -> str | None:
         return "an option's value is neither a string nor a number"
     if entry.tier == "overlay":
         return None
-    reaching = next((name for name in entry.config if _native.reaches_files(name)), None)
-    if reaching is not None:
-        return f"it sets `{reaching}`, with which a compilation writes or reads files, and no entry of a cache may"
     there = (entry.provenance or {}).get("environment") or {}
     return why_another(there, own.fingerprint["environment"])

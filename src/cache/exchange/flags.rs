@@ -7,11 +7,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::ExchangeError;
-use crate::cache::{CacheKey, Entry, why_refused};
+use crate::cache::option_policy::{COMPILER_OPTIONS, why_refused};
+use crate::cache::{CacheKey, Entry};
 use crate::config::Config;
-
-/// The operation of entries that hold compiler options; their call key is the semantic digest of the StableHLO text.
-pub const COMPILER_OPTIONS: &str = "compiler_options@v1";
 
 /// The platform whose compiler reads a variable of its own.
 const TPU: &str = "tpu";
@@ -180,38 +178,55 @@ mod tests {
     #[test]
     fn options_are_flags_of_the_variable_that_their_platform_reads() {
         let entries = [
-            entry("cuda", COMPILER_OPTIONS, 'a', r#"{"xla_b":"True","xla_a":512,"xla_c":false,"xla_d":"x,y"}"#),
-            entry("tpu", COMPILER_OPTIONS, 'b', r#"{"xla_tpu_a":1.5}"#),
+            entry(
+                "cuda",
+                COMPILER_OPTIONS,
+                'a',
+                r#"{"xla_gpu_triton_gemm_any":"True","xla_cpu_prefer_vector_width":512,"xla_gpu_enable_triton_gemm":false,
+                    "xla_disable_hlo_passes":"cse,dce"}"#,
+            ),
+            entry("tpu", COMPILER_OPTIONS, 'b', r#"{"xla_tpu_scoped_vmem_limit_kib":1.5}"#),
             entry("cuda", "flash_attention@v2", 'c', r#"{"block":[1]}"#),
         ];
         let of = |variable| export_flags(&entries, variable).unwrap();
-        let expected = "--xla_a=512 --xla_b=true --xla_c=false --xla_d=x,y";
+        let expected = "--xla_cpu_prefer_vector_width=512 --xla_disable_hlo_passes=cse,dce \
+                        --xla_gpu_enable_triton_gemm=false --xla_gpu_triton_gemm_any=true";
         assert_eq!(of(FlagVariable::XlaFlags).as_deref(), Some(expected));
-        assert_eq!(of(FlagVariable::LibtpuInitArgs).as_deref(), Some("--xla_tpu_a=1.5"));
+        assert_eq!(of(FlagVariable::LibtpuInitArgs).as_deref(), Some("--xla_tpu_scoped_vmem_limit_kib=1.5"));
         assert_eq!(export_flags(&entries[2..], FlagVariable::XlaFlags).unwrap(), None);
     }
 
     #[test]
     fn one_process_has_one_value_and_flags_no_blanks() {
-        let one = entry("cpu", COMPILER_OPTIONS, 'a', r#"{"xla_a":1}"#);
-        let same = entry("cpu", COMPILER_OPTIONS, 'b', r#"{"xla_a":1}"#);
-        let other = entry("cpu", COMPILER_OPTIONS, 'c', r#"{"xla_a":2}"#);
+        let width = |key: char, bits: u32| {
+            entry("cpu", COMPILER_OPTIONS, key, &format!(r#"{{"xla_cpu_prefer_vector_width":{bits}}}"#))
+        };
+        let (one, same, other) = (width('a', 512), width('b', 512), width('c', 128));
         let of = |entries: &[(CacheKey, Arc<Entry>)]| {
             export_flags(entries, FlagVariable::XlaFlags).map_err(|error| error.to_string())
         };
-        assert_eq!(of(&[one.clone(), same]).unwrap().as_deref(), Some("--xla_a=1"));
+        assert_eq!(of(&[one.clone(), same]).unwrap().as_deref(), Some("--xla_cpu_prefer_vector_width=512"));
         assert!(of(&[one, other]).unwrap_err().contains("`--key` or `--for`"));
+        for config in [
+            r#"{"xla_cpu_prefer_vector_width":"1 --xla_b=2"}"#,
+            r#"{"xla_disable_hlo_passes":"cse'"}"#,
+            r#"{"xla_cpu_prefer_vector_width=1 --b":1}"#,
+            r#"{"xla_cpu_prefer_vector_width":[1]}"#,
+            r#"{"xla_dump_to":"/x"}"#,
+        ] {
+            let error = of(&[entry("cpu", COMPILER_OPTIONS, 'a', config)]).unwrap_err();
+            assert!(error.contains("which is on no list of what an entry may set"), "{error}");
+        }
         for (config, expected) in [
             (r#"{"xla_a":"1 --xla_b=2"}"#, "blanks or quotes"),
             (r#"{"xla_a":"1'"}"#, "blanks or quotes"),
             (r#"{"xla_a=1 --b":1}"#, "is not the name of a flag"),
             (r#"{"xla_a":[1]}"#, "neither a string nor a number"),
-            (r#"{"xla_dump_to":"/x"}"#, "it sets `xla_dump_to`, with which"),
         ] {
-            let error = of(&[entry("cpu", COMPILER_OPTIONS, 'a', config)]).unwrap_err();
+            let error = flags_of(&serde_json::from_str(config).unwrap()).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
         let error = export_options(&[entry("cpu", COMPILER_OPTIONS, 'a', r#"{"xla_dump_to":"/x"}"#)]).unwrap_err();
-        assert!(error.to_string().contains("it sets `xla_dump_to`, with which"), "{error}");
+        assert!(error.to_string().contains("it sets `xla_dump_to` to `/x`, which is on no list"), "{error}");
     }
 }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::ExchangeError;
+use crate::cache::option_policy::{COMPILER_OPTIONS, why_refused};
 use crate::cache::{CacheKey, Entry};
 use crate::call::{Call, Direction};
 use crate::device::DeviceIdentity;
@@ -157,7 +158,7 @@ pub fn import_json_as(form: JsonForm, path: &Path) -> Result<Vec<(CacheKey, Arc<
             .map(|(number, line)| {
                 let row: Row =
                     serde_json::from_str(line).map_err(|error| wrong(format!("line {}: {error}", number + 1)))?;
-                Ok(to_pair(row))
+                allowed(to_pair(row)).map_err(|why| wrong(format!("line {}: the entry {why}", number + 1)))
             })
             .collect();
     }
@@ -171,10 +172,16 @@ pub fn import_json_as(form: JsonForm, path: &Path) -> Result<Vec<(CacheKey, Arc<
     rows.iter()
         .enumerate()
         .map(|(number, row)| match Row::deserialize(row) {
-            Ok(row) => Ok(to_pair(row)),
+            Ok(row) => allowed(to_pair(row)).map_err(|why| wrong(format!("entry {number} {why}"))),
             Err(error) => Err(wrong(format!("entry {number}: {error}"))),
         })
         .collect()
+}
+
+/// The pair, or why no entry may be such.
+fn allowed(pair: (CacheKey, Arc<Entry>)) -> Result<(CacheKey, Arc<Entry>), String> {
+    let why = (pair.0.call.op_id == COMPILER_OPTIONS).then(|| why_refused(&pair.1.config)).flatten();
+    why.map_or(Ok(pair), Err)
 }
 
 fn to_pair(row: Row) -> (CacheKey, Arc<Entry>) {

@@ -10,6 +10,6 @@ mod tokamax;
 
 pub use ejkernel::{EjkernelExport, EjkernelFields, EjkernelImport, export_ejkernel, import_ejkernel};
 pub use error::ExchangeError;
-pub use flags::{COMPILER_OPTIONS, FlagVariable, export_flags, export_options, flags_after, flags_of};
+pub use flags::{FlagVariable, export_flags, export_options, flags_after, flags_of};
 pub use json::{JsonForm, export_json, export_json_as, import_json, import_json_as};
 pub use tokamax::{TokamaxCall, TokamaxExport, TokamaxImport, export_tokamax, import_tokamax};

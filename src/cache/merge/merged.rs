@@ -11,6 +11,7 @@ use crate::cache::cached::Cached;
 use crate::cache::entry::Entry;
 use crate::cache::error::StoreError;
 use crate::cache::key::CacheKey;
+use crate::cache::option_policy::{COMPILER_OPTIONS, refuse};
 use crate::cache::row::{Row, Rows};
 use crate::cache::snapshot::write_rows;
 use crate::digest::Digest;
@@ -25,7 +26,7 @@ pub struct Merged<'a> {
 /// Merges caches, in whatever order they are given.
 ///
 /// # Errors
-/// If an entry of a snapshot is damaged.
+/// If an entry of a snapshot is damaged, or sets what no entry may.
 pub fn merge(caches: &[Cached]) -> Result<Merged<'_>, StoreError> {
     let read: Vec<Vec<Row<'_>>> = caches.par_iter().map(Cached::rows).collect::<Result<_, _>>()?;
     let mut rows = Vec::with_capacity(read.iter().map(Vec::len).sum());
@@ -33,6 +34,9 @@ pub fn merge(caches: &[Cached]) -> Result<Merged<'_>, StoreError> {
     let Rows { rows, operations, devices } = Rows::of(rows);
     let calls: Vec<&[Row<'_>]> = rows.chunk_by(|a, b| a.compare_keys(b) == Ordering::Equal).collect();
     let rows: Vec<(Row<'_>, bool)> = calls.into_par_iter().map(settle_rows).collect::<Result<_, _>>()?;
+    for (row, _) in rows.iter().filter(|(row, _)| row.key.op_id == COMPILER_OPTIONS) {
+        refuse(row.key, &row.to_entry()?.config)?;
+    }
     let settled = rows.iter().filter(|(_, settled)| *settled).count();
     let rows = rows.into_iter().map(|(row, _)| row).collect();
     Ok(Merged { rows: Rows { rows, operations, devices }, settled })

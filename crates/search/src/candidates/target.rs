@@ -1,5 +1,6 @@
 //! Devices that may be absent, and their descriptions for the compiler.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -88,10 +89,9 @@ impl Target {
             Some(("cuda", device)) => {
                 let (device, count) = counted_device(device).ok_or_else(unknown)?;
                 let built_in = CUDA.iter().find(|(name, _)| *name == device).map(|(_, text)| (*text).to_owned());
-                let is_file = device.contains('/') || device.ends_with(".txtpb");
                 let config = match built_in {
                     Some(config) => config,
-                    None if is_file => read(Path::new(device))?,
+                    None if is_file(device) => read(Path::new(device))?,
                     None => return Err(unknown()),
                 };
                 Ok(Self::cuda(name, &config, count))
@@ -107,6 +107,18 @@ impl Target {
             }
             _ => Err(unknown()),
         }
+    }
+
+    /// A name as a file in this folder gives it, if it names a file of its own: that one's path is relative to the folder.
+    pub fn in_folder(name: &str, folder: &Path) -> Option<OsString> {
+        let device = name.strip_prefix("cuda:")?;
+        let (file, _) = counted_device(device)?;
+        let shape = device.strip_prefix(file)?;
+        let is_built_in = CUDA.iter().any(|(name, _)| *name == file);
+        let mut whole = OsString::from("cuda:");
+        whole.push(folder.join(file));
+        whole.push(shape);
+        (is_file(file) && !is_built_in).then_some(whole)
     }
 
     fn cuda(name: &str, config: &str, count: u64) -> Self {
@@ -160,6 +172,11 @@ fn counted_device(device: &str) -> Option<(&str, u64)> {
         Some((one, devices)) => (devices <= MAX_DEVICES).then_some((one, devices)),
         None => Some((device, 1)),
     }
+}
+
+/// Whether a GPU is named by a file, and not by its name.
+fn is_file(device: &str) -> bool {
+    device.contains('/') || device.ends_with(".txtpb")
 }
 
 /// Memory of a GPU, as its GpuTargetConfigProto tells it.

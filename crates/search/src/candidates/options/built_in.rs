@@ -42,6 +42,8 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../candidates/options");
         let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
         let mut files: Vec<String> = files.collect();
+        // the fields of XLA's own options, and what writes them
+        files.retain(|file| !file.starts_with("debug_options."));
         files.sort();
         assert_eq!(FILES.iter().map(|(platform, _)| format!("{platform}.json")).collect::<Vec<_>>(), files);
         for (platform, text) in FILES {
