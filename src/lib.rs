@@ -72,7 +72,7 @@
 )]
 
 pub use autotune_lowered_lookup::{array, config, digest};
-pub(crate) use autotune_lowered_lookup::{counted, outside_file, remedy, setters};
+pub(crate) use autotune_lowered_lookup::{counted, known_options, outside_file, remedy, setters};
 #[doc(hidden)]
 pub use autotune_lowered_lookup::{printable, stats};
 #[cfg(feature = "tuner")]

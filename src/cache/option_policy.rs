@@ -2,15 +2,14 @@
 //! a list is refused: the lists are those of the program's own option spaces, with their forms of values, and what JAX itself
 //! sends. Options that only write, log or find tools are on a list of their own.
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
 use serde_json::Value;
 
 use super::error::StoreError;
 use super::key::KeyRef;
-use crate::candidates::{DebugOption, DebugOptionKind, OptionSpace, SentValue, spelled};
 use crate::config::Config;
+use crate::known_options::{DebugOption, ListedValues};
+#[cfg(feature = "tuner")]
+use crate::known_options::{DebugOptionKind, SentValue};
 #[cfg(feature = "tuner")]
 use crate::wire::WireValue;
 
@@ -28,56 +27,9 @@ pub enum OptionPolicy {
     Refused,
 }
 
-/// The values of an option on the list.
-#[derive(Debug, Default)]
-struct Values {
-    switches: bool,
-    numbers: bool,
-    texts: Vec<&'static str>,
-}
-
-static LISTED: LazyLock<BTreeMap<&'static str, Values>> = LazyLock::new(|| {
-    let mut listed: BTreeMap<&str, Values> = BTreeMap::new();
-    for option in OptionSpace::all_built_in().iter().flat_map(OptionSpace::options) {
-        let own = option.values.iter().map(|value| (option.name.as_str(), value));
-        for (name, value) in own.chain(option.with.iter()) {
-            let values = listed.entry(name).or_default();
-            match value {
-                Value::Bool(_) => values.switches = true,
-                Value::Number(_) => values.numbers = true,
-                Value::String(text) => values.texts.push(text),
-                Value::Null | Value::Array(_) | Value::Object(_) => {}
-            }
-        }
-    }
-    listed
-});
-
-impl Values {
-    fn have(&self, value: &Value) -> bool {
-        match value {
-            Value::Bool(_) => self.switches,
-            // as a flag, a boolean may be written as a number
-            Value::Number(number) => {
-                self.numbers || (self.switches && number.as_u64().is_some_and(|number| number < 2))
-            }
-            Value::String(text) => self.have_text(text),
-            Value::Null | Value::Array(_) | Value::Object(_) => false,
-        }
-    }
-
-    fn have_text(&self, text: &str) -> bool {
-        let is_switch = || ["true", "false"].contains(&text.to_ascii_lowercase().as_str());
-        (self.switches && is_switch())
-            || (self.numbers && text.parse::<f64>().is_ok_and(f64::is_finite))
-            // XLA reads lists with commas
-            || text.split(',').all(|part| self.texts.contains(&part))
-    }
-}
-
 /// What is done with an option of this name and value.
 pub fn option_policy(name: &str, value: &Value) -> OptionPolicy {
-    if LISTED.get(name).is_some_and(|values| values.have(value)) {
+    if ListedValues::named(name).is_some_and(|values| values.have(value)) {
         OptionPolicy::Allowed
     } else if DebugOption::named(name).is_some_and(|field| field.aside) {
         OptionPolicy::Aside
@@ -98,7 +50,7 @@ pub(crate) fn field_policy(number: u32, value: &WireValue<'_>) -> (OptionPolicy,
         WireValue::Bytes(bytes) => SentValue::Bytes(bytes.to_vec()),
     };
     let is_listed =
-        field.names.iter().filter_map(|name| LISTED.get(name.as_str())).any(|values| match (&sent, field.kind) {
+        field.names.iter().filter_map(|name| ListedValues::named(name)).any(|values| match (&sent, field.kind) {
             // a switch, a number, or enumerators, which may be packed
             (_, DebugOptionKind::Number) => true,
             (SentValue::Bytes(bytes), DebugOptionKind::Text) => {
@@ -120,10 +72,11 @@ pub(crate) fn field_policy(number: u32, value: &WireValue<'_>) -> (OptionPolicy,
 pub fn why_refused(config: &Config) -> Option<String> {
     let is_refused = |(name, value): &(&String, &Value)| option_policy(name, value) != OptionPolicy::Allowed;
     let (name, value) = config.as_map().iter().find(is_refused)?;
-    let (name, value) = (name.escape_debug(), spelled(value));
+    let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let value: String = value.chars().take(64).collect();
     Some(format!(
-        "sets `{name}` to `{}`, which is on no list of what an entry may set (docs/options.md)",
+        "sets `{}` to `{}`, which is on no list of what an entry may set (docs/options.md)",
+        name.escape_debug(),
         value.escape_debug()
     ))
 }
@@ -220,16 +173,17 @@ mod tests {
         assert_eq!(field_policy(491, &WireValue::Varint(1)).1, "xla_gpu_ptx_compiler_extra_flags");
     }
 
+    #[cfg(feature = "tuner")]
     #[test]
     fn every_choice_of_the_programs_own_lists_is_allowed() {
-        use crate::candidates::OptionClass;
+        use crate::candidates::{OptionClass, OptionSet, OptionSpace};
 
         for space in OptionSpace::all_built_in() {
             let choices = space.choices(OptionClass::FastMath);
             assert!(choices.iter().all(|choice| why_refused(&choice.set.to_config()).is_none()));
             // and any two lists of passes together
             let passes = choices.iter().filter(|choice| choice.name == "xla_disable_hlo_passes");
-            let all = passes.fold(Ok(crate::candidates::OptionSet::default()), |set, choice| set?.with(&choice.set));
+            let all = passes.fold(Ok(OptionSet::default()), |set, choice| set?.with(&choice.set));
             assert_eq!(why_refused(&all.unwrap().to_config()), None);
         }
     }

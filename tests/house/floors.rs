@@ -28,6 +28,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("mapped_file", 0),
     ("outside_file", 0),
     ("counted", 0),
+    ("known_options", 0),
     ("junit", 0),
     ("printable", 0),
     ("remedy", 0),

@@ -19,6 +19,7 @@ pub mod array;
 pub mod config;
 pub mod counted;
 pub mod digest;
+pub mod known_options;
 pub mod outside_file;
 pub mod printable;
 pub mod remedy;

@@ -43,10 +43,7 @@ pub use core_limits::CoreLimits;
 pub use descent::{Descent, Descents};
 pub use error::SpaceError;
 pub use options::spelled;
-pub use options::{
-    Choice, CompilerOption, DebugOption, DebugOptionKind, OptionClass, OptionError, OptionKind, OptionScope, OptionSet,
-    OptionSpace, SentValue,
-};
+pub use options::{Choice, CompilerOption, OptionClass, OptionError, OptionKind, OptionScope, OptionSet, OptionSpace};
 pub use peaks::{Peaks, PeaksError};
 pub use space::CandidateSpace;
 pub use target::{MAX_DEVICES, Target, TargetError};

@@ -25,13 +25,11 @@
 //! Each value of each option is a [`Choice`]. What a choice sets is an [`OptionSet`], and sets are combined.
 
 mod built_in;
-mod debug;
 mod file;
 mod kind;
 mod set;
 mod space;
 
-pub use debug::{DebugOption, DebugOptionKind, SentValue};
 pub use kind::{OptionClass, OptionKind, OptionScope};
 pub use set::spelled;
 pub use set::{OptionError, OptionSet};

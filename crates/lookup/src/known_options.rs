@@ -1,12 +1,21 @@
-//! The options of XLA's `DebugOptions`, by number: their names, and what JAX sends in each.
+//! The options of compilers that are known: those of the lists that are tried, with the forms of their values, and the fields
+//! of XLA's `DebugOptions`, with what JAX sends in each.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// The lists of options that are tried.
+const LISTS: [&str; 3] = [
+    include_str!("../../../candidates/options/cpu.json"),
+    include_str!("../../../candidates/options/cuda.json"),
+    include_str!("../../../candidates/options/tpu.json"),
+];
 
 /// `candidates/options/debug_options.json`, which `debug_options.py` beside it writes.
-const FILE: &str = include_str!("../../../../../candidates/options/debug_options.json");
+const FILE: &str = include_str!("../../../candidates/options/debug_options.json");
 
 /// A field of `DebugOptions` in the versions of jaxlib that were asked.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -76,6 +85,75 @@ static KNOWN: LazyLock<BTreeMap<u32, DebugOption>> = LazyLock::new(|| {
     file.fields.into_iter().map(|field| (field.number, field)).collect()
 });
 
+/// The values of an option on a list.
+#[derive(Debug, Default)]
+pub struct ListedValues {
+    switches: bool,
+    numbers: bool,
+    texts: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct List {
+    options: Vec<ListedOption>,
+}
+
+#[derive(Deserialize)]
+struct ListedOption {
+    name: String,
+    values: Vec<Value>,
+    #[serde(default)]
+    with: Map<String, Value>,
+}
+
+static LISTED: LazyLock<BTreeMap<String, ListedValues>> = LazyLock::new(|| {
+    let mut listed: BTreeMap<String, ListedValues> = BTreeMap::new();
+    // each is valid, which a test of the space that they form checks
+    let lists = LISTS.iter().filter_map(|text| serde_json::from_str::<List>(text).ok());
+    for ListedOption { name, values, with } in lists.flat_map(|list| list.options) {
+        let own = values.into_iter().map(|value| (name.clone(), value));
+        for (name, value) in own.chain(with) {
+            let values = listed.entry(name).or_default();
+            match value {
+                Value::Bool(_) => values.switches = true,
+                Value::Number(_) => values.numbers = true,
+                Value::String(text) => values.texts.push(text),
+                Value::Null | Value::Array(_) | Value::Object(_) => {}
+            }
+        }
+    }
+    listed
+});
+
+impl ListedValues {
+    /// The values of the option with this name, if it is on a list.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        LISTED.get(name)
+    }
+
+    /// Whether it has values of this form, or this text.
+    pub fn have(&self, value: &Value) -> bool {
+        match value {
+            Value::Bool(_) => self.switches,
+            // as a flag, a boolean may be written as a number
+            Value::Number(number) => {
+                self.numbers || (self.switches && number.as_u64().is_some_and(|number| number < 2))
+            }
+            Value::String(text) => self.have_text(text),
+            Value::Null | Value::Array(_) | Value::Object(_) => false,
+        }
+    }
+
+    /// The same of a text.
+    pub fn have_text(&self, text: &str) -> bool {
+        let is_switch = || ["true", "false"].contains(&text.to_ascii_lowercase().as_str());
+        (self.switches && is_switch())
+            || (self.numbers && text.parse::<f64>().is_ok_and(f64::is_finite))
+            // XLA reads lists with commas
+            || text.split(',').all(|part| self.texts.iter().any(|text| text == part))
+    }
+}
+
 impl DebugOption {
     /// The field with this number.
     pub fn numbered(number: u32) -> Option<&'static Self> {
@@ -111,5 +189,6 @@ mod tests {
         assert_eq!(cuda.defaults, [SentValue::Bytes(b"./cuda_sdk_lib".to_vec())]);
         assert_eq!(DebugOption::named("xla_backend_optimization_level").unwrap().defaults, [SentValue::Number(3)]);
         assert!(DebugOption::numbered(1).is_none() && DebugOption::named("xla_none").is_none());
+        assert!(LISTS.iter().all(|text| !serde_json::from_str::<List>(text).unwrap().options.is_empty()));
     }
 }
