@@ -14,10 +14,11 @@ use crate::support::prerequisite::python3;
 use crate::support::shared::*;
 use crate::support::{program, xspace};
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, FlagKind, FolderLock, Lookup, Mapping, MemoryStore, SeedStore, SledStore, Snapshot,
-    SnapshotStore, TieredCache, write_seeds,
+    COMPILER_OPTIONS, CacheKey, Cached, ConfigStore, Entry, FlagKind, FolderLock, Lookup, Mapping, MemoryStore,
+    SNAPSHOT_FILE, SeedStore, SledStore, Snapshot, SnapshotStore, StoreErrorKind, TieredCache, merge, write_seeds,
+    write_snapshot,
 };
-use autotune_lowered::call::Call;
+use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::{Registry, RegistryWriter};
@@ -171,6 +172,46 @@ fn a_config_is_data_wherever_it_goes() {
     assert!(seed.starts_with(machine.path("seeds")) && !seeds.contains("..") && seed.is_file(), "{seeds}");
     assert_eq!(SeedStore::read_folder(&machine.path("seeds")).0.entries().unwrap()[0].1, value);
     assert!(!witness.exists());
+}
+
+/// As a program of another version, or a hostile one, may have written it.
+#[test]
+fn compiler_options_on_no_list_are_refused_wherever_they_are() {
+    let folder = in_memory();
+    let at = device("cpu", "m");
+    let key = CacheKey {
+        call: Call::new(COMPILER_OPTIONS, "ab".repeat(32)),
+        direction: Direction::Forward,
+        device: at.identity.clone(),
+    };
+    let entry = |options: &str| Arc::new(Entry::new(serde_json::from_str(options).unwrap()));
+    let write = |options: &str| {
+        let file = folder.path().join(SNAPSHOT_FILE);
+        write_snapshot(&file, &[(key.clone(), entry(options))]).unwrap();
+        TieredCache::published(folder.path(), Mapping::Never, vec![]).unwrap()
+    };
+    let look = |cache: &TieredCache| {
+        let found = cache.lookup(&at, COMPILER_OPTIONS, &key.call.call_key, None, MatchMode::Exact);
+        found.map(|found| matches!(found, Lookup::Hit(_))).map_err(|error| (error.kind(), error.to_string()))
+    };
+    assert_eq!(look(&write(r#"{"xla_cpu_prefer_vector_width":512}"#)), Ok(true));
+    for options in [
+        r#"{"xla_dump_to":"/x"}"#,
+        r#"{"xla_gpu_ptx_compiler_extra_flags":"-o,/x"}"#,
+        r#"{"xla_cpu_prefer_vector_width":"/x"}"#,
+        r#"{"xla_cpu_prefer_vector_width":512,"xla_of_a_later_version":1}"#,
+    ] {
+        let cache = write(options);
+        let (kind, line) = look(&cache).unwrap_err();
+        assert_eq!(kind, StoreErrorKind::Refused, "{line}");
+        assert!(line.contains("which is on no list of what an entry may set") && line.lines().count() == 1, "{line}");
+        let file = folder.path().join(SNAPSHOT_FILE);
+        let caches = [Cached::of_snapshot(Snapshot::open(&file, Mapping::Never).unwrap())];
+        assert_eq!(merge(&caches).unwrap_err().kind(), StoreErrorKind::Refused);
+        // the user's own choice of this run
+        let _guard = cache.overlay([(key.clone(), entry(options))]);
+        assert_eq!(look(&cache), Ok(true));
+    }
 }
 
 /// A sparse file of this length: it takes no disk space, but a reader without a limit would load all of it.

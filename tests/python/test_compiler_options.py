@@ -90,13 +90,10 @@ def test_options_are_found_by_what_is_computed_and_are_void_for_another_compiler
     assert autotune_lowered.compiler_options(lowered) == {}
     (said,) = [record.getMessage() for record in caplog.records]
     assert "xla_cpu_pjrt.so" in said and "`--timer jax`" in said and "\n" not in said
-    caplog.clear()
-    monkeypatch.setattr(compiler_options, "_told", set())
-    use(cache_of(run, tmp_path / "dumps", entry(key, {**OPTIONS, "xla_dump_to": str(tmp_path / "into")})))
-    for _ in range(2):
-        assert autotune_lowered.compiler_options(lowered) == {}
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert "sets `xla_dump_to`, with which a compilation writes or reads files" in said
+    # what is on no list is refused when it is imported
+    rows = tmp_path / "dumps.jsonl"
+    rows.write_text(json.dumps(entry(key, {**OPTIONS, "xla_dump_to": str(tmp_path / "into")})))
+    run("cache", "import", "--format", "jsonl", rows, "--cache", tmp_path / "refused", expected=4)
     with autotune_lowered.overlay({("compiler_options@v1", key): {"xla_backend_optimization_level": "0"}}):
         assert autotune_lowered.compiler_options(lowered) == {"xla_backend_optimization_level": "0"}
     use(None)
