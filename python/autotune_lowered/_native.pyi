@@ -13,7 +13,6 @@ __all__ = [
     "argument_paths",
     "digest",
     "not_runnable",
-    "refused_options",
     "scan",
     "semantic_digest",
 ]
