@@ -164,7 +164,7 @@ fn nothing_of(target: &str, compiler: &TargetCompiler) -> CompiledTarget {
         calls: Vec::new(),
         module: None,
         devices: 1,
-        notes: compiler.notes().to_vec(),
+        notes: compiler.notes(),
         forecast: None,
         baseline: None,
     }
