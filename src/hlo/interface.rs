@@ -86,7 +86,8 @@ pub(super) fn has_results(form: ModuleForm, bytes: &[u8]) -> Option<bool> {
 }
 
 fn text_has_results(text: &str) -> Option<bool> {
-    let (_, main) = text.split_once("func.func public @main(")?;
+    // what is not named private is public
+    let (_, main) = ["func.func public @main(", "func.func @main("].iter().find_map(|start| text.split_once(start))?;
     let (_, rest) = list(main)?;
     let rest = rest.trim_start();
     match rest.strip_prefix("->") {
@@ -328,6 +329,7 @@ mod tests {
         }
         assert_eq!(text(""), None);
         assert_eq!(has_results(ModuleForm::StablehloText, b"module { func.func @f() { } }"), None);
+        assert_eq!(has_results(ModuleForm::StablehloText, b"module { func.func @main() { } }"), Some(false));
         assert_eq!(has_results(ModuleForm::StablehloBytecode, b""), None);
 
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer");
