@@ -29,6 +29,8 @@ open_enum! {
         WrongOutput = "wrong-output",
         /// The baseline's outputs have no finite element: equality with them proves nothing.
         NotFinite = "not-finite",
+        /// The baseline gave no outputs, although its program has results: there is nothing to compare.
+        NoOutputs = "no-outputs",
         /// There is no program and this timer cannot build one.
         NoProgram = "no-program",
         /// The worker could not be started, or the device is missing.

@@ -72,6 +72,10 @@ pub(super) struct CompileArgs {
     pub base_options: Vec<(String, Value)>,
     #[command(flatten)]
     pub signer: StoreSignerArgs,
+    /// File of public keys; refusals are believed that this user compiled or that one of these keys signed
+    /// (docs/targets.md)
+    #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
+    pub verify_key: Option<PathBuf>,
     #[command(flatten)]
     pub limits: LimitArgs,
     #[command(flatten)]
@@ -94,6 +98,7 @@ pub(super) fn forecast(args: &TuneArgs, module: &Path, bars: &MultiProgress, out
         llo: false,
         base_options: Vec::new(),
         signer: StoreSignerArgs::default(),
+        verify_key: args.cache.verify_key.clone(),
         limits: args.timer.limits.clone(),
         format: args.format.clone(),
     };
@@ -111,16 +116,20 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     let targets = targets(&args.targets)?;
     // everything that would fail after the run fails before it
     let junit = args.junit.as_deref().map(|path| OutputFile::at(path, "report of `--junit`")).transpose()?;
+    let signer = if args.dry_run { None } else { args.signer.signer()?.map(Arc::new) };
+    let trusted = args.signer.trusted(args.verify_key.as_deref())?;
     let baseline = args.baseline.as_deref().map(|store| {
         let wrong = |error| Fault::input(format!("`{}` is not a store to compare with: {error}", store.display()));
-        Baseline::open(store).map_err(wrong)
+        Baseline::open(store, &trusted).map_err(wrong)
     });
     let baseline = baseline.transpose()?;
+    if let Some(note) = baseline.as_ref().and_then(Baseline::note) {
+        tracing::warn!("{note}");
+    }
     for store in &args.compiled {
         let wrong = |error| Fault::input(format!("`{}` is not a store of compiled programs: {error}", store.display()));
-        Baseline::open(store).map(drop).map_err(wrong)?;
+        Baseline::open(store, &trusted).map(drop).map_err(wrong)?;
     }
-    let signer = if args.dry_run { None } else { args.signer.signer()?.map(Arc::new) };
     let source = read(args)?;
     // a dry run leaves nothing behind
     let scratch = (args.dry_run && !args.store.exists()).then(scratch).transpose()?;
@@ -142,7 +151,8 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     let cancel = cancel_flag()?;
     // a target that cannot be compiled for is reported before the others are compiled
     let start = |(target, plugin): (&Target, PathBuf)| {
-        TargetCompiler::start(&options(args, target, (plugin, store))?, signer.clone()).map_err(Fault::device)
+        let options = options(args, target, (plugin, store))?.trusted(trusted.clone());
+        TargetCompiler::start(&options, signer.clone()).map_err(Fault::device)
     };
     let compilers = targets.iter().zip(plugins).map(start).collect::<Result<Vec<_>, Fault>>()?;
     let mut result = CompileResult::new();

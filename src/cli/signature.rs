@@ -60,7 +60,7 @@ impl SignerArgs {
     }
 }
 
-/// The signer of executables for other machines.
+/// The signer of executables and refusals.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct StoreSignerArgs {
     /// Private key to sign executables so that other machines may load them (docs/targets.md) [default: this user's own
@@ -70,6 +70,12 @@ pub(super) struct StoreSignerArgs {
 }
 
 impl StoreSignerArgs {
+    /// The keys whose refusals are believed: the one that signs, this user's own, and the named ones.
+    pub(super) fn trusted(&self, named: Option<&Path>) -> Result<Vec<PublicKeys>, Fault> {
+        let signing = self.sign_key.as_deref().map(PrivateKey::read).transpose()?;
+        Ok(trusted_keys(named)?.into_iter().chain(signing.map(|key| key.to_public_keys())).collect())
+    }
+
     /// The named key, or else this user's own; `None` if that can be neither read nor created.
     pub(super) fn signer(&self) -> Result<Option<Signer>, Fault> {
         if let Some(key) = &self.sign_key {
@@ -82,13 +88,15 @@ impl StoreSignerArgs {
         match own {
             Some(Ok(key)) => Ok(Some(Signer::Key(key))),
             Some(Err(error)) => {
-                tracing::warn!("executables are not signed, and will not be loaded anywhere: {error}");
+                tracing::warn!(
+                    "nothing is signed: no machine will load the executables, and no run believe the refusals: {error}"
+                );
                 Ok(None)
             }
             None => {
                 tracing::warn!(
-                    "executables are not signed, and will not be loaded anywhere: no home folder; name a key with \
-                     `--sign-key`"
+                    "nothing is signed: no machine will load the executables, and no run believe the refusals: no \
+                     home folder; name a key with `--sign-key`"
                 );
                 Ok(None)
             }
@@ -115,7 +123,7 @@ fn make_own_key(path: &Path) -> Result<PrivateKey, SignatureError> {
     }
 }
 
-/// The keys whose executables are loaded here: this user's own, and the named ones.
+/// The keys whose executables are loaded here, and whose refusals are believed: this user's own, and the named ones.
 pub(super) fn trusted_keys(named: Option<&Path>) -> Result<Vec<PublicKeys>, Fault> {
     let own = own_key_path().and_then(|path| PrivateKey::read(&path).ok()).map(|key| key.to_public_keys());
     Ok(public_keys(named)?.into_iter().chain(own).collect())

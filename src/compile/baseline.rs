@@ -7,20 +7,28 @@ use std::path::Path;
 
 use super::result::{Comparison, CompiledTarget, MEMORY_GROWTH, Regression};
 use crate::config::Config;
+use crate::signature::PublicKeys;
 use crate::timer::pjrt::{CompiledFor, Outcome, kept_outcomes};
 
 /// The content of a store.
 pub struct Baseline {
     outcomes: BTreeMap<CompiledFor, Outcome>,
+    note: Option<String>,
 }
 
 impl Baseline {
-    /// Reads a store.
+    /// Reads a store. Its refusals count if one of these keys signed them.
     ///
     /// # Errors
     /// If it does not exist.
-    pub fn open(store: &Path) -> io::Result<Self> {
-        Ok(Self { outcomes: kept_outcomes(store)? })
+    pub fn open(store: &Path, trusted: &[PublicKeys]) -> io::Result<Self> {
+        let (outcomes, note) = kept_outcomes(store, trusted)?;
+        Ok(Self { outcomes, note })
+    }
+
+    /// How many refusals are not believed, and why.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// Compares the results of a target's programs; `module` is the name of the module itself.

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::counted::counted;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
-use crate::measure::{MeasureError, MeasuredProgram};
+use crate::measure::{CompiledWith, MeasureError, MeasuredProgram};
 use crate::registry::{Candidate, Invocation, Registry};
 use crate::timer::ProgramFile;
 use crate::timer::pjrt::{Outcome, TargetCompiler, TargetProgram};
@@ -101,10 +101,11 @@ pub fn compile_module(
     compiler: &mut TargetCompiler,
     follower: &mut dyn Follower,
 ) -> Result<CompiledTarget, MeasureError> {
-    let (program, devices) = module_program(module, name, compiler)?;
+    let (program, devices, of_options) = module_program(module, name, compiler)?;
     let outcome = compile(compiler, &[program], follower).map_err(MeasureError::Failed)?.into_iter().next();
     let module = outcome.flatten();
     let mut compiled = nothing_of(target, compiler);
+    compiled.notes.extend(of_options);
     compiled.notes.extend(unknown_kernels(module.iter()));
     Ok(CompiledTarget { module, devices, ..compiled })
 }
@@ -119,17 +120,24 @@ pub fn forecast_module(
     target: &str,
     compiler: &TargetCompiler,
 ) -> Result<CompiledTarget, MeasureError> {
-    let (program, devices) = module_program(module, name, compiler)?;
+    let (program, devices, of_options) = module_program(module, name, compiler)?;
     let forecast = Some(compiler.forecast(&[program]));
-    Ok(CompiledTarget { forecast, devices, ..nothing_of(target, compiler) })
+    let mut compiled = nothing_of(target, compiler);
+    compiled.notes.extend(of_options);
+    Ok(CompiledTarget { forecast, devices, ..compiled })
 }
 
-/// The program of a module, and on how many devices it runs.
-fn module_program(module: &Path, name: &str, compiler: &TargetCompiler) -> Result<(TargetProgram, u64), MeasureError> {
+/// The program of a module, on how many devices it runs, and a note on options of its side file that are left out.
+fn module_program(
+    module: &Path,
+    name: &str,
+    compiler: &TargetCompiler,
+) -> Result<(TargetProgram, u64, Option<String>), MeasureError> {
     let program = MeasuredProgram::open_to_compile(module)?;
+    let of_options = program.compiled_with.as_ref().and_then(CompiledWith::note);
     let (devices, program) = (program.partitions, program.write(compiler.scratch(), "module")?);
     let config = Config::new(serde_json::Map::new());
-    Ok((TargetProgram { operation: name.to_owned(), config, program }, devices))
+    Ok((TargetProgram { operation: name.to_owned(), config, program }, devices, of_options))
 }
 
 fn compile(
@@ -156,7 +164,7 @@ fn nothing_of(target: &str, compiler: &TargetCompiler) -> CompiledTarget {
         calls: Vec::new(),
         module: None,
         devices: 1,
-        notes: compiler.notes().to_vec(),
+        notes: compiler.notes(),
         forecast: None,
         baseline: None,
     }

@@ -76,6 +76,75 @@ fn results_of_text(text: &str) -> Option<Vec<String>> {
     Some(results.iter().map(name).collect())
 }
 
+/// Whether a module's entry has results; `None` if the form or the text does not tell.
+pub(super) fn has_results(form: ModuleForm, bytes: &[u8]) -> Option<bool> {
+    match form {
+        ModuleForm::StablehloText => text_has_results(std::str::from_utf8(bytes).ok()?),
+        ModuleForm::HloProto => proto_has_results(bytes).ok().flatten(),
+        _ => None,
+    }
+}
+
+fn text_has_results(text: &str) -> Option<bool> {
+    // what is not named private is public
+    let (_, main) = ["func.func public @main(", "func.func @main("].iter().find_map(|start| text.split_once(start))?;
+    let (_, rest) = list(main)?;
+    let rest = rest.trim_start();
+    match rest.strip_prefix("->") {
+        Some(results) => Some(!results.trim_start().starts_with("()")),
+        None => (rest.starts_with('{') || rest.starts_with("attributes")).then_some(false),
+    }
+}
+
+/// Maximum number of shapes examined within one shape.
+const MAX_SHAPES: usize = 1 << 16;
+
+/// Whether the result of a module's `host_program_shape` is anything but tuples of nothing.
+fn proto_has_results(module: &[u8]) -> Result<Option<bool>, WireError> {
+    /// `HloModuleProto.host_program_shape`, `ProgramShapeProto.result`, `ShapeProto.element_type` and `.tuple_shapes`.
+    const PROGRAM_SHAPE: u32 = 4;
+    const RESULT: u32 = 2;
+    const ELEMENT_TYPE: u32 = 2;
+    const TUPLE_SHAPES: u32 = 4;
+    /// `PrimitiveType::TUPLE`.
+    const TUPLE: u64 = 13;
+    let Some(shape) = last_message(module, PROGRAM_SHAPE)? else { return Ok(None) };
+    let Some(result) = last_message(shape, RESULT)? else { return Ok(None) };
+    let mut open = vec![result];
+    let mut seen = 0;
+    while let Some(shape) = open.pop() {
+        let mut is_tuple = false;
+        for field in WireCursor::new(shape) {
+            match field? {
+                (ELEMENT_TYPE, WireValue::Varint(number)) => is_tuple = number == TUPLE,
+                (TUPLE_SHAPES, WireValue::Bytes(part)) => open.push(part),
+                _ => {}
+            }
+        }
+        seen += 1;
+        if !is_tuple {
+            return Ok(Some(true));
+        }
+        if seen + open.len() > MAX_SHAPES {
+            return Ok(None);
+        }
+    }
+    Ok(Some(false))
+}
+
+/// The last occurrence of a message, which counts in protobuf.
+fn last_message(buffer: &[u8], number: u32) -> Result<Option<&[u8]>, WireError> {
+    let mut found = None;
+    for field in WireCursor::new(buffer) {
+        if let (field, WireValue::Bytes(bytes)) = field?
+            && field == number
+        {
+            found = Some(bytes);
+        }
+    }
+    Ok(found)
+}
+
 /// The names behind location aliases: `#loc1 = loc("params['w']")`.
 fn aliases(text: &str) -> HashMap<&str, &str> {
     let named = text.lines().filter(|line| line.starts_with('#')).filter_map(|line| {
@@ -244,6 +313,36 @@ mod tests {
         // buffer_donor { entries {} }: the first argument, whose number zero is not written
         module.extend([0x92, 0x01, 2, 0x0a, 0]);
         assert_eq!(donated(&module)[..2], [true, true]);
+    }
+
+    #[test]
+    fn a_module_without_results_is_known_as_one() {
+        let text = |results: &str| {
+            let text = format!("module {{\n func.func public @main(%x: tensor<2xf32>) {results}");
+            has_results(ModuleForm::StablehloText, text.as_bytes())
+        };
+        for without in ["{", "-> () {", "attributes {a = 1 : i32} {"] {
+            assert_eq!(text(without), Some(false), "{without}");
+        }
+        for with in ["-> tensor<f32> {", "-> (tensor<f32>, tensor<f32>) {"] {
+            assert_eq!(text(with), Some(true), "{with}");
+        }
+        assert_eq!(text(""), None);
+        assert_eq!(has_results(ModuleForm::StablehloText, b"module { func.func @f() { } }"), None);
+        assert_eq!(has_results(ModuleForm::StablehloText, b"module { func.func @main() { } }"), Some(false));
+        assert_eq!(has_results(ModuleForm::StablehloBytecode, b""), None);
+
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer");
+        let proto = |bytes: &[u8]| has_results(ModuleForm::HloProto, bytes);
+        let module = std::fs::read(folder.join("add.hlo.pb")).unwrap();
+        assert_eq!(proto(&module), Some(true));
+        for end in 0..module.len() {
+            let _ = proto(&module[..end]);
+        }
+        // host_program_shape { result { element_type: TUPLE tuple_shapes { element_type: TUPLE } } }
+        assert_eq!(proto(b"\x22\x08\x12\x06\x10\x0d\x22\x02\x10\x0d"), Some(false));
+        assert_eq!(proto(b"\x22\x08\x12\x06\x10\x0d\x22\x02\x10\x0b"), Some(true));
+        assert_eq!(proto(b""), None);
     }
 
     #[test]

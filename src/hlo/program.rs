@@ -6,7 +6,7 @@ use super::detect::{self, Content, HEAD_BYTES};
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
 use super::index_range::{index_ranges_of_proto, index_ranges_of_text};
-use super::interface::{ProgramArgument, arguments, results};
+use super::interface::{ProgramArgument, arguments, has_results, results};
 use super::proto;
 use crate::wire::{WireCursor, WireError, WireValue};
 
@@ -105,6 +105,11 @@ impl Program<'_> {
     /// empty if a result has none.
     pub fn results(&self) -> Vec<String> {
         results(self.form, self.bytes)
+    }
+
+    /// Whether it has any result; `None` if the form does not tell, like bytecode and unusual text.
+    pub fn has_results(&self) -> Option<bool> {
+        has_results(self.form, self.bytes)
     }
 }
 

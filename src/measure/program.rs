@@ -54,14 +54,15 @@ impl MeasuredProgram {
     /// The same, but accepts a program for several devices, because compiling needs none of them.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not a program or HLO text.
+    /// If the file or its side file cannot be read, or it is not a program or HLO text.
     pub fn open_to_compile(path: &Path) -> Result<Self, MeasureError> {
         let read = Self::read(&read_file(path)?, path, |_| Err(MeasureError::HloText { path: path.to_owned() }));
-        read.map_err(|error| match error {
+        let program = read.map_err(|error| match error {
             // a program for several devices is accepted
             MeasureError::Partitioned { path, partitions } => MeasureError::PartitionedText { path, partitions },
             error => error,
-        })
+        })?;
+        Ok(Self { compiled_with: compile_options_of(path)?, ..program })
     }
 
     /// The same, but converts HLO text to a serialized `HloModuleProto`, and passes over the side file's values of options that

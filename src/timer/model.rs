@@ -206,6 +206,12 @@ pub trait Timer: Send {
     /// If the program fails, its outputs cannot be written, or the worker fails.
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure>;
 
+    /// Whether outputs were compared when the samples were taken, and what differed then fails here: a replay of profiles,
+    /// which hold no outputs.
+    fn compared_before(&self) -> bool {
+        false
+    }
+
     /// Whether [`keep_outputs`](Self::keep_outputs) keeps outputs that are large enough.
     fn compares_outputs(&self) -> bool {
         false

@@ -19,6 +19,12 @@ impl Expected {
         }
     }
 
+    /// The number of elements of all outputs together.
+    pub(super) fn elements(&self) -> u64 {
+        let elements = (0..self.len()).filter_map(|index| self.get(index)?.0.elements());
+        elements.fold(0, u64::saturating_add)
+    }
+
     /// An output's spec and the finiteness of its elements.
     pub(super) fn get(&self, index: usize) -> Option<(&ArraySpec, Option<Finiteness>)> {
         match self {

@@ -3,6 +3,8 @@
 use crate::array::{ArraySpec, Finiteness, Reference, Tolerance};
 use crate::counted::counted;
 use crate::failure::{Failure, FailureKind};
+use crate::hlo::read_program;
+use crate::outside_file;
 use crate::remedy::remedy;
 use crate::timer::events::Kind;
 use crate::timer::protocol::{ComparedOutput, one_line};
@@ -15,6 +17,9 @@ use super::measure::{Aborted, Measuring};
 
 /// Outputs of this size mostly come from arguments that the operation is not made for.
 const HUGE_RMS: f64 = 1e8;
+
+/// Largest program that is read for the number of its results.
+const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 
 /// Outputs with more bytes than this in total are compared in the worker, without files, if the timer can.
 pub(crate) const LARGE_OUTPUTS: u64 = 64 << 20;
@@ -63,9 +68,13 @@ impl Measuring<'_> {
     /// Drops candidates of a wave whose outputs are not the baseline's.
     pub(super) fn compare_outputs(&mut self, wave: &[usize], expected: &Expected) -> Result<(), Aborted> {
         let active = self.active();
+        let nothing_to_compare = self.nothing_to_compare(expected);
         for &candidate in wave.iter().filter(|&&candidate| candidate != self.identity.baseline) {
             if !active.contains(&candidate) {
                 continue;
+            }
+            if let Some(why) = nothing_to_compare.as_ref().filter(|_| self.is_other_program(candidate)) {
+                return Err(Aborted::Failed(Failure::new(FailureKind::NoOutputs, why.clone())));
             }
             self.check_cancelled()?;
             let _slice = self.slice_of(candidate);
@@ -156,8 +165,41 @@ impl Measuring<'_> {
         }
     }
 
+    /// Why outputs without a single element are no evidence, unless the recorded program has no results.
+    fn nothing_to_compare(&self, expected: &Expected) -> Option<String> {
+        if expected.elements() > 0 || self.timer.compared_before() {
+            return None;
+        }
+        let recorded = self.job.candidates.get(self.identity.baseline).and_then(|baseline| baseline.program.as_ref());
+        // bytes that cannot be read say nothing
+        let results = recorded.and_then(|recorded| {
+            let bytes = outside_file::bytes(&recorded.path, MAX_PROGRAM_BYTES).ok()?;
+            read_program(&bytes, "the baseline's program").ok()?.has_results()
+        });
+        let why = match results {
+            Some(false) if expected.len() == 0 => return None,
+            Some(false) => "its recorded program has no results",
+            Some(true) => "its recorded program has results",
+            None => "nothing recorded says that its program has no results",
+        };
+        let found = match expected.len() {
+            0 => "the timer gives no outputs of the baseline".to_owned(),
+            count => format!("{} of the baseline without an element", counted(count, "output")),
+        };
+        Some(format!(
+            "{found}, and {why}: there is nothing to compare, so nothing is decided; a worker answers `outputs` with \
+             every result of the program (docs/worker-protocol.md)"
+        ))
+    }
+
     /// Whether any candidate runs another program than the baseline. Copies of one program need no comparison.
     fn compares_programs(&self) -> bool {
+        let others = self.active().into_iter().filter(|&candidate| candidate != self.identity.baseline);
+        others.into_iter().any(|other| self.is_other_program(other))
+    }
+
+    /// Whether a candidate runs another program than the baseline, or may.
+    fn is_other_program(&self, candidate: usize) -> bool {
         let program = |candidate: usize| {
             let program = self.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
             program.map(|file| file.program.semantic_digest)
@@ -166,13 +208,9 @@ impl Measuring<'_> {
             let build = self.job.candidates.get(candidate).map(|candidate| &candidate.build);
             build.map(|build| (&build.options, &build.process))
         };
-        let own = program(self.identity.baseline);
-        let others = self.active().into_iter().filter(|&candidate| candidate != self.identity.baseline);
-        let own_options = options(self.identity.baseline);
-        others.into_iter().any(|other| {
-            let same = program(other);
-            same.is_none() || same != own || options(other) != own_options
-        })
+        let baseline = self.identity.baseline;
+        let own = program(candidate);
+        own.is_none() || own != program(baseline) || options(candidate) != options(baseline)
     }
 }
 

@@ -294,6 +294,30 @@ fn donated_inputs_are_tuned_and_compared() {
 }
 
 #[test]
+fn a_worker_whose_programs_return_nothing_decides_nothing() {
+    let place = Place::new();
+    let rows = [("steps", 10_000_000), ("few_steps", 5_000_000)];
+    let rows = rows.map(|(name, ns)| (json!({"ns": ns}), data(&format!("{name}.mlir"))));
+    place.record(HOSTILE, false, &rows);
+    for _ in 0..2 {
+        let run = place.play("no-outputs", &[]);
+        assert_eq!(run.code, 1, "{}", run.stderr);
+        let result = run.json();
+        let hostile = operation(&result, HOSTILE);
+        assert_eq!((&hostile["status"], &hostile["failure"]["kind"]), (&json!("failed"), &json!("no-outputs")));
+        let reason = hostile["reason"].as_str().unwrap();
+        let words = "the timer gives no outputs of the baseline, and its recorded program has results";
+        assert!(reason.contains(words) && !reason.contains('\n'), "{reason}");
+        assert_eq!(run.stderr.matches(words).count(), 1, "{}", run.stderr);
+    }
+    let listed = place.run(&["cache", "ls", "--format", "json"]);
+    assert_eq!(listed.json()["entries"], json!([]), "{}", listed.stdout);
+    // the same configs are decided as soon as there is something to compare
+    let run = place.play("none", &[]);
+    assert_eq!(operation(&run.json(), HOSTILE)["status"], "tuned", "{}", run.stderr);
+}
+
+#[test]
 fn a_worker_that_misbehaves_in_one_candidate_keeps_the_rest() {
     let place = Place::new();
     let bad = |what: &str| json!({"ns": 1_000_000, "do": what});

@@ -29,6 +29,7 @@ mod report_plots;
 mod selftest;
 mod short_table;
 mod simulated_gpu;
+mod simulated_store;
 mod simulated_tpu;
 mod transcripts;
 mod tune;

@@ -6,6 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use autotune_lowered::digest::Digest;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::support::program::*;
@@ -17,13 +20,13 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/targets").join(name)
 }
 
-struct Tpu {
-    place: Place,
+pub(crate) struct Tpu {
+    pub(crate) place: Place,
     plugin: String,
 }
 
 impl Tpu {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let place = Place::new();
         let plugin = place.text("libtpu.so");
         let mut cc = Command::new("cc");
@@ -32,7 +35,7 @@ impl Tpu {
         Self { place, plugin }
     }
 
-    fn compile(&self, module: &str, arguments: &[&str], init_args: &str) -> Run {
+    pub(crate) fn compile(&self, module: &str, arguments: &[&str], init_args: &str) -> Run {
         let store = self.place.text("store");
         let fixed = ["compile", module, "--target", "tpu:v5e", "--plugin", &self.plugin, "-o", &store];
         let optimized = data("mosaic_matmul.hlo.pb").display().to_string();
@@ -86,8 +89,64 @@ fn a_refusal_has_libtpus_own_words() {
     assert!(none.code == 5 && none.fault().contains("the simulated libtpu knows v5e:2x2 alone"), "{}", none.stderr);
 }
 
+/// Writes a module's side file with these compile options.
+fn side_file(module: &str, options: &[u8]) {
+    let digest = Digest::of(&fs::read(module).unwrap());
+    let side = json!({"schema": 1, "module_digest": digest, "labels": [], "compile_options": STANDARD.encode(options)});
+    fs::write(format!("{module}.labels.json"), side.to_string()).unwrap();
+}
+
+/// A named option with an integer: `env_option_overrides` of `CompileOptionsProto`.
+fn named(name: &str, value: u8) -> Vec<u8> {
+    let bytes = |field: u8, value: &[u8]| [&[field << 3 | 2, u8::try_from(value.len()).unwrap()], value].concat();
+    bytes(7, &[bytes(1, name.as_bytes()), bytes(2, &[3 << 3, value])].concat())
+}
+
+#[test]
+fn a_module_is_compiled_with_the_options_of_its_side_file() {
+    const LEVEL: &str = "xla_backend_optimization_level";
+    let tpu = Tpu::new();
+    let module = tpu.place.file("step.mlir", fs::read(MODULE).unwrap());
+    let compile = |arguments: &[&str]| {
+        let done = tpu.compile(&module, &[&["--format", "json"], arguments].concat(), "");
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        let target = done.json()["targets"][0].clone();
+        (target["module"]["reused"].clone(), target["notes"].to_string(), target["forecast"]["kept"].clone())
+    };
+    // the simulated executable holds the options
+    let with_level = |value: u8| {
+        let files = fs::read_dir(tpu.place.path("store/executables-v2")).unwrap().map(|file| file.unwrap().path());
+        let files = files.filter(|path| path.extension().is_some_and(|end| end == "exe"));
+        let option = named(LEVEL, value);
+        files.filter(|path| fs::read(path).unwrap().windows(option.len()).any(|part| part == option)).count()
+    };
+    assert_eq!((compile(&[]).0, with_level(1)), (json!(false), 0));
+    side_file(&module, &named(LEVEL, 1));
+    assert_eq!((compile(&["--dry-run"]).2, compile(&[]).0, with_level(1)), (json!(0), json!(false), 1));
+    assert_eq!((compile(&["--dry-run"]).2, compile(&[]).0), (json!(1), json!(true)));
+    // `--base-options` comes last, and so has priority
+    assert_eq!(compile(&["--base-options", &format!("{LEVEL}=2")]).0, false);
+    assert_eq!((with_level(1), with_level(2)), (2, 1));
+    side_file(&module, &named(LEVEL, 3));
+    assert_eq!((compile(&[]).0, with_level(3)), (json!(false), 1), "other options are another program");
+    // nobody has files written by a side file
+    side_file(&module, &named("xla_dump_to", 1));
+    let (_, notes, _) = compile(&[]);
+    assert!(notes.contains("`xla_dump_to`"), "{notes}");
+    // what the compiler does not accept says nothing about the program, and is not kept
+    side_file(&module, &named(LEVEL, 9));
+    for _ in 0..2 {
+        let done = tpu.compile(&module, &[], "");
+        assert_eq!(done.code, 5, "{} {}", done.stdout, done.stderr);
+        assert!(done.fault().contains("the side file") && done.fault().contains(LEVEL), "{}", done.stderr);
+    }
+    side_file(&module, b"\x1a\x7f");
+    let done = tpu.compile(&module, &[], "");
+    assert!(done.code == 4 && done.fault().contains("step.mlir.labels.json"), "{}", done.stderr);
+}
+
 /// A registry with a call for TPUs; each of its candidates is a program with one of these comments, the first the baseline.
-fn registry_of(place: &Place, comments: &[&str]) -> String {
+pub(crate) fn registry_of(place: &Place, comments: &[&str]) -> String {
     let program = fs::read_to_string("tests/data/timer/add.mlir").unwrap();
     let candidates = comments.iter().enumerate().map(|(number, comment)| {
         let file = place.file(&format!("{number}.mlir"), format!("// {comment} {number}\n{program}"));

@@ -26,23 +26,29 @@ pub(crate) fn as_compiled_elsewhere(
     let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "exe")).collect();
     files.sort();
     for (number, file) in files.iter().enumerate() {
-        let bytes = fs::read(file).unwrap();
-        let length = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
-        assert_eq!(&bytes[..8], MAGIC);
-        let mut header: Value = serde_json::from_slice(&bytes[44..44 + length]).unwrap();
-        header["key"]["target"] = "a CPU".into();
-        header["key"]["cpu_features"] = "".into();
-        change(number, &mut header);
-        let payload = &bytes[44 + length..][..header["payload_bytes"].as_u64().unwrap() as usize];
-        header["payload_digest"] = Digest::of(payload).to_string().into();
-        let header = serde_json::to_vec(&header).unwrap();
-        let digest = Digest::of(&header);
-        let parts = [MAGIC, &(header.len() as u32).to_le_bytes(), digest.as_bytes(), &header, payload];
+        let changed = with_header(&fs::read(file).unwrap(), |header| {
+            header["key"]["target"] = "a CPU".into();
+            header["key"]["cpu_features"] = "".into();
+            change(number, header);
+        });
         let path = to.join(file.file_name().unwrap());
-        fs::write(&path, parts.concat()).unwrap();
-        let signed = FieldHasher::new("pjrt-executable-file-v1").field(digest.as_bytes()).finish();
+        fs::write(&path, &changed).unwrap();
+        let signed = FieldHasher::new("pjrt-executable-file-v1").field(&changed[12..44]).finish();
         let signature = signer.sign(Statement::of_file(signed)).unwrap();
         Signatures::from(signature).write_beside(&path).unwrap();
     }
     files.len()
+}
+
+/// A kept file with another header, and with as much of its payload as that says.
+pub(crate) fn with_header(bytes: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let length = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
+    assert_eq!(&bytes[..8], MAGIC);
+    let mut header: Value = serde_json::from_slice(&bytes[44..44 + length]).unwrap();
+    change(&mut header);
+    let payload = &bytes[44 + length..][..header["payload_bytes"].as_u64().unwrap() as usize];
+    header["payload_digest"] = Digest::of(payload).to_string().into();
+    let header = serde_json::to_vec(&header).unwrap();
+    let digest = Digest::of(&header);
+    [MAGIC, &(header.len() as u32).to_le_bytes(), digest.as_bytes(), &header, payload].concat()
 }

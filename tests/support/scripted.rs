@@ -96,6 +96,8 @@ pub struct ScriptedTimer {
     pub failing_restart: Option<usize>,
     /// Whether outputs are compared here, and stored in no file.
     pub keeps_outputs: bool,
+    /// What each program returns instead of an `f32[4]`: nothing, or an array without an element.
+    pub returns: Option<Option<&'static str>>,
     kept: Option<Reference>,
     pub clocks: Option<Clocks>,
     epoch: u32,
@@ -120,6 +122,7 @@ impl ScriptedTimer {
             work: BTreeMap::new(),
             failing_restart: None,
             keeps_outputs: false,
+            returns: None,
             kept: None,
             clocks: None,
             epoch: 1,
@@ -192,6 +195,10 @@ impl Timer for ScriptedTimer {
     fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
         self.call(candidate, "outputs")?;
         let scratch = &self.job.as_ref().unwrap().scratch;
+        if let Some(returned) = self.returns {
+            let write = |spec: &str| OutputArray::write(spec.parse().unwrap(), &[], scratch).unwrap();
+            return Ok(returned.map(write).into_iter().collect());
+        }
         let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
         let output = OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap();
         Ok(vec![output])
@@ -206,6 +213,11 @@ impl Timer for ScriptedTimer {
             return Ok(None);
         }
         self.call(candidate, "keep")?;
+        if let Some(returned) = self.returns {
+            let keep =
+                |spec: &str| KeptOutput::of(&Reference::new(spec.parse().unwrap(), Vec::new(), Tolerance::EXACT));
+            return Ok(Some(returned.map(keep).into_iter().collect()));
+        }
         let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
         let kept = self.kept.insert(Reference::new("f32[4]".parse().unwrap(), bytes, Tolerance::EXACT));
         Ok(Some(vec![KeptOutput::of(kept)]))
@@ -213,6 +225,10 @@ impl Timer for ScriptedTimer {
 
     fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
         self.call(candidate, "compare")?;
+        if let Some(returned) = self.returns {
+            let same = |spec: &str| ComparedOutput::of(spec.parse().unwrap(), &[], None);
+            return Ok(returned.map(same).into_iter().collect());
+        }
         let kept = self.kept.take().unwrap().within(tolerances[0]);
         let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
         let found = ComparedOutput::of("f32[4]".parse().unwrap(), &bytes, Some(&kept));

@@ -14,6 +14,7 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::{Invocation, Registry, Target};
 use autotune_lowered::report::{Document as _, HtmlReport, write_html};
+use autotune_lowered::timer::Signature;
 use autotune_lowered::timer::events::{Event, Events, Kind};
 use autotune_lowered::timer::replay::Method;
 use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions, stored_results};
@@ -367,6 +368,42 @@ fn outputs_with_nothing_finite_decide_nothing() {
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1));
+}
+
+#[test]
+fn outputs_that_are_not_there_decide_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (of_results, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
+    let run = |registry: &Registry, invocation: &Arc<Invocation>, returned: Option<&'static str>, keeps: bool| {
+        let ledger = Ledger::in_memory(vec![]);
+        let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
+        (timer.returns, timer.keeps_outputs) = (Some(returned), keeps);
+        // a worker's own word on its programs proves nothing either
+        let none = Signature::new(vec!["f32[4]".parse().unwrap()]).results(Some(Vec::new()));
+        timer.signatures = (0..3).map(|candidate| (candidate, Some(none.clone()))).collect();
+        let result = tune(registry, invocation, &mut timer, &ledger, &options(), None).unwrap();
+        assert_eq!(result.entries.len(), ledger.own_entries().unwrap().len());
+        result.operations[0].clone()
+    };
+    for (returned, keeps) in [(None, false), (None, true), (Some("f32[0]"), false), (Some("f32[0]"), true)] {
+        let operation = run(&of_results, &invocation, returned, keeps);
+        assert_eq!((operation.status, operation.rounds_measured), (Status::Failed, 0), "{returned:?}, {keeps}");
+        assert_eq!(operation.failure.as_ref().unwrap().kind.as_str(), "no-outputs");
+        assert!(operation.reason.contains("its recorded program has results"), "{}", operation.reason);
+        assert!(operation.best.is_none());
+    }
+    let unknown = |index: u64| format!("module @m{{ func.func @other(%a: tensor<4xf32>) {{ // {index}\n }} }}");
+    let (unknown, of_unknown) = registry(&folder.path().join("unknown"), 3, &unknown);
+    let operation = run(&unknown, &of_unknown, None, false);
+    assert_eq!(operation.status, Status::Failed);
+    assert!(operation.reason.contains("nothing recorded says"), "{}", operation.reason);
+    // only the recording can say that there is nothing to compare
+    let nothing = |index: u64| format!("module @m{{ func.func public @main(%a: tensor<4xf32>) {{ // {index}\n }} }}");
+    let (without_results, invocation) = registry(&folder.path().join("nothing"), 3, &nothing);
+    let operation = run(&without_results, &invocation, None, false);
+    assert_eq!((operation.status, operation.best.unwrap().config), (Status::Tuned, config(1)));
+    let operation = run(&without_results, &invocation, Some("f32[0]"), false);
+    assert_eq!(operation.status, Status::Failed, "an output that the recorded program does not have");
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::store::{ExecutableKey, ExecutableStore, Listed, Note, StoredExecutable};
+use super::store::{ExecutableKey, ExecutableStore, Listed, Listing, Note, StoredExecutable, believed};
 use crate::counted::counted;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
-use crate::signature::{PublicKeys, SignatureError, Signatures};
+use crate::printable::printable;
+use crate::signature::PublicKeys;
 
 /// Stores created by `compile`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +35,7 @@ impl CompiledOptions {
     }
 }
 
-fn list(store: &Path) -> Result<Vec<Listed>, String> {
+fn list(store: &Path) -> Result<Listing, String> {
     ExecutableStore::list(store).map_err(|error| {
         let store = store.display();
         format!("`{store}`: not a store of compiled programs: {error}; name a folder that `compile -o` wrote")
@@ -60,13 +61,15 @@ impl CompiledStore {
     /// # Errors
     /// If one of them is not a store.
     pub(super) fn open(options: &CompiledOptions, key: &ExecutableKey) -> Result<(Self, Vec<String>), Failure> {
-        let mut listed = Vec::new();
+        let (mut listed, mut damaged) = (Vec::new(), Vec::new());
         for store in &options.stores {
-            listed.extend(list(store).map_err(|message| Failure::new(FailureKind::Device, message))?);
+            let found = list(store).map_err(|message| Failure::new(FailureKind::Device, message))?;
+            listed.extend(found.listed);
+            damaged.extend(found.damaged);
         }
         let store = options.stores.iter().map(|store| format!("`{}`", store.display())).collect::<Vec<_>>().join(", ");
         let (here, elsewhere): (Vec<_>, Vec<_>) = listed.into_iter().partition(|listed| is_for(&listed.key, key));
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = damaged_note(&damaged).into_iter().collect();
         if here.is_empty() {
             let others: BTreeSet<String> = elsewhere.iter().map(|listed| why_not(&listed.key, key)).collect();
             let others = if others.is_empty() { "nothing".to_owned() } else { Vec::from_iter(others).join(", ") };
@@ -77,7 +80,7 @@ impl CompiledStore {
         let mut of_assembler: BTreeMap<Option<String>, BTreeMap<Digest, Listed>> = BTreeMap::new();
         let (all, mut untrusted, mut reasons) = (here.len(), 0, BTreeSet::new());
         for listed in here {
-            match believed(&listed, &options.trusted) {
+            match believed(&listed.path, listed.digest, &options.trusted) {
                 Ok(()) => {
                     let of_program = of_assembler.entry(listed.key.toolchain.clone()).or_default();
                     of_program.entry(listed.key.program).or_insert(listed);
@@ -91,8 +94,9 @@ impl CompiledStore {
         if untrusted > 0 {
             let (all, reasons) = (counted(all, "program"), Vec::from_iter(reasons).join(", "));
             notes.push(format!(
-                "{untrusted} of {all} of {store} are compiled again here, because executables are native code \
-                 ({reasons}): name the key of whoever compiled them with `--verify-key`"
+                "{untrusted} of {all} of {store} are compiled again here, because executables are native code, and \
+                 refusals take configs out of the race ({reasons}): name the key of whoever compiled them with \
+                 `--verify-key`"
             ));
         }
         let programs: BTreeSet<Digest> = of_assembler.values().flat_map(BTreeMap::keys).copied().collect();
@@ -122,6 +126,17 @@ impl CompiledStore {
     }
 }
 
+/// Says that files of stores cannot be used: how many, and the first with the reason.
+fn damaged_note(damaged: &[(PathBuf, String)]) -> Option<String> {
+    let (path, why) = damaged.first()?;
+    let path = printable(&path.display().to_string());
+    let others = match damaged.len() {
+        1 => String::new(),
+        more => format!(", and {} alike", counted(more - 1, "other")),
+    };
+    Some(format!("`{path}` is not used, and its program is compiled here{others}: {why}"))
+}
+
 /// Whether an entry with the key `stored` equals what would be compiled with `here`, whatever the program. The target is not
 /// compared, because its device is.
 fn is_for(stored: &ExecutableKey, here: &ExecutableKey) -> bool {
@@ -142,27 +157,9 @@ fn why_not(stored: &ExecutableKey, here: &ExecutableKey) -> String {
     }
     let compiler = if stored.plugin == here.plugin { "" } else { " by another plugin" };
     let other_flags = if flags(stored).eq(flags(here)) { "" } else { " with other XLA_FLAGS" };
-    let other_options = if stored.overrides == here.overrides { "" } else { " with compiler options" };
+    let is_same = (&stored.overrides, stored.base_options) == (&here.overrides, here.base_options);
+    let other_options = if is_same { "" } else { " with compiler options" };
     format!("programs for {}{compiler}{other_flags}{other_options}", stored.device)
-}
-
-/// Checks that a trusted key signed a file; otherwise returns why not, in words that fit several files.
-fn believed(listed: &Listed, trusted: &[PublicKeys]) -> Result<(), String> {
-    let name = listed.path.display().to_string();
-    let why = |error| match error {
-        SignatureError::Missing { .. } => "not signed".to_owned(),
-        SignatureError::UnknownKey { key, .. } => format!("signed by {key}, which is not trusted here"),
-        _ => "its signature is not valid".to_owned(),
-    };
-    let signatures = Signatures::read_beside(&listed.path).map_err(why)?;
-    let mut refused = "no key is trusted here".to_owned();
-    for keys in trusted {
-        match signatures.check(listed.digest, keys, &name) {
-            Ok(_) => return Ok(()),
-            Err(error) => refused = why(error),
-        }
-    }
-    Err(refused)
 }
 
 #[cfg(test)]

@@ -67,6 +67,8 @@ pub(super) struct CompileCommands {
 pub(super) struct CompiledTask {
     /// `None` if the plugin cannot serialize.
     pub(super) kept: Option<StoredExecutable>,
+    /// What the store now has on it, and the bytes of its executable; `None` if nothing was kept there.
+    pub(super) noted: Option<(Note, u64)>,
     pub(super) compile_ns: u64,
     pub(super) cpu_ns: u64,
 }
@@ -168,22 +170,23 @@ impl Compiler for CompileWorker {
         })?;
         let Compiled { compile_ns, cpu_ns, serialized, signature, memory, kernels, kernels_unknown, cost } = compiled;
         if !serialized {
-            return Ok(CompiledTask { kept: None, compile_ns, cpu_ns });
+            return Ok(CompiledTask { kept: None, noted: None, compile_ns, cpu_ns });
         }
         let note = Note { compile_ns, cpu_ns, memory, kernels, kernels_unknown, cost, refused: None, of };
         let payload = folder.open(&path, MAX_EXECUTABLE_BYTES).map_err(|error| {
             Failure::new(FailureKind::Protocol, format!("the compile worker's `{}`: {error}", path.display()))
         })?;
-        let kept = match self.store.keep(&key, payload, signature.clone(), note) {
-            Ok(kept) => kept,
+        let bytes = payload.metadata().map_or(0, |metadata| metadata.len());
+        let (kept, noted) = match self.store.keep(&key, payload, signature.clone(), note.clone()) {
+            Ok(kept) => (kept, Some((note, bytes))),
             Err(error) => {
                 // a full or missing folder costs the next run a compilation, and this run nothing
                 tracing::warn!("the executable of candidate {candidate} was not kept: {error}");
                 folder.leave();
-                StoredExecutable { executable: ExecutableRef { path, offset: 0, digest: None }, signature }
+                (StoredExecutable { executable: ExecutableRef { path, offset: 0, digest: None }, signature }, None)
             }
         };
-        Ok(CompiledTask { kept: Some(kept), compile_ns, cpu_ns })
+        Ok(CompiledTask { kept: Some(kept), noted, compile_ns, cpu_ns })
     }
 
     fn is_gone(&self) -> bool {

@@ -14,27 +14,31 @@
 //! a temporary name and renamed. Anything malformed, even one flipped byte, also counts as missing, and the program is compiled
 //! again. A file may be replaced between finding and loading it; therefore the worker receives the payload's digest and
 //! verifies what it has read. Nothing is synced, because everything here can be recomputed: a file truncated by a power failure
-//! does not match its digests.
+//! does not match its digests. A folder, link, pipe or device in a file's place is no file either; the file that is written next
+//! replaces it, and a folder that is not empty is moved to `X.exe.aside`.
 //!
-//! Executables that other users load are signed. Beside each file lie signatures of the SHA-256 of its header (`X.exe.sig`, in
-//! the format of [`crate::signature`]). The header contains the payload's digest, so the signature covers the whole file.
+//! Executables that other users load are signed, and so are refusals. Beside each file lie signatures of the SHA-256 of its
+//! header (`X.exe.sig`, in the format of [`crate::signature`]). The header contains the key, a refusal's reason and the payload's
+//! digest, so the signature covers the whole file.
 //!
 //! [`bound_executables`] limits the folder's size.
 
+mod believed;
 mod bounds;
 mod items;
 mod users;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::CWD;
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 use self::bounds::{FOLDER, open_folder};
 use self::items::{Item, items};
@@ -42,9 +46,11 @@ use self::users::User;
 use crate::config::Config;
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
+use crate::printable::printable;
 use crate::signature::{Signatures, Signer, Statement};
 use crate::timer::protocol::{CostAnalysis, ExecutableRef, KernelUse, MemoryStats, Signature};
 
+pub(super) use believed::believed;
 pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables, executables_folder, keeps_executables};
 
 const MAGIC: &[u8; 8] = b"ATLEXE2\n";
@@ -191,6 +197,24 @@ impl Listed {
     }
 }
 
+/// The files of a store.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) listed: Vec<Listed>,
+    /// What cannot be used, and why.
+    pub(super) damaged: Vec<(PathBuf, String)>,
+}
+
+/// The recorded result of compiling a program.
+#[derive(Debug)]
+pub(super) struct Noted {
+    pub(super) note: Note,
+    pub(super) payload_bytes: u64,
+    pub(super) path: PathBuf,
+    /// The digest that signatures of the file cover.
+    pub(super) digest: Digest,
+}
+
 /// An executable found in the store.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StoredExecutable {
@@ -204,6 +228,8 @@ pub(super) struct ExecutableStore {
     folder: PathBuf,
     _user: Option<Arc<User>>,
     signer: Option<Arc<Signer>>,
+    /// Files that were said to be damaged.
+    said: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 impl ExecutableStore {
@@ -212,7 +238,7 @@ impl ExecutableStore {
         let folder = executables_folder(folder)?;
         // the store is useful even without the note
         let user = User::note(&folder).ok().map(Arc::new);
-        Ok(Self { folder, _user: user, signer: None })
+        Ok(Self { folder, _user: user, signer: None, said: Arc::default() })
     }
 
     /// Signs the files that it keeps from now on.
@@ -220,9 +246,8 @@ impl ExecutableStore {
         Self { signer, ..self }
     }
 
-    /// Lists a folder's store from the headers alone, sorted by name; malformed files are omitted. Nothing is written, not even
-    /// that the store is in use.
-    pub(super) fn list(folder: &Path) -> io::Result<Vec<Listed>> {
+    /// Lists a folder's store from the headers alone, sorted by name. Nothing is written, not even that the store is in use.
+    pub(super) fn list(folder: &Path) -> io::Result<Listing> {
         list(&folder.join(FOLDER)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => why_none(folder).unwrap_or_else(|error| error),
             _ => error,
@@ -234,9 +259,9 @@ impl ExecutableStore {
         &self.folder
     }
 
-    /// The same for this store.
+    /// The usable files of this store.
     pub(super) fn listed(&self) -> io::Result<Vec<Listed>> {
-        list(&self.folder)
+        list(&self.folder).map(|listing| listing.listed)
     }
 
     fn path(&self, key: &ExecutableKey) -> PathBuf {
@@ -246,7 +271,7 @@ impl ExecutableStore {
     /// The executable of a key, with its checksum verified; `None` if there is no intact one.
     pub(super) fn find(&self, key: &ExecutableKey) -> Option<StoredExecutable> {
         let path = self.path(key);
-        let (Head { header, .. }, offset) = read_whole(&path, key).ok()?;
+        let (Head { header, .. }, offset) = self.intact(&path, key)?;
         if header.note.is_some_and(|note| note.refused.is_some()) {
             return None;
         }
@@ -254,16 +279,33 @@ impl ExecutableStore {
         Some(StoredExecutable { executable, signature: header.signature })
     }
 
-    /// The recorded result of compiling a program, if any, and the bytes of its executable.
-    pub(super) fn noted(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
-        let (Head { header, .. }, _) = read_whole(&self.path(key), key).ok()?;
-        Some((header.note?, header.payload_bytes))
+    /// The recorded result of compiling a program, if any.
+    pub(super) fn noted(&self, key: &ExecutableKey) -> Option<Noted> {
+        self.noted_at(self.path(key), key)
     }
 
     /// The same in another folder's store, where only the use is written.
-    pub(super) fn noted_in(folder: &Path, key: &ExecutableKey) -> Option<(Note, u64)> {
-        let (Head { header, .. }, _) = read_whole(&path_in(&folder.join(FOLDER), key), key).ok()?;
-        Some((header.note?, header.payload_bytes))
+    pub(super) fn noted_in(&self, folder: &Path, key: &ExecutableKey) -> Option<Noted> {
+        self.noted_at(path_in(&folder.join(FOLDER), key), key)
+    }
+
+    fn noted_at(&self, path: PathBuf, key: &ExecutableKey) -> Option<Noted> {
+        let (Head { header, digest, .. }, _) = self.intact(&path, key)?;
+        Some(Noted { note: header.note?, payload_bytes: header.payload_bytes, path, digest })
+    }
+
+    /// The file of a key, if it is there and intact. Anything else in its place is said once.
+    fn intact(&self, path: &Path, key: &ExecutableKey) -> Option<(Head, u64)> {
+        let error = match read_whole(path, key) {
+            Ok(found) => return Some(found),
+            Err(error) => error,
+        };
+        let is_new = || self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+        if error.kind() != io::ErrorKind::NotFound && is_new() {
+            let path = printable(&path.display().to_string());
+            tracing::warn!("`{path}` is not used, and its program is compiled again: {}", why_damaged(&error));
+        }
+        None
     }
 
     /// Copies the entry of a key from another folder's store, with its signatures, so that it keeps its origin.
@@ -273,7 +315,7 @@ impl ExecutableStore {
         theirs.rewind()?;
         let mut own = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.folder)?;
         io::copy(&mut theirs.take(metadata.len()), &mut own)?;
-        own.persist(&to).map_err(|error| error.error)?;
+        put(own, &to)?;
         if let Ok(signatures) = Signatures::read_beside(&from)
             && let Err(error) = signatures.write_beside(&to)
         {
@@ -332,7 +374,7 @@ impl ExecutableStore {
         let offset = file.stream_position()?;
         io::copy(&mut payload.take(payload_bytes), &mut file)?;
         let path = self.path(key);
-        file.persist(&path).map_err(|error| error.error)?;
+        put(file, &path)?;
         if let Some(signer) = &self.signer {
             let signed = signer.sign(Statement::of_file(signed_digest(digest)));
             // unsigned it is usable here, and other machines compile it again
@@ -348,6 +390,34 @@ fn path_in(folder: &Path, key: &ExecutableKey) -> PathBuf {
     folder.join(format!("{}.exe", key.to_digest()))
 }
 
+/// Puts a finished file in its place. A folder there is moved aside, because no file can replace it and it is not this program's.
+fn put(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    let refused = match file.persist(path) {
+        Ok(_) => return Ok(()),
+        Err(refused) => refused,
+    };
+    if !fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+        return Err(refused.error);
+    }
+    let moved = fs::remove_dir(path).or_else(|_| fs::rename(path, path.with_extension("exe.aside")));
+    moved.map_err(|error| {
+        let message = format!("`{}` is a folder that cannot be moved aside: {error}; remove it", path.display());
+        io::Error::new(error.kind(), message)
+    })?;
+    refused.file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Why a file is not what was written, in a few words.
+fn why_damaged(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::InvalidData if error.get_ref().is_none() => {
+            "its bytes are not those that were written".to_owned()
+        }
+        io::ErrorKind::UnexpectedEof => "its end is missing".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
 /// Why a path is not a store.
 fn why_none(path: &Path) -> io::Result<io::Error> {
     let kind = fs::metadata(path)?.file_type();
@@ -360,18 +430,24 @@ fn why_none(path: &Path) -> io::Result<io::Error> {
     Ok(io::Error::new(io::ErrorKind::NotADirectory, why))
 }
 
-fn list(folder: &Path) -> io::Result<Vec<Listed>> {
+fn list(folder: &Path) -> io::Result<Listing> {
     let mut items = items(&open_folder(CWD, folder)?.ok_or(io::ErrorKind::NotFound)?)?;
-    items.retain(Item::is_executable);
+    items.retain(Item::is_named_executable);
     items.sort_by(|one, other| one.name.cmp(&other.name));
     let paths = items.iter().map(|item| folder.join(item.name.to_string_lossy().as_ref()));
-    let listed = |path: PathBuf| {
-        let Head { header, digest, metadata, .. } = read_head(&path).ok()?;
-        let Header { key, note, payload_bytes, .. } = header;
-        let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        Some(Listed { path, key, note, payload_bytes, used, digest })
-    };
-    Ok(paths.filter_map(listed).collect())
+    let mut found = Listing::default();
+    for path in paths {
+        match read_head(&path) {
+            Ok(Head { header: Header { key, note, payload_bytes, .. }, digest, metadata, .. }) => {
+                let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                found.listed.push(Listed { path, key, note, payload_bytes, used, digest });
+            }
+            // it was removed in the meantime
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => found.damaged.push((path, why_damaged(&error))),
+        }
+    }
+    Ok(found)
 }
 
 /// The digest that is signed. It differs from the header's own digest, so that a signature of a snapshot cannot be used for a
@@ -507,14 +583,15 @@ mod tests {
         let note = Note { compile_ns: 7, refused: Some("too much shared memory".into()), ..Note::default() };
         store.refuse(&key(), note.clone()).unwrap();
         assert_eq!(store.find(&key()), None);
-        assert_eq!(store.noted(&key()), Some((note, 0)));
+        let noted = |store: &ExecutableStore| store.noted(&key()).map(|noted| (noted.note, noted.payload_bytes));
+        assert_eq!(noted(&store), Some((note, 0)));
         // a later successful compilation, for example on a device, replaces it
         let payload = folder.path().join("payload");
         fs::write(&payload, b"machine code").unwrap();
         let note = Note { kernels: vec![KernelUse::new("add", 384, 12, 0, 0)], ..Note::default() };
         store.keep(&key(), File::open(&payload).unwrap(), None, note.clone()).unwrap();
         assert!(store.find(&key()).is_some());
-        assert_eq!(store.noted(&key()), Some((note, 12)));
+        assert_eq!(noted(&store), Some((note, 12)));
     }
 
     #[test]

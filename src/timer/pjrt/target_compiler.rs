@@ -1,6 +1,7 @@
 //! Compiles programs for a device that need not be present, side by side in workers that open no device.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::beside_plugin;
-use super::compiler::{CompileCommands, CompileTask, CompileWorker, DeviceAccess};
+use super::compiler::{CompileCommands, CompileTask, CompileWorker, CompiledTask, DeviceAccess};
 use super::compilers::Compilers;
 use super::cuda_tools::{cuda_home_for, toolchain};
 use super::flags::leave_out_fatal;
@@ -18,15 +19,16 @@ use super::no_device::without_metadata;
 use super::options::compile_options;
 use super::package::package_of;
 use super::plugin_digest::digest_of_plugin;
-use super::store::{CompiledFor, ExecutableKey, ExecutableStore, Listed, Note};
+use super::store::{CompiledFor, ExecutableKey, ExecutableStore, Listed, Note, Noted, believed};
 use crate::candidates::Target;
 use crate::config::Config;
+use crate::counted::counted;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::scratch::Scratch;
 use crate::setters;
-use crate::signature::Signer;
+use crate::signature::{PublicKeys, Signer};
 use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
 use crate::timer::events::Events;
 use crate::timer::forecast::Forecast;
@@ -47,6 +49,8 @@ pub struct TargetOptions {
     pub store: PathBuf,
     /// Stores of other machines; their entries are copied.
     pub others: Vec<PathBuf>,
+    /// Keys whose owners are believed what the compiler refused.
+    pub trusted: Vec<PublicKeys>,
     /// Maximum number of concurrent compilations; one for each core by default.
     pub compile_jobs: Option<usize>,
     /// Limits of each worker.
@@ -59,6 +63,7 @@ pub struct TargetOptions {
 
 setters!(TargetOptions {
     others: Vec<PathBuf>,
+    trusted: Vec<PublicKeys>,
     compile_jobs: Option<usize>,
     limits: Limits,
     overrides: BTreeMap<String, String>,
@@ -74,6 +79,7 @@ impl TargetOptions {
             target,
             store: store.into(),
             others: Vec::new(),
+            trusted: Vec::new(),
             compile_jobs: None,
             limits: Limits::default(),
             overrides: BTreeMap::new(),
@@ -166,7 +172,11 @@ pub enum Outcome {
 pub struct TargetCompiler {
     compilers: Compilers<CompileWorker>,
     store: ExecutableStore,
+    /// The store's folder, as the user named it.
+    folder: PathBuf,
     others: Vec<PathBuf>,
+    trusted: Vec<PublicKeys>,
+    unbelieved: RefCell<Unbelieved>,
     target: Target,
     plugin: PathBuf,
     plugin_digest: Digest,
@@ -216,11 +226,15 @@ impl TargetCompiler {
             })
         };
         let (target, overrides, others) = (options.target.clone(), options.overrides.clone(), options.others.clone());
+        let trusted = options.trusted.clone();
         let plugin = options.plugin.clone();
         Ok(Self {
             compilers,
             store,
+            folder: options.store.clone(),
             others,
+            trusted,
+            unbelieved: RefCell::default(),
             target,
             plugin,
             plugin_digest,
@@ -238,8 +252,9 @@ impl TargetCompiler {
     }
 
     /// Notes on the compiler for the user, one line each.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    pub fn notes(&self) -> Vec<String> {
+        let unbelieved = self.unbelieved.borrow().note("is compiled again", "are compiled again");
+        self.notes.iter().cloned().chain(unbelieved).collect()
     }
 
     /// The target.
@@ -288,20 +303,19 @@ impl TargetCompiler {
                 break;
             }
             let Some(done) = self.compilers.take(place) else { continue };
-            let key = programs.get(place).map(|program| self.key(&program.program));
-            let noted = key.and_then(|key| self.store.noted(&key));
-            let outcome = match (done, noted) {
-                (_, Some((note, bytes))) => outcome_of(note, bytes, false),
-                (Ok(done), None) => {
-                    let reason = if done.kept.is_none() {
-                        "the plugin cannot serialize its executable"
-                    } else {
-                        "its executable was not kept"
-                    };
-                    Outcome::Failed { reason: reason.to_owned() }
+            // what the store has in its place may be of an earlier run, and of somebody else
+            let outcome = match done {
+                Ok(CompiledTask { noted: Some((note, bytes)), .. }) => outcome_of(note, bytes, false),
+                Ok(CompiledTask { kept: None, .. }) => {
+                    Outcome::Failed { reason: "the plugin cannot serialize its executable".to_owned() }
                 }
-                (Err(failure), None) if failure.kind == FailureKind::Device => return Err(failure),
-                (Err(failure), None) => Outcome::Failed { reason: failure.to_string() },
+                Ok(_) => Outcome::Failed { reason: "it compiles, but its executable could not be kept".to_owned() },
+                Err(failure) if failure.kind == FailureKind::Device => return Err(failure),
+                Err(failure) if failure.kind == FailureKind::Compile => {
+                    let key = programs.get(place).map(|program| self.key(&program.program));
+                    self.refused_now(key.as_ref(), failure.message)
+                }
+                Err(failure) => Outcome::Failed { reason: failure.to_string() },
             };
             each(place, &outcome);
             if let Some(slot) = outcomes.get_mut(place) {
@@ -311,30 +325,54 @@ impl TargetCompiler {
         Ok(outcomes)
     }
 
+    /// A refusal of this run. Its time is in the store, if it was kept.
+    fn refused_now(&self, key: Option<&ExecutableKey>, reason: String) -> Outcome {
+        let noted = key.and_then(|key| self.store.noted(key));
+        let own = noted.filter(|noted| noted.note.refused.as_ref() == Some(&reason));
+        let seconds = own.map_or(0.0, |noted| noted.note.compile_ns as f64 / 1e9);
+        Outcome::Refused { reason, seconds, reused: false }
+    }
+
     /// The earlier result of a program; entries of other machines' stores are copied.
     fn known(&self, key: &ExecutableKey) -> Option<(Note, u64)> {
-        self.store.noted(key).or_else(|| {
-            let other = self.others.iter().find(|other| ExecutableStore::noted_in(other, key).is_some())?;
+        self.believed_in(None, key).or_else(|| {
+            let other = self.others.iter().find(|other| self.believed_in(Some(other), key).is_some())?;
             self.store
                 .take_over(other, key)
                 .inspect_err(|error| tracing::warn!("{}: not copied: {error}", other.display()))
                 .ok()?;
-            self.store.noted(key)
+            self.believed_in(None, key)
         })
+    }
+
+    /// What this store, or another one, has on a program, if it is believed: a refusal only from who is trusted.
+    fn believed_in(&self, other: Option<&Path>, key: &ExecutableKey) -> Option<(Note, u64)> {
+        let (folder, noted) = match other {
+            Some(other) => (other, self.store.noted_in(other, key)?),
+            None => (self.folder.as_path(), self.store.noted(key)?),
+        };
+        let Noted { note, payload_bytes, path, digest } = noted;
+        if note.refused.is_some()
+            && let Err(why) = believed(&path, digest, &self.trusted)
+        {
+            self.unbelieved.borrow_mut().add(folder, path, why);
+            return None;
+        }
+        Some((note, payload_bytes))
     }
 
     /// The estimated cost of compiling programs.
     pub fn forecast<'a>(&self, programs: impl IntoIterator<Item = &'a TargetProgram>) -> Forecast {
         let is_kept = |key: &ExecutableKey| {
-            let in_other = |other: &PathBuf| ExecutableStore::noted_in(other, key).is_some();
-            self.store.noted(key).is_some() || self.others.iter().any(in_other)
+            let in_other = |other: &PathBuf| self.believed_in(Some(other), key).is_some();
+            self.believed_in(None, key).is_some() || self.others.iter().any(in_other)
         };
         let (kept, to_compile): (Vec<_>, Vec<_>) =
             programs.into_iter().partition(|program| is_kept(&self.key(&program.program)));
         let target = self.target.description();
         let of_target = |listed: &&Listed| listed.key.target.as_ref() == Some(&target);
         let mut listed = self.store.listed().unwrap_or_default();
-        listed.extend(self.others.iter().flat_map(|other| ExecutableStore::list(other).unwrap_or_default()));
+        listed.extend(self.others.iter().flat_map(|other| ExecutableStore::list(other).unwrap_or_default().listed));
         let known: Vec<(f64, u64)> = listed.iter().filter(of_target).filter_map(Listed::cost).collect();
         Forecast::by(&known, to_compile.len(), kept.len(), self.compilers.jobs())
     }
@@ -376,19 +414,62 @@ impl TargetCompiler {
     }
 }
 
+/// Refusals that are not believed.
+#[derive(Debug, Default)]
+struct Unbelieved {
+    stores: BTreeSet<String>,
+    files: BTreeSet<PathBuf>,
+    reasons: BTreeSet<String>,
+}
+
+impl Unbelieved {
+    fn add(&mut self, store: &Path, file: PathBuf, why: String) {
+        self.stores.insert(format!("`{}`", store.display()));
+        self.files.insert(file);
+        self.reasons.insert(why);
+    }
+
+    /// How many, and why; `then` says what follows for the program of one, and for those of several.
+    fn note(&self, then: &str, then_all: &str) -> Option<String> {
+        let (count, then) = match self.files.len() {
+            0 => return None,
+            1 => ("is not believed", format!("its program {then}")),
+            _ => ("are not believed", format!("their programs {then_all}")),
+        };
+        let join = |texts: &BTreeSet<String>| texts.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let (refusals, stores) = (counted(self.files.len(), "refusal"), join(&self.stores));
+        Some(format!(
+            "{refusals} of {stores} {count} ({}), and {then}: name the key of whoever compiled there with `--verify-key`",
+            join(&self.reasons)
+        ))
+    }
+}
+
 /// The result of every program that a store has for targets, by the target's program. If several programs and compilers apply,
-/// those used last count.
+/// those used last count. Refusals count only from who is trusted; a line says how many do not.
 ///
 /// # Errors
 /// If there is no store.
-pub fn kept_outcomes(store: &Path) -> io::Result<BTreeMap<CompiledFor, Outcome>> {
-    let mut listed = ExecutableStore::list(store)?;
+pub fn kept_outcomes(
+    store: &Path,
+    trusted: &[PublicKeys],
+) -> io::Result<(BTreeMap<CompiledFor, Outcome>, Option<String>)> {
+    let mut listed = ExecutableStore::list(store)?.listed;
     listed.sort_by_key(|listed| listed.used);
-    let of = |listed: Listed| {
-        let mut note = listed.note?;
-        Some((note.of.take()?, outcome_of(note, listed.payload_bytes, true)))
-    };
-    Ok(listed.into_iter().filter_map(of).collect())
+    let mut unbelieved = Unbelieved::default();
+    let mut outcomes = BTreeMap::new();
+    for Listed { path, digest, note, payload_bytes, .. } in listed {
+        let Some(mut note) = note else { continue };
+        let Some(of) = note.of.take() else { continue };
+        if note.refused.is_some()
+            && let Err(why) = believed(&path, digest, trusted)
+        {
+            unbelieved.add(store, path, why);
+            continue;
+        }
+        outcomes.insert(of, outcome_of(note, payload_bytes, true));
+    }
+    Ok((outcomes, unbelieved.note("counts as unknown", "count as unknown")))
 }
 
 fn outcome_of(note: Note, executable_bytes: u64, reused: bool) -> Outcome {

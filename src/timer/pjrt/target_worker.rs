@@ -111,13 +111,18 @@ fn decoded(text: &str) -> Result<Vec<u8>, PjrtError> {
 }
 
 /// Why a program is not compiled. An option that the compiler rejects says nothing about the program.
-fn refused(error: &PjrtError, overrides: &BTreeMap<String, String>, plugin: &Path) -> Failure {
+fn refused(error: &PjrtError, params: &CompileParams, plugin: &Path) -> Failure {
     let is_of_options =
         ["No such compile option", "While setting option"].iter().any(|words| error.message.contains(words));
-    match is_of_options && !overrides.is_empty() {
+    let whose = match (params.overrides.is_empty(), params.program.compile_options.is_some()) {
+        (true, true) => "of the side file",
+        (false, true) => "of the side file, or those of `--base-options`",
+        (false, false) => "of `--base-options`",
+        (true, false) => return refusal(error, plugin),
+    };
+    match is_of_options {
         true => {
-            let message =
-                format!("the compiler does not accept the options of `--base-options`: {}", one_line(&error.message));
+            let message = format!("the compiler does not accept the options {whose}: {}", one_line(&error.message));
             Failure::new(FailureKind::Device, message)
         }
         false => refusal(error, plugin),
@@ -179,8 +184,8 @@ impl Worker for TargetWorker {
         };
         let options = options_of(&params.program, options)?;
         let format = params.program.format.pjrt_format();
-        let (executable, compiled) = timed(|| topology.compile(&code, format, &options))
-            .map_err(|error| refused(&error, &params.overrides, &plugin))?;
+        let (executable, compiled) =
+            timed(|| topology.compile(&code, format, &options)).map_err(|error| refused(&error, &params, &plugin))?;
         let mut compiled = described(compiled, &executable, &params.program, &code, llo_dump.as_deref());
         if partitions.count > 1 {
             // the compiled program takes parts

@@ -392,7 +392,7 @@ impl PjrtTimer {
         process: Option<&ProcessFlags>,
         compiled: CompiledTask,
     ) -> Result<Prepared, Failure> {
-        let CompiledTask { kept, compile_ns, cpu_ns } = compiled;
+        let CompiledTask { kept, compile_ns, cpu_ns, .. } = compiled;
         let mut why = NOT_SERIALIZED.to_owned();
         if let Some(kept) = kept {
             match self.load_kept(params.clone(), kept) {

@@ -1,7 +1,7 @@
 """A worker that plays times: each config says how long it takes (`ns`) and how it misbehaves (`do`).
 
-Arguments: MODE COUNTER. MODE is the misbehaviour of the whole worker for the operation `hostile@v1`; COUNTER is a file
-with one letter for every started process.
+Arguments: MODE COUNTER. MODE is the misbehaviour of the whole worker: `begin` for the operation `hostile@v1`,
+`no-outputs` for every one. COUNTER is a file with one letter for every started process.
 """
 
 import json, os, shutil, signal, sys, time
@@ -58,6 +58,8 @@ while line := sys.stdin.readline():
         job.update(spec=params["inputs"][0]["spec"], size=os.path.getsize(params["inputs"][0]["path"]), configs={})
     if method == "load":
         job["configs"][params["candidate"]] = params["config"]
+        if mode == "no-outputs":
+            result = {"signature": {"parameters": [job["spec"]], "results": []}}
     if method == "measure":
         candidate = params["candidate"]
         config = job["configs"][candidate]
@@ -65,7 +67,9 @@ while line := sys.stdin.readline():
         if misbehave(config.get("do"), request):
             continue
         result = {"samples_ns": [config["ns"] + 10 * n for n in range(params["runs"])]}
-    if method == "outputs":
+    if method == "outputs" and mode == "no-outputs":
+        result = {"outputs": []}
+    elif method == "outputs":
         path = os.path.join(params["folder"], "output-%d.bin" % params["candidate"])
         with open(path, "wb") as file:
             file.write(bytes(job["size"]))

@@ -1,6 +1,7 @@
 /* SIMULATED: a plugin with the few functions that compiling for absent TPUs takes. It compiles nothing. It refuses a program that
  * holds the words `too large`, in the words that libtpu has for vector memory, cannot read one that holds `newer kernel`, and
- * gives of any other the optimized program that SIMULATED_OPTIMIZED names. One that holds `interrupt` ends the run as Ctrl-C does. As libtpu does, it writes what it "scheduled" into the folder of LIBTPU_INIT_ARGS. It fails
+ * gives of any other the optimized program that SIMULATED_OPTIMIZED names. Its executable holds the compile options; it refuses
+ * `xla_backend_optimization_level` at 9. One that holds `interrupt` ends the run as Ctrl-C does. As libtpu does, it writes what it "scheduled" into the folder of LIBTPU_INIT_ARGS. It fails
  * where a real one would ask the network, or a lock file, before it answers. */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -39,6 +40,9 @@ struct serialize_args {
 struct memory_args { struct head head; void *executable; int64_t code, argument, output, alias, temporary, host[5], peak; };
 
 static int something;
+#define EXECUTABLE "SIMULATED executable for "
+static char executable[1 << 16] = EXECUTABLE;
+static size_t executable_size;
 
 static struct error *failed(int code, const char *message) {
   struct error *error = calloc(1, sizeof *error);
@@ -133,7 +137,13 @@ static struct error *compile(struct compile_args *args) {
     return failed(8, "Scoped allocation with size 18.36M and limit 16.00M exceeded scoped vmem limit by 2.36M");
   if (memmem(args->program->code, args->program->code_size, "newer kernel", 12) != NULL)
     return failed(13, "Failed to deserialize the Mosaic module: INTERNAL: Unsupported version: expected <= 7 but got 8");
+  if (memmem(args->options, args->options_size, "optimization_level\x12\x02\x18\x09", 22) != NULL)
+    return failed(3, "While setting option xla_backend_optimization_level, 9 is out of its range.");
   if (memmem(args->program->code, args->program->code_size, "interrupt", 9) != NULL) interrupt_run();
+  size_t start = strlen(EXECUTABLE), size = args->options_size;
+  if (size > sizeof executable - start) size = sizeof executable - start;
+  memcpy(executable + start, args->options, size);
+  executable_size = start + size;
   dump("pallas_call.1-78-schedule-analysis_final_bundles",
        "Schedule analysis:\n    total scheduled bundles:    298\n    empty scheduled bundles:    14\n");
   dump("pallas_call.1-60-post-ra",
@@ -158,8 +168,8 @@ static struct error *optimized_program(struct optimized_args *args) {
 }
 
 static struct error *serialize(struct serialize_args *args) {
-  args->bytes = "SIMULATED executable";
-  args->bytes_size = strlen(args->bytes);
+  args->bytes = executable;
+  args->bytes_size = executable_size;
   return NULL;
 }
 

@@ -82,6 +82,45 @@ fn only_what_a_trusted_key_signed_is_loaded_and_refusals_are_reported() {
 }
 
 #[test]
+fn a_refusal_that_was_edited_takes_no_config_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (signing, _) = PrivateKey::generate(&folder.path().join("key")).unwrap();
+    let trusted = vec![signing.to_public_keys()];
+    let plain = ExecutableStore::open(folder.path()).unwrap();
+    let signed = plain.clone().signed_by(Some(Arc::new(Signer::Key(signing))));
+    let note = |reason: &str| Note { refused: Some(reason.to_owned()), ..Note::default() };
+    signed.refuse(&compiled_for(b"one"), note("too much shared memory")).unwrap();
+    // beside the signature of the first reason
+    plain.refuse(&compiled_for(b"one"), note("forged")).unwrap();
+    plain.refuse(&compiled_for(b"two"), note("forged")).unwrap();
+    let (compiled, notes) = open(folder.path(), trusted);
+    assert!(compiled.find(&key(b"one")).is_none() && compiled.find(&key(b"two")).is_none());
+    assert!(notes.len() == 1 && notes[0].starts_with("2 of 2 programs of "), "{notes:?}");
+    assert!(notes[0].contains("(its signature is not valid, not signed)"), "{notes:?}");
+}
+
+#[test]
+fn what_is_no_file_in_a_store_is_said_and_the_rest_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (signing, _) = PrivateKey::generate(&folder.path().join("key")).unwrap();
+    let trusted = vec![signing.to_public_keys()];
+    let store = ExecutableStore::open(folder.path()).unwrap().signed_by(Some(Arc::new(Signer::Key(signing))));
+    keep(&store, folder.path(), &compiled_for(b"one"));
+    for (other, put) in [(&b"two"[..], true), (b"three", false)] {
+        let path = keep(&store, folder.path(), &compiled_for(other));
+        fs::remove_file(&path).unwrap();
+        match put {
+            true => fs::create_dir(&path).unwrap(),
+            false => std::os::unix::fs::symlink("/dev/zero", &path).unwrap(),
+        }
+    }
+    let (compiled, notes) = open(folder.path(), trusted);
+    assert!(is_executable(compiled.find(&key(b"one"))));
+    assert!(compiled.find(&key(b"two")).is_none() && compiled.find(&key(b"three")).is_none());
+    assert!(notes.len() == 1 && notes[0].contains(".exe` is not used") && notes[0].contains("1 other"), "{notes:?}");
+}
+
+#[test]
 fn a_file_that_changes_after_it_was_believed_is_not_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let (signing, _) = PrivateKey::generate(&folder.path().join("key")).unwrap();

@@ -61,7 +61,7 @@ pub(super) fn other_host(folder: &File, dry_run: bool) -> io::Result<Option<Stri
 /// The host in a file's name, whose last letters are random.
 fn host_of(item: &Item) -> Option<&str> {
     let (host, _) = item.name.to_str().ok()?.strip_prefix(PREFIX)?.rsplit_once('-')?;
-    Some(host)
+    item.is_file.then_some(host)
 }
 
 fn is_unlocked(folder: &File, item: &Item) -> bool {
