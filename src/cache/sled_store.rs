@@ -14,6 +14,7 @@ use super::entry::Entry;
 use super::error::StoreError;
 use super::key::{CacheKey, KeyRef, text_of};
 use super::store::{ConfigStore, Tier};
+use crate::clock::check_clock;
 use crate::digest::{Digest, FieldHasher, SetDigest};
 use crate::outside_file;
 use crate::whole_file::write_whole;
@@ -67,6 +68,8 @@ impl SledStore {
     /// If it cannot be read or written; damage is not an error.
     pub fn open(root: &Path, keep_unclean: bool) -> Result<(Self, SledCondition), StoreError> {
         let folder = root.join(FOLDER);
+        // sled names a temporary folder by the time, whether or not it uses one, and panics if that is before 1970
+        check_clock().map_err(StoreError::io("open the sled cache", &folder))?;
         let mut noted_log_bytes = None;
         let condition = match fs::symlink_metadata(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => SledCondition::New,
