@@ -116,7 +116,8 @@ impl OptionArgs {
 /// The user's own list. An entry with an option that reaches files would be refused at every use, so such lists are refused
 /// here.
 fn own_list(path: &Path) -> Result<OptionSpace, Fault> {
-    let space = OptionSpace::open(path).map_err(Fault::input)?;
+    let wrong = |error| Fault::input(format!("`--options-file` needs a list of compiler options as JSON: {error}"));
+    let space = OptionSpace::open(path).map_err(wrong)?;
     let of_files =
         |option: &CompilerOption| reaches_files(&option.name) || why_refused(&option.with.to_config()).is_some();
     match space.options().iter().find(|option| of_files(option)) {
