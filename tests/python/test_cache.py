@@ -213,7 +213,9 @@ def test_a_variable_that_names_no_folder_is_told_about(tmp_path, monkeypatch):
         assert current_cache().digest is None
     monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(tmp_path / "missing.snapshot"))
     for opened in [current_cache, Cache.open]:
-        with pytest.raises(CacheError, match=r"missing.snapshot`: there is no such file; .*`autotune-lowered cache snap"):
+        with pytest.raises(
+            CacheError, match=r"missing.snapshot`: there is no such file; .*`autotune-lowered cache snap"
+        ):
             opened()
 
 
