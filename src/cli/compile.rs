@@ -122,7 +122,9 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     for store in &args.compiled {
         let wrong = |error| {
             let store = store.display();
-            Fault::input(format!("`{store}` is not a store of compiled programs: {error}; name what `compile -o` wrote"))
+            Fault::input(format!(
+                "`{store}` is not a store of compiled programs: {error}; name what `compile -o` wrote"
+            ))
         };
         Baseline::open(store).map(drop).map_err(wrong)?;
     }

@@ -64,9 +64,7 @@ impl Verified {
         }
         let signatures = Signatures::read_beside(&self.path).map_err(|error| match error {
             // the error names an option of other commands
-            SignatureError::Missing { .. } => {
-                "it is not signed; sign it with `autotune-lowered cache sign`".to_owned()
-            }
+            SignatureError::Missing { .. } => "it is not signed; sign it with `autotune-lowered cache sign`".to_owned(),
             error => error.to_string(),
         })?;
         let snapshot = Snapshot::open(&self.path, Mapping::Never).map_err(|error| error.to_string())?;
