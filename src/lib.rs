@@ -80,6 +80,8 @@ pub use autotune_lowered_search::{candidates, constraint, decision, search};
 
 pub mod batch;
 pub mod call;
+#[cfg(any(feature = "tuner", feature = "remote"))]
+mod clock;
 pub mod device;
 pub mod failure;
 #[cfg(feature = "tuner")]

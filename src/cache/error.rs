@@ -13,6 +13,8 @@ use crate::remedy::remedy;
 pub struct StoreError {
     kind: StoreErrorKind,
     line: String,
+    /// What to do next, where the line does not say it.
+    next: &'static str,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -62,6 +64,12 @@ impl StoreError {
         matches!(self.kind, StoreErrorKind::Database | StoreErrorKind::Damaged)
     }
 
+    /// What is wrong, and where, without what to do.
+    #[cfg(feature = "tuner")]
+    pub(crate) fn without_advice(&self) -> &str {
+        &self.line
+    }
+
     /// Only the reason, without the place and what to do.
     #[cfg(feature = "tuner")]
     pub(super) fn reason(&self) -> String {
@@ -73,7 +81,7 @@ impl StoreError {
         let path = path.to_owned();
         move |source| {
             let line = format!("cannot {action} `{}`: {source}{}", path.display(), remedy(&source));
-            Self { kind: StoreErrorKind::Io, line, source: Some(Box::new(source)) }
+            Self { kind: StoreErrorKind::Io, line, next: "", source: Some(Box::new(source)) }
         }
     }
 
@@ -83,7 +91,7 @@ impl StoreError {
         let line = format!(
             "the cache `{folder}` is in use by {holder}; wait for it to end or choose another folder with `--cache`"
         );
-        Self { kind: StoreErrorKind::Locked, line, source: None }
+        Self { kind: StoreErrorKind::Locked, line, next: "", source: None }
     }
 
     /// Wraps an error of the database.
@@ -94,7 +102,7 @@ impl StoreError {
             _ => "; `autotune-lowered cache rebuild` makes it again from the sample log",
         };
         let line = format!("cannot {action} the sled cache `{}`: {source}{next}", path.display());
-        Self { kind: StoreErrorKind::Database, line, source: Some(Box::new(source)) }
+        Self { kind: StoreErrorKind::Database, line, next: "", source: Some(Box::new(source)) }
     }
 
     /// A damaged value: which, and how.
@@ -103,7 +111,7 @@ impl StoreError {
         let line = format!(
             "an entry of `{path}` is damaged: {what}; `autotune-lowered cache rebuild` makes it again from the sample log"
         );
-        Self { kind: StoreErrorKind::Damaged, line, source: Some(what.into()) }
+        Self { kind: StoreErrorKind::Damaged, line, next: "", source: Some(what.into()) }
     }
 
     /// An entry that sets what no entry may: of which call, and why.
@@ -113,37 +121,31 @@ impl StoreError {
             "the entry of `{op_id}:{call_key}` {why}: ask who made it; `autotune-lowered cache rm` removes it from a \
              folder of yours"
         );
-        Self { kind: StoreErrorKind::Refused, line, source: None }
+        Self { kind: StoreErrorKind::Refused, line, next: "", source: None }
     }
 
     /// A damaged snapshot: what, and where.
     pub(super) fn snapshot(path: &Path, what: impl fmt::Display) -> Self {
         let path = path.display();
-        let line = format!(
-            "the snapshot `{path}` cannot be used: {what}; publish it again with `autotune-lowered cache snapshot`"
-        );
-        Self { kind: StoreErrorKind::Snapshot, line, source: None }
+        let line = format!("the snapshot `{path}` cannot be used: {what}");
+        let next = "; publish it again with `autotune-lowered cache snapshot`";
+        Self { kind: StoreErrorKind::Snapshot, line, next, source: None }
     }
 
     /// A file that is not a snapshot, or no longer one.
     pub(super) fn no_snapshot(path: &Path) -> Self {
-        let line = format!(
-            "`{}` cannot be used: it is not a snapshot; check the path, or publish it again with `autotune-lowered \
-             cache snapshot`",
-            path.display()
-        );
-        Self { kind: StoreErrorKind::Snapshot, line, source: None }
+        let line = format!("`{}` cannot be used: it is not a snapshot", path.display());
+        let next = "; check the path, or publish it again with `autotune-lowered cache snapshot`";
+        Self { kind: StoreErrorKind::Snapshot, line, next, source: None }
     }
 
     /// A snapshot of a version that is no longer read.
     pub(super) fn old_snapshot(path: &Path, version: u32) -> Self {
         let path = path.display();
-        let line = format!(
-            "the snapshot `{path}` has version {version}, which is no longer read; publish it again: that of a cache \
-             folder by any run that tunes or `autotune-lowered cache rebuild`, any other with `autotune-lowered cache \
-             snapshot`"
-        );
-        Self { kind: StoreErrorKind::OldSnapshot, line, source: None }
+        let line = format!("the snapshot `{path}` has version {version}, which is no longer read");
+        let next = "; publish it again: that of a cache folder by any run that tunes or `autotune-lowered cache \
+                    rebuild`, any other with `autotune-lowered cache snapshot`";
+        Self { kind: StoreErrorKind::OldSnapshot, line, next, source: None }
     }
 
     /// A snapshot of a later program: which part of it is unknown here.
@@ -151,18 +153,18 @@ impl StoreError {
         let path = path.display();
         let line =
             format!("the snapshot `{path}` has {what}, which this program does not read; use a newer autotune-lowered");
-        Self { kind: StoreErrorKind::NewerSnapshot, line, source: None }
+        Self { kind: StoreErrorKind::NewerSnapshot, line, next: "", source: None }
     }
 
     /// A tier that cannot be written.
     pub(super) fn read_only(tier: impl fmt::Display) -> Self {
-        Self { kind: StoreErrorKind::ReadOnly, line: format!("the {tier} tier is read-only"), source: None }
+        Self { kind: StoreErrorKind::ReadOnly, line: format!("the {tier} tier is read-only"), next: "", source: None }
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.line)
+        write!(f, "{}{}", self.line, self.next)
     }
 }
 

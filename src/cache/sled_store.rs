@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,7 @@ use super::entry::Entry;
 use super::error::StoreError;
 use super::key::{CacheKey, KeyRef, text_of};
 use super::store::{ConfigStore, Tier};
+use crate::clock::check_clock;
 use crate::digest::{Digest, FieldHasher, SetDigest};
 use crate::outside_file;
 use crate::whole_file::write_whole;
@@ -67,6 +69,8 @@ impl SledStore {
     /// If it cannot be read or written; damage is not an error.
     pub fn open(root: &Path, keep_unclean: bool) -> Result<(Self, SledCondition), StoreError> {
         let folder = root.join(FOLDER);
+        // sled names a temporary folder by the time, whether or not it uses one, and panics if that is before 1970
+        check_clock().and_then(|()| check_threads()).map_err(StoreError::io("open the sled cache", &folder))?;
         let mut noted_log_bytes = None;
         let condition = match fs::symlink_metadata(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => SledCondition::New,
@@ -119,20 +123,22 @@ impl SledStore {
         let folder = root.join(FOLDER);
         write_state(root, "open\n")?;
         let sled_error = |source| StoreError::database("open", &folder, source);
-        // every write is flushed explicitly: a background flusher would only wake an idle process
-        let db = sled::Config::new().path(&folder).flush_every_ms(None).open().map_err(sled_error)?;
-        let tree = db.open_tree(TREE).map_err(sled_error)?;
-        let mut content = SetDigest::default();
-        for pair in &tree {
-            let (key, value) = pair.map_err(sled_error)?;
-            content.insert(&key, decode(&folder, &key, &value)?);
-        }
-        Ok(Self {
-            root: root.to_owned(),
-            open: Some((db, tree)),
-            content: Mutex::new(content),
-            log_bytes: Arc::default(),
-            noted_log_bytes: None,
+        guarded(&folder, || {
+            // every write is flushed explicitly: a background flusher would only wake an idle process
+            let db = sled::Config::new().path(&folder).flush_every_ms(None).open().map_err(sled_error)?;
+            let tree = db.open_tree(TREE).map_err(sled_error)?;
+            let mut content = SetDigest::default();
+            for pair in &tree {
+                let (key, value) = pair.map_err(sled_error)?;
+                content.insert(&key, decode(&folder, &key, &value)?);
+            }
+            Ok(Self {
+                root: root.to_owned(),
+                open: Some((db, tree)),
+                content: Mutex::new(content),
+                log_bytes: Arc::default(),
+                noted_log_bytes: None,
+            })
         })
     }
 
@@ -158,14 +164,16 @@ impl SledStore {
     pub fn put_texts<'a>(&self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<(), StoreError> {
         let (db, tree) = self.parts()?;
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        for (key, value) in pairs {
-            let old = tree.insert(key, encode(key.as_bytes(), value.as_bytes())).map_err(self.error("write to"))?;
-            if let Some(old) = old {
-                content.remove(key.as_bytes(), old.get(4..).unwrap_or_default());
+        guarded(&self.folder(), || {
+            for (key, value) in pairs {
+                let old = tree.insert(key, encode(key.as_bytes(), value.as_bytes())).map_err(self.error("write to"))?;
+                if let Some(old) = old {
+                    content.remove(key.as_bytes(), old.get(4..).unwrap_or_default());
+                }
+                content.insert(key.as_bytes(), value.as_bytes());
             }
-            content.insert(key.as_bytes(), value.as_bytes());
-        }
-        db.flush().map_err(self.error("flush")).map(drop)
+            db.flush().map_err(self.error("flush")).map(drop)
+        })
     }
 
     /// Every pair of [`CacheKey::to_text`] and [`Entry::to_text`].
@@ -291,6 +299,20 @@ impl ConfigStore for SledStore {
         db.flush().map_err(self.error("flush"))?;
         Ok(removed)
     }
+}
+
+/// sled waits forever for the threads that it could not start.
+fn check_threads() -> io::Result<()> {
+    let started = std::thread::Builder::new().spawn(|| ());
+    let refused =
+        |error| io::Error::other(format!("a thread cannot be started: {error}; raise the limit of processes"));
+    started.map(drop).map_err(refused)
+}
+
+/// sled panics on some content that somebody made and that has the right digest; such a panic ends here.
+fn guarded<T>(folder: &Path, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let panicked = |_| Err(StoreError::damaged(folder, "sled panicked on its content"));
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
 }
 
 /// CRC-32 of key and value, little endian, then the value.
@@ -578,6 +600,25 @@ mod tests {
         let (store, condition) = open(root.path());
         assert!(matches!(condition, SledCondition::SetAside { .. }), "{condition:?}");
         assert_eq!(store.content(), SetDigest::default());
+    }
+
+    #[test]
+    fn content_that_sled_panics_on_is_set_aside() {
+        let root = tempfile::tempdir().unwrap();
+        let (store, _) = open(root.path());
+        store.put_texts([("k", "v")]).unwrap();
+        drop(store);
+        // sled's own snapshot: its content, which ends within a number here, the content's length and checksum
+        let folder = root.path().join(FOLDER);
+        let content = [0, 0, 0, 0, 0, 0, 0, 0, 250_u8];
+        let bytes = [&content[..], &9_u64.to_le_bytes(), &crc32fast::hash(&content).to_le_bytes()].concat();
+        fs::write(folder.join("snap.0000000000000001"), bytes).unwrap();
+        let digest = digest_of_folder(&folder, None).unwrap();
+        write_state(root.path(), &format!("clean {digest}\n")).unwrap();
+        let (store, condition) = open(root.path());
+        let SledCondition::SetAside { reason, .. } = condition else { panic!("{condition:?}") };
+        assert!(reason.contains("sled panicked"), "{reason}");
+        store.put_texts([("k", "v")]).unwrap();
     }
 
     #[test]

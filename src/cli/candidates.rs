@@ -89,7 +89,9 @@ pub(super) fn run(command: &CandidatesCommand, out: &mut dyn Write) -> Result<u8
             let spaces: Vec<&OptionSpace> = wanted.collect();
             if spaces.is_empty() {
                 let known: Vec<&str> = all.iter().map(OptionSpace::platform).collect();
-                let message = format!("no compiler options are known for it; there are: {}", known.join(", "));
+                let platform = platform.as_deref().unwrap_or_default();
+                let message =
+                    format!("no compiler options are known for `{platform}`; there are: {}", known.join(", "));
                 return Err(Fault::new(exit::NOTHING_MATCHED, message));
             }
             format.write(out, CompilerOptions::new(spaces))?;

@@ -119,7 +119,10 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     let signer = if args.dry_run { None } else { args.signer.signer()?.map(Arc::new) };
     let trusted = args.signer.trusted(args.verify_key.as_deref())?;
     let baseline = args.baseline.as_deref().map(|store| {
-        let wrong = |error| Fault::input(format!("`{}` is not a store to compare with: {error}", store.display()));
+        let wrong = |error| {
+            let store = store.display();
+            Fault::input(format!("`{store}` is not a store to compare with: {error}; name what `compile -o` wrote"))
+        };
         Baseline::open(store, &trusted).map_err(wrong)
     });
     let baseline = baseline.transpose()?;
@@ -127,7 +130,12 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
         tracing::warn!("{note}");
     }
     for store in &args.compiled {
-        let wrong = |error| Fault::input(format!("`{}` is not a store of compiled programs: {error}", store.display()));
+        let wrong = |error| {
+            let store = store.display();
+            Fault::input(format!(
+                "`{store}` is not a store of compiled programs: {error}; name what `compile -o` wrote"
+            ))
+        };
         Baseline::open(store, &trusted).map(drop).map_err(wrong)?;
     }
     let source = read(args)?;
@@ -251,6 +259,9 @@ fn options(args: &CompileArgs, target: &Target, (plugin, store): (PathBuf, &Path
 fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
     let found = discover(args.plugin.as_deref(), args.plugin.is_none().then_some(target.platform.as_str()));
     let found = found.map_err(|failure| {
+        if args.plugin.is_some() {
+            return Fault::device(format!("target `{target}`: {}", failure.message));
+        }
         let advice = match target.platform.as_str() {
             "tpu" => "activate a Python environment that has it (`jax[tpu]` brings libtpu), or name libtpu.so with `--plugin`",
             _ => {

@@ -122,7 +122,8 @@ impl OptionArgs {
 /// The user's own list. It has other values of the options that the program's lists have: an entry with others would be refused
 /// at every use.
 fn own_list(path: &Path) -> Result<OptionSpace, Fault> {
-    let space = OptionSpace::open(path).map_err(Fault::input)?;
+    let wrong = |error| Fault::input(format!("`--options-file` needs a list of compiler options as JSON: {error}"));
+    let space = OptionSpace::open(path).map_err(wrong)?;
     let choices = space.options().iter().flat_map(|option| option.values.iter().map(move |value| (option, value)));
     let refused = choices.into_iter().find_map(|(CompilerOption { name, with, .. }, value)| {
         let mut set = std::iter::once((name.as_str(), value)).chain(with.iter());

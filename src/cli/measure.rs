@@ -29,7 +29,7 @@ pub(super) struct MeasureArgs {
     #[arg(long)]
     pub per_kernel: bool,
     /// Measured iterations, after one for warm-up
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..10_000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=9_999))]
     pub iterations: u32,
     /// State of the device's caches before every iteration
     #[arg(long, value_parser = cache_state(), default_value = "warm")]

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::remedy::remedy;
-use crate::whole_file::write_whole;
+use crate::whole_file::{folder_of, write_whole};
 
 use super::fault::Fault;
 
@@ -48,7 +48,7 @@ impl<'a> OutputFile<'a> {
     }
 
     fn folder(&self) -> &'a Path {
-        self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+        folder_of(self.path)
     }
 
     fn unwritten(&self, error: &io::Error) -> Fault {

@@ -72,7 +72,19 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, Fault> {
 }
 
 fn no_result(path: &Path, error: &serde_json::Error) -> Fault {
-    Fault::input(format!("`{}` is not a result of a run: {error}; write one with `--format json`", path.display()))
+    let why = without_types(&error.to_string());
+    Fault::input(format!("`{}` is not a result of a run: {why}; write one with `--format json`", path.display()))
+}
+
+/// Names no type of this program, which means nothing to its user.
+fn without_types(message: &str) -> String {
+    let mut parts = message.split("expected struct ");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push_str("expected an object");
+        text.push_str(part.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || letter == '_'));
+    }
+    text
 }
 
 /// Whether a document is what `prove` prints: a run has operations, and a step its calls.

@@ -26,7 +26,7 @@ pub(super) struct VerifyArgs {
     pub format: FormatArg,
 }
 
-/// Checks each cache; exit code 4 if one is damaged.
+/// Checks each cache; exit code 4 if one is damaged, or no key vouches for it.
 pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let keys = args.key.as_deref().map(PublicKeys::read).transpose()?;
     let mut found: Vec<Verified> = args.caches.iter().flat_map(|path| verify_cache(path)).collect();
@@ -39,10 +39,17 @@ pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         return Ok(exit::FINE);
     }
     out.flush()?;
-    let damaged =
-        found.iter().filter(|found| !found.problems.is_empty()).map(|found| format!("`{}`", found.path.display()));
-    let damaged = damaged.collect::<Vec<_>>().join(", ");
-    Err(Fault::input(format!(
-        "unreadable or changed since it was written: {damaged}; the problems are listed on stdout"
-    )))
+    let names = |untrusted: bool| {
+        let wrong = found.iter().filter(|found| !found.problems.is_empty() && found.untrusted == untrusted);
+        wrong.map(|found| format!("`{}`", found.path.display())).collect::<Vec<_>>().join(", ")
+    };
+    let mut lines = Vec::new();
+    let (damaged, untrusted) = (names(false), names(true));
+    if !damaged.is_empty() {
+        lines.push(format!("unreadable or changed since it was written: {damaged}"));
+    }
+    if let Some(key) = args.key.as_deref().filter(|_| !untrusted.is_empty()) {
+        lines.push(format!("not signed by a key of `{}`: {untrusted}", key.display()));
+    }
+    Err(Fault::input(format!("{}; the problems are listed on stdout", lines.join("; "))))
 }

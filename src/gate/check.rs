@@ -231,7 +231,7 @@ impl Gate<'_, '_> {
             }
             Ok(None) => {
                 let why = match self.session.options.budget {
-                    Some(budget) => format!("in the budget of {budget:?}: allow more time"),
+                    Some(budget) => format!("in the budget of {}s: allow more time", budget.as_secs_f64()),
                     None => "count: its samples are not times, or the machine is too noisy".to_owned(),
                 };
                 operation.reason = format!("fewer than {MIN_ROUNDS} rounds {why}");

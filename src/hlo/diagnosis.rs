@@ -165,7 +165,7 @@ fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
         ModuleForm::HloText | ModuleForm::HloProto if census.names == 0 => (
             "no-metadata",
             format!(
-                "this {form} has no `op_name` metadata, which hold the labels{hints}: `as_hlo_text()` leaves it out; \
+                "this {form} has no `op_name` metadata, which holds the labels{hints}: `as_hlo_text()` leaves it out; \
                  use `compiled.as_text()` or `lowered.compiler_ir(\"hlo\").as_hlo_module().to_string()`, or \
                  {STABLEHLO_COMMAND}; where the program has no labels {OWN_LABELS}"
             ),

@@ -31,7 +31,11 @@ impl UserLabels {
     /// A pattern that is not a regular expression, or that has no group `op`.
     pub fn new(pattern: &str) -> Result<Self, UserLabelsError> {
         // the lines before the last repeat the expression
-        let what = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().to_owned();
+        let what = |error: regex::Error| {
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default();
+            last.strip_prefix("error: ").unwrap_or(last).to_owned()
+        };
         let regex = Regex::new(pattern).map_err(|error| UserLabelsError::Syntax(what(error)))?;
         if regex.capture_names().flatten().any(|name| name == "op") {
             Ok(Self(regex))

@@ -88,7 +88,7 @@ fn published(path: &Path, notes: &mut Vec<String>) -> Texts {
         Ok(texts) => texts,
         Err(error) if error.is_not_found() => Texts::new(),
         Err(error) => {
-            notes.push(error.to_string());
+            notes.push(format!("{}; the next publication replaces it", error.without_advice()));
             Texts::new()
         }
     }

@@ -15,7 +15,7 @@ use crate::remedy::scratch_remedy;
 use crate::samples::{LogError, Replay, SampleLog};
 use crate::scratch::Scratch;
 #[cfg(feature = "shared")]
-use crate::signature::{PublicKeys, Signatures};
+use crate::signature::{PublicKeys, SignatureError, Signatures};
 
 use super::repair::LOG_FILE;
 use super::stored::{StoredError, StoredKind, entries_of, kind_of, log_findings};
@@ -33,32 +33,43 @@ pub struct Verified {
     pub entries: usize,
     /// What is wrong, and where.
     pub problems: Vec<String>,
+    /// Whether its bytes are good, and the only problem is that no key in use vouches for them.
+    pub untrusted: bool,
     /// Notes that are not errors.
     pub notes: Vec<String>,
 }
 
 impl Verified {
     fn new(path: &Path, kind: Option<StoredKind>) -> Self {
-        Self { path: path.to_owned(), kind, entries: 0, problems: Vec::new(), notes: Vec::new() }
+        Self { path: path.to_owned(), kind, entries: 0, problems: Vec::new(), untrusted: false, notes: Vec::new() }
     }
 
     /// Checks the signature beside a snapshot; other kinds have no signature, and are not a snapshot that a key vouches
     /// for.
     #[cfg(feature = "shared")]
     pub fn check_signature(&mut self, keys: &PublicKeys) {
-        if self.kind != Some(StoredKind::Snapshot) {
-            self.problems.push("only snapshots are signed".to_owned());
-            return;
-        }
-        let name = self.path.display().to_string();
-        let signed = Signatures::read_beside(&self.path).map_err(|error| error.to_string()).and_then(|signatures| {
-            let snapshot = Snapshot::open(&self.path, Mapping::Never).map_err(|error| error.to_string())?;
-            signatures.check(snapshot.digest(), keys, &name).map_err(|error| error.to_string())
-        });
-        match signed {
+        match self.signer(keys) {
             Ok(key) => self.notes.push(format!("signed by {key}")),
-            Err(problem) => self.problems.push(problem),
+            Err(problem) => {
+                self.untrusted = self.problems.is_empty();
+                self.problems.push(problem);
+            }
         }
+    }
+
+    #[cfg(feature = "shared")]
+    fn signer(&self, keys: &PublicKeys) -> Result<String, String> {
+        if self.kind != Some(StoredKind::Snapshot) {
+            return Err("only snapshots are signed".to_owned());
+        }
+        let signatures = Signatures::read_beside(&self.path).map_err(|error| match error {
+            // the error names an option of other commands
+            SignatureError::Missing { .. } => "it is not signed; sign it with `autotune-lowered cache sign`".to_owned(),
+            error => error.to_string(),
+        })?;
+        let snapshot = Snapshot::open(&self.path, Mapping::Never).map_err(|error| error.to_string())?;
+        let name = self.path.display().to_string();
+        signatures.check(snapshot.digest(), keys, &name).map_err(|error| error.to_string())
     }
 
     fn problem(mut self, what: impl ToString) -> Self {

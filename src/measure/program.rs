@@ -62,7 +62,7 @@ impl MeasuredProgram {
             MeasureError::Partitioned { path, partitions } => MeasureError::PartitionedText { path, partitions },
             error => error,
         })?;
-        Ok(Self { compiled_with: compile_options_of(path)?, ..program })
+        Ok(Self { compiled_with: compile_options_of(path, &[])?, ..program })
     }
 
     /// The same, but converts HLO text to a serialized `HloModuleProto`, and passes over the side file's values of options that

@@ -142,6 +142,14 @@ pub enum RemoteError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The system's clock shows a time that no certificate and no signature of a request allow.
+    #[error("cannot reach `{url}`: {reason}")]
+    Clock {
+        /// The URL.
+        url: String,
+        /// What is wrong with it, and what to do.
+        reason: io::Error,
+    },
     /// A signature is missing or wrong.
     #[error("{0}")]
     Signature(#[from] SignatureError),

@@ -12,7 +12,7 @@ use crate::cache::{FolderLock, StoreErrorKind};
 use crate::digest::Digest;
 use crate::outside_file;
 use crate::remedy::remedy;
-use crate::whole_file::write_whole;
+use crate::whole_file::{folder_of, remove_unfinished, write_whole};
 
 /// How long to wait for the folder's lock; each holder writes one small file.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
@@ -82,6 +82,7 @@ impl Bucket for Folder {
     }
 
     fn put(&self, name: &str, file: &Path) -> Result<(), BucketError> {
+        remove_unfinished(folder_of(&self.path(name)?));
         self.write(name, &mut outside_file::open(file, u64::MAX).map_err(trouble)?)
     }
 

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use super::manifest::MANIFEST;
 use super::{Manifest, Remote};
 use crate::signature::signature_path;
+use crate::whole_file::UnfinishedFolder;
 
 /// A snapshot that this publisher stored and no manifest names.
 #[derive(Debug, Default)]
@@ -26,13 +27,13 @@ struct LostSnapshot {
     /// Whether the next generation was seen and names another snapshot.
     was_never_named: bool,
     /// Its local file, removed with this.
-    scratch: tempfile::TempDir,
+    scratch: UnfinishedFolder,
     file: PathBuf,
 }
 
 impl LostSnapshots {
     /// Remembers one that did not exist before and whose manifest came too late.
-    pub(super) fn add(&mut self, name: String, after: u64, (scratch, file): (tempfile::TempDir, PathBuf)) {
+    pub(super) fn add(&mut self, name: String, after: u64, (scratch, file): (UnfinishedFolder, PathBuf)) {
         self.0.push(LostSnapshot { name, after, was_never_named: false, scratch, file });
     }
 

@@ -23,6 +23,7 @@ use tokio::runtime::Runtime;
 use super::address::{Address, BucketKind, Place};
 use super::bucket::{Bucket, BucketError, Version, too_large};
 use super::error::RemoteError;
+use crate::clock::check_clock;
 use crate::outside_file;
 use crate::printable::printable;
 
@@ -60,6 +61,8 @@ impl fmt::Debug for Objects {
 impl Objects {
     pub(super) fn open(address: &Address) -> Result<Self, RemoteError> {
         let wrong = |what: String| RemoteError::Address { url: address.to_string(), what };
+        // a TLS connection and a signed request panic without this
+        check_clock().map_err(|reason| RemoteError::Clock { url: address.to_string(), reason })?;
         // an error means that another part of this program has already chosen one
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +11,7 @@ use super::{Manifest, Remote, RemoteError, Trust};
 use crate::cache::{Snapshot, StoreErrorKind};
 use crate::mapped_file::Mapping;
 use crate::signature::{MAX_SIGNATURE_BYTES, PublicKeys, SignatureError, Signatures, signature_path};
+use crate::whole_file::{folder_of, remove_unfinished, unfinished_file};
 
 /// The loaded snapshot.
 #[derive(Debug)]
@@ -123,13 +123,12 @@ impl Remote {
         keys: Option<&PublicKeys>,
     ) -> Result<Option<Pulled>, RemoteError> {
         let name = manifest.snapshot_name();
-        let folder = copy.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder_of(copy);
         let io = |error| RemoteError::io("write the copy", copy)(error);
         fs::create_dir_all(folder).map_err(io)?;
+        remove_unfinished(folder);
         // the umask applies, because others should be able to read a snapshot
-        let everyone = fs::Permissions::from_mode(0o666);
-        let mut temporary =
-            tempfile::Builder::new().prefix(".tmp-").permissions(everyone).tempfile_in(folder).map_err(io)?;
+        let mut temporary = unfinished_file(folder, 0o666).map_err(io)?;
         let mut out = Counted { inner: io::BufWriter::new(temporary.as_file_mut()), bytes: 0, failure: None };
         let limit = manifest.size.min(MAX_SNAPSHOT_BYTES);
         let got = self.bucket.get(&name, limit, &mut out);

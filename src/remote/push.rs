@@ -16,6 +16,7 @@ use crate::setters;
 use crate::signature::{
     MAX_SIGNATURE_BYTES, PublicKeys, Signature, SignatureError, Signatures, Signer, signature_path,
 };
+use crate::whole_file::{UnfinishedFolder, folder_of, remove_unfinished};
 
 /// Number of attempts when other writers come first.
 const ATTEMPTS: u32 = 32;
@@ -105,12 +106,10 @@ impl Remote {
         lost.see(manifest.as_ref());
         let caches = [there, Cached::Entries(pushing.entries.to_vec())];
         let merged = merge(&caches)?;
-        let folder = copy.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder_of(copy);
         fs::create_dir_all(folder).map_err(RemoteError::io("make the folder", folder))?;
-        let scratch = tempfile::Builder::new()
-            .prefix(".tmp-")
-            .tempdir_in(folder)
-            .map_err(RemoteError::io("make a folder in", folder))?;
+        remove_unfinished(folder);
+        let scratch = UnfinishedFolder::new_in(folder).map_err(RemoteError::io("make a folder in", folder))?;
         let file = scratch.path().join("merged.snapshot");
         merged.write_snapshot(&file)?;
         let snapshot = Snapshot::open(&file, Mapping::Never)?;

@@ -157,9 +157,10 @@ impl Document for VerifiedCaches<'_> {
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         let mut grid = Grid::new(&["path", "kind", ">entries", "state"]);
-        for Verified { path, kind, entries, problems, notes } in self.0 {
+        for Verified { path, kind, entries, problems, untrusted, notes } in self.0 {
             let state = match (kind, problems.as_slice()) {
                 (_, []) => "good",
+                _ if *untrusted => "untrusted",
                 (None, _) => "unreadable",
                 (Some(_), _) => "damaged",
             };

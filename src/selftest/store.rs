@@ -305,7 +305,7 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
-        assert!(Stored::read(folder.path()).1.unwrap().contains("directory"));
+        assert!(Stored::read(folder.path()).1.unwrap().contains("it is a folder"));
         assert!(stored.write(&lock).unwrap_err().to_string().contains("write the figures"));
     }
 }

@@ -341,7 +341,9 @@ impl Autotuner<'_> {
         }
         if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.options.budget) {
             let (done, needed) = (judgement.race_state.leader_rounds, self.options.rules.min_rounds);
-            result.reason = format!("{done} rounds in the budget of {budget:?}, {needed} are needed: allow more time");
+            // as `--budget` takes it
+            let budget = budget.as_secs_f64();
+            result.reason = format!("{done} rounds in the budget of {budget}s, {needed} are needed: allow more time");
         }
         if judgement.outcome == Outcome::BaselineKept && !is_decided && (!outlook.next.is_empty() || not_compiled > 0) {
             // a config that was not compiled may be faster

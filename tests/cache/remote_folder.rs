@@ -764,3 +764,37 @@ fn a_key_service_signs_in_place_of_a_key_file() {
         assert_eq!(run.code, 2, "{wrong:?}: {}", run.stderr);
     }
 }
+
+/// A snapshot may have 4 GiB, and nobody looks for hidden files beside a copy.
+#[test]
+fn what_a_killed_pull_left_is_removed_by_the_next() {
+    let (machine, store) = (Machine::new(), in_memory());
+    let (url, copy) = (url(store.path()), machine.text("copies/x.snapshot"));
+    let entries: Vec<_> = (0..20_000).map(|block| entry(&format!("call{block}"), block, 10)).collect();
+    snapshot(&machine.path("a.snapshot"), &entries);
+    machine.good(&["cache", "push", &url, &machine.text("a.snapshot")]);
+    fs::create_dir(machine.path("copies")).unwrap();
+    let left = || {
+        let items = fs::read_dir(machine.path("copies")).unwrap();
+        let names = items.map(|item| item.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(".tmp")).collect::<Vec<_>>()
+    };
+    // the moment between its first byte and its last is short
+    for _ in 0..100 {
+        let mut pull = machine.command(&["cache", "pull", &url, &copy]).stdout(Stdio::null()).spawn().unwrap();
+        while left().is_empty() && pull.try_wait().unwrap().is_none() {
+            thread::yield_now();
+        }
+        pull.kill().unwrap();
+        pull.wait().unwrap();
+        if !left().is_empty() {
+            break;
+        }
+        let _ = fs::remove_file(&copy);
+    }
+    assert_eq!(left().len(), 1, "no pull was killed in time");
+    fs::write(machine.path("copies/.tmp-mine"), "mine").unwrap();
+    machine.good(&["cache", "pull", &url, &copy]);
+    assert_eq!(left(), [".tmp-mine"]);
+    assert_eq!(calls(Path::new(&copy)).len(), entries.len());
+}

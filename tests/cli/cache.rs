@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use crate::support::executable::write_executable;
+use crate::support::pjrt::build;
 use crate::support::prerequisite::plugin;
 use crate::support::program::*;
 use autotune_lowered::ledger::Ledger;
@@ -443,4 +444,34 @@ fn ls_says_what_a_folder_takes() {
     let table = run(folder, &["cache", "ls"]);
     assert!(table.stderr.contains(" takes ") && table.stderr.contains("executables 900 B"), "{}", table.stderr);
     assert!(!table.stdout.contains("takes"), "{}", table.stdout);
+}
+
+#[test]
+fn a_clock_before_1970_is_said() {
+    let place = Place::new();
+    let row = place.lines("row.jsonl", &[line("a", "k", 64, 20, 7)]);
+    let clock = place.path("early_clock.so");
+    build("early_clock.c", &clock);
+    let run = |words: &[&str]| ended(command(&place.path("cache")).args(words).env("LD_PRELOAD", &clock));
+    for words in [&["cache", "import", "--format", "jsonl", &row][..], &["cache", "rebuild"], &["cache", "rm", "op@v1"]]
+    {
+        let run = run(words);
+        assert_eq!((run.code, run.stderr.lines().count()), (CACHE_TROUBLE, 1), "{words:?}: {}", run.stderr);
+        assert!(run.fault().contains("clock shows a time before 1970; set it"), "{}", run.stderr);
+    }
+    // what needs no database goes on
+    let merged = run(&["cache", "merge", &row, "-o", &place.text("a.snapshot")]);
+    assert_eq!(merged.code, 0, "{}", merged.stderr);
+}
+
+#[test]
+fn a_limit_of_processes_is_said() {
+    let place = Place::new();
+    let row = place.lines("row.jsonl", &[line("a", "k", 64, 20, 7)]);
+    let limit = place.path("no_threads.so");
+    build("no_threads.c", &limit);
+    let words = ["cache", "import", "--format", "jsonl", &row];
+    let run = ended(command(&place.path("cache")).args(words).env("LD_PRELOAD", &limit));
+    assert_eq!((run.code, run.stderr.lines().count()), (CACHE_TROUBLE, 1), "{}", run.stderr);
+    assert!(run.fault().contains("raise the limit of processes"), "{}", run.stderr);
 }

@@ -13,6 +13,7 @@ use crate::file_graph::{FileGraph, sources};
 /// Each module and its floor, from the bottom.
 const FLOORS: &[(&str, u32)] = &[
     ("call", 0),
+    ("clock", 0),
     ("failure", 0),
     ("measured_by", 0),
     ("open_enum", 0),

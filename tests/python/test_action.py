@@ -171,3 +171,67 @@ def test_the_action_installs_asks_for_coverage_and_gates(tmp_path, run, wheel):
     assert done["Coverage"].returncode == 1 and "3 of 4 calls" in done["Coverage"].stdout, done["Coverage"].stderr
     done = runner.job(few | {"require": "75%", "coverage-arguments": "--for simulated"}, without=["Install", "Check"])
     assert done["Coverage"].returncode == 0, done["Coverage"].stderr
+
+
+def stub(path):
+    """A program that notes its arguments, a line of JSON for each call."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noted = path.parent.parent / "noted"
+    note = f"import json, sys; open({str(noted)!r}, 'a').write(json.dumps(sys.argv[1:]) + '\\n')"
+    path.write_text(f"#!{sys.executable}\n{note}\n")
+    path.chmod(0o755)
+    return noted
+
+
+def noted(runner, inputs):
+    """The arguments that each step gives its last program, where only stubs are installed."""
+    installed = stub(runner.folder / "temp/autotune-lowered/bin/python")
+    program = stub(runner.folder / "stubs/bin/autotune-lowered")
+    stub(runner.folder / "stubs/bin/python3")
+    runner.path.write_text(f"{runner.folder}/stubs/bin\n")
+    done = runner.job({"module": "step.mlir"} | inputs)
+    assert all(step.returncode == 0 for step in done.values()), done
+    calls = [json.loads(line) for path in (installed, program) for line in path.read_text().splitlines()]
+    return dict(zip(done, [call for call in calls if "venv" not in call], strict=True))
+
+
+@pytest.mark.parametrize("separator", [" ", "\n", "\n\n  ", "\t"])
+def test_lists_are_taken_whole(tmp_path, separator):
+    inputs = {
+        "with-packages": separator.join(["jax", "xla-cpu-pjrt==0.0.1"]) + "\n",
+        "coverage-arguments": separator.join(["--match", "kind", "--json"]) + "\n",
+        "check-arguments": separator.join(["--rounds", "20", "--op", "*"]) + "\n",
+        "package": "a wheel.whl",
+    }
+    calls = noted(Runner(tmp_path), inputs)
+    assert calls["Install"][-4:] == ["--", "a wheel.whl", "jax", "xla-cpu-pjrt==0.0.1"]
+    assert calls["Coverage"][-5:] == ["--match", "kind", "--json", "--", "step.mlir"]
+    assert calls["Check"][-6:] == ["--rounds", "20", "--op", "*", "--", "step.mlir"]
+
+
+def test_the_timer_is_left_out_only_where_a_device_is_named(tmp_path):
+    runner = Runner(tmp_path)
+    for arguments, expected in [
+        ("", True), ("--json", True), ("--format=x", True), ("--for simulated", False), ("--json\n--for=simulated", False)
+    ]:  # fmt: skip
+        for path in tmp_path.glob("*/noted"):
+            path.unlink()
+        (tmp_path / "temp/autotune-lowered/noted").unlink(missing_ok=True)
+        calls = noted(runner, {"timer": "pjrt", "coverage-arguments": arguments})
+        assert ("--timer=pjrt" in calls["Coverage"]) == expected, arguments
+        assert "--timer=pjrt" in calls["Check"]
+
+
+def test_no_input_becomes_an_option(tmp_path):
+    inputs = [
+        "module", "registry", "tuned", "cache", "require", "timer", "junit", "package", "with-packages",
+    ]  # fmt: skip
+    hostile = {name: f"--config={name}" for name in inputs}
+    runner = Runner(tmp_path)
+    # those of more arguments are options by what they are
+    assert hostile.keys() | {"coverage-arguments", "check-arguments"} == runner.action["inputs"].keys()
+    calls = noted(runner, hostile)
+    assert [*calls] == ["Install", "Import", "Coverage", "Check"]
+    for name, words in calls.items():
+        options = words[: words.index("--")]
+        assert not [word for word in options if word.startswith("--config")], (name, options)

@@ -434,7 +434,7 @@ const TRICKS: [(&str, &str); 14] = [
     ("link", "it is a symbolic link"),
     ("link-zero", "it is a symbolic link"),
     ("fifo", "it is not a regular file"),
-    ("folder", "is a directory"),
+    ("folder", "it is a folder"),
     ("large", "at most"),
     ("growing", ""),
 ];

@@ -184,7 +184,7 @@ pub fn read_text(file: File, limit: u64) -> io::Result<String> {
 fn checked(file: File, limit: u64) -> io::Result<File> {
     let metadata = file.metadata()?;
     if metadata.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
     }
     if !metadata.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
@@ -218,7 +218,7 @@ mod tests {
     const REFUSED: [(&str, &str); 5] = [
         ("fifo", "not a regular file"),
         ("zero", "not a regular file"),
-        ("folder", "directory"),
+        ("folder", "it is a folder"),
         ("missing", "No such file"),
         ("large", "at most 10 are read"),
     ];

@@ -89,27 +89,33 @@ class Cache:
     ) -> Cache:
         """Open a cache folder, or a snapshot file.
 
-        The default `path` is the one in `AUTOTUNE_LOWERED_CACHE`, else the tuner's default folder. A folder without a
-        snapshot has only the seed files. `pin` is the digest that the snapshot must have (default
-        `AUTOTUNE_LOWERED_PIN`). `seeds` names a folder of seed files that override the shipped ones
-        (`AUTOTUNE_LOWERED_SEEDS`). `mapped=False` reads the file instead of mapping it, as always on network file
-        systems. `cache_state`, `warm` or `cold`, is the state of the hardware's caches in the runs that will use the
-        configs: an entry measured in the other state is flagged `stale-environment`.
+        The default `path` is the one in `AUTOTUNE_LOWERED_CACHE`, else the tuner's default folder. A path that does not
+        exist is that of a snapshot if its name has an ending, as `best.snapshot` has, and else that of a folder. A
+        folder without a snapshot, or that does not exist, has only the seed files. `pin` is the digest that the
+        snapshot must have (default `AUTOTUNE_LOWERED_PIN`). `seeds` names a folder of seed files that override the
+        shipped ones (`AUTOTUNE_LOWERED_SEEDS`). `mapped=False` reads the file instead of mapping it, as always on
+        network file systems. `cache_state`, `warm` or `cold`, is the state of the hardware's caches in the runs that
+        will use the configs: an entry measured in the other state is flagged `stale-environment`.
 
         Replace a mapped file only by a rename, as the tuner, `cache snapshot` and `cache pull` do. A copy over it (`cp`,
         `rsync --inplace`) truncates the file under its readers, and the system kills them with SIGBUS. If others may
         do so, open it with `mapped=False`.
 
-        Raises `CacheError` for a damaged file or one of a later version, `SnapshotMismatch` if the digest differs.
+        Raises `CacheError` for a snapshot that does not exist, is damaged or of a later version, `SnapshotMismatch` if
+        the digest differs.
         """
         chosen = pathlib.Path(path) if path is not None else default_folder()
-        if url := _url(path if path is not None else _of_environment()):
+        named = path if path is not None else _of_environment()
+        if url := _url(named):
             loads = "`autotune-lowered cache pull URL FILE` loads it"
             raise CacheError(f"`{url}` is a URL: {loads}; open that file, or name it in AUTOTUNE_LOWERED_CACHE")
         snapshot: pathlib.Path | None = chosen / _native.SNAPSHOT_FILE if chosen.is_dir() else chosen
         if snapshot is not None and not snapshot.exists():
-            if path is not None and not chosen.is_dir() and chosen.suffix:
-                raise CacheError(f"cannot open the snapshot `{chosen}`: there is no such file")
+            if named is not None and not chosen.is_dir() and chosen.suffix:
+                written = "`autotune-lowered cache snapshot FILE` writes one"
+                raise CacheError(
+                    f"cannot open the snapshot `{chosen}`: there is no such file; check the path; {written}"
+                )
             snapshot = None
         seeds = seeds if seeds is not None else os.environ.get("AUTOTUNE_LOWERED_SEEDS")
         try:

@@ -156,8 +156,7 @@ pub fn import_json_as(form: JsonForm, path: &Path) -> Result<Vec<(CacheKey, Arc<
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         return lines
             .map(|(number, line)| {
-                let row: Row =
-                    serde_json::from_str(line).map_err(|error| wrong(format!("line {}: {error}", number + 1)))?;
+                let row: Row = serde_json::from_str(line).map_err(|error| wrong(in_line(number + 1, &error)))?;
                 allowed(to_pair(row)).map_err(|why| wrong(format!("line {}: the entry {why}", number + 1)))
             })
             .collect();
@@ -182,6 +181,16 @@ pub fn import_json_as(form: JsonForm, path: &Path) -> Result<Vec<(CacheKey, Arc<
 fn allowed(pair: (CacheKey, Arc<Entry>)) -> Result<(CacheKey, Arc<Entry>), String> {
     let why = (pair.0.call.op_id == COMPILER_OPTIONS).then(|| why_refused(&pair.1.config)).flatten();
     why.map_or(Ok(pair), Err)
+}
+
+/// The place in a file of an error in one of its lines, then what is wrong.
+fn in_line(number: usize, error: &serde_json::Error) -> String {
+    let (text, column) = (error.to_string(), error.column());
+    // the error's own text ends with its place in this line alone
+    match text.strip_suffix(&format!(" at line {} column {column}", error.line())) {
+        Some(what) => format!("line {number}, column {column}: {what}"),
+        None => format!("line {number}: {text}"),
+    }
 }
 
 fn to_pair(row: Row) -> (CacheKey, Arc<Entry>) {

@@ -21,7 +21,7 @@ use crate::cache::key::{CacheKey, KeyRef, hash_of_call};
 use crate::cache::row::{Row, Rows};
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
-use crate::whole_file::write_whole;
+use crate::whole_file::{folder_of, remove_unfinished, write_whole};
 
 /// Publishes entries as the snapshot `path` and returns its digest. Among entries with the same key the last one
 /// counts.
@@ -40,6 +40,7 @@ pub(in crate::cache) fn write_rows(path: &Path, rows: &Rows<'_>) -> Result<Diges
         file.write_all(&header.to_bytes())?;
         Ok(Digest::from_bytes(header.digest))
     };
+    remove_unfinished(folder_of(path));
     write_whole(path, write).map_err(StoreError::io("write the snapshot", path))
 }
 

@@ -31,7 +31,7 @@ mod users;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -268,10 +268,15 @@ impl ExecutableStore {
         path_in(&self.folder, key)
     }
 
-    /// The executable of a key, with its checksum verified; `None` if there is no intact one.
+    /// The executable of a key, with its checksum verified; `None` if there is no intact one that only this user can have
+    /// written. It is native code, and runs with this user's rights.
     pub(super) fn find(&self, key: &ExecutableKey) -> Option<StoredExecutable> {
         let path = self.path(key);
-        let (Head { header, .. }, offset) = self.intact(&path, key)?;
+        let (Head { header, metadata, .. }, offset) = self.intact(&path, key)?;
+        if let Some(why) = written_by_others(&metadata) {
+            self.say_once(&path, &why);
+            return None;
+        }
         if header.note.is_some_and(|note| note.refused.is_some()) {
             return None;
         }
@@ -294,16 +299,22 @@ impl ExecutableStore {
         Some(Noted { note: header.note?, payload_bytes: header.payload_bytes, path, digest })
     }
 
+    /// Says why a file is not used, if it was not said before.
+    fn say_once(&self, path: &Path, why: &str) {
+        if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned()) {
+            let path = printable(&path.display().to_string());
+            tracing::warn!("`{path}` is not used, and its program is compiled again: {why}");
+        }
+    }
+
     /// The file of a key, if it is there and intact. Anything else in its place is said once.
     fn intact(&self, path: &Path, key: &ExecutableKey) -> Option<(Head, u64)> {
         let error = match read_whole(path, key) {
             Ok(found) => return Some(found),
             Err(error) => error,
         };
-        let is_new = || self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
-        if error.kind() != io::ErrorKind::NotFound && is_new() {
-            let path = printable(&path.display().to_string());
-            tracing::warn!("`{path}` is not used, and its program is compiled again: {}", why_damaged(&error));
+        if error.kind() != io::ErrorKind::NotFound {
+            self.say_once(path, &why_damaged(&error));
         }
         None
     }
@@ -383,6 +394,18 @@ impl ExecutableStore {
             }
         }
         Ok(StoredExecutable { executable: ExecutableRef { path, offset, digest: Some(payload_digest) }, signature })
+    }
+}
+
+/// Whether somebody else may have written a file.
+fn written_by_others(metadata: &fs::Metadata) -> Option<String> {
+    let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+    if owner != rustix::process::geteuid().as_raw() {
+        Some(format!("it belongs to another user (number {owner})"))
+    } else if mode & 0o022 != 0 {
+        Some(format!("its mode is {mode:04o}, and others may write it"))
+    } else {
+        None
     }
 }
 
@@ -538,6 +561,26 @@ mod tests {
         // computed by hand, from the fields that existed first: length and bytes of each
         let key = ExecutableKey { xla_flags: vec!["--xla_a=1".into(), "--xla_b".into()], ..key() };
         assert_eq!(key.to_digest().to_string(), "410750283afb9aacb68c138058cff2e8cf31fc8b31174b4e3aff6af44028d727");
+    }
+
+    #[test]
+    fn native_code_that_others_may_have_written_is_not_used() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+
+        let folder = tempfile::tempdir().unwrap();
+        let store = ExecutableStore::open(folder.path()).unwrap();
+        let payload = folder.path().join("payload");
+        fs::write(&payload, b"machine code").unwrap();
+        let kept = store.keep(&key(), File::open(&payload).unwrap(), None, Note::default()).unwrap().executable.path;
+        assert!(store.find(&key()).is_some());
+        for (mode, is_found) in [(0o644, true), (0o400, true), (0o660, false), (0o602, false), (0o600, true)] {
+            fs::set_permissions(&kept, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(store.find(&key()).is_some(), is_found, "{mode:o}");
+        }
+        // only root can give a file away
+        if chown(&kept, Some(12_345), None).is_ok() {
+            assert_eq!(store.find(&key()), None);
+        }
     }
 
     #[test]

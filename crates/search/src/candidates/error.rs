@@ -1,5 +1,6 @@
 //! What is wrong with a space's file, and where.
 
+use std::fmt;
 use std::io;
 
 use super::locate::line_and_column;
@@ -7,24 +8,35 @@ use autotune_lowered_lookup::printable::printable;
 use autotune_lowered_lookup::remedy::remedy;
 
 /// What is wrong with a space's file, and where.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}:{column}: {message}")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpaceError {
     /// The file, as it was named.
     pub file: String,
-    /// Line, from 1.
+    /// Line, from 1; zero if the file could not be read.
     pub line: usize,
-    /// Column, from 1, in characters.
+    /// Column, from 1, in characters; zero if the file could not be read.
     pub column: usize,
     /// What is wrong.
     pub message: String,
 }
 
+impl fmt::Display for SpaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, column, message } = self;
+        match line {
+            0 => write!(f, "{file}: {message}"),
+            _ => write!(f, "{file}:{line}:{column}: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for SpaceError {}
+
 impl SpaceError {
     /// A file or folder that cannot be read.
     pub(super) fn unreadable(file: String, error: &io::Error) -> Self {
-        Self { file, line: 1, column: 1, message: format!("cannot be read: {error}{}", remedy(error)) }
+        Self { file, line: 0, column: 0, message: format!("cannot be read: {error}{}", remedy(error)) }
     }
 
     /// A text that is not JSON, or JSON of another form.
