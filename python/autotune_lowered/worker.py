@@ -430,6 +430,10 @@ class Worker:
         if params.get("program") is None:
             return {}
         if self.pool is None:
+            from jax._src.lib import xla_client  # type: ignore[attr-defined]
+
+            # jaxlib makes the iterator's type when one is first needed: two threads at once may find it half made
+            list(xla_client.DeviceList((self.device,)))
             self.pool = concurrent.futures.ThreadPoolExecutor(min(8, available_cores()))
         self.ahead[params["candidate"]] = (params, self.pool.submit(self.compiled, params))
         return {}
