@@ -85,7 +85,8 @@ fn a_refusal_has_libtpus_own_words() {
     let done = tpu.compile(&module, &["--llo"], "");
     let words = "Scoped allocation with size 18.36M and limit 16.00M exceeded scoped vmem limit by 2.36M";
     assert!(done.code == 0 && done.stdout.contains(words), "{} {}", done.stdout, done.stderr);
-    let none = tpu.place.run(&["compile", MODULE, "--target", "tpu:v6e", "--plugin", &tpu.plugin, "-o", "no-store"]);
+    let store = tpu.place.text("no-store");
+    let none = tpu.place.run(&["compile", MODULE, "--target", "tpu:v6e", "--plugin", &tpu.plugin, "-o", &store]);
     assert!(none.code == 5 && none.fault().contains("the simulated libtpu knows v5e:2x2 alone"), "{}", none.stderr);
 }
 
