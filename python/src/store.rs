@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use autotune_lowered::cache::{
-    self, ConfigStore, Entry, Hit, KeyRef, Mapping, SeedStore, Snapshot, SnapshotStore, StoreError, StoreErrorKind,
-    Tier, TieredCache,
+    ConfigStore, Entry, Hit, KeyRef, Mapping, SeedStore, Snapshot, SnapshotStore, StoreError, StoreErrorKind, Tier,
+    TieredCache,
 };
 use autotune_lowered::call::Direction;
 use autotune_lowered::measured_by::CacheState;

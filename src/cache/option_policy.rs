@@ -183,7 +183,7 @@ mod tests {
             assert!(choices.iter().all(|choice| why_refused(&choice.set.to_config()).is_none()));
             // and any two lists of passes together
             let passes = choices.iter().filter(|choice| choice.name == "xla_disable_hlo_passes");
-            let all = passes.fold(Ok(OptionSet::default()), |set, choice| set?.with(&choice.set));
+            let all = passes.map(|choice| &choice.set).try_fold(OptionSet::default(), |set, more| set.with(more));
             assert_eq!(why_refused(&all.unwrap().to_config()), None);
         }
     }
