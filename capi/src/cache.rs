@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use autotune_lowered::cache::{
-    self, COMPILER_OPTIONS, CacheKey, ConfigStore, Entry, KeyRef, Mapping, SNAPSHOT_FILE, SeedStore, Snapshot,
-    SnapshotStore, StoreError, StoreErrorKind, Tier, TieredCache,
+    self, CacheKey, ConfigStore, Entry, KeyRef, Mapping, SNAPSHOT_FILE, SeedStore, Snapshot, SnapshotStore, StoreError,
+    StoreErrorKind, Tier, TieredCache,
 };
 use autotune_lowered::call::Direction;
 use autotune_lowered::device::MatchMode;
@@ -158,11 +158,6 @@ impl Cache {
         let Some(found) = tiers.find(fingerprint, operation, key, question.direction, question.mode)? else {
             return Ok(None);
         };
-        if operation == COMPILER_OPTIONS
-            && let Some(why) = cache::why_refused(&found.entry.config)
-        {
-            return Err(Fault::new(Status::Damaged, format!("the entry of `{operation}:{key}` {why}")));
-        }
         let hit = Arc::new(Hit::new(question, hash, &found, tier_of(&found, snapshot.as_deref())));
         let mut state = self.write();
         // a hit found before a refresh answers this query, and no later one
