@@ -270,6 +270,19 @@ mod tests {
         assert!(with.bytes.len() > 900 && with.bytes.len() < OF_JAX.len(), "{} of {}", with.bytes.len(), OF_JAX.len());
     }
 
+    /// Newer versions than those of the list would show here what the list lacks.
+    #[test]
+    fn what_jax_sends_of_itself_is_compiled_with() {
+        for (version, bytes) in [
+            ("0.10.2", &include_bytes!("../../tests/data/pjrt/jax-0.10.2-compile-options-default.pb")[..]),
+            ("0.11.2", include_bytes!("../../tests/data/pjrt/jax-0.11.2-compile-options-default.pb")),
+            ("0.12.0.1", include_bytes!("../../tests/data/pjrt/jax-0.12.0.1-compile-options-default.pb")),
+        ] {
+            let with = read(bytes).unwrap_or_else(|error| panic!("{version}: {error}"));
+            assert!(with.note().is_none() && with.named.is_empty(), "{version}: {with:?}");
+        }
+    }
+
     #[test]
     fn what_is_on_no_list_is_refused_by_name_and_by_number() {
         let named = |name: &str, value: &Message| {
