@@ -181,9 +181,9 @@ impl Reader<'_> {
     }
 }
 
-/// A map entry: a name, and its value if the kind is known.
+/// A map entry: a name, and its value if nothing but these is in it. A newer compiler may read what is unknown here.
 fn named_option(bytes: &[u8]) -> Result<(String, Option<Value>), WireError> {
-    let (mut name, mut found) = (String::new(), None);
+    let (mut name, mut found, mut is_known) = (String::new(), None, true);
     for field in WireCursor::new(bytes) {
         match field? {
             (1, WireValue::Bytes(text)) => name = String::from_utf8_lossy(text).into_owned(),
@@ -195,14 +195,17 @@ fn named_option(bytes: &[u8]) -> Result<(String, Option<Value>), WireError> {
                         // signed 64-bit integers in protobuf's encoding
                         (value::INTEGER, WireValue::Varint(integer)) => Some(integer.cast_signed().into()),
                         (value::REAL, WireValue::Fixed64(real)) => Some(real_value(f64::from_bits(real))),
-                        _ => found,
+                        _ => {
+                            is_known = false;
+                            found
+                        }
                     };
                 }
             }
-            _ => {}
+            _ => is_known = false,
         }
     }
-    Ok((name, found))
+    Ok((name, found.filter(|_| is_known)))
 }
 
 /// JSON has no non-finite numbers; XLA reads them as text.
@@ -300,6 +303,10 @@ mod tests {
             assert_eq!(error, CompiledWithError::Refused(printable(name)), "{name}");
             assert!(CompiledWith::read(&named(name, &text), &[name.to_owned()]).unwrap().named.is_empty());
         }
+        // a kind of value that only a later version has, behind one that this version reads
+        let mut both = Message::default();
+        both.number(2, 1).bytes(5, b"/x");
+        assert!(read(&named("xla_cpu_enable_fast_math", &both)).is_err());
         // an option without a value of a known kind
         assert!(read(&named("xla_cpu_enable_fast_math", &Message::default())).is_err());
         // a name after its value, and a name set twice: the later value counts

@@ -15,8 +15,8 @@ use crate::support::shared::*;
 use crate::support::{program, xspace};
 use autotune_lowered::cache::{
     COMPILER_OPTIONS, CacheKey, Cached, ConfigStore, Entry, FlagKind, FolderLock, Lookup, Mapping, MemoryStore,
-    SNAPSHOT_FILE, SeedStore, SledStore, Snapshot, SnapshotStore, StoreErrorKind, TieredCache, merge, write_seeds,
-    write_snapshot,
+    SNAPSHOT_FILE, SeedStore, SledStore, Snapshot, SnapshotStore, StoreErrorKind, TieredCache, export_json, merge,
+    write_seeds, write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
@@ -208,6 +208,8 @@ fn compiler_options_on_no_list_are_refused_wherever_they_are() {
         let file = folder.path().join(SNAPSHOT_FILE);
         let caches = [Cached::of_snapshot(Snapshot::open(&file, Mapping::Never).unwrap())];
         assert_eq!(merge(&caches).unwrap_err().kind(), StoreErrorKind::Refused);
+        let exported = export_json(&folder.path().join("x.json"), &[(key.clone(), entry(options))]);
+        assert!(exported.unwrap_err().to_string().contains("which is on no list"), "{options}");
         // the user's own choice of this run
         let _guard = cache.overlay([(key.clone(), entry(options))]);
         assert_eq!(look(&cache), Ok(true));

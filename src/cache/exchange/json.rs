@@ -103,8 +103,14 @@ pub fn export_json(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<()
 /// Writes entries to a file.
 ///
 /// # Errors
-/// If the file cannot be written; then its old content is intact.
+/// If an entry sets what no entry may, or the file cannot be written; then its old content is intact.
 pub fn export_json_as(form: JsonForm, path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<(), ExchangeError> {
+    for (key, entry) in entries.iter().filter(|(key, _)| key.call.op_id == COMPILER_OPTIONS) {
+        if let Some(why) = why_refused(&entry.config) {
+            let (call, peer, what) = (key.call.clone(), "a JSON file".to_owned(), format!("it {why}"));
+            return Err(ExchangeError::Refused { call, peer, what });
+        }
+    }
     let mut sorted: Vec<&(CacheKey, Arc<Entry>)> = entries.iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
     let is_empty = sorted.is_empty();
