@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::scripted::*;
 use crate::support::step::{seal, write_step, write_variants};
@@ -29,14 +29,14 @@ struct StepTimer {
     inner: ScriptedTimer,
     factors: Vec<f64>,
     state: u64,
-    /// The earliest time at which a race of this many programs ends.
-    ends: Option<(usize, Instant)>,
+    /// A race of this many programs takes at least this long.
+    takes: Option<(usize, Duration)>,
 }
 
 impl StepTimer {
     fn new(factors: &[f64], seed: u64) -> Self {
         let state = seed.wrapping_mul(2) + 1;
-        Self { inner: ScriptedTimer::new(&[]), factors: factors.to_vec(), state, ends: None }
+        Self { inner: ScriptedTimer::new(&[]), factors: factors.to_vec(), state, takes: None }
     }
 
     /// Uniform between zero and one: xorshift (Marsaglia, Xorshift RNGs, 2003).
@@ -99,8 +99,8 @@ impl Timer for StepTimer {
         self.inner.restart(without)
     }
     fn end(&mut self) {
-        if let Some((_, at)) = self.ends.filter(|(programs, _)| *programs == self.inner.ns.len()) {
-            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        if let Some((_, time)) = self.takes.filter(|(programs, _)| *programs == self.inner.ns.len()) {
+            std::thread::sleep(time);
         }
         self.inner.end();
     }
@@ -198,7 +198,7 @@ fn calls_for_which_no_time_is_left_are_not_separated() {
         let budget = Duration::from_secs(seconds);
         let mut timer = StepTimer::new(&[0.9, 0.95, 0.8], 10);
         // all tuned, each set put back, and the copy
-        timer.ends = Some((4, Instant::now() + budget));
+        timer.takes = Some((4, budget));
         let options = CompareOptions::default().seed(10).budget(Some(budget));
         let found = run_on(&mut timer, folder.path(), &options).unwrap();
         assert!(found.notes.iter().any(|note| note.contains("--budget")), "{:?}", found.notes);
