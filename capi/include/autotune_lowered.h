@@ -75,7 +75,9 @@ enum {
   ATL_OPEN_READ = 1u,
   /* The look-ups are for runs with cold hardware caches. Hits measured with warm caches are then stale, and those
    * measured with cold caches are not. */
-  ATL_OPEN_FOR_COLD_CACHES = 2u
+  ATL_OPEN_FOR_COLD_CACHES = 2u,
+  /* Look-ups also find what replayed samples decided (`--timer replay:`), which this device may never have run. */
+  ATL_OPEN_REPLAYED = 4u
 };
 
 typedef struct atl_open_options {

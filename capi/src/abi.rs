@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn atl_cache_open(
         // SAFETY: the caller's promise
         let options: OpenOptions = unsafe { pointers::read(options) }?;
         layout::unreserved(options.reserved)?;
-        if options.flags & !(layout::OPEN_READ | layout::OPEN_FOR_COLD_CACHES) != 0 {
+        if options.flags & !(layout::OPEN_READ | layout::OPEN_FOR_COLD_CACHES | layout::OPEN_REPLAYED) != 0 {
             return Err(Fault::argument("flags", "has bits that this library does not know"));
         }
         let is_set = |flag| options.flags & flag != 0;
@@ -76,7 +76,12 @@ pub(crate) unsafe extern "C" fn atl_cache_open(
             digest.map_err(|_| Fault::argument("pin", "is no digest: 64 hexadecimal digits"))
         });
         let as_path = |bytes| Path::new(OsStr::from_bytes(bytes));
-        let (opened, note) = Cache::open(as_path(path), seeds.map(as_path), pin.transpose()?, (mapping, cache_state))?;
+        let (opened, note) = Cache::open(
+            as_path(path),
+            seeds.map(as_path),
+            pin.transpose()?,
+            (mapping, cache_state, is_set(layout::OPEN_REPLAYED)),
+        )?;
         cache.put(Box::into_raw(Box::new(opened)));
         message.put(&note);
         Ok(Status::Ok)

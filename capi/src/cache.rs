@@ -72,6 +72,8 @@ struct Place {
     mapping: Mapping,
     /// Of the runs that look-ups are for.
     cache_state: CacheState,
+    /// Whether they find what replayed samples decided.
+    finds_replayed: bool,
     pin: Option<Digest>,
 }
 
@@ -94,7 +96,7 @@ struct State {
 }
 
 impl State {
-    fn new(snapshot: Option<Snapshot>, seeds: &[Shared], cache_state: &CacheState) -> Self {
+    fn new(snapshot: Option<Snapshot>, seeds: &[Shared], place: &Place) -> Self {
         let snapshot = snapshot.map(|snapshot| Arc::new(SnapshotStore::new(snapshot)));
         let mut below: Vec<Box<dyn ConfigStore>> = Vec::new();
         if let Some(snapshot) = &snapshot {
@@ -102,7 +104,8 @@ impl State {
         }
         below.extend(seeds.iter().map(|seeds| Box::new(seeds.clone()) as Box<dyn ConfigStore>));
         let mut tiers = TieredCache::new(below);
-        tiers.set_cache_state(cache_state.clone());
+        tiers.set_cache_state(place.cache_state.clone());
+        tiers.set_finds_replayed(place.finds_replayed);
         Self { tiers: Arc::new(tiers), snapshot, kept: HashTable::new() }
     }
 
@@ -117,9 +120,10 @@ impl Cache {
         path: &Path,
         seeds: Option<&Path>,
         pin: Option<Digest>,
-        (mapping, cache_state): (Mapping, CacheState),
+        (mapping, cache_state, finds_replayed): (Mapping, CacheState, bool),
     ) -> Result<(Self, String), Fault> {
-        let place = Place { named: path.to_owned(), snapshot: snapshot_of(path)?, mapping, cache_state, pin };
+        let snapshot = snapshot_of(path)?;
+        let place = Place { named: path.to_owned(), snapshot, mapping, cache_state, finds_replayed, pin };
         let mut notes = Vec::new();
         let snapshot = match Snapshot::open(&place.snapshot, mapping) {
             // counts as none until it is published again
@@ -138,7 +142,7 @@ impl Cache {
             tiers.push(Shared(Arc::new(store)));
         }
         tiers.push(Shared(Arc::new(SeedStore::shipped())));
-        let state = RwLock::new(State::new(snapshot, &tiers, &place.cache_state));
+        let state = RwLock::new(State::new(snapshot, &tiers, &place));
         let hasher = DefaultHashBuilder::default();
         Ok((Self { place, seeds: tiers, hasher, state, refreshing: Mutex::default() }, notes.join("; ")))
     }
@@ -205,7 +209,7 @@ impl Cache {
         };
         let Some(newer) = newer else { return Ok(false) };
         self.place.check_pin(Some(&newer))?;
-        let state = State::new(Some(newer), &self.seeds, &self.place.cache_state);
+        let state = State::new(Some(newer), &self.seeds, &self.place);
         let old = std::mem::replace(&mut *self.write(), state);
         // unmapped and freed after the lock is released
         drop(old);

@@ -16,6 +16,8 @@ pub(crate) const ABI_VERSION: u32 = 1;
 pub(crate) const OPEN_READ: u32 = 1;
 /// `ATL_OPEN_FOR_COLD_CACHES`.
 pub(crate) const OPEN_FOR_COLD_CACHES: u32 = 2;
+/// `ATL_OPEN_REPLAYED`.
+pub(crate) const OPEN_REPLAYED: u32 = 4;
 
 /// A struct of the header that begins with its size.
 ///

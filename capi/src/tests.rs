@@ -248,6 +248,7 @@ fn numbers_are_those_of_the_header() {
     assert_eq!(number("ATL_ABI_VERSION"), layout::ABI_VERSION);
     assert_eq!(number("ATL_OPEN_READ"), layout::OPEN_READ);
     assert_eq!(number("ATL_OPEN_FOR_COLD_CACHES"), layout::OPEN_FOR_COLD_CACHES);
+    assert_eq!(number("ATL_OPEN_REPLAYED"), layout::OPEN_REPLAYED);
     for (name, mode) in [("ATL_MATCH_EXACT", "exact"), ("ATL_MATCH_KIND", "kind"), ("ATL_MATCH_ANY", "any")] {
         assert_eq!(layout::match_mode(number(name)).unwrap().to_string(), mode);
     }

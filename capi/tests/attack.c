@@ -168,7 +168,7 @@ static void sizes_of_other_versions(const char *path, atl_cache *cache, const at
   query.direction = 3;
   SAYS(ATL_BAD_ARGUMENT, "`direction`", atl_cache_lookup(cache, &query, &found, AT));
   options = options_of(path);
-  options.flags = 4;
+  options.flags = 8;
   SAYS(ATL_BAD_ARGUMENT, "`flags`", atl_cache_open(&options, &opened, AT));
   options = options_of(path);
   options.reserved = 2;

@@ -82,6 +82,7 @@ class Store:
         seeds: str | PathLike[str] | None = None,
         mapped: bool = True,
         cache_state: str = "warm",
+        replayed: bool = False,
     ) -> Store:
         """RuntimeError for a damaged snapshot or one of a later version, OSError if it cannot be read, ValueError for a
         `cache_state` other than `warm` and `cold`."""

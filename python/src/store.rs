@@ -29,16 +29,17 @@ pub(crate) struct Store {
 #[pymethods]
 impl Store {
     #[new]
-    #[pyo3(signature = (snapshot=None, seeds=None, mapped=true, cache_state="warm"))]
+    #[pyo3(signature = (snapshot=None, seeds=None, mapped=true, cache_state="warm", replayed=false))]
     fn new(
         py: Python<'_>,
         snapshot: Option<PathBuf>,
         seeds: Option<PathBuf>,
         mapped: bool,
         cache_state: &str,
+        replayed: bool,
     ) -> PyResult<Self> {
-        let cache_state = parse_cache_state(cache_state)?;
-        py.detach(|| Self::open(snapshot, seeds, mapped, cache_state)).map_err(raise)
+        let looks_for = (parse_cache_state(cache_state)?, replayed);
+        py.detach(|| Self::open(snapshot, seeds, mapped, looks_for)).map_err(raise)
     }
 
     /// SHA-256 that names the snapshot's content.
@@ -112,7 +113,7 @@ impl Store {
         snapshot: Option<PathBuf>,
         seeds: Option<PathBuf>,
         mapped: bool,
-        cache_state: CacheState,
+        (cache_state, finds_replayed): (CacheState, bool),
     ) -> Result<Self, StoreError> {
         let mapping = if mapped { Mapping::WhereLocal } else { Mapping::Never };
         let mut problems = Vec::new();
@@ -139,6 +140,7 @@ impl Store {
         below.push(Box::new(SeedStore::shipped()));
         let mut cache = TieredCache::new(below);
         cache.set_cache_state(cache_state);
+        cache.set_finds_replayed(finds_replayed);
         Ok(Self { cache, digest, entries, mapped, problems })
     }
 }

@@ -33,6 +33,23 @@ impl Cached {
         self.rows()?.iter().map(Row::to_pair).collect()
     }
 
+    /// The same without what [replayed](Entry::is_replayed) samples decided, and how many entries that leaves out.
+    ///
+    /// # Errors
+    /// As [`to_entries`](Self::to_entries).
+    pub fn without_replayed(self) -> Result<(Self, usize), StoreError> {
+        let rows = self.rows()?;
+        let is_measured =
+            |row: &&Row<'_>| !row.may_be_replayed() || !row.to_entry().is_ok_and(|entry| entry.is_replayed());
+        let measured: Vec<_> = rows.iter().filter(is_measured).collect();
+        let left_out = rows.len() - measured.len();
+        if left_out == 0 {
+            return Ok((self, 0));
+        }
+        let measured = measured.into_iter().map(Row::to_pair).collect::<Result<_, _>>()?;
+        Ok((Self::Entries(measured), left_out))
+    }
+
     /// Every entry in place, in the keys' order, each key once.
     pub(super) fn rows(&self) -> Result<Vec<Row<'_>>, StoreError> {
         match self {

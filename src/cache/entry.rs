@@ -6,7 +6,7 @@ use crate::batch::BatchAxis;
 use crate::config::Config;
 use crate::device::Environment;
 use crate::digest::Digest;
-use crate::measured_by::MeasuredBy;
+use crate::measured_by::{MeasuredBy, Source};
 use crate::stats::Interval;
 
 /// The config to use for a call, with its provenance.
@@ -141,6 +141,12 @@ impl Entry {
     /// The entry as JSON, as stored.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether the samples that decided it were replayed: then this device may never have run it. Such an entry answers
+    /// only where that was asked for, and is neither signed nor published.
+    pub fn is_replayed(&self) -> bool {
+        self.provenance.as_ref().is_some_and(|provenance| provenance.measured_by.source == Source::Replay)
     }
 
     /// Digest of the search that found it, if any.

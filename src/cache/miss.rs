@@ -34,6 +34,11 @@ pub enum MissReason {
         /// How that device differs, and which match mode would accept it.
         difference: String,
     },
+    /// The call is cached, but all that decided it was replayed samples.
+    Replayed {
+        /// The call.
+        call: Call,
+    },
     /// The call is cached in another direction.
     Direction {
         /// The call.
@@ -58,6 +63,9 @@ impl fmt::Display for MissReason {
             }
             Self::Device { call, difference } => {
                 write!(f, "`{call}` is cached, but not for this device: {difference}")
+            }
+            Self::Replayed { call } => {
+                write!(f, "`{call}` is cached, but decided by replayed samples, not by runs on this device")
             }
             Self::Direction { call, tuned } => {
                 write!(f, "`{call}` is cached, but not for this device: tuned {tuned} only")

@@ -172,6 +172,16 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// Whether replayed samples may have decided the entry: a look at the text, which may find it elsewhere.
+    pub(super) fn may_be_replayed(&self) -> bool {
+        let is_named = |text: &str| text.contains("\"source\":\"replay\"");
+        match &self.entry {
+            Stored::Entry(entry) => entry.is_replayed(),
+            Stored::Text { text, .. } => is_named(text.rest),
+            Stored::Settled(settled) => is_named(&settled.text),
+        }
+    }
+
     /// The entry as JSON, in the spelling of the stores.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match &self.entry {

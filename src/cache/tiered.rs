@@ -91,13 +91,14 @@ pub struct TieredCache {
     below: Vec<Box<dyn ConfigStore>>,
     /// The state of the hardware's caches in the runs that the configs are for.
     cache_state: CacheState,
+    finds_replayed: bool,
 }
 
 impl TieredCache {
     /// Tiers below the memory, fastest first.
     pub fn new(below: Vec<Box<dyn ConfigStore>>) -> Self {
         let (overlays, memory) = (Overlays::default(), MemoryStore::default());
-        Self { overlays, memory, below, cache_state: CacheState::Warm }
+        Self { overlays, memory, below, cache_state: CacheState::Warm, finds_replayed: false }
     }
 
     /// The look-ups of programs at run time: the snapshot that was published in a cache folder, and `lower` below it.
@@ -143,6 +144,11 @@ impl TieredCache {
     /// that was measured in another state is flagged.
     pub fn set_cache_state(&mut self, state: CacheState) {
         self.cache_state = state;
+    }
+
+    /// Whether look-ups also find entries that [replayed](Entry::is_replayed) samples decided; by default they do not.
+    pub fn set_finds_replayed(&mut self, finds_replayed: bool) {
+        self.finds_replayed = finds_replayed;
     }
 
     /// The tier in memory.
@@ -198,12 +204,12 @@ impl TieredCache {
         let directions = wanted(direction);
         for direction in directions {
             let key = KeyRef { op_id, call_key, direction: *direction, device: &device.identity };
-            if let Some((entry, tier)) = self.get(key)? {
+            if let Some((entry, tier)) = self.get(key, |entry| self.may_answer(entry))? {
                 return self.checked(device, Hit::asked(key, entry, tier)).map(Some);
             }
         }
         let mut choices = Vec::new();
-        for (key, entry, tier) in self.of_call(op_id, call_key)? {
+        for (key, entry, tier) in self.of_call(op_id, call_key, |entry| self.may_answer(entry))? {
             if !directions.contains(&key.direction) {
                 continue;
             }
@@ -243,7 +249,7 @@ impl TieredCache {
 
     fn explain(&self, question: Question<'_>) -> Result<MissReason, StoreError> {
         let Question { device, op_id, call_key, direction, mode } = question;
-        for (key, ..) in self.of_call(op_id, call_key)? {
+        for (key, entry, _) in self.of_call(op_id, call_key, |_| true)? {
             let call = Call::new(op_id, call_key);
             let difference = mode.compare(&device.identity, &key.device);
             if !wanted(direction).contains(&key.direction) {
@@ -251,6 +257,9 @@ impl TieredCache {
             }
             if let DeviceMatch::Miss(difference) = difference {
                 return Ok(MissReason::Device { call, difference });
+            }
+            if !self.may_answer(&entry) {
+                return Ok(MissReason::Replayed { call });
             }
         }
         self.explain_absence(device, op_id, call_key)
@@ -261,7 +270,7 @@ impl TieredCache {
     /// # Errors
     /// If a tier cannot be read, or the entry is damaged.
     pub fn entry(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, StoreError> {
-        self.get(key.parts())
+        self.get(key.parts(), |_| true)
     }
 
     /// Stores an entry in memory and in every tier below that can be written, the lowest first.
@@ -315,11 +324,17 @@ impl TieredCache {
     /// # Errors
     /// If a tier cannot be read, or an entry is damaged.
     pub fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>, Tier)>, StoreError> {
-        self.merged(|store| store.entries(), |_| true)
+        self.merged(|store| store.entries(), |_| true, |_| true)
     }
 
-    fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>, Tier)>, StoreError> {
-        let mut found = self.merged(|store| store.of_call(op_id, call_key), |key| key.is_of_call(op_id, call_key))?;
+    fn of_call(
+        &self,
+        op_id: &str,
+        call_key: &str,
+        counts: impl Fn(&Entry) -> bool,
+    ) -> Result<Vec<(CacheKey, Arc<Entry>, Tier)>, StoreError> {
+        let is_of_call = |key: &CacheKey| key.is_of_call(op_id, call_key);
+        let mut found = self.merged(|store| store.of_call(op_id, call_key), is_of_call, counts)?;
         // newest first, then by key: the same answer in every process
         let decided = |entry: &Entry| entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at);
         found.sort_by(|a, b| decided(&b.1).cmp(&decided(&a.1)).then_with(|| a.0.cmp(&b.0)));
@@ -327,15 +342,21 @@ impl TieredCache {
         Ok(found)
     }
 
-    fn get(&self, key: KeyRef<'_>) -> Result<Option<(Arc<Entry>, Tier)>, StoreError> {
+    /// Whether look-ups may find it.
+    fn may_answer(&self, entry: &Entry) -> bool {
+        self.finds_replayed || !entry.is_replayed()
+    }
+
+    /// The entry of a key in the fastest tier whose one counts. Overlays always do: they are the user's own.
+    fn get(&self, key: KeyRef<'_>, counts: impl Fn(&Entry) -> bool) -> Result<Option<(Arc<Entry>, Tier)>, StoreError> {
         if let Some(entry) = self.overlays.get(key) {
             return Ok(Some((entry, Tier::Overlay)));
         }
-        if let Some(entry) = self.memory.get(key)? {
+        if let Some(entry) = self.memory.get(key)?.filter(|entry| counts(entry)) {
             return Ok(Some((entry, Tier::Memory)));
         }
         for store in &self.below {
-            if let Some(entry) = store.get(key)? {
+            if let Some(entry) = store.get(key)?.filter(|entry| counts(entry)) {
                 self.memory.put(&key.to_key(), &entry)?;
                 return Ok(Some((entry, store.tier())));
             }
@@ -362,13 +383,15 @@ impl TieredCache {
         &self,
         read: impl Fn(&dyn ConfigStore) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>,
         wanted: impl Fn(&CacheKey) -> bool,
+        counts: impl Fn(&Entry) -> bool,
     ) -> Result<Vec<(CacheKey, Arc<Entry>, Tier)>, StoreError> {
         let overlaid = self.overlays.entries(wanted).into_iter();
         let mut found: BTreeMap<CacheKey, (Arc<Entry>, Tier)> =
             overlaid.map(|(key, entry)| (key, (entry, Tier::Overlay))).collect();
-        let in_memory: BTreeMap<_, _> = read(&self.memory)?.into_iter().collect();
+        let counting = |entries: Vec<(CacheKey, Arc<Entry>)>| entries.into_iter().filter(|(_, entry)| counts(entry));
+        let in_memory: BTreeMap<_, _> = counting(read(&self.memory)?).collect();
         for store in &self.below {
-            for (key, entry) in read(store.as_ref())? {
+            for (key, entry) in counting(read(store.as_ref())?) {
                 // an entry promoted to memory is listed under the tier that stores it; a different one hides it
                 if in_memory.get(&key).is_none_or(|known| *known == entry) {
                     found.entry(key).or_insert((entry, store.tier()));

@@ -202,7 +202,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         }
         CacheCommand::Get { op, key, match_mode, cache_state, here, cache, format } => {
             let fingerprint = device::chosen(here)?;
-            return match look_up(cache, &fingerprint, (op, key), (*match_mode, cache_state))? {
+            return match look_up(cache, (&fingerprint, here.is_replay()), (op, key), (*match_mode, cache_state))? {
                 Ok(hit) => {
                     for flag in &hit.flags {
                         tracing::warn!("{}: {}", name_of(flag.kind), flag.detail);

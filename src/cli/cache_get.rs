@@ -16,12 +16,13 @@ use super::{cache, exit};
 /// stores answer.
 pub(super) fn look_up(
     args: &CacheArgs,
-    device: &DeviceFingerprint,
+    (device, is_replay): (&DeviceFingerprint, bool),
     (op, key): (&str, &str),
     (mode, cache_state): (MatchMode, &CacheState),
 ) -> Result<Result<Hit<'static>, MissReason>, Fault> {
     let of = |cache: &mut TieredCache| {
         cache.set_cache_state(cache_state.clone());
+        cache.set_finds_replayed(is_replay);
         cache.lookup(device, op, key, None, mode)?.found()
     };
     if cache::address(args)?.is_some() {

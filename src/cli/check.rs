@@ -16,6 +16,7 @@ use crate::gate::{
     has_compiler_options, write_annotations, write_junit,
 };
 use crate::ledger::Ledger;
+use crate::measured_by::Source;
 use crate::registry::Registry;
 use crate::report::check_lines;
 use crate::timer::events::Events;
@@ -94,7 +95,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     // an unwritable file fails before anything is measured
     let junit = args.junit.as_deref().map(|path| OutputFile::at(path, "report of `--junit`")).transpose()?;
     let read = args.plan.read(&args.module, NoLabels::Explained)?;
-    let ledger = cache::open_for_reading(&args.cache)?;
+    let mut ledger = cache::open_for_reading(&args.cache)?;
     let module = module_with_options(args, &ledger)?;
     let source = match read {
         Ok(source) => Some(source),
@@ -107,6 +108,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let (compiled, verify_key) = (args.compiled.as_slice(), args.cache.verify_key.as_deref());
     let from = Executables { kept: &executables, compiled, verify_key };
     let mut timer = start_timer(&args.timer, from)?;
+    ledger.cache_mut().set_finds_replayed(timer.source() == Source::Replay);
     if timer.has_one_job_a_call() {
         let message =
             "profiles of an earlier run cannot be measured again; name a timer that does, such as `--timer pjrt`";

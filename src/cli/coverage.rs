@@ -61,18 +61,20 @@ fn part(text: &str) -> Result<f64, String> {
 /// Prints which calls of a module have a config; exit code 1 if too few have.
 pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let scan = scan_whole(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? }, NoLabels::Explained)?;
-    let ledger;
-    let alone;
+    let mut ledger;
+    let mut alone;
     let cache = match &args.of {
         Some(path) => {
             alone = alone_in(merge::open(path)?.cached)?;
-            &alone
+            &mut alone
         }
         None => {
             ledger = cache::open_for_reading(&args.cache)?;
-            ledger.cache()
+            ledger.cache_mut()
         }
     };
+    cache.set_finds_replayed(args.here.is_replay());
+    let cache = &*cache;
     let (device, is_here) = match &args.only_for {
         Some(text) => (device_named(cache, text)?, false),
         None => (device::chosen(&args.here)?, true),

@@ -43,6 +43,10 @@ pub(super) struct ExportArgs {
     /// Folder of recorded invocations, which hold Tokamax's names for the calls tuned here
     #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
     pub registry: Option<PathBuf>,
+    /// Also what replayed samples decided (`--timer replay:`), which other tools cannot tell from what was measured; JSON
+    /// always has it
+    #[arg(long)]
+    pub replayed: bool,
     #[command(flatten)]
     pub cache: CacheArgs,
 }
@@ -73,6 +77,14 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
     let is_of_device = |key: &CacheKey| args.device.as_ref().is_none_or(|name| key.device.to_string().contains(name));
     let is_of_call = |key: &CacheKey| args.key.as_ref().is_none_or(|start| key.call.call_key.starts_with(start));
     entries.retain(|(key, _)| is_of_device(key) && is_of_call(key));
+    if !args.replayed && !matches!(args.format, ExchangeArg::Json | ExchangeArg::Jsonl) {
+        let all = entries.len();
+        entries.retain(|(_, entry)| !entry.is_replayed());
+        if entries.len() < all {
+            let left_out = counted(all - entries.len(), "decision");
+            tracing::warn!("{left_out} of replayed samples left out; `--replayed` exports them, too");
+        }
+    }
     if let Some(variable) = args.format.variable() {
         return print_flags(&entries, variable, args.out.as_deref(), out);
     }

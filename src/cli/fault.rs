@@ -74,7 +74,7 @@ impl From<RemoteError> for Fault {
                 Self::new(exit::USAGE, error)
             }
             RemoteError::ReadOnly { .. } => Self::new(exit::USAGE, error),
-            RemoteError::Nothing { .. } => Self::new(exit::NOTHING_MATCHED, error),
+            RemoteError::Nothing { .. } | RemoteError::Replayed { .. } => Self::new(exit::NOTHING_MATCHED, error),
             RemoteError::Signature(error) => error.into(),
             RemoteError::NotPublished { source, .. } => Self::new(Self::from(*source).code, message),
             error => Self::new(exit::CACHE_TROUBLE, error),

@@ -13,6 +13,7 @@ use crate::candidates::Peaks;
 use crate::digest::Digest;
 use crate::measured_by::{CacheState, Launch, Metric};
 use crate::report::{Document, write_json};
+use crate::timer::TimerName;
 
 use super::fault::Fault;
 
@@ -144,6 +145,13 @@ pub(super) struct HereArgs {
     pub timer: String,
     #[command(flatten)]
     pub plugin: PluginArgs,
+}
+
+impl HereArgs {
+    /// Whether the device is a recording's, for which what replayed samples decided counts, too.
+    pub(super) fn is_replay(&self) -> bool {
+        self.timer.parse::<TimerName>().is_ok_and(|timer| timer.is_replay())
+    }
 }
 
 /// The device whose roof is used.

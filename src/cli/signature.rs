@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use etcetera::BaseStrategy;
 
-use crate::cache::Snapshot;
+use crate::cache::{Cached, Snapshot};
+use crate::counted::counted;
 use crate::mapped_file::Mapping;
 use crate::signature::{PrivateKey, PublicKeys, SignatureError, Signatures, Signer, Statement, signature_path};
 
@@ -163,12 +164,22 @@ pub(super) fn sign(args: &SignArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let snapshot = Snapshot::open(&args.snapshot, Mapping::Never)?;
     snapshot.verify()?;
     let name = args.snapshot.display().to_string();
+    let digest = snapshot.digest();
+    let (_, replayed) = Cached::of_snapshot(snapshot).without_replayed()?;
+    if replayed > 0 {
+        let what = counted(replayed, "decision");
+        let message = format!(
+            "`{name}` is not signed: it has {what} of replayed samples, which this device may never have taken; \
+             `cache push` leaves them out"
+        );
+        return Err(Fault::new(exit::CACHE_TROUBLE, message));
+    }
     let mut signatures = match Signatures::read_beside(&args.snapshot) {
         Err(error @ SignatureError::Io { .. }) => return Err(error.into()),
         // an invalid signature, or one of version 1, is replaced
         read => read.unwrap_or_default(),
     };
-    signatures.renew(signer.sign(Statement::of_file(snapshot.digest()))?, &name)?;
+    signatures.renew(signer.sign(Statement::of_file(digest))?, &name)?;
     signatures.write_beside(&args.snapshot)?;
     writeln!(out, "{}", signature_path(&args.snapshot).display())?;
     Ok(exit::FINE)

@@ -34,6 +34,14 @@ pub enum RemoteError {
         /// The URL.
         url: String,
     },
+    /// All that was to be published is what replayed samples decided.
+    #[error(
+        "nothing is published at `{url}`: replayed samples decided all of it; tune with a timer that runs on the device"
+    )]
+    Replayed {
+        /// The URL.
+        url: String,
+    },
     /// The store denied access.
     #[error("`{url}` refuses `{name}`: {reason}")]
     Refused {

@@ -11,6 +11,7 @@ use super::pause::random_below;
 use super::trust::seen;
 use super::{Manifest, Remote, RemoteError, Trust};
 use crate::cache::{CacheKey, Cached, Entry, Snapshot, merge};
+use crate::counted::counted;
 use crate::mapped_file::Mapping;
 use crate::setters;
 use crate::signature::{
@@ -66,6 +67,15 @@ impl Remote {
         if self.address.is_read_only() {
             return Err(RemoteError::ReadOnly { url: self.address.to_string() });
         }
+        let (measured, replayed) = Cached::Entries(pushing.entries.to_vec()).without_replayed()?;
+        let measured = measured.to_entries()?;
+        if replayed > 0 && measured.is_empty() {
+            return Err(RemoteError::Replayed { url: self.address.to_string() });
+        }
+        if replayed > 0 {
+            tracing::warn!("{} of replayed samples not published", counted(replayed, "decision"));
+        }
+        let pushing = Pushing { entries: &measured, ..pushing };
         let own_key = pushing.signer.map(Signer::to_public_keys);
         let trusted = pushing.keys.or(own_key.as_ref());
         let mut lost = LostSnapshots::default();
@@ -100,7 +110,11 @@ impl Remote {
         } else {
             match self.pull_now(copy, Trust { keys: trusted, ..Trust::default() })? {
                 None => (None, None, Cached::Entries(Vec::new())),
-                Some((pulled, version)) => (pulled.manifest, Some(version), Cached::of_snapshot(pulled.snapshot)),
+                Some((pulled, version)) => {
+                    // earlier versions published what replayed samples decided
+                    let (measured, _) = Cached::of_snapshot(pulled.snapshot).without_replayed()?;
+                    (pulled.manifest, Some(version), measured)
+                }
             }
         };
         lost.see(manifest.as_ref());

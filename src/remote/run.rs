@@ -142,6 +142,10 @@ impl SharedRun {
         let pushing = Pushing { entries: &entries, signer: signer.as_ref(), keys: keys.as_ref(), replace: false };
         match self.remote.push(&self.copy, pushing) {
             Ok(published) => Ok((!published.was_there).then_some(published.manifest)),
+            Err(error @ RemoteError::Replayed { .. }) => {
+                tracing::warn!("{error}");
+                Ok(None)
+            }
             Err(source) => {
                 Err(RemoteError::NotPublished { url: self.remote.address().to_string(), source: Box::new(source) })
             }

@@ -371,6 +371,13 @@ impl Autotuner<'_> {
         if let Some(provenance) = entry.provenance.as_mut().filter(|_| not_compiled > 0) {
             provenance.left = not_compiled as u32;
         }
+        let is_measured = |old: &Entry| old.provenance.is_some() && !old.is_replayed();
+        if entry.is_replayed() && cached.as_deref().is_some_and(is_measured) {
+            fill_from_entry(result, &entry);
+            result.status = status_of(judgement.outcome);
+            result.flags.push("not kept: the cache has what runs on this device decided".to_owned());
+            return Ok(None);
+        }
         let is_same = |old: &Entry| old.config == entry.config && old.search() == entry.search();
         if let Some(old) = cached.filter(|old| same_job(old) && is_same(old) && result.rounds_measured == 0) {
             return Ok(Some(known_before(result, identity.key, &old)));

@@ -136,8 +136,10 @@ impl Autotuner<'_> {
         is_other.then(|| JobIdentity::new(invocation, &device, by).ok()).flatten()
     }
 
+    /// What is cached for a key. What replayed samples decided counts only for a timer that replays.
     pub(super) fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
-        Ok(self.ledger.cache().entry(key)?)
+        let is_replay = self.timer.source() == Source::Replay;
+        Ok(self.ledger.cache().entry(key)?.filter(|(entry, _)| is_replay || !entry.is_replayed()))
     }
 
     pub(super) fn job_record(&self, invocation: &Invocation, identity: &JobIdentity) -> JobRecord {

@@ -466,7 +466,7 @@ fn a_tuned_module_becomes_a_result_by_registry_and_sample_log() {
     record(Path::new(&at("registry")), Some(&stamp));
     write_replay(Path::new(&at("registry")), Path::new(&at("replay.json")));
     let module = data("hlo/tokamax_mix_fwd.stablehlo_debug.mlir.gz").display().to_string();
-    let timer = format!("replay:{}", at("replay.json"));
+    let timer = measured_as_in(Path::new(&at("replay.json")));
     let tuned = run(&cache, &[&module, "--registry", &at("registry"), "--timer", &timer, "--format", "json"]);
     assert!(tuned.stdout.contains(r#""block":3"#) || tuned.stdout.contains(r#""block": 3"#), "{}", tuned.stderr);
 

@@ -105,7 +105,7 @@ fn each_rule_of_the_order_decides_where_those_before_it_do_not() {
         // one has other software and is better in everything else; but the other decision is the latest
         (
             "environment",
-            Decision { driver: "580", at: 1001, source: "replay", rounds: 6, low: 0.5, high: 0.99, ..PLAIN },
+            Decision { driver: "580", at: 1001, source: "host-wall", rounds: 6, low: 0.5, high: 0.99, ..PLAIN },
             Decision { source: "device-profile", rounds: 99, low: 0.10, high: 0.11, ..PLAIN },
         ),
         (
@@ -116,7 +116,7 @@ fn each_rule_of_the_order_decides_where_those_before_it_do_not() {
         (
             "clock, of the host",
             Decision { source: "host-wall", ..PLAIN },
-            Decision { source: "replay", at: 2000, rounds: 99, low: 0.10, high: 0.11, ..PLAIN },
+            Decision { source: "sundial", at: 2000, rounds: 99, low: 0.10, high: 0.11, ..PLAIN },
         ),
         (
             "question: to another baseline a ratio says nothing",
@@ -153,6 +153,12 @@ fn each_rule_of_the_order_decides_where_those_before_it_do_not() {
 fn what_says_nothing_of_itself_gives_way_and_is_not_kept() {
     let tuned = merged(&[by_hand(1), Decision { config: 2, at: 0, source: "replay", ..PLAIN }.entry()]);
     assert_eq!((block(&tuned), tuned.superseded.len()), (2, 0));
+    // whatever the software: it may never have run
+    let later =
+        Decision { config: 3, driver: "580", source: "replay", at: 2000, rounds: 99, low: 0.1, high: 0.11, ..PLAIN };
+    let measured = Decision { config: 4, source: "sundial", at: 1, ..PLAIN };
+    let of_both = merged(&[later.entry(), measured.entry()]);
+    assert_eq!((block(&of_both), of_both.superseded.len()), (4, 0));
     assert_eq!(merged(&[by_hand(2), by_hand(1)]), by_hand(1));
     let record = json!({"place": 0, "key": "k", "value": "v"});
     let imported = entry(json!({"config": {"block": 9}, "peer": {"format": "tokamax", "records": [record]}}));

@@ -146,7 +146,7 @@ fn tuning_machines_share_a_bucket() {
     let Some(s3) = S3::start() else { return };
     let (one, other) = (s3.machine(), s3.machine());
     write_replay(&example().join("registry"), &one.path("replay.json"));
-    let (module, timer) = (module(), format!("replay:{}", one.text("replay.json")));
+    let (module, timer) = (module(), measured_as_in(&one.path("replay.json")));
     let tune = [module.as_str(), "--timer", &timer, "--cache", "s3://fleet/t"];
     assert!(one.good(&tune).stderr.contains("published at `s3://fleet/t`: generation 1"));
     assert!(other.good(&tune).stderr.contains("nothing measured"));

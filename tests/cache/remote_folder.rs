@@ -49,7 +49,7 @@ fn what_cannot_be_published_says_what_to_do() {
 fn the_first_run_that_publishes_is_no_trouble() {
     let (machine, store) = (Machine::new(), in_memory());
     write_replay(&example().join("registry"), &machine.path("replay.json"));
-    let timer = format!("replay:{}", machine.text("replay.json"));
+    let timer = measured_as_in(&machine.path("replay.json"));
     let words = [&*module(), "--timer", &timer, "--cache", &url(store.path()), "-v"].map(str::to_owned);
     let first = machine.good(&words.each_ref().map(String::as_str));
     let warned = first.stderr.lines().any(|line| line.contains("WARN") && line.contains("published"));
@@ -237,7 +237,7 @@ fn tuning_reads_what_is_published_and_publishes_at_its_end() {
     let (one, other, store) = (Machine::new(), Machine::new(), in_memory());
     let (url, replay) = (url(store.path()), one.path("replay.json"));
     write_replay(&example().join("registry"), &replay);
-    let (module, timer) = (module(), format!("replay:{}", replay.display()));
+    let (module, timer) = (module(), measured_as_in(&replay));
     let tune = [module.as_str(), "--timer", &timer, "--cache", &url, "--format", "json"];
     let first = one.good(&tune);
     assert!(first.stderr.contains("generation 1"), "{}", first.stderr);
@@ -280,7 +280,7 @@ fn tuning_reads_what_is_published_and_publishes_at_its_end() {
 fn a_reader_of_stdout_that_is_gone_keeps_nothing_from_the_others() {
     let (machine, store) = (Machine::new(), in_memory());
     write_replay(&example().join("registry"), &machine.path("replay.json"));
-    let timer = format!("replay:{}", machine.text("replay.json"));
+    let timer = measured_as_in(&machine.path("replay.json"));
     let (url, page) = (url(store.path()), machine.text("page.html"));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -71,6 +71,46 @@ fn what_was_tuned_without_a_cache_folder_hides_the_seed() {
     assert_eq!(cache.entries().unwrap(), [(key, entry(2), Tier::Memory)]);
 }
 
+/// `n`'s entry as if decided by a clock.
+fn decided_by(n: u64, source: &str) -> Arc<Entry> {
+    let provenance = serde_json::json!({
+        "job": "00".repeat(32), "timer": "t", "source": source, "environment": {}, "baseline": {}, "baseline_ns": 2.0,
+        "best_ns": 1.0, "ratio": 0.5, "interval": {"low": 0.4, "high": 0.6, "confidence": 0.99}, "rounds": 16,
+        "measured": 2, "failed": 0, "tool": "t", "decided_at": 7});
+    Arc::new(serde_json::from_value(serde_json::json!({"config": config(n), "provenance": provenance})).unwrap())
+}
+
+#[test]
+fn what_replayed_samples_decided_is_found_by_those_who_ask_for_it() {
+    let (folder, below) = (in_memory(), in_memory());
+    let own = key(&device(), Direction::Forward);
+    let (sled, _) = SledStore::open(folder.path(), false).unwrap();
+    let (lower, _) = SledStore::open(below.path(), false).unwrap();
+    sled.put(&own, &decided_by(1, "replay")).unwrap();
+    let mut cache = TieredCache::new(vec![Box::new(sled), Box::new(lower)]);
+    for mode in [MatchMode::Exact, MatchMode::Any] {
+        assert!(matches!(look(&cache, mode), Err(MissReason::Replayed { .. })), "{mode:?}");
+    }
+    // it hides nothing that was measured, by whichever way the look-up goes
+    let (lower, _) = SledStore::open(folder.path().join("lower").as_path(), false).unwrap();
+    lower.put(&own, &decided_by(2, "host-wall")).unwrap();
+    let (sled, _) = SledStore::open(folder.path().join("upper").as_path(), false).unwrap();
+    sled.put(&own, &decided_by(1, "replay")).unwrap();
+    let both = TieredCache::new(vec![Box::new(sled), Box::new(lower)]);
+    let mut other = device();
+    other.identity.device_kind = "other".into();
+    let found = both.find(&other, "op@v1", "k", None, MatchMode::Any).unwrap().unwrap();
+    assert_eq!(found.entry, decided_by(2, "host-wall"));
+    assert_eq!(hit(&both, MatchMode::Exact).entry, decided_by(2, "host-wall"));
+    assert_eq!(hit(&both, MatchMode::Exact).entry, decided_by(2, "host-wall"), "from memory");
+    let overlay = both.overlay([(own.clone(), decided_by(3, "replay"))]);
+    assert_eq!(hit(&both, MatchMode::Exact).entry, decided_by(3, "replay"), "an overlay is the user's own");
+    drop(overlay);
+
+    cache.set_finds_replayed(true);
+    assert_eq!(hit(&cache, MatchMode::Exact).entry, decided_by(1, "replay"));
+}
+
 #[test]
 fn another_cpus_entry_is_a_miss_unless_the_user_asks_for_it() {
     let mut other = device();

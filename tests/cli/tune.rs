@@ -17,7 +17,7 @@ use serde_json::Value;
 fn a_program_loads_the_best_config_at_run_time() {
     let (place, module) = (Place::new(), module());
     write_replay(&example().join("registry"), &place.path("replay.json"));
-    let timer = format!("replay:{}", place.text("replay.json"));
+    let timer = measured_as_in(&place.path("replay.json"));
     let result = place.run(&[&module, "--timer", &timer, "--format", "json"]).json();
     let operation = &result["operations"][0];
     let load = |key: &str| {

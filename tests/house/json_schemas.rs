@@ -56,7 +56,7 @@ fn what_the_program_prints_is_as_its_schemas_say() {
     let (cache, replay, registry) = (place.path("cache"), place.path("replay.json"), place.text("registry"));
     copy_folder(&example().join("registry"), Path::new(&registry));
     write_replay(Path::new(&registry), &replay);
-    let (module, timer) = (module(), format!("replay:{}", replay.display()));
+    let (module, timer) = (module(), measured_as_in(&replay));
     let config = place.file("autotune.toml", "timer = \"auto\"\n");
     let worker = "tests/data/cli/profiling_worker.py cpu tests/data/xplane/trivial.xplane.pb '' ''";
     let captured = format!("command:{} {worker}", python3());

@@ -12,6 +12,7 @@ use autotune_lowered::registry::Registry;
 use serde_json::{Value, json};
 
 use super::folder::in_memory;
+use super::prerequisite::python3;
 use super::schemas;
 
 pub const DIFFERENT: i32 = exit::DIFFERENT as i32;
@@ -147,6 +148,12 @@ pub fn write_replay(registry: &Path, file: &Path) {
                         "environment": {"platform_version": "cpu"}});
     let recording = json!({"schema": 1, "device": device, "invocations": invocations});
     fs::write(file, recording.to_string()).unwrap();
+}
+
+/// A timer whose worker says that it measured those samples: what it decides is not marked as replayed.
+pub fn measured_as_in(replay: &Path) -> String {
+    let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/recorded_worker.py");
+    format!("command:exec {} {} {}", python3(), worker.display(), replay.display())
 }
 
 pub fn copy_folder(from: &Path, to: &Path) {

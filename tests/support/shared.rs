@@ -22,7 +22,7 @@ pub fn entry(call: &str, block: u64, decided_at: u64) -> (CacheKey, Arc<Entry>) 
     };
     let key = CacheKey { call: Call::new("flash_attention@v2", call), direction: Direction::Forward, device };
     let provenance = json!({
-        "job": "00".repeat(32), "timer": "replay", "source": "replay", "environment": {}, "baseline": {},
+        "job": "00".repeat(32), "timer": "test", "source": "host-wall", "environment": {}, "baseline": {},
         "baseline_ns": 2.0, "best_ns": 1.0, "ratio": 0.5, "interval": {"low": 0.4, "high": 0.6, "confidence": 0.99},
         "rounds": 16, "measured": 2, "failed": 0, "tool": "test", "decided_at": decided_at,
     });

@@ -86,6 +86,7 @@ class Cache:
         seeds: str | os.PathLike[str] | None = None,
         mapped: bool = True,
         cache_state: str = "warm",
+        replayed: bool = False,
     ) -> Cache:
         """Open a cache folder, or a snapshot file.
 
@@ -96,6 +97,7 @@ class Cache:
         shipped ones (`AUTOTUNE_LOWERED_SEEDS`). `mapped=False` reads the file instead of mapping it, as always on
         network file systems. `cache_state`, `warm` or `cold`, is the state of the hardware's caches in the runs that
         will use the configs: an entry measured in the other state is flagged `stale-environment`.
+        `replayed=True` also finds what replayed samples decided (`--timer replay:`), which this device may never have run.
 
         Replace a mapped file only by a rename, as the tuner, `cache snapshot` and `cache pull` do. A copy over it (`cp`,
         `rsync --inplace`) truncates the file under its readers, and the system kills them with SIGBUS. If others may
@@ -119,7 +121,7 @@ class Cache:
             snapshot = None
         seeds = seeds if seeds is not None else os.environ.get("AUTOTUNE_LOWERED_SEEDS")
         try:
-            store = _native.Store(snapshot, seeds, mapped, cache_state)
+            store = _native.Store(snapshot, seeds, mapped, cache_state, replayed)
         except (OSError, RuntimeError) as error:
             raise CacheError(str(error)) from None
         pin = pin if pin is not None else os.environ.get("AUTOTUNE_LOWERED_PIN")
@@ -127,7 +129,7 @@ class Cache:
             found = store.digest or "there is none"
             raise SnapshotMismatch(f"the snapshot of `{chosen}` is not the pinned one: {found}, {pin} is pinned")
         opened_with = {"path": chosen if path is not None else None, "pin": pin, "seeds": seeds, "mapped": mapped}
-        return cls(store, chosen, opened_with | {"cache_state": cache_state})
+        return cls(store, chosen, opened_with | {"cache_state": cache_state, "replayed": replayed})
 
     def refreshed(self) -> Cache:
         """The same cache as published now; this one does not change.

@@ -50,7 +50,8 @@ fn latest<'t, 'r, 'a>(rows: &'r [Row<'a>], texts: &'t [Cow<'_, str>]) -> Vec<(&'
     let mut distinct: Vec<(&str, &Row<'_>)> = texts.iter().map(|text| &**text).zip(rows).collect();
     distinct.sort_by(|a, b| a.0.cmp(b.0));
     distinct.dedup_by(|a, b| a.0 == b.0);
-    let alone: Vec<bool> = distinct.iter().map(|(_, row)| !row.may_supersede()).collect();
+    // replayed ones must not push measured ones out
+    let alone: Vec<bool> = distinct.iter().map(|(_, row)| !row.may_supersede() && !row.may_be_replayed()).collect();
     let mut times: Vec<u64> =
         distinct.iter().zip(&alone).filter(|(_, alone)| **alone).map(|((_, row), _)| row.decided()).collect();
     times.sort_unstable_by_key(|time| Reverse(*time));
@@ -73,8 +74,9 @@ fn add_claims<'a>(text: &'a str, claims: &mut Vec<Claim<'a>>) -> Option<()> {
 
 /// The entry merged from all claims; `None` without claims.
 fn choose(mut claims: Vec<Claim<'_>>) -> Option<MergedText> {
-    let decided = claims.iter().any(|claim| claim.decision.is_some());
-    claims.retain(|claim| claim.decision.is_some() == decided);
+    let evidence = claims.iter().map(Claim::evidence).max()?;
+    claims.retain(|claim| claim.evidence() == evidence);
+    let decided = evidence > Evidence::None;
     claims.sort_by(Claim::compare);
     claims.dedup_by(|a, b| a.compare(b) == Ordering::Equal);
     claims.truncate(if decided { MAX_DECISIONS } else { 1 });
@@ -120,6 +122,14 @@ fn best(claims: &[Claim<'_>]) -> Option<usize> {
     found.map(|(place, _)| place)
 }
 
+/// What a claim rests on, from the weakest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Evidence {
+    None,
+    Replayed,
+    Measured,
+}
+
 fn clock(provenance: &Provenance) -> u8 {
     match provenance.measured_by.source {
         Source::DeviceProfile => 2,
@@ -148,6 +158,14 @@ impl<'a> Claim<'a> {
             None => None,
         };
         Some(Self { config, decision, peer })
+    }
+
+    fn evidence(&self) -> Evidence {
+        match &self.decision {
+            None => Evidence::None,
+            Some((_, provenance)) if provenance.measured_by.source == Source::Replay => Evidence::Replayed,
+            Some(_) => Evidence::Measured,
+        }
     }
 
     /// The latest first; equal only where all is equal.

@@ -12,7 +12,8 @@
 //! 4. The greater proven gain: the lower upper end of the ratio's interval.
 //! 5. More rounds, then the narrower interval, then the later decision, then the text that sorts first.
 //!
-//! Any decision wins over an entry without provenance, which is then dropped. Of several without provenance, the one
+//! Any decision wins over an entry without provenance, which is then dropped, and a measured one over those of replayed
+//! samples likewise. Of several without provenance, the one
 //! with another tool's record wins, then the text that sorts first.
 //!
 //! The result depends only on the set of decisions, of which the latest few always stay. So a merge is associative,
