@@ -214,18 +214,19 @@ fn a_module() {
 fn a_folder_of_variants() {
     let Some(mut cell) = repository() else { return };
     let timer = worker(&mut cell, "recorded_worker.py", "times.json");
-    for name in names(&cell) {
-        let call =
-            json!({"op_id": "op@v1", "call_key": "k", "direction": "forward", "baseline": {}, "tuned": {"path": name}});
-        for program in [json!(name), json!("00".repeat(32))] {
-            let variants = json!([{"tuned": [], "program": program}, {"tuned": [0], "program": program, "file": name}]);
-            let text = json!({"format": "autotune-lowered-prove-v1", "digest": "00".repeat(32), "calls": [call],
-                              "variants": variants, "compile_options": name});
-            cell.plant("variants/prove.json", text.to_string());
-            drop(fs::remove_file(cell.path(&format!("repo/variants/{}.mlir", "00".repeat(32)))));
-            symlink("../../victim/secret.bin", cell.path(&format!("repo/variants/{}.mlir", "00".repeat(32)))).unwrap();
-            cell.run(&["prove", "variants", "--timer", &timer]);
-        }
+    symlink("../victim", cell.path("repo/linked")).unwrap();
+    let linked = "../linked/secret.bin".to_owned();
+    for name in names(&cell).into_iter().chain(cell.names_of("secret.bin", 1)).chain([linked]) {
+        let call = json!({"op_id": "op@v1", "call_key": "k", "direction": "forward", "baseline": {"n": 1},
+                          "tuned": {"path": name}});
+        // it is exactly the program that the manifest describes
+        let variant = |tuned: &[u32]| json!({"tuned": tuned, "sha256": Digest::of(&[7; 16]), "file": name});
+        let manifest = json!({"format": "autotune-lowered-prove-v1", "digest": "0".repeat(64), "calls": [call],
+                              "variants": [variant(&[]), variant(&[0])]});
+        let unsigned = manifest.to_string();
+        let digest = Digest::of(unsigned.as_bytes()).to_string();
+        cell.plant("variants/prove.json", unsigned.replacen(&"0".repeat(64), &digest, 1));
+        assert_eq!(cell.run(&["prove", "variants", "--timer", &timer]).code, 4, "{name}");
     }
 }
 
