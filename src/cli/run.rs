@@ -12,6 +12,7 @@ use clap::error::ErrorKind;
 use crate::printable::printable;
 
 use super::args::{Cli, Command};
+use super::cache_commands::CacheCommand;
 use super::fault::Fault;
 use super::layers::{self, Unparsed};
 use super::say::say;
@@ -93,6 +94,16 @@ fn report(Fault { code, message }: Fault) -> ExitCode {
 }
 
 fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+    if !matches!(
+        cli.command,
+        Command::Config(_)
+            | Command::Guide(_)
+            | Command::Completions { .. }
+            | Command::Man
+            | Command::Cache(CacheCommand::Get { .. } | CacheCommand::Path { .. })
+    ) {
+        start_threads()?;
+    }
     match &cli.command {
         Command::Tune(args) => tune::run(args, bars, out),
         Command::Scan(args) => scan::run(args, out),
@@ -115,6 +126,15 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Resul
         Command::Completions { shell } => meta::completions(*shell, out),
         Command::Man => meta::man(out),
     }
+}
+
+/// Starts the threads that share work: where they cannot be started when they are first needed, rayon panics.
+fn start_threads() -> Result<(), Fault> {
+    rayon::ThreadPoolBuilder::new().build_global().map_err(|error| {
+        let what = "the threads that share work cannot be started";
+        let next = "raise the limit of processes or of memory, or set RAYON_NUM_THREADS=1";
+        Fault::new(exit::DEVICE_TROUBLE, format!("{what}: {error}; {next}"))
+    })
 }
 
 /// The system's stdout: the standard library's treats an unwritable descriptor as writable.

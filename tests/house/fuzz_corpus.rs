@@ -13,10 +13,14 @@ use autotune_lowered::cache::{
 };
 use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::hlo::{ScanOptions, scan_bytes};
+use autotune_lowered::measure::CompiledWith;
 use autotune_lowered::profile::{XSpace, executions};
 use autotune_lowered::registry::{Invocation, ProgramFormat, custom_calls};
+use autotune_lowered::remote::Manifest;
 use autotune_lowered::samples::{Record, SampleLog};
 use autotune_lowered::selftest::{SELFTEST_FILE, Stored};
+use autotune_lowered::settings::{Found, SettingsFile};
+use autotune_lowered::signature::PublicKeys;
 use autotune_lowered::timer::pjrt::kernels_of;
 use autotune_lowered::timer::protocol::Response;
 use autotune_lowered::timer::replay::{ProfileIndex, Recording};
@@ -51,7 +55,7 @@ fn every_target_has_a_small_corpus() {
         .filter(|path| path.is_dir())
         .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
         .collect();
-    assert!(targets.len() >= 16 && targets == corpora, "{targets:?} {corpora:?}");
+    assert!(targets.len() >= 17 && targets == corpora, "{targets:?} {corpora:?}");
     let documents = ["docs/fuzzing.md", "fuzz/corpus/README.md"]
         .map(|name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap());
     for target in targets {
@@ -131,6 +135,25 @@ fn records_spaces_and_recordings_are_read() {
             .all(|method| String::from_utf8_lossy(bytes).contains(&format!("\"method\":\"{method}\"")))
     };
     assert!(taken("worker_protocol", asks) >= 1);
+}
+
+#[test]
+fn small_files_that_come_with_code_are_read() {
+    let of_kind = |kind: u8, takes: &dyn Fn(&[u8]) -> bool| {
+        taken("small_files", |bytes| bytes.split_first().is_some_and(|(first, rest)| *first == kind && takes(rest)))
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let written = |bytes: &[u8]| {
+        fs::write(folder.path().join("file"), bytes).unwrap();
+        folder.path().join("file")
+    };
+    let is_json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).is_ok();
+    assert!(of_kind(0, &|bytes| CompiledWith::read(bytes, &[]).is_ok()) >= 1);
+    assert!(of_kind(1, &is_json) >= 1 && of_kind(2, &is_json) >= 1);
+    let settings = |bytes: &[u8]| matches!(SettingsFile::found(&written(bytes)), Ok(Found::Usable(file)) if file.values().len() >= 6);
+    assert!(of_kind(3, &settings) >= 1);
+    assert!(of_kind(4, &|bytes| serde_json::from_slice::<Manifest>(bytes).is_ok()) >= 1);
+    assert!(of_kind(5, &|bytes| PublicKeys::read(&written(bytes)).is_ok()) >= 1);
 }
 
 #[test]
