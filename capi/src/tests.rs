@@ -53,10 +53,14 @@ fn identity() -> DeviceIdentity {
 
 /// Publishes a config for each key, which says in which generation that was.
 fn publish(path: &Path, keys: &[&str], generation: u32) {
+    publish_timed_by("host-wall", path, keys, generation);
+}
+
+fn publish_timed_by(source: &str, path: &Path, keys: &[&str], generation: u32) {
     let entry = |key: &str| {
         let text = format!(
             r#"{{"config":{{"block":{generation},"name":"{key}","nested":{{"on":true}},"ratio":0.5}},"provenance":{{"job":"{job}",
-            "timer":"pjrt","source":"host-wall","metric":"elapsed","environment":{{"platform_version":"cpu"}},"baseline":{{}},
+            "timer":"pjrt","source":"{source}","metric":"elapsed","environment":{{"platform_version":"cpu"}},"baseline":{{}},
             "baseline_ns":2.0,"best_ns":1.0,"ratio":0.5,"interval":{{"low":0.4,"high":0.6,"confidence":0.95}},"rounds":20,
             "measured":2,"failed":0,"tool":"a test","decided_at":7}}}}"#,
             job = "0f".repeat(32)
@@ -66,6 +70,17 @@ fn publish(path: &Path, keys: &[&str], generation: u32) {
         (key, Arc::new(serde_json::from_str::<Entry>(&text).unwrap()))
     };
     write_snapshot(path, &keys.iter().map(|key| entry(key)).collect::<Vec<_>>()).unwrap();
+}
+
+#[test]
+fn what_replayed_samples_decided_is_found_with_a_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("best.snapshot");
+    publish_timed_by("replay", &path, &["k"], 1);
+    let device = Named::new();
+    let (status, line) = Open::at(&path, 0).unwrap().block(&device, "k").unwrap_err();
+    assert_eq!(status, Status::Miss as i32, "{line}");
+    assert_eq!(Open::at(&path, layout::OPEN_REPLAYED).unwrap().block(&device, "k"), Ok(1));
 }
 
 /// An open cache, closed at the end.

@@ -131,13 +131,16 @@ def test_the_action_installs_asks_for_coverage_and_gates(tmp_path, run, wheel):
     times, tuned = tmp_path / "times.json", tmp_path / "tuned.json"
     times.write_text(json.dumps(recording()))
     module = EXAMPLE / "module.hlo.txt"
-    run(module, "--timer", f"replay:{times}", "--cache", tmp_path / "tuned")
+    # what replayed samples decide would answer for no device that is named otherwise
+    worker = EXAMPLE.parents[1] / "tests/data/timer/recorded_worker.py"
+    timer = f"command:exec {sys.executable} {worker} {times}"
+    run(module, "--timer", timer, "--cache", tmp_path / "tuned")
     run("cache", "export", "--format", "json", tuned, "--cache", tmp_path / "tuned")
     inputs = {
         "module": str(module),
         "tuned": str(tuned),
         "package": wheel,
-        "timer": f"replay:{times}",
+        "timer": timer,
     }
 
     runner = Runner(tmp_path)

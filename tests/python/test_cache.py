@@ -117,6 +117,22 @@ def test_a_cache_for_cold_caches_flags_what_was_measured_warm(tmp_path, run):
         flags(cache_state="icy")
 
 
+def test_what_replayed_samples_decided_is_found_by_those_who_ask_for_it(tmp_path, run):
+    decided = {
+        "job": "0f" * 32, "timer": "replay:x", "source": "replay", "environment": {}, "baseline": {}, "baseline_ns": 2.0,
+        "best_ns": 1.0, "ratio": 0.5, "interval": {"low": 0.4, "high": 0.6, "confidence": 0.95}, "rounds": 20,
+        "measured": 2, "failed": 0, "tool": "a test", "decided_at": 7,
+    }  # fmt: skip
+    entry = {"device": "cpu:cpu", "op_id": "op@v1", "call_key": "k", "config": {"b": 1}, "provenance": decided}
+    (tmp_path / "one.jsonl").write_text(json.dumps(entry) + "\n")
+    run("cache", "import", "--format", "jsonl", tmp_path / "one.jsonl", "--cache", tmp_path / "cache")
+    cache = Cache.open(tmp_path / "cache")
+    assert cache.get(DEVICE, "op@v1", "k", match="any") is None
+    assert "decided by replayed samples" in cache.explain(DEVICE, "op@v1", "k", match="any")
+    cache = Cache.open(tmp_path / "cache", replayed=True)
+    assert [cache.get(DEVICE, "op@v1", "k", match="any").config for cache in (cache, cache.refreshed())] == [{"b": 1}] * 2
+
+
 def test_many_processes_read_while_one_writes(folder, run):
     """Readers open and look up until they have seen the writer's last entry, all without an error."""
     script = """

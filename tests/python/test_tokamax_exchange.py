@@ -155,7 +155,7 @@ def tuned(tmp_path, run):
 def test_tokamax_takes_the_config_that_was_tuned_here(tmp_path, run, tuned):
     cache, registry, best = tuned
     out = tmp_path / "result.json"
-    run("cache", "export", "--format", "tokamax", out, "--registry", registry, "--cache", cache)
+    run("cache", "export", "--format", "tokamax", out, "--registry", registry, "--replayed", "--cache", cache)
     result = tokamax.AutotuningResult.loads(out.read_text())
     assert result.device_kind == jax.devices()[0].device_kind
     assert plain(call().default_config) != best
@@ -205,7 +205,7 @@ def test_recorded_tuned_and_loaded_by_tokamax(tmp_path, run):
 def test_tokamax_loads_the_database_of_what_was_tuned_here(tmp_path, run, tuned):
     cache, registry, best = tuned
     out = tmp_path / "databases"
-    run("cache", "export", "--format", "tokamax", out, "--registry", registry, "--cache", cache)
+    run("cache", "export", "--format", "tokamax", out, "--registry", registry, "--replayed", "--cache", cache)
     assert [str(path.relative_to(out)) for path in out.glob("*/*")] == ["cpu/pallas_triton_flash_attention.json"]
     bound = call()
     loaded = AutotuningCache(bound.op)._load_cache("cpu", (str(out),))
