@@ -1,12 +1,11 @@
 //! An open cache that many threads query while others refresh it.
 
-use std::fs;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use autotune_lowered::cache::{
-    self, CacheKey, ConfigStore, Entry, KeyRef, Mapping, SNAPSHOT_FILE, SeedStore, Snapshot, SnapshotStore, StoreError,
+    self, CacheKey, ConfigStore, Entry, KeyRef, Mapping, PlaceError, SeedStore, Snapshot, SnapshotStore, StoreError,
     StoreErrorKind, Tier, TieredCache,
 };
 use autotune_lowered::call::Direction;
@@ -249,25 +248,10 @@ fn snapshot_of(path: &Path) -> Result<PathBuf, Fault> {
     if path.as_os_str().is_empty() {
         return Err(Fault::argument("path", "is empty: name a cache folder or a snapshot"));
     }
-    let text = path.to_string_lossy();
-    if let Some((scheme, _)) = text.split_once("://")
-        && scheme.starts_with(|letter: char| letter.is_ascii_alphabetic())
-        && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+.-".contains(letter))
-    {
-        let text = format!(
-            "the cache is at a URL of `{scheme}`: `autotune-lowered cache pull URL FILE` loads it, open the file"
-        );
-        return Err(Fault::new(Status::BadArgument, text));
-    }
-    match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_dir() => Ok(path.to_owned()),
-        // a folder that no tuner has made yet has no extension, and a snapshot has one
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && path.extension().is_some() => {
-            let text = format!("cannot open the snapshot `{}`: there is no such file", path.display());
-            Err(Fault::new(Status::Io, text))
-        }
-        _ => Ok(path.join(SNAPSHOT_FILE)),
-    }
+    cache::snapshot_of(path).map_err(|error| {
+        let status = if matches!(error, PlaceError::Url(_)) { Status::BadArgument } else { Status::Io };
+        Fault::new(status, error.to_string())
+    })
 }
 
 /// The tier of a hit: memory only holds it for the next time.

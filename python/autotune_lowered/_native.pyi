@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import final
 
 __all__ = [
-    "SNAPSHOT_FILE",
     "Fingerprint",
     "RegistryWriter",
     "Store",
@@ -15,10 +14,10 @@ __all__ = [
     "not_runnable",
     "scan",
     "semantic_digest",
+    "snapshot_of",
 ]
 
 __version__: str
-SNAPSHOT_FILE: str
 
 def scan(module: bytes) -> str:
     """Scan a module's bytes; return the JSON of `autotune-lowered scan --format json`. ValueError if it is no
@@ -68,6 +67,10 @@ class Fingerprint:
         """ejkernel's spelling, `device_kind|platform_version`."""
     def __hash__(self) -> int: ...
     def __eq__(self, value: object, /) -> bool: ...
+
+def snapshot_of(name: str | PathLike[str]) -> Path:
+    """The snapshot that the name of a cache means: the one published in a folder, which need not exist, or a file.
+    FileNotFoundError for a URL, and for a file that does not exist."""
 
 # config, provenance, tier, direction, device, flags
 _Found = tuple[str, str | None, str, str, str, list[tuple[str, str]]]

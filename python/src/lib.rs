@@ -14,7 +14,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<device::Fingerprint>()?;
     module.add_class::<store::Store>()?;
-    module.add("SNAPSHOT_FILE", autotune_lowered::cache::SNAPSHOT_FILE)?;
+    module.add_function(wrap_pyfunction!(store::snapshot_of, module)?)?;
     module.add_class::<registry::RegistryWriter>()?;
     module.add_function(wrap_pyfunction!(registry::not_runnable, module)?)?;
     module.add_function(wrap_pyfunction!(labels::scan, module)?)?;

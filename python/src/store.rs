@@ -3,15 +3,21 @@
 use std::path::PathBuf;
 
 use autotune_lowered::cache::{
-    ConfigStore, Entry, Hit, KeyRef, Mapping, SeedStore, Snapshot, SnapshotStore, StoreError, StoreErrorKind, Tier,
-    TieredCache,
+    self, ConfigStore, Entry, Hit, KeyRef, Mapping, SeedStore, Snapshot, SnapshotStore, StoreError, StoreErrorKind,
+    Tier, TieredCache,
 };
 use autotune_lowered::call::Direction;
 use autotune_lowered::measured_by::CacheState;
-use pyo3::exceptions::{PyOSError, PyPermissionError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::device::{Fingerprint, match_mode};
+
+/// The snapshot that a program opens for the name of a cache.
+#[pyfunction]
+pub(crate) fn snapshot_of(name: PathBuf) -> PyResult<PathBuf> {
+    cache::snapshot_of(&name).map_err(|error| PyFileNotFoundError::new_err(error.to_string()))
+}
 
 /// What a look-up found.
 type Found = (String, Option<String>, String, String, String, Vec<(String, String)>);

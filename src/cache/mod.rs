@@ -27,6 +27,7 @@ mod merge;
 mod miss;
 mod option_policy;
 mod overlay;
+mod place;
 mod row;
 mod seed;
 #[cfg(feature = "tuner")]
@@ -58,6 +59,7 @@ pub use miss::MissReason;
 pub(crate) use option_policy::field_policy;
 pub use option_policy::{COMPILER_OPTIONS, OptionPolicy, option_policy, why_refused};
 pub use overlay::OverlayGuard;
+pub use place::{PlaceError, is_url, shown_url, snapshot_of};
 pub use seed::{SeedProblem, SeedStore, write_seeds};
 #[cfg(feature = "tuner")]
 pub use sled_store::{SledCondition, SledState, SledStore};

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
 
+use super::option_setting::named;
+
 const MODULE: &str = "modules";
 const OPTIONS: &str = "options";
 const PLUGIN: &str = "with_plugin";
@@ -119,8 +121,8 @@ fn options(text: &str) -> Result<Vec<(String, String)>, Error> {
     let found: Result<Vec<(String, String)>, Error> = text
         .split_whitespace()
         .map(|word| {
-            let named = word.trim_start_matches('-').split_once('=').filter(|(name, _)| !name.is_empty());
-            let (name, value) = named.ok_or_else(|| wrong(&format!("`--options`: `{word}` is not `NAME=VALUE`")))?;
+            let (name, value) =
+                named(word).ok_or_else(|| wrong(&format!("`--options`: `{word}` is not `NAME=VALUE`")))?;
             Ok((name.to_owned(), value.to_owned()))
         })
         .collect();

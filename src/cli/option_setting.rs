@@ -8,10 +8,15 @@ use crate::config::Config;
 use super::exit;
 use super::fault::Fault;
 
+/// Name and value of `name=value`, with or without the dashes of XLA_FLAGS.
+pub(super) fn named(text: &str) -> Option<(&str, &str)> {
+    text.trim_start_matches("--").split_once('=').filter(|(name, _)| !name.is_empty())
+}
+
 /// `name=value`, with or without the dashes of XLA_FLAGS; the value as JSON if it is a scalar, otherwise as text.
 pub(super) fn setting(text: &str) -> Result<(String, Value), String> {
     let wrong = || format!("`{text}` is not `NAME=VALUE`, such as `xla_backend_optimization_level=2`");
-    let (name, value) = text.trim_start_matches("--").split_once('=').ok_or_else(wrong)?;
+    let (name, value) = named(text).ok_or_else(wrong)?;
     let value = match value {
         "True" => Value::Bool(true),
         "False" => Value::Bool(false),

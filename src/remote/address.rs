@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::RemoteError;
+use crate::cache::{is_url, shown_url};
 use crate::digest::Digest;
-use crate::printable::printable;
 
 /// A remote cache's URL. Printed, it has neither user nor password nor query.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl CachePlace {
     /// If it is a URL of an unknown kind.
     pub fn parse(name: &Path) -> Result<Self, RemoteError> {
         // a URL is text; a path need not be
-        match name.to_str().filter(|text| Address::is_url(text)) {
+        match name.to_str().filter(|text| is_url(text)) {
             Some(url) => Ok(Self::Shared(Address::parse(url)?)),
             None => Ok(Self::Local(name.to_owned())),
         }
@@ -69,23 +69,14 @@ const SCHEMES: &str = "`s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAIN
                        `file:///FOLDER`";
 
 impl Address {
-    /// Whether a text is meant as a URL, and not as a path.
-    fn is_url(text: &str) -> bool {
-        let scheme = text.split_once("://").map(|(scheme, _)| scheme);
-        scheme.is_some_and(|scheme| {
-            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
-        })
-    }
-
     /// The address of a URL.
     ///
     /// # Errors
     /// If it is not a URL, or of an unknown kind.
     pub fn parse(text: &str) -> Result<Self, RemoteError> {
-        let shown = redacted(text);
+        let shown = shown_url(text);
         let wrong = |what: String| Err(RemoteError::Address { url: shown.clone(), what });
-        let Some((scheme, rest)) = text.split_once("://").filter(|_| Self::is_url(text)) else {
+        let Some((scheme, rest)) = text.split_once("://").filter(|_| is_url(text)) else {
             return wrong(format!("write {SCHEMES}"));
         };
         if text.chars().any(|c| c.is_control() || c == '\\') {
@@ -166,20 +157,6 @@ fn web(scheme: &str, rest: &str) -> Place {
     });
     let path = path.split('#').next().unwrap_or_default();
     Place::Web { url: format!("{scheme}://{host}{path}"), user, encrypted: scheme == "https" }
-}
-
-/// A URL without user, password, query and fragment.
-pub(super) fn redacted(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-    let shown = match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-            format!("{scheme}://{host}{path}")
-        }
-        None => url.to_owned(),
-    };
-    printable(&shown)
 }
 
 impl fmt::Display for Address {

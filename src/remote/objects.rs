@@ -314,7 +314,7 @@ fn reason_of(error: &Error) -> String {
         cause = next.source();
     }
     let words = text.split_whitespace().map(|word| match word.contains("://") {
-        true => super::address::redacted(word),
+        true => crate::cache::shown_url(word),
         false => word.split('?').next().unwrap_or_default().to_owned(),
     });
     let line = printable(&words.collect::<Vec<_>>().join(" "));

@@ -41,7 +41,7 @@ def test_a_published_config_is_found(folder):
     assert entry.config == config, "what a caller does to its dictionary is the caller's"
     assert len(cache) == 2 and len(cache.digest) == 64 and cache.mapped
     assert {found.op_id for found in cache if found.tier == "snapshot"} == {FLASH, "attention@v0"}
-    assert Cache.open(folder / _native.SNAPSHOT_FILE).get(DEVICE, FLASH, key) == entry
+    assert Cache.open(_native.snapshot_of(folder)).get(DEVICE, FLASH, key) == entry
     read = Cache.open(folder, mapped=False)
     assert not read.mapped and read.get(DEVICE, FLASH, key) == entry
 
@@ -130,7 +130,9 @@ def test_what_replayed_samples_decided_is_found_by_those_who_ask_for_it(tmp_path
     assert cache.get(DEVICE, "op@v1", "k", match="any") is None
     assert "decided by replayed samples" in cache.explain(DEVICE, "op@v1", "k", match="any")
     cache = Cache.open(tmp_path / "cache", replayed=True)
-    assert [cache.get(DEVICE, "op@v1", "k", match="any").config for cache in (cache, cache.refreshed())] == [{"b": 1}] * 2
+    assert [cache.get(DEVICE, "op@v1", "k", match="any").config for cache in (cache, cache.refreshed())] == [
+        {"b": 1}
+    ] * 2
 
 
 def test_many_processes_read_while_one_writes(folder, run):
@@ -178,7 +180,7 @@ def test_shipped_seeds_are_the_last_tier(tmp_path):
 
 
 def test_what_is_damaged_or_another_is_refused(folder):
-    path = folder / _native.SNAPSHOT_FILE
+    path = _native.snapshot_of(folder)
     digest = Cache.open(folder).digest
     assert Cache.open(folder, pin=digest).digest == digest
     with pytest.raises(SnapshotMismatch, match="is pinned"):
@@ -207,7 +209,7 @@ def test_a_url_is_pulled_first(folder, monkeypatch):
 
 def test_the_variable_of_the_cache_goes_before_its_old_name(folder, tmp_path, monkeypatch):
     snapshot = tmp_path / "best.snapshot"
-    snapshot.write_bytes((folder / _native.SNAPSHOT_FILE).read_bytes())
+    snapshot.write_bytes(_native.snapshot_of(folder).read_bytes())
     monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE_DIR", str(folder))
     assert Cache.open().path == folder
     monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(snapshot))

@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import pathlib
-import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -48,15 +47,6 @@ def default_folder() -> pathlib.Path:
     # the specification says to ignore relative paths
     root = pathlib.Path(base) if base and os.path.isabs(base) else pathlib.Path.home() / ".cache"
     return root / "autotune-lowered"
-
-
-def _url(path: str | os.PathLike[str] | None) -> str | None:
-    """The URL of a path, without user, password and query; None if it is not one."""
-    scheme, separator, rest = os.fspath(path or "").partition("://")
-    if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
-        return None
-    host, slash, place = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{place}"
 
 
 class Cache:
@@ -106,22 +96,13 @@ class Cache:
         Raises `CacheError` for a snapshot that does not exist, is damaged or of a later version, `SnapshotMismatch` if
         the digest differs.
         """
-        chosen = pathlib.Path(path) if path is not None else default_folder()
         named = path if path is not None else _of_environment()
-        if url := _url(named):
-            loads = "`autotune-lowered cache pull URL FILE` loads it"
-            raise CacheError(f"`{url}` is a URL: {loads}; open that file, or name it in AUTOTUNE_LOWERED_CACHE")
-        snapshot: pathlib.Path | None = chosen / _native.SNAPSHOT_FILE if chosen.is_dir() else chosen
-        if snapshot is not None and not snapshot.exists():
-            if named is not None and not chosen.is_dir() and chosen.suffix:
-                written = "`autotune-lowered cache snapshot FILE` writes one"
-                raise CacheError(
-                    f"cannot open the snapshot `{chosen}`: there is no such file; check the path; {written}"
-                )
-            snapshot = None
+        chosen = pathlib.Path(named) if named is not None else default_folder()
         seeds = seeds if seeds is not None else os.environ.get("AUTOTUNE_LOWERED_SEEDS")
         try:
-            store = _native.Store(snapshot, seeds, mapped, cache_state, replayed)
+            # as it was written: a path would swallow a slash of a URL
+            snapshot = _native.snapshot_of(chosen if named is None else named)
+            store = _native.Store(snapshot if os.path.exists(snapshot) else None, seeds, mapped, cache_state, replayed)
         except (OSError, RuntimeError) as error:
             raise CacheError(str(error)) from None
         pin = pin if pin is not None else os.environ.get("AUTOTUNE_LOWERED_PIN")
