@@ -108,9 +108,7 @@ pub fn compiled_as(module: &Path) -> Result<Option<CompiledAs>, ScanError> {
 }
 
 fn checked(stored: Stored) -> Result<CompiledAs, Refused> {
-    let too_large = |member: &str, limit: usize| {
-        Refused::unreadable(format!("has more in `{member}` than {limit}; it was not used: write it again"))
-    };
+    let too_large = |member: &str, limit: usize| Refused::unreadable(format!("has more in `{member}` than {limit}"));
     for (member, text) in [("xla_flags", &stored.xla_flags), ("libtpu_init_args", &stored.libtpu_init_args)] {
         if text.as_ref().is_some_and(|text| text.len() > MAX_FLAGS_BYTES) {
             return Err(too_large(member, MAX_FLAGS_BYTES));
@@ -120,9 +118,9 @@ fn checked(stored: Stored) -> Result<CompiledAs, Refused> {
         if text.len() / 4 * 3 > MAX_OPTIONS_BYTES {
             return Err(too_large("compile_options", MAX_OPTIONS_BYTES));
         }
-        STANDARD.decode(text).map_err(|error| {
-            Refused::unreadable(format!("has `compile_options` that are not base64 ({error}); it was not used"))
-        })
+        STANDARD
+            .decode(text)
+            .map_err(|error| Refused::unreadable(format!("has `compile_options` that are not base64 ({error})")))
     });
     let device_assignment = stored.device_assignment.unwrap_or_default();
     if device_assignment.len() > MAX_DEVICES {

@@ -76,8 +76,12 @@ impl Refused {
         Self { code: "side-file-unreadable", why }
     }
 
-    /// The whole message.
+    /// The whole message, for a module that cannot be used with it.
     pub(super) fn message(&self, module: &Path) -> String {
+        format!("{}; write it again with `autotune_lowered.dump`, or remove it", self.what(module))
+    }
+
+    fn what(&self, module: &Path) -> String {
         format!("the side file `{}` {}", path_for(module).display(), self.why)
     }
 }
@@ -87,7 +91,11 @@ pub(crate) fn read(module: &Path, digest: impl FnOnce() -> std::io::Result<Diges
     match of_module::<SideFile>(module, digest) {
         Ok(None) => Side::None,
         Ok(Some(side)) => Side::Labels(side.labels.into_iter().map(found).collect()),
-        Err(refused) => Side::Unusable(Diagnosis { code: refused.code.to_owned(), message: refused.message(module) }),
+        Err(refused) => {
+            let message =
+                format!("{}; it was not used: write it again with `autotune_lowered.dump`", refused.what(module));
+            Side::Unusable(Diagnosis { code: refused.code.to_owned(), message })
+        }
     }
 }
 
@@ -108,29 +116,27 @@ pub(super) fn of_module<T: DeserializeOwned>(
         Ok(_) => {}
         // a path that is no file, or has the longest possible name, cannot have a file beside it
         Err(error) if matches!(error.kind(), NotFound | NotADirectory | InvalidFilename) => return Ok(None),
-        Err(error) => return Err(Refused::unreadable(format!("cannot be read ({error}); it was not used"))),
+        Err(error) => return Err(Refused::unreadable(format!("cannot be read ({error})"))),
     }
     let text = outside_file::text(&path, MAX_BYTES)
-        .map_err(|error| Refused::unreadable(format!("cannot be read ({error}); it was not used")))?;
-    let value: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|error| Refused::unreadable(format!("is not JSON ({error}); it was not used")))?;
+        .map_err(|error| Refused::unreadable(format!("cannot be read ({error})")))?;
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| Refused::unreadable(format!("is not JSON ({error})")))?;
     if value.get("module_digest").is_none() {
         return Ok(None);
     }
-    let malformed =
-        |error: serde_json::Error| Refused::unreadable(format!("does not follow schema 1 ({error}); it was not used"));
+    let malformed = |error: serde_json::Error| Refused::unreadable(format!("does not follow schema 1 ({error})"));
     let Head { schema, module_digest } = Head::deserialize(&value).map_err(malformed)?;
     if schema != 1 {
-        return Err(Refused::unreadable(format!("is of schema {schema}, this version reads 1; it was not used")));
+        return Err(Refused::unreadable(format!("is of schema {schema}, this version reads 1")));
     }
     let side = serde_json::from_value(value).map_err(malformed)?;
-    let digest = digest()
-        .map_err(|error| Refused::unreadable(format!("was not used, because the module's digest failed ({error})")))?;
+    let digest = digest().map_err(|error| {
+        Refused::unreadable(format!("cannot be compared with the module, whose digest failed ({error})"))
+    })?;
     if digest != module_digest {
         let (there, here) = (module_digest.to_short(), digest.to_short());
-        let why = format!(
-            "belongs to another module (digest {there} there, {here} here); it was not used: write it again from this module"
-        );
+        let why = format!("belongs to another module (digest {there} there, {here} here)");
         return Err(Refused { code: "side-file-stale", why });
     }
     Ok(Some(side))

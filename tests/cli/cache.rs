@@ -470,8 +470,18 @@ fn a_limit_of_processes_is_said() {
     let row = place.lines("row.jsonl", &[line("a", "k", 64, 20, 7)]);
     let limit = place.path("no_threads.so");
     build("no_threads.c", &limit);
-    let words = ["cache", "import", "--format", "jsonl", &row];
-    let run = ended(command(&place.path("cache")).args(words).env("LD_PRELOAD", &limit));
-    assert_eq!((run.code, run.stderr.lines().count()), (CACHE_TROUBLE, 1), "{}", run.stderr);
-    assert!(run.fault().contains("raise the limit of processes"), "{}", run.stderr);
+    let (module, out) = (small_module(), place.text("out.snapshot"));
+    for words in [
+        &["cache", "import", "--format", "jsonl", &row][..],
+        &["cache", "merge", &row, "-o", &out],
+        &["scan", &module],
+        &[&module],
+    ] {
+        let run = ended(command(&place.path("cache")).args(words).env("LD_PRELOAD", &limit));
+        assert_eq!((run.code, run.stderr.lines().count()), (DEVICE_TROUBLE, 1), "{words:?}: {}", run.stderr);
+        assert!(run.fault().contains("raise the limit of processes"), "{}", run.stderr);
+    }
+    // what needs none goes on
+    let run = ended(command(&place.path("cache")).args(["cache", "path"]).env("LD_PRELOAD", &limit));
+    assert_eq!(run.code, 0, "{}", run.stderr);
 }

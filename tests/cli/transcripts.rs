@@ -167,7 +167,6 @@ transcripts! {
     stdout_that_cannot_be_written
     steps_that_are_none
     summary
-    threads_that_cannot_be_started
     tune
     tune_is_the_main_job
     view_nothing
