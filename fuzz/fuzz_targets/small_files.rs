@@ -65,7 +65,8 @@ fn read(kind: u8, bytes: &[u8], folder: &Path) {
                     assert!(file.values().iter().all(|value| value.setting.if_found != IfFound::Refused));
                 }
                 Ok(_) => {}
-                Err(error) => one_line(error),
+                // an excerpt follows the line
+                Err(error) => one_line(error.to_string().replace('\n', " ")),
             }
         }
         4 => {

@@ -62,7 +62,7 @@ pub use overlay::OverlayGuard;
 pub use place::{PlaceError, is_url, shown_url, snapshot_of};
 pub use seed::{SeedProblem, SeedStore, write_seeds};
 #[cfg(feature = "tuner")]
-pub use sled_store::{SledCondition, SledState, SledStore};
+pub use sled_store::{SLED_OPENER, SledCondition, SledState, SledStore};
 pub use snapshot::{SNAPSHOT_FILE, Snapshot, SnapshotRecord, SnapshotStore, write_snapshot};
 pub use store::{ConfigStore, Tier};
 pub use tiered::{Lookup, Miss, TieredCache};

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
@@ -29,6 +29,12 @@ const MAX_FILES: usize = 10_000;
 /// How often, and at what interval, the lock of a just closed database is tried.
 const RELEASE_TRIES: u32 = 1000;
 const RELEASE_WAIT: Duration = Duration::from_millis(2);
+
+/// How long sled may take to open its folder, besides a second a mebibyte. On pages that name each other in a circle, it never
+/// ends.
+const OPENING: Duration = Duration::from_secs(20);
+/// The thread that opens it.
+pub const SLED_OPENER: &str = "open-sled";
 
 /// The state in which the folder was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +125,25 @@ impl SledStore {
         Ok((store, SledCondition::SetAside { reason: reason.to_owned(), moved_to }))
     }
 
+    /// The same with a limit of time. If that is exceeded, the thread goes on until the process ends.
     fn open_trusted(root: &Path) -> Result<Self, StoreError> {
+        let bytes = fs::metadata(root.join(FOLDER).join("db")).map_or(0, |database| database.len());
+        Self::open_within(root, OPENING + Duration::from_secs(bytes >> 20))
+    }
+
+    fn open_within(root: &Path, limit: Duration) -> Result<Self, StoreError> {
+        let error = |source| StoreError::io("open", &root.join(FOLDER))(source);
+        let (answer, opened) = mpsc::channel();
+        let own_root = root.to_owned();
+        let open = move || answer.send(Self::open_here(&own_root)).unwrap_or_default();
+        std::thread::Builder::new().name(SLED_OPENER.to_owned()).spawn(open).map_err(error)?;
+        opened.recv_timeout(limit).unwrap_or_else(|_| {
+            let what = "sled does not come to an end with it; run again, and it is made anew from the sample log";
+            Err(error(io::Error::new(io::ErrorKind::TimedOut, what)))
+        })
+    }
+
+    fn open_here(root: &Path) -> Result<Self, StoreError> {
         let folder = root.join(FOLDER);
         write_state(root, "open\n")?;
         let sled_error = |source| StoreError::database("open", &folder, source);
@@ -512,6 +536,35 @@ mod tests {
 
     fn open(root: &Path) -> (SledStore, SledCondition) {
         SledStore::open(root, false).unwrap()
+    }
+
+    /// `tests/data/cache/README.md` says how it was made.
+    #[test]
+    fn pages_in_a_circle_end_with_an_error_and_are_gone_at_the_next_open() {
+        // in a process of its own: sled goes on in its thread
+        const OWN: &str = "AUTOTUNE_LOWERED_TEST_CIRCLE";
+        if std::env::var_os(OWN).is_none() {
+            let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+            let name = "cache::sled_store::tests::pages_in_a_circle_end_with_an_error_and_are_gone_at_the_next_open";
+            let output = process.args(["--exact", name]).env(OWN, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache/endless-sled");
+        let folder = root.path().join(FOLDER);
+        fs::create_dir_all(folder.join("blobs")).unwrap();
+        for name in ["conf", "db"] {
+            fs::copy(data.join(name), folder.join(name)).unwrap();
+        }
+        write_state(root.path(), &format!("clean {}\n", digest_of_folder(&folder, None).unwrap())).unwrap();
+        assert!(matches!(check_state(root.path(), &folder), State::Clean(None)));
+        // however long the limit is, it is exceeded
+        let error = SledStore::open_within(root.path(), Duration::from_secs(1)).unwrap_err().to_string();
+        assert!(error.contains("sled does not come to an end with it; run again"), "{error}");
+        let (store, condition) = open(root.path());
+        assert_eq!((condition, store.texts().unwrap().len()), (SledCondition::Unclean, 0));
     }
 
     #[test]

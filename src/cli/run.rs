@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
+use crate::cache::SLED_OPENER;
 use crate::printable::printable;
 
 use super::args::{Cli, Command};
@@ -23,6 +24,13 @@ use super::{
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
+    let said = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // the store says what is wrong with its folder, and goes on without it
+        if std::thread::current().name() != Some(SLED_OPENER) {
+            said(panic);
+        }
+    }));
     let given: Vec<OsString> = std::env::args_os().collect();
     let words = with_main_job(given.clone());
     let cli = match layers::parse(&words) {
