@@ -143,9 +143,11 @@ fn the_real_runtime_tunes_a_step() {
     assert_eq!(result["device"]["identity"]["platform"], "cpu");
     for operation in result["operations"].as_array().unwrap() {
         let measured: Vec<&Value> = operation["candidates"].as_array().unwrap().iter().collect();
-        let enough =
-            |candidate: &&Value| candidate["rounds"].as_u64().unwrap() >= 6 || candidate["dropped"].is_string();
-        assert!(measured.iter().all(enough), "{operation}");
+        // a race ends early where one is left, as on a busy machine where the others are several times slower
+        let is_dropped = |candidate: &&&Value| candidate["dropped"].is_string();
+        let left: Vec<_> = measured.iter().filter(|candidate| !is_dropped(candidate)).collect();
+        let has_enough = |candidate: &&&Value| candidate["rounds"].as_u64().unwrap() >= 6;
+        assert!(left.len() == 1 || left.iter().all(has_enough), "{operation}");
         assert!(operation["resolution"].as_f64().unwrap() > 0.0, "{operation}");
         assert!(
             operation["spent"]["measuring_ns"].as_u64().unwrap() > operation["spent"]["running_ns"].as_u64().unwrap()
