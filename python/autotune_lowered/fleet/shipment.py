@@ -61,4 +61,8 @@ def unpack(content: bytes, expected: str, folder: pathlib.Path) -> None:
     if digest(content) != expected:
         raise ShipmentError(f"{len(content)} bytes arrived that are not those sent: their SHA-256 is not {expected}")
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(folder, filter="data")
+        else:
+            # Python before 3.11.4; the digest says that these are the bytes that were packed
+            archive.extractall(folder)
