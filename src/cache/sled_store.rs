@@ -125,7 +125,8 @@ impl SledStore {
         Ok((store, SledCondition::SetAside { reason: reason.to_owned(), moved_to }))
     }
 
-    /// The same with a limit of time. If that is exceeded, the thread goes on until the process ends.
+    /// Opens a folder whose bytes are those of the last close, within a limit of time. If that is exceeded, sled's loop goes
+    /// on in its thread until the process ends.
     fn open_trusted(root: &Path) -> Result<Self, StoreError> {
         let bytes = fs::metadata(root.join(FOLDER).join("db")).map_or(0, |database| database.len());
         Self::open_within(root, OPENING + Duration::from_secs(bytes >> 20))

@@ -82,7 +82,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
         entries.retain(|(_, entry)| !entry.is_replayed());
         if entries.len() < all {
             let left_out = counted(all - entries.len(), "decision");
-            tracing::warn!("{left_out} of replayed samples left out; `--replayed` exports them, too");
+            tracing::warn!("exported without {left_out} of replayed samples; `--replayed` adds them");
         }
     }
     if let Some(variable) = args.format.variable() {

@@ -73,7 +73,7 @@ impl Remote {
             return Err(RemoteError::Replayed { url: self.address.to_string() });
         }
         if replayed > 0 {
-            tracing::warn!("{} of replayed samples not published", counted(replayed, "decision"));
+            tracing::warn!("published without {} of replayed samples", counted(replayed, "decision"));
         }
         let pushing = Pushing { entries: &measured, ..pushing };
         let own_key = pushing.signer.map(Signer::to_public_keys);

@@ -375,7 +375,7 @@ impl Autotuner<'_> {
         if entry.is_replayed() && cached.as_deref().is_some_and(is_measured) {
             fill_from_entry(result, &entry);
             result.status = status_of(judgement.outcome);
-            result.flags.push("not kept: the cache has what runs on this device decided".to_owned());
+            result.flags.push("not kept: runs on this device decided what the cache has".to_owned());
             return Ok(None);
         }
         let is_same = |old: &Entry| old.config == entry.config && old.search() == entry.search();

@@ -154,6 +154,7 @@ transcripts! {
     prune
     registries_that_are_broken
     registry
+    replayed_decisions
     report_bad_input
     rows_in_json
     scan
