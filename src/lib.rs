@@ -28,7 +28,7 @@
 //! ```
 //!
 //! A program that only wants the best config of a call opens a [`TieredCache`](cache::TieredCache) and looks it up.
-//! That measures nothing and does not need the feature `tuner`.
+//! That measures nothing, and needs only the crate `autotune-lowered-lookup`.
 //!
 //! # The modules
 //!
@@ -53,18 +53,15 @@
 //! The types that all of them use are on the lowest floor: [`call`], [`config`], [`device`], [`digest`], [`failure`],
 //! [`measured_by`], [`mod@array`].
 //!
-//! # Features
+//! # Crates and features
+//!
+//! The modules below `tune` are in crates of their own, and are re-exported here. A program that only looks configs up
+//! depends on `autotune-lowered-lookup` alone.
 //!
 //! | feature | what it adds | default |
 //! | --- | --- | --- |
-//! | `cli` | the program's command line, with `pjrt` and `shared` | yes |
-//! | `pjrt` | compiling and timing with a PJRT plugin; includes `tuner` | by `cli` |
-//! | `tuner` | everything that measures and decides | by `pjrt` |
-//! | `shared` | caches at a `file://` URL, signatures | by `cli` |
 //! | `remote` | caches at S3, Google Cloud Storage, Azure and the web | no |
 //! | `nsys` | captures of nsys-jax as profiles | no |
-//!
-//! Without any of them the library reads labels, writes registries and looks configs up.
 
 #![cfg_attr(
     test,

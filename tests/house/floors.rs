@@ -128,10 +128,7 @@ fn planted_violations_are_found() {
         assert_eq!(planted(name, source).len(), 1, "{name}: {source}");
     }
     assert!(planted("tune/mod.rs", "use crate::{cache::CacheKey, timer::Timer};\n// crate::cli").is_empty());
-    assert!(
-        planted("cache/snapshot/mod.rs", "use super::super::super::digest::Digest; use super::super::key::CacheKey;")
-            .is_empty()
-    );
+    assert!(planted("cache/snapshot/mod.rs", "use super::super::digest::Digest; use super::key::CacheKey;").is_empty());
 }
 
 /// The errors about cycles, with the edges of each affected cycle; `None` if all match this list.
