@@ -64,7 +64,7 @@ pub use plot::{write_collectives_plot, write_spread_plot};
 pub use resolution::resolution_note;
 pub use run_trace::RunTrace;
 pub use table::result_lines;
-pub use view::{AfterPage, MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
+pub use view::{AfterPage, MAX_EVENTS, Timeline, ViewPage, view_commands, write_view};
 
 pub use cache::{CacheEntries, VerifiedCaches, bytes_by_kind, class_of_options};
 pub use candidates::SpaceConfigs;
