@@ -95,8 +95,6 @@ mod whole_file;
 #[doc(hidden)]
 pub mod wire;
 
-#[cfg(feature = "cli")]
-pub mod guide;
 pub mod hlo;
 #[cfg(feature = "nsys")]
 pub mod nsys;

@@ -11,7 +11,6 @@ use super::config::ConfigArgs;
 use super::config_file::ConfigFileArgs;
 use super::device::DeviceArgs;
 use super::exit;
-use super::guide::GuideArgs;
 use super::measure::MeasureArgs;
 use super::profile::ProfileCommand;
 use super::prove::ProveArgs;
@@ -92,13 +91,15 @@ pub(super) enum Command {
     /// Run, guard or check a worker (docs/worker-protocol.md)
     #[command(subcommand)]
     Worker(WorkerCommand),
-    /// Print a page of the documentation, or list all pages
-    Guide(GuideArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page
-    Man,
+    Man {
+        /// All commands and their flags as Markdown instead (docs/cli.md)
+        #[arg(long)]
+        markdown: bool,
+    },
 }

@@ -21,7 +21,6 @@ mod exchange;
 mod executables;
 pub mod exit;
 mod fault;
-mod guide;
 mod input_args;
 mod kept_profiles;
 mod layers;

@@ -18,8 +18,8 @@ use super::fault::Fault;
 use super::layers::{self, Unparsed};
 use super::say::say;
 use super::{
-    cache_commands, candidates, check, compare, compile, config, device, exit, guide, logging, measure, meta, profile,
-    prove, registry, report, scan, selftest, tune, worker,
+    cache_commands, candidates, check, compare, compile, config, device, exit, logging, measure, meta, profile, prove,
+    registry, report, scan, selftest, tune, worker,
 };
 
 /// Runs the command line of this process.
@@ -105,9 +105,8 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Resul
     if !matches!(
         cli.command,
         Command::Config(_)
-            | Command::Guide(_)
             | Command::Completions { .. }
-            | Command::Man
+            | Command::Man { .. }
             | Command::Cache(CacheCommand::Get { .. } | CacheCommand::Path { .. })
     ) {
         start_threads()?;
@@ -130,9 +129,8 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Resul
         Command::Profile(command) => profile::run(command, out),
         // it owns stdout, and has already written
         Command::Worker(_) => Ok(exit::FINE),
-        Command::Guide(args) => guide::run(args, Cli::command(), out),
         Command::Completions { shell } => meta::completions(*shell, out),
-        Command::Man => meta::man(out),
+        Command::Man { markdown } => meta::man(*markdown, out),
     }
 }
 
