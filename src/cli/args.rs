@@ -7,7 +7,6 @@ use super::candidates::CandidatesCommand;
 use super::check::CheckArgs;
 use super::compare::CompareArgs;
 use super::compile::CompileArgs;
-use super::config::ConfigArgs;
 use super::config_file::ConfigFileArgs;
 use super::device::DeviceArgs;
 use super::exit;
@@ -66,8 +65,6 @@ pub(super) enum Command {
     /// List, look up, share or remove cached configs
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Print the settings in force and where each comes from (docs/configuration.md)
-    Config(ConfigArgs),
     /// Analyse profiles from JAX or XLA (docs/profiles.md)
     #[command(subcommand)]
     Profile(ProfileCommand),

@@ -9,7 +9,6 @@ mod check;
 mod compare;
 mod compile;
 mod compiler_options;
-mod config;
 mod config_file;
 mod contestants;
 mod coverage;

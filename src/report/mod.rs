@@ -43,7 +43,6 @@ mod run_trace;
 mod scan;
 mod selftest;
 #[cfg(feature = "cli")]
-mod settings;
 mod summary;
 mod table;
 #[cfg(feature = "pjrt")]
@@ -75,6 +74,8 @@ pub use coverage::CoverageResult;
 pub use device::{DevicesOf, ShownDevices};
 pub use document::name_of;
 pub use lines::{write_json, write_line};
+#[cfg(feature = "cli")]
+use lines::{write_lines, write_notes};
 pub use measured::MeasuredDocument;
 pub use options::CompilerOptions;
 #[cfg(feature = "pjrt")]
@@ -84,7 +85,3 @@ pub use prove::ProvenStep;
 pub use prune::PruneResult;
 pub use registry::{AddedRecord, Invocations, Listing};
 pub use selftest::{Failed, SelftestResult};
-#[cfg(feature = "cli")]
-pub use settings::{FileInForce, SettingInForce, SettingsInForce};
-
-use lines::{write_lines, write_notes};

@@ -87,7 +87,7 @@ fn in_shell(place: &Place, line: &str) -> std::process::Command {
         shell.env_remove(name);
     }
     shell.env_remove("RUST_LOG").env("PATH", path.unwrap()).env("REPO", REPO);
-    shell.env("AUTOTUNE_LOWERED_CACHE_DIR", place.path("cache")).env("XDG_CACHE_HOME", place.path("native"));
+    shell.env("AUTOTUNE_LOWERED_CACHE", place.path("cache")).env("XDG_CACHE_HOME", place.path("native"));
     shell.current_dir(place.path("")).args(["-c", line]);
     shell.stdin(std::process::Stdio::null());
     shell

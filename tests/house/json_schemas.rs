@@ -57,7 +57,6 @@ fn what_the_program_prints_is_as_its_schemas_say() {
     copy_folder(&example().join("registry"), Path::new(&registry));
     write_replay(Path::new(&registry), &replay);
     let (module, timer) = (module(), measured_as_in(&replay));
-    let config = place.file("autotune.toml", "timer = \"auto\"\n");
     let worker = "tests/data/cli/profiling_worker.py cpu tests/data/xplane/trivial.xplane.pb '' ''";
     let captured = format!("command:{} {worker}", python3());
     let (capture, stored) = ("tests/data/xplane/trivial.xplane.pb", cache.display().to_string());
@@ -78,7 +77,6 @@ fn what_the_program_prints_is_as_its_schemas_say() {
         (0, &["cache", "prune", "--for", "simulated", "--dry-run"]),
         (1, &["cache", "coverage", &module, "--of", old, "--for", "cpu:cpu"]),
         (0, &["cache", "coverage", &module, "--registry", &registry, "--for", "simulated"]),
-        (0, &["config", "--config", &config]),
         (0, &["registry", "ls", &registry]),
         (0, &["registry", "show", &registry, "flash_attention@v2"]),
         (0, &["registry", "verify", &registry]),
