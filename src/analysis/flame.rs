@@ -21,7 +21,7 @@ pub enum StacksBy {
     /// The calls of the program that was traced, and the `op_name` below them.
     Source,
     /// The scopes of the `op_name`.
-    #[cfg_attr(feature = "cli", value(name = "op_name", alias = "op-name"))]
+    #[cfg_attr(feature = "cli", value(name = "op_name"))]
     OpName,
 }
 

@@ -340,8 +340,8 @@ fn a_cache_folder() {
         fs::remove_file(&path).unwrap();
         fs::write(&path, bytes).unwrap();
     }
-    fs::create_dir_all(own.join("executables-v2")).unwrap();
-    symlink("../../../victim/secret.bin", own.join("executables-v2/x")).unwrap();
+    fs::create_dir_all(own.join("executables-v1")).unwrap();
+    symlink("../../../victim/secret.bin", own.join("executables-v1/x")).unwrap();
     cell.run(&[MODULE, "--timer", &timer, "--cache", "../home/cache", "--force"]);
     assert_eq!(fs::read(cell.path("victim/secret.bin")).unwrap(), [7; 16]);
 }

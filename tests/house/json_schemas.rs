@@ -60,9 +60,10 @@ fn what_the_program_prints_is_as_its_schemas_say() {
     let worker = "tests/data/cli/profiling_worker.py cpu tests/data/xplane/trivial.xplane.pb '' ''";
     let captured = format!("command:{} {worker}", python3());
     let (capture, stored) = ("tests/data/xplane/trivial.xplane.pb", cache.display().to_string());
-    let (old, other) = ("tests/data/cache/version-1.jsonl", "tests/data/xplane/multi8_shardmap.xplane.pb.gz");
+    let (old, other) = ("tests/data/cache/plain.jsonl", "tests/data/xplane/multi8_shardmap.xplane.pb.gz");
     let step = "tests/data/xplane/tf2_step.xplane.pb.gz";
-    let with_key = "tests/data/cache/version-2.snapshot";
+    let superseding = place.text("superseding.snapshot");
+    assert_eq!(place.run(&["cache", "merge", "tests/data/cache/superseding.jsonl", "-o", &superseding]).code, 0);
     for (code, arguments) in [
         (0, &[module.as_str(), "--timer", &timer, "--registry", &registry, "--dry-run"][..]),
         (0, &[module.as_str(), "--timer", &timer, "--registry", &registry]),
@@ -71,7 +72,7 @@ fn what_the_program_prints_is_as_its_schemas_say() {
         (3, &["tests/data/timer/add.mlir", "--timer", &timer, "--registry", &registry]),
         (0, &["scan", &module]),
         (0, &["cache", "ls"]),
-        (0, &["cache", "ls", "--cache", with_key]),
+        (0, &["cache", "ls", "--cache", &superseding]),
         (1, &["cache", "diff", &stored, old]),
         (0, &["cache", "verify", &stored, old]),
         (0, &["cache", "prune", "--for", "simulated", "--dry-run"]),
