@@ -9,8 +9,9 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 
-use crate::cache::{FlagVariable, OptionPolicy, flags_of, option_policy};
+use crate::cache::{OptionPolicy, option_policy};
 use crate::candidates::{Choice, CompilerOption, OptionClass, OptionScope, OptionSpace, spelled};
+use crate::compiler_flags::{FlagVariable, flags_of};
 use crate::compiler_options::{
     OPERATION, OptionModule, OptionTuneError, SharedModule, tune_compiler_options, tune_shared_options,
 };

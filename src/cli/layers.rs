@@ -9,9 +9,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
-use crate::candidates::Target;
 use crate::hlo::UserLabels;
 use crate::settings::{FileValue, SettingsFile};
+use crate::target::Target;
 
 use super::args::Cli;
 use super::config_file::{ConfigFileArgs, read, setting_of};

@@ -21,8 +21,7 @@ use crate::timer::{HOST_CLOCK, InputArray, Job, JobCandidate, ProgramFile, Timer
 pub const WARM_UP: u32 = 1;
 
 /// What of a program is measured; the two are not interchangeable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum MeasureMode {

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::cache::{CacheKey, Entry, Tier};
-use crate::candidates::{CoreLimits, Peaks};
 use crate::config::Config;
+use crate::core_limits::CoreLimits;
 use crate::counted::counted;
 use crate::decision::{Judgement, Outcome, judge};
 use crate::device::DeviceFingerprint;
@@ -14,6 +14,7 @@ use crate::failure::FailureKind;
 use crate::hlo::Evidence;
 use crate::ledger::LedgerError;
 use crate::measured_by::TOOL;
+use crate::peaks::Peaks;
 use crate::registry::{Invocation, NotRunnable};
 use crate::samples::Record;
 use crate::search::{Expected, Surface};

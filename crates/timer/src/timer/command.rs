@@ -1,0 +1,367 @@
+//! `command:…`: a timer whose worker is any program that speaks the protocol of `docs/worker-protocol.md`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::answers::OutputArray;
+use super::bench::Bench;
+use super::client::{Limits, WorkerClient, WorkerCommand};
+use super::clock::HOST_CLOCK;
+use super::events::Events;
+use super::job::{Job, JobCandidate, Prepared};
+use super::model::{Timer, means, runs_of_batches};
+use super::profiled::{ProfiledRound, default_metric};
+use super::protocol::{ComparedOutput, DeviceMemory, KeptOutput, LoadParams, Signature, capability};
+use super::refusals::Refusals;
+use crate::array::Tolerance;
+use crate::device::{DeviceFingerprint, xla_autotuning};
+use crate::failure::{Failure, FailureKind};
+use crate::measured_by::{Clocks, Metric, Source};
+use crate::scratch::Scratch;
+
+/// Drives an external worker.
+pub struct CommandTimer {
+    name: String,
+    bench: Bench,
+    device: DeviceFingerprint,
+    job: Option<Job>,
+    metric: Metric,
+    /// Options that the worker's compiler refuses, if that compiler is known.
+    refusals: Option<Refusals>,
+    notes: Vec<String>,
+    /// Compiler options of programs that bring options of their own, which these replace.
+    launch_options: BTreeMap<String, String>,
+    /// The script of a built-in worker, removed when none can be started any more.
+    script: Option<Arc<Scratch>>,
+}
+
+/// The `jax` worker, which needs nothing but JAX: `python/autotune_lowered/worker.py`.
+const JAX_WORKER: &str = include_str!("../../worker.py");
+
+impl CommandTimer {
+    /// Starts the shell command and sends `hello`. `exe` is this program.
+    ///
+    /// If the worker's times come from profiles, `metric` says which part of an execution is its duration; by default,
+    /// the span on a CPU and the busy time elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If the worker cannot be started or does not answer `hello`.
+    pub fn start(exe: &Path, command: &str, limits: Limits, metric: Option<Metric>) -> Result<Self, Failure> {
+        Self::start_worker(format!("command:{command}"), WorkerCommand::shell(exe, command), limits, metric, None)
+    }
+
+    /// Starts the `jax` worker with this Python on one of its devices. It times by profiles, and with the metric `elapsed` by
+    /// the host clock.
+    ///
+    /// # Errors
+    ///
+    /// If the Python has no JAX, no worker of this package, or no such device.
+    pub fn start_jax(
+        exe: &Path,
+        python: &Path,
+        device: usize,
+        xla_flags: Option<String>,
+        limits: Limits,
+        metric: Option<Metric>,
+    ) -> Result<Self, Failure> {
+        let failure = |error: std::io::Error| {
+            Failure::new(FailureKind::Device, format!("the jax worker's script cannot be written: {error}"))
+        };
+        let scratch = Scratch::new().map_err(failure)?;
+        let script = scratch.path().join("jax-worker.py");
+        std::fs::write(&script, JAX_WORKER).map_err(failure)?;
+        let command = vec![python.into(), "-u".into(), script.into_os_string(), device.to_string().into()];
+        let environment = xla_flags.map(|flags| ("XLA_FLAGS".into(), Some(flags.into()))).into_iter().collect();
+        let worker = WorkerCommand { exe: exe.to_owned(), command, environment };
+        Self::start_worker("jax".to_owned(), worker, limits, metric, Some(Arc::new(scratch)))
+    }
+
+    fn start_worker(
+        name: String,
+        worker: WorkerCommand,
+        limits: Limits,
+        metric: Option<Metric>,
+        script: Option<Arc<Scratch>>,
+    ) -> Result<Self, Failure> {
+        let (client, hello) = WorkerClient::start(&worker, &limits)?;
+        let device = hello.devices.get(hello.device).cloned();
+        let mut device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
+        if script.is_some() {
+            // JAX's compiler is XLA
+            device.environment.xla_autotuning =
+                xla_autotuning(&device.identity.platform, &device.environment.xla_flags);
+        }
+        let from_profile = hello.can(capability::PROFILE);
+        let metric = match metric {
+            // a built-in worker has both
+            Some(Metric::Elapsed) if script.is_some() => Metric::Elapsed,
+            Some(Metric::Elapsed) if from_profile => {
+                let message = format!("`{name}` times only by profiles: `elapsed` needs a timer with the host clock");
+                return Err(Failure::new(FailureKind::Device, message));
+            }
+            Some(metric) if from_profile || metric == Metric::Elapsed => metric,
+            Some(metric) => {
+                let why = hello.notes.iter().find(|note| note.starts_with(HOST_CLOCK));
+                let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+                let message = format!("the worker gives no profiles: there is no `{metric}` to decide by{why}");
+                return Err(Failure::new(FailureKind::Device, message));
+            }
+            None if from_profile => default_metric(&device.identity.platform),
+            None => Metric::Elapsed,
+        };
+        let notes = hello.notes.clone();
+        let bench = Bench::new(worker, limits, client, hello);
+        let launch_options = BTreeMap::new();
+        Ok(Self { name, bench, device, job: None, metric, refusals: None, notes, launch_options, script })
+    }
+
+    /// Times a CPU's programs by the host clock: while a profile is taken, each of their operations takes longer, so
+    /// that programs with many small ones look worse than they are, and ending a profile takes longer than most rounds.
+    /// Elsewhere nothing changes.
+    #[must_use]
+    pub fn prefer_clock(mut self) -> Self {
+        if self.script.is_some() && self.device.identity.platform == "cpu" {
+            self.metric = Metric::Elapsed;
+            self.notes.push(format!(
+                "{HOST_CLOCK}: JAX's profiler slows programs on a CPU; `--metric span` uses it all the same"
+            ));
+        }
+        self
+    }
+
+    /// Launches kernels by these options, also those of programs that bring other ones.
+    #[must_use]
+    pub fn with_launch_options(mut self, options: BTreeMap<String, String>) -> Self {
+        self.launch_options = options;
+        self
+    }
+
+    /// Stores in a folder which options of the compiler are refused, so that the next run need not try them: if the
+    /// worker reports its compiler.
+    #[must_use]
+    pub fn remember_refusals(mut self, folder: &Path) -> Self {
+        self.refusals = self.bench.hello().compiler.map(|compiler| Refusals::open(folder, compiler));
+        self
+    }
+
+    /// Whether a worker that could take profiles times by the host clock.
+    fn by_clock(&self) -> bool {
+        self.script.is_some() && self.metric == Metric::Elapsed
+    }
+
+    /// Why the options of a candidate are refused, if known.
+    fn refused(&self, candidate: usize) -> Option<Failure> {
+        let options = &find(&self.job, candidate).ok()?.build.options;
+        self.refusals.as_ref()?.find(options)
+    }
+
+    fn load_params(&self, candidate: usize) -> Result<LoadParams, Failure> {
+        let found = find(&self.job, candidate)?;
+        let has_recipe = self.job.as_ref().is_some_and(|job| job.recipe.is_some());
+        let hello = self.bench.hello();
+        let can_build = hello.can(capability::BUILD_PROGRAMS) || (has_recipe && hello.can(capability::BUILD_RECIPES));
+        if found.program.is_none() && !can_build {
+            return Err(Failure::new(FailureKind::NoProgram, "the worker cannot build its program"));
+        }
+        let build = found.build.clone().over(found.program.as_ref(), &self.launch_options);
+        let mut params = LoadParams::new(candidate, &JobCandidate { build, ..found.clone() });
+        if !params.overrides.is_empty() && !hello.can(capability::COMPILER_OPTIONS) {
+            let message = format!("`{}` cannot set compiler options", self.name);
+            return Err(Failure::new(FailureKind::NoProgram, message));
+        }
+        if let Some(program) = params.program.as_mut().filter(|_| !hello.can(capability::COMPILE_OPTIONS)) {
+            program.compile_options = None;
+        }
+        Ok(params)
+    }
+}
+
+impl Timer for CommandTimer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn source(&self) -> Source {
+        if self.by_clock() { Source::HostWall } else { self.bench.hello().source.clone() }
+    }
+
+    fn metric(&self) -> Metric {
+        self.metric.clone()
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn device_memory(&self) -> Option<DeviceMemory> {
+        self.bench.hello().memory
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        self.bench.clocks()
+    }
+
+    fn clocks_seen(&self) -> Option<String> {
+        self.bench.clocks_seen()
+    }
+
+    fn clock_resolution_ns(&self) -> Option<u64> {
+        self.bench.clock_resolution_ns()
+    }
+
+    fn device(&self) -> &DeviceFingerprint {
+        &self.device
+    }
+
+    fn builds_programs(&self) -> bool {
+        self.bench.hello().can(capability::BUILD_PROGRAMS)
+    }
+
+    fn beside(&self) -> Option<Box<dyn Timer>> {
+        self.compiles_beside_outputs().then(|| {
+            Box::new(Self {
+                name: self.name.clone(),
+                bench: self.bench.beside(),
+                device: self.device.clone(),
+                job: None,
+                metric: self.metric.clone(),
+                refusals: self.refusals.clone(),
+                notes: Vec::new(),
+                launch_options: self.launch_options.clone(),
+                script: self.script.clone(),
+            }) as Box<dyn Timer>
+        })
+    }
+
+    fn compiles_beside_outputs(&self) -> bool {
+        // unknown for an external worker; on other devices each process takes device memory
+        self.script.is_some() && self.device.identity.platform == "cpu"
+    }
+
+    fn follow(&mut self, events: &Events) {
+        self.bench.events = events.clone();
+    }
+
+    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        self.bench.revive()?;
+        self.job = Some(job.clone());
+        self.bench.begin(job)
+    }
+
+    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+        let params = self.load_params(candidate)?;
+        self.bench.signature(params)
+    }
+
+    fn expect(&mut self, candidates: &[usize]) -> Result<(), Failure> {
+        if !self.bench.hello().can(capability::COMPILE_AHEAD) {
+            return Ok(());
+        }
+        for &candidate in candidates {
+            // what cannot be loaded at all is reported when it is prepared
+            if let Ok(params) = self.load_params(candidate)
+                && self.refused(candidate).is_none()
+            {
+                self.bench.compile_ahead(params)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
+        let params = self.load_params(candidate)?;
+        if let Some(known) = self.refused(candidate) {
+            return Err(known);
+        }
+        let loaded = self.bench.load(params).inspect_err(|failure| {
+            if let (Some(refusals), Ok(found)) = (&mut self.refusals, find(&self.job, candidate)) {
+                refusals.take(&found.build.options, failure);
+            }
+        })?;
+        Ok(Prepared::of(&loaded).executable(loaded.executable))
+    }
+
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        if self.measures_rounds() {
+            return self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default());
+        }
+        self.bench.measure(candidate, runs)
+    }
+
+    fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
+        if self.measures_rounds() {
+            let runs = runs_of_batches(samples, batch)?;
+            return Ok(means(&self.measure(candidate, runs)?, batch));
+        }
+        self.bench.measure_batches(candidate, samples, batch)
+    }
+
+    fn cut_off(&mut self, longest_run: Option<Duration>) {
+        self.bench.cut_off(longest_run);
+    }
+
+    fn measures_rounds(&self) -> bool {
+        !self.by_clock() && self.bench.hello().can(capability::PROFILE)
+    }
+
+    fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
+        Ok(self.profile_round(launches)?.durations(&self.metric))
+    }
+
+    fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
+        let folder = scratch(&self.job)?;
+        self.bench.profile_round(launches, &folder)
+    }
+
+    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+        let folder = scratch(&self.job)?;
+        self.bench.outputs(candidate, &folder)
+    }
+
+    fn compares_outputs(&self) -> bool {
+        self.bench.hello().can(capability::COMPARE_OUTPUTS)
+    }
+
+    fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+        self.bench.keep_outputs(candidate, above)
+    }
+
+    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
+        self.bench.compare_outputs(candidate, tolerances)
+    }
+
+    fn epoch(&self) -> u32 {
+        self.bench.epoch()
+    }
+
+    fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
+        self.bench.restart(without)
+    }
+
+    fn end(&mut self) {
+        self.job = None;
+        self.bench.end();
+    }
+}
+
+impl Drop for CommandTimer {
+    fn drop(&mut self) {
+        self.bench.shutdown();
+    }
+}
+
+/// A candidate of the current job.
+pub(crate) fn find(job: &Option<Job>, candidate: usize) -> Result<&JobCandidate, Failure> {
+    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
+    job.candidates
+        .get(candidate)
+        .ok_or_else(|| Failure::new(FailureKind::Protocol, format!("the job has no candidate {candidate}")))
+}
+
+pub(crate) fn scratch(job: &Option<Job>) -> Result<std::path::PathBuf, Failure> {
+    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
+    Ok(job.scratch.clone())
+}
