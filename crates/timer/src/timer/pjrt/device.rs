@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use super::absent::Topology;
 use super::plugin::{Client, DeviceDescription, PjrtError};
-use super::topology::Topology;
 use crate::device::{DeviceFingerprint, DeviceIdentity, Environment, xla_autotuning};
 use crate::outside_file;
 

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::compiling::compile_failure;
-use super::executable::{Call, Executable};
-use super::plugin::{Buffer, Client, PjrtError, one_line};
-use super::profiler::Profiler;
+use super::compile::compile_failure;
+use super::execute::{Buffer, Call, Executable, Profiler};
+use super::plugin::{Client, PjrtError, one_line};
 use crate::array::{ArraySpec, DType};
 use crate::measured_by::Metric;
 use crate::profile::XSpace;

@@ -3,12 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::beside_plugin;
-use super::compiled::CompiledOptions;
-use super::cuda_tools::cuda_home_for;
-use super::flags::leave_out_fatal;
-use super::no_device::{explained, without_metadata};
-use super::plugin_digest::digest_of_plugin;
+use super::compile::CompiledOptions;
+use super::plugin::{beside, cuda_home_for, digest_of_plugin, explained, leave_out_fatal, without_metadata};
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::failure::Failure;
@@ -92,7 +88,7 @@ impl PjrtOptions {
         if is_libtpu {
             environment.extend(without_metadata());
         }
-        environment.extend(beside_plugin::environment(&self.plugin));
+        environment.extend(beside::environment(&self.plugin));
         WorkerCommand { exe: self.exe.clone(), command, environment }
     }
 

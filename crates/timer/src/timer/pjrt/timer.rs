@@ -6,16 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::compiled::{CompiledBefore, CompiledStore};
-use super::compiler::{CompileCommands, CompileTask, CompileWorker, CompiledTask, DeviceAccess, as_compile_failure};
-use super::compilers::Compilers;
-use super::compiling::read_code;
+use super::compile::{
+    CompileCommands, CompileTask, CompileWorker, CompiledBefore, CompiledStore, CompiledTask, Compilers, DeviceAccess,
+    ExecutableKey, ExecutableStore, Listed, Partitions, ProcessFlags, StoredExecutable, as_compile_failure,
+    partitioned_options, read_code, work_digest,
+};
 use super::device::cpu_features;
-use super::options::{Partitions, partitioned_options};
-use super::process_flags::ProcessFlags;
-use super::same_work::work_digest;
 use super::start::{self, PjrtOptions, start_and_digest, without_profiler};
-use super::store::{ExecutableKey, ExecutableStore, Listed, StoredExecutable};
 use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;

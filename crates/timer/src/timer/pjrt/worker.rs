@@ -9,29 +9,24 @@ use std::rc::Rc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::compiling::{
-    compile_failure, described, gives_no_reason, options_of, read_code, timed, work_of, write_file, written,
+use super::absent::{TargetWorker, topology_of};
+use super::compile::figures::{described, work_of, write_file, written};
+use super::compile::{
+    MAX_EXECUTABLE_BYTES, Partitions, compile_failure, compile_options, gives_no_reason, options_of,
+    partitioned_options, read_code, timed,
 };
 use super::device::fingerprints;
-use super::executable::{Executable, read_bounded};
-use super::job::{Job, Restored, device_failure, execute_failure};
-use super::kept::BLOCK_BYTES;
-use super::nvml::Nvml;
-use super::options::{Partitions, compile_options, default_client_options, parse_client_option, partitioned_options};
-use super::plugin::{Client, PjrtError, Plugin, one_line};
+use super::execute::{BLOCK_BYTES, Executable, Job, Nvml, Profiler, ProgramShardings, Restored, execute_failure};
+use super::plugin::{
+    Client, PjrtError, Plugin, default_client_options, device_failure, one_line, parse_client_option, read_bounded,
+};
 use super::probe::{probe, trial_program};
-use super::profiler::Profiler;
-use super::program_shardings::ProgramShardings;
-use super::store::MAX_EXECUTABLE_BYTES;
-use super::target_worker::TargetWorker;
-use super::topology;
 use super::worker_options::PjrtWorkerOptions;
 use crate::array::Tolerance;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
-use crate::timer::clock::HOST_CLOCK;
-use crate::timer::clock::resolution_ns;
+use crate::timer::clock::{HOST_CLOCK, resolution_ns};
 use crate::timer::model::means;
 use crate::timer::protocol::{
     BeginParams, ComparedOutputs, CompileParams, Compiled, ExecutableRef, Hello, KeptOutputs, Launch, LoadParams,
@@ -250,7 +245,7 @@ fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
 fn described_devices(client: &Client) -> Option<String> {
     let platform = client.platform_name().ok()?;
     let is_gpu = ["cuda", "rocm"].iter().any(|gpu| platform.eq_ignore_ascii_case(gpu));
-    let description = is_gpu.then(|| topology::serialized(client).ok()).flatten()?;
+    let description = is_gpu.then(|| topology_of(client).ok()).flatten()?;
     (description.len() <= MAX_DESCRIPTION_BYTES).then(|| STANDARD.encode(description))
 }
 
