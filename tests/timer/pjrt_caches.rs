@@ -17,7 +17,9 @@ use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::PjrtTimer;
 use autotune_lowered::timer::protocol::{BeginParams, LoadParams, Loaded, Measured, Method, Outputs};
-use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerClient, WorkerCommand};
+use autotune_lowered::timer::{
+    InputArray, Job, JobCandidate, ProgramFile, Timer, WorkerClient, WorkerCommand, WorkerLimits,
+};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -70,8 +72,8 @@ fn begun(folder: &Path, plugin: &Path, job: &Job) -> WorkerClient {
 fn loaded(folder: &Path, plugin: &Path, job: &Job) -> (WorkerClient, Loaded) {
     let exe = env!("CARGO_BIN_EXE_autotune-lowered");
     let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
-    let mut client = WorkerClient::spawn(&command, &Limits::default()).unwrap();
-    client.hello(&Limits::default()).unwrap();
+    let mut client = WorkerClient::spawn(&command, &WorkerLimits::default()).unwrap();
+    client.hello(&WorkerLimits::default()).unwrap();
     client.request::<Value>(Method::Begin(BeginParams::new(job, folder)), LIMIT).unwrap();
     let load = LoadParams::new(0, &job.candidates[0]);
     let loaded = client.request(Method::Load(load), LIMIT).unwrap();

@@ -16,7 +16,7 @@ use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::protocol::{
     BeginParams, ComparedOutputs, DeviceMemory, KeptOutputs, LoadParams, Loaded, Measured, Method, Outputs,
 };
-use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, WorkerClient, WorkerCommand};
+use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, WorkerClient, WorkerCommand, WorkerLimits};
 use serde_json::Value;
 
 /// For one output: mismatches, the largest difference, elements of another class, and the first mismatch with both
@@ -70,8 +70,8 @@ impl Place {
              --output-block-bytes 4096",
             library.display()
         );
-        let mut client = WorkerClient::spawn(&WorkerCommand::shell(exe, &command), &Limits::default()).unwrap();
-        let memory = client.hello(&Limits::default()).unwrap().memory;
+        let mut client = WorkerClient::spawn(&WorkerCommand::shell(exe, &command), &WorkerLimits::default()).unwrap();
+        let memory = client.hello(&WorkerLimits::default()).unwrap().memory;
         client.request::<Value>(Method::Begin(BeginParams::new(job, self.path())), LIMIT).unwrap();
         let load = |(number, candidate): (usize, &JobCandidate)| {
             client.request(Method::Load(LoadParams::new(number, candidate)), LIMIT).unwrap()

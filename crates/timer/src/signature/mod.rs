@@ -20,6 +20,21 @@
 //! every byte of the file but its checksums, and generation and time as eight bytes each, the highest first. Verification
 //! is the strict one: a signature has one form, and keys of small order are refused. Version 1 signed only the digest,
 //! so that anything ever signed could be replayed; it is refused.
+//!
+//! ```
+//! use autotune_lowered_lookup::digest::Digest;
+//! use autotune_lowered_timer::signature::{PrivateKey, PublicKeys, Signature, Signatures, Statement};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let (key, public) = PrivateKey::generate(&folder.path().join("key"))?;
+//! let digest = Digest::of(b"a snapshot");
+//! let signatures = Signatures::from(Signature::sign(Statement::new(digest, 7, 1_767_225_600), &key));
+//!
+//! let trusted = PublicKeys::read(&public)?;
+//! assert_eq!(signatures.check(digest, &trusted, "best.snapshot")?, key.to_public());
+//! assert!(signatures.check(Digest::of(b"another one"), &trusted, "best.snapshot").is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod command;
 mod detached;

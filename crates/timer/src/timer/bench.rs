@@ -8,8 +8,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::answers::{AnswerFolder, OutputArray, private_folder};
-use super::call_time_limits::{AwaitedCall, CallTimeLimits, Limit};
-use super::client::{Limits, WorkerClient, WorkerCommand};
+use super::call_time_limits::{AwaitedCall, CallLimit, CallTimeLimits};
+use super::client::WorkerClient;
 use super::events::{Events, Kind, Slice};
 use super::job::{InputArray, Job};
 use super::model::{means, runs_of_batches};
@@ -19,6 +19,7 @@ use super::protocol::{
     Method, OutputRef, Outputs, Profiled, Signature, capability, one_line,
 };
 use super::seen_clocks::SeenClocks;
+use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::array::Tolerance;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::Cost;
@@ -32,7 +33,7 @@ const MAX_OPTIMIZED_BYTES: u64 = 1 << 28;
 /// One measuring worker after the other, with the job and the candidates that each of them must hold.
 pub(crate) struct Bench {
     command: WorkerCommand,
-    limits: Limits,
+    limits: WorkerLimits,
     client: Option<WorkerClient>,
     hello: Hello,
     epoch: u32,
@@ -54,11 +55,11 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(command: WorkerCommand, limits: Limits, client: WorkerClient, hello: Hello) -> Self {
+    pub(crate) fn new(command: WorkerCommand, limits: WorkerLimits, client: WorkerClient, hello: Hello) -> Self {
         Self { client: Some(client), epoch: 1, ..Self::without_worker(command, limits, hello) }
     }
 
-    fn without_worker(command: WorkerCommand, limits: Limits, hello: Hello) -> Self {
+    fn without_worker(command: WorkerCommand, limits: WorkerLimits, hello: Hello) -> Self {
         Self {
             command,
             limits,
@@ -148,7 +149,7 @@ impl Bench {
     }
 
     /// Time limit of a call that runs candidates, including waiting for background compilation.
-    fn limit(&self, awaited: AwaitedCall) -> Limit {
+    fn limit(&self, awaited: AwaitedCall) -> CallLimit {
         let call_time_limits = if self.ahead.is_empty() { self.call_time_limits } else { CallTimeLimits::default() };
         call_time_limits.limit(awaited, self.limits.measure)
     }

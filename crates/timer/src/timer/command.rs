@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::answers::OutputArray;
 use super::bench::Bench;
-use super::client::{Limits, WorkerClient, WorkerCommand};
+use super::client::WorkerClient;
 use super::clock::HOST_CLOCK;
 use super::events::Events;
 use super::job::{Job, JobCandidate, Prepared};
@@ -15,6 +15,7 @@ use super::model::{Timer, means, runs_of_batches};
 use super::profiled::{ProfiledRound, default_metric};
 use super::protocol::{ComparedOutput, DeviceMemory, KeptOutput, LoadParams, Signature, capability};
 use super::refusals::Refusals;
+use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_autotuning};
 use crate::failure::{Failure, FailureKind};
@@ -49,7 +50,7 @@ impl CommandTimer {
     /// # Errors
     ///
     /// If the worker cannot be started or does not answer `hello`.
-    pub fn start(exe: &Path, command: &str, limits: Limits, metric: Option<Metric>) -> Result<Self, Failure> {
+    pub fn start(exe: &Path, command: &str, limits: WorkerLimits, metric: Option<Metric>) -> Result<Self, Failure> {
         Self::start_worker(format!("command:{command}"), WorkerCommand::shell(exe, command), limits, metric, None)
     }
 
@@ -64,7 +65,7 @@ impl CommandTimer {
         python: &Path,
         device: usize,
         xla_flags: Option<String>,
-        limits: Limits,
+        limits: WorkerLimits,
         metric: Option<Metric>,
     ) -> Result<Self, Failure> {
         let failure = |error: std::io::Error| {
@@ -82,7 +83,7 @@ impl CommandTimer {
     fn start_worker(
         name: String,
         worker: WorkerCommand,
-        limits: Limits,
+        limits: WorkerLimits,
         metric: Option<Metric>,
         script: Option<Arc<Scratch>>,
     ) -> Result<Self, Failure> {

@@ -1,4 +1,28 @@
 //! The worker's side of the protocol: a loop that reads requests and answers them on a private copy of stdout.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use autotune_lowered_lookup::{failure::Failure, measured_by::Source};
+//! use autotune_lowered_timer::timer::protocol::*;
+//! use autotune_lowered_timer::timer::server::{Worker, serve};
+//!
+//! struct Idle;
+//! impl Worker for Idle {
+//!     fn hello(&mut self) -> Result<Hello, Failure> { Ok(Hello::new("idle 1", Source::HostWall, Vec::new())) }
+//!     fn begin(&mut self, _: BeginParams) -> Result<(), Failure> { Ok(()) }
+//!     fn compile(&mut self, _: CompileParams) -> Result<Compiled, Failure> { Ok(Compiled::new(0)) }
+//!     fn load(&mut self, _: LoadParams) -> Result<Loaded, Failure> { Ok(Loaded::default()) }
+//!     fn measure(&mut self, _: usize, runs: u32) -> Result<Measured, Failure> { Ok(Measured::new(vec![1; runs as usize])) }
+//!     fn outputs(&mut self, _: usize, _: &Path) -> Result<Outputs, Failure> { Ok(Outputs::new(Vec::new())) }
+//!     fn end(&mut self) {}
+//! }
+//!
+//! let mut answers = Vec::new();
+//! serve(&b"{\"id\":1,\"method\":\"measure\",\"params\":{\"candidate\":0,\"runs\":2}}\n"[..], &mut answers, &mut Idle)?;
+//! assert_eq!(answers, b"{\"id\":1,\"result\":{\"samples_ns\":[1,1]}}\n");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};

@@ -10,9 +10,10 @@ use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::measured_by::{Clocks, Metric};
 use crate::setters;
-use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
+use crate::timer::client::WorkerClient;
 use crate::timer::clock::HOST_CLOCK;
 use crate::timer::protocol::Hello;
+use crate::timer::worker_command::{WorkerCommand, WorkerLimits};
 
 /// How to start a [`PjrtTimer`](super::PjrtTimer).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub struct PjrtOptions {
     /// own autotuning measures on the device during a compilation, by default only one such compilation runs at a time.
     pub compile_jobs: Option<usize>,
     /// Limits of each worker.
-    pub limits: Limits,
+    pub limits: WorkerLimits,
 }
 
 setters!(PjrtOptions {
@@ -51,7 +52,7 @@ setters!(PjrtOptions {
     metric: Option<Metric>,
     compiled: Option<CompiledOptions>,
     compile_jobs: Option<usize>,
-    limits: Limits,
+    limits: WorkerLimits,
 });
 
 impl PjrtOptions {
@@ -68,7 +69,7 @@ impl PjrtOptions {
             executables: executables.into(),
             compiled: None,
             compile_jobs: None,
-            limits: Limits::default(),
+            limits: WorkerLimits::default(),
         }
     }
 
@@ -136,7 +137,7 @@ pub(super) fn start_and_digest(
 
 /// What a plugin offers.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Probed {
+pub struct ProbedPlugin {
     /// Every device.
     pub devices: Vec<DeviceFingerprint>,
     /// Clock limits of the chosen GPU, if its driver reports them.
@@ -150,7 +151,7 @@ pub struct Probed {
 /// # Errors
 ///
 /// If the plugin cannot be loaded or shows no device.
-pub fn probe(options: &PjrtOptions) -> Result<Probed, Failure> {
+pub fn probe(options: &PjrtOptions) -> Result<ProbedPlugin, Failure> {
     // listing devices does not need a profiler
     let options = &PjrtOptions { metric: Some(Metric::Elapsed), ..options.clone() };
     let (plugin_digest, (_, client, hello)) = start_and_digest(options, None)?;
@@ -159,7 +160,7 @@ pub fn probe(options: &PjrtOptions) -> Result<Probed, Failure> {
     for device in &mut devices {
         device.environment.plugin_digest = Some(plugin_digest);
     }
-    Ok(Probed { devices, clocks, notes })
+    Ok(ProbedPlugin { devices, clocks, notes })
 }
 
 /// A worker after its greeting, and the command that works: without flags that crash the plugin, and without its profiler if

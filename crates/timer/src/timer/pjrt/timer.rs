@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::compile::{
     CompileCommands, CompileTask, CompileWorker, CompiledBefore, CompiledStore, CompiledTask, Compilers, DeviceAccess,
-    ExecutableKey, ExecutableStore, Listed, Partitions, ProcessFlags, StoredExecutable, as_compile_failure,
+    ExecutableKey, ExecutableStore, ListedExecutable, Partitions, ProcessFlags, StoredExecutable, as_compile_failure,
     partitioned_options, read_code, work_digest,
 };
 use super::device::cpu_features;
@@ -478,7 +478,7 @@ impl Timer for PjrtTimer {
         let known = self.costs.get_or_init(|| {
             let device = self.device.identity.to_string();
             let listed = self.store.listed().unwrap_or_default();
-            listed.iter().filter(|listed| listed.key.device == device).filter_map(Listed::cost).collect()
+            listed.iter().filter(|listed| listed.key.device == device).filter_map(ListedExecutable::cost).collect()
         });
         Some(Forecast::by(known, programs.len() - kept, kept, self.compilers.jobs()))
     }

@@ -16,7 +16,9 @@ use super::compile::{
     partitioned_options, read_code, timed,
 };
 use super::device::fingerprints;
-use super::execute::{BLOCK_BYTES, Executable, Job, Nvml, Profiler, ProgramShardings, Restored, execute_failure};
+use super::execute::{
+    BLOCK_BYTES, DeviceJob, Executable, Nvml, Profiler, ProgramShardings, RestoredInputs, execute_failure,
+};
 use super::plugin::{
     Client, PjrtError, Plugin, default_client_options, device_failure, one_line, parse_client_option, read_bounded,
 };
@@ -56,11 +58,11 @@ pub fn worker_main(options: &PjrtWorkerOptions) -> ExitCode {
 
 struct PjrtWorker {
     options: PjrtWorkerOptions,
-    opened: Option<Opened>,
-    job: Option<Job>,
+    opened: Option<OpenedPlugin>,
+    job: Option<DeviceJob>,
 }
 
-struct Opened {
+struct OpenedPlugin {
     client: Rc<Client>,
     /// The device to compile for, if it is not the first.
     device_id: Option<i64>,
@@ -71,22 +73,22 @@ struct Opened {
 }
 
 impl PjrtWorker {
-    fn open(&mut self) -> Result<&Opened, Failure> {
+    fn open(&mut self) -> Result<&OpenedPlugin, Failure> {
         if self.opened.is_none() {
             self.opened = Some(open(&self.options).map_err(|error| device_failure(&error))?);
         }
         self.opened.as_ref().ok_or_else(|| Failure::new(FailureKind::Device, "there is no client"))
     }
 
-    fn client(&self) -> Result<&Opened, Failure> {
+    fn client(&self) -> Result<&OpenedPlugin, Failure> {
         self.opened.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`hello` must come first"))
     }
 
-    fn job(&self) -> Result<&Job, Failure> {
+    fn job(&self) -> Result<&DeviceJob, Failure> {
         self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
     }
 
-    fn job_mut(&mut self) -> Result<&mut Job, Failure> {
+    fn job_mut(&mut self) -> Result<&mut DeviceJob, Failure> {
         self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
     }
 
@@ -96,7 +98,7 @@ impl PjrtWorker {
     }
 
     /// The job, if its runs are timed by the host's clock. Otherwise host times would be taken for device time.
-    fn job_by_clock(&self, candidate: usize) -> Result<&Job, Failure> {
+    fn job_by_clock(&self, candidate: usize) -> Result<&DeviceJob, Failure> {
         let job = self.job()?;
         job.find(candidate)?;
         if self.client()?.profiler.is_ok() {
@@ -127,7 +129,7 @@ impl PjrtWorker {
 
     /// Why a program does not compile. A message without a reason may hide one that holds for every program, which a
     /// trial finds.
-    fn why_refused(&self, opened: &Opened, error: &PjrtError) -> Failure {
+    fn why_refused(&self, opened: &OpenedPlugin, error: &PjrtError) -> Failure {
         let failure_of = |error: &PjrtError| compile_failure(error, &self.options.plugin);
         let trial = || trial_program(&opened.client, "add", &compile_options(opened.device_id, &BTreeMap::new())).err();
         let of_trial = gives_no_reason(error).then(trial).flatten().map(|error| failure_of(&error));
@@ -137,7 +139,7 @@ impl PjrtWorker {
     /// The compile options of a program, with the devices that run it here.
     fn options_here(
         &self,
-        opened: &Opened,
+        opened: &OpenedPlugin,
         program: &ProgramRef,
         code: &[u8],
         overrides: &BTreeMap<String, String>,
@@ -185,7 +187,7 @@ fn executable_bytes(file: &ExecutableRef) -> Result<Vec<u8>, PjrtError> {
     }
 }
 
-impl Opened {
+impl OpenedPlugin {
     /// The ids of `count` devices from `first` on.
     fn device_ids(&self, first: usize, count: u64) -> Result<Vec<i64>, Failure> {
         let shown = self.client.device_count();
@@ -209,7 +211,7 @@ impl Opened {
     }
 }
 
-fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
+fn open(options: &PjrtWorkerOptions) -> Result<OpenedPlugin, PjrtError> {
     let plugin = Plugin::load(&options.plugin)?;
     let given = options
         .client_options
@@ -237,7 +239,7 @@ fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
         .platform_name()?
         .eq_ignore_ascii_case("cuda")
         .then(|| Nvml::open(client.local_id(options.device).unwrap_or(options.device)));
-    Ok(Opened { client, device_id, profiler, nvml })
+    Ok(OpenedPlugin { client, device_id, profiler, nvml })
 }
 
 /// The description of a GPU's devices, for workers that compile for them without opening them. A CPU's workers take nothing
@@ -308,7 +310,7 @@ impl Worker for PjrtWorker {
         self.job = None;
         let opened = self.client()?;
         let block_bytes = self.options.output_block_bytes.unwrap_or(BLOCK_BYTES);
-        self.job = Some(Job::begin(&opened.client, self.options.device, &params, block_bytes)?);
+        self.job = Some(DeviceJob::begin(&opened.client, self.options.device, &params, block_bytes)?);
         Ok(())
     }
 
@@ -334,9 +336,9 @@ impl Worker for PjrtWorker {
         let job = self.job_mut()?;
         let shardings = ProgramShardings::of(executable.plain())?;
         Ok(match job.insert(params.candidate, executable, shardings)? {
-            Restored::Nothing => loaded,
-            Restored::OnDevice(bytes) => loaded.restored_bytes(bytes),
-            Restored::FromHost { bytes, reason } => loaded.from_host(Some(format!(
+            RestoredInputs::Nothing => loaded,
+            RestoredInputs::OnDevice(bytes) => loaded.restored_bytes(bytes),
+            RestoredInputs::FromHost { bytes, reason } => loaded.from_host(Some(format!(
                 "{bytes} bytes of donated inputs come from the host before every run, because the device does not \
                  copy them: {reason}"
             ))),

@@ -7,7 +7,7 @@ mod target_worker;
 #[allow(unsafe_code)]
 mod topology;
 
-pub use outcome::{Outcome, kept_outcomes};
+pub use outcome::{CompileOutcome, kept_outcomes};
 pub use target_compiler::{TargetCompiler, TargetProgram};
 pub use target_options::TargetOptions;
 pub(crate) use target_worker::TargetWorker;

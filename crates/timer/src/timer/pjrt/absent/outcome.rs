@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::counted::counted;
 use crate::signature::PublicKeys;
-use crate::timer::pjrt::compile::{CompileNote, CompiledFor, ExecutableStore, Listed, believed};
+use crate::timer::pjrt::compile::{CompileNote, CompiledFor, ExecutableStore, ListedExecutable, believed};
 use crate::timer::protocol::{CostAnalysis, KernelUse, MemoryStats};
 
 /// The result of compiling a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum CompileOutcome {
     /// It compiles.
     Compiled {
         /// Time of the compilation, seconds.
@@ -54,13 +54,13 @@ pub enum Outcome {
 
 /// Refusals that are not believed.
 #[derive(Debug, Default)]
-pub(super) struct Unbelieved {
+pub(super) struct UnbelievedRefusals {
     stores: BTreeSet<String>,
     files: BTreeSet<PathBuf>,
     reasons: BTreeSet<String>,
 }
 
-impl Unbelieved {
+impl UnbelievedRefusals {
     pub(super) fn add(&mut self, store: &Path, file: PathBuf, why: String) {
         self.stores.insert(format!("`{}`", store.display()));
         self.files.insert(file);
@@ -91,12 +91,12 @@ impl Unbelieved {
 pub fn kept_outcomes(
     store: &Path,
     trusted: &[PublicKeys],
-) -> io::Result<(BTreeMap<CompiledFor, Outcome>, Option<String>)> {
+) -> io::Result<(BTreeMap<CompiledFor, CompileOutcome>, Option<String>)> {
     let mut listed = ExecutableStore::list(store)?.listed;
     listed.sort_by_key(|listed| listed.used);
-    let mut unbelieved = Unbelieved::default();
+    let mut unbelieved = UnbelievedRefusals::default();
     let mut outcomes = BTreeMap::new();
-    for Listed { path, digest, note, payload_bytes, .. } in listed {
+    for ListedExecutable { path, digest, note, payload_bytes, .. } in listed {
         let Some(mut note) = note else { continue };
         let Some(of) = note.of.take() else { continue };
         if note.refused.is_some()
@@ -110,11 +110,11 @@ pub fn kept_outcomes(
     Ok((outcomes, unbelieved.note("counts as unknown", "count as unknown")))
 }
 
-pub(super) fn outcome_of(note: CompileNote, executable_bytes: u64, reused: bool) -> Outcome {
+pub(super) fn outcome_of(note: CompileNote, executable_bytes: u64, reused: bool) -> CompileOutcome {
     let CompileNote { compile_ns, memory, kernels, kernels_unknown, cost, refused, .. } = note;
     let seconds = compile_ns as f64 / 1e9;
     match refused {
-        Some(reason) => Outcome::Refused { reason, seconds, reused },
-        None => Outcome::Compiled { seconds, executable_bytes, memory, kernels, kernels_unknown, cost, reused },
+        Some(reason) => CompileOutcome::Refused { reason, seconds, reused },
+        None => CompileOutcome::Compiled { seconds, executable_bytes, memory, kernels, kernels_unknown, cost, reused },
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::outcome::{Outcome, Unbelieved, outcome_of};
+use super::outcome::{CompileOutcome, UnbelievedRefusals, outcome_of};
 use super::target_options::{StartedTarget, TargetOptions, start_worker};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
@@ -20,11 +20,9 @@ use crate::timer::forecast::Forecast;
 use crate::timer::job::ProgramFile;
 use crate::timer::pjrt::compile::{
     CompileCommands, CompileNote, CompileTask, CompileWorker, CompiledFor, CompiledTask, Compilers, DeviceAccess,
-    ExecutableKey, ExecutableStore, Listed, Noted, believed, compile_options,
+    ExecutableKey, ExecutableStore, KeptOutcome, ListedExecutable, believed, compile_options,
 };
-use crate::timer::pjrt::plugin::{
-    digest_of_plugin, package_of, toolchain,
-};
+use crate::timer::pjrt::plugin::{digest_of_plugin, package_of, toolchain};
 
 /// One program to compile.
 #[derive(Debug, Clone)]
@@ -45,7 +43,7 @@ pub struct TargetCompiler {
     folder: PathBuf,
     others: Vec<PathBuf>,
     trusted: Vec<PublicKeys>,
-    unbelieved: RefCell<Unbelieved>,
+    unbelieved: RefCell<UnbelievedRefusals>,
     target: Target,
     plugin: PathBuf,
     plugin_digest: Digest,
@@ -149,9 +147,9 @@ impl TargetCompiler {
         &mut self,
         programs: &[TargetProgram],
         is_cancelled: &dyn Fn() -> bool,
-        each: &mut dyn FnMut(usize, &Outcome),
-    ) -> Result<Vec<Option<Outcome>>, Failure> {
-        let mut outcomes: Vec<Option<Outcome>> = vec![None; programs.len()];
+        each: &mut dyn FnMut(usize, &CompileOutcome),
+    ) -> Result<Vec<Option<CompileOutcome>>, Failure> {
+        let mut outcomes: Vec<Option<CompileOutcome>> = vec![None; programs.len()];
         let mut wanted = Vec::new();
         for ((place, program), outcome) in programs.iter().enumerate().zip(&mut outcomes) {
             let key = self.key(&program.program);
@@ -176,15 +174,17 @@ impl TargetCompiler {
             let outcome = match done {
                 Ok(CompiledTask { noted: Some((note, bytes)), .. }) => outcome_of(note, bytes, false),
                 Ok(CompiledTask { kept: None, .. }) => {
-                    Outcome::Failed { reason: "the plugin cannot serialize its executable".to_owned() }
+                    CompileOutcome::Failed { reason: "the plugin cannot serialize its executable".to_owned() }
                 }
-                Ok(_) => Outcome::Failed { reason: "it compiles, but its executable could not be kept".to_owned() },
+                Ok(_) => {
+                    CompileOutcome::Failed { reason: "it compiles, but its executable could not be kept".to_owned() }
+                }
                 Err(failure) if failure.kind == FailureKind::Device => return Err(failure),
                 Err(failure) if failure.kind == FailureKind::Compile => {
                     let key = programs.get(place).map(|program| self.key(&program.program));
                     self.refused_now(key.as_ref(), failure.message)
                 }
-                Err(failure) => Outcome::Failed { reason: failure.to_string() },
+                Err(failure) => CompileOutcome::Failed { reason: failure.to_string() },
             };
             each(place, &outcome);
             if let Some(slot) = outcomes.get_mut(place) {
@@ -195,11 +195,11 @@ impl TargetCompiler {
     }
 
     /// A refusal of this run. Its time is in the store, if it was kept.
-    fn refused_now(&self, key: Option<&ExecutableKey>, reason: String) -> Outcome {
+    fn refused_now(&self, key: Option<&ExecutableKey>, reason: String) -> CompileOutcome {
         let noted = key.and_then(|key| self.store.noted(key));
         let own = noted.filter(|noted| noted.note.refused.as_ref() == Some(&reason));
         let seconds = own.map_or(0.0, |noted| noted.note.compile_ns as f64 / 1e9);
-        Outcome::Refused { reason, seconds, reused: false }
+        CompileOutcome::Refused { reason, seconds, reused: false }
     }
 
     /// The earlier result of a program; entries of other machines' stores are copied.
@@ -220,7 +220,7 @@ impl TargetCompiler {
             Some(other) => (other, self.store.noted_in(other, key)?),
             None => (self.folder.as_path(), self.store.noted(key)?),
         };
-        let Noted { note, payload_bytes, path, digest } = noted;
+        let KeptOutcome { note, payload_bytes, path, digest } = noted;
         if note.refused.is_some()
             && let Err(why) = believed(&path, digest, &self.trusted)
         {
@@ -239,10 +239,10 @@ impl TargetCompiler {
         let (kept, to_compile): (Vec<_>, Vec<_>) =
             programs.into_iter().partition(|program| is_kept(&self.key(&program.program)));
         let target = self.target.description();
-        let of_target = |listed: &&Listed| listed.key.target.as_ref() == Some(&target);
+        let of_target = |listed: &&ListedExecutable| listed.key.target.as_ref() == Some(&target);
         let mut listed = self.store.listed().unwrap_or_default();
         listed.extend(self.others.iter().flat_map(|other| ExecutableStore::list(other).unwrap_or_default().listed));
-        let known: Vec<(f64, u64)> = listed.iter().filter(of_target).filter_map(Listed::cost).collect();
+        let known: Vec<(f64, u64)> = listed.iter().filter(of_target).filter_map(ListedExecutable::cost).collect();
         Forecast::by(&known, to_compile.len(), kept.len(), self.compilers.jobs())
     }
 

@@ -8,9 +8,10 @@ use crate::failure::{Failure, FailureKind};
 use crate::setters;
 use crate::signature::PublicKeys;
 use crate::target::Target;
-use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
+use crate::timer::client::WorkerClient;
 use crate::timer::pjrt::compile::figures::llo;
 use crate::timer::pjrt::plugin::{beside, cuda_home_for, leave_out_fatal, without_metadata};
+use crate::timer::worker_command::{WorkerCommand, WorkerLimits};
 
 /// How to start a [`TargetCompiler`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct TargetOptions {
     /// Maximum number of concurrent compilations; one for each core by default.
     pub compile_jobs: Option<usize>,
     /// Limits of each worker.
-    pub limits: Limits,
+    pub limits: WorkerLimits,
     /// Compiler options for every program, by name.
     pub overrides: BTreeMap<String, String>,
     /// Makes libtpu dump its schedules, and reads bundles and vector memory from them.
@@ -42,7 +43,7 @@ setters!(TargetOptions {
     others: Vec<PathBuf>,
     trusted: Vec<PublicKeys>,
     compile_jobs: Option<usize>,
-    limits: Limits,
+    limits: WorkerLimits,
     overrides: BTreeMap<String, String>,
     llo: bool
 });
@@ -58,7 +59,7 @@ impl TargetOptions {
             others: Vec::new(),
             trusted: Vec::new(),
             compile_jobs: None,
-            limits: Limits::default(),
+            limits: WorkerLimits::default(),
             overrides: BTreeMap::new(),
             llo: false,
         }

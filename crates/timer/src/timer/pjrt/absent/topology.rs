@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use crate::timer::pjrt::compile::PlainExecutable;
 use crate::timer::pjrt::plugin::ffi::{
-    ClientTopologyArgs, NamedValue, ProgramStruct, RawTopology, TopologyArgs, TopologyCompileArgs, TopologyCreateArgs,
-    TopologyDeserializeArgs, TopologyDevicesArgs, TopologySerializeArgs, TopologyTextArgs,
+    ClientTopologyArgs, Fn, NamedValue, ProgramStruct, RawTopology, TopologyArgs, TopologyCompileArgs,
+    TopologyCreateArgs, TopologyDeserializeArgs, TopologyDevicesArgs, TopologySerializeArgs, TopologyTextArgs,
 };
 use crate::timer::pjrt::plugin::{
     Client, DeviceDescription, OptionValue, PjrtError, Plugin, call, named_value, taken, text_of,
@@ -76,21 +76,19 @@ impl Topology {
     }
 
     pub(crate) fn platform_name(&self) -> Result<String, PjrtError> {
-        let mut arguments = TopologyTextArgs::new();
-        arguments.topology = self.raw;
-        // SAFETY: the topology is alive and owns the text, which is copied.
-        unsafe {
-            call!(self.plugin, topology_platform_name, &mut arguments)?;
-            Ok(text_of(arguments.text, arguments.text_size))
-        }
+        self.text(self.plugin.api.topology_platform_name, "topology_platform_name")
     }
 
     pub(crate) fn platform_version(&self) -> Result<String, PjrtError> {
+        self.text(self.plugin.api.topology_platform_version, "topology_platform_version")
+    }
+
+    fn text(&self, function: Option<Fn<TopologyTextArgs>>, name: &str) -> Result<String, PjrtError> {
         let mut arguments = TopologyTextArgs::new();
         arguments.topology = self.raw;
         // SAFETY: the topology is alive and owns the text, which is copied.
         unsafe {
-            call!(self.plugin, topology_platform_version, &mut arguments)?;
+            self.plugin.call(function, name, &mut arguments)?;
             Ok(text_of(arguments.text, arguments.text_size))
         }
     }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::store::{CompileNote, ExecutableKey, ExecutableStore, Listed, Listing, StoredExecutable, believed};
+use super::store::{
+    CompileNote, ExecutableKey, ExecutableStore, ListedExecutable, StoreListing, StoredExecutable, believed,
+};
 use crate::counted::counted;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
@@ -35,7 +37,7 @@ impl CompiledOptions {
     }
 }
 
-fn list(store: &Path) -> Result<Listing, String> {
+fn list(store: &Path) -> Result<StoreListing, String> {
     ExecutableStore::list(store).map_err(|error| {
         let store = store.display();
         format!("`{store}`: not a store of compiled programs: {error}; name a folder that `compile -o` wrote")
@@ -44,7 +46,7 @@ fn list(store: &Path) -> Result<Listing, String> {
 
 /// The entries of stores that were compiled for one device, by the present compiler.
 pub(crate) struct CompiledStore {
-    of_program: BTreeMap<Digest, Listed>,
+    of_program: BTreeMap<Digest, ListedExecutable>,
 }
 
 /// The outcome of a program.
@@ -77,7 +79,7 @@ impl CompiledStore {
             notes.push(format!("{store} {have} {others}: everything is compiled here, for {}", key.device));
         }
         // assemblers generate code of different speed, so one race uses the programs of a single one
-        let mut of_assembler: BTreeMap<Option<String>, BTreeMap<Digest, Listed>> = BTreeMap::new();
+        let mut of_assembler: BTreeMap<Option<String>, BTreeMap<Digest, ListedExecutable>> = BTreeMap::new();
         let (all, mut untrusted, mut reasons) = (here.len(), 0, BTreeSet::new());
         for listed in here {
             match believed(&listed.path, listed.digest, &options.trusted) {

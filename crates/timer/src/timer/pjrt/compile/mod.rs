@@ -31,7 +31,8 @@ pub use store::{
     BoundExecutables, CompiledFor, ExecutableBounds, bound_executables, executables_folder, keeps_executables,
 };
 pub(crate) use store::{
-    CompileNote, ExecutableKey, ExecutableStore, Listed, MAX_EXECUTABLE_BYTES, Noted, StoredExecutable, believed,
+    CompileNote, ExecutableKey, ExecutableStore, KeptOutcome, ListedExecutable, MAX_EXECUTABLE_BYTES, StoredExecutable,
+    believed,
 };
 pub(crate) use work_digest::work_digest;
 pub(crate) use worker_process::{

@@ -57,36 +57,36 @@ pub(crate) trait Compiler: Send + 'static {
 }
 
 /// Starts a compiler.
-type Start<C> = Box<dyn Fn(&<C as Compiler>::Task) -> Result<C, Failure> + Send + Sync>;
-type Outcome<C> = Result<<C as Compiler>::Output, Failure>;
+type StartCompiler<C> = Box<dyn Fn(&<C as Compiler>::Task) -> Result<C, Failure> + Send + Sync>;
+type TaskOutcome<C> = Result<<C as Compiler>::Output, Failure>;
 
 /// A sharer of a pool.
 pub(crate) struct Compilers<C: Compiler> {
-    pool: Arc<Pool<C>>,
+    pool: Arc<CompilePool<C>>,
     sharer: usize,
 }
 
 /// A pool's threads, which end with its last sharer.
-struct Pool<C: Compiler> {
-    shared: Arc<Shared<C>>,
+struct CompilePool<C: Compiler> {
+    shared: Arc<SharedPool<C>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     jobs: usize,
 }
 
 /// A sharer, and the number of its program there.
-type Key = (usize, usize);
+type TaskKey = (usize, usize);
 
-struct Shared<C: Compiler> {
-    start: Start<C>,
-    state: Mutex<State<C>>,
+struct SharedPool<C: Compiler> {
+    start: StartCompiler<C>,
+    state: Mutex<PoolState<C>>,
     changed: Condvar,
 }
 
-struct State<C: Compiler> {
+struct PoolState<C: Compiler> {
     /// Candidates that have not been started, with their programs.
-    queue: VecDeque<(Key, C::Task)>,
-    running: Vec<Running>,
-    done: BTreeMap<Key, Outcome<C>>,
+    queue: VecDeque<(TaskKey, C::Task)>,
+    running: Vec<RunningTask>,
+    done: BTreeMap<TaskKey, TaskOutcome<C>>,
     idle: Vec<C>,
     /// Number of threads that take from the queue.
     hands: usize,
@@ -104,7 +104,7 @@ struct StartedWork {
     hand: usize,
 }
 
-impl<C: Compiler> State<C> {
+impl<C: Compiler> PoolState<C> {
     /// Whether nothing was dropped since this work started.
     fn is_of_now(&self, started: StartedWork) -> bool {
         self.rounds.get(started.sharer) == Some(&started.round)
@@ -116,39 +116,74 @@ impl<C: Compiler> State<C> {
     }
 
     /// Takes the first program that may start now.
-    fn take_next(&mut self) -> Option<(Key, C::Task)> {
+    fn take_next(&mut self) -> Option<(TaskKey, C::Task)> {
         let one_is_alone = self.running.iter().any(|running| running.is_alone);
         let place = self.queue.iter().position(|(_, task)| !(one_is_alone && C::is_alone(task)))?;
         self.queue.remove(place)
     }
 
+    /// Counts a program as running; also the idle compiler for it.
+    fn start(&mut self, key: TaskKey, hand: usize, task: &C::Task) -> (StartedWork, IdleCompiler<C>) {
+        self.running.push(RunningTask { key, hand, is_alone: C::is_alone(task), stop: None });
+        let round = self.rounds.get(key.0).copied().unwrap_or_default();
+        (StartedWork { sharer: key.0, round, hand }, self.take_idle(task))
+    }
+
+    /// Keeps a program's outcome, unless its sharer dropped it.
+    fn finish(&mut self, started: StartedWork, key: TaskKey, outcome: TaskOutcome<C>) {
+        if self.is_of_now(started) {
+            self.done.insert(key, outcome);
+        }
+    }
+
+    /// Leaves a program to the other threads. The last one reports why none is left.
+    fn put_back(&mut self, started: StartedWork, (key, task): (TaskKey, C::Task), failure: &Failure) {
+        if self.is_of_now(started) {
+            self.queue.push_front((key, task));
+        }
+        if self.hands == 1 {
+            let queue = std::mem::take(&mut self.queue);
+            self.done.extend(queue.into_iter().map(|(key, _)| (key, Err(failure.clone()))));
+        }
+    }
+
     /// An idle compiler for a task. If none suits, one that makes room for a new one, so that compilers never outnumber
     /// threads.
-    fn take_idle(&mut self, task: &C::Task) -> Idle<C> {
+    fn take_idle(&mut self, task: &C::Task) -> IdleCompiler<C> {
         match self.idle.iter().rposition(|compiler| compiler.suits(task)) {
-            Some(place) => Idle::Suits(self.idle.swap_remove(place)),
-            None => self.idle.pop().map_or(Idle::None, Idle::MakesRoom),
+            Some(place) => IdleCompiler::Suits(self.idle.swap_remove(place)),
+            None => self.idle.pop().map_or(IdleCompiler::None, IdleCompiler::MakesRoom),
         }
     }
 }
 
-struct Running {
-    key: Key,
+struct RunningTask {
+    key: TaskKey,
     hand: usize,
     is_alone: bool,
     stop: Option<Stop>,
 }
 
 /// An idle compiler.
-enum Idle<C> {
+enum IdleCompiler<C> {
     Suits(C),
     MakesRoom(C),
     None,
 }
 
+impl<C> IdleCompiler<C> {
+    /// The compiler, if it suits; one that only makes room is ended.
+    fn into_suitable(self) -> Option<C> {
+        match self {
+            Self::Suits(compiler) => Some(compiler),
+            Self::MakesRoom(_) | Self::None => None,
+        }
+    }
+}
+
 /// The outcome of one attempt.
-enum Attempt<C: Compiler> {
-    Ended(C, Outcome<C>),
+enum CompileAttempt<C: Compiler> {
+    Ended(C, TaskOutcome<C>),
     /// The compiler that this task requires does not start.
     Refused(Failure),
     /// No compiler could be started.
@@ -157,91 +192,76 @@ enum Attempt<C: Compiler> {
     Dropped,
 }
 
-impl<C: Compiler> Shared<C> {
-    fn lock(&self) -> MutexGuard<'_, State<C>> {
+impl<C: Compiler> SharedPool<C> {
+    fn lock(&self) -> MutexGuard<'_, PoolState<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State<C>>) -> MutexGuard<'a, State<C>> {
+    fn wait<'a>(&self, state: MutexGuard<'a, PoolState<C>>) -> MutexGuard<'a, PoolState<C>> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The body of a thread.
     fn work(&self, hand: usize) {
         let mut state = self.lock();
-        loop {
-            if state.closing {
-                state.hands -= 1;
-                return;
-            }
+        while !state.closing {
             let next = if state.held { None } else { state.take_next() };
             let Some((key, task)) = next else {
                 state = self.wait(state);
                 continue;
             };
-            state.running.push(Running { key, hand, is_alone: C::is_alone(&task), stop: None });
-            let round = state.rounds.get(key.0).copied().unwrap_or_default();
-            let started = StartedWork { sharer: key.0, round, hand };
-            let idle = state.take_idle(&task);
+            let (started, idle) = state.start(key, hand, &task);
             drop(state);
-            let idle = match idle {
-                Idle::Suits(compiler) => Some(compiler),
-                Idle::MakesRoom(compiler) => {
-                    drop(compiler);
-                    None
-                }
-                Idle::None => None,
-            };
-            // a thread that panics silently would be waited for forever
-            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(started, idle, &task)));
-            let attempt = attempt.unwrap_or_else(|_| {
-                Attempt::NotStarted(Failure::new(FailureKind::Device, "a compile thread panicked"))
-            });
-            state = self.lock();
-            let mut leaves = false;
-            match attempt {
-                Attempt::Ended(compiler, outcome) => {
-                    // a compiler that was told to stop may have answered just before
-                    if !state.is_of_now(started) || compiler.is_gone() {
-                        // it counts as running until its process has ended
-                        drop(state);
-                        drop(compiler);
-                        state = self.lock();
-                    } else {
-                        state.idle.push(compiler);
-                    }
-                    if state.is_of_now(started) {
-                        state.done.insert(key, outcome);
-                    }
-                }
-                Attempt::Refused(failure) => {
-                    if state.is_of_now(started) {
-                        state.done.insert(key, Err(failure));
-                    }
-                }
-                Attempt::NotStarted(failure) => {
-                    leaves = true;
-                    if state.is_of_now(started) {
-                        state.queue.push_front((key, task));
-                    }
-                    if state.hands == 1 {
-                        // the last one reports the reason
-                        let queue = std::mem::take(&mut state.queue);
-                        state.done.extend(queue.into_iter().map(|(key, _)| (key, Err(failure.clone()))));
-                    }
-                }
-                Attempt::Dropped => {}
-            }
-            state.running.retain(|running| running.hand != hand);
-            self.changed.notify_all();
-            if leaves {
-                state.hands -= 1;
-                return;
+            let attempt = self.caught_attempt(started, idle.into_suitable(), &task);
+            let goes_on;
+            (state, goes_on) = self.settle(started, (key, task), attempt);
+            if !goes_on {
+                break;
             }
         }
+        state.hands -= 1;
     }
 
-    fn attempt(&self, started: StartedWork, idle: Option<C>, task: &C::Task) -> Attempt<C> {
+    /// A thread that panics silently would be waited for forever.
+    fn caught_attempt(&self, started: StartedWork, idle: Option<C>, task: &C::Task) -> CompileAttempt<C> {
+        let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(started, idle, task)));
+        attempt.unwrap_or_else(|_| {
+            CompileAttempt::NotStarted(Failure::new(FailureKind::Device, "a compile thread panicked"))
+        })
+    }
+
+    /// Notes what came of a program; also whether its thread goes on.
+    fn settle(
+        &self,
+        started: StartedWork,
+        (key, task): (TaskKey, C::Task),
+        attempt: CompileAttempt<C>,
+    ) -> (MutexGuard<'_, PoolState<C>>, bool) {
+        let mut state = self.lock();
+        let goes_on = !matches!(attempt, CompileAttempt::NotStarted(_));
+        match attempt {
+            CompileAttempt::Ended(compiler, outcome) => {
+                // a compiler that was told to stop may have answered just before
+                if !state.is_of_now(started) || compiler.is_gone() {
+                    // it counts as running until its process has ended
+                    drop(state);
+                    drop(compiler);
+                    state = self.lock();
+                } else {
+                    state.idle.push(compiler);
+                }
+                state.finish(started, key, outcome);
+            }
+            CompileAttempt::Refused(failure) => state.finish(started, key, Err(failure)),
+            CompileAttempt::NotStarted(failure) => state.put_back(started, (key, task), &failure),
+            CompileAttempt::Dropped => {}
+        }
+        state.running.retain(|running| running.hand != started.hand);
+        self.changed.notify_all();
+        (state, goes_on)
+    }
+
+    fn attempt(&self, started: StartedWork, idle: Option<C>, task: &C::Task) -> CompileAttempt<C> {
         let mut ready = idle;
         // fresh compilers that died of this program
         let mut deaths = 0;
@@ -249,13 +269,14 @@ impl<C: Compiler> Shared<C> {
             let used = ready.is_some();
             let mut compiler = match ready.take().map_or_else(|| self.begin(started, task), |one| Ok(Some(one))) {
                 Ok(Some(compiler)) => compiler,
-                Ok(None) => return Attempt::Dropped,
+                Ok(None) => return CompileAttempt::Dropped,
                 Err(failure) => {
-                    return C::as_own(task, &failure).map_or(Attempt::NotStarted(failure), Attempt::Refused);
+                    return C::as_own(task, &failure)
+                        .map_or(CompileAttempt::NotStarted(failure), CompileAttempt::Refused);
                 }
             };
             if !self.may_stop(started, &compiler) {
-                return Attempt::Dropped;
+                return CompileAttempt::Dropped;
             }
             let mut outcome = compiler.compile(task);
             let once_more = match &mut outcome {
@@ -274,7 +295,7 @@ impl<C: Compiler> Shared<C> {
                 _ => false,
             };
             if !once_more || !self.lock().wants(started) {
-                return Attempt::Ended(compiler, outcome);
+                return CompileAttempt::Ended(compiler, outcome);
             }
         }
     }
@@ -322,7 +343,7 @@ fn is_death(failure: &Failure) -> bool {
 impl<C: Compiler> Compilers<C> {
     /// A pool of up to `jobs` compilers. None is started before there is work.
     pub(crate) fn new(jobs: usize, start: impl Fn(&C::Task) -> Result<C, Failure> + Send + Sync + 'static) -> Self {
-        let state = State {
+        let state = PoolState {
             queue: VecDeque::new(),
             running: Vec::new(),
             done: BTreeMap::new(),
@@ -332,8 +353,8 @@ impl<C: Compiler> Compilers<C> {
             closing: false,
             rounds: vec![0],
         };
-        let shared = Shared { start: Box::new(start), state: Mutex::new(state), changed: Condvar::new() };
-        let pool = Pool { shared: Arc::new(shared), threads: Mutex::default(), jobs: jobs.max(1) };
+        let shared = SharedPool { start: Box::new(start), state: Mutex::new(state), changed: Condvar::new() };
+        let pool = CompilePool { shared: Arc::new(shared), threads: Mutex::default(), jobs: jobs.max(1) };
         Self { pool: Arc::new(pool), sharer: 0 }
     }
 
@@ -351,9 +372,9 @@ impl<C: Compiler> Compilers<C> {
 
     /// Submits programs to compile, the first one first.
     pub(crate) fn submit(&self, tasks: impl IntoIterator<Item = (usize, C::Task)>) -> Result<(), Failure> {
-        let Pool { shared: own, threads, jobs } = &*self.pool;
+        let CompilePool { shared: own, threads, jobs } = &*self.pool;
         let mut state = own.lock();
-        let State { queue, running, done, .. } = &mut *state;
+        let PoolState { queue, running, done, .. } = &mut *state;
         for (candidate, task) in tasks {
             let key = (self.sharer, candidate);
             let known = queue.iter().any(|(queued, _)| *queued == key)
@@ -385,7 +406,7 @@ impl<C: Compiler> Compilers<C> {
     }
 
     /// The outcome of a candidate's program. Waits for it and moves it to the front. `None` if it was not submitted.
-    pub(crate) fn take(&self, candidate: usize) -> Option<Outcome<C>> {
+    pub(crate) fn take(&self, candidate: usize) -> Option<TaskOutcome<C>> {
         let (shared, key) = (&self.pool.shared, (self.sharer, candidate));
         let mut state = shared.lock();
         loop {
@@ -432,7 +453,7 @@ impl<C: Compiler> Compilers<C> {
     /// Drops everything of this sharer: clears its queue and ends its running compilations with their compilers.
     pub(crate) fn clear(&self) {
         let shared = &self.pool.shared;
-        let is_own = |key: &Key| key.0 == self.sharer;
+        let is_own = |key: &TaskKey| key.0 == self.sharer;
         let mut state = shared.lock();
         if let Some(round) = state.rounds.get_mut(self.sharer) {
             *round += 1;
@@ -455,7 +476,7 @@ impl<C: Compiler> Drop for Compilers<C> {
     }
 }
 
-impl<C: Compiler> Drop for Pool<C> {
+impl<C: Compiler> Drop for CompilePool<C> {
     fn drop(&mut self) {
         self.shared.lock().closing = true;
         self.shared.changed.notify_all();

@@ -8,9 +8,9 @@ use crate::compiler_flags::{FlagVariable, flags_of};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::failure::{Failure, FailureKind};
-use crate::timer::client::WorkerCommand;
 use crate::timer::pjrt::plugin::without_fatal;
 use crate::timer::refusals::NOT_ACCEPTED;
+use crate::timer::worker_command::WorkerCommand;
 
 /// What a compile worker is started with in addition to every worker's flags.
 #[derive(Debug, Clone, PartialEq, Eq)]

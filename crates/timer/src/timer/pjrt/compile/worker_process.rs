@@ -11,10 +11,11 @@ use super::store::{CompileNote, CompiledFor, ExecutableKey, ExecutableStore, MAX
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
 use crate::timer::answers::AnswerFolder;
-use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
+use crate::timer::client::WorkerClient;
 use crate::timer::clock::nanoseconds;
 use crate::timer::events::{Events, Slice};
 use crate::timer::protocol::{CompileParams, Compiled, ExecutableRef, Method, ProgramRef};
+use crate::timer::worker_command::{WorkerCommand, WorkerLimits};
 
 /// One program to compile.
 #[derive(Debug, Clone)]
@@ -76,7 +77,7 @@ pub(crate) struct CompiledTask {
 /// An expendable worker that measures nothing.
 pub(crate) struct CompileWorker {
     client: WorkerClient,
-    limits: Limits,
+    limits: WorkerLimits,
     store: ExecutableStore,
     process: Option<ProcessFlags>,
     opens_device: bool,
@@ -86,7 +87,7 @@ impl CompileWorker {
     /// Starts one for this task, and for others that need the same flags.
     pub(crate) fn start(
         commands: &CompileCommands,
-        limits: &Limits,
+        limits: &WorkerLimits,
         store: &ExecutableStore,
         task: &CompileTask,
     ) -> Result<Self, Failure> {

@@ -24,20 +24,20 @@ const DEVICE_BYTES: usize = 256 << 20;
 const LINE_BYTES: usize = 64;
 
 /// How the caches are flushed between runs.
-pub(crate) enum Flush {
+pub(crate) enum CacheFlush {
     /// Each core streams a buffer of its own.
-    Host(Vec<Stream>),
+    Host(Vec<CoreBuffer>),
     /// A transfer larger than the device's caches, to the first device and to the others of the program.
     Device { client: Rc<Client>, index: usize, spec: ArraySpec, bytes: Vec<u8> },
 }
 
 /// One core's buffer; the core is absent if threads cannot be bound.
-pub(crate) struct Stream {
+pub(crate) struct CoreBuffer {
     core: Option<usize>,
     words: Vec<AtomicU64>,
 }
 
-impl Flush {
+impl CacheFlush {
     /// The flush that suits a client's device.
     pub(crate) fn of(client: &Rc<Client>, index: usize) -> Result<Self, PjrtError> {
         if client.platform_name()?.eq_ignore_ascii_case("cpu") {
@@ -54,7 +54,7 @@ impl Flush {
             cores => cores.iter().copied().map(Some).collect(),
         };
         let words = bytes / threads.len().max(1) / size_of::<u64>();
-        let stream = |core| Stream { core, words: (0..words).map(|_| AtomicU64::new(0)).collect() };
+        let stream = |core| CoreBuffer { core, words: (0..words).map(|_| AtomicU64::new(0)).collect() };
         Self::Host(threads.into_iter().map(stream).collect())
     }
 
@@ -81,7 +81,7 @@ impl Flush {
     }
 }
 
-impl Stream {
+impl CoreBuffer {
     /// Reads and writes one word of every line.
     fn touch(&self) {
         for word in self.words.iter().step_by(LINE_BYTES / size_of::<u64>()) {
@@ -161,10 +161,10 @@ mod tests {
         }
     }
 
-    fn bytes(flush: &Flush) -> Vec<usize> {
+    fn bytes(flush: &CacheFlush) -> Vec<usize> {
         match flush {
-            Flush::Host(streams) => streams.iter().map(|stream| stream.words.len() * 8).collect(),
-            Flush::Device { .. } => Vec::new(),
+            CacheFlush::Host(streams) => streams.iter().map(|stream| stream.words.len() * 8).collect(),
+            CacheFlush::Device { .. } => Vec::new(),
         }
     }
 
@@ -178,12 +178,12 @@ mod tests {
         assert_eq!(cache_bytes(&[7], folder.path()), None);
         // twice the sum, in equal parts
         let part = 2 * own + (32 << 20);
-        assert_eq!(bytes(&Flush::host(&[0, 1], folder.path())), [part, part]);
-        let unknown = bytes(&Flush::host(&[0, 1], Path::new("/no/such/folder")));
+        assert_eq!(bytes(&CacheFlush::host(&[0, 1], folder.path())), [part, part]);
+        let unknown = bytes(&CacheFlush::host(&[0, 1], Path::new("/no/such/folder")));
         assert_eq!(unknown, [USUAL_BYTES / 2; 2]);
-        assert_eq!(bytes(&Flush::host(&[], folder.path())).iter().sum::<usize>() >> 20, USUAL_BYTES >> 20);
+        assert_eq!(bytes(&CacheFlush::host(&[], folder.path())).iter().sum::<usize>() >> 20, USUAL_BYTES >> 20);
         fs::write(folder.path().join("cpu0/cache/index3/size"), "900000K").unwrap();
-        assert_eq!(bytes(&Flush::host(&[0], folder.path())), [MAX_BYTES]);
+        assert_eq!(bytes(&CacheFlush::host(&[0], folder.path())), [MAX_BYTES]);
     }
 
     #[test]
@@ -200,11 +200,11 @@ mod tests {
     fn every_line_of_every_stream_is_written() {
         let folder = tempfile::tempdir().unwrap();
         machine(folder.path());
-        let flush = Flush::host(&own_cores(), folder.path());
+        let flush = CacheFlush::host(&own_cores(), folder.path());
         for _ in 0..3 {
             flush.run(1).unwrap();
         }
-        let Flush::Host(streams) = &flush else { panic!("not of a device") };
+        let CacheFlush::Host(streams) = &flush else { panic!("not of a device") };
         assert!(!streams.is_empty());
         assert!(
             streams.iter().all(|stream| stream.words.iter().step_by(8).all(|word| word.load(Ordering::Relaxed) == 3))

@@ -118,7 +118,11 @@ impl Executable {
 
     /// Runs once. Returns the outputs, the first device's first, and the time from launch until the last device is done.
     /// Completion is polled for up to `watched`.
-    pub(crate) fn run(&self, call: &Call<'_>, watched: Duration) -> Result<(Vec<Buffer>, Duration), PjrtError> {
+    pub(crate) fn run(
+        &self,
+        call: &DeviceArguments<'_>,
+        watched: Duration,
+    ) -> Result<(Vec<Buffer>, Duration), PjrtError> {
         let mut slots = self.slots();
         let start = Instant::now();
         let result = self.launch(call, &mut slots, watched);
@@ -131,7 +135,7 @@ impl Executable {
     /// that are not kept until the end are freed between runs, as a program does in a loop.
     pub(crate) fn run_batch(
         &self,
-        calls: &[Call<'_>],
+        calls: &[DeviceArguments<'_>],
         batch: u32,
         keeps_outputs: bool,
         watched: Duration,
@@ -174,7 +178,7 @@ impl Executable {
 
     /// Runs once and waits until the last device is done, polling for up to `watched`; the space comes from
     /// [`slots`](Self::slots).
-    fn launch(&self, call: &Call<'_>, slots: &mut OutputSlots, watched: Duration) -> Result<(), PjrtError> {
+    fn launch(&self, call: &DeviceArguments<'_>, slots: &mut OutputSlots, watched: Duration) -> Result<(), PjrtError> {
         if call.lists.len() != self.devices {
             let message = format!("arguments on {} devices for a program of {}", call.lists.len(), self.devices);
             return Err(PjrtError::local(message));
@@ -217,7 +221,7 @@ impl Drop for Executable {
 }
 
 /// The arguments of one run: borrowed device arrays, and which of them must not be donated.
-pub(crate) struct Call<'a> {
+pub(crate) struct DeviceArguments<'a> {
     /// The arguments of the first device, then those of the second; `lists` points into it.
     _arguments: Vec<*mut RawBuffer>,
     /// For each device, where its arguments begin.
@@ -228,7 +232,7 @@ pub(crate) struct Call<'a> {
     _buffers: std::marker::PhantomData<&'a Buffer>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> DeviceArguments<'a> {
     /// Takes the arguments in the program's order: each has one part on every device, and whether it may be donated.
     pub(crate) fn new(devices: usize, arguments: &[(&'a [Buffer], bool)]) -> Result<Self, PjrtError> {
         let mut all = Vec::new();

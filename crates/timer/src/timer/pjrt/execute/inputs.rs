@@ -15,15 +15,15 @@ use crate::timer::pjrt::plugin::{Client, PjrtError, one_line, read_bounded};
 use crate::timer::protocol::Input;
 
 /// An input as a program takes it: one part on each of its devices.
-pub(super) enum Argument {
+pub(super) enum ProgramArgument {
     /// On the devices for the whole job.
     Kept(Vec<Buffer>),
     /// Restored before every run.
-    Donated(Donated),
+    DonatedInput(DonatedInput),
 }
 
 /// An input that a run destroys.
-pub(super) struct Donated {
+pub(super) struct DonatedInput {
     input: Input,
     sharding: Sharding,
     part: ArraySpec,
@@ -32,7 +32,7 @@ pub(super) struct Donated {
     parts: RefCell<Option<Rc<Vec<Vec<u8>>>>>,
 }
 
-impl Donated {
+impl DonatedInput {
     /// Its parts on the host, read again if they were freed.
     fn parts(&self) -> Result<Rc<Vec<Vec<u8>>>, PjrtError> {
         if let Some(parts) = self.parts.borrow().as_ref() {
@@ -56,10 +56,10 @@ impl Donated {
 }
 
 /// The donated arguments, in order.
-pub(super) fn donated(arguments: &[Rc<Argument>]) -> impl Iterator<Item = &Donated> {
+pub(super) fn donated(arguments: &[Rc<ProgramArgument>]) -> impl Iterator<Item = &DonatedInput> {
     arguments.iter().filter_map(|argument| match &**argument {
-        Argument::Kept(_) => None,
-        Argument::Donated(donated) => Some(donated),
+        ProgramArgument::Kept(_) => None,
+        ProgramArgument::DonatedInput(donated) => Some(donated),
     })
 }
 
@@ -68,7 +68,7 @@ pub(super) fn restorer_of(
     client: &Rc<Client>,
     first: usize,
     devices: usize,
-    donated: &[&Donated],
+    donated: &[&DonatedInput],
 ) -> Result<Restorer, PjrtError> {
     let parts = donated.iter().map(|donated| donated.parts()).collect::<Result<Vec<_>, _>>()?;
     let arguments: Vec<_> = donated.iter().zip(&parts).map(|(donated, parts)| (&donated.part, &parts[..])).collect();
@@ -115,20 +115,20 @@ pub(super) fn load(
     devices: Range<usize>,
     input: &Input,
     sharding: &Sharding,
-) -> Result<Argument, Failure> {
+) -> Result<ProgramArgument, Failure> {
     let wrong = |message: String| wrong_input(input, &message);
     let part = sharding.part_of(&input.spec).map_err(wrong)?;
     if input.donated {
         let parts = read_parts(input, sharding, devices.len())?;
         let (input, sharding, devices) = (input.clone(), sharding.clone(), devices.len());
         let parts = RefCell::new(Some(Rc::new(parts)));
-        return Ok(Argument::Donated(Donated { input, sharding, part, devices, parts }));
+        return Ok(ProgramArgument::DonatedInput(DonatedInput { input, sharding, part, devices, parts }));
     }
     let bytes = read(input)?;
     let parts = (0..devices.len()).map(|device| sharding.slice(&input.spec, &bytes, device));
     let parts = parts.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     let kept = on_devices(client, devices.start, &part, &parts);
-    kept.map(Argument::Kept).map_err(|error| wrong(one_line(&error.message)))
+    kept.map(ProgramArgument::Kept).map_err(|error| wrong(one_line(&error.message)))
 }
 
 /// The bytes of an input.

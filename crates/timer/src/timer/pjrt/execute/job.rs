@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::buffer::Buffer;
-use super::cache_flush::Flush;
-use super::executable::{Call, Executable};
-use super::inputs::{Argument, Donated, check_input, check_signature, donated, load, restorer_of};
-use super::kept::{Array, BaselineOutput};
+use super::cache_flush::CacheFlush;
+use super::executable::{DeviceArguments, Executable};
+use super::inputs::{DonatedInput, ProgramArgument, check_input, check_signature, donated, load, restorer_of};
+use super::kept::{BaselineOutput, RunOutput};
 use super::program_shardings::ProgramShardings;
 use super::restore::{DonatedArguments, Restorer};
 use super::sharding::Sharding;
@@ -36,18 +36,18 @@ const KEPT_PART: u64 = 4;
 type DonatedInputs = Vec<(usize, Sharding)>;
 
 /// The current job.
-pub(crate) struct Job {
+pub(crate) struct DeviceJob {
     client: Rc<Client>,
     /// The first device that every program runs on.
     device: usize,
     inputs: Vec<Input>,
     /// Inputs as programs take them, by number and sharding.
-    arguments: BTreeMap<(usize, Sharding), Rc<Argument>>,
+    arguments: BTreeMap<(usize, Sharding), Rc<ProgramArgument>>,
     /// What restores donated inputs, by number and sharding, or why nothing does.
     restorers: BTreeMap<DonatedInputs, Result<Rc<Restorer>, String>>,
-    candidates: BTreeMap<usize, Candidate>,
+    candidates: BTreeMap<usize, LoadedCandidate>,
     /// How caches are flushed, if they are to be cold.
-    flush: Option<Flush>,
+    flush: Option<CacheFlush>,
     /// Outputs that other outputs are compared with.
     kept: Vec<BaselineOutput>,
     /// Maximum bytes of an output that are on the host for a comparison.
@@ -57,9 +57,9 @@ pub(crate) struct Job {
 }
 
 /// A loaded candidate.
-pub(crate) struct Candidate {
+pub(crate) struct LoadedCandidate {
     executable: Executable,
-    arguments: Vec<Rc<Argument>>,
+    arguments: Vec<Rc<ProgramArgument>>,
     /// Copies its donated inputs on the device, if this pays off and they fit twice.
     restorer: Option<Rc<Restorer>>,
     /// Shardings of its outputs, if it runs on several devices.
@@ -71,7 +71,7 @@ pub(crate) struct Candidate {
 
 /// How the donated inputs of a program are restored before its runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Restored {
+pub(crate) enum RestoredInputs {
     /// There are none, or they are small.
     Nothing,
     /// This many bytes are copied on the device.
@@ -80,7 +80,7 @@ pub(crate) enum Restored {
     FromHost { bytes: u64, reason: String },
 }
 
-impl Job {
+impl DeviceJob {
     /// Checks the inputs. They are loaded with the first candidate, which determines their devices and shardings.
     pub(crate) fn begin(
         client: &Rc<Client>,
@@ -92,7 +92,7 @@ impl Job {
         // the protocol accepts only warm and cold
         let flush = match params.cache_state.is_warm() {
             true => None,
-            false => Some(Flush::of(client, device).map_err(|error| device_failure(&error))?),
+            false => Some(CacheFlush::of(client, device).map_err(|error| device_failure(&error))?),
         };
         Ok(Self {
             client: Rc::clone(client),
@@ -115,7 +115,7 @@ impl Job {
         candidate: usize,
         executable: Executable,
         program_shardings: Option<ProgramShardings>,
-    ) -> Result<Restored, Failure> {
+    ) -> Result<RestoredInputs, Failure> {
         let shardings: Vec<Sharding> = match &program_shardings {
             Some(of_program) => {
                 check_signature(&of_program.signature().parameters, &self.inputs)?;
@@ -130,7 +130,7 @@ impl Job {
         let (restorer, restored) = self.restorer(&arguments, shardings, executable.devices());
         let outputs = program_shardings.map(|of_program| of_program.outputs);
         let (output_bytes, has_run) = (Cell::new(None), Cell::new(false));
-        let loaded = Candidate { executable, arguments, restorer, outputs, output_bytes, has_run };
+        let loaded = LoadedCandidate { executable, arguments, restorer, outputs, output_bytes, has_run };
         self.candidates.insert(candidate, loaded);
         Ok(restored)
     }
@@ -138,14 +138,14 @@ impl Job {
     /// The restorer of a program's donated inputs, and how they are restored.
     fn restorer(
         &mut self,
-        arguments: &[Rc<Argument>],
+        arguments: &[Rc<ProgramArgument>],
         shardings: Vec<Sharding>,
         devices: usize,
-    ) -> (Option<Rc<Restorer>>, Restored) {
-        let donated: Vec<&Donated> = donated(arguments).collect();
+    ) -> (Option<Rc<Restorer>>, RestoredInputs) {
+        let donated: Vec<&DonatedInput> = donated(arguments).collect();
         let bytes = donated.iter().map(|donated| donated.bytes()).fold(0, u64::saturating_add);
         if !Restorer::is_worth(bytes) {
-            return (None, Restored::Nothing);
+            return (None, RestoredInputs::Nothing);
         }
         let is_donated = |index: &usize| self.inputs.get(*index).is_some_and(|input| input.donated);
         let key: DonatedInputs = shardings.into_iter().enumerate().filter(|(index, _)| is_donated(index)).collect();
@@ -155,13 +155,13 @@ impl Job {
             made.map(Rc::new)
         });
         match restorer {
-            Ok(restorer) => (Some(Rc::clone(restorer)), Restored::OnDevice(restorer.bytes())),
-            Err(reason) => (None, Restored::FromHost { bytes, reason: reason.clone() }),
+            Ok(restorer) => (Some(Rc::clone(restorer)), RestoredInputs::OnDevice(restorer.bytes())),
+            Err(reason) => (None, RestoredInputs::FromHost { bytes, reason: reason.clone() }),
         }
     }
 
     /// An input with this sharding on this many devices, loaded on first use.
-    fn argument(&mut self, index: usize, sharding: Sharding, devices: usize) -> Result<Rc<Argument>, Failure> {
+    fn argument(&mut self, index: usize, sharding: Sharding, devices: usize) -> Result<Rc<ProgramArgument>, Failure> {
         let key = (index, sharding);
         if let Some(argument) = self.arguments.get(&key) {
             return Ok(Rc::clone(argument));
@@ -174,7 +174,7 @@ impl Job {
     }
 
     /// A loaded candidate.
-    pub(crate) fn find(&self, candidate: usize) -> Result<&Candidate, Failure> {
+    pub(crate) fn find(&self, candidate: usize) -> Result<&LoadedCandidate, Failure> {
         self.candidates.get(&candidate).ok_or_else(|| {
             Failure::new(FailureKind::Protocol, format!("candidate {candidate} was not loaded: `load` must come first"))
         })
@@ -190,7 +190,7 @@ impl Job {
     pub(crate) fn outputs(
         &self,
         candidate: usize,
-        take: impl FnMut(usize, Array) -> Result<(), Failure>,
+        take: impl FnMut(usize, RunOutput) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.whole(candidate, self.run_after(candidate, None, None)?.0, take)
     }
@@ -200,16 +200,16 @@ impl Job {
         &self,
         candidate: usize,
         outputs: Vec<Buffer>,
-        mut take: impl FnMut(usize, Array) -> Result<(), Failure>,
+        mut take: impl FnMut(usize, RunOutput) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let Candidate { executable, outputs: shardings, .. } = self.find(candidate)?;
+        let LoadedCandidate { executable, outputs: shardings, .. } = self.find(candidate)?;
         let count = executable.outputs();
         if outputs.len() != count.saturating_mul(executable.devices()) {
             let message = format!("{} outputs on {} devices, {count} on each", outputs.len(), executable.devices());
             return Err(Failure::new(FailureKind::Execute, message));
         }
         let Some(shardings) = shardings else {
-            let arrays = outputs.into_iter().map(Array::on_device).enumerate();
+            let arrays = outputs.into_iter().map(RunOutput::on_device).enumerate();
             return arrays.take(count).try_for_each(|(index, array)| take(index, array.map_err(execute_failure)?));
         };
         for (index, sharding) in (0..count).zip(shardings) {
@@ -224,7 +224,7 @@ impl Job {
             let (spec, bytes) = sharding.join(&spec, parts).map_err(|reason| {
                 Failure::new(FailureKind::WrongOutput, format!("output {index} is not a whole array: {reason}"))
             })?;
-            take(index, Array::here(spec, bytes))?;
+            take(index, RunOutput::here(spec, bytes))?;
         }
         Ok(())
     }
@@ -330,7 +330,7 @@ impl Job {
     fn run_after(
         &self,
         candidate: usize,
-        flush: Option<&Flush>,
+        flush: Option<&CacheFlush>,
         fresh: Option<DonatedArguments>,
     ) -> Result<(Vec<Buffer>, Duration), Failure> {
         let candidate = self.find(candidate)?;
@@ -403,7 +403,7 @@ impl Job {
     }
 
     /// The donated arguments of one run: copied on the device, or else from the host.
-    fn donate(&self, candidate: &Candidate) -> Result<DonatedArguments, PjrtError> {
+    fn donate(&self, candidate: &LoadedCandidate) -> Result<DonatedArguments, PjrtError> {
         let restorer = candidate.restorer.as_ref().filter(|restorer| !restorer.is_broken());
         match restorer.map(|restorer| restorer.copies()) {
             Some(Ok(copies)) => Ok(copies),
@@ -412,23 +412,23 @@ impl Job {
         }
     }
 
-    fn brought_from_host(&self, candidate: &Candidate) -> Result<DonatedArguments, PjrtError> {
+    fn brought_from_host(&self, candidate: &LoadedCandidate) -> Result<DonatedArguments, PjrtError> {
         donated(&candidate.arguments).map(|donated| donated.brought(&self.client, self.device)).collect()
     }
 }
 
 /// The arguments of a run, with the copies made for it.
-fn call<'a>(candidate: &'a Candidate, fresh: &'a [Vec<Buffer>]) -> Result<Call<'a>, PjrtError> {
+fn call<'a>(candidate: &'a LoadedCandidate, fresh: &'a [Vec<Buffer>]) -> Result<DeviceArguments<'a>, PjrtError> {
     let mut donated = fresh.iter();
     let arguments = candidate.arguments.iter().filter_map(|argument| match &**argument {
-        Argument::Kept(parts) => Some((parts.as_slice(), false)),
-        Argument::Donated(_) => donated.next().map(|parts| (parts.as_slice(), true)),
+        ProgramArgument::Kept(parts) => Some((parts.as_slice(), false)),
+        ProgramArgument::DonatedInput(_) => donated.next().map(|parts| (parts.as_slice(), true)),
     });
-    Call::new(candidate.executable.devices(), &arguments.collect::<Vec<_>>())
+    DeviceArguments::new(candidate.executable.devices(), &arguments.collect::<Vec<_>>())
 }
 
-fn donated_bytes(candidate: &Candidate) -> u64 {
-    donated(&candidate.arguments).map(Donated::bytes).fold(0, u64::saturating_add)
+fn donated_bytes(candidate: &LoadedCandidate) -> u64 {
+    donated(&candidate.arguments).map(DonatedInput::bytes).fold(0, u64::saturating_add)
 }
 
 pub(crate) fn execute_failure(error: PjrtError) -> Failure {

@@ -15,26 +15,26 @@ use crate::timer::protocol::{ComparedOutput, KeptOutput};
 pub(crate) const BLOCK_BYTES: u64 = 64 << 20;
 
 /// A whole array from a run.
-pub(crate) struct Array {
+pub(crate) struct RunOutput {
     spec: ArraySpec,
-    place: Place,
+    place: OutputPlace,
 }
 
 /// Where the array is.
-enum Place {
+enum OutputPlace {
     Device(Buffer),
     Host(Vec<u8>),
 }
 
-impl Array {
+impl RunOutput {
     /// An array that stays on the device.
     pub(crate) fn on_device(buffer: Buffer) -> Result<Self, PjrtError> {
-        Ok(Self { spec: buffer.spec()?, place: Place::Device(buffer) })
+        Ok(Self { spec: buffer.spec()?, place: OutputPlace::Device(buffer) })
     }
 
     /// An array that is on the host.
     pub(crate) fn here(spec: ArraySpec, bytes: Vec<u8>) -> Self {
-        Self { spec, place: Place::Host(bytes) }
+        Self { spec, place: OutputPlace::Host(bytes) }
     }
 
     pub(crate) fn spec(&self) -> &ArraySpec {
@@ -44,8 +44,8 @@ impl Array {
     /// All of its bytes.
     pub(crate) fn into_bytes(self) -> Result<Vec<u8>, PjrtError> {
         match self.place {
-            Place::Device(buffer) => buffer.to_host(&self.spec),
-            Place::Host(bytes) => Ok(bytes),
+            OutputPlace::Device(buffer) => buffer.to_host(&self.spec),
+            OutputPlace::Host(bytes) => Ok(bytes),
         }
     }
 
@@ -56,7 +56,7 @@ impl Array {
 
     /// The same array, moved to the host if its device cannot copy parts of it.
     fn in_parts(self) -> Result<Self, PjrtError> {
-        let gives_none = matches!(&self.place, Place::Device(buffer) if !buffer.gives_parts(&self.spec));
+        let gives_none = matches!(&self.place, OutputPlace::Device(buffer) if !buffer.gives_parts(&self.spec));
         if gives_none { self.fetched() } else { Ok(self) }
     }
 
@@ -70,8 +70,8 @@ impl Array {
 
     fn block(&self, range: &Range<usize>) -> Result<Cow<'_, [u8]>, PjrtError> {
         match &self.place {
-            Place::Device(buffer) => buffer.part(range.start, range.len()).map(Cow::Owned),
-            Place::Host(bytes) => {
+            OutputPlace::Device(buffer) => buffer.part(range.start, range.len()).map(Cow::Owned),
+            OutputPlace::Host(bytes) => {
                 let block = bytes.get(range.clone());
                 block.map(Cow::Borrowed).ok_or_else(|| PjrtError::local("an array of fewer bytes than its type says"))
             }
@@ -81,7 +81,7 @@ impl Array {
 
 /// An output of the baseline.
 pub(crate) struct BaselineOutput {
-    array: Array,
+    array: RunOutput,
     block_bytes: u64,
     digest: Digest,
     /// One for each block if blocks have to be fetched, because equal digests spare a comparison.
@@ -91,9 +91,9 @@ pub(crate) struct BaselineOutput {
 
 impl BaselineOutput {
     /// Reads the array once. It stays on the device if it may and the device can copy parts of it.
-    pub(crate) fn new(array: Array, may_stay: bool, block_bytes: u64) -> Result<Self, PjrtError> {
+    pub(crate) fn new(array: RunOutput, may_stay: bool, block_bytes: u64) -> Result<Self, PjrtError> {
         let array = if may_stay { array.in_parts() } else { array.fetched() }?;
-        let is_on_device = matches!(array.place, Place::Device(_));
+        let is_on_device = matches!(array.place, OutputPlace::Device(_));
         let (mut whole, mut counting) = (DigestWriter::default(), Counting::new(array.spec.dtype));
         let mut digests = Vec::new();
         for range in array.blocks(block_bytes) {
@@ -110,7 +110,7 @@ impl BaselineOutput {
     }
 
     /// Compares an output with this one.
-    pub(crate) fn compare(&self, own: Array, tolerance: Tolerance) -> Result<ComparedOutput, PjrtError> {
+    pub(crate) fn compare(&self, own: RunOutput, tolerance: Tolerance) -> Result<ComparedOutput, PjrtError> {
         if own.spec != self.array.spec {
             return Ok(ComparedOutput::spec_only(own.spec));
         }

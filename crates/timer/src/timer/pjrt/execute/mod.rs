@@ -17,8 +17,8 @@ mod restore;
 mod sharding;
 
 pub(crate) use buffer::Buffer;
-pub(crate) use executable::{Call, Executable};
-pub(crate) use job::{Job, Restored, execute_failure};
+pub(crate) use executable::{DeviceArguments, Executable};
+pub(crate) use job::{DeviceJob, RestoredInputs, execute_failure};
 pub(crate) use kept::BLOCK_BYTES;
 pub(crate) use nvml::Nvml;
 pub(crate) use profiler::Profiler;

@@ -159,7 +159,7 @@ impl Profiler {
     }
 
     /// Starts recording the devices' activity.
-    pub(crate) fn start(&self) -> Result<Session<'_>, PjrtError> {
+    pub(crate) fn start(&self) -> Result<ProfilerSession<'_>, PjrtError> {
         let mut arguments = CreateArgs {
             struct_size: size_of::<CreateArgs>(),
             options: PROFILE_OPTIONS.as_ptr().cast(),
@@ -171,7 +171,7 @@ impl Profiler {
         if arguments.profiler.is_null() {
             return Err(PjrtError::local("the plugin's profiler gave no session"));
         }
-        let mut session = Session { profiler: self, raw: arguments.profiler, running: false };
+        let mut session = ProfilerSession { profiler: self, raw: arguments.profiler, running: false };
         session.call(self.api.start, "start")?;
         session.running = true;
         Ok(session)
@@ -225,13 +225,13 @@ impl Profiler {
 const SIZE_TO_CODE: usize = std::mem::offset_of!(ErrorCodeArgs, code) + size_of::<c_int>();
 
 /// A recording in progress; if dropped unfinished, it ends without a profile.
-pub(crate) struct Session<'p> {
+pub(crate) struct ProfilerSession<'p> {
     profiler: &'p Profiler,
     raw: *mut RawProfiler,
     running: bool,
 }
 
-impl Session<'_> {
+impl ProfilerSession<'_> {
     fn call(&self, function: Option<ProfilerFn<SessionArgs>>, name: &str) -> Result<(), PjrtError> {
         let mut arguments = SessionArgs { struct_size: size_of::<SessionArgs>(), profiler: self.raw };
         // SAFETY: these are the arguments of a session's functions, and the session is alive until it is dropped.
@@ -286,7 +286,7 @@ fn message_of(bytes: &[u8]) -> &[u8] {
     if fields.position() == message.len() { message } else { bytes }
 }
 
-impl Drop for Session<'_> {
+impl Drop for ProfilerSession<'_> {
     fn drop(&mut self) {
         // an error here would only hide the one that led here
         if self.running {

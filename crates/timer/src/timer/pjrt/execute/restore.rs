@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::buffer::Buffer;
-use super::executable::{Call, Executable};
+use super::executable::{DeviceArguments, Executable};
 use crate::array::ArraySpec;
 use crate::timer::pjrt::compile::compile_options;
 use crate::timer::pjrt::plugin::{Client, PjrtError};
@@ -100,7 +100,7 @@ impl OnDevice {
     fn copies(&self) -> Result<Vec<Buffer>, PjrtError> {
         // the program must not take them over; therefore each result is a new array
         let arguments: Vec<_> = self.kept.iter().map(|kept| (std::slice::from_ref(kept), false)).collect();
-        let (copies, _) = self.copy.run(&Call::new(1, &arguments)?, Duration::ZERO)?;
+        let (copies, _) = self.copy.run(&DeviceArguments::new(1, &arguments)?, Duration::ZERO)?;
         match copies.len() == self.kept.len() {
             true => Ok(copies),
             false => Err(PjrtError::local(format!("{} copies of {} arrays", copies.len(), self.kept.len()))),

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use super::error::PjrtError;
 use super::ffi::{
     ClientArgs, ClientCreateArgs, ClientDevicesArgs, ClientTextArgs, DescriptionAttributesArgs, DescriptionIdArgs,
-    DescriptionTextArgs, DeviceDescriptionArgs, DeviceMemoryArgs, LocalIdArgs, NamedValue, RawClient, RawDescription,
-    RawDevice,
+    DescriptionTextArgs, DeviceDescriptionArgs, DeviceMemoryArgs, Fn, LocalIdArgs, NamedValue, RawClient,
+    RawDescription, RawDevice,
 };
 use super::library::{Plugin, call, text_of};
 use super::values::{OptionValue, named_value, text_of_value};
@@ -48,21 +48,19 @@ impl Client {
     }
 
     pub(crate) fn platform_name(&self) -> Result<String, PjrtError> {
-        let mut arguments = ClientTextArgs::new();
-        arguments.client = self.raw;
-        // SAFETY: the client is alive and owns the text, which is copied.
-        unsafe {
-            call!(self.plugin, client_platform_name, &mut arguments)?;
-            Ok(text_of(arguments.text, arguments.text_size))
-        }
+        self.text(self.plugin.api.client_platform_name, "client_platform_name")
     }
 
     pub(crate) fn platform_version(&self) -> Result<String, PjrtError> {
+        self.text(self.plugin.api.client_platform_version, "client_platform_version")
+    }
+
+    fn text(&self, function: Option<Fn<ClientTextArgs>>, name: &str) -> Result<String, PjrtError> {
         let mut arguments = ClientTextArgs::new();
         arguments.client = self.raw;
         // SAFETY: the client is alive and owns the text, which is copied.
         unsafe {
-            call!(self.plugin, client_platform_version, &mut arguments)?;
+            self.plugin.call(function, name, &mut arguments)?;
             Ok(text_of(arguments.text, arguments.text_size))
         }
     }

@@ -24,7 +24,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 
 /// A file's state when it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
+struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -32,9 +32,9 @@ struct Stamp {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Known {
+struct KnownDigest {
     #[serde(flatten)]
-    stamp: Stamp,
+    stamp: FileStamp,
     digest: Digest,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn digest_of_plugin(plugin: &Path, folder: Option<&Path>) -> Result<D
 fn digest(plugin: &Path, folder: Option<&Path>) -> io::Result<Digest> {
     let file = outside_file::open(plugin, MAX_PLUGIN_BYTES)?;
     let metadata = file.metadata()?;
-    let stamp = Stamp {
+    let stamp = FileStamp {
         device: metadata.dev(),
         inode: metadata.ino(),
         size: metadata.size(),
@@ -63,7 +63,7 @@ fn digest(plugin: &Path, folder: Option<&Path>) -> io::Result<Digest> {
     let changed = u64::try_from(metadata.ctime()).map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
     let is_settled = changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|since| since > SETTLED));
     if let Some(path) = kept.filter(|_| is_settled) {
-        known.insert(0, Known { stamp, digest });
+        known.insert(0, KnownDigest { stamp, digest });
         known.truncate(MOST);
         // it is read again the next time
         let _ = serde_json::to_vec(&known).map(|text| write_whole(&path, |file| file.write_all(&text)));
@@ -72,7 +72,7 @@ fn digest(plugin: &Path, folder: Option<&Path>) -> io::Result<Digest> {
 }
 
 /// The stored digests, if this user wrote them.
-fn read(path: &Path) -> Option<Vec<Known>> {
+fn read(path: &Path) -> Option<Vec<KnownDigest>> {
     let file = outside_file::open_own(path, MAX_FILE_BYTES).ok()?;
     let is_own = file.metadata().is_ok_and(|metadata| metadata.uid() == rustix::process::geteuid().as_raw());
     serde_json::from_slice(&outside_file::read(file, MAX_FILE_BYTES).ok().filter(|_| is_own)?).ok()
@@ -94,13 +94,13 @@ mod tests {
         assert_eq!((of(), kept.exists()), (Digest::of(b"one"), false));
         // as if it had been read long ago, with a digest that reveals where it comes from
         let metadata = fs::metadata(&plugin).unwrap();
-        let stamp = Stamp {
+        let stamp = FileStamp {
             device: metadata.dev(),
             inode: metadata.ino(),
             size: 3,
             ctime: (metadata.ctime(), metadata.ctime_nsec()),
         };
-        let known = vec![Known { stamp, digest: Digest::of(b"kept") }];
+        let known = vec![KnownDigest { stamp, digest: Digest::of(b"kept") }];
         fs::write(&kept, serde_json::to_vec(&known).unwrap()).unwrap();
         assert_eq!(of(), Digest::of(b"kept"));
         assert_eq!(digest_of_plugin(&plugin, None).unwrap(), Digest::of(b"one"));

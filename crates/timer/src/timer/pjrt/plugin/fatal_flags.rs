@@ -1,6 +1,6 @@
 //! `XLA_FLAGS` that kill a plugin, read from its stderr: an unknown flag aborts the process.
 
-use crate::timer::client::WorkerCommand;
+use crate::timer::worker_command::WorkerCommand;
 
 const VARIABLE: &str = "XLA_FLAGS";
 

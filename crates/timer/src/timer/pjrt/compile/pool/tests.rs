@@ -173,7 +173,7 @@ fn pool_in(world: FakeCompilers, jobs: usize, unstartable: &'static [usize]) -> 
 }
 
 /// Waits, without a clock, until another thread has reached a state.
-fn until(compilers: &Shared<Fake>, so_far: impl Fn(&State<Fake>) -> bool) {
+fn until(compilers: &SharedPool<Fake>, so_far: impl Fn(&PoolState<Fake>) -> bool) {
     while !so_far(&compilers.lock()) {
         std::thread::yield_now();
     }

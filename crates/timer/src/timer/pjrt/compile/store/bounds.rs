@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 
-use super::items::{Item, items};
+use super::items::{StoreItem, items};
 use super::users::other_host;
 use crate::mapped_file::is_local;
 
@@ -145,7 +145,7 @@ fn why_not(folder: &File, is_local: bool) -> io::Result<Option<String>> {
     })
 }
 
-fn remove(folder: &File, item: &Item, dry_run: bool, found: &mut BoundExecutables) -> io::Result<()> {
+fn remove(folder: &File, item: &StoreItem, dry_run: bool, found: &mut BoundExecutables) -> io::Result<()> {
     match if dry_run { Ok(()) } else { unlinkat(folder, &*item.name, AtFlags::empty()) } {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
         Err(error) => return Err(error.into()),

@@ -11,7 +11,7 @@ use crate::digest::Digest;
 use crate::timer::protocol::{CostAnalysis, ExecutableRef, KernelUse, MemoryStats, Signature};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Header {
+pub(super) struct EntryHeader {
     pub(super) key: ExecutableKey,
     pub(super) payload_digest: Digest,
     pub(super) payload_bytes: u64,
@@ -58,7 +58,7 @@ pub struct CompiledFor {
 
 /// A file of the store, known by its header, which is intact; its payload was not read.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedExecutable {
     pub(crate) path: PathBuf,
     pub(crate) key: ExecutableKey,
     pub(crate) note: Option<CompileNote>,
@@ -69,7 +69,7 @@ pub(crate) struct Listed {
     pub(crate) digest: Digest,
 }
 
-impl Listed {
+impl ListedExecutable {
     /// Seconds of its compilation, if known, and its bytes.
     pub(crate) fn cost(&self) -> Option<(f64, u64)> {
         Some((self.note.as_ref()?.compile_ns as f64 / 1e9, self.payload_bytes))
@@ -78,15 +78,15 @@ impl Listed {
 
 /// The files of a store.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
-    pub(crate) listed: Vec<Listed>,
+pub(crate) struct StoreListing {
+    pub(crate) listed: Vec<ListedExecutable>,
     /// What cannot be used, and why.
     pub(crate) damaged: Vec<(PathBuf, String)>,
 }
 
 /// The recorded result of compiling a program.
 #[derive(Debug)]
-pub(crate) struct Noted {
+pub(crate) struct KeptOutcome {
     pub(crate) note: CompileNote,
     pub(crate) payload_bytes: u64,
     pub(crate) path: PathBuf,

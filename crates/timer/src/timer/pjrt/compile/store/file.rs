@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::NamedTempFile;
 
-use super::entry::Header;
+use super::entry::EntryHeader;
 use super::key::ExecutableKey;
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
@@ -35,7 +35,7 @@ pub(super) fn written_by_others(metadata: &fs::Metadata) -> Option<String> {
 /// Writes a header and its payload under a temporary name; also the header's digest, and where the payload begins.
 pub(super) fn written(
     folder: &Path,
-    header: &Header,
+    header: &EntryHeader,
     payload: &mut dyn Read,
 ) -> io::Result<(NamedTempFile, Digest, u64)> {
     let payload_bytes = header.payload_bytes;
@@ -93,9 +93,9 @@ pub(super) fn signed_digest(header: Digest) -> Digest {
 }
 
 /// A file's header with its digest.
-pub(super) struct Head {
-    pub(super) header: Header,
-    /// As in [`Listed`](super::Listed).
+pub(super) struct OpenEntry {
+    pub(super) header: EntryHeader,
+    /// As in [`ListedExecutable`](super::Listed).
     pub(super) digest: Digest,
     pub(super) file: File,
     /// Where the payload begins.
@@ -103,7 +103,7 @@ pub(super) struct Head {
     pub(super) metadata: fs::Metadata,
 }
 
-pub(super) fn read_head(path: &Path) -> io::Result<Head> {
+pub(super) fn read_head(path: &Path) -> io::Result<OpenEntry> {
     let wrong = || io::Error::from(io::ErrorKind::InvalidData);
     let mut file = outside_file::open_own(path, MAX_EXECUTABLE_BYTES.saturating_add(u64::from(MAX_HEADER_BYTES) + 44))?;
     let metadata = file.metadata()?;
@@ -122,17 +122,17 @@ pub(super) fn read_head(path: &Path) -> io::Result<Head> {
     }
     let offset = (magic.len() + size_of::<u32>() + digest.len()) as u64 + u64::from(length);
     let digest = signed_digest(Digest::from_bytes(digest));
-    let header: Header = serde_json::from_slice(&header)?;
+    let header: EntryHeader = serde_json::from_slice(&header)?;
     if metadata.len() != offset.saturating_add(header.payload_bytes) {
         return Err(wrong());
     }
-    Ok(Head { header, digest, file, offset, metadata })
+    Ok(OpenEntry { header, digest, file, offset, metadata })
 }
 
 /// The header of this key's file, verified with the whole file, and where its payload begins. Records the use.
-pub(super) fn read_whole(path: &Path, key: &ExecutableKey) -> io::Result<(Head, u64)> {
+pub(super) fn read_whole(path: &Path, key: &ExecutableKey) -> io::Result<(OpenEntry, u64)> {
     let mut head = read_head(path)?;
-    let Head { header, file, offset, metadata, .. } = &mut head;
+    let OpenEntry { header, file, offset, metadata, .. } = &mut head;
     let offset = *offset;
     file.seek(SeekFrom::Start(offset))?;
     if header.key != *key || Digest::of_reader(Read::by_ref(file).take(header.payload_bytes))? != header.payload_digest

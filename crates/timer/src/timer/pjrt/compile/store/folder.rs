@@ -11,13 +11,13 @@ use std::time::SystemTime;
 use rustix::fs::CWD;
 
 use super::bounds::{FOLDER, executables_folder, open_folder};
-use super::entry::{CompileNote, Header, Listed, Listing, Noted, StoredExecutable};
+use super::entry::{CompileNote, EntryHeader, KeptOutcome, ListedExecutable, StoreListing, StoredExecutable};
 use super::file::{
-    Head, put, read_head, read_whole, signed_digest, temporary, why_damaged, written, written_by_others,
+    OpenEntry, put, read_head, read_whole, signed_digest, temporary, why_damaged, written, written_by_others,
 };
-use super::items::{Item, items};
+use super::items::{StoreItem, items};
 use super::key::ExecutableKey;
-use super::users::User;
+use super::users::StoreUser;
 use crate::digest::Digest;
 use crate::printable::printable;
 use crate::signature::{Signatures, Signer, Statement};
@@ -27,7 +27,7 @@ use crate::timer::protocol::{ExecutableRef, Signature};
 #[derive(Debug, Clone)]
 pub(crate) struct ExecutableStore {
     folder: PathBuf,
-    _user: Option<Arc<User>>,
+    _user: Option<Arc<StoreUser>>,
     signer: Option<Arc<Signer>>,
     /// Files that were said to be damaged.
     said: Arc<Mutex<BTreeSet<PathBuf>>>,
@@ -38,7 +38,7 @@ impl ExecutableStore {
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let folder = executables_folder(folder)?;
         // the store is useful even without the note
-        let user = User::note(&folder).ok().map(Arc::new);
+        let user = StoreUser::note(&folder).ok().map(Arc::new);
         Ok(Self { folder, _user: user, signer: None, said: Arc::default() })
     }
 
@@ -48,7 +48,7 @@ impl ExecutableStore {
     }
 
     /// Lists a folder's store from the headers alone, sorted by name. Nothing is written, not even that the store is in use.
-    pub(crate) fn list(folder: &Path) -> io::Result<Listing> {
+    pub(crate) fn list(folder: &Path) -> io::Result<StoreListing> {
         list(&folder.join(FOLDER)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => why_none(folder).unwrap_or_else(|error| error),
             _ => error,
@@ -61,7 +61,7 @@ impl ExecutableStore {
     }
 
     /// The usable files of this store.
-    pub(crate) fn listed(&self) -> io::Result<Vec<Listed>> {
+    pub(crate) fn listed(&self) -> io::Result<Vec<ListedExecutable>> {
         list(&self.folder).map(|listing| listing.listed)
     }
 
@@ -73,7 +73,7 @@ impl ExecutableStore {
     /// written. It is native code, and runs with this user's rights.
     pub(crate) fn find(&self, key: &ExecutableKey) -> Option<StoredExecutable> {
         let path = self.path(key);
-        let (Head { header, metadata, .. }, offset) = self.intact(&path, key)?;
+        let (OpenEntry { header, metadata, .. }, offset) = self.intact(&path, key)?;
         if let Some(why) = written_by_others(&metadata) {
             self.say_once(&path, &why);
             return None;
@@ -86,18 +86,18 @@ impl ExecutableStore {
     }
 
     /// The recorded result of compiling a program, if any.
-    pub(crate) fn noted(&self, key: &ExecutableKey) -> Option<Noted> {
+    pub(crate) fn noted(&self, key: &ExecutableKey) -> Option<KeptOutcome> {
         self.noted_at(self.path(key), key)
     }
 
     /// The same in another folder's store, where only the use is written.
-    pub(crate) fn noted_in(&self, folder: &Path, key: &ExecutableKey) -> Option<Noted> {
+    pub(crate) fn noted_in(&self, folder: &Path, key: &ExecutableKey) -> Option<KeptOutcome> {
         self.noted_at(path_in(&folder.join(FOLDER), key), key)
     }
 
-    fn noted_at(&self, path: PathBuf, key: &ExecutableKey) -> Option<Noted> {
-        let (Head { header, digest, .. }, _) = self.intact(&path, key)?;
-        Some(Noted { note: header.note?, payload_bytes: header.payload_bytes, path, digest })
+    fn noted_at(&self, path: PathBuf, key: &ExecutableKey) -> Option<KeptOutcome> {
+        let (OpenEntry { header, digest, .. }, _) = self.intact(&path, key)?;
+        Some(KeptOutcome { note: header.note?, payload_bytes: header.payload_bytes, path, digest })
     }
 
     /// Says why a file is not used, if it was not said before.
@@ -109,7 +109,7 @@ impl ExecutableStore {
     }
 
     /// The file of a key, if it is there and intact. Anything else in its place is said once.
-    fn intact(&self, path: &Path, key: &ExecutableKey) -> Option<(Head, u64)> {
+    fn intact(&self, path: &Path, key: &ExecutableKey) -> Option<(OpenEntry, u64)> {
         let error = match read_whole(path, key) {
             Ok(found) => return Some(found),
             Err(error) => error,
@@ -123,7 +123,7 @@ impl ExecutableStore {
     /// Copies the entry of a key from another folder's store, with its signatures, so that it keeps its origin.
     pub(crate) fn take_over(&self, folder: &Path, key: &ExecutableKey) -> io::Result<()> {
         let (from, to) = (path_in(&folder.join(FOLDER), key), self.path(key));
-        let (Head { file: mut theirs, metadata, .. }, _) = read_whole(&from, key)?;
+        let (OpenEntry { file: mut theirs, metadata, .. }, _) = read_whole(&from, key)?;
         theirs.rewind()?;
         let mut own = temporary(&self.folder)?;
         io::copy(&mut theirs.take(metadata.len()), &mut own)?;
@@ -139,12 +139,12 @@ impl ExecutableStore {
     /// Records that the compiler refused a program.
     pub(crate) fn refuse(&self, key: &ExecutableKey, note: CompileNote) -> io::Result<()> {
         let (payload_digest, payload_bytes) = (Digest::of(&[]), 0);
-        let header = Header { key: key.clone(), payload_digest, payload_bytes, signature: None, note: Some(note) };
+        let header = EntryHeader { key: key.clone(), payload_digest, payload_bytes, signature: None, note: Some(note) };
         self.write(header, &mut io::empty()).map(drop)
     }
 
     /// The executable of a listed file, if the file is unchanged and its checksums match.
-    pub(crate) fn take_listed(listed: &Listed) -> Option<StoredExecutable> {
+    pub(crate) fn take_listed(listed: &ListedExecutable) -> Option<StoredExecutable> {
         let (head, offset) = read_whole(&listed.path, &listed.key).ok()?;
         let is_same = head.digest == listed.digest;
         let executable = ExecutableRef { path: listed.path.clone(), offset, digest: Some(head.header.payload_digest) };
@@ -162,11 +162,11 @@ impl ExecutableStore {
         let payload_bytes = payload.metadata()?.len();
         let payload_digest = Digest::of_reader(Read::by_ref(&mut payload).take(payload_bytes))?;
         payload.rewind()?;
-        let header = Header { key: key.clone(), payload_digest, payload_bytes, signature, note: Some(note) };
+        let header = EntryHeader { key: key.clone(), payload_digest, payload_bytes, signature, note: Some(note) };
         self.write(header, &mut payload)
     }
 
-    fn write(&self, header: Header, payload: &mut dyn Read) -> io::Result<StoredExecutable> {
+    fn write(&self, header: EntryHeader, payload: &mut dyn Read) -> io::Result<StoredExecutable> {
         let path = self.path(&header.key);
         let (file, digest, offset) = written(&self.folder, &header, payload)?;
         put(file, &path)?;
@@ -198,17 +198,17 @@ fn why_none(path: &Path) -> io::Result<io::Error> {
     Ok(io::Error::new(io::ErrorKind::NotADirectory, why))
 }
 
-fn list(folder: &Path) -> io::Result<Listing> {
+fn list(folder: &Path) -> io::Result<StoreListing> {
     let mut items = items(&open_folder(CWD, folder)?.ok_or(io::ErrorKind::NotFound)?)?;
-    items.retain(Item::is_named_executable);
+    items.retain(StoreItem::is_named_executable);
     items.sort_by(|one, other| one.name.cmp(&other.name));
     let paths = items.iter().map(|item| folder.join(item.name.to_string_lossy().as_ref()));
-    let mut found = Listing::default();
+    let mut found = StoreListing::default();
     for path in paths {
         match read_head(&path) {
-            Ok(Head { header: Header { key, note, payload_bytes, .. }, digest, metadata, .. }) => {
+            Ok(OpenEntry { header: EntryHeader { key, note, payload_bytes, .. }, digest, metadata, .. }) => {
                 let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                found.listed.push(Listed { path, key, note, payload_bytes, used, digest });
+                found.listed.push(ListedExecutable { path, key, note, payload_bytes, used, digest });
             }
             // it was removed in the meantime
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -221,22 +221,38 @@ fn list(folder: &Path) -> io::Result<Listing> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::io::Write;
 
     use super::super::file::NOTED_EVERY;
     use super::super::key::tests::key;
     use super::*;
     use crate::timer::protocol::KernelUse;
 
+    fn open() -> (tempfile::TempDir, ExecutableStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = ExecutableStore::open(folder.path()).unwrap();
+        (folder, store)
+    }
+
+    fn keep(store: &ExecutableStore, signature: Option<Signature>, note: CompileNote) -> StoredExecutable {
+        let mut payload = tempfile::tempfile().unwrap();
+        payload.write_all(b"machine code").unwrap();
+        payload.rewind().unwrap();
+        store.keep(&key(), payload, signature, note).unwrap()
+    }
+
+    fn open_with_one() -> (tempfile::TempDir, ExecutableStore, StoredExecutable) {
+        let (folder, store) = open();
+        let kept = keep(&store, None, CompileNote::default());
+        (folder, store, kept)
+    }
+
     #[test]
     fn native_code_that_others_may_have_written_is_not_used() {
         use std::os::unix::fs::{PermissionsExt, chown};
 
-        let folder = tempfile::tempdir().unwrap();
-        let store = ExecutableStore::open(folder.path()).unwrap();
-        let payload = folder.path().join("payload");
-        fs::write(&payload, b"machine code").unwrap();
-        let kept =
-            store.keep(&key(), File::open(&payload).unwrap(), None, CompileNote::default()).unwrap().executable.path;
+        let (_folder, store, kept) = open_with_one();
+        let kept = kept.executable.path;
         assert!(store.find(&key()).is_some());
         for (mode, is_found) in [(0o644, true), (0o400, true), (0o660, false), (0o602, false), (0o600, true)] {
             fs::set_permissions(&kept, fs::Permissions::from_mode(mode)).unwrap();
@@ -250,12 +266,9 @@ mod tests {
 
     #[test]
     fn every_part_of_the_key_counts() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = ExecutableStore::open(folder.path()).unwrap();
-        let payload = folder.path().join("payload");
-        fs::write(&payload, b"machine code").unwrap();
+        let (_folder, store) = open();
         let signature = Some(Signature::new(vec!["f32[2]".parse().unwrap()]));
-        store.keep(&key(), File::open(&payload).unwrap(), signature.clone(), CompileNote::default()).unwrap();
+        keep(&store, signature.clone(), CompileNote::default());
         let kept = store.find(&key()).unwrap();
         assert_eq!(kept.signature, signature);
         let bytes = fs::read(&kept.executable.path).unwrap();
@@ -286,8 +299,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_no_executable_and_is_remembered() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = ExecutableStore::open(folder.path()).unwrap();
+        let (_folder, store) = open();
         let note =
             CompileNote { compile_ns: 7, refused: Some("too much shared memory".into()), ..CompileNote::default() };
         store.refuse(&key(), note.clone()).unwrap();
@@ -295,22 +307,16 @@ mod tests {
         let noted = |store: &ExecutableStore| store.noted(&key()).map(|noted| (noted.note, noted.payload_bytes));
         assert_eq!(noted(&store), Some((note, 0)));
         // a later successful compilation, for example on a device, replaces it
-        let payload = folder.path().join("payload");
-        fs::write(&payload, b"machine code").unwrap();
         let note = CompileNote { kernels: vec![KernelUse::new("add", 384, 12, 0, 0)], ..CompileNote::default() };
-        store.keep(&key(), File::open(&payload).unwrap(), None, note.clone()).unwrap();
+        keep(&store, None, note.clone());
         assert!(store.find(&key()).is_some());
         assert_eq!(noted(&store), Some((note, 12)));
     }
 
     #[test]
     fn the_store_reads_no_link_and_waits_for_no_pipe() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = ExecutableStore::open(folder.path()).unwrap();
-        let payload = folder.path().join("payload");
-        fs::write(&payload, b"machine code").unwrap();
-        let path =
-            store.keep(&key(), File::open(&payload).unwrap(), None, CompileNote::default()).unwrap().executable.path;
+        let (folder, store, kept) = open_with_one();
+        let path = kept.executable.path;
         let elsewhere = folder.path().join("elsewhere");
         fs::rename(&path, &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
@@ -322,12 +328,8 @@ mod tests {
 
     #[test]
     fn a_use_is_noted() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = ExecutableStore::open(folder.path()).unwrap();
-        let payload = folder.path().join("payload");
-        fs::write(&payload, b"machine code").unwrap();
-        let path =
-            store.keep(&key(), File::open(&payload).unwrap(), None, CompileNote::default()).unwrap().executable.path;
+        let (_folder, store, kept) = open_with_one();
+        let path = kept.executable.path;
         let long_ago = SystemTime::now() - 2 * NOTED_EVERY;
         File::open(&path).unwrap().set_modified(long_ago).unwrap();
         let modified = || fs::metadata(&path).unwrap().modified().unwrap();
@@ -339,11 +341,7 @@ mod tests {
 
     #[test]
     fn a_flipped_or_missing_byte_anywhere_is_no_executable() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = ExecutableStore::open(folder.path()).unwrap();
-        let payload = folder.path().join("payload");
-        fs::write(&payload, b"machine code").unwrap();
-        let kept = store.keep(&key(), File::open(&payload).unwrap(), None, CompileNote::default()).unwrap();
+        let (_folder, store, kept) = open_with_one();
         let sound = fs::read(&kept.executable.path).unwrap();
         for at in 0..sound.len() {
             let mut flipped = sound.clone();

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Dir, FileType, statat};
 
 /// Something in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Item {
+pub(super) struct StoreItem {
     pub(super) name: CString,
     pub(super) bytes: u64,
     pub(super) modified: SystemTime,
@@ -17,7 +17,7 @@ pub(super) struct Item {
     pub(super) is_file: bool,
 }
 
-impl Item {
+impl StoreItem {
     pub(super) fn is_executable(&self) -> bool {
         self.is_file && self.is_named_executable()
     }
@@ -38,7 +38,7 @@ impl Item {
 }
 
 /// What an open folder has.
-pub(super) fn items(folder: &File) -> io::Result<Vec<Item>> {
+pub(super) fn items(folder: &File) -> io::Result<Vec<StoreItem>> {
     let mut items = Vec::new();
     for entry in Dir::read_from(folder)? {
         let name = entry?.file_name().to_owned();
@@ -47,7 +47,7 @@ pub(super) fn items(folder: &File) -> io::Result<Vec<Item>> {
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let since = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
         let modified = SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH);
-        items.push(Item { name, bytes: u64::try_from(stat.st_size).unwrap_or(0), modified, is_file });
+        items.push(StoreItem { name, bytes: u64::try_from(stat.st_size).unwrap_or(0), modified, is_file });
     }
     Ok(items)
 }

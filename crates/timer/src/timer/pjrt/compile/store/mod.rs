@@ -35,7 +35,7 @@ mod users;
 pub(crate) use believed::believed;
 pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables, executables_folder, keeps_executables};
 pub use entry::CompiledFor;
-pub(crate) use entry::{CompileNote, Listed, Listing, Noted, StoredExecutable};
+pub(crate) use entry::{CompileNote, KeptOutcome, ListedExecutable, StoreListing, StoredExecutable};
 pub(crate) use file::MAX_EXECUTABLE_BYTES;
 pub(crate) use folder::ExecutableStore;
 pub(crate) use key::ExecutableKey;

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use tempfile::NamedTempFile;
 
-use super::items::{Item, items};
+use super::items::{StoreItem, items};
 
 const PREFIX: &str = ".open-";
 /// A process of another host whose file is older than this is gone.
@@ -17,11 +17,11 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// This process as a user of the folder; its file is removed on drop.
 #[derive(Debug)]
-pub(super) struct User {
+pub(super) struct StoreUser {
     _note: NamedTempFile,
 }
 
-impl User {
+impl StoreUser {
     /// Creates this process's file.
     pub(super) fn note(folder: &Path) -> io::Result<Self> {
         let note = tempfile::Builder::new().prefix(&format!("{PREFIX}{}-", own_host())).tempfile_in(folder)?;
@@ -59,12 +59,12 @@ pub(super) fn other_host(folder: &File, dry_run: bool) -> io::Result<Option<Stri
 }
 
 /// The host in a file's name, whose last letters are random.
-fn host_of(item: &Item) -> Option<&str> {
+fn host_of(item: &StoreItem) -> Option<&str> {
     let (host, _) = item.name.to_str().ok()?.strip_prefix(PREFIX)?.rsplit_once('-')?;
     item.is_file.then_some(host)
 }
 
-fn is_unlocked(folder: &File, item: &Item) -> bool {
+fn is_unlocked(folder: &File, item: &StoreItem) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     openat(folder, &*item.name, flags, Mode::empty())
         .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
@@ -80,7 +80,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open = || File::open(folder.path()).unwrap();
         let notes = || fs::read_dir(folder.path()).unwrap().count();
-        let ours = User::note(folder.path()).unwrap();
+        let ours = StoreUser::note(folder.path()).unwrap();
         assert_eq!((other_host(&open(), false).unwrap(), notes()), (None, 1), "this process is alive");
         // a process of this host that was killed
         fs::write(folder.path().join(format!("{PREFIX}{}-Abc123", own_host())), b"").unwrap();
