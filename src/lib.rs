@@ -14,7 +14,7 @@
 //! let registry = Registry::open("examples/transformer/registry")?;
 //! // on a device: `timer::pjrt::PjrtTimer`
 //! let mut timer = ReplayTimer::open("examples/transformer/simulated.json".as_ref())?;
-//! let plan = plan(&scan, &registry, &timer.device().identity, &PlanOptions::default())?;
+//! let plan = plan(&scan, &registry, &timer.info().device.identity, &PlanOptions::default())?;
 //! // to keep what is decided: `Ledger::open`
 //! let ledger = Ledger::in_memory(Vec::new());
 //! let result = Session::new(&registry, &ledger, &mut timer).run(&plan)?;

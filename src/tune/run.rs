@@ -159,7 +159,7 @@ impl Autotuner<'_> {
 
     /// The device's peaks, if known.
     fn peaks(&self) -> Option<Peaks> {
-        self.options.peaks.clone().or_else(|| Peaks::of_kind(&self.timer.device().identity.device_kind))
+        self.options.peaks.clone().or_else(|| Peaks::of_kind(&self.timer.info().device.identity.device_kind))
     }
 
     /// A result without operations; its notes say if programs were recorded under another compiler.
@@ -167,13 +167,13 @@ impl Autotuner<'_> {
         AutotuningResult {
             schema: RESULT_SCHEMA,
             tool: TOOL.to_owned(),
-            device: self.timer.device().clone(),
+            device: self.timer.info().device.clone(),
             peaks: self.peaks(),
-            measured_by: self.timer.measured_by(&self.options.cache_state),
+            measured_by: self.timer.info().measured_by(&self.options.cache_state),
             operations: Vec::new(),
             missed: Vec::new(),
             step: None,
-            notes: other_compiler(plan, self.timer.device()).into_iter().collect(),
+            notes: other_compiler(plan, &self.timer.info().device).into_iter().collect(),
             interrupted: false,
             entries: Vec::new(),
         }
@@ -198,7 +198,7 @@ impl Autotuner<'_> {
         let before = self.lock_surfaces().remove(&operation);
         let surface = before.unwrap_or_else(|| Surface::new(self.options.seed));
         // configs found by a search are already compiled
-        let is_whole = race.search.is_some() || self.timer.has_one_job_a_call();
+        let is_whole = race.search.is_some() || self.timer.info().can.only_one_job_a_call;
         let waves = match is_whole {
             true => Err(surface),
             false => Waves::begin(surface, invocation, &identity, self.options),
@@ -207,7 +207,8 @@ impl Autotuner<'_> {
             Ok(mut waves) => {
                 let limits = self.core_limits();
                 let of_candidate = |candidate: usize| {
-                    self.timer.compiler_figures(invocation.candidates.get(candidate)?.program.as_ref()?)
+                    let program = invocation.candidates.get(candidate)?.program.as_ref()?;
+                    self.timer.foreknown(program, &|| None).figures
                 };
                 waves.add_compiler_figures(limits.as_ref(), of_candidate);
                 let decided = self.tune_waves(events, (race, identity), Some(&mut waves), result);
@@ -221,7 +222,7 @@ impl Autotuner<'_> {
 
     /// The occupancy limits of a GPU's multiprocessors.
     pub(super) fn core_limits(&self) -> Option<CoreLimits> {
-        CoreLimits::of(self.timer.device().identity.hardware.get("compute_capability")?)
+        CoreLimits::of(self.timer.info().device.identity.hardware.get("compute_capability")?)
     }
 
     /// The same, in waves or all at once.
@@ -270,7 +271,7 @@ impl Autotuner<'_> {
             && !self.options.force
             && let Some(entry) = cached.as_ref().filter(of_other_timer)
         {
-            result.flags.extend(timed_otherwise(entry, self.timer.name()));
+            result.flags.extend(timed_otherwise(entry, &self.timer.info().name));
             return Ok(Some(known_before(result, identity.key, entry)));
         }
         // a lone program is measured for its time, also if no other can run here; a lone survivor of failures is not worth a
