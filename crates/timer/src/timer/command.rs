@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bench::{Bench, info_of};
+use super::bench::Bench;
 use super::client::WorkerClient;
 use super::clock::HOST_CLOCK;
 use super::events::Events;
@@ -109,7 +109,7 @@ impl CommandTimer {
             None if from_profile => default_metric(&device.identity.platform),
             None => Metric::Elapsed,
         };
-        let mut info = info_of(name, &hello, device, metric);
+        let mut info = TimerInfo::of_worker(name, &hello, device, metric);
         // unknown for an external worker; on other devices each process takes device memory
         info.can.compile_beside_outputs = script.is_some() && info.device.identity.platform == "cpu";
         let bench = Bench::new(worker, limits, (client, hello), info);

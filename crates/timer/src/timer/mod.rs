@@ -13,6 +13,7 @@
 
 mod active_python;
 mod answers;
+mod argument_check;
 mod auto;
 mod bench;
 mod call_time_limits;

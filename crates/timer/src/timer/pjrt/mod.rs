@@ -12,6 +12,7 @@
 mod absent;
 mod compile;
 mod device;
+mod executable_source;
 mod execute;
 mod plugin;
 mod probe;
