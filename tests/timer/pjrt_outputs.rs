@@ -14,7 +14,8 @@ use autotune_lowered::call::Call;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::protocol::{
-    BeginParams, ComparedOutputs, DeviceMemory, KeptOutputs, LoadParams, Loaded, Measured, Method, Outputs,
+    BeginParams, ComparedOutputs, DeviceMemory, KeptOutputs, LoadAnswer, LoadParams, MeasureAnswer, Method,
+    OutputsAnswer,
 };
 use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, WorkerClient, WorkerCommand, WorkerLimits};
 use serde_json::Value;
@@ -62,7 +63,7 @@ impl Place {
 
     /// A worker with such limits, a begun job and all candidates loaded; its answers about them, and about its device's
     /// memory.
-    fn loaded(&self, limits: &str, job: &Job) -> (WorkerClient, Vec<Loaded>, Option<DeviceMemory>) {
+    fn loaded(&self, limits: &str, job: &Job) -> (WorkerClient, Vec<LoadAnswer>, Option<DeviceMemory>) {
         let exe = env!("CARGO_BIN_EXE_autotune-lowered");
         let (library, base) = (self.path().join("limited.so"), self.base.display());
         let command = format!(
@@ -144,7 +145,7 @@ fn large_outputs_are_compared_block_by_block() {
         assert_eq!(compare(1, loose), [none.clone(), at(COUNT as u64 - 2)], "{limits}");
         assert_eq!(compare(2, loose), [none.clone(), (0, 4.0, 0, None)], "{limits}");
         let whole = Method::Outputs { candidate: 1, folder: place.path().to_owned() };
-        assert_eq!(client.request::<Outputs>(whole, LIMIT).is_err(), limits == "no-whole", "{limits}");
+        assert_eq!(client.request::<OutputsAnswer>(whole, LIMIT).is_err(), limits == "no-whole", "{limits}");
     }
 }
 
@@ -177,9 +178,9 @@ fn donated_inputs_come_from_the_host_where_the_device_copies_none() {
         );
         for _ in 0..2 {
             let measured = client.request(Method::Measure { candidate: 0, runs: 4, batch: 2 }, LIMIT);
-            assert_eq!(measured.map(|measured: Measured| measured.samples_ns.len()), Ok(2));
+            assert_eq!(measured.map(|measured: MeasureAnswer| measured.samples_ns.len()), Ok(2));
             let outputs = Method::Outputs { candidate: 0, folder: place.path().to_owned() };
-            let outputs: Outputs = client.request(outputs, LIMIT).unwrap();
+            let outputs: OutputsAnswer = client.request(outputs, LIMIT).unwrap();
             assert!(fs::read(&outputs.outputs[0].path).unwrap() == expected, "{limits}");
         }
     }

@@ -18,8 +18,8 @@ use super::job::{InputArray, Job, scratch};
 use super::measured::{CandidateRuns, RoundRequest, RoundSamples, means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Hello, KeptOutput, Launch, LoadParams, Loaded, Measured, Method, Profiled, RunningClocks, Signature,
-    capability, one_line,
+    BeginParams, Hello, KeptOutput, Launch, LoadAnswer, LoadParams, MeasureAnswer, Method, RoundAnswer, RunningClocks,
+    Signature, capability, one_line,
 };
 use super::seen_clocks::SeenClocks;
 use super::worker_command::{WorkerCommand, WorkerLimits};
@@ -180,10 +180,10 @@ impl Bench {
     }
 
     /// Loads a candidate now and after each restart.
-    pub(crate) fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
+    pub(crate) fn load(&mut self, params: LoadParams) -> Result<LoadAnswer, Failure> {
         let candidate = params.candidate;
         let limit = self.limit_of_load(&params);
-        let mut loaded: Loaded = self.client()?.request(Method::Load(params.clone()), limit)?;
+        let mut loaded: LoadAnswer = self.client()?.request(Method::Load(params.clone()), limit)?;
         let counted = loaded.optimized.take().and_then(|path| self.work_of(&path));
         loaded.work = loaded.work.or(counted).filter(Cost::is_plausible);
         if let Some(signature) = &loaded.signature {
@@ -211,7 +211,7 @@ impl Bench {
     /// The arguments of a program, independent of the job's inputs; does not prepare the candidate.
     pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<Signature>, Failure> {
         let limit = self.limits.compile;
-        let loaded: Loaded = self.client()?.request(Method::Load(params), limit)?;
+        let loaded: LoadAnswer = self.client()?.request(Method::Load(params), limit)?;
         Ok(loaded.signature)
     }
 
@@ -230,7 +230,7 @@ impl Bench {
         self.check_loaded(candidate)?;
         let limit = self.limit(AwaitedCall::Measure { runs: u64::from(runs) });
         let call = Method::Measure { candidate, runs, batch };
-        let measured: Result<Measured, Failure> = self.client()?.request(call, limit.time);
+        let measured: Result<MeasureAnswer, Failure> = self.client()?.request(call, limit.time);
         let mut measured = measured.map_err(|failure| limit.explain(failure))?;
         self.see(measured.clocks.take());
         let expected = (runs / batch.max(1)) as usize;
@@ -269,7 +269,7 @@ impl Bench {
         // borrowed apart from the client
         let events = self.events.clone();
         let running = events.open(Slice::Detail("run under the profiler"));
-        let profiled: Result<Profiled, Failure> = self.client()?.request(call, limit.time);
+        let profiled: Result<RoundAnswer, Failure> = self.client()?.request(call, limit.time);
         drop(running);
         let mut profiled = profiled.map_err(|failure| limit.explain(failure))?;
         self.see(profiled.clocks.take());
@@ -362,7 +362,7 @@ impl Bench {
             if self.missing.contains_key(&candidate) {
                 continue;
             }
-            let mut loaded = client.request::<Loaded>(Method::Load(params.clone()), self.limit_of_load(params));
+            let mut loaded = client.request::<LoadAnswer>(Method::Load(params.clone()), self.limit_of_load(params));
             if params.executable.is_some() && loaded.as_ref().is_err_and(|failure| failure.kind == FailureKind::Compile)
             {
                 // its file was removed or replaced: the program still exists

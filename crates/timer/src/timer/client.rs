@@ -330,8 +330,8 @@ impl WorkerClient {
         self.gone
     }
 
-    /// Whether a signal ended the worker or its supervisor during a request, and not because of a limit of ours: it crashed, or
-    /// somebody killed it (as the system does if memory is short). The two cannot be distinguished.
+    /// Whether a signal ended the worker or its supervisor during a request, and not because of a limit of ours: it
+    /// crashed, or somebody killed it (as the system does if memory is short). The two cannot be distinguished.
     pub(crate) fn was_killed(&self) -> bool {
         self.killed
     }

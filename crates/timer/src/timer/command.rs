@@ -1,6 +1,5 @@
 //! `command:…`: a timer whose worker is any program that speaks the protocol of `docs/worker-protocol.md`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +27,6 @@ pub struct CommandTimer {
     job: Option<Job>,
     /// Options that the worker's compiler refuses, if that compiler is known.
     refusals: Option<Refusals>,
-    /// Compiler options of programs that bring options of their own, which these replace.
-    launch_options: BTreeMap<String, String>,
     /// The script of a built-in worker, removed when none can be started any more.
     script: Option<Arc<Scratch>>,
 }
@@ -50,8 +47,8 @@ impl CommandTimer {
         Self::start_worker(format!("command:{command}"), WorkerCommand::shell(exe, command), limits, metric, None)
     }
 
-    /// Starts the `jax` worker with this Python on one of its devices. It times by profiles, and with the metric `elapsed` by
-    /// the host clock.
+    /// Starts the `jax` worker with this Python on one of its devices. It times by profiles, and with the metric
+    /// `elapsed` by the host clock.
     ///
     /// # Errors
     ///
@@ -113,7 +110,7 @@ impl CommandTimer {
         // unknown for an external worker; on other devices each process takes device memory
         info.can.compile_beside_outputs = script.is_some() && info.device.identity.platform == "cpu";
         let bench = Bench::new(worker, limits, (client, hello), info);
-        let mut timer = Self { bench, job: None, refusals: None, launch_options: BTreeMap::new(), script };
+        let mut timer = Self { bench, job: None, refusals: None, script };
         timer.choose_clock();
         Ok(timer)
     }
@@ -130,13 +127,6 @@ impl CommandTimer {
             ));
             self.choose_clock();
         }
-        self
-    }
-
-    /// Launches kernels by these options, also those of programs that bring other ones.
-    #[must_use]
-    pub fn with_launch_options(mut self, options: BTreeMap<String, String>) -> Self {
-        self.launch_options = options;
         self
     }
 
@@ -169,7 +159,7 @@ impl CommandTimer {
         if found.program.is_none() && !can_build {
             return Err(Failure::new(FailureKind::NoProgram, "the worker cannot build its program"));
         }
-        let build = found.build.clone().over(found.program.as_ref(), &self.launch_options);
+        let build = found.build.clone();
         let mut params = LoadParams::new(candidate, &JobCandidate { build, ..found.clone() });
         if !params.overrides.is_empty() && !hello.can(capability::COMPILER_OPTIONS) {
             let message = format!("`{}` cannot set compiler options", self.bench.info.name);
@@ -193,7 +183,6 @@ impl Timer for CommandTimer {
                 bench: self.bench.beside(),
                 job: None,
                 refusals: self.refusals.clone(),
-                launch_options: self.launch_options.clone(),
                 script: self.script.clone(),
             }) as Box<dyn Timer>
         })

@@ -23,10 +23,11 @@ use tempfile::TempDir;
 
 use super::answers::{AnswerFolder, OutputArray, private_folder};
 use super::client::WorkerClient;
+use super::job::InputArray;
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, ComparedOutput, ComparedOutputs, Hello, Input, KeptOutputs, Launch, LoadParams, Loaded,
-    MAX_LINE_BYTES, Measured, Method, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, Response, capability,
+    BeginParams, ComparedOutput, ComparedOutputs, Hello, KeptOutputs, Launch, LoadAnswer, LoadParams, MAX_LINE_BYTES,
+    MeasureAnswer, Method, OutputRef, OutputsAnswer, PROTOCOL_VERSION, ProgramRef, Response, RoundAnswer, capability,
 };
 use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::array::Tolerance;
@@ -328,7 +329,7 @@ fn begin(
 ) -> Result<(), Failure> {
     let input = |name: &str, path: &Path, donated: bool| {
         let spec = "f32[4]".parse().map_err(|error| Failure::new(FailureKind::Protocol, format!("{error}")));
-        spec.map(|spec| Input { name: name.to_owned(), spec, path: path.to_owned(), donated })
+        spec.map(|spec| InputArray { name: name.to_owned(), spec, path: path.to_owned(), donated })
     };
     let params = BeginParams {
         call: Call::new("conformance@v1", "0000000000000000"),
@@ -346,7 +347,7 @@ fn load(
     limits: &WorkerLimits,
     files: &TrialFiles,
     can_build: bool,
-) -> Result<Loaded, Failure> {
+) -> Result<LoadAnswer, Failure> {
     let program =
         ProgramRef { format: ProgramFormat::StablehloText, path: files.program.clone(), compile_options: None };
     let program = (!can_build).then_some(program);
@@ -373,7 +374,7 @@ fn refused<T>(
 }
 
 /// Runs of the trial's candidate in batches of three.
-fn measure_batches(client: &mut WorkerClient, limits: &WorkerLimits, runs: u32) -> Result<Measured, Failure> {
+fn measure_batches(client: &mut WorkerClient, limits: &WorkerLimits, runs: u32) -> Result<MeasureAnswer, Failure> {
     client.request(Method::Measure { candidate: 7, runs, batch: 3 }, limits.measure)
 }
 
@@ -406,11 +407,11 @@ fn measure(
         let launches = vec![Launch { candidate: 7, runs }];
         let folder = files.answer_folder()?;
         let call = Method::MeasureRound { launches, folder: folder.path().to_owned() };
-        let profiled: Profiled = client.request(call, limits.measure)?;
+        let profiled: RoundAnswer = client.request(call, limits.measure)?;
         let round = ProfiledRound::read(&folder, &profiled, &[(7, runs)])?;
         return Ok(round.durations(&Metric::Span).pop().unwrap_or_default());
     }
-    let measured: Measured = client.request(Method::Measure { candidate: 7, runs, batch: 1 }, limits.measure)?;
+    let measured: MeasureAnswer = client.request(Method::Measure { candidate: 7, runs, batch: 1 }, limits.measure)?;
     Ok(measured.samples_ns)
 }
 
@@ -442,7 +443,7 @@ fn expect_error(line: &[u8], id: Option<u64>) -> Result<(), String> {
 fn outputs(client: &mut WorkerClient, limits: &WorkerLimits, files: &TrialFiles) -> Result<Vec<OutputArray>, String> {
     let folder = Arc::new(files.answer_folder().map_err(|failure| failure.to_string())?);
     let call = Method::Outputs { candidate: 7, folder: folder.path().to_owned() };
-    let outputs: Outputs = client.request(call, limits.measure).map_err(|failure| failure.to_string())?;
+    let outputs: OutputsAnswer = client.request(call, limits.measure).map_err(|failure| failure.to_string())?;
     let answered = |output: OutputRef| {
         let shown = output.path.display().to_string();
         OutputArray::answered(output.spec, output.path, &folder).map_err(|error| format!("{shown}: {error}"))

@@ -253,8 +253,8 @@ impl fmt::Display for Slice<'_> {
 
 /// A receiver of events.
 pub trait Sink: Send {
-    /// Takes an event. An error becomes the job's failure if the event can be refused: the beginning of a [`Slice::Job`], and a
-    /// [`Kind::Profiled`] with a profile.
+    /// Takes an event. An error becomes the job's failure if the event can be refused: the beginning of a
+    /// [`Slice::Job`], and a [`Kind::Profiled`] with a profile.
     ///
     /// # Errors
     ///
@@ -309,8 +309,8 @@ impl Events {
         with
     }
 
-    /// The same stream on another track. The track has this name; beside one of several tuners, the tuner's name precedes
-    /// it.
+    /// The same stream on another track. The track has this name; beside one of several tuners, the tuner's name
+    /// precedes it.
     #[must_use]
     pub fn on_track(&self, name: &str) -> Self {
         let track = if *self.track == *TUNER { name.into() } else { format!("{} {name}", self.track).into() };

@@ -13,7 +13,8 @@
 //! ```
 //! use autotune_lowered_timer::timer::exec::ExecOptions;
 //!
-//! let options = ExecOptions::default().memory_bytes(Some(1 << 30)).command(vec!["python3".into(), "worker.py".into()]);
+//! let command = vec!["python3".into(), "worker.py".into()];
+//! let options = ExecOptions::default().memory_bytes(Some(1 << 30)).command(command);
 //! let arguments = options.to_arguments();
 //! assert_eq!(arguments[..4], ["worker", "exec", "--memory-bytes", "1073741824"]);
 //! assert_eq!(arguments[arguments.len() - 3..], ["--", "python3", "worker.py"]);
@@ -53,7 +54,8 @@ const LOOK_AROUND_EVERY: Duration = Duration::from_millis(500);
 pub struct ExecOptions {
     /// Maximum resident memory of the worker and its children, bytes.
     pub memory_bytes: Option<u64>,
-    /// The limit is three quarters of the machine's memory if that is more: a virtual machine may get more as it needs it.
+    /// The limit is three quarters of the machine's memory if that is more: a virtual machine may get more as it needs
+    /// it.
     pub memory_may_grow: bool,
     /// Maximum CPU time of the worker, seconds.
     pub cpu_seconds: Option<u64>,

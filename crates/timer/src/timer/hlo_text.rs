@@ -36,8 +36,8 @@ with open(proto, 'wb') as file:
     file.write(module.as_serialized_hlo_module_proto())
 ";
 
-/// The serialized `HloModuleProto` of HLO text. XLA's parser runs in its own process, with the time limit of a compilation and
-/// the memory limit of a worker; `exe` is this program.
+/// The serialized `HloModuleProto` of HLO text. XLA's parser runs in its own process, with the time limit of a
+/// compilation and the memory limit of a worker; `exe` is this program.
 ///
 /// # Errors
 /// If the Python's jaxlib has no such parser, the parser rejects the text, or a limit is reached.

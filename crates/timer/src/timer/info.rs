@@ -55,8 +55,8 @@ pub struct TimerCapabilities {
     pub measure_rounds: bool,
     /// It keeps outputs that are large enough, and compares others with them.
     pub compare_outputs: bool,
-    /// Outputs were compared when the samples were taken, and what differed then fails: a replay of profiles, which hold
-    /// no outputs.
+    /// Outputs were compared when the samples were taken, and what differed then fails: a replay of profiles, which
+    /// hold no outputs.
     pub skip_outputs: bool,
 }
 

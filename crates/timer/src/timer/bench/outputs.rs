@@ -11,7 +11,7 @@ use crate::timer::call_time_limits::AwaitedCall;
 use crate::timer::job::{Job, scratch};
 use crate::timer::measured::{OutputsAs, TakenOutputs};
 use crate::timer::protocol::{
-    ComparedOutput, ComparedOutputs, KeptOutput, KeptOutputs, Method, OutputRef, Outputs, capability,
+    ComparedOutput, ComparedOutputs, KeptOutput, KeptOutputs, Method, OutputRef, OutputsAnswer, capability,
 };
 
 impl Bench {
@@ -38,7 +38,7 @@ impl Bench {
         let limit = self.limit(AwaitedCall::Outputs);
         let folder = Arc::new(AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?);
         let call = Method::Outputs { candidate, folder: folder.path().to_owned() };
-        let outputs: Result<Outputs, Failure> = self.client()?.request(call, limit.time);
+        let outputs: Result<OutputsAnswer, Failure> = self.client()?.request(call, limit.time);
         let outputs = outputs.map_err(|failure| limit.explain(failure))?;
         let check = |output: OutputRef| {
             let shown = output.path.display().to_string();

@@ -1,4 +1,5 @@
-//! Where executables come from: the folder of kept ones, the stores of machines without the device, or the compile workers.
+//! Where executables come from: the folder of kept ones, the stores of machines without the device, or the compile
+//! workers.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -153,8 +154,8 @@ impl ExecutableSource {
         self.compilers.submit(tasks)
     }
 
-    /// The outcome of a program that was announced; `None` if it must be compiled now, because it was not, or because it cannot
-    /// be compiled without the device.
+    /// The outcome of a program that was announced; `None` if it must be compiled now, because it was not, or because
+    /// it cannot be compiled without the device.
     pub(super) fn take(&mut self, candidate: usize) -> Option<Result<CompiledTask, Failure>> {
         match self.compilers.take(candidate) {
             Some(Err(failure)) if self.needs_device(&failure) => None,
@@ -220,7 +221,8 @@ impl ExecutableSource {
         self.store.find(key).is_some() || self.compiled_before(program, key).is_some()
     }
 
-    /// The outcome of a program that was compiled without the device; `None` if it is unknown or must be determined here.
+    /// The outcome of a program that was compiled without the device; `None` if it is unknown or must be determined
+    /// here.
     pub(super) fn compiled_before(&self, program: &ProgramFile, key: &ExecutableKey) -> Option<CompiledBefore> {
         // without a device, programs are compiled with default options
         let is_default = key.overrides.is_empty()
@@ -228,8 +230,8 @@ impl ExecutableSource {
             && key.copy == 0
             && key.xla_flags == self.device.environment.xla_flags;
         let found = self.compiled.as_ref().filter(|_| is_default)?.find(key)?;
-        // With a device, XLA measures how to compute some operations; without one it picks blindly. A race between the two
-        // kinds of executables would compare these choices only.
+        // With a device, XLA measures how to compute some operations; without one it picks blindly. A race between the
+        // two kinds of executables would compare these choices only.
         let measures = xla_measures(&self.device.identity.platform, &self.device.environment.xla_flags);
         let is_blind = || read_code(&program.into()).map_or(true, |code| is_measured_by_xla(&code));
         (!measures || !is_blind()).then_some(found)
@@ -249,7 +251,8 @@ impl ExecutableSource {
         Forecast::by(known, count - kept, kept, self.compilers.jobs())
     }
 
-    /// What a compiler without the device found out about a program; `build_of` is asked only if it may have refused it.
+    /// What a compiler without the device found out about a program; `build_of` is asked only if it may have refused
+    /// it.
     pub(super) fn foreknown(
         &self,
         program: &Program,

@@ -1,12 +1,11 @@
 //! How a plugin's worker is started, and what a plugin offers.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::compile::CompiledOptions;
-use super::plugin::{beside, cuda_home_for, digest_of_plugin, explained, leave_out_fatal, without_metadata};
+use super::plugin::{beside, cuda_home_for, digest_while, explained, leave_out_fatal, without_metadata};
 use crate::device::DeviceFingerprint;
-use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::measured_by::{Clocks, Metric};
 use crate::setters;
@@ -30,15 +29,16 @@ pub struct PjrtOptions {
     pub xla_flags: Option<String>,
     /// Compiler options of programs that bring options of their own, which these replace.
     pub launch_options: BTreeMap<String, String>,
-    /// What counts as an execution's duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's profiler.
-    /// The default is the device time of a profile if available.
+    /// What counts as an execution's duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's
+    /// profiler. The default is the device time of a profile if available.
     pub metric: Option<Metric>,
     /// Folder that contains the folder of kept executables.
     pub executables: PathBuf,
     /// Executables that were compiled for this device without it.
     pub compiled: Option<CompiledOptions>,
-    /// Maximum number of concurrent compilations. Default: one for each core, at most 8 on a CPU and 16 elsewhere. If XLA's
-    /// own autotuning measures on the device during a compilation, by default only one such compilation runs at a time.
+    /// Maximum number of concurrent compilations. Default: one for each core, at most 8 on a CPU and 16 elsewhere. If
+    /// XLA's own autotuning measures on the device during a compilation, by default only one such compilation runs at a
+    /// time.
     pub compile_jobs: Option<usize>,
     /// Limits of each worker.
     pub limits: WorkerLimits,
@@ -117,24 +117,6 @@ pub(super) fn without_device(command: &WorkerCommand, topology: &str) -> WorkerC
     command
 }
 
-/// The plugin's digest, computed while its first worker starts, and that worker; `kept` is a folder of digests.
-pub(super) fn start_and_digest(
-    options: &PjrtOptions,
-    kept: Option<&Path>,
-) -> Result<(Digest, (WorkerCommand, WorkerClient, Hello)), Failure> {
-    std::thread::scope(|scope| {
-        let digest = std::thread::Builder::new().spawn_scoped(scope, || digest_of_plugin(&options.plugin, kept));
-        let started = start_worker(options);
-        let digest = match digest.map(std::thread::ScopedJoinHandle::join) {
-            Ok(Ok(digest)) => digest,
-            // no thread could be started
-            _ => digest_of_plugin(&options.plugin, kept),
-        };
-        // an unreadable file is the better reason
-        Ok((digest?, started?))
-    })
-}
-
 /// What a plugin offers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProbedPlugin {
@@ -154,7 +136,7 @@ pub struct ProbedPlugin {
 pub fn probe(options: &PjrtOptions) -> Result<ProbedPlugin, Failure> {
     // listing devices does not need a profiler
     let options = &PjrtOptions { metric: Some(Metric::Elapsed), ..options.clone() };
-    let (plugin_digest, (_, client, hello)) = start_and_digest(options, None)?;
+    let (plugin_digest, (_, client, hello)) = digest_while(&options.plugin, None, || start_worker(options))?;
     client.shutdown(&options.limits);
     let Hello { mut devices, clocks, notes, .. } = hello;
     for device in &mut devices {
@@ -163,9 +145,9 @@ pub fn probe(options: &PjrtOptions) -> Result<ProbedPlugin, Failure> {
     Ok(ProbedPlugin { devices, clocks, notes })
 }
 
-/// A worker after its greeting, and the command that works: without flags that crash the plugin, and without its profiler if
-/// the trial of it breaks the worker.
-fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, Hello), Failure> {
+/// A worker after its greeting, and the command that works: without flags that crash the plugin, and without its
+/// profiler if the trial of it breaks the worker.
+pub(super) fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, Hello), Failure> {
     let limits = &options.limits;
     let mut command = options.command();
     let mut notes = Vec::new();

@@ -1,5 +1,5 @@
-//! The `pjrt` timer. Expendable workers compile side by side; another worker loads every executable and measures. Nothing is
-//! measured during a compilation.
+//! The `pjrt` timer. Expendable workers compile side by side; another worker loads every executable and measures.
+//! Nothing is measured during a compilation.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use super::compile::{
     StoredExecutable, as_compile_failure, work_digest,
 };
 use super::executable_source::ExecutableSource;
-use super::start::{self, PjrtOptions, start_and_digest, without_profiler};
+use super::plugin::digest_while;
+use super::start::{self, PjrtOptions, start_worker, without_profiler};
 use crate::device::DeviceFingerprint;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Metric;
@@ -24,7 +25,7 @@ use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile, find, s
 use crate::timer::measured::{OutputsAs, RoundRequest, RoundSamples, TakenOutputs};
 use crate::timer::model::{Foreknown, Timer};
 use crate::timer::profiled::default_metric;
-use crate::timer::protocol::{Hello, LoadParams, Loaded, Signature, capability, one_line};
+use crate::timer::protocol::{Hello, LoadAnswer, LoadParams, Signature, capability, one_line};
 use crate::timer::refusals::Refusals;
 
 /// Times programs on a device of a PJRT plugin. The plugin is loaded in worker processes only.
@@ -37,14 +38,14 @@ pub struct PjrtTimer {
     job: Option<Job>,
     /// The plugin cannot serialize, or cannot load what it serialized.
     in_place: bool,
-    /// It has loaded an executable that it serialized. A later failure to load then concerns one program only, for example
-    /// one that calls XNNPACK.
+    /// It has loaded an executable that it serialized. A later failure to load then concerns one program only, for
+    /// example one that calls XNNPACK.
     has_loaded: bool,
 }
 
 impl PjrtTimer {
-    /// Starts the measuring worker and lists its devices. If the plugin dies of flags in `XLA_FLAGS`, it is started again
-    /// without them, and a note names them.
+    /// Starts the measuring worker and lists its devices. If the plugin dies of flags in `XLA_FLAGS`, it is started
+    /// again without them, and a note names them.
     ///
     /// # Errors
     ///
@@ -54,7 +55,8 @@ impl PjrtTimer {
         let store = ExecutableStore::open(&options.executables).map_err(|error| {
             device_failure(format!("{}: cannot be a folder for executables: {error}", options.executables.display()))
         })?;
-        let (plugin_digest, (command, client, hello)) = start_and_digest(options, Some(store.folder()))?;
+        let (plugin_digest, (command, client, hello)) =
+            digest_while(&options.plugin, Some(store.folder()), || start_worker(options))?;
         let mut device = hello
             .devices
             .get(hello.device)
@@ -186,14 +188,14 @@ impl PjrtTimer {
     }
 
     /// Notes once how donated inputs are restored before each run, if that costs time.
-    fn note(&mut self, loaded: &Loaded) {
+    fn note(&mut self, loaded: &LoadAnswer) {
         let reason = loaded.from_host.as_ref().map(|reason| one_line(reason, 500));
         let notes = &mut self.bench.info.notes;
         notes.extend(reason.filter(|reason| !notes.contains(reason)).into_iter().collect::<Vec<_>>());
     }
 
-    /// Compiles in the measuring worker. The request names the candidate, so that it is blamed if the worker dies. The worker
-    /// has only the user's flags, so a candidate that needs other process flags is not compiled here.
+    /// Compiles in the measuring worker. The request names the candidate, so that it is blamed if the worker dies. The
+    /// worker has only the user's flags, so a candidate that needs other process flags is not compiled here.
     fn compile_in_place(
         &mut self,
         params: LoadParams,
@@ -208,7 +210,8 @@ impl PjrtTimer {
         Ok(Prepared::of(&loaded))
     }
 
-    /// Loads a fresh executable. If the plugin cannot load its own executables, programs are compiled in the measuring worker.
+    /// Loads a fresh executable. If the plugin cannot load its own executables, programs are compiled in the measuring
+    /// worker.
     fn load_compiled(
         &mut self,
         params: LoadParams,

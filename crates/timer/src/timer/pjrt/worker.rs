@@ -31,8 +31,9 @@ use crate::measured_by::Source;
 use crate::timer::clock::{HOST_CLOCK, resolution_ns};
 use crate::timer::measured::means;
 use crate::timer::protocol::{
-    BeginParams, ComparedOutputs, CompileParams, Compiled, ExecutableRef, Hello, KeptOutputs, Launch, LoadParams,
-    Loaded, MAX_RUNS, Measured, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, RunningClocks, capability,
+    BeginParams, ComparedOutputs, CompileAnswer, CompileParams, ExecutableRef, Hello, KeptOutputs, Launch, LoadAnswer,
+    LoadParams, MAX_RUNS, MeasureAnswer, OutputRef, OutputsAnswer, PROTOCOL_VERSION, ProgramRef, RoundAnswer,
+    RunningClocks, capability,
 };
 use crate::timer::server::{Worker, serve, take_stdout};
 use crate::timer::subscriber::named;
@@ -112,7 +113,7 @@ impl PjrtWorker {
         &self,
         program: &ProgramRef,
         overrides: &BTreeMap<String, String>,
-    ) -> Result<(Executable, Compiled), Failure> {
+    ) -> Result<(Executable, CompileAnswer), Failure> {
         let opened = self.client()?;
         let code = read_code(program)?;
         let options = self.options_here(opened, program, &code, overrides)?;
@@ -242,8 +243,8 @@ fn open(options: &PjrtWorkerOptions) -> Result<OpenedPlugin, PjrtError> {
     Ok(OpenedPlugin { client, device_id, profiler, nvml })
 }
 
-/// The description of a GPU's devices, for workers that compile for them without opening them. A CPU's workers take nothing
-/// from a measurement that such a description would save.
+/// The description of a GPU's devices, for workers that compile for them without opening them. A CPU's workers take
+/// nothing from a measurement that such a description would save.
 fn described_devices(client: &Client) -> Option<String> {
     let platform = client.platform_name().ok()?;
     let is_gpu = ["cuda", "rocm"].iter().any(|gpu| platform.eq_ignore_ascii_case(gpu));
@@ -314,19 +315,19 @@ impl Worker for PjrtWorker {
         Ok(())
     }
 
-    fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure> {
+    fn compile(&mut self, params: CompileParams) -> Result<CompileAnswer, Failure> {
         let (executable, compiled) = self.compile_program(&params.program, &params.overrides)?;
         let platform = self.client()?.client.platform_name().map_err(|error| device_failure(&error))?;
         written(compiled, executable.plain(), &params.executable, &platform)
     }
 
-    fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
+    fn load(&mut self, params: LoadParams) -> Result<LoadAnswer, Failure> {
         let (executable, loaded) = match (&params.executable, &params.program) {
-            (Some(file), _) => (self.load_file(file, &params)?, Loaded::default()),
+            (Some(file), _) => (self.load_file(file, &params)?, LoadAnswer::default()),
             (None, Some(program)) => {
                 let (executable, compiled) = self.compile_program(program, &params.overrides)?;
-                let Compiled { compile_ns, cpu_ns, signature, .. } = compiled;
-                (executable, Loaded::default().compile_ns(compile_ns).cpu_ns(cpu_ns).signature(signature))
+                let CompileAnswer { compile_ns, cpu_ns, signature, .. } = compiled;
+                (executable, LoadAnswer::default().compile_ns(compile_ns).cpu_ns(cpu_ns).signature(signature))
             }
             (None, None) => {
                 return Err(Failure::new(FailureKind::NoProgram, "a PJRT plugin cannot build programs from a config"));
@@ -345,26 +346,26 @@ impl Worker for PjrtWorker {
         })
     }
 
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure> {
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<MeasureAnswer, Failure> {
         check_runs(runs)?;
         let job = self.job_by_clock(candidate)?;
         let samples_ns = (0..runs).map(|_| job.timed_run(candidate)).collect::<Result<_, _>>()?;
-        Ok(Measured::new(samples_ns).clocks(self.running()))
+        Ok(MeasureAnswer::new(samples_ns).clocks(self.running()))
     }
 
-    fn measure_batches(&mut self, candidate: usize, runs: u32, batch: u32) -> Result<Measured, Failure> {
+    fn measure_batches(&mut self, candidate: usize, runs: u32, batch: u32) -> Result<MeasureAnswer, Failure> {
         check_runs(runs)?;
         let job = self.job_by_clock(candidate)?;
         if let Err(reason) = job.check_batch(candidate, batch)? {
-            let Measured { samples_ns, clocks, .. } = self.measure(candidate, runs)?;
-            return Ok(Measured::new(means(&samples_ns, batch)).single_runs(Some(reason)).clocks(clocks));
+            let MeasureAnswer { samples_ns, clocks, .. } = self.measure(candidate, runs)?;
+            return Ok(MeasureAnswer::new(means(&samples_ns, batch)).single_runs(Some(reason)).clocks(clocks));
         }
         let batches = runs / batch.max(1);
         let samples_ns = (0..batches).map(|_| job.timed_batch(candidate, batch)).collect::<Result<_, _>>()?;
-        Ok(Measured::new(samples_ns).clocks(self.running()))
+        Ok(MeasureAnswer::new(samples_ns).clocks(self.running()))
     }
 
-    fn measure_round(&mut self, launches: &[Launch], folder: &Path) -> Result<Profiled, Failure> {
+    fn measure_round(&mut self, launches: &[Launch], folder: &Path) -> Result<RoundAnswer, Failure> {
         let mut devices = Vec::with_capacity(launches.len());
         for launch in launches {
             check_runs(launch.runs)?;
@@ -392,10 +393,10 @@ impl Worker for PjrtWorker {
         let bytes = session.finish().map_err(failed)?;
         let profile = folder.join("round.xplane.pb");
         write_file(&profile, &bytes)?;
-        Ok(Profiled::new(profile).devices(Some(devices)).clocks(clocks))
+        Ok(RoundAnswer::new(profile).devices(Some(devices)).clocks(clocks))
     }
 
-    fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<Outputs, Failure> {
+    fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<OutputsAnswer, Failure> {
         let mut outputs = Vec::new();
         self.job()?.outputs(candidate, |index, array| {
             let path = folder.join(format!("output-{candidate}-{index}.bin"));
@@ -404,7 +405,7 @@ impl Worker for PjrtWorker {
             outputs.push(OutputRef { spec, path });
             Ok(())
         })?;
-        Ok(Outputs { outputs })
+        Ok(OutputsAnswer { outputs })
     }
 
     fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<KeptOutputs, Failure> {

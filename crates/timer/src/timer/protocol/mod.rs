@@ -16,8 +16,8 @@ mod messages;
 pub use limits::{MAX_KEPT_OUTPUTS, MAX_LINE_BYTES, MAX_RUNS, PROTOCOL_VERSION};
 pub use lines::{LineRead, one_line, read_line};
 pub use messages::{
-    BeginParams, ComparedOutput, ComparedOutputs, CompileParams, Compiled, CostAnalysis, DeviceMemory, ExecutableRef,
-    FirstMismatch, Hello, Input, KeptOutput, KeptOutputs, KernelSchedule, KernelUse, Launch, LoadParams, Loaded,
-    Measured, MemoryStats, Method, OutputRef, Outputs, Profiled, ProgramRef, Request, Response, RunningClocks,
-    Signature, WireFailure, capability,
+    BeginParams, ComparedOutput, ComparedOutputs, CompileAnswer, CompileParams, CostAnalysis, DeviceMemory,
+    ExecutableRef, FirstMismatch, Hello, KeptOutput, KeptOutputs, KernelSchedule, KernelUse, Launch, LoadAnswer,
+    LoadParams, MeasureAnswer, MemoryStats, Method, OutputRef, OutputsAnswer, ProgramRef, Request, Response,
+    RoundAnswer, RunningClocks, Signature, WireFailure, capability,
 };

@@ -83,8 +83,8 @@ impl UnbelievedRefusals {
     }
 }
 
-/// The result of every program that a store has for targets, by the target's program. If several programs and compilers apply,
-/// those used last count. Refusals count only from who is trusted; a line says how many do not.
+/// The result of every program that a store has for targets, by the target's program. If several programs and compilers
+/// apply, those used last count. Refusals count only from who is trusted; a line says how many do not.
 ///
 /// # Errors
 /// If there is no store.

@@ -22,7 +22,7 @@ use crate::timer::pjrt::compile::{
     CompileCommands, CompileNote, CompileTask, CompileWorker, CompiledFor, CompiledTask, Compilers, DeviceAccess,
     ExecutableKey, ExecutableStore, KeptOutcome, ListedExecutable, believed, compile_options,
 };
-use crate::timer::pjrt::plugin::{digest_of_plugin, package_of, toolchain};
+use crate::timer::pjrt::plugin::{digest_while, package_of, toolchain};
 
 /// One program to compile.
 #[derive(Debug, Clone)]
@@ -58,8 +58,8 @@ impl TargetCompiler {
     /// Asks the plugin for the target's description. Kept executables are signed, so that others may load them.
     ///
     /// # Errors
-    /// If the plugin cannot be loaded or cannot compile for absent devices, if it does not know the target, or if the store
-    /// cannot be created.
+    /// If the plugin cannot be loaded or cannot compile for absent devices, if it does not know the target, or if the
+    /// store cannot be created.
     pub fn start(options: &TargetOptions, signer: Option<Arc<Signer>>) -> Result<Self, Failure> {
         let failure = |message: String| Failure::new(FailureKind::Device, message);
         let store = ExecutableStore::open(&options.store).map(|store| store.signed_by(signer)).map_err(|error| {
@@ -67,13 +67,8 @@ impl TargetCompiler {
         })?;
         let scratch =
             Scratch::new().map_err(|error| failure(format!("cannot make a folder for temporary files: {error}")))?;
-        let (plugin_digest, StartedTarget { command, mut device, notes }) = std::thread::scope(|scope| {
-            let digest = scope.spawn(|| digest_of_plugin(&options.plugin, Some(store.folder())));
-            let started = start_worker(options);
-            let digest = digest.join().unwrap_or_else(|_| digest_of_plugin(&options.plugin, Some(store.folder())));
-            // an unreadable file is the better reason
-            Ok::<_, Failure>((digest?, started?))
-        })?;
+        let (plugin_digest, StartedTarget { command, mut device, notes }) =
+            digest_while(&options.plugin, Some(store.folder()), || start_worker(options))?;
         let is_cuda = options.target.platform == "cuda";
         let toolchain =
             is_cuda.then(|| toolchain(&options.plugin, &device.environment.xla_flags, store.folder())).flatten();
@@ -113,7 +108,8 @@ impl TargetCompiler {
         })
     }
 
-    /// The target's fingerprint, as a present device would have it, so that executables for it are found on that device.
+    /// The target's fingerprint, as a present device would have it, so that executables for it are found on that
+    /// device.
     pub fn device(&self) -> &DeviceFingerprint {
         &self.device
     }

@@ -21,7 +21,7 @@ use crate::timer::pjrt::execute::ProgramShardings;
 use crate::timer::pjrt::plugin::{OptionValue, PjrtError, Plugin, device_failure, one_line, parse_client_option};
 use crate::timer::pjrt::worker_options::PjrtWorkerOptions;
 use crate::timer::protocol::{
-    BeginParams, CompileParams, Compiled, Hello, LoadParams, Loaded, Measured, Outputs, capability,
+    BeginParams, CompileAnswer, CompileParams, Hello, LoadAnswer, LoadParams, MeasureAnswer, OutputsAnswer, capability,
 };
 use crate::timer::server::Worker;
 
@@ -129,14 +129,14 @@ fn refused(error: &PjrtError, params: &CompileParams, plugin: &Path) -> Failure 
     }
 }
 
-/// Has the plugin read `XLA_FLAGS` now. A topology alone does not need them, so that a plugin would die of a wrong one only
-/// with the first program, and with every other.
+/// Has the plugin read `XLA_FLAGS` now. A topology alone does not need them, so that a plugin would die of a wrong one
+/// only with the first program, and with every other.
 fn read_flags(topology: &Topology) {
     if std::env::var_os("XLA_FLAGS").is_none_or(|flags| flags.is_empty()) {
         return;
     }
-    // The plugin reads them before it looks at an option of the compiler, and refuses this one before it looks at the program:
-    // nothing is compiled or dumped.
+    // The plugin reads them before it looks at an option of the compiler, and refuses this one before it looks at the
+    // program: nothing is compiled or dumped.
     let no_option = BTreeMap::from([("autotune_lowered_no_option".to_owned(), "1".to_owned())]);
     let _refusal = topology.compile(NOTHING, "mlir", &compile_options(None, &no_option));
 }
@@ -165,7 +165,7 @@ impl Worker for TargetWorker {
             .capabilities([capability::COMPILE, capability::COMPILE_OPTIONS].map(str::to_owned).into()))
     }
 
-    fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure> {
+    fn compile(&mut self, params: CompileParams) -> Result<CompileAnswer, Failure> {
         let code = read_code(&params.program)?;
         if self.topology.is_none() {
             return Err(Failure::new(FailureKind::Protocol, "`hello` must come first"));
@@ -199,15 +199,15 @@ impl Worker for TargetWorker {
         no_device()
     }
 
-    fn load(&mut self, _params: LoadParams) -> Result<Loaded, Failure> {
+    fn load(&mut self, _params: LoadParams) -> Result<LoadAnswer, Failure> {
         no_device()
     }
 
-    fn measure(&mut self, _candidate: usize, _runs: u32) -> Result<Measured, Failure> {
+    fn measure(&mut self, _candidate: usize, _runs: u32) -> Result<MeasureAnswer, Failure> {
         no_device()
     }
 
-    fn outputs(&mut self, _candidate: usize, _folder: &Path) -> Result<Outputs, Failure> {
+    fn outputs(&mut self, _candidate: usize, _folder: &Path) -> Result<OutputsAnswer, Failure> {
         no_device()
     }
 

@@ -57,8 +57,8 @@ pub(crate) enum CompiledBefore {
 }
 
 impl CompiledStore {
-    /// Reads stores. `key` is that of any program for the present device. Also returns notes on what was ignored, one line
-    /// each.
+    /// Reads stores. `key` is that of any program for the present device. Also returns notes on what was ignored, one
+    /// line each.
     ///
     /// # Errors
     /// If one of them is not a store.
@@ -139,8 +139,8 @@ fn damaged_note(damaged: &[(PathBuf, String)]) -> Option<String> {
     Some(format!("`{path}` is not used, and its program is compiled here{others}: {why}"))
 }
 
-/// Whether an entry with the key `stored` equals what would be compiled with `here`, whatever the program. The target is not
-/// compared, because its device is.
+/// Whether an entry with the key `stored` equals what would be compiled with `here`, whatever the program. The target
+/// is not compared, because its device is.
 fn is_for(stored: &ExecutableKey, here: &ExecutableKey) -> bool {
     stored.target.is_some()
         && flags(stored).eq(flags(here))

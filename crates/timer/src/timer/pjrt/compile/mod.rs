@@ -1,5 +1,5 @@
-//! Compilations: the programs and their options, the workers that compile them side by side, what a compiled program says
-//! about itself, and the stores that keep executables and refusals.
+//! Compilations: the programs and their options, the workers that compile them side by side, what a compiled program
+//! says about itself, and the stores that keep executables and refusals.
 
 mod ahead_of_time;
 pub(crate) mod figures;

@@ -27,8 +27,8 @@ impl Partitions {
     }
 }
 
-/// A serialized `CompileOptionsProto`: one replica, one partition, on the device with this id or the first, with compiler
-/// options by name.
+/// A serialized `CompileOptionsProto`: one replica, one partition, on the device with this id or the first, with
+/// compiler options by name.
 pub(crate) fn compile_options(device_id: Option<i64>, overrides: &BTreeMap<String, String>) -> Vec<u8> {
     partitioned_options(Partitions { count: 1, is_shardy: false }, device_id.as_slice(), overrides)
 }

@@ -1,15 +1,16 @@
 //! Compiles programs side by side: each in its own worker process, driven by its own thread.
 //!
-//! Programs start in the order of submission, except that one that is waited for comes next, and that one that needs the device
-//! for itself waits until no other such one runs. While the pool is held, none
-//! starts, because a compilation takes cores, or the device, away from a measurement.
+//! Programs start in the order of submission, except that one that is waited for comes next, and that one that needs
+//! the device for itself waits until no other such one runs. While the pool is held, none starts, because a compilation
+//! takes cores, or the device, away from a measurement.
 //!
-//! Several timers of one device share a pool, so that programs of several jobs keep it busy. Each sees only its own programs.
+//! Several timers of one device share a pool, so that programs of several jobs keep it busy. Each sees only its own
+//! programs.
 //!
-//! A worker stays for later programs and jobs. If it dies, only its program fails, and only if a second, fresh worker died of
-//! it too, because anyone may have sent a signal.
-//! A worker may be started by one thread and ended by another: its supervisor watches the process that started it, not the
-//! thread, and sets the parent-death signal from its own only thread.
+//! A worker stays for later programs and jobs. If it dies, only its program fails, and only if a second, fresh worker
+//! died of it too, because anyone may have sent a signal. A worker may be started by one thread and ended by another:
+//! its supervisor watches the process that started it, not the thread, and sets the parent-death signal from its own
+//! only thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +35,8 @@ pub(crate) trait Compiler: Send + 'static {
     fn suits(&self, _task: &Self::Task) -> bool {
         true
     }
-    /// A failure to start as this task's failure, if the task needs a compiler of its own; it does not affect other tasks.
+    /// A failure to start as this task's failure, if the task needs a compiler of its own; it does not affect other
+    /// tasks.
     fn as_own(_task: &Self::Task, _failure: &Failure) -> Option<Failure> {
         None
     }
@@ -300,8 +302,8 @@ impl<C: Compiler> SharedPool<C> {
         }
     }
 
-    /// A fresh compiler; `None` if its program is no longer needed. A compiler that a signal ends before it is ready is started
-    /// once more.
+    /// A fresh compiler; `None` if its program is no longer needed. A compiler that a signal ends before it is ready is
+    /// started once more.
     fn begin(&self, started: StartedWork, task: &C::Task) -> Result<Option<C>, Failure> {
         let mut forgiven = false;
         loop {
@@ -427,8 +429,8 @@ impl<C: Compiler> Compilers<C> {
         }
     }
 
-    /// Blocks until running compilations finish, those of other sharers too, and starts no new ones. The queue stays until a
-    /// result is requested or more is submitted.
+    /// Blocks until running compilations finish, those of other sharers too, and starts no new ones. The queue stays
+    /// until a result is requested or more is submitted.
     pub(crate) fn hold(&self) {
         let shared = &self.pool.shared;
         let mut state = shared.lock();

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::failure::{Failure, FailureKind};
 use crate::timer::clock::nanoseconds;
 use crate::timer::pjrt::plugin::{PjrtError, read_bounded};
-use crate::timer::protocol::{Compiled, ProgramRef};
+use crate::timer::protocol::{CompileAnswer, ProgramRef};
 
 /// Largest program that is read.
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
@@ -18,8 +18,8 @@ pub(crate) fn read_code(program: &ProgramRef) -> Result<Vec<u8>, Failure> {
     read_bounded(&program.path, MAX_PROGRAM_BYTES).map_err(|error| Failure::new(FailureKind::NoProgram, error.message))
 }
 
-/// The program's own compile options, followed by `own`, which names devices and overrides. If both set a field, the later
-/// message wins.
+/// The program's own compile options, followed by `own`, which names devices and overrides. If both set a field, the
+/// later message wins.
 pub(crate) fn options_of(program: &ProgramRef, own: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let Some(path) = &program.compile_options else { return Ok(own) };
     let of_program = read_bounded(path, MAX_OPTIONS_BYTES);
@@ -28,11 +28,11 @@ pub(crate) fn options_of(program: &ProgramRef, own: Vec<u8>) -> Result<Vec<u8>, 
 }
 
 /// Compiles, and measures the elapsed time and the processor time.
-pub(crate) fn timed<T>(compile: impl FnOnce() -> Result<T, PjrtError>) -> Result<(T, Compiled), PjrtError> {
+pub(crate) fn timed<T>(compile: impl FnOnce() -> Result<T, PjrtError>) -> Result<(T, CompileAnswer), PjrtError> {
     let (start, cpu_start) = (Instant::now(), processor_ns());
     let executable = compile()?;
     let (compile_ns, cpu_ns) = (nanoseconds(start.elapsed()), processor_ns().saturating_sub(cpu_start));
-    Ok((executable, Compiled::new(compile_ns).cpu_ns(cpu_ns)))
+    Ok((executable, CompileAnswer::new(compile_ns).cpu_ns(cpu_ns)))
 }
 
 /// Processor time of this process so far, over all threads, because a plugin compiles with several.

@@ -72,8 +72,8 @@ pub(crate) fn refusal(error: &PjrtError, plugin: &Path) -> Failure {
     Failure::new(kind, message)
 }
 
-/// XLA's messages if it lacks a tool of CUDA, with its name. That is not the program's fault: without ptxas none compiles, and
-/// without libdevice none with a function such as `tanh`.
+/// XLA's messages if it lacks a tool of CUDA, with its name. That is not the program's fault: without ptxas none
+/// compiles, and without libdevice none with a function such as `tanh`.
 const OF_CUDA: [(&str, &str); 2] = [("No PTX compilation provider", "ptxas"), ("libdevice not found", "libdevice")];
 
 /// The package beside a CUDA plugin that brings what JAX's own kernels call.
@@ -90,8 +90,8 @@ fn whose(target: &str) -> &'static str {
     }
 }
 
-/// How compilers say that they cannot read a kernel or a module: XLA of Triton kernels and of StableHLO, MLIR of bytecode, and
-/// libtpu of Mosaic kernels.
+/// How compilers say that they cannot read a kernel or a module: XLA of Triton kernels and of StableHLO, MLIR of
+/// bytecode, and libtpu of Mosaic kernels.
 const UNREADABLE: [&str; 5] = [
     "Failed to parse",
     "Failed to deserialize",
@@ -107,8 +107,8 @@ const MOST_OF_A_REASON: usize = 300;
 const OF_THE_MACHINE: [&str; 4] =
     ["No space left on device", "Disk quota exceeded", "Too many open files", "Read-only file system"];
 
-/// Whether a signal ended the plugin's assembler: anybody may have sent it, so it says nothing about the program. XLA reports
-/// the status in the format of `wait`, whose lower seven bits are the signal.
+/// Whether a signal ended the plugin's assembler: anybody may have sent it, so it says nothing about the program. XLA
+/// reports the status in the format of `wait`, whose lower seven bits are the signal.
 fn is_of_a_signal(message: &str) -> bool {
     let status = message.split_once("ptxas exited with non-zero error code ").map(|(_, rest)| rest);
     let digits = status.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());

@@ -1,7 +1,7 @@
 //! A program's parameters and results, read from the `HloModuleProto` of a compiled executable.
 //!
-//! Plugins check only the byte count of an argument: they run `s32` bytes as `f32` without an error. Field numbers and element
-//! types: openxla/xla, `xla/service/hlo.proto` and `xla/xla_data.proto`.
+//! Plugins check only the byte count of an argument: they run `s32` bytes as `f32` without an error. Field numbers and
+//! element types: openxla/xla, `xla/service/hlo.proto` and `xla/xla_data.proto`.
 
 use crate::array::{ArraySpec, DType};
 use crate::timer::protocol::Signature;

@@ -1,4 +1,5 @@
-//! A digest of what an executable does, whatever it was compiled with: the serialized form also holds the compiler's options.
+//! A digest of what an executable does, whatever it was compiled with: the serialized form also holds the compiler's
+//! options.
 
 use std::path::Path;
 
@@ -12,9 +13,9 @@ const MAX_BYTES: u64 = 1 << 30;
 /// Fields of `ExecutableAndOptionsProto` (xla/pjrt/proto/compile_options.proto): the executable and the options.
 const EXECUTABLE: u32 = 1;
 const OPTIONS: u32 = 2;
-/// Fields of XLA:CPU's `CompilationResultProto` (xla/service/cpu/executable.proto): the module with its options, which is not
-/// executed; the thunks, which contain the number of their module in the compiling process; symbols and object files, in the
-/// order in which threads finished.
+/// Fields of XLA:CPU's `CompilationResultProto` (xla/service/cpu/executable.proto): the module with its options, which
+/// is not executed; the thunks, which contain the number of their module in the compiling process; symbols and object
+/// files, in the order in which threads finished.
 const MODULE: u32 = 1;
 const THUNKS: u32 = 6;
 const SYMBOL: u32 = 7;
@@ -27,8 +28,8 @@ const READ_ONLY: (u32, u32) = (11, 3);
 /// Maximum depth of nested thunks.
 const MAX_DEPTH: u32 = 32;
 
-/// Digest of what a CPU executable runs: its object files, thunks and buffers. `None` if it has another form; then all of its
-/// bytes count.
+/// Digest of what a CPU executable runs: its object files, thunks and buffers. `None` if it has another form; then all
+/// of its bytes count.
 pub(crate) fn work_digest(path: &Path, offset: u64) -> Option<Digest> {
     let bytes = read_bounded(path, MAX_BYTES).ok()?;
     of_payload(bytes.get(usize::try_from(offset).ok()?..)?)

@@ -14,7 +14,7 @@ use crate::timer::answers::AnswerFolder;
 use crate::timer::client::WorkerClient;
 use crate::timer::clock::nanoseconds;
 use crate::timer::events::{Events, Slice};
-use crate::timer::protocol::{CompileParams, Compiled, ExecutableRef, Method, ProgramRef};
+use crate::timer::protocol::{CompileAnswer, CompileParams, ExecutableRef, Method, ProgramRef};
 use crate::timer::worker_command::{WorkerCommand, WorkerLimits};
 
 /// One program to compile.
@@ -154,7 +154,7 @@ impl Compiler for CompileWorker {
         let _compiling = events.open(Slice::Compile { candidate, operation: &operation, config: &config });
         let call = Method::Compile(CompileParams { candidate, program, executable: path.clone(), overrides });
         let begin = Instant::now();
-        let compiled: Result<Compiled, Failure> = self.client.request(call, self.limits.compile);
+        let compiled: Result<CompileAnswer, Failure> = self.client.request(call, self.limits.compile);
         let compiled = compiled.map_err(|failure| match failure.kind {
             FailureKind::Timeout => failure.because("the time limit of a compilation; `--timeout` gives it more"),
             _ => self.explained(failure),
@@ -169,7 +169,8 @@ impl Compiler for CompileWorker {
                 }
             }
         })?;
-        let Compiled { compile_ns, cpu_ns, serialized, signature, memory, kernels, kernels_unknown, cost } = compiled;
+        let CompileAnswer { compile_ns, cpu_ns, serialized, signature, memory, kernels, kernels_unknown, cost } =
+            compiled;
         if !serialized {
             return Ok(CompiledTask { kept: None, noted: None, compile_ns, cpu_ns });
         }

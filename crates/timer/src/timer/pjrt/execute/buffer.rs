@@ -109,8 +109,8 @@ impl Buffer {
         Ok(bytes)
     }
 
-    /// Whether parts of the array can be copied as they are: it is dense and row major on the device, and the plugin can copy
-    /// its first element. Elements smaller than a byte may be packed.
+    /// Whether parts of the array can be copied as they are: it is dense and row major on the device, and the plugin
+    /// can copy its first element. Elements smaller than a byte may be packed.
     pub(crate) fn gives_parts(&self, spec: &ArraySpec) -> bool {
         let width = spec.dtype.host_bytes();
         let is_packed = spec.dtype != DType::Pred && spec.dtype.bits() as usize != 8 * width;

@@ -90,8 +90,8 @@ impl Executable {
         self.outputs
     }
 
-    /// Whether it runs on consecutive devices from `first` on. An executable that was compiled for other devices, or without
-    /// one, would send its arguments elsewhere.
+    /// Whether it runs on consecutive devices from `first` on. An executable that was compiled for other devices, or
+    /// without one, would send its arguments elsewhere.
     pub(crate) fn is_on(&self, first: usize) -> Result<bool, PjrtError> {
         let expected = (first..first.saturating_add(self.devices)).map(|index| self.client.device(index));
         let expected = expected.collect::<Result<Vec<_>, _>>()?;
@@ -116,8 +116,8 @@ impl Executable {
         &self.plain
     }
 
-    /// Runs once. Returns the outputs, the first device's first, and the time from launch until the last device is done.
-    /// Completion is polled for up to `watched`.
+    /// Runs once. Returns the outputs, the first device's first, and the time from launch until the last device is
+    /// done. Completion is polled for up to `watched`.
     pub(crate) fn run(
         &self,
         call: &DeviceArguments<'_>,
@@ -131,8 +131,8 @@ impl Executable {
         result.map(|()| (outputs, elapsed))
     }
 
-    /// Runs `batch` times, each to completion, and times them together. There is one call for each run, or one for all. Outputs
-    /// that are not kept until the end are freed between runs, as a program does in a loop.
+    /// Runs `batch` times, each to completion, and times them together. There is one call for each run, or one for all.
+    /// Outputs that are not kept until the end are freed between runs, as a program does in a loop.
     pub(crate) fn run_batch(
         &self,
         calls: &[DeviceArguments<'_>],
@@ -198,8 +198,8 @@ impl Executable {
         arguments.num_args = call.count;
         arguments.output_lists = slots.lists.as_ptr();
         arguments.device_complete_events = slots.events.as_mut_ptr();
-        // SAFETY: the lists and the events have one entry for each device, the lists as long as the program's arguments (the
-        // caller checked the signature) and outputs, and all outlive the events awaited below.
+        // SAFETY: the lists and the events have one entry for each device, the lists as long as the program's arguments
+        // (the caller checked the signature) and outputs, and all outlive the events awaited below.
         unsafe { call!(self.client.plugin, loaded_executable_execute, &mut arguments) }?;
         let mut result = Ok(());
         for &event in &slots.events {

@@ -11,20 +11,20 @@ use super::sharding::Sharding;
 use crate::array::ArraySpec;
 use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
+use crate::timer::job::InputArray;
 use crate::timer::pjrt::plugin::{Client, PjrtError, one_line, read_bounded};
-use crate::timer::protocol::Input;
 
 /// An input as a program takes it: one part on each of its devices.
 pub(super) enum ProgramArgument {
     /// On the devices for the whole job.
     Kept(Vec<Buffer>),
     /// Restored before every run.
-    DonatedInput(DonatedInput),
+    Donated(DonatedInput),
 }
 
 /// An input that a run destroys.
 pub(super) struct DonatedInput {
-    input: Input,
+    input: InputArray,
     sharding: Sharding,
     part: ArraySpec,
     devices: usize,
@@ -59,7 +59,7 @@ impl DonatedInput {
 pub(super) fn donated(arguments: &[Rc<ProgramArgument>]) -> impl Iterator<Item = &DonatedInput> {
     arguments.iter().filter_map(|argument| match &**argument {
         ProgramArgument::Kept(_) => None,
-        ProgramArgument::DonatedInput(donated) => Some(donated),
+        ProgramArgument::Donated(donated) => Some(donated),
     })
 }
 
@@ -77,13 +77,13 @@ pub(super) fn restorer_of(
     Ok(restorer)
 }
 
-fn wrong_input(input: &Input, message: &str) -> Failure {
+fn wrong_input(input: &InputArray, message: &str) -> Failure {
     Failure::new(FailureKind::Signature, format!("input `{}`: {message}", one_line(&input.name)))
 }
 
 /// Checks that an input's file is readable and as long as its array.
-pub(super) fn check_input(input: &Input) -> Result<(), Failure> {
-    let Input { spec, path, .. } = input;
+pub(super) fn check_input(input: &InputArray) -> Result<(), Failure> {
+    let InputArray { spec, path, .. } = input;
     let expected = spec.host_bytes();
     let expected = expected.ok_or_else(|| wrong_input(input, &format!("{spec} is larger than any memory")))?;
     let length = outside_file::open(path, expected).and_then(|file| file.metadata()).map(|metadata| metadata.len());
@@ -94,26 +94,11 @@ pub(super) fn check_input(input: &Input) -> Result<(), Failure> {
     }
 }
 
-/// Compares a program's parameters with the inputs, because a part of a wrong array would go unnoticed.
-pub(super) fn check_signature(parameters: &[ArraySpec], inputs: &[Input]) -> Result<(), Failure> {
-    if parameters.len() != inputs.len() {
-        let message = format!("the program takes {} arguments, {} are given", parameters.len(), inputs.len());
-        return Err(Failure::new(FailureKind::Signature, message));
-    }
-    let mut pairs = parameters.iter().zip(inputs);
-    match pairs.find(|(parameter, input)| **parameter != input.spec) {
-        Some((parameter, input)) => {
-            Err(wrong_input(input, &format!("is {}, the program takes {parameter}", input.spec)))
-        }
-        None => Ok(()),
-    }
-}
-
 /// Reads an input and loads its parts: onto the devices, or to the host if it is donated.
 pub(super) fn load(
     client: &Rc<Client>,
     devices: Range<usize>,
-    input: &Input,
+    input: &InputArray,
     sharding: &Sharding,
 ) -> Result<ProgramArgument, Failure> {
     let wrong = |message: String| wrong_input(input, &message);
@@ -122,7 +107,7 @@ pub(super) fn load(
         let parts = read_parts(input, sharding, devices.len())?;
         let (input, sharding, devices) = (input.clone(), sharding.clone(), devices.len());
         let parts = RefCell::new(Some(Rc::new(parts)));
-        return Ok(ProgramArgument::DonatedInput(DonatedInput { input, sharding, part, devices, parts }));
+        return Ok(ProgramArgument::Donated(DonatedInput { input, sharding, part, devices, parts }));
     }
     let bytes = read(input)?;
     let parts = (0..devices.len()).map(|device| sharding.slice(&input.spec, &bytes, device));
@@ -132,8 +117,8 @@ pub(super) fn load(
 }
 
 /// The bytes of an input.
-fn read(input: &Input) -> Result<Vec<u8>, Failure> {
-    let Input { spec, path, .. } = input;
+fn read(input: &InputArray) -> Result<Vec<u8>, Failure> {
+    let InputArray { spec, path, .. } = input;
     let wrong = |message: String| wrong_input(input, &message);
     let bytes = read_bounded(path, spec.host_bytes().unwrap_or(u64::MAX)).map_err(|error| wrong(error.message))?;
     match spec.host_bytes() == u64::try_from(bytes.len()).ok() {
@@ -143,7 +128,7 @@ fn read(input: &Input) -> Result<Vec<u8>, Failure> {
 }
 
 /// The parts of an input on `devices` devices, owned.
-fn read_parts(input: &Input, sharding: &Sharding, devices: usize) -> Result<Vec<Vec<u8>>, Failure> {
+fn read_parts(input: &InputArray, sharding: &Sharding, devices: usize) -> Result<Vec<Vec<u8>>, Failure> {
     let bytes = read(input)?;
     if devices == 1 && sharding.is_whole() {
         return Ok(vec![bytes]);

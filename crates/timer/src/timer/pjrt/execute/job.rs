@@ -8,28 +8,30 @@ use std::time::Duration;
 use super::buffer::Buffer;
 use super::cache_flush::CacheFlush;
 use super::executable::{DeviceArguments, Executable};
-use super::inputs::{DonatedInput, ProgramArgument, check_input, check_signature, donated, load, restorer_of};
+use super::inputs::{DonatedInput, ProgramArgument, check_input, donated, load, restorer_of};
 use super::kept::{BaselineOutput, RunOutput};
 use super::program_shardings::ProgramShardings;
 use super::restore::{DonatedArguments, Restorer};
 use super::sharding::Sharding;
 use crate::array::Tolerance;
 use crate::failure::{Failure, FailureKind};
+use crate::timer::argument_check::check_signature;
 use crate::timer::clock::nanoseconds;
+use crate::timer::job::InputArray;
 use crate::timer::pjrt::plugin::{Client, PjrtError, device_failure, one_line};
-use crate::timer::protocol::{BeginParams, ComparedOutput, Input, KeptOutput, Launch, MAX_KEPT_OUTPUTS};
+use crate::timer::protocol::{BeginParams, ComparedOutput, KeptOutput, Launch, MAX_KEPT_OUTPUTS};
 
 /// Completion of runs shorter than `SHORT_RUN` is polled, for up to `WATCHED`.
 const SHORT_RUN: Duration = Duration::from_micros(100);
 const WATCHED: Duration = Duration::from_millis(1);
 
-/// Maximum bytes of a batch's outputs that are kept until its end and freed outside the timed region. More would evict the
-/// program's own data from the caches.
+/// Maximum bytes of a batch's outputs that are kept until its end and freed outside the timed region. More would evict
+/// the program's own data from the caches.
 const MAX_KEPT_BYTES: u64 = 256 << 10;
 /// Maximum bytes of a batch's donated inputs, because all copies must exist before it starts.
 const MAX_DONATED_BYTES: u64 = 256 << 20;
-/// Kept outputs take at most a device's free memory divided by this, because the programs that run meanwhile need space for
-/// their own outputs and temporaries.
+/// Kept outputs take at most a device's free memory divided by this, because the programs that run meanwhile need space
+/// for their own outputs and temporaries.
 const KEPT_PART: u64 = 4;
 
 /// The donated inputs of a program: their numbers and shardings.
@@ -40,7 +42,7 @@ pub(crate) struct DeviceJob {
     client: Rc<Client>,
     /// The first device that every program runs on.
     device: usize,
-    inputs: Vec<Input>,
+    inputs: Vec<InputArray>,
     /// Inputs as programs take them, by number and sharding.
     arguments: BTreeMap<(usize, Sharding), Rc<ProgramArgument>>,
     /// What restores donated inputs, by number and sharding, or why nothing does.
@@ -108,8 +110,8 @@ impl DeviceJob {
         })
     }
 
-    /// Adds or replaces a candidate and returns how its donated inputs are restored. One that runs on several devices comes
-    /// with its shardings.
+    /// Adds or replaces a candidate and returns how its donated inputs are restored. One that runs on several devices
+    /// comes with its shardings.
     pub(crate) fn insert(
         &mut self,
         candidate: usize,
@@ -118,7 +120,7 @@ impl DeviceJob {
     ) -> Result<RestoredInputs, Failure> {
         let shardings: Vec<Sharding> = match &program_shardings {
             Some(of_program) => {
-                check_signature(&of_program.signature().parameters, &self.inputs)?;
+                check_signature(&of_program.signature(), &self.inputs)?;
                 of_program.parameters.iter().map(|(_, sharding)| sharding.clone()).collect()
             }
             None => vec![Sharding::whole(1); self.inputs.len()],
@@ -185,8 +187,8 @@ impl DeviceJob {
         self.find(candidate).map(|candidate| candidate.executable.devices())
     }
 
-    /// Passes the outputs of one untimed run to `take` as whole arrays, each with its number. Copies on several devices must be
-    /// equal.
+    /// Passes the outputs of one untimed run to `take` as whole arrays, each with its number. Copies on several devices
+    /// must be equal.
     pub(crate) fn outputs(
         &self,
         candidate: usize,
@@ -229,8 +231,8 @@ impl DeviceJob {
         Ok(())
     }
 
-    /// Keeps the outputs of one run if they take more than `above` bytes together and their description fits into a line;
-    /// otherwise keeps nothing.
+    /// Keeps the outputs of one run if they take more than `above` bytes together and their description fits into a
+    /// line; otherwise keeps nothing.
     pub(crate) fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
         self.kept = Vec::new();
         let found = self.find(candidate)?;
@@ -253,8 +255,8 @@ impl DeviceJob {
         Ok(Some(self.kept.iter().map(BaselineOutput::to_message).collect()))
     }
 
-    /// Whether so many bytes may stay on the device for the whole job. They take no space from a candidate if the device's
-    /// memory is the host's, or if four times as much is free.
+    /// Whether so many bytes may stay on the device for the whole job. They take no space from a candidate if the
+    /// device's memory is the host's, or if four times as much is free.
     fn may_stay(&self, bytes: u64) -> bool {
         let is_cpu = self.client.platform_name().is_ok_and(|platform| platform.eq_ignore_ascii_case("cpu"));
         let has_room = || self.client.memory(self.device).is_ok_and(|memory| bytes <= memory.free_bytes() / KEPT_PART);
@@ -290,8 +292,9 @@ impl DeviceJob {
         self.run_after(candidate, self.flush.as_ref(), None).map(|(_, elapsed)| nanoseconds(elapsed))
     }
 
-    /// Runs a candidate that has not run yet. The first run loads code onto a GPU. If XLA captures the kernels of a custom call
-    /// for a command buffer, it launches them one by one, and a profile would name them differently than in later runs.
+    /// Runs a candidate that has not run yet. The first run loads code onto a GPU. If XLA captures the kernels of a
+    /// custom call for a command buffer, it launches them one by one, and a profile would name them differently than in
+    /// later runs.
     pub(crate) fn first_run(&self, candidate: usize) -> Result<(), Failure> {
         if self.find(candidate)?.has_run.get() {
             return Ok(());
@@ -299,8 +302,8 @@ impl DeviceJob {
         self.run_after(candidate, None, None).map(drop)
     }
 
-    /// One run under a profile, with the copies of [`made_before`](Self::made_before). Other inputs come from the host, because
-    /// the program that copies them on the device would appear in the profile as a launched one.
+    /// One run under a profile, with the copies of [`made_before`](Self::made_before). Other inputs come from the host,
+    /// because the program that copies them on the device would appear in the profile as a launched one.
     pub(crate) fn profiled_run(&self, candidate: usize, made: Option<DonatedArguments>) -> Result<(), Failure> {
         let fresh = match made {
             Some(fresh) => fresh,
@@ -309,7 +312,8 @@ impl DeviceJob {
         self.run_after(candidate, self.flush.as_ref(), Some(fresh)).map(drop)
     }
 
-    /// Copies the donated inputs of a round's runs in advance, if the device can and as far as their size is within the limit.
+    /// Copies the donated inputs of a round's runs in advance, if the device can and as far as their size is within the
+    /// limit.
     pub(crate) fn made_before(&self, launches: &[Launch]) -> Result<VecDeque<Option<DonatedArguments>>, Failure> {
         let (mut made, mut bytes) = (VecDeque::new(), 0_u64);
         for launch in launches {
@@ -346,9 +350,9 @@ impl DeviceJob {
         Ok((outputs, elapsed))
     }
 
-    /// For how long completion is polled. Waking a thread takes as long as a short program, and the latency varies. It is the
-    /// same for all candidates of a job, because a polled one would otherwise look faster. Longer runs are not polled, so that
-    /// the programs have the core.
+    /// For how long completion is polled. Waking a thread takes as long as a short program, and the latency varies. It
+    /// is the same for all candidates of a job, because a polled one would otherwise look faster. Longer runs are not
+    /// polled, so that the programs have the core.
     fn watched(&self) -> Duration {
         if self.fastest.get() < SHORT_RUN { WATCHED } else { Duration::ZERO }
     }
@@ -422,7 +426,7 @@ fn call<'a>(candidate: &'a LoadedCandidate, fresh: &'a [Vec<Buffer>]) -> Result<
     let mut donated = fresh.iter();
     let arguments = candidate.arguments.iter().filter_map(|argument| match &**argument {
         ProgramArgument::Kept(parts) => Some((parts.as_slice(), false)),
-        ProgramArgument::DonatedInput(_) => donated.next().map(|parts| (parts.as_slice(), true)),
+        ProgramArgument::Donated(_) => donated.next().map(|parts| (parts.as_slice(), true)),
     });
     DeviceArguments::new(candidate.executable.devices(), &arguments.collect::<Vec<_>>())
 }

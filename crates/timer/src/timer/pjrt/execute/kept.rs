@@ -1,5 +1,5 @@
-//! Outputs that other outputs are compared with. If the device can copy parts of its arrays, both stay there and are compared
-//! block by block, so that the host holds at most two blocks.
+//! Outputs that other outputs are compared with. If the device can copy parts of its arrays, both stay there and are
+//! compared block by block, so that the host holds at most two blocks.
 
 use std::borrow::Cow;
 use std::ops::Range;

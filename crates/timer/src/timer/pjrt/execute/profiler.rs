@@ -1,7 +1,8 @@
 //! The plugin's profiler extension: a session records some launches and yields an XSpace.
 //!
-//! Layouts: openxla/xla, `xla/pjrt/c/pjrt_c_api_profiler_extension.h` and `xla/backends/profiler/plugin/profiler_c_api.h`.
-//! The table is a small API of its own with its own errors; newer plugins have further functions after the ones used here.
+//! Layouts: openxla/xla, `xla/pjrt/c/pjrt_c_api_profiler_extension.h` and
+//! `xla/backends/profiler/plugin/profiler_c_api.h`. The table is a small API of its own with its own errors; newer
+//! plugins have further functions after the ones used here.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -17,8 +18,8 @@ const MAX_EXTENSIONS: usize = 256;
 /// Largest profile that is accepted from a plugin.
 const MAX_PROFILE_BYTES: usize = 2 << 30;
 
-/// A serialized `ProfileOptions`: `version` (5) 1 and `device_tracer_level` (3) 1. Omitted fields are zero: no host events (2),
-/// any type of device (6), no programs in the profile (7).
+/// A serialized `ProfileOptions`: `version` (5) 1 and `device_tracer_level` (3) 1. Omitted fields are zero: no host
+/// events (2), any type of device (6), no programs in the profile (7).
 const PROFILE_OPTIONS: [u8; 4] = [5 << 3, 1, 3 << 3, 1];
 
 /// The start of every extension.
@@ -273,8 +274,8 @@ impl ProfilerSession<'_> {
     }
 }
 
-/// The message without the NUL that many plugins count: it is removed if the last byte would start a field 0, which no message
-/// has. A message itself may end in a zero byte.
+/// The message without the NUL that many plugins count: it is removed if the last byte would start a field 0, which no
+/// message has. A message itself may end in a zero byte.
 fn message_of(bytes: &[u8]) -> &[u8] {
     let Some((&0, message)) = bytes.split_last() else { return bytes };
     let mut fields = WireCursor::new(bytes);

@@ -18,8 +18,8 @@ pub(crate) struct ProgramShardings {
 }
 
 impl ProgramShardings {
-    /// Reads a compiled program; `None` if it runs on one device. Anything unknown is a failure, because a wrong part would go
-    /// unnoticed.
+    /// Reads a compiled program; `None` if it runs on one device. Anything unknown is a failure, because a wrong part
+    /// would go unnoticed.
     pub(crate) fn of(executable: &PlainExecutable) -> Result<Option<Self>, Failure> {
         let read = || {
             let devices = executable.devices()?;

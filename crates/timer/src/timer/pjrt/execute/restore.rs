@@ -37,8 +37,8 @@ impl Restorer {
         bytes >= LEAST_BYTES
     }
 
-    /// Transfers the parts to consecutive devices from the first on, each argument with its parts on all devices, and copies
-    /// them once. It is an error if they do not fit twice, or if the copies differ.
+    /// Transfers the parts to consecutive devices from the first on, each argument with its parts on all devices, and
+    /// copies them once. It is an error if they do not fit twice, or if the copies differ.
     pub(crate) fn new(
         client: &Rc<Client>,
         first: usize,

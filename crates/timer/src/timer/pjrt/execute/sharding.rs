@@ -1,7 +1,7 @@
 //! How an array is split over the devices of a program, read from XLA's `OpSharding`.
 //!
-//! Field numbers and their meaning: openxla/xla, `xla/xla_data.proto`. Devices are numbered as in the program, from its first
-//! one on.
+//! Field numbers and their meaning: openxla/xla, `xla/xla_data.proto`. Devices are numbered as in the program, from its
+//! first one on.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -133,7 +133,8 @@ impl Sharding {
     ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
         let size_of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let element = whole.dtype.host_bytes();
-        // from the innermost dimension on: the part's elements, the stride in the whole array, and where the part begins
+        // from the innermost dimension on: the part's elements, the stride in the whole array, and where the part
+        // begins
         let (mut stride, mut rest) = (1_usize, place);
         let mut start = 0_usize;
         let mut dims = Vec::new();

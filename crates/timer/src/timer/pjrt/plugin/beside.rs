@@ -1,12 +1,13 @@
 //! What the kernels of a CUDA plugin need from the packages that are installed beside it.
 //!
-//! JAX sets these variables when it imports Mosaic GPU (`jax/experimental/mosaic/gpu/core.py`). A worker loads the plugin
-//! without JAX, and then the plugin refuses every Mosaic GPU kernel.
+//! JAX sets these variables when it imports Mosaic GPU (`jax/experimental/mosaic/gpu/core.py`). A worker loads the
+//! plugin without JAX, and then the plugin refuses every Mosaic GPU kernel.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// A variable, the package folder that brings its file, and the file. `{}` is the name of the CUDA version, such as `cuda13`.
+/// A variable, the package folder that brings its file, and the file. `{}` is the name of the CUDA version, such as
+/// `cuda13`.
 const FILES: [(&str, &str, &str); 3] = [
     ("MOSAIC_GPU_RUNTIME_LIB_PATH", "jax_{}_plugin", "libmosaic_gpu_runtime.so"),
     ("MOSAIC_GPU_NVSHMEM_BC_PATH", "nvidia/nvshmem/lib", "libnvshmem_device.bc"),

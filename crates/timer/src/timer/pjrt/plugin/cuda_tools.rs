@@ -1,5 +1,5 @@
-//! What a CUDA plugin takes from CUDA while it compiles: the assembler, and the library of device functions. NVIDIA's packages
-//! and their folders changed with CUDA 13.
+//! What a CUDA plugin takes from CUDA while it compiles: the assembler, and the library of device functions. NVIDIA's
+//! packages and their folders changed with CUDA 13.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -38,7 +38,8 @@ fn cuda_of(plugin: &Path) -> Option<u32> {
     package.strip_prefix("xla_cuda")?.parse().ok()
 }
 
-/// `CUDA_HOME` for the workers of a plugin that has no packages beside it, if only another variable names CUDA's folder.
+/// `CUDA_HOME` for the workers of a plugin that has no packages beside it, if only another variable names CUDA's
+/// folder.
 pub(crate) fn cuda_home_for(plugin: &Path) -> Option<(OsString, Option<OsString>)> {
     Some((HOME.into(), Some(home_elsewhere(plugin, &own_variable)?.into())))
 }
@@ -65,9 +66,9 @@ fn beside(plugin: &Path) -> Vec<PathBuf> {
     packages.into_iter().flat_map(|packages| OF_PACKAGES.map(|cuda| packages.join(cuda))).collect()
 }
 
-/// Every tool of CUDA that XLA may use for a target: from the folder named by the flag, from the one that a variable names,
-/// from the packages beside the plugin's, from the usual folder, and from `PATH`. XLA picks one of each kind. A change of any
-/// may change the code. `folder` keeps digests.
+/// Every tool of CUDA that XLA may use for a target: from the folder named by the flag, from the one that a variable
+/// names, from the packages beside the plugin's, from the usual folder, and from `PATH`. XLA picks one of each kind. A
+/// change of any may change the code. `folder` keeps digests.
 pub(crate) fn toolchain(plugin: &Path, xla_flags: &[String], folder: &Path) -> Option<String> {
     toolchain_in(plugin, xla_flags, folder, &own_variable)
 }

@@ -1,5 +1,5 @@
-//! The digest of a plugin's file. A vendor's plugin has half a gigabyte, so the digest is stored with what changes when the
-//! file does: device and inode, size, and the time of the last change of either, which no program can set.
+//! The digest of a plugin's file. A vendor's plugin has half a gigabyte, so the digest is stored with what changes when
+//! the file does: device and inode, size, and the time of the last change of either, which no program can set.
 
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -42,6 +42,25 @@ struct KnownDigest {
 pub(crate) fn digest_of_plugin(plugin: &Path, folder: Option<&Path>) -> Result<Digest, Failure> {
     digest(plugin, folder).map_err(|error| {
         Failure::new(FailureKind::Device, format!("{}: the plugin cannot be read: {error}", plugin.display()))
+    })
+}
+
+/// The plugin's digest, computed while its first worker starts, and what that start gives.
+pub(crate) fn digest_while<T>(
+    plugin: &Path,
+    folder: Option<&Path>,
+    start: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(Digest, T), Failure> {
+    std::thread::scope(|scope| {
+        let digest = std::thread::Builder::new().spawn_scoped(scope, || digest_of_plugin(plugin, folder));
+        let started = start();
+        let digest = match digest.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(digest)) => digest,
+            // no thread could be started
+            _ => digest_of_plugin(plugin, folder),
+        };
+        // an unreadable file is the better reason
+        Ok((digest?, started?))
     })
 }
 

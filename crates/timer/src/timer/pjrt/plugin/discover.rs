@@ -26,9 +26,9 @@ pub struct FoundPlugin {
     pub origin: String,
 }
 
-/// Finds plugins in order of preference: `given` (`--plugin`), then `PJRT_NAMES_AND_LIBRARY_PATHS`, `PJRT_PLUGIN_LIBRARY_PATH`,
-/// then `xla_plugins` and `jax_plugins` of the active Python environment. `name` keeps those whose name contains it. If there
-/// is none, the error says how to get one.
+/// Finds plugins in order of preference: `given` (`--plugin`), then `PJRT_NAMES_AND_LIBRARY_PATHS`,
+/// `PJRT_PLUGIN_LIBRARY_PATH`, then `xla_plugins` and `jax_plugins` of the active Python environment. `name` keeps
+/// those whose name contains it. If there is none, the error says how to get one.
 ///
 /// # Errors
 ///
@@ -106,8 +106,8 @@ fn named_in_variables(
     Ok(found)
 }
 
-/// The plugins installed in a Python environment. libtpu comes last, because most machines that have it can only compile with
-/// it.
+/// The plugins installed in a Python environment. libtpu comes last, because most machines that have it can only
+/// compile with it.
 pub(crate) fn installed_in(python: &ActivePython) -> Vec<FoundPlugin> {
     let mut found = Vec::new();
     let announced = python.site_packages.iter().flat_map(|folder| NAMESPACES.map(|namespace| folder.join(namespace)));

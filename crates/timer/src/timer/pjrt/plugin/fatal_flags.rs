@@ -4,8 +4,8 @@ use crate::timer::worker_command::WorkerCommand;
 
 const VARIABLE: &str = "XLA_FLAGS";
 
-/// Leaves out of a worker's command the flags that a worker just died of, and returns a note for the user; `None` if it died
-/// of something else. Each call leaves out at least one, so a loop around it ends.
+/// Leaves out of a worker's command the flags that a worker just died of, and returns a note for the user; `None` if it
+/// died of something else. Each call leaves out at least one, so a loop around it ends.
 pub(crate) fn leave_out_fatal(command: &mut WorkerCommand, stderr: &str) -> Option<String> {
     let given = command.environment.iter().rfind(|(name, _)| name == VARIABLE);
     let flags = given.map_or_else(|| std::env::var_os(VARIABLE), |(_, flags)| flags.clone()).unwrap_or_default();

@@ -141,8 +141,8 @@ impl Plugin {
         }
     }
 
-    /// Polls an event until it is ready or the time is up, because a sleeping thread wakes late. Not every plugin supports
-    /// polling.
+    /// Polls an event until it is ready or the time is up, because a sleeping thread wakes late. Not every plugin
+    /// supports polling.
     pub(crate) fn watch_event(&self, event: *mut RawEvent, most: Duration) {
         if event.is_null() || self.api.event_is_ready.is_none() {
             return;

@@ -18,7 +18,7 @@ mod values;
 
 pub(crate) use client::{Client, DeviceDescription};
 pub(crate) use cuda_tools::{cuda_home_for, packages_for, toolchain};
-pub(crate) use digest::digest_of_plugin;
+pub(crate) use digest::digest_while;
 pub(crate) use discover::installed_in;
 pub use discover::{FoundPlugin, discover};
 pub(crate) use error::{PjrtError, one_line, read_bounded};

@@ -8,12 +8,14 @@ use super::error::{PjrtError, one_line};
 use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
 
-/// The runtime's messages for a driver that is missing or does not work (tsl and XLA, `cuda_platform.cc`, `cudart_stub.cc`).
+/// The runtime's messages for a driver that is missing or does not work (tsl and XLA, `cuda_platform.cc`,
+/// `cudart_stub.cc`).
 const CAUSES: [&str; 2] = ["failed call to cuInit", "Could not find cuda drivers"];
 
 /// Plugins' messages if they find no device: XLA for GPUs, libtpu.
 const NO_DEVICE: [&str; 2] = ["No visible", "No jellyfish device found"];
-/// libtpu's message if another process has the TPU. It goes on to advise `sudo rm` of a file that is that process's lock.
+/// libtpu's message if another process has the TPU. It goes on to advise `sudo rm` of a file that is that process's
+/// lock.
 const LOCKED: &str = "multi-process lockfile";
 /// Maximum size of a system file that holds one number.
 const MAX_NUMBER_BYTES: u64 = 1 << 12;

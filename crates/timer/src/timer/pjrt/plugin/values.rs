@@ -74,8 +74,8 @@ pub(crate) fn named_value(name: &str, value: &OptionValue) -> NamedValue {
     named
 }
 
-/// The best options for creating a client of this plugin. A plugin does not report its platform before that, but its file name
-/// shows it. If a plugin does not know an option, it is asked again without.
+/// The best options for creating a client of this plugin. A plugin does not report its platform before that, but its
+/// file name shows it. If a plugin does not know an option, it is asked again without.
 pub(crate) fn default_client_options(plugin: &Path) -> Vec<(String, OptionValue)> {
     let name = plugin.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     if ["cuda", "rocm", "gpu"].iter().any(|platform| name.contains(platform)) {

@@ -9,7 +9,7 @@ use crate::setters;
 /// The answer to `measure`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Measured {
+pub struct MeasureAnswer {
     /// One duration for each run, or the mean of each batch of them, nanoseconds.
     pub samples_ns: Vec<u64>,
     /// Why the runs of a batch were timed one by one, if they were.
@@ -30,23 +30,23 @@ pub struct RunningClocks {
     pub held_by: Vec<String>,
 }
 
-impl Measured {
+impl MeasureAnswer {
     /// The durations of runs, or of batches of them.
     pub fn new(samples_ns: Vec<u64>) -> Self {
         Self { samples_ns, single_runs: None, clocks: None }
     }
 }
 
-setters!(Measured { single_runs: Option<String>, clocks: Option<RunningClocks> });
+setters!(MeasureAnswer { single_runs: Option<String>, clocks: Option<RunningClocks> });
 
 /// The answer to `measure-round`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Profiled {
+pub struct RoundAnswer {
     /// An XSpace with every launch, in the folder of the request.
     pub profile: PathBuf,
-    /// The modules' name in it, with `{candidate}` for the candidate's number. Without it executions are distinguished by
-    /// the order in which they started.
+    /// The modules' name in it, with `{candidate}` for the candidate's number. Without it executions are distinguished
+    /// by the order in which they started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module_name: Option<String>,
     /// On how many devices the program of each launch ran: one, by default.
@@ -57,14 +57,14 @@ pub struct Profiled {
     pub clocks: Option<RunningClocks>,
 }
 
-impl Profiled {
+impl RoundAnswer {
     /// A profile whose executions are distinguished by the order in which they started.
     pub fn new(profile: impl Into<PathBuf>) -> Self {
         Self { profile: profile.into(), module_name: None, devices: None, clocks: None }
     }
 }
 
-setters!(Profiled { module_name: Option<String>, devices: Option<Vec<u32>>, clocks: Option<RunningClocks> });
+setters!(RoundAnswer { module_name: Option<String>, devices: Option<Vec<u32>>, clocks: Option<RunningClocks> });
 
 #[cfg(test)]
 mod tests {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn clocks_that_a_worker_does_not_know_are_absent() {
-        let measured: Measured = serde_json::from_str(r#"{"samples_ns":[1]}"#).unwrap();
+        let measured: MeasureAnswer = serde_json::from_str(r#"{"samples_ns":[1]}"#).unwrap();
         assert_eq!(serde_json::to_string(&measured).unwrap(), r#"{"samples_ns":[1]}"#);
     }
 }

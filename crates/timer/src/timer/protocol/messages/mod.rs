@@ -8,8 +8,8 @@ mod request;
 mod response;
 
 pub use hello::{DeviceMemory, Hello, capability};
-pub use measured::{Measured, Profiled, RunningClocks};
-pub use outputs::{ComparedOutput, ComparedOutputs, FirstMismatch, KeptOutput, KeptOutputs, OutputRef, Outputs};
-pub use program::{Compiled, CostAnalysis, KernelSchedule, KernelUse, Loaded, MemoryStats, Signature};
-pub use request::{BeginParams, CompileParams, ExecutableRef, Input, Launch, LoadParams, Method, ProgramRef, Request};
+pub use measured::{MeasureAnswer, RoundAnswer, RunningClocks};
+pub use outputs::{ComparedOutput, ComparedOutputs, FirstMismatch, KeptOutput, KeptOutputs, OutputRef, OutputsAnswer};
+pub use program::{CompileAnswer, CostAnalysis, KernelSchedule, KernelUse, LoadAnswer, MemoryStats, Signature};
+pub use request::{BeginParams, CompileParams, ExecutableRef, Launch, LoadParams, Method, ProgramRef, Request};
 pub use response::{Response, WireFailure};

@@ -11,12 +11,12 @@ use crate::timer::job::is_zero;
 /// The answer to `outputs`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Outputs {
+pub struct OutputsAnswer {
     /// The arrays, in the program's order.
     pub outputs: Vec<OutputRef>,
 }
 
-impl Outputs {
+impl OutputsAnswer {
     /// The outputs of a program.
     pub fn new(outputs: Vec<OutputRef>) -> Self {
         Self { outputs }
@@ -36,8 +36,8 @@ pub struct OutputRef {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct KeptOutputs {
-    /// The kept outputs, in the program's order; absent if nothing is kept, because they are not larger than `above`, or
-    /// because there are more than [`MAX_KEPT_OUTPUTS`](crate::timer::protocol::MAX_KEPT_OUTPUTS) arrays.
+    /// The kept outputs, in the program's order; absent if nothing is kept, because they are not larger than `above`,
+    /// or because there are more than [`MAX_KEPT_OUTPUTS`](crate::timer::protocol::MAX_KEPT_OUTPUTS) arrays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Vec<KeptOutput>>,
 }

@@ -33,7 +33,7 @@ impl Signature {
 /// The answer to `compile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Compiled {
+pub struct CompileAnswer {
     /// Time of the compilation, nanoseconds.
     pub compile_ns: u64,
     /// Processor time of the whole worker in it, nanoseconds; zero if unknown.
@@ -59,7 +59,7 @@ pub struct Compiled {
     pub cost: Option<CostAnalysis>,
 }
 
-impl Compiled {
+impl CompileAnswer {
     /// An executable that was written to the file, with this compile time.
     pub fn new(compile_ns: u64) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Compiled {
     }
 }
 
-setters!(Compiled {
+setters!(CompileAnswer {
     cpu_ns: u64,
     serialized: bool,
     signature: Option<Signature>,
@@ -93,8 +93,8 @@ pub struct CostAnalysis {
     pub flops: f64,
     /// Bytes that operations read and write.
     pub accessed_bytes: f64,
-    /// Cycles that a TPU's compiler estimates for its own operations, each loop counted as often as it runs. Pallas kernels
-    /// have none.
+    /// Cycles that a TPU's compiler estimates for its own operations, each loop counted as often as it runs. Pallas
+    /// kernels have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_cycles: Option<f64>,
     /// A TPU compiler's schedule of the program's Pallas kernels, if it was requested.
@@ -105,8 +105,8 @@ pub struct CostAnalysis {
 /// A TPU compiler's schedule of a program's Pallas kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct KernelSchedule {
-    /// Instruction bundles, each kernel's multiplied by the steps of its grid. A loop's body counts once, and waiting for
-    /// memory copies does not count.
+    /// Instruction bundles, each kernel's multiplied by the steps of its grid. A loop's body counts once, and waiting
+    /// for memory copies does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundles: Option<f64>,
     /// Vector memory (VMEM) of the kernel with the most of it, bytes.
@@ -168,8 +168,8 @@ impl MemoryStats {
         if self.peak_bytes > 0 { self.peak_bytes } else { self.allocated_bytes() }
     }
 
-    /// Bytes that are allocated for a run. XLA's peak counts only bytes in use, but temporary arrays are allocated as one
-    /// block, whose gaps the peak excludes.
+    /// Bytes that are allocated for a run. XLA's peak counts only bytes in use, but temporary arrays are allocated as
+    /// one block, whose gaps the peak excludes.
     pub fn allocated_bytes(&self) -> u64 {
         let parts = [self.argument_bytes, self.output_bytes, self.temporary_bytes];
         let all = parts.into_iter().fold(0, u64::saturating_add).saturating_sub(self.alias_bytes);
@@ -216,7 +216,7 @@ fn yes() -> bool {
 /// The answer to `load`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Loaded {
+pub struct LoadAnswer {
     /// Time of the compilation, nanoseconds; zero if there was none.
     #[serde(default)]
     pub compile_ns: u64,
@@ -248,7 +248,7 @@ pub struct Loaded {
     pub optimized: Option<PathBuf>,
 }
 
-setters!(Loaded {
+setters!(LoadAnswer {
     compile_ns: u64,
     cpu_ns: u64,
     signature: Option<Signature>,
@@ -262,7 +262,7 @@ setters!(Loaded {
 
 impl Prepared {
     /// A worker's report on loading a program.
-    pub(crate) fn of(loaded: &Loaded) -> Self {
+    pub(crate) fn of(loaded: &LoadAnswer) -> Self {
         let temporary_bytes = loaded.memory.map(|memory| memory.temporary_bytes);
         Self::new(loaded.compile_ns).cpu_ns(loaded.cpu_ns).temporary_bytes(temporary_bytes).work(loaded.work.clone())
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::array::{ArraySpec, Tolerance};
+use crate::array::Tolerance;
 use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::digest::Digest;
@@ -37,11 +37,12 @@ pub enum Method {
     },
     /// Starts a job: loads the inputs. Answered by an empty object.
     Begin(BeginParams),
-    /// Compiles a program into a file without loading it; capability `compile`. Answered by [`Compiled`](super::Compiled).
+    /// Compiles a program into a file without loading it; capability `compile`. Answered by
+    /// [`CompileAnswer`](super::CompileAnswer).
     Compile(CompileParams),
-    /// Prepares a candidate to run. Answered by [`Loaded`](super::Loaded).
+    /// Prepares a candidate to run. Answered by [`LoadAnswer`](super::LoadAnswer).
     Load(LoadParams),
-    /// Runs a candidate. Answered by [`Measured`](super::Measured).
+    /// Runs a candidate. Answered by [`MeasureAnswer`](super::MeasureAnswer).
     Measure {
         /// Index of the candidate.
         candidate: usize,
@@ -54,14 +55,15 @@ pub enum Method {
     /// Compiles a candidate while others are loaded, for its `load` to come; capability `compile-ahead`. Answered by an
     /// empty object, at once; errors are reported by `load`.
     CompileAhead(LoadParams),
-    /// Runs candidates under one profile; capability `profile`, in place of `measure`. Answered by [`Profiled`](super::Profiled).
+    /// Runs candidates under one profile; capability `profile`, in place of `measure`. Answered by
+    /// [`RoundAnswer`](super::RoundAnswer).
     MeasureRound {
         /// What to launch, in this order.
         launches: Vec<Launch>,
         /// Where to write the profile: a folder of this request's own.
         folder: PathBuf,
     },
-    /// Runs a candidate once and writes its outputs. Answered by [`Outputs`](super::Outputs).
+    /// Runs a candidate once and writes its outputs. Answered by [`OutputsAnswer`](super::OutputsAnswer).
     Outputs {
         /// Index of the candidate.
         candidate: usize,
@@ -130,7 +132,7 @@ pub struct BeginParams {
     /// What the programs compute.
     pub direction: Direction,
     /// Input arrays, in the programs' order.
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<InputArray>,
     /// How programs that could not be lowered are built, as the recorder left it; capability `build-recipes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<Value>,
@@ -147,7 +149,7 @@ impl BeginParams {
         Self {
             call: job.call.clone(),
             direction: job.direction,
-            inputs: job.inputs.iter().map(Input::from).collect(),
+            inputs: job.inputs.clone(),
             recipe: job.recipe.clone(),
             cache_state: job.cache_state.clone(),
             scratch: scratch.into(),
@@ -163,27 +165,6 @@ fn warm_or_cold<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Cac
     }
 }
 
-/// One input array on the wire.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Input {
-    /// Name of the argument.
-    pub name: String,
-    /// Element type and dimensions.
-    pub spec: ArraySpec,
-    /// File of dense little-endian bytes.
-    pub path: PathBuf,
-    /// Restored before every run, outside the timed region.
-    #[serde(default)]
-    pub donated: bool,
-}
-
-impl From<&InputArray> for Input {
-    fn from(input: &InputArray) -> Self {
-        Self { name: input.name.clone(), spec: input.spec.clone(), path: input.path.clone(), donated: input.donated }
-    }
-}
-
 /// A program's file on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -192,8 +173,8 @@ pub struct ProgramRef {
     pub format: ProgramFormat,
     /// Its file.
     pub path: PathBuf,
-    /// File of a `CompileOptionsProto` without devices: the options with which the process that uses the program compiles it;
-    /// capability `compile-options`.
+    /// File of a `CompileOptionsProto` without devices: the options with which the process that uses the program
+    /// compiles it; capability `compile-options`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compile_options: Option<PathBuf>,
 }

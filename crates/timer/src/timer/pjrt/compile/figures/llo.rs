@@ -1,7 +1,7 @@
 //! libtpu's dump of its low-level IR (LLO): the bundles that it scheduled for a kernel, and the kernel's vector memory.
 //!
-//! libtpu writes a file for each kernel and pass into the folder of `--xla_jf_dump_to`. Neither the flag nor the files are
-//! documented. This module reads what public tools read in dumps of v5e and v6e: the names
+//! libtpu writes a file for each kernel and pass into the folder of `--xla_jf_dump_to`. Neither the flag nor the files
+//! are documented. This module reads what public tools read in dumps of v5e and v6e: the names
 //! `TIME-KERNEL-NUMBER-PASS.txt`, `total scheduled bundles: N` in the pass `schedule-analysis_final_bundles`, and
 //! `#allocation1 [shape = '…', space=vmem, size = 0x3000` in a pass that lists allocations. Anything else counts as
 //! unknown.
@@ -74,8 +74,8 @@ fn passes(folder: &Path) -> BTreeMap<String, BTreeMap<String, PathBuf>> {
     found
 }
 
-/// Time, kernel and pass: `1772746582910387391-matmul.1-78-schedule-analysis_final_bundles.txt`. Kernel names may contain
-/// dashes and digits, so the last number between dashes is the pass's.
+/// Time, kernel and pass: `1772746582910387391-matmul.1-78-schedule-analysis_final_bundles.txt`. Kernel names may
+/// contain dashes and digits, so the last number between dashes is the pass's.
 fn parts_of(name: &str) -> Option<(u64, &str, &str)> {
     static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^(\d{10,20})-(.+)-\d{2,3}-(.+)\.txt$").ok());
     let (_, [time, kernel, pass]) = NAME.as_ref()?.captures(name)?.extract();

@@ -10,16 +10,16 @@ use crate::registry::ProgramFormat;
 use crate::timer::pjrt::compile::plain_executable::PlainExecutable;
 use crate::timer::pjrt::compile::signature::{module_of, read_signature};
 use crate::timer::pjrt::plugin::one_line;
-use crate::timer::protocol::{Compiled, CostAnalysis, KernelSchedule, ProgramRef};
+use crate::timer::protocol::{CompileAnswer, CostAnalysis, KernelSchedule, ProgramRef};
 
 /// Adds what the executable reports about itself, as far as its plugin supports it.
 pub(crate) fn described(
-    compiled: Compiled,
+    compiled: CompileAnswer,
     executable: &PlainExecutable,
     program: &ProgramRef,
     code: &[u8],
     llo_dump: Option<&Path>,
-) -> Compiled {
+) -> CompileAnswer {
     let optimized = executable.optimized_program().ok();
     let module = optimized.as_ref().and_then(|(code, format)| module_of(code, format));
     let cycles = module.and_then(cycles_of);
@@ -51,13 +51,14 @@ pub(crate) fn work_of(executable: &PlainExecutable) -> Option<Cost> {
     Cost::of_run(module_of(&code, &format)?)
 }
 
-/// Writes an executable to its file, if it can be serialized, and adds its kernels' figures. `platform` is the device's.
+/// Writes an executable to its file, if it can be serialized, and adds its kernels' figures. `platform` is the
+/// device's.
 pub(crate) fn written(
-    compiled: Compiled,
+    compiled: CompileAnswer,
     executable: &PlainExecutable,
     path: &Path,
     platform: &str,
-) -> Result<Compiled, Failure> {
+) -> Result<CompileAnswer, Failure> {
     let bytes = match executable.serialize() {
         Ok(bytes) => bytes,
         Err(error) => {

@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::digest::Digest;
 use crate::signature::{PublicKeys, SignatureError, Signatures};
 
-/// Checks that a trusted key signed a file with this digest; otherwise returns why not, in words that fit several files.
+/// Checks that a trusted key signed a file with this digest; otherwise returns why not, in words that fit several
+/// files.
 pub(crate) fn believed(path: &Path, digest: Digest, trusted: &[PublicKeys]) -> Result<(), String> {
     let name = path.display().to_string();
     let why = |error| match error {

@@ -1,7 +1,7 @@
 //! Limits on the kept executables: the least recently used are removed, beyond a size and an age.
 //!
-//! Nothing is removed on a network file system, in a folder that another host has open, or in a folder that is a link or
-//! belongs to another user: an unknown tuner may be about to load a file that looks unused.
+//! Nothing is removed on a network file system, in a folder that another host has open, or in a folder that is a link
+//! or belongs to another user: an unknown tuner may be about to load a file that looks unused.
 
 use std::fs::{self, File};
 use std::io;
@@ -68,8 +68,8 @@ pub fn executables_folder(cache: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Removes executables beyond the limits from a cache folder, and the folder of older versions. With `dry_run` nothing is
-/// removed, only counted.
+/// Removes executables beyond the limits from a cache folder, and the folder of older versions. With `dry_run` nothing
+/// is removed, only counted.
 ///
 /// # Errors
 /// If the folder, or a file in it, cannot be read.

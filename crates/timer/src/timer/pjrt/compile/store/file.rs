@@ -58,7 +58,8 @@ pub(super) fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new().prefix(".new-").tempfile_in(folder)
 }
 
-/// Puts a finished file in its place. A folder there is moved aside, because no file can replace it and it is not this program's.
+/// Puts a finished file in its place. A folder there is moved aside, because no file can replace it and it is not this
+/// program's.
 pub(super) fn put(file: NamedTempFile, path: &Path) -> io::Result<()> {
     let refused = match file.persist(path) {
         Ok(_) => return Ok(()),
@@ -86,8 +87,8 @@ pub(super) fn why_damaged(error: &io::Error) -> String {
     }
 }
 
-/// The digest that is signed. It differs from the header's own digest, so that a signature of a snapshot cannot be used for a
-/// file.
+/// The digest that is signed. It differs from the header's own digest, so that a signature of a snapshot cannot be used
+/// for a file.
 pub(super) fn signed_digest(header: Digest) -> Digest {
     FieldHasher::new("pjrt-executable-file-v1").field(header.as_bytes()).finish()
 }

@@ -47,7 +47,8 @@ impl ExecutableStore {
         Self { signer, ..self }
     }
 
-    /// Lists a folder's store from the headers alone, sorted by name. Nothing is written, not even that the store is in use.
+    /// Lists a folder's store from the headers alone, sorted by name. Nothing is written, not even that the store is in
+    /// use.
     pub(crate) fn list(folder: &Path) -> io::Result<StoreListing> {
         list(&folder.join(FOLDER)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => why_none(folder).unwrap_or_else(|error| error),
@@ -69,8 +70,8 @@ impl ExecutableStore {
         path_in(&self.folder, key)
     }
 
-    /// The executable of a key, with its checksum verified; `None` if there is no intact one that only this user can have
-    /// written. It is native code, and runs with this user's rights.
+    /// The executable of a key, with its checksum verified; `None` if there is no intact one that only this user can
+    /// have written. It is native code, and runs with this user's rights.
     pub(crate) fn find(&self, key: &ExecutableKey) -> Option<StoredExecutable> {
         let path = self.path(key);
         let (OpenEntry { header, metadata, .. }, offset) = self.intact(&path, key)?;

@@ -19,8 +19,8 @@ pub(crate) struct ExecutableKey {
     pub(crate) device_index: usize,
     pub(crate) cpu_features: String,
     pub(crate) xla_flags: Vec<String>,
-    /// The target, if it was compiled without a device, as the plugin receives it: a topology's name, or the text of a target's
-    /// config.
+    /// The target, if it was compiled without a device, as the plugin receives it: a topology's name, or the text of a
+    /// target's config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<String>,
     /// Names and digests of what the plugin compiles with but does not include, such as `ptxas`.

@@ -1,5 +1,5 @@
-//! Which processes have a folder of executables open. Each keeps a file in it whose name contains the host. On its own host the
-//! file is locked as long as its process lives; locks across hosts cannot be trusted.
+//! Which processes have a folder of executables open. Each keeps a file in it whose name contains the host. On its own
+//! host the file is locked as long as its process lives; locks across hosts cannot be trusted.
 
 use std::fs::File;
 use std::io;

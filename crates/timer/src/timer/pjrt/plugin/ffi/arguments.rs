@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
-/// What a plugin writes for a C `bool`. A Rust `bool` with a byte other than 0 and 1 would be undefined behaviour: anything but
-/// 0 is true.
+/// What a plugin writes for a C `bool`. A Rust `bool` with a byte other than 0 and 1 would be undefined behaviour:
+/// anything but 0 is true.
 pub(crate) type CBool = u8;
 
 /// An opaque handle.

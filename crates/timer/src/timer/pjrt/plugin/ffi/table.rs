@@ -2,16 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::arguments::{
-    ApiVersion, BufferArgs, BufferDimensionsArgs, BufferEventArgs, BufferLayoutArgs, BufferTypeArgs, ClientArgs,
-    ClientCreateArgs, ClientDevicesArgs, ClientTextArgs, ClientTopologyArgs, CompileArgs, CopyRawArgs,
-    CostAnalysisArgs, DescriptionAttributesArgs, DescriptionIdArgs, DescriptionTextArgs, DeserializeArgs,
-    DeviceDescriptionArgs, DeviceMemoryArgs, EmptyArgs, ErrorArgs, ErrorCodeArgs, ErrorMessageArgs, EventArgs,
-    EventReadyArgs, ExecutableArgs, ExecutableCountArgs, ExecutableDevicesArgs, ExecuteArgs, FromHostArgs,
-    GetExecutableArgs, LoadedExecutableArgs, LocalIdArgs, MemoryStatsArgs, OptimizedProgramArgs, RawError,
-    SerializeArgs, ToHostArgs, TopologyArgs, TopologyCompileArgs, TopologyCreateArgs, TopologyDeserializeArgs,
-    TopologyDevicesArgs, TopologySerializeArgs, TopologyTextArgs,
-};
+use super::arguments::*;
 
 /// A function of the API: takes its argument struct and returns null or an error.
 pub(crate) type Fn<T> = unsafe extern "C" fn(*mut T) -> *mut RawError;
@@ -104,7 +95,6 @@ pub(crate) struct Api {
 mod tests {
     use std::mem::offset_of;
 
-    use super::super::arguments::{ExecuteOptions, MemoryLayout, NamedValue};
     use super::*;
 
     /// Offsets that a C compiler computes from the same header.
