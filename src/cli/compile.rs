@@ -17,8 +17,8 @@ use crate::counted::counted;
 use crate::measure::MeasureError;
 use crate::printable::printable;
 use crate::target::Target;
-use crate::timer::Limits;
-use crate::timer::pjrt::{Outcome, TargetCompiler, TargetOptions, discover};
+use crate::timer::WorkerLimits;
+use crate::timer::pjrt::{CompileOutcome, TargetCompiler, TargetOptions, discover};
 
 use super::ending::cancel_flag;
 use super::exit;
@@ -195,7 +195,7 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
         }
         compiled.baseline =
             baseline.as_ref().filter(|_| !args.dry_run).map(|baseline| baseline.compare(&compiled, &name));
-        failed |= compiled.outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }));
+        failed |= compiled.outcomes().any(|outcome| matches!(outcome, CompileOutcome::Failed { .. }));
         result.targets.push(compiled);
     }
     result.interrupted = cancel.load(Ordering::Relaxed);
@@ -250,7 +250,7 @@ fn options(args: &CompileArgs, target: &Target, (plugin, store): (PathBuf, &Path
     Ok(TargetOptions::new(this_program()?, plugin, target.clone(), store)
         .others(args.compiled.clone())
         .compile_jobs(args.limits.compile_jobs.map(usize::from))
-        .limits(Limits::from(&args.limits))
+        .limits(WorkerLimits::from(&args.limits))
         .overrides(option_set(args.base_options.iter().cloned())?.overrides())
         .llo(args.llo))
 }
@@ -299,7 +299,7 @@ impl Follower for Bar<'_> {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    fn done(&mut self, operation: &str, _outcome: &Outcome, done: usize, of: usize) {
+    fn done(&mut self, operation: &str, _outcome: &CompileOutcome, done: usize, of: usize) {
         self.bar.set_length(of as u64);
         self.bar.set_position(done as u64);
         self.bar.set_message(printable(operation));

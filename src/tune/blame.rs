@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{FailureRecord, Record};
-use crate::timer::events::{Kind, Open, Slice};
+use crate::timer::events::{Kind, OpenSlice, Slice};
 use crate::timer::{Timer, TimerExt};
 
 use super::measure::{Aborted, Measuring};
@@ -12,7 +12,7 @@ pub(crate) const BASELINE_FAILED: &str = "the baseline failed, so nothing can be
 
 impl<'a> Measuring<'a> {
     /// Opens the slice of the work on a candidate.
-    pub(super) fn slice_of(&self, candidate: usize) -> Open<'a> {
+    pub(super) fn slice_of(&self, candidate: usize) -> OpenSlice<'a> {
         let config = self.job.candidates.get(candidate).map(|candidate| &candidate.config);
         self.events.open(Slice::Candidate { number: candidate, config })
     }
