@@ -14,7 +14,7 @@
 //! let registry = Registry::open("examples/transformer/registry")?;
 //! // on a device: `timer::pjrt::PjrtTimer`
 //! let mut timer = ReplayTimer::open("examples/transformer/simulated.json".as_ref())?;
-//! let plan = plan(&scan, &registry, &timer.device().identity, &PlanOptions::default())?;
+//! let plan = plan(&scan, &registry, &timer.info().device.identity, &PlanOptions::default())?;
 //! // to keep what is decided: `Ledger::open`
 //! let ledger = Ledger::in_memory(Vec::new());
 //! let result = Session::new(&registry, &ledger, &mut timer).run(&plan)?;
@@ -77,9 +77,7 @@ pub(crate) use autotune_lowered_lookup::{
 };
 #[doc(hidden)]
 pub use autotune_lowered_lookup::{printable, stats, wire};
-#[cfg(feature = "nsys")]
-pub use autotune_lowered_profile::nsys;
-pub use autotune_lowered_profile::{analysis, profile};
+pub use autotune_lowered_profile::{analysis, nsys, profile};
 pub use autotune_lowered_search::{candidates, constraint, decision, search};
 pub use autotune_lowered_timer::{signature, timer};
 

@@ -108,8 +108,8 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let (compiled, verify_key) = (args.compiled.as_slice(), args.cache.verify_key.as_deref());
     let from = Executables { kept: &executables, compiled, verify_key };
     let mut timer = start_timer(&args.timer, from)?;
-    ledger.cache_mut().set_finds_replayed(timer.source() == Source::Replay);
-    if timer.has_one_job_a_call() {
+    ledger.cache_mut().set_finds_replayed(timer.info().source == Source::Replay);
+    if timer.info().can.only_one_job_a_call {
         let message =
             "profiles of an earlier run cannot be measured again; name a timer that does, such as `--timer pjrt`";
         return Err(Fault::new(exit::USAGE, message));
@@ -117,7 +117,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let (resolution, of_selftest) =
         selftest::known_resolution(cache::folder(&args.cache).ok().as_deref(), &*timer, args.timer.cache_state.clone());
     let plan = match &source {
-        Some(source) => source.plan(&timer.device().identity, &args.plan.options())?,
+        Some(source) => source.plan(&timer.info().device.identity, &args.plan.options())?,
         None => Plan::default(),
     };
     let registry = match source {

@@ -168,7 +168,7 @@ impl ModulesToTune {
         events: &Events,
         result: &mut AutotuningResult,
     ) -> Result<(), Fault> {
-        let platform = timer.device().identity.platform.clone();
+        let platform = timer.info().device.identity.platform.clone();
         let space = self.space.take();
         if let Some(other) = space.as_ref().map(OptionSpace::platform).filter(|other| *other != platform) {
             let message = format!("`--options-file` is for `{other}`, and the device's platform is `{platform}`");
@@ -187,11 +187,11 @@ impl ModulesToTune {
         }
         let mut notes: Vec<String> = self.files.left_aside.take().into_iter().collect();
         let files = std::mem::take(&mut self.files.modules);
-        let own = set_here(timer.device());
+        let own = set_here(&timer.info().device);
         let modules = files.into_iter().map(|file| self.ready(space, file, &own, &mut notes));
         let mut modules = modules.collect::<Result<Vec<Ready>, Fault>>()?;
-        if !timer.takes_process_options() {
-            notes.extend(without_process_options(&mut modules, timer.name()));
+        if !timer.info().can.set_process_options {
+            notes.extend(without_process_options(&mut modules, &timer.info().name));
         }
         notes.into_iter().for_each(|line| tell(result, line));
         if is_dry {
@@ -323,7 +323,7 @@ impl ModulesToTune {
         let found = tune_shared_options(timer, ledger, &modules, options, cancel, events).map_err(fault)?;
         tell(result, format!("one set for {}: {}", counted(modules.len(), "module"), found.reason));
         if let Some(set) = found.set {
-            let variable = FlagVariable::of_platform(&timer.device().identity.platform);
+            let variable = FlagVariable::of_platform(&timer.info().device.identity.platform);
             let flags = flags_of(&set.to_config()).map_err(|error| Fault::new(exit::BAD_INPUT, error))?;
             tell(result, format!("set for the process: {}='{flags}'", variable.name()));
         }

@@ -88,12 +88,14 @@ pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) ->
         selftest::known_resolution(cache.folder.as_deref(), &*timer, args.timer.cache_state.clone());
     let planning = events.open(Slice::Step("plan"));
     let has_step = step.is_some();
-    let spaces = match timer.builds_programs() {
+    let spaces = match timer.info().can.build_programs {
         true => candidates::spaces(args.candidates.as_deref())?,
         false => Spaces::default(),
     };
     let plan = match &source {
-        Some(source) => source.plan(&timer.device().identity, &PlanOptions { step, spaces, ..args.plan.options() })?,
+        Some(source) => {
+            source.plan(&timer.info().device.identity, &PlanOptions { step, spaces, ..args.plan.options() })?
+        }
         None => Plan::default(),
     };
     let registry = match source {

@@ -128,7 +128,7 @@ fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Re
     let distinct: Vec<usize> = (0..contestants.len()).filter(is_new).collect();
     timer.expect(&distinct).map_err(of_timer)?;
     let own = match timer.signature(0) {
-        Ok(own) => own.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?,
+        Ok(own) => own.ok_or_else(|| MeasureError::NoSignature { timer: timer.info().name.clone() })?,
         Err(failure) if failure.needs_restart() => return Err(of_timer(failure)),
         Err(failure) => return Err(CompareError::First { name: first.name.clone(), failure }),
     };
@@ -198,13 +198,13 @@ fn shared_inputs(
 
 /// What the inputs need, and what the outputs need if the first program reports them.
 fn preflight(timer: &dyn Timer, inputs: &Inputs, results: Option<&[ArraySpec]>, devices: u64) -> Preflight {
-    let files_up_to = if timer.compares_outputs() { LARGE_OUTPUTS } else { u64::MAX };
+    let files_up_to = if timer.info().can.compare_outputs { LARGE_OUTPUTS } else { u64::MAX };
     let preflight = inputs.preflight.clone();
     let preflight = match results {
         Some(results) => preflight.with_outputs(results, files_up_to),
         None => preflight,
     };
-    preflight.on_device(timer.device_memory(), devices)
+    preflight.on_device(timer.info().device_memory, devices)
 }
 
 fn result(
@@ -253,15 +253,15 @@ fn result(
         same_executable: executable(0).zip(executable(copy)).map(|(own, copy)| own == copy),
         failure: raced.failures.get(&copy).cloned(),
     });
-    let mut notes = timer.notes().to_vec();
-    notes.extend(timer.clocks_seen());
+    let mut notes = timer.info().notes.clone();
+    notes.extend(timer.info().clocks_seen.clone());
     notes.extend(raced.notes);
     let of_dumps = contestants.iter().filter_map(|contestant| contestant.program.compiled_with.as_ref()?.note());
     notes.extend(of_dumps.collect::<BTreeSet<String>>());
     let rounds = compared(0).map_or(0, |times| times.rounds);
     CompareResult {
-        device: timer.device().clone(),
-        measured_by: timer.measured_by(&options.cache_state),
+        device: timer.info().device.clone(),
+        measured_by: timer.info().measured_by(&options.cache_state),
         job: raced.digest,
         contestants: rows.collect(),
         noise,

@@ -15,7 +15,7 @@ use crate::counted::listed;
 use crate::failure::{Failure, FailureKind};
 use crate::measure::{MeasuredProgram, Preflight};
 use crate::timer::events::Slice;
-use crate::timer::{InputArray, Job, OutputArray, Signature};
+use crate::timer::{InputArray, Job, OutputArray, OutputsAs, Signature, TakenOutputs, TimerExt};
 use crate::tune::{CandidateOutcome, CandidateResult, LARGE_OUTPUTS, ReferenceError};
 
 /// Maximum bytes of all outputs in `f64`: twice the `f32` outputs that are written to files.
@@ -140,7 +140,7 @@ fn reference_errors(
         if races.cancel.load(Ordering::Relaxed) {
             return Err(Aborted::Interrupted);
         }
-        let outputs = run(races, candidate, |timer| timer.outputs(candidate));
+        let outputs = run(races, candidate, |timer| timer.output_files(candidate));
         found.push(outputs.map_err(|failure| failure.message).and_then(|outputs| errors(races, &outputs, &reference)));
     }
     races.timer.end();
@@ -171,11 +171,10 @@ fn reference(races: &mut Races<'_>, wide: &MeasuredProgram, base: &Variant) -> R
     job.candidates.iter_mut().for_each(|candidate| candidate.program = Some(program.clone()));
     // these inputs may be too large, but others are not: the next job starts the worker again
     races.timer.begin(&job).map_err(message_of)?;
-    let outputs = run(races, 0, |timer| match timer.keep_outputs(0, LARGEST_OUTPUTS)? {
-        Some(_) => Ok(None),
-        None => timer.outputs(0).map(Some),
-    });
-    let outputs = outputs.map_err(message_of)?.ok_or_else(too_large)?;
+    let outputs = match run(races, 0, |timer| timer.outputs(0, OutputsAs::KeptAbove(LARGEST_OUTPUTS))) {
+        Ok(TakenOutputs::Kept(_)) => return Err(too_large()),
+        outputs => outputs.and_then(TakenOutputs::into_files).map_err(message_of)?,
+    };
     check_size(outputs.iter().map(|output| output.spec.host_bytes()))?;
     Ok(outputs)
 }

@@ -144,7 +144,7 @@ impl Races<'_> {
                     return Ok(signature);
                 }
                 Ok(None) => {
-                    let message = format!("the timer `{}` does not report the module's inputs", timer.name());
+                    let message = format!("the timer `{}` does not report the module's inputs", timer.info().name);
                     return Err(Failure::new(FailureKind::Signature, message).into());
                 }
                 Err(failure) => {
@@ -221,7 +221,7 @@ pub(super) fn time_for_last(since: Instant) -> Duration {
 
 /// One line that forecasts the time for this many values from the base's compile time and run time.
 pub(super) fn forecast(races: &Races<'_>, time_breakdown: &TimeBreakdown, base_ns: f64, values: usize) -> String {
-    let is_cpu = races.timer.device().identity.platform == "cpu";
+    let is_cpu = races.timer.info().device.identity.platform == "cpu";
     let at_once = if is_cpu { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
     // the base and its copy were compiled one by one, unless they were stored
     let one = time_breakdown.compile_baselines_ns.max(time_breakdown.compile_candidates_ns) as f64;

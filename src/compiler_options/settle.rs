@@ -98,7 +98,7 @@ pub fn tune_compiler_options(
         Err(Aborted::Inputs(error)) => return Err(error.into()),
     };
     result.time_breakdown = time_breakdown(&tally);
-    result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(timer.device())));
+    result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(&timer.info().device)));
     let OperationResult { status, reason, speed_up, .. } = &result;
     events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
     drop(slice);
@@ -124,7 +124,7 @@ impl Walk<'_, '_> {
         let key = CacheKey {
             call: self.races.call.clone(),
             direction: Direction::Forward,
-            device: self.races.timer.device().identity.clone(),
+            device: self.races.timer.info().device.identity.clone(),
         };
         if self.module.key.is_ok() {
             let program = self.module.program.meaning();
@@ -167,7 +167,7 @@ impl Walk<'_, '_> {
         let inputs = make_inputs(program, &signature.parameters, &self.module.inputs, scratch)?;
         let mut preflight = match &signature.results {
             Some(results) => {
-                let files_up_to = if self.races.timer.compares_outputs() { LARGE_OUTPUTS } else { u64::MAX };
+                let files_up_to = if self.races.timer.info().can.compare_outputs { LARGE_OUTPUTS } else { u64::MAX };
                 inputs.preflight.with_outputs(results, files_up_to)
             }
             None => inputs.preflight,
@@ -175,7 +175,7 @@ impl Walk<'_, '_> {
         if self.module.choices.iter().any(|choice| choice.kind == OptionKind::FastMath) {
             preflight = preflight.with_other_inputs(&signature.parameters);
         }
-        let preflight = preflight.on_device(self.races.timer.device_memory(), program.partitions);
+        let preflight = preflight.on_device(self.races.timer.info().device_memory, program.partitions);
         preflight.check(scratch)?;
         let (preflight, wide) = planned(program, preflight, &signature, scratch);
         let preflight = preflight.to_string();
@@ -239,7 +239,7 @@ impl Walk<'_, '_> {
     fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, Aborted> {
         let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
         // elsewhere XLA measures during compilation, so one program may compile to several executables
-        let joins = self.races.timer.device().identity.platform == "cpu";
+        let joins = self.races.timer.info().device.identity.platform == "cpu";
         let is_fresh = self.races.options.force;
         let raced = self.races.race(&variants, &Rules { stage: "screen", exact: None, is_fresh, joins })?;
         let refused = raced.failures.values().filter(|failure| is_refusal(failure)).count();

@@ -406,7 +406,11 @@ impl Shared<'_> {
 
     fn key(&self, module: &OptionModule) -> CacheKey {
         let digest = module.key.as_ref().copied().unwrap_or_else(|_| module.program.digest());
-        CacheKey { call: call(digest), direction: Direction::Forward, device: self.timer.device().identity.clone() }
+        CacheKey {
+            call: call(digest),
+            direction: Direction::Forward,
+            device: self.timer.info().device.identity.clone(),
+        }
     }
 
     /// The same status for every module, without a set.

@@ -11,7 +11,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::remedy::remedy;
 use crate::timer::events::Slice;
 use crate::timer::protocol::{ComparedOutput, KeptOutput};
-use crate::timer::{InputArray, Job, OutputArray, Timer};
+use crate::timer::{InputArray, Job, OutputArray, OutputsAs, TakenOutputs, Timer, TimerExt};
 use crate::tune::{LARGE_OUTPUTS, OutputDifference, SpecialValues};
 
 /// The places of the planted values follow from this seed and the argument's number.
@@ -40,17 +40,19 @@ pub(super) fn special_values(
         for (candidate, found) in (1..).zip(&mut found) {
             let compared = match &expected {
                 Ok(Expected::Files(expected)) => {
-                    let ours = run(races, candidate, |timer| timer.outputs(candidate));
+                    let ours = run(races, candidate, |timer| timer.output_files(candidate));
                     ours.and_then(|ours| compare(&ours, expected, &races.results))
                 }
                 Ok(Expected::Kept(expected)) => {
                     let tolerances = vec![Tolerance::EXACT; expected.len()];
-                    let ours = run(races, candidate, |timer| timer.compare_outputs(candidate, &tolerances));
-                    ours.and_then(|ours| compared(&ours, expected, &races.results))
+                    let compare = OutputsAs::Compared(&tolerances);
+                    let ours = run(races, candidate, |timer| timer.outputs(candidate, compare));
+                    ours.and_then(TakenOutputs::into_compared)
+                        .and_then(|ours| compared(&ours, expected, &races.results))
                 }
                 // run even so: otherwise a program that breaks the worker would affect the next one
                 Err(failure) => {
-                    let ran = run(races, candidate, |timer| timer.outputs(candidate));
+                    let ran = run(races, candidate, |timer| timer.output_files(candidate));
                     ran.and_then(|_| Err(failure.clone()))
                 }
             };
@@ -94,10 +96,10 @@ enum Expected {
 }
 
 fn expected(races: &mut Races<'_>) -> Result<Expected, Failure> {
-    run(races, 0, |timer| match timer.keep_outputs(0, LARGE_OUTPUTS)? {
-        Some(kept) => Ok(Expected::Kept(kept)),
-        None => timer.outputs(0).map(Expected::Files),
-    })
+    match run(races, 0, |timer| timer.outputs(0, OutputsAs::KeptAbove(LARGE_OUTPUTS)))? {
+        TakenOutputs::Kept(kept) => Ok(Expected::Kept(kept)),
+        files => files.into_files().map(Expected::Files),
+    }
 }
 
 /// Compiles and runs a candidate. If it breaks the worker, starts it again without the candidate.

@@ -56,10 +56,10 @@ pub fn check(
     options: CheckOptions,
     on_checked: &mut dyn FnMut(&OperationCheck),
 ) -> Result<CheckResult, Stopped<CheckResult>> {
-    let mut of_timer = session.timer().notes().to_vec();
+    let mut of_timer = session.timer().info().notes.clone();
     let notes: Vec<String> = plan.notes.iter().chain(session.ledger().notes()).cloned().collect();
     let (mut result, stopped_by) = Gate { session, options, on_checked }.run(plan);
-    of_timer.extend(session.timer().clocks_seen());
+    of_timer.extend(session.timer().info().clocks_seen.clone());
     result.missed.clone_from(&plan.missed);
     result.notes = notes.into_iter().chain(of_timer).chain(plan.shard_note()).collect();
     Stopped::unless_ended(result, stopped_by)
@@ -130,8 +130,8 @@ impl Gate<'_, '_> {
         CheckResult {
             schema: CHECK_SCHEMA,
             tool: TOOL.to_owned(),
-            device: timer.device().clone(),
-            measured_by: timer.measured_by(&self.session.options.cache_state),
+            device: timer.info().device.clone(),
+            measured_by: timer.info().measured_by(&self.session.options.cache_state),
             false_alarms: self.options.false_alarms,
             compared: 0,
             odds_needed: 0.0,
@@ -151,8 +151,13 @@ impl Gate<'_, '_> {
         let invocation = &planned.invocation;
         let timer = self.session.timer();
         let (op_id, key, direction) = (&invocation.call.op_id, &invocation.call.call_key, Some(invocation.direction));
-        let lookup =
-            self.session.ledger().cache().lookup(timer.device(), op_id, key, direction, self.options.match_mode)?;
+        let lookup = self.session.ledger().cache().lookup(
+            &timer.info().device,
+            op_id,
+            key,
+            direction,
+            self.options.match_mode,
+        )?;
         let hit = match lookup {
             // its own job decides what is best for it
             Lookup::Hit(hit) if hit.key().call_key != *key => {

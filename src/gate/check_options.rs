@@ -57,7 +57,7 @@ pub fn check_compiler_options(
 ) -> Result<Option<OperationCheck>, TuneError> {
     let key = module.digest.to_string();
     let direction = Some(Direction::Forward);
-    let found = match ledger.cache().lookup(timer.device(), COMPILER_OPTIONS, &key, direction, asked.match_mode) {
+    let found = match ledger.cache().lookup(&timer.info().device, COMPILER_OPTIONS, &key, direction, asked.match_mode) {
         Err(error) if error.kind() == StoreErrorKind::Refused => {
             let mut operation = draft_of(Call::new(COMPILER_OPTIONS, key.clone()), Direction::Forward);
             operation.occurrences = 1;
@@ -152,7 +152,7 @@ impl OptionsRemeasurement<'_> {
         let signature = self.timer.signature(0).map_err(CopiesError::Failed)?;
         self.timer.end();
         let signature = signature.ok_or_else(|| {
-            let message = format!("the timer `{}` does not report the module's inputs", self.timer.name());
+            let message = format!("the timer `{}` does not report the module's inputs", self.timer.info().name);
             CopiesError::Failed(Failure::new(FailureKind::Signature, message))
         })?;
         let module = self.module;

@@ -33,7 +33,7 @@ pub fn job_of_copies(
         None => {
             timer.begin(&job(&file, Vec::new(), cache_state.clone(), scratch))?;
             let specs = timer.signature(0)?;
-            specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?.parameters
+            specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.info().name.clone() })?.parameters
         }
     };
     let inputs = make_inputs(program, &specs, &InputOptions::default(), scratch)?.arrays;

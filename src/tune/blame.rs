@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{FailureRecord, Record};
-use crate::timer::Timer;
 use crate::timer::events::{Kind, Open, Slice};
+use crate::timer::{Timer, TimerExt};
 
 use super::measure::{Aborted, Measuring};
 
@@ -27,7 +27,7 @@ impl<'a> Measuring<'a> {
         for candidate in self.active() {
             self.check_cancelled()?;
             let _slice = self.slice_of(candidate);
-            self.try_twice(candidate, |timer| timer.measure(candidate, 1))?;
+            self.try_twice(candidate, |timer| timer.run(candidate, 1))?;
         }
         // a round that fails although each candidate runs is tried once more, as a candidate is: two failures in a row
         // are no accident
@@ -49,7 +49,7 @@ impl<'a> Measuring<'a> {
         self.restart(failure)?;
         self.run_baseline()?;
         let _slice = self.slice_of(candidate);
-        match self.timer.measure(candidate, 1) {
+        match self.timer.run(candidate, 1) {
             Ok(_) => Ok(()),
             Err(again) => self.blamed(candidate, again),
         }
@@ -79,7 +79,8 @@ impl<'a> Measuring<'a> {
 
     /// Whether the worker is unusable after this. On a CPU, a program that reports an error leaves its process intact.
     pub(super) fn breaks(&self, failure: &Failure) -> bool {
-        let is_program_error = failure.kind == FailureKind::Execute && self.timer.device().identity.platform == "cpu";
+        let is_program_error =
+            failure.kind == FailureKind::Execute && self.timer.info().device.identity.platform == "cpu";
         failure.needs_restart() && !is_program_error
     }
 
@@ -101,14 +102,14 @@ impl<'a> Measuring<'a> {
     fn run_baseline(&mut self) -> Result<(), Aborted> {
         let baseline = self.identity.baseline;
         let slice = self.slice_of(baseline);
-        let mut measured = self.timer.measure(baseline, 1);
+        let mut measured = self.timer.run(baseline, 1);
         drop(slice);
         if let Err(failure) = &measured
             && failure.kind == FailureKind::Crash
         {
             self.restart(failure.clone())?;
             let _slice = self.slice_of(baseline);
-            measured = self.timer.measure(baseline, 1);
+            measured = self.timer.run(baseline, 1);
         }
         measured.map(drop).map_err(|failure| {
             let message = format!("the baseline fails in a fresh worker too: {}", failure.message);

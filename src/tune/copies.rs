@@ -70,7 +70,11 @@ pub fn measure_copies(
 ) -> Result<Copies, CopiesError> {
     let identity = JobIdentity {
         digest: Digest::of(job.call.call_key.as_bytes()),
-        key: CacheKey { call: job.call.clone(), direction: job.direction, device: timer.device().identity.clone() },
+        key: CacheKey {
+            call: job.call.clone(),
+            direction: job.direction,
+            device: timer.info().device.identity.clone(),
+        },
         baseline: 0,
         same_as: vec![None; job.candidates.len()],
         not_lowered: Default::default(),

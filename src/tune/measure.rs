@@ -14,7 +14,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::samples::{CandidateSamples, ProgramFigures, Record, RoundRecord};
 use crate::timer::events::{Events, Kind, Phase, Slice};
 use crate::timer::replay::Method;
-use crate::timer::{Job, Prepared, Timer};
+use crate::timer::{CandidateRuns, Job, Prepared, RoundRequest, Timer, TimerExt};
 
 use super::device_seats::Seat;
 use super::expected::Expected;
@@ -126,7 +126,7 @@ impl Measuring<'_> {
     }
 
     fn run_begun(&mut self) -> Result<u32, Aborted> {
-        self.epochs = (self.rounds.next_epoch(), self.timer.epoch());
+        self.epochs = (self.rounds.next_epoch(), self.timer.info().epoch);
         let mut warm = WarmUp::of(self.job.candidates.len());
         let mut reference = None;
         let (mut measured, mut raced) = (0, false);
@@ -148,7 +148,7 @@ impl Measuring<'_> {
             }
             raced = false;
             // comparing outputs while the next one compiles saves doing it afterwards
-            let compared = reference.as_ref().filter(|_| self.timer.compiles_beside_outputs());
+            let compared = reference.as_ref().filter(|_| self.timer.info().can.compile_beside_outputs);
             self.compile(&mut wave, compared)?;
             wave.retain(|&candidate| !self.rounds.is_left(candidate));
             let is_compared = compared.is_some();
@@ -208,7 +208,7 @@ impl Measuring<'_> {
         let is_late = self.is_late(Instant::now());
         let Some(waves) = self.waves.as_mut().filter(|_| !is_late) else { return Vec::new() };
         waves.share(self.beside);
-        let mut wave = waves.outlook(self.rounds, self.identity).next;
+        let mut wave = waves.predict(self.rounds, self.identity).next;
         wave.retain(|&candidate| self.rounds.is_left(candidate));
         self.rounds.admit(&wave);
         wave
@@ -235,7 +235,7 @@ impl Measuring<'_> {
         let (begin, looked) = (Instant::now(), self.running);
         let mut measured = 0;
         // every restart drops at least one candidate or uses up its second chance; disturbed rounds are measured again
-        let is_short = self.is_exact || self.timer.measures_rounds();
+        let is_short = self.is_exact || self.timer.info().can.measure_rounds;
         let usual = self.options.usual_rounds();
         let most = match self.options.budget {
             // a comparison with a time budget uses all of it, to make each ratio as precise as possible
@@ -282,7 +282,7 @@ impl Measuring<'_> {
         if self.compares.is_some() && self.options.budget.is_some() && !self.is_exact {
             return rounds >= most;
         }
-        if self.timer.measures_rounds() {
+        if self.timer.info().can.measure_rounds {
             // a profile costs far more than the programs in it, and a replay asks for the same ones, however fast it compiles
             return rounds >= least.min(most);
         }
@@ -301,7 +301,7 @@ impl Measuring<'_> {
     /// Measures a round and writes it to the log. Returns whether nothing failed in it.
     fn add_round(&mut self, active: &[usize], sampling: &[Sampling]) -> Result<bool, Aborted> {
         let (base_epoch, first_epoch) = self.epochs;
-        let epoch = base_epoch.saturating_add(self.timer.epoch().saturating_sub(first_epoch));
+        let epoch = base_epoch.saturating_add(self.timer.info().epoch.saturating_sub(first_epoch));
         let round = self.rounds.next_round();
         let slice = self.events.open(Slice::Round { number: u64::from(round) + 1, contenders: active.len() });
         let (samples, fault) = self.one_round(active, sampling, round)?;
@@ -309,7 +309,7 @@ impl Measuring<'_> {
         let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
         self.running = self.running.saturating_add(Duration::from_nanos(took));
         if !samples.is_empty() {
-            let source = self.timer.source();
+            let source = self.timer.info().source.clone();
             let programs = self.rounds.take_unlogged();
             let record = RoundRecord { job: self.identity.digest, epoch, round, source, samples, programs };
             self.ledger.append(&Record::Round(record.clone()))?;
@@ -447,7 +447,7 @@ impl Measuring<'_> {
         }
         let launches: Vec<(usize, Sampling)> =
             order.iter().map(|&candidate| (candidate, sampling.get(candidate).copied().unwrap_or(ONE_RUN))).collect();
-        if self.timer.measures_rounds() {
+        if self.timer.info().can.measure_rounds {
             // a profile's times are not differences of two clock readings
             let launches: Vec<_> =
                 launches.into_iter().map(|(candidate, sampling)| (candidate, sampling.runs)).collect();
@@ -457,11 +457,7 @@ impl Measuring<'_> {
         for (candidate, Sampling { runs, batch, .. }) in launches {
             self.check_cancelled()?;
             let _slice = self.slice_of(candidate);
-            let measured = match batch {
-                0 | 1 => self.timer.measure(candidate, runs),
-                _ => self.timer.measure_batches(candidate, runs, batch),
-            };
-            match measured {
+            match self.timer.run_batches(candidate, runs, batch.max(1)) {
                 Ok(ns) => samples.push(CandidateSamples { candidate, ns }),
                 Err(failure) => return Ok((samples, Some(Fault { candidate: Some(candidate), failure }))),
             }
@@ -475,9 +471,10 @@ impl Measuring<'_> {
         launches: &[(usize, u32)],
     ) -> Result<(Vec<CandidateSamples>, Option<Fault>), Aborted> {
         self.check_cancelled()?;
-        match self.timer.measure_round(launches) {
-            Ok(durations) => {
-                let samples = launches.iter().zip(durations);
+        let runs = launches.iter().map(|&(candidate, runs)| CandidateRuns::new(candidate, runs));
+        match self.timer.measure(&RoundRequest::new(runs.collect())) {
+            Ok(measured) => {
+                let samples = launches.iter().zip(measured.durations_ns);
                 Ok((samples.map(|(&(candidate, _), ns)| CandidateSamples { candidate, ns }).collect(), None))
             }
             Err(failure) => Ok((Vec::new(), Some(Fault { candidate: None, failure }))),

@@ -70,7 +70,7 @@ impl ProgramRace {
 
     /// Digest of everything that must be equal for samples of two runs to be comparable.
     pub fn digest(&self, timer: &dyn Timer, by: &MeasuredBy) -> Digest {
-        let device = timer.device();
+        let device = &timer.info().device;
         let mut hasher = FieldHasher::new(VERSION);
         hasher.field(self.stage.as_bytes()).field(device.identity.to_digest().as_bytes());
         hasher.field(serde_json::to_string(&device.environment).unwrap_or_default().as_bytes());
@@ -151,8 +151,8 @@ pub fn race_programs(
     events: &Events,
 ) -> Result<Raced, CopiesError> {
     let ProgramRace { job, .. } = race;
-    let by = timer.measured_by(&options.cache_state);
-    let device = timer.device().clone();
+    let by = timer.info().measured_by(&options.cache_state);
+    let device = timer.info().device.clone();
     let identity = JobIdentity {
         digest: race.digest(&*timer, &by),
         key: CacheKey { call: job.call.clone(), direction: job.direction, device: device.identity.clone() },

@@ -11,7 +11,7 @@ use crate::timer::events::Events;
 
 use super::device_seats::DeviceSeats;
 use super::devices::run_on_devices;
-use super::tuner::{Autotuner, Surfaces};
+use super::tuner::{Autotuner, Surrogates};
 use super::{AutotuningResult, CopiesError, Plan, Remeasurement, TuneError, TuneOptions};
 
 /// The stop flag of runs that nothing ends from outside.
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
 
     /// What [`run`](Self::run) would tune; nothing is measured.
     pub fn preview(&mut self, plan: &Plan) -> AutotuningResult {
-        let of_timer = self.first.timer.notes().to_vec();
+        let of_timer = self.first.timer.info().notes.clone();
         let result = self.first_tuner().preview(&plan.invocations);
         self.with_plan(result, plan, of_timer)
     }
@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// If the ledger or the scratch folder fails; what was decided before is returned with the error.
     pub fn run(&mut self, plan: &Plan) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
-        let mut of_timer = self.first.timer.notes().to_vec();
+        let mut of_timer = self.first.timer.info().notes.clone();
         let (result, stopped_by) = if self.others.is_empty() {
             self.first_tuner().run(&plan.invocations)
         } else {
@@ -148,7 +148,7 @@ impl<'a> Session<'a> {
             let (ledger, is_one_device) = (self.ledger, self.is_one_device);
             run_on_devices(nothing_yet, ledger, &mut self.tuners(), &plan.invocations, is_one_device)
         };
-        of_timer.extend(self.first.timer.clocks_seen());
+        of_timer.extend(self.first.timer.info().clocks_seen.clone());
         Stopped::unless_ended(self.with_plan(result, plan, of_timer), stopped_by)
     }
 
@@ -182,10 +182,10 @@ impl<'a> Session<'a> {
         let devices = std::iter::once(first).chain(others);
         let mut tuners: Vec<_> = devices.map(|device| device.tuner(registry, ledger, options, cancel)).collect();
         if *is_one_device {
-            let (device_seats, surfaces) = (DeviceSeats::default(), Surfaces::default());
+            let (device_seats, surrogates) = (DeviceSeats::default(), Surrogates::default());
             for tuner in &mut tuners {
                 tuner.seat = Some(device_seats.seat());
-                tuner.surfaces = Arc::clone(&surfaces);
+                tuner.surrogates = Arc::clone(&surrogates);
             }
         }
         tuners
@@ -216,7 +216,7 @@ impl Device<'_> {
             options,
             cancel,
             events: self.events.clone(),
-            surfaces: Default::default(),
+            surrogates: Default::default(),
             seat: None,
         }
     }

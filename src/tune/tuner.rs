@@ -12,7 +12,7 @@ use crate::ledger::Ledger;
 use crate::measured_by::Source;
 use crate::registry::{Invocation, Registry};
 use crate::samples::{CandidateRecord, JobRecord};
-use crate::search::Surface;
+use crate::search::Surrogate;
 use crate::timer::events::{Events, Kind};
 use crate::timer::{JobCandidate, Timer};
 
@@ -39,16 +39,16 @@ pub(super) struct Autotuner<'a> {
     /// The event sink.
     pub(super) events: Events,
     /// For each operation the outcomes of its calls so far; shared by all calls tuned side by side on one device.
-    pub(super) surfaces: Surfaces,
+    pub(super) surrogates: Surrogates,
     /// Its seat among the calls that are tuned side by side on one device.
     pub(super) seat: Option<Seat>,
 }
 
-/// An operation, whose calls have a surface in common.
+/// An operation, whose calls have a surrogate in common.
 pub(super) type Tuned = (String, Direction);
 
 /// For each operation the outcomes of its calls so far.
-pub(super) type Surfaces = Arc<Mutex<BTreeMap<Tuned, Surface>>>;
+pub(super) type Surrogates = Arc<Mutex<BTreeMap<Tuned, Surrogate>>>;
 
 /// How much of a job is measured.
 pub(super) enum Extent<'w> {
@@ -114,13 +114,17 @@ impl Autotuner<'_> {
         .run()
     }
 
-    pub(super) fn lock_surfaces(&self) -> MutexGuard<'_, BTreeMap<Tuned, Surface>> {
-        self.surfaces.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock_surrogates(&self) -> MutexGuard<'_, BTreeMap<Tuned, Surrogate>> {
+        self.surrogates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An invocation's identity under this timer.
     pub(super) fn identity(&self, invocation: &Invocation) -> Result<JobIdentity, String> {
-        JobIdentity::new(invocation, self.timer.device(), &self.timer.measured_by(&self.options.cache_state))
+        JobIdentity::new(
+            invocation,
+            &self.timer.info().device,
+            &self.timer.info().measured_by(&self.options.cache_state),
+        )
     }
 
     /// Its identity under another timer that measured an entry; `None` if this one did, or if caches were in another
@@ -129,26 +133,28 @@ impl Autotuner<'_> {
         let from = entry.provenance.as_ref()?;
         let by = &from.measured_by;
         // samples that were recorded elsewhere are not a measurement of this device
-        let is_measured = by.source != Source::Replay && self.timer.source() != Source::Replay;
-        let is_other = is_measured && by.timer != self.timer.name() && by.cache_state == self.options.cache_state;
-        let device =
-            DeviceFingerprint { identity: self.timer.device().identity.clone(), environment: from.environment.clone() };
+        let is_measured = by.source != Source::Replay && self.timer.info().source != Source::Replay;
+        let is_other = is_measured && by.timer != self.timer.info().name && by.cache_state == self.options.cache_state;
+        let device = DeviceFingerprint {
+            identity: self.timer.info().device.identity.clone(),
+            environment: from.environment.clone(),
+        };
         is_other.then(|| JobIdentity::new(invocation, &device, by).ok()).flatten()
     }
 
     /// What is cached for a key. What replayed samples decided counts only for a timer that replays.
     pub(super) fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
-        let is_replay = self.timer.source() == Source::Replay;
+        let is_replay = self.timer.info().source == Source::Replay;
         Ok(self.ledger.cache().entry(key)?.filter(|(entry, _)| is_replay || !entry.is_replayed()))
     }
 
     pub(super) fn job_record(&self, invocation: &Invocation, identity: &JobIdentity) -> JobRecord {
         JobRecord {
             job: identity.digest,
-            device: self.timer.device().clone(),
+            device: self.timer.info().device.clone(),
             call: invocation.call.clone(),
             direction: invocation.direction,
-            measured_by: self.timer.measured_by(&self.options.cache_state),
+            measured_by: self.timer.info().measured_by(&self.options.cache_state),
             baseline: identity.baseline,
             candidates: invocation
                 .candidates

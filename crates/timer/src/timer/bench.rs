@@ -11,18 +11,20 @@ use super::answers::{AnswerFolder, OutputArray, private_folder};
 use super::call_time_limits::{AwaitedCall, CallTimeLimits, Limit};
 use super::client::{Limits, WorkerClient, WorkerCommand};
 use super::events::{Events, Kind, Slice};
-use super::job::{InputArray, Job};
-use super::model::{means, runs_of_batches};
+use super::info::{TimerCapabilities, TimerInfo};
+use super::job::{InputArray, Job, scratch};
+use super::measured::{CandidateRuns, OutputsAs, RoundRequest, RoundSamples, TakenOutputs, means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
     BeginParams, ComparedOutput, ComparedOutputs, Hello, KeptOutput, KeptOutputs, Launch, LoadParams, Loaded, Measured,
-    Method, OutputRef, Outputs, Profiled, Signature, capability, one_line,
+    Method, OutputRef, Outputs, Profiled, RunningClocks, Signature, capability, one_line,
 };
 use super::seen_clocks::SeenClocks;
 use crate::array::Tolerance;
+use crate::device::DeviceFingerprint;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::Cost;
-use crate::measured_by::{CacheState, Clocks, Source};
+use crate::measured_by::{CacheState, Metric, Source};
 use crate::outside_file;
 use crate::remedy::remedy;
 
@@ -35,7 +37,7 @@ pub(crate) struct Bench {
     limits: Limits,
     client: Option<WorkerClient>,
     hello: Hello,
-    epoch: u32,
+    pub(crate) info: TimerInfo,
     begin: Option<BeginParams>,
     /// The folder for the worker's own files.
     own_files: Option<TempDir>,
@@ -53,18 +55,42 @@ pub(crate) struct Bench {
     pub(crate) events: Events,
 }
 
+/// The timer that a worker makes, which is not in the worker's hands: its name, its device with what is known of its
+/// environment, and its metric.
+pub(crate) fn info_of(name: String, hello: &Hello, device: DeviceFingerprint, metric: Metric) -> TimerInfo {
+    let profiles = hello.can(capability::PROFILE);
+    // no clock is read around a run that is timed by its profile
+    let reads_clock = hello.source == Source::HostWall && !profiles;
+    let can = TimerCapabilities {
+        build_programs: hello.can(capability::BUILD_PROGRAMS),
+        measure_rounds: profiles,
+        compare_outputs: hello.can(capability::COMPARE_OUTPUTS),
+        ..TimerCapabilities::default()
+    };
+    let mut info = TimerInfo::new(name, hello.source.clone(), device);
+    info.device_memory = hello.memory;
+    info.clock_resolution_ns = hello.clock_resolution_ns.filter(|&resolution| reads_clock && resolution > 0);
+    info.metric(metric).clocks(hello.clocks).notes(hello.notes.clone()).can(can)
+}
+
 impl Bench {
-    pub(crate) fn new(command: WorkerCommand, limits: Limits, client: WorkerClient, hello: Hello) -> Self {
-        Self { client: Some(client), epoch: 1, ..Self::without_worker(command, limits, hello) }
+    /// The first worker, which is running, and the timer that it makes.
+    pub(crate) fn new(
+        command: WorkerCommand,
+        limits: Limits,
+        (client, hello): (WorkerClient, Hello),
+        info: TimerInfo,
+    ) -> Self {
+        Self { client: Some(client), ..Self::without_worker(command, limits, hello, info) }
     }
 
-    fn without_worker(command: WorkerCommand, limits: Limits, hello: Hello) -> Self {
+    fn without_worker(command: WorkerCommand, limits: Limits, hello: Hello, info: TimerInfo) -> Self {
         Self {
             command,
             limits,
             client: None,
             hello,
-            epoch: 0,
+            info,
             begin: None,
             own_files: None,
             inputs: Vec::new(),
@@ -80,31 +106,38 @@ impl Bench {
 
     /// The same kind of worker, started when there is a job for it.
     pub(crate) fn beside(&self) -> Self {
-        Self::without_worker(self.command.clone(), self.limits.clone(), self.hello.clone())
+        let info = TimerInfo { epoch: 0, notes: Vec::new(), clocks_seen: None, ..self.info.clone() };
+        Self::without_worker(self.command.clone(), self.limits.clone(), self.hello.clone(), info)
     }
 
     pub(crate) fn hello(&self) -> &Hello {
         &self.hello
     }
 
-    pub(crate) fn epoch(&self) -> u32 {
-        self.epoch
+    /// Takes a report on the clocks of the worker's GPU.
+    fn see(&mut self, clocks: Option<RunningClocks>) {
+        self.seen.take(clocks);
+        self.info.clocks_seen = self.seen.note(self.hello.clocks);
     }
 
-    /// The resolution of the worker's clock, if it reads one around a run.
-    pub(crate) fn clock_resolution_ns(&self) -> Option<u64> {
-        let by_clock = self.hello.source == Source::HostWall && !self.hello.can(capability::PROFILE);
-        self.hello.clock_resolution_ns.filter(|&resolution| by_clock && resolution > 0)
-    }
-
-    /// The clock limits of the worker's GPU.
-    pub(crate) fn clocks(&self) -> Option<Clocks> {
-        self.hello.clocks
-    }
-
-    /// Its actual clocks, for people.
-    pub(crate) fn clocks_seen(&self) -> Option<String> {
-        self.seen.note(self.hello.clocks)
+    /// Runs a round: by its profile, if this metric is the duration of an execution in it, else by the worker's clock.
+    pub(crate) fn measure(
+        &mut self,
+        round: &RoundRequest,
+        by_profile: Option<&Metric>,
+        job: &Option<Job>,
+    ) -> Result<RoundSamples, Failure> {
+        if by_profile.is_none() && !round.with_profile {
+            let runs = round.launches.iter().map(|of| self.measure_batches(of.candidate, of.samples, of.batch));
+            return Ok(RoundSamples::new(runs.collect::<Result<_, _>>()?));
+        }
+        let runs = |of: &CandidateRuns| Ok((of.candidate, runs_of_batches(of.samples, of.batch)?));
+        let launches: Vec<(usize, u32)> = round.launches.iter().map(runs).collect::<Result<_, Failure>>()?;
+        let profile = self.profile_round(&launches, &scratch(job)?)?;
+        let durations = by_profile.map(|metric| profile.durations(metric)).unwrap_or_default();
+        let batched = durations.iter().zip(&round.launches).map(|(durations, of)| means(durations, of.batch));
+        let durations_ns = batched.collect();
+        Ok(RoundSamples { durations_ns, profile: round.with_profile.then_some(profile) })
     }
 
     pub(crate) fn begin(&mut self, job: &Job) -> Result<(), Failure> {
@@ -199,13 +232,9 @@ impl Bench {
         Ok(loaded.signature)
     }
 
-    pub(crate) fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        self.measure_runs(candidate, runs, 1)
-    }
-
     /// Durations of `batch` runs each. A worker that times single runs returns their means; so does one whose caches
     /// are flushed before every run, since a batch would warm them.
-    pub(crate) fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
+    fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
         let runs = runs_of_batches(samples, batch)?;
         let is_warm = self.begin.as_ref().is_none_or(|begin| begin.cache_state.is_warm());
         if is_warm && self.hello.can(capability::BATCHES) {
@@ -220,7 +249,7 @@ impl Bench {
         let call = Method::Measure { candidate, runs, batch };
         let measured: Result<Measured, Failure> = self.client()?.request(call, limit.time);
         let mut measured = measured.map_err(|failure| limit.explain(failure))?;
-        self.seen.take(measured.clocks.take());
+        self.see(measured.clocks.take());
         let expected = (runs / batch.max(1)) as usize;
         if measured.samples_ns.len() != expected {
             let batches = if batch == 1 { String::new() } else { format!(" in batches of {batch}") };
@@ -235,11 +264,7 @@ impl Bench {
     }
 
     /// Runs candidates under one profile, which the worker writes into a folder in `scratch`, and emits it as an event.
-    pub(crate) fn profile_round(
-        &mut self,
-        launches: &[(usize, u32)],
-        scratch: &Path,
-    ) -> Result<ProfiledRound, Failure> {
+    fn profile_round(&mut self, launches: &[(usize, u32)], scratch: &Path) -> Result<ProfiledRound, Failure> {
         let round = self.profile(launches, scratch);
         self.events.offer(Kind::Profiled { launches, round: round.as_ref() })?;
         round
@@ -264,15 +289,32 @@ impl Bench {
         let profiled: Result<Profiled, Failure> = self.client()?.request(call, limit.time);
         drop(running);
         let mut profiled = profiled.map_err(|failure| limit.explain(failure))?;
-        self.seen.take(profiled.clocks.take());
+        self.see(profiled.clocks.take());
         // a round begins when all compilation is over
         self.ahead.clear();
         let _reading = events.open(Slice::Detail("read the profile"));
         ProfiledRound::read(&folder, &profiled, launches)
     }
 
+    /// Runs a candidate once and takes its outputs.
+    pub(crate) fn outputs(
+        &mut self,
+        candidate: usize,
+        taken: OutputsAs<'_>,
+        job: &Option<Job>,
+    ) -> Result<TakenOutputs, Failure> {
+        match taken {
+            OutputsAs::Compared(tolerances) => self.compare_outputs(candidate, tolerances).map(TakenOutputs::Compared),
+            OutputsAs::KeptAbove(above) => match self.keep_outputs(candidate, above)? {
+                Some(kept) => Ok(TakenOutputs::Kept(kept)),
+                None => self.output_files(candidate, &scratch(job)?).map(TakenOutputs::Files),
+            },
+            OutputsAs::Files => self.output_files(candidate, &scratch(job)?).map(TakenOutputs::Files),
+        }
+    }
+
     /// Runs a candidate once; its outputs are in a folder in `scratch`.
-    pub(crate) fn outputs(&mut self, candidate: usize, scratch: &Path) -> Result<Vec<OutputArray>, Failure> {
+    fn output_files(&mut self, candidate: usize, scratch: &Path) -> Result<Vec<OutputArray>, Failure> {
         self.check_loaded(candidate)?;
         let limit = self.limit(AwaitedCall::Outputs);
         let folder = Arc::new(AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?);
@@ -288,25 +330,21 @@ impl Bench {
     }
 
     /// Makes the worker keep the outputs of a candidate, if it can and they are larger than this many bytes.
-    pub(crate) fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
+    fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
         self.kept = None;
         if !self.hello.can(capability::COMPARE_OUTPUTS) {
             return Ok(None);
         }
         let kept: KeptOutputs = self.on_outputs(candidate, Method::KeepOutputs { candidate, above })?;
-        self.kept = kept.outputs.clone().map(|outputs| (candidate, outputs, self.epoch));
+        self.kept = kept.outputs.clone().map(|outputs| (candidate, outputs, self.info.epoch));
         Ok(kept.outputs)
     }
 
     /// Makes the worker compare the outputs of a candidate with the kept ones. A worker started since must first keep
     /// them again.
-    pub(crate) fn compare_outputs(
-        &mut self,
-        candidate: usize,
-        tolerances: &[Tolerance],
-    ) -> Result<Vec<ComparedOutput>, Failure> {
+    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
         if let Some((kept, before, epoch)) = self.kept.clone()
-            && epoch != self.epoch
+            && epoch != self.info.epoch
         {
             let lost = |reason: String| {
                 let message = format!("the baseline's outputs cannot be produced again: {reason}");
@@ -420,7 +458,7 @@ impl Bench {
     /// The candidate that broke the worker and how, if one did.
     fn restart_once(&mut self) -> Result<Option<(usize, Failure)>, Failure> {
         self.client = None;
-        self.epoch += 1;
+        self.info.epoch += 1;
         let mut client = self.fresh_worker()?;
         for (&candidate, params) in &self.prepared {
             if self.missing.contains_key(&candidate) {

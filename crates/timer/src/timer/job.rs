@@ -9,6 +9,7 @@ use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::digest::Digest;
+use crate::failure::{Failure, FailureKind};
 use crate::hlo::Cost;
 use crate::measured_by::CacheState;
 use crate::registry::Program;
@@ -212,4 +213,18 @@ setters!(Prepared {
 #[allow(clippy::trivially_copy_pass_by_ref)]
 pub(super) fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+/// A candidate of the current job.
+pub(crate) fn find(job: &Option<Job>, candidate: usize) -> Result<&JobCandidate, Failure> {
+    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
+    job.candidates
+        .get(candidate)
+        .ok_or_else(|| Failure::new(FailureKind::Protocol, format!("the job has no candidate {candidate}")))
+}
+
+/// The folder of the current job.
+pub(crate) fn scratch(job: &Option<Job>) -> Result<PathBuf, Failure> {
+    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
+    Ok(job.scratch.clone())
 }

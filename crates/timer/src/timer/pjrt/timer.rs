@@ -16,26 +16,23 @@ use super::process_flags::ProcessFlags;
 use super::same_work::work_digest;
 use super::start::{self, PjrtOptions, start_and_digest, without_profiler};
 use super::store::{ExecutableKey, ExecutableStore, Listed, StoredExecutable};
-use crate::array::Tolerance;
 use crate::device::{DeviceFingerprint, xla_measures};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::is_measured_by_xla;
-use crate::measured_by::{Clocks, Metric, Source};
+use crate::measured_by::Metric;
 use crate::registry::Program;
-use crate::timer::answers::OutputArray;
-use crate::timer::bench::{Bench, check_signature};
+use crate::timer::bench::{Bench, check_signature, info_of};
 use crate::timer::clock::HOST_CLOCK;
-use crate::timer::command::{find, scratch};
 use crate::timer::compiler_figures::CompilerFigures;
 use crate::timer::events::Events;
 use crate::timer::forecast::Forecast;
-use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile};
-use crate::timer::model::{Timer, means, runs_of_batches};
-use crate::timer::profiled::{ProfiledRound, default_metric};
-use crate::timer::protocol::{
-    ComparedOutput, DeviceMemory, KeptOutput, LoadParams, Loaded, Signature, capability, one_line,
-};
+use crate::timer::info::TimerInfo;
+use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile, find, scratch};
+use crate::timer::measured::{OutputsAs, RoundRequest, RoundSamples, TakenOutputs};
+use crate::timer::model::{Foreknown, Timer};
+use crate::timer::profiled::default_metric;
+use crate::timer::protocol::{LoadParams, Loaded, Signature, capability, one_line};
 use crate::timer::refusals::Refusals;
 
 /// Default maximum number of concurrent compilations, and of those by workers that hold nothing of a device.
@@ -65,7 +62,6 @@ pub struct PjrtTimer {
     /// Seconds and bytes of the executables kept for the device, read on first use.
     costs: OnceCell<Vec<(f64, u64)>>,
     plugin_digest: Digest,
-    device: DeviceFingerprint,
     device_index: usize,
     /// Workers can compile for the device without opening it.
     without_device: bool,
@@ -73,8 +69,6 @@ pub struct PjrtTimer {
     alone_if_measured: bool,
     /// For programs that bring their own options, as in [`PjrtOptions`].
     launch_options: BTreeMap<String, String>,
-    notes: Vec<String>,
-    metric: Metric,
     job: Option<Job>,
     /// The plugin cannot serialize, or cannot load what it serialized.
     in_place: bool,
@@ -85,7 +79,7 @@ pub struct PjrtTimer {
 
 impl PjrtTimer {
     /// Starts the measuring worker and lists its devices. If the plugin dies of flags in `XLA_FLAGS`, it is started again
-    /// without them, and [`notes`](Self::notes) names them.
+    /// without them, and a note names them.
     ///
     /// # Errors
     ///
@@ -121,19 +115,18 @@ impl PjrtTimer {
             let commands = CompileCommands { usual, without_device };
             Compilers::new(compile_jobs, move |task| CompileWorker::start(&commands, &limits, &store, task))
         };
+        let mut info = info_of("pjrt".to_owned(), &hello, device, metric);
+        info.device_count = Some(hello.devices.len());
         let mut timer = Self {
             in_place,
             has_loaded: false,
-            notes: hello.notes.clone(),
-            bench: Bench::new(command, options.limits.clone(), client, hello),
+            bench: Bench::new(command, options.limits.clone(), (client, hello), info),
             compilers,
-            metric,
             refusals: Refusals::open(store.folder(), plugin_digest),
             store,
             compiled: None,
             costs: OnceCell::new(),
             plugin_digest,
-            device,
             device_index: options.device,
             without_device,
             alone_if_measured: options.compile_jobs.is_none(),
@@ -143,10 +136,23 @@ impl PjrtTimer {
         if let Some(options) = &options.compiled {
             let (compiled, notes) =
                 CompiledStore::open(options, &timer.key(Digest::of(&[]), String::new(), Partitions::of(&[])))?;
-            timer.notes.extend(notes);
+            timer.bench.info.notes.extend(notes);
             timer.compiled = Some(Arc::new(compiled));
         }
+        timer.know_place();
         Ok(timer)
+    }
+
+    /// What depends on where programs are compiled.
+    fn know_place(&mut self) {
+        let info = &mut self.bench.info;
+        info.can.set_process_options = !self.in_place;
+        // on other platforms each process holds a client, and with it memory of the device
+        info.can.compile_beside_outputs = info.device.identity.platform == "cpu" && !self.in_place;
+    }
+
+    fn device(&self) -> &DeviceFingerprint {
+        &self.bench.info.device
     }
 
     fn key_of(&self, program: &ProgramFile, build: &Build, process: Option<&ProcessFlags>) -> ExecutableKey {
@@ -165,10 +171,10 @@ impl PjrtTimer {
             format,
             compile_options: partitioned_options(partitions, &[], &BTreeMap::new()),
             plugin: self.plugin_digest,
-            device: self.device.identity.to_string(),
+            device: self.device().identity.to_string(),
             device_index: self.device_index,
             cpu_features: cpu_features(),
-            xla_flags: self.device.environment.xla_flags.clone(),
+            xla_flags: self.device().environment.xla_flags.clone(),
             target: None,
             toolchain: None,
             overrides: BTreeMap::new(),
@@ -193,13 +199,13 @@ impl PjrtTimer {
 
     /// What compiling a program needs of the device.
     fn access(&self, program: &ProgramFile) -> DeviceAccess {
-        let platform = &self.device.identity.platform;
+        let platform = &self.device().identity.platform;
         if platform == "cpu" {
             return DeviceAccess::Shared;
         }
         // an unreadable program is refused by whoever compiles it
         let code = read_code(&program.into()).unwrap_or_default();
-        let is_measured = xla_measures(platform, &self.device.environment.xla_flags) && is_measured_by_xla(&code);
+        let is_measured = xla_measures(platform, &self.device().environment.xla_flags) && is_measured_by_xla(&code);
         match is_measured {
             true if self.alone_if_measured => DeviceAccess::Alone,
             false if self.without_device && Partitions::of(&code).count == 1 => DeviceAccess::None,
@@ -256,14 +262,14 @@ impl PjrtTimer {
     /// Stops all compilation, so that the measurement has the machine for itself.
     fn quiet(&mut self) {
         self.compilers.hold();
-        if self.device.identity.platform != "cpu" {
+        if self.device().identity.platform != "cpu" {
             // a client holds memory of the measured device
             self.compilers.free_device();
         }
     }
 
     fn quiet_for_outputs(&mut self) {
-        if !self.compiles_beside_outputs() {
+        if !self.bench.info.can.compile_beside_outputs {
             self.quiet();
         }
     }
@@ -274,11 +280,11 @@ impl PjrtTimer {
         let is_default = key.overrides.is_empty()
             && key.base_options.is_none()
             && key.copy == 0
-            && key.xla_flags == self.device.environment.xla_flags;
+            && key.xla_flags == self.device().environment.xla_flags;
         let found = self.compiled.as_ref().filter(|_| is_default)?.find(key)?;
         // With a device, XLA measures how to compute some operations; without one it picks blindly. A race between the two
         // kinds of executables would compare these choices only.
-        let measures = xla_measures(&self.device.identity.platform, &self.device.environment.xla_flags);
+        let measures = xla_measures(&self.device().identity.platform, &self.device().environment.xla_flags);
         let is_blind = || read_code(&program.into()).map_or(true, |code| is_measured_by_xla(&code));
         (!measures || !is_blind()).then_some(found)
     }
@@ -297,7 +303,7 @@ impl PjrtTimer {
         })?;
         let build = self.build_of(found.build.clone(), &program);
         let params = LoadParams::new(candidate, &JobCandidate { build: build.clone(), ..found.clone() });
-        let process = ProcessFlags::of(&self.device, &build.process)?;
+        let process = ProcessFlags::of(self.device(), &build.process)?;
         Ok(CandidateRequest { program, build, process, params })
     }
 
@@ -366,7 +372,8 @@ impl PjrtTimer {
     /// Notes once how donated inputs are restored before each run, if that costs time.
     fn note(&mut self, loaded: &Loaded) {
         let reason = loaded.from_host.as_ref().map(|reason| one_line(reason, 500));
-        self.notes.extend(reason.filter(|reason| !self.notes.contains(reason)));
+        let notes = &mut self.bench.info.notes;
+        notes.extend(reason.filter(|reason| !notes.contains(reason)).into_iter().collect::<Vec<_>>());
     }
 
     /// Compiles in the measuring worker. The request names the candidate, so that it is blamed if the worker dies. The worker
@@ -404,6 +411,7 @@ impl PjrtTimer {
         }
         if !self.has_loaded && process.is_none() {
             self.in_place = true;
+            self.know_place();
             self.compilers.clear();
             self.compilers.retire();
         }
@@ -436,40 +444,8 @@ fn partitions_of(program: &ProgramFile) -> Partitions {
 }
 
 impl Timer for PjrtTimer {
-    fn name(&self) -> &str {
-        "pjrt"
-    }
-
-    fn source(&self) -> Source {
-        self.bench.hello().source.clone()
-    }
-
-    fn metric(&self) -> Metric {
-        self.metric.clone()
-    }
-
-    fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn device_memory(&self) -> Option<DeviceMemory> {
-        self.bench.hello().memory
-    }
-
-    fn clocks(&self) -> Option<Clocks> {
-        self.bench.clocks()
-    }
-
-    fn clocks_seen(&self) -> Option<String> {
-        self.bench.clocks_seen()
-    }
-
-    fn clock_resolution_ns(&self) -> Option<u64> {
-        self.bench.clock_resolution_ns()
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        &self.device
+    fn info(&self) -> &TimerInfo {
+        &self.bench.info
     }
 
     fn forecast(&self, programs: &[ProgramFile]) -> Option<Forecast> {
@@ -479,38 +455,32 @@ impl Timer for PjrtTimer {
         };
         let kept = programs.iter().filter(is_kept).count();
         let known = self.costs.get_or_init(|| {
-            let device = self.device.identity.to_string();
+            let device = self.device().identity.to_string();
             let listed = self.store.listed().unwrap_or_default();
             listed.iter().filter(|listed| listed.key.device == device).filter_map(Listed::cost).collect()
         });
         Some(Forecast::by(known, programs.len() - kept, kept, self.compilers.jobs()))
     }
 
-    fn compiler_figures(&self, program: &Program) -> Option<CompilerFigures> {
-        let note = self.compiled.as_ref()?.note(program.digest)?;
-        Some(CompilerFigures { memory: note.memory, kernels: note.kernels.clone(), cost: note.cost })
-    }
-
-    fn refused(&self, program: &ProgramFile) -> Option<String> {
-        // most were not refused, and this check does not read the program
-        self.compiled.as_ref()?.note(program.program.digest)?.refused.as_ref()?;
-        let build = self.build_of(Build::default(), program);
-        match self.compiled_before(program, &self.key_of(program, &build, None))? {
-            CompiledBefore::Refused(reason) => Some(reason),
-            CompiledBefore::Executable(_) => None,
-        }
-    }
-
-    fn device_count(&self) -> Option<usize> {
-        Some(self.bench.hello().devices.len())
-    }
-
-    fn takes_process_options(&self) -> bool {
-        !self.in_place
+    fn foreknown(&self, program: &Program, file: &dyn Fn() -> Option<ProgramFile>) -> Foreknown {
+        let Some(note) = self.compiled.as_ref().and_then(|compiled| compiled.note(program.digest)) else {
+            return Foreknown::default();
+        };
+        let figures = CompilerFigures { memory: note.memory, kernels: note.kernels.clone(), cost: note.cost };
+        // most were not refused, and that check does not read the program
+        let file = note.refused.as_ref().and_then(|_| file());
+        let refused = file.and_then(|program| {
+            let build = self.build_of(Build::default(), &program);
+            match self.compiled_before(&program, &self.key_of(&program, &build, None))? {
+                CompiledBefore::Refused(reason) => Some(reason),
+                CompiledBefore::Executable(_) => None,
+            }
+        });
+        Foreknown { figures: Some(figures), refused }
     }
 
     fn beside(&self) -> Option<Box<dyn Timer>> {
-        self.compiles_beside_outputs().then(|| {
+        self.bench.info.can.compile_beside_outputs.then(|| {
             Box::new(Self {
                 bench: self.bench.beside(),
                 compilers: self.compilers.share(),
@@ -519,23 +489,15 @@ impl Timer for PjrtTimer {
                 compiled: self.compiled.clone(),
                 costs: OnceCell::new(),
                 plugin_digest: self.plugin_digest,
-                device: self.device.clone(),
                 device_index: self.device_index,
                 without_device: self.without_device,
                 alone_if_measured: self.alone_if_measured,
                 launch_options: self.launch_options.clone(),
-                notes: Vec::new(),
-                metric: self.metric.clone(),
                 job: None,
                 in_place: false,
                 has_loaded: self.has_loaded,
             }) as Box<dyn Timer>
         })
-    }
-
-    fn compiles_beside_outputs(&self) -> bool {
-        // on other platforms each process holds a client, and with it memory of the device
-        self.device.identity.platform == "cpu" && !self.in_place
     }
 
     fn follow(&mut self, events: &Events) {
@@ -603,70 +565,24 @@ impl Timer for PjrtTimer {
         self.prepare_new(candidate, asked).inspect_err(|failure| self.refusals.take(&settings, failure))
     }
 
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        if self.measures_rounds() {
-            return self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default());
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        let info = &self.bench.info;
+        let by_profile = info.can.measure_rounds.then(|| info.metric.clone());
+        if round.with_profile && by_profile.is_none() {
+            let why = info.notes.iter().find(|note| note.starts_with(HOST_CLOCK)).map_or(HOST_CLOCK, String::as_str);
+            return Err(Failure::new(FailureKind::Device, format!("the timer `pjrt` takes no profiles here: {why}")));
         }
         self.quiet();
-        self.bench.measure(candidate, runs)
-    }
-
-    fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
-        if self.measures_rounds() {
-            let runs = runs_of_batches(samples, batch)?;
-            return Ok(means(&self.measure(candidate, runs)?, batch));
-        }
-        self.bench.measure_batches(candidate, samples, batch)
+        self.bench.measure(round, by_profile.as_ref(), &self.job)
     }
 
     fn cut_off(&mut self, longest_run: Option<Duration>) {
         self.bench.cut_off(longest_run);
     }
 
-    fn measures_rounds(&self) -> bool {
-        self.bench.hello().can(capability::PROFILE)
-    }
-
-    fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
-        if !self.measures_rounds() {
-            self.quiet();
-            return launches.iter().map(|&(candidate, runs)| self.bench.measure(candidate, runs)).collect();
-        }
-        Ok(self.profile_round(launches)?.durations(&self.metric))
-    }
-
-    fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
-        if !self.measures_rounds() {
-            let why = self.notes.iter().find(|note| note.starts_with(HOST_CLOCK)).map_or(HOST_CLOCK, String::as_str);
-            return Err(Failure::new(FailureKind::Device, format!("the timer `pjrt` takes no profiles here: {why}")));
-        }
-        let folder = scratch(&self.job)?;
-        self.quiet();
-        self.bench.profile_round(launches, &folder)
-    }
-
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        let folder = scratch(&self.job)?;
+    fn outputs(&mut self, candidate: usize, taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
         self.quiet_for_outputs();
-        self.bench.outputs(candidate, &folder)
-    }
-
-    fn compares_outputs(&self) -> bool {
-        self.bench.hello().can(capability::COMPARE_OUTPUTS)
-    }
-
-    fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
-        self.quiet_for_outputs();
-        self.bench.keep_outputs(candidate, above)
-    }
-
-    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
-        self.quiet_for_outputs();
-        self.bench.compare_outputs(candidate, tolerances)
-    }
-
-    fn epoch(&self) -> u32 {
-        self.bench.epoch()
+        self.bench.outputs(candidate, taken, &self.job)
     }
 
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {

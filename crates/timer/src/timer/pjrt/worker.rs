@@ -32,7 +32,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
 use crate::timer::clock::HOST_CLOCK;
 use crate::timer::clock::resolution_ns;
-use crate::timer::model::means;
+use crate::timer::measured::means;
 use crate::timer::protocol::{
     BeginParams, ComparedOutputs, CompileParams, Compiled, ExecutableRef, Hello, KeptOutputs, Launch, LoadParams,
     Loaded, MAX_RUNS, Measured, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, RunningClocks, capability,

@@ -38,15 +38,15 @@ impl ReplayKeeper {
     /// # Errors
     /// If the timer takes no profiles, or the folder holds something else or cannot be written.
     pub fn new(timer: &dyn Timer, folder: &Path) -> Result<Self, Failure> {
-        if timer.source() != Source::DeviceProfile {
-            let message = format!("the timer `{}` takes no profiles that could be kept", timer.name());
+        if timer.info().source != Source::DeviceProfile {
+            let message = format!("the timer `{}` takes no profiles that could be kept", timer.info().name);
             return Err(Failure::new(FailureKind::Device, message));
         }
         fs::create_dir_all(folder).map_err(|error| wrong(folder, format!("cannot be made: {error}")))?;
-        let builds_programs = timer.builds_programs();
+        let builds_programs = timer.info().can.build_programs;
         let is_new = fs::read_dir(folder).map_err(|error| wrong(folder, error))?.next().is_none();
         let index = if is_new {
-            let device = timer.device().clone();
+            let device = timer.info().device.clone();
             ProfileIndex { schema: index::SCHEMA, device, builds_programs, invocations: Vec::new() }
         } else {
             let index = ProfileIndex::read(folder)?;
@@ -170,7 +170,7 @@ impl Sink for ReplayKeeper {
 
 /// Why new profiles cannot be added to those of a folder.
 fn check_origin(index: &ProfileIndex, timer: &dyn Timer) -> Result<(), String> {
-    let (there, here) = (&index.device, timer.device());
+    let (there, here) = (&index.device, &timer.info().device);
     if there.identity != here.identity {
         return Err(format!("holds profiles of another device, {}; this is {}", there.identity, here.identity));
     }
@@ -179,7 +179,7 @@ fn check_origin(index: &ProfileIndex, timer: &dyn Timer) -> Result<(), String> {
         let differences = if differences.is_empty() { "plugin".to_owned() } else { differences.join(", ") };
         return Err(format!("holds profiles of other software ({differences})"));
     }
-    if index.builds_programs != timer.builds_programs() {
+    if index.builds_programs != timer.info().can.build_programs {
         return Err("holds profiles of a timer that builds programs, or of one that builds none".to_owned());
     }
     Ok(())

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::error::NsysErrorKind;
-use super::range::NsysRange;
+use super::super::error::NsysErrorKind;
+use super::super::range::NsysRange;
 
 /// Reads the ranges of a table in CSV with a heading.
 pub(super) fn host_ranges(text: &[u8]) -> Result<Vec<NsysRange>, NsysErrorKind> {

@@ -9,7 +9,7 @@ use parquet::column::reader::ColumnReader;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use super::error::NsysErrorKind;
+use super::super::error::NsysErrorKind;
 use super::pages;
 
 /// Maximum number of rows of a table: times, names and ids of this many ranges take some gigabytes.

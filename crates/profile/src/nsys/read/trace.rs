@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::error::NsysErrorKind;
-use super::range::NsysRange;
+use super::super::error::NsysErrorKind;
+use super::super::range::NsysRange;
 use super::table::Table;
 
 /// XLA's own domain, which names of newer versions do not carry.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use zip::ZipArchive;
 
-use super::error::{NsysError, NsysErrorKind};
+use super::super::error::{NsysError, NsysErrorKind};
 use crate::outside_file;
 
 /// Maximum size of one file, compressed and decompressed.
