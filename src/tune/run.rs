@@ -249,7 +249,7 @@ impl Autotuner<'_> {
         }
         result.rounds_kept = rounds.count();
         // a shipped entry is a look-up's last resort; tuning measures it here
-        let own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Seed);
+        let own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Shipped);
         let cached = cached.map(|(entry, _)| entry);
         let same_job = |entry: &Entry| own && entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
         // `--thorough` also measures what was skipped

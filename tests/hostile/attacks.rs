@@ -125,9 +125,9 @@ fn entries_of_others() {
     for words in [
         &["cache", "ls"][..],
         &["cache", "ls", "--format", "json"],
-        &["cache", "seed", "../out/seeds"],
+        &["cache", "shipped", "../out/shipped"],
         &["cache", "snapshot", "../out/snapshot"],
-        &["cache", "ls", "--all", "--seeds", "../out/seeds"],
+        &["cache", "ls", "--all", "--shipped", "../out/shipped"],
         &["cache", "export", "--format", "ejkernel", "../out/ejkernel"],
         &["cache", "export", "--format", "tokamax", "../out/tokamax"],
         &["cache", "export", "--format", "json", "../out/all.json"],
