@@ -132,8 +132,8 @@ impl Store {
             below.push(Box::new(SnapshotStore::new(snapshot)));
         }
         if let Some(folder) = shipped {
-            let (store, left_out) = ShippedConfigs::read_folder(&folder);
-            problems.extend(left_out.iter().map(|problem| format!("`{}`: {}", problem.path.display(), problem.reason)));
+            let (store, skipped) = ShippedConfigs::read_folder(&folder);
+            problems.extend(skipped.iter().map(|problem| format!("`{}`: {}", problem.path.display(), problem.reason)));
             below.push(Box::new(store));
         }
         below.push(Box::new(ShippedConfigs::built_in()));

@@ -62,7 +62,7 @@ pub(super) struct CheckArgs {
     pub min_improvement: f64,
     /// Maximum probability of a false alarm, over all of the module's operations together
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = probability)]
-    pub false_alarms: f64,
+    pub false_positive_rate: f64,
     /// Accept calls that are not cached or not recorded, as long as some are
     #[arg(long)]
     pub allow_missing: bool,
@@ -145,7 +145,7 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
         }
         bars.suspend(|| say(&format!("{call}: {}: {reason}", verdict.name())));
     };
-    let asked = CheckOptions::default().match_mode(args.plan.match_mode).false_alarms(args.false_alarms);
+    let asked = CheckOptions::default().match_mode(args.plan.match_mode).false_positive_rate(args.false_positive_rate);
     let asked = asked.others(usize::from(module.is_some()));
     let (mut result, mut stopped_by) = match check(&mut session, &plan, asked, &mut on_checked) {
         Ok(result) => (result, None),

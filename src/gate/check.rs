@@ -28,7 +28,7 @@ pub struct CheckOptions {
     /// Which devices' entries may be used for this device.
     pub match_mode: MatchMode,
     /// Maximum probability that a check wrongly calls any of its configs regressed.
-    pub false_alarms: f64,
+    pub false_positive_rate: f64,
     /// Further comparisons, such as a module's [compiler options](super::check_compiler_options): that probability is
     /// divided among all.
     pub others: usize,
@@ -36,11 +36,11 @@ pub struct CheckOptions {
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { match_mode: MatchMode::Exact, false_alarms: 0.01, others: 0 }
+        Self { match_mode: MatchMode::Exact, false_positive_rate: 0.01, others: 0 }
     }
 }
 
-setters!(CheckOptions { match_mode: MatchMode, false_alarms: f64, others: usize });
+setters!(CheckOptions { match_mode: MatchMode, false_positive_rate: f64, others: usize });
 
 /// Checks what is cached for every planned invocation, on the first device of a session; `on_checked` gets each result.
 /// A failure affects one operation.
@@ -91,7 +91,7 @@ impl Gate<'_, '_> {
             }
         }
         result.compared += self.options.others;
-        result.odds_needed = result.compared.max(1) as f64 / self.options.false_alarms;
+        result.e_value_needed = result.compared.max(1) as f64 / self.options.false_positive_rate;
         let of = operations.len();
         let mut stopped_by = None;
         for (index, (planned, mut operation, expected)) in operations.into_iter().enumerate() {
@@ -132,9 +132,9 @@ impl Gate<'_, '_> {
             tool: TOOL.to_owned(),
             device: timer.info().device.clone(),
             measured_by: timer.info().measured_by(&self.session.options.cache_state),
-            false_alarms: self.options.false_alarms,
+            false_positive_rate: self.options.false_positive_rate,
             compared: 0,
-            odds_needed: 0.0,
+            e_value_needed: 0.0,
             operations: Vec::new(),
             missed: Vec::new(),
             notes: Vec::new(),
@@ -223,7 +223,7 @@ impl Gate<'_, '_> {
             let limits = limits(&self.session.options, &rounds, expected, result.compared);
             operation.limit = Some(limits.slower);
             let Some(seen) = look(&rounds, &limits) else { break Ok(None) };
-            let is_over = seen.change.is_none() || seen.is_proven(result.odds_needed) || series == MOST_SERIES;
+            let is_over = seen.change.is_none() || seen.is_proven(result.e_value_needed) || series == MOST_SERIES;
             if is_over {
                 break Ok(Some(seen));
             }
@@ -241,7 +241,7 @@ impl Gate<'_, '_> {
                 };
                 operation.reason = format!("fewer than {MIN_ROUNDS} rounds {why}");
             }
-            Ok(Some(seen)) => fill(&self.session.options, operation, &seen, expected, result.odds_needed),
+            Ok(Some(seen)) => fill(&self.session.options, operation, &seen, expected, result.e_value_needed),
         }
         Ok(())
     }
@@ -261,11 +261,11 @@ pub(super) fn fill(
     operation: &mut OperationCheck,
     seen: &Look,
     expected: &Expected,
-    odds_needed: f64,
+    e_value_needed: f64,
 ) {
     operation.ratio = Some(seen.ratio);
     operation.interval = Some(seen.interval);
-    operation.odds = seen.change.map(|_| seen.odds);
+    operation.e_value = seen.change.map(|_| seen.e_value);
     operation.baseline_ns = Some(seen.baseline_ns);
     operation.config_ns = Some(seen.config_ns);
     operation.rounds = seen.rounds;
@@ -280,7 +280,7 @@ pub(super) fn fill(
         format!("takes {:.3} of the baseline's time ({:.3}–{:.3})", seen.ratio, seen.interval.low, seen.interval.high);
     let limit = operation.limit.unwrap_or(1.0);
     let least = 1.0 - options.rules.min_improvement;
-    let is_proven = seen.is_proven(odds_needed);
+    let is_proven = seen.is_proven(e_value_needed);
     let (verdict, how) = match seen.change {
         Some(Change::Slower) if is_proven && seen.ratio < least => {
             (Verdict::Regressed, format!("significantly above the limit, {limit:.3}"))
@@ -340,7 +340,7 @@ pub(super) fn draft_of(call: Call, direction: Direction) -> OperationCheck {
         ratio: None,
         interval: None,
         limit: None,
-        odds: None,
+        e_value: None,
         baseline_ns: None,
         config_ns: None,
         rounds: 0,

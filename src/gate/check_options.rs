@@ -98,7 +98,7 @@ pub fn check_compiler_options(
     let name = operation.call.to_string();
     let slice = events.open(Slice::Operation { name: &name, index: 0, of: 1 });
     let mut remeasurement = OptionsRemeasurement { timer, ledger, module, options, cancel, events: &events };
-    let ended = remeasurement.run(&baseline, &expected, compared, asked.false_alarms, &mut operation);
+    let ended = remeasurement.run(&baseline, &expected, compared, asked.false_positive_rate, &mut operation);
     drop(slice);
     operation.time_breakdown = time_breakdown(&tally);
     match ended {
@@ -130,7 +130,7 @@ impl OptionsRemeasurement<'_> {
         baseline: &Config,
         expected: &Expected,
         compared: usize,
-        false_alarms: f64,
+        false_positive_rate: f64,
         operation: &mut OperationCheck,
     ) -> Result<(), CopiesError> {
         let scratch = tempfile::tempdir()
@@ -160,7 +160,7 @@ impl OptionsRemeasurement<'_> {
             make_inputs(&module.program, &signature.parameters, &module.inputs, scratch.path()).map_err(failed)?;
         job.inputs = inputs.arrays;
         let race = ProgramRace { is_exact: true, ..ProgramRace::new(job, inputs.digest, STAGE) };
-        let odds_needed = compared.max(1) as f64 / false_alarms;
+        let e_value_needed = compared.max(1) as f64 / false_positive_rate;
         let options = TuneOptions {
             rounds: Some(self.options.usual_rounds()),
             force: true,
@@ -190,8 +190,8 @@ impl OptionsRemeasurement<'_> {
                 operation.reason = format!("fewer than {MIN_ROUNDS} rounds count: allow more time");
                 return Ok(());
             };
-            if seen.change.is_none() || seen.is_proven(odds_needed) || series == MOST_SERIES {
-                fill(self.options, operation, &seen, expected, odds_needed);
+            if seen.change.is_none() || seen.is_proven(e_value_needed) || series == MOST_SERIES {
+                fill(self.options, operation, &seen, expected, e_value_needed);
                 return Ok(());
             }
         }

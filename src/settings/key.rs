@@ -88,7 +88,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("thorough", Kind::Flag, IfFound::Any),
     setting("min-improvement", Kind::Text, IfFound::NotLower),
     setting("max-speed-up", Kind::Text, IfFound::NotHigher),
-    setting("false-alarms", Kind::Text, IfFound::NotHigher),
+    setting("false-positive-rate", Kind::Text, IfFound::NotHigher),
 ];
 
 impl Setting {
@@ -234,7 +234,7 @@ mod tests {
             ("min-improvement", "nan"),
             ("min-improvement", "x"),
             ("max-speed-up", "0.03"),
-            ("false-alarms", "inf"),
+            ("false-positive-rate", "inf"),
         ] {
             assert!(may(key, value).is_err(), "{key} = {value}");
         }

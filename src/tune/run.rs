@@ -85,7 +85,7 @@ impl Autotuner<'_> {
             operation.status = Status::Interrupted;
             "ended before it started".clone_into(&mut operation.reason);
         } else if self.options.stop_at.is_some_and(|stop_at| Instant::now() >= stop_at) {
-            operation.status = Status::NotBegun;
+            operation.status = Status::NotStarted;
             "the budget of the run was used up before it started".clone_into(&mut operation.reason);
         } else {
             self.seat.iter_mut().for_each(Seat::work);
@@ -254,7 +254,7 @@ impl Autotuner<'_> {
         let same_job = |entry: &Entry| own && entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
         // `--thorough` also measures what was skipped
         let is_whole = |entry: &Entry| {
-            !self.options.thorough || entry.provenance.as_ref().is_none_or(|provenance| provenance.left == 0)
+            !self.options.thorough || entry.provenance.as_ref().is_none_or(|provenance| provenance.untried == 0)
         };
         if rounds.is_empty()
             && !self.options.force
@@ -284,7 +284,7 @@ impl Autotuner<'_> {
             let Some(provenance) = &entry.provenance else { return true };
             let is_enough = |chance| waves.as_ref().is_none_or(|waves| waves.is_enough(chance));
             // what was left without predictions was left for lack of time
-            provenance.chance_left.map_or(provenance.left == 0, is_enough)
+            provenance.untried_chance.map_or(provenance.untried == 0, is_enough)
         };
         let is_decided =
             !self.options.force && cached.as_ref().is_some_and(|entry| same_job(entry) && left_enough(entry));
@@ -329,7 +329,7 @@ impl Autotuner<'_> {
         let judgement = self.judge(&identity, &rounds, incumbent);
         let predictions = waves.as_mut().map(|waves| waves.predict(&rounds, &identity)).unwrap_or_default();
         result.candidates = rows(invocation, &identity, &judgement, &rounds, &predictions.left);
-        result.chance_left = (!predictions.left.is_empty()).then_some(predictions.chance);
+        result.untried_chance = (!predictions.left.is_empty()).then_some(predictions.chance);
         // without waves, only the budget leaves programs uncompiled
         let not_compiled = if waves.is_some() { 0 } else { rounds.count_left() };
         fill_from_judgement(result, &judgement);
@@ -374,7 +374,7 @@ impl Autotuner<'_> {
         let entry = entry_of(invocation, &identity, &judgement, &rounds, by, race.search.clone(), &predictions);
         let Some(mut entry) = entry else { return Ok(None) };
         if let Some(provenance) = entry.provenance.as_mut().filter(|_| not_compiled > 0) {
-            provenance.left = not_compiled as u32;
+            provenance.untried = not_compiled as u32;
         }
         let is_measured = |old: &Entry| old.provenance.is_some() && !old.is_replayed();
         if entry.is_replayed() && cached.as_deref().is_some_and(is_measured) {

@@ -732,8 +732,8 @@ fn of_equals_the_smaller_one_wins_and_the_result_says_how_good_it_is() {
         for (time, bytes, share) in [("baseline", 4096, 0.2), ("best", 1000, 0.4)] {
             assert_eq!(json[time]["temporary_bytes"], bytes);
             let work = &json[time]["work"];
-            assert_eq!((&work["flops"], &work["roof"]["least_ns"]), (&2e9.into(), &2e6.into()));
-            assert!((work["roof"]["share"].as_f64().unwrap() - share).abs() < 0.01 * share, "{work}");
+            assert_eq!((&work["flops"], &work["roofline"]["least_ns"]), (&2e9.into(), &2e6.into()));
+            assert!((work["roofline"]["share"].as_f64().unwrap() - share).abs() < 0.01 * share, "{work}");
         }
         let told: Vec<u64> =
             (0..4).map(|candidate| json["candidates"][candidate]["temporary_bytes"].as_u64().unwrap()).collect();
