@@ -172,7 +172,7 @@ fn a_schema_sees_what_is_missing_added_or_of_another_type() {
         ("/operations/0/speed_up", json!("2")),
         ("/operations/0/candidates/0/added", json!([])),
         ("/operations/0/candidates/1/interval/low", json!("-")),
-        ("/operations/0/spent/compile_ns", json!(-1)),
+        ("/operations/0/time_breakdown/compile_ns", json!(-1)),
     ] {
         let mut document = good.clone();
         let (parent, name) = at.rsplit_once('/').unwrap();
