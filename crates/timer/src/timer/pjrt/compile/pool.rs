@@ -232,7 +232,7 @@ impl<C: Compiler> SharedPool<C> {
         })
     }
 
-    /// Notes what came of a program; also whether its thread goes on.
+    /// Notes the result of a program; also whether its thread goes on.
     fn settle(
         &self,
         started: StartedWork,

@@ -1,4 +1,4 @@
-//! A plugin: found, loaded, called, and what lies beside it.
+//! A plugin: found, loaded, called, and what is beside it.
 
 pub(crate) mod beside;
 #[allow(unsafe_code)]
