@@ -77,9 +77,7 @@ pub(crate) use autotune_lowered_lookup::{
 };
 #[doc(hidden)]
 pub use autotune_lowered_lookup::{printable, stats, wire};
-#[cfg(feature = "nsys")]
-pub use autotune_lowered_profile::nsys;
-pub use autotune_lowered_profile::{analysis, profile};
+pub use autotune_lowered_profile::{analysis, nsys, profile};
 pub use autotune_lowered_search::{candidates, constraint, decision, search};
 pub use autotune_lowered_timer::{signature, timer};
 
@@ -90,7 +88,6 @@ pub mod compile;
 pub mod compiler_options;
 pub mod exchange;
 pub mod gate;
-pub mod guide;
 mod junit;
 pub mod ledger;
 pub mod matching;

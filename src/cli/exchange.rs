@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
-use crate::cache::{CacheKey, Entry};
+use crate::cache::{CacheKey, Entry, JsonForm};
 use crate::compiler_flags::{FlagVariable, flags_after};
 use crate::counted::counted;
 use crate::exchange::{
-    EjkernelFields, EjkernelImport, JsonForm, TokamaxImport, export_ejkernel, export_flags, export_json_as,
-    export_options, export_tokamax, import_ejkernel, import_json_as, import_tokamax,
+    EjkernelFields, EjkernelImport, TokamaxImport, export_ejkernel, export_flags, export_json_as, export_options,
+    export_tokamax, import_ejkernel, import_json_as, import_tokamax,
 };
 use crate::report::write_json;
 

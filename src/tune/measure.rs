@@ -208,7 +208,7 @@ impl Measuring<'_> {
         let is_late = self.is_late(Instant::now());
         let Some(waves) = self.waves.as_mut().filter(|_| !is_late) else { return Vec::new() };
         waves.share(self.beside);
-        let mut wave = waves.outlook(self.rounds, self.identity).next;
+        let mut wave = waves.predict(self.rounds, self.identity).next;
         wave.retain(|&candidate| self.rounds.is_left(candidate));
         self.rounds.admit(&wave);
         wave

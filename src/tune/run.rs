@@ -17,7 +17,7 @@ use crate::measured_by::TOOL;
 use crate::peaks::Peaks;
 use crate::registry::{Invocation, NotRunnable};
 use crate::samples::Record;
-use crate::search::{Expected, Surface};
+use crate::search::{Expected, Surrogate};
 use crate::timer::events::{Events, Kind, Phase, Slice};
 use crate::timer::{Forecast, ProgramFile};
 
@@ -195,15 +195,15 @@ impl Autotuner<'_> {
             }
         };
         let operation: Tuned = (invocation.call.op_id.clone(), invocation.direction);
-        let before = self.lock_surfaces().remove(&operation);
-        let surface = before.unwrap_or_else(|| Surface::new(self.options.seed));
+        let before = self.lock_surrogates().remove(&operation);
+        let surrogate = before.unwrap_or_else(|| Surrogate::new(self.options.seed));
         // configs found by a search are already compiled
         let is_whole = race.search.is_some() || self.timer.info().can.only_one_job_a_call;
         let waves = match is_whole {
-            true => Err(surface),
-            false => Waves::begin(surface, invocation, &identity, self.options),
+            true => Err(surrogate),
+            false => Waves::begin(surrogate, invocation, &identity, self.options),
         };
-        let (decided, surface) = match waves {
+        let (decided, surrogate) = match waves {
             Ok(mut waves) => {
                 let limits = self.core_limits();
                 let of_candidate = |candidate: usize| {
@@ -212,11 +212,11 @@ impl Autotuner<'_> {
                 };
                 waves.add_compiler_figures(limits.as_ref(), of_candidate);
                 let decided = self.tune_waves(events, (race, identity), Some(&mut waves), result);
-                (decided, waves.into_surface())
+                (decided, waves.into_surrogate())
             }
-            Err(surface) => (self.tune_waves(events, (race, identity), None, result), surface),
+            Err(surrogate) => (self.tune_waves(events, (race, identity), None, result), surrogate),
         };
-        self.lock_surfaces().insert(operation, surface);
+        self.lock_surrogates().insert(operation, surrogate);
         decided
     }
 
@@ -249,7 +249,7 @@ impl Autotuner<'_> {
         }
         result.rounds_kept = rounds.count();
         // a shipped entry is a look-up's last resort; tuning measures it here
-        let own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Seed);
+        let own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Shipped);
         let cached = cached.map(|(entry, _)| entry);
         let same_job = |entry: &Entry| own && entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
         // `--thorough` also measures what was skipped
@@ -283,12 +283,12 @@ impl Autotuner<'_> {
         let left_enough = |entry: &Entry| {
             let Some(provenance) = &entry.provenance else { return true };
             let is_enough = |chance| waves.as_ref().is_none_or(|waves| waves.is_enough(chance));
-            // what was left without an outlook was left for lack of time
+            // what was left without predictions was left for lack of time
             provenance.chance_left.map_or(provenance.left == 0, is_enough)
         };
         let is_decided =
             !self.options.force && cached.as_ref().is_some_and(|entry| same_job(entry) && left_enough(entry));
-        let leaves = is_decided || waves.as_mut().is_none_or(|waves| waves.outlook(&rounds, &identity).next.is_empty());
+        let leaves = is_decided || waves.as_mut().is_none_or(|waves| waves.predict(&rounds, &identity).next.is_empty());
         // a decided call is measured further if more rounds are requested
         let is_short = match self.options.rounds {
             Some(rounds) => race_state.rounds < rounds as usize,
@@ -327,9 +327,9 @@ impl Autotuner<'_> {
             .and_then(|entry| invocation.candidates.iter().position(|candidate| candidate.config == entry.config));
         let deciding = events.open(Slice::Step("decide"));
         let judgement = self.judge(&identity, &rounds, incumbent);
-        let outlook = waves.as_mut().map(|waves| waves.outlook(&rounds, &identity)).unwrap_or_default();
-        result.candidates = rows(invocation, &identity, &judgement, &rounds, &outlook.left);
-        result.chance_left = (!outlook.left.is_empty()).then_some(outlook.chance);
+        let predictions = waves.as_mut().map(|waves| waves.predict(&rounds, &identity)).unwrap_or_default();
+        result.candidates = rows(invocation, &identity, &judgement, &rounds, &predictions.left);
+        result.chance_left = (!predictions.left.is_empty()).then_some(predictions.chance);
         // without waves, only the budget leaves programs uncompiled
         let not_compiled = if waves.is_some() { 0 } else { rounds.count_left() };
         fill_from_judgement(result, &judgement);
@@ -347,9 +347,12 @@ impl Autotuner<'_> {
             let budget = budget.as_secs_f64();
             result.reason = format!("{done} rounds in the budget of {budget}s, {needed} are needed: allow more time");
         }
-        if judgement.outcome == Outcome::BaselineKept && !is_decided && (!outlook.next.is_empty() || not_compiled > 0) {
+        if judgement.outcome == Outcome::BaselineKept
+            && !is_decided
+            && (!predictions.next.is_empty() || not_compiled > 0)
+        {
             // a config that was not compiled may be faster
-            let (left, all) = (outlook.left.len().max(not_compiled), counted(identity.same_as.len(), "config"));
+            let (left, all) = (predictions.left.len().max(not_compiled), counted(identity.same_as.len(), "config"));
             result.reason = format!("{left} of {all} were not compiled when the time was used up: allow more time");
             return Ok(None);
         }
@@ -368,7 +371,7 @@ impl Autotuner<'_> {
             result.reason = reason;
         }
         let by = (&*self.timer, &self.options.cache_state);
-        let entry = entry_of(invocation, &identity, &judgement, &rounds, by, race.search.clone(), &outlook);
+        let entry = entry_of(invocation, &identity, &judgement, &rounds, by, race.search.clone(), &predictions);
         let Some(mut entry) = entry else { return Ok(None) };
         if let Some(provenance) = entry.provenance.as_mut().filter(|_| not_compiled > 0) {
             provenance.left = not_compiled as u32;

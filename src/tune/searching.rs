@@ -93,7 +93,7 @@ impl Autotuner<'_> {
         let cached = self.cached(&identity.key)?;
         if let Some((entry, tier)) = &cached
             && !self.options.force
-            && *tier != Tier::Seed
+            && *tier != Tier::Shipped
         {
             if entry.search() == Some(digest.as_str()) {
                 return self.searched_before(invocation, digest, identity.key, entry, result);

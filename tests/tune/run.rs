@@ -573,9 +573,9 @@ fn a_shipped_entry_is_measured_here_before_it_is_called_known() {
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 5 * MS]);
     let first = tune(&registry, &invocation, &mut timer, &Ledger::in_memory(vec![]), &options(), None).unwrap();
-    autotune_lowered::cache::write_seeds(&folder.path().join("seeds"), &first.entries).unwrap();
-    let (seeds, _) = autotune_lowered::cache::SeedStore::read_folder(&folder.path().join("seeds"));
-    let ledger = Ledger::open(&folder.path().join("cache"), vec![Box::new(seeds)]).unwrap();
+    autotune_lowered::cache::write_shipped(&folder.path().join("shipped"), &first.entries).unwrap();
+    let (shipped, _) = autotune_lowered::cache::ShippedConfigs::read_folder(&folder.path().join("shipped"));
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![Box::new(shipped)]).unwrap();
     let here = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!((here.operations[0].status, here.operations[0].rounds_measured), (Status::Tuned, 6));
     let again = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();

@@ -13,7 +13,7 @@ use super::key::ExecutableKey;
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
 
-const MAGIC: &[u8; 8] = b"ATLEXE2\n";
+const MAGIC: &[u8; 8] = b"ATLEXE1\n";
 const MAX_HEADER_BYTES: u32 = 1 << 20;
 /// Largest serialized executable that is read.
 pub(crate) const MAX_EXECUTABLE_BYTES: u64 = 4 << 30;
