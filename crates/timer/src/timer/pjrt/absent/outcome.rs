@@ -1,4 +1,4 @@
-//! What came of compiling programs for a target: now, or in an earlier run that a store remembers.
+//! The result of compiling programs for a target: now, or in an earlier run that a store remembers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
