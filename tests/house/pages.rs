@@ -12,7 +12,8 @@ fn root() -> &'static Path {
 
 /// The documents for readers: at the root, in `docs`, and in the examples.
 fn pages() -> Vec<PathBuf> {
-    let mut pages = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)).to_vec();
+    let mut pages =
+        ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root().join(name)).to_vec();
     let examples = fs::read_dir(root().join("examples")).unwrap().map(|item| item.unwrap().path().join("README.md"));
     pages.extend(examples.filter(|path| path.exists()));
     let docs = fs::read_dir(root().join("docs")).unwrap().map(|item| item.unwrap().path());

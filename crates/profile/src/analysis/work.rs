@@ -161,7 +161,10 @@ mod tests {
         let sum = Work::sum([&memory, &compute].into_iter()).unwrap();
         assert_eq!(sum.roofline, Some(Roofline { least_ns: 10e9, share: 10.0 / 28.0, bound: Bound::Memory }));
         assert_eq!((sum.flops, sum.time_ns), (220.0, 28e9));
-        assert_eq!((Work::of(&cost, 1, 1.0, None).roofline, Work::of(&cost, 1, 0.0, Some(&peaks)).roofline), (None, None));
+        assert_eq!(
+            (Work::of(&cost, 1, 1.0, None).roofline, Work::of(&cost, 1, 0.0, Some(&peaks)).roofline),
+            (None, None)
+        );
         assert!(Work::sum([].into_iter()).is_none());
     }
 
