@@ -382,7 +382,7 @@ fn a_machine_with_jax_alone_needs_no_plugin() {
     let got = of(&["cache", "get", "a@v1", "k"]);
     assert_eq!(got.code, 0, "{}", got.stderr);
     let covered = of(&["cache", "coverage", &module()]);
-    assert_eq!(covered.code, DIFFERENT, "{}", covered.stderr);
+    assert_eq!(covered.code, SOME_FAILED, "{}", covered.stderr);
     assert_eq!(of(&["device", "--timer", "pjrt"]).code, DEVICE_TROUBLE);
 }
 

@@ -15,7 +15,7 @@ use super::folder::in_memory;
 use super::prerequisite::python3;
 use super::schemas;
 
-pub const DIFFERENT: i32 = exit::DIFFERENT as i32;
+pub const SOME_FAILED: i32 = exit::SOME_FAILED as i32;
 pub const USAGE: i32 = exit::USAGE as i32;
 pub const NOTHING_MATCHED: i32 = exit::NOTHING_MATCHED as i32;
 pub const BAD_INPUT: i32 = exit::BAD_INPUT as i32;
