@@ -10,10 +10,10 @@ use indicatif::MultiProgress;
 use crate::compare::{CompareError, CompareOptions, Contestant, compare};
 use crate::decision::ComparisonRules;
 use crate::ledger::Ledger;
+use crate::race::RaceError;
 use crate::report::ComparedPrograms;
 use crate::timer::events::Events;
 use crate::timer::{Build, SideBySide, Timer};
-use crate::tune::CopiesError;
 
 use super::contestants::{ContestantArgs, Contestants};
 use super::ending::cancel_flag;
@@ -146,12 +146,12 @@ fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<
 /// The fault of a race that ended without a result.
 pub(super) fn fault(error: CompareError) -> Fault {
     match error {
-        CompareError::Race(CopiesError::Interrupted) => Fault::new(
+        CompareError::Race(RaceError::Interrupted) => Fault::new(
             exit::INTERRUPTED,
             "ended before it was settled; the same command continues from the samples \
                                            that are kept",
         ),
-        CompareError::Race(CopiesError::Fatal(error)) => error.into(),
+        CompareError::Race(RaceError::Fatal(error)) => error.into(),
         error if error.is_of_input() => Fault::input(error),
         error => Fault::device(error),
     }

@@ -9,13 +9,13 @@ use indicatif::MultiProgress;
 use crate::cache::FolderLock;
 use crate::decision::Resolution;
 use crate::measured_by::CacheState;
+use crate::race::RaceError;
 use crate::report::{Failed, SelftestResult, resolution_note};
 use crate::selftest::{
     Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
 use crate::timer::Timer;
 use crate::timer::events::Events;
-use crate::tune::CopiesError;
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
@@ -79,7 +79,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
         let found = selftest(&mut *timer, program, place, &options, &own, &cancel, &events);
         match found {
             Ok(point) => points.push(point),
-            Err(SelftestError::Copies(CopiesError::Interrupted)) => {
+            Err(SelftestError::Copies(RaceError::Interrupted)) => {
                 document.interrupted = true;
                 break;
             }

@@ -16,10 +16,10 @@ use crate::decision;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
-use crate::measure::{InputOptions, Inputs, MadeInput, MeasureError, Preflight, make_inputs};
+use crate::measure::{InputOptions, Inputs, MadeInput, MeasureError, make_inputs};
+use crate::race::{ProgramRace, RaceError, RaceGoal, RaceOptions, Raced, Runner, preflight, race_programs};
 use crate::timer::events::{Events, Kind, Slice};
 use crate::timer::{Build, Job, JobCandidate, ProgramFile, Signature, Timer};
-use crate::tune::{CopiesError, LARGE_OUTPUTS, ProgramRace, RaceGoal, Raced, TuneOptions, race_programs};
 
 /// Races programs on the same inputs and compares each with the first: time, outputs and executable. Rounds of the same
 /// comparison in the ledger's sample log are not measured again.
@@ -60,16 +60,17 @@ pub fn compare(
     let mut race = ProgramRace::new(job, digest, options.stage.clone());
     race.is_exact = options.rounds.is_some();
     race.goal = RaceGoal::EachRatio { copy, rules: options.rules };
-    let tune = TuneOptions::default()
+    let tune = RaceOptions::default()
         .rounds(options.rounds)
         .budget(options.budget)
         .cache_state(options.cache_state.clone())
         .force(options.force)
         .seed(options.seed);
-    let raced = race_programs(timer, ledger, &race, &tune, cancel, events).map_err(|error| match error {
-        CopiesError::Failed(failure) => CompareError::First { name: first.name.clone(), failure },
-        error => CompareError::Race(error),
-    })?;
+    let raced =
+        race_programs(&mut Runner::new(timer, ledger, cancel, events), &race, &tune).map_err(|error| match error {
+            RaceError::Failed(failure) => CompareError::First { name: first.name.clone(), failure },
+            error => CompareError::Race(error),
+        })?;
     Ok(result(timer, contestants, copy, inputs, raced, options))
 }
 
@@ -194,17 +195,6 @@ fn shared_inputs(
     }
     inputs.preflight = inputs.preflight.with_donated(&inputs.arrays);
     Ok(inputs)
-}
-
-/// What the inputs need, and what the outputs need if the first program reports them.
-fn preflight(timer: &dyn Timer, inputs: &Inputs, results: Option<&[ArraySpec]>, devices: u64) -> Preflight {
-    let files_up_to = if timer.compares_outputs() { LARGE_OUTPUTS } else { u64::MAX };
-    let preflight = inputs.preflight.clone();
-    let preflight = match results {
-        Some(results) => preflight.with_outputs(results, files_up_to),
-        None => preflight,
-    };
-    preflight.on_device(timer.device_memory(), devices)
 }
 
 fn result(

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::race::Aborted;
 use crate::cache::{CacheKey, Entry, Provenance, why_refused};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::ledger::Ledger;
 use crate::measured_by::TOOL;
+use crate::race::{CandidateOutcome, CandidateResult, CandidateTimes, RaceError, TuneError};
 use crate::timer::Timer;
-use crate::tune::{CandidateOutcome, CandidateResult, CandidateTimes, TuneOptions};
+use crate::tune::TuneOptions;
 
 /// What was decided about a module.
 pub(super) struct Decided<'a> {
@@ -80,8 +80,8 @@ pub(super) fn known(
     options: &TuneOptions,
     key: &CacheKey,
     (search, program): (&str, Digest),
-) -> Result<Known, Aborted> {
-    let cached = ledger.cache().entry(key).map_err(|error| Aborted::Fatal(error.into()))?;
+) -> Result<Known, RaceError> {
+    let cached = ledger.cache().entry(key).map_err(TuneError::from)?;
     let Some((entry, _)) = cached else { return Ok(Known::No(None)) };
     if let Some(why) = why_refused(&entry.config) {
         return Ok(Known::No(Some(format!("the entry in force is not used: it {why}"))));

@@ -1,11 +1,12 @@
 //! Modules that do not run as they are. The sample log keeps the reason for the next run.
 
 use super::module::OptionModule;
-use super::race::{Aborted, call};
+use super::race::call;
 use crate::call::Direction;
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
+use crate::race::RaceError;
 use crate::samples::{CandidateRecord, FailureRecord, JobRecord, Record};
 use crate::timer::Timer;
 use crate::tune::TuneOptions;
@@ -39,7 +40,7 @@ pub(super) fn known_failure(
     options: &TuneOptions,
     search: &str,
     module: &OptionModule,
-) -> Result<Option<Failure>, Aborted> {
+) -> Result<Option<Failure>, RaceError> {
     if options.force {
         return Ok(None);
     }
@@ -53,7 +54,7 @@ pub(super) fn forget_failure(
     options: &TuneOptions,
     search: &str,
     module: &OptionModule,
-) -> Result<(), Aborted> {
+) -> Result<(), RaceError> {
     if ledger.history(job(timer, options, search, module))?.failures.is_empty() {
         return Ok(());
     }
@@ -76,7 +77,7 @@ pub(super) fn note_failure(
     search: &str,
     module: &OptionModule,
     failure: &Failure,
-) -> Result<(), Aborted> {
+) -> Result<(), RaceError> {
     let record = job_record(timer, options, search, module);
     let failed = FailureRecord::new(record.job, 0, failure.clone());
     ledger.append(&Record::Job(Box::new(record)))?;

@@ -8,7 +8,7 @@ use super::entry::{Decided, Known, known, not_of_jax};
 use super::failed::{as_known, forget_failure, is_lasting, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, TunedOptions, hash_choices, not_cached, not_of_one_program};
 use super::precise::{error_from_reference, planned, try_reference};
-use super::race::{Aborted, Races, Rules, call, counted, forecast, time_for_last};
+use super::race::{Aborted, Rules, VariantRaces, call, counted, forecast, time_for_last};
 use super::rescue::{FirstRace, first_that_runs, rescuers};
 use super::rows::{Rows, take_rows, take_verdict};
 use super::special::{error_of, special_value_flags, special_values};
@@ -24,12 +24,15 @@ use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::measure::{MeasuredProgram, make_inputs};
+use crate::race::{
+    CandidateOutcome, CandidateResult, CandidateTimes, Deadline, RaceError, RaceStage, Raced, Runner, preflight,
+};
 use crate::stats::Interval;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Kind, Slice};
 use crate::tune::{
-    CandidateOutcome, CandidateResult, CandidateTimes, LARGE_OUTPUTS, OperationResult, RaceStage, Raced, Status, Tally,
-    TuneError, TuneOptions, ended_by_user, fill_from_entry, rounds_measured, time_breakdown,
+    OperationResult, Status, Tally, TuneError, TuneOptions, ended_by_user, fill_from_entry, rounds_measured,
+    time_breakdown,
 };
 
 /// The numbers of last rounds after which the interval is evaluated.
@@ -64,12 +67,9 @@ pub fn tune_compiler_options(
     };
     let name = call.to_short();
     let slice = events.open(Slice::Operation { name: &name, index: 0, of: 1 });
-    let races = Races {
-        timer,
-        ledger,
+    let races = VariantRaces {
+        runner: Runner::new(timer, ledger, cancel, &events),
         options,
-        cancel,
-        events: &events,
         program: &program,
         call,
         inputs: Vec::new(),
@@ -77,24 +77,24 @@ pub fn tune_compiler_options(
         results: module.program.results.clone(),
         slack: Vec::new(),
         scratch: scratch.path(),
-        until: options.budget.and_then(|budget| Instant::now().checked_add(budget)),
+        until: Deadline::after(options.budget),
     };
     let done =
         Walk { races, module, result: &mut result, began: Instant::now(), tally: &tally, rows: Rows::new() }.run();
     result.rounds_measured = rounds_measured(&tally);
     let entry = match done {
         Ok(entry) => entry,
-        Err(Aborted::Failed(failure)) => {
+        Err(Aborted::Race(RaceError::Failed(failure))) => {
             result.reason = failure.to_string();
             result.failure = Some(failure);
             None
         }
-        Err(Aborted::Interrupted) => {
+        Err(Aborted::Race(RaceError::Interrupted)) => {
             result.status = Status::Interrupted;
             ended_by_user(result.rounds_measured).clone_into(&mut result.reason);
             None
         }
-        Err(Aborted::Fatal(error)) => return Err(error.into()),
+        Err(Aborted::Race(RaceError::Fatal(error))) => return Err(error.into()),
         Err(Aborted::Inputs(error)) => return Err(error.into()),
     };
     result.time_breakdown = time_breakdown(&tally);
@@ -106,7 +106,7 @@ pub fn tune_compiler_options(
 }
 
 struct Walk<'a, 'r> {
-    races: Races<'a>,
+    races: VariantRaces<'a>,
     module: &'a OptionModule,
     result: &'r mut OperationResult,
     began: Instant,
@@ -124,11 +124,11 @@ impl Walk<'_, '_> {
         let key = CacheKey {
             call: self.races.call.clone(),
             direction: Direction::Forward,
-            device: self.races.timer.device().identity.clone(),
+            device: self.races.runner.timer.device().identity.clone(),
         };
         if self.module.key.is_ok() {
             let program = self.module.program.meaning();
-            match known((&*self.races.timer, self.races.ledger), options, &key, (&search, program))? {
+            match known((&*self.races.runner.timer, self.races.runner.ledger), options, &key, (&search, program))? {
                 Known::Entry(entry) => {
                     fill_from_entry(self.result, &entry);
                     self.result.status = Status::Cached;
@@ -139,17 +139,18 @@ impl Walk<'_, '_> {
                 Known::No(note) => self.result.flags.extend(note),
             }
         }
-        let failed = known_failure((&*self.races.timer, self.races.ledger), options, &search, self.module)?;
+        let failed =
+            known_failure((&*self.races.runner.timer, self.races.runner.ledger), options, &search, self.module)?;
         if let Some(failure) = failed {
             self.result.reason = as_known(&failure);
             self.result.failure = Some(failure);
             return Ok(None);
         }
         let found = self.find(key, &search);
-        let kept = (&*self.races.timer, self.races.ledger);
+        let kept = (&*self.races.runner.timer, self.races.runner.ledger);
         match &found {
             Ok(_) => forget_failure(kept, options, &search, self.module)?,
-            Err(Aborted::Failed(failure)) if is_lasting(failure) && !self.races.is_late() => {
+            Err(Aborted::Race(RaceError::Failed(failure))) if is_lasting(failure) && !self.races.until.is_over() => {
                 note_failure(kept, options, &search, self.module, failure)?;
             }
             Err(_) => {}
@@ -164,23 +165,18 @@ impl Walk<'_, '_> {
         let mut singles = variants.singles();
         let signature = self.races.signature(&base, &rescuers(&singles, self.module))?;
         let (program, scratch) = (&self.module.program, self.races.scratch);
-        let inputs = make_inputs(program, &signature.parameters, &self.module.inputs, scratch)?;
-        let mut preflight = match &signature.results {
-            Some(results) => {
-                let files_up_to = if self.races.timer.compares_outputs() { LARGE_OUTPUTS } else { u64::MAX };
-                inputs.preflight.with_outputs(results, files_up_to)
-            }
-            None => inputs.preflight,
-        };
+        let inputs =
+            make_inputs(program, &signature.parameters, &self.module.inputs, scratch).map_err(Aborted::of_inputs)?;
+        let results = signature.results.as_deref();
+        let mut preflight = preflight(&*self.races.runner.timer, &inputs, results, program.partitions);
         if self.module.choices.iter().any(|choice| choice.kind == OptionKind::FastMath) {
             preflight = preflight.with_other_inputs(&signature.parameters);
         }
-        let preflight = preflight.on_device(self.races.timer.device_memory(), program.partitions);
-        preflight.check(scratch)?;
+        preflight.check(scratch).map_err(Aborted::of_inputs)?;
         let (preflight, wide) = planned(program, preflight, &signature, scratch);
         let preflight = preflight.to_string();
         (self.races.inputs, self.races.inputs_digest) = (inputs.arrays, inputs.digest);
-        self.races.events.tell(Kind::Ahead(&preflight));
+        self.races.runner.events.tell(Kind::Ahead(&preflight));
         let rescued = self.first(&base, &singles)?;
         if let Some(rescue) = &rescued {
             // the remaining ones are tried on top of the first set that runs
@@ -192,7 +188,7 @@ impl Walk<'_, '_> {
         }
         let of_base = self.rows.get(&base.config).and_then(|row| Some(row.times()?.median_ns));
         let ahead = forecast(&self.races, &time_breakdown(self.tally), of_base.unwrap_or_default(), singles.len());
-        self.races.events.tell(Kind::Ahead(&ahead));
+        self.races.runner.events.tell(Kind::Ahead(&ahead));
         let measured = self.screen(&base, &singles)?;
         let best = self.combine(&variants, &base, &measured)?;
         let mut finals = self.finals(&variants, &base, &best, &measured)?;
@@ -204,7 +200,8 @@ impl Walk<'_, '_> {
     /// Digest of everything that a decision follows from, except the samples and the conditions of their measurement.
     fn search(&self) -> Result<String, Aborted> {
         let mut hasher = FieldHasher::new("compiler options, 3");
-        hasher.field(self.module.program.identity().as_bytes()).field(self.module.inputs.digest()?.as_bytes());
+        let inputs = self.module.inputs.digest().map_err(Aborted::of_inputs)?;
+        hasher.field(self.module.program.identity().as_bytes()).field(inputs.as_bytes());
         hasher.field(self.module.base.to_config().as_str().as_bytes());
         hasher.field(&self.races.options.rules.min_improvement.to_le_bytes());
         hash_choices(&self.module.choices, &mut hasher);
@@ -239,7 +236,7 @@ impl Walk<'_, '_> {
     fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, Aborted> {
         let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
         // elsewhere XLA measures during compilation, so one program may compile to several executables
-        let joins = self.races.timer.device().identity.platform == "cpu";
+        let joins = self.races.runner.timer.device().identity.platform == "cpu";
         let is_fresh = self.races.options.force;
         let raced = self.races.race(&variants, &Rules { stage: "screen", exact: None, is_fresh, joins })?;
         let refused = raced.failures.values().filter(|failure| is_refusal(failure)).count();
@@ -282,7 +279,7 @@ impl Walk<'_, '_> {
             more.retain(|choice| !best.choices.contains(choice));
             let larger: Vec<Variant> =
                 more.iter().filter_map(|&choice| variants.with(&[&best.choices[..], &[choice]].concat())).collect();
-            if larger.is_empty() || self.races.is_late() {
+            if larger.is_empty() || self.races.until.is_over() {
                 break;
             }
             let raced: Vec<Variant> = [base.clone(), best.clone()].into_iter().chain(larger).collect();
@@ -319,7 +316,7 @@ impl Walk<'_, '_> {
                 finalists.push(variant.clone());
             }
         }
-        if finalists.is_empty() || self.races.is_late() {
+        if finalists.is_empty() || self.races.until.is_over() {
             return Ok(None);
         }
         let raced: Vec<Variant> = [base.clone(), base.clone()].into_iter().chain(finalists).collect();
@@ -335,8 +332,8 @@ impl Walk<'_, '_> {
             let rules: DecisionRules = self.races.options.rules;
             let verdict = decide(&counted(&seen), (0, 1), &alive, &rules);
             let is_last = verdict.is_settled
-                || self.races.is_late()
-                || (self.races.until.is_none() && begin.elapsed() > allowed)
+                || self.races.until.is_over()
+                || (!self.races.until.is_set() && begin.elapsed() > allowed)
                 || alive.is_empty();
             finals = Some(Finals { variants: raced.clone(), alive, raced: seen, verdict });
             if is_last {
@@ -375,7 +372,7 @@ impl Walk<'_, '_> {
         let tried: Vec<Variant> =
             self.rows.keys().filter(|config| runs(config)).filter_map(|config| variants.of(config)).collect();
         let tried: Vec<Variant> = tried.into_iter().filter(|variant| variants.changes_arithmetic(variant)).collect();
-        if tried.is_empty() || self.races.is_late() {
+        if tried.is_empty() || self.races.until.is_over() {
             return Ok(());
         }
         let found = special_values(&mut self.races, base, &tried)?;
@@ -454,7 +451,7 @@ impl Walk<'_, '_> {
         let candidates = &self.result.candidates;
         let program = self.module.program.meaning();
         let decided = Decided { config, times, tied, base, of_base, candidates, job, search, program };
-        let entry = decided.into_entry(&*self.races.timer, self.races.options);
+        let entry = decided.into_entry(&*self.races.runner.timer, self.races.options);
         let entry = Arc::new(entry);
         fill_from_entry(self.result, &entry);
         if let Err(why) = &self.module.key {
@@ -465,9 +462,9 @@ impl Walk<'_, '_> {
             self.result.flags.push(not_of_one_program(&process));
             return Ok(None);
         }
-        self.races.ledger.commit(job, &key, &entry)?;
+        self.races.runner.ledger.commit(job, &key, &entry)?;
         // processes look it up in the snapshot
-        if let Err(error) = self.races.ledger.publish() {
+        if let Err(error) = self.races.runner.ledger.publish() {
             self.result.flags.push(format!("the snapshot was not published: {error}"));
         }
         Ok(Some((key, entry)))

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::entry::{Decided, Known, known};
 use super::failed::{as_known, forget_failure, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, hash_choices, not_cached, not_of_one_program};
-use super::race::{Aborted, Races, Rules, call, counted};
+use super::race::{Aborted, Rules, VariantRaces, call, counted};
 use super::rescue::rescuers;
 use super::rows::judged_by;
 use super::settle::{LOOKS, tune_compiler_options};
@@ -27,12 +27,13 @@ use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::measure::{MeasureError, make_inputs};
+use crate::race::{CandidateResult, CandidateTimes, Deadline, RaceError, Raced, Runner};
 use crate::stats::Interval;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Slice};
 use crate::tune::{
-    CandidateResult, CandidateTimes, OperationResult, Raced, Status, Tally, TuneError, TuneOptions, ended_by_user,
-    fill_from_entry, rounds_measured, time_breakdown,
+    OperationResult, Status, Tally, TuneError, TuneOptions, ended_by_user, fill_from_entry, rounds_measured,
+    time_breakdown,
 };
 
 /// Maximum number of sets that race on every module: all together, and those found first.
@@ -85,17 +86,18 @@ pub fn tune_shared_options(
     cancel: &AtomicBool,
     events: &Events,
 ) -> Result<SharedOptions, OptionTuneError> {
-    let until = options.budget.and_then(|budget| Instant::now().checked_add(budget));
+    let until = Deadline::after(options.budget);
     let began = Instant::now();
     let notes = Vec::new();
     let of_modules = modules.iter().map(|_| Tally::of(events)).collect();
-    let mut shared = Shared { timer, ledger, modules, options, cancel, of_modules, until, began, notes };
+    let runner = Runner::new(timer, ledger, cancel, events);
+    let mut shared = Shared { runner, modules, options, of_modules, until, began, notes };
     match shared.run() {
         Ok(shared) => Ok(shared),
-        Err(Aborted::Fatal(error)) => Err(error.into()),
+        Err(Aborted::Race(RaceError::Fatal(error))) => Err(error.into()),
         Err(Aborted::Inputs(error)) => Err(error.into()),
-        Err(Aborted::Failed(failure)) => Ok(shared.without_a_set(Status::Failed, failure.to_string())),
-        Err(Aborted::Interrupted) => {
+        Err(Aborted::Race(RaceError::Failed(failure))) => Ok(shared.without_a_set(Status::Failed, failure.to_string())),
+        Err(Aborted::Race(RaceError::Interrupted)) => {
             let rounds = shared.of_modules.iter().map(|(_, tally)| rounds_measured(tally)).sum();
             Ok(shared.without_a_set(Status::Interrupted, ended_by_user(rounds).to_owned()))
         }
@@ -103,14 +105,12 @@ pub fn tune_shared_options(
 }
 
 struct Shared<'a> {
-    timer: &'a mut dyn Timer,
-    ledger: &'a Ledger,
+    runner: Runner<'a>,
     modules: &'a [SharedModule],
     options: &'a TuneOptions,
-    cancel: &'a AtomicBool,
     /// For each module the events of its races, and what these add up to.
     of_modules: Vec<(Events, Arc<Mutex<Tally>>)>,
-    until: Option<Instant>,
+    until: Deadline,
     began: Instant,
     /// The notes on the modules' entries in force, by the module's place.
     notes: Vec<(usize, String)>,
@@ -159,7 +159,7 @@ impl Shared<'_> {
         }
         for (place, shared) in self.modules.iter().enumerate() {
             if !failed.contains_key(&place) {
-                forget_failure((&*self.timer, self.ledger), self.options, &search, &shared.module)?;
+                forget_failure((&*self.runner.timer, self.runner.ledger), self.options, &search, &shared.module)?;
             }
         }
         let mut all = self.conclude(&search, &sets, last)?;
@@ -172,7 +172,13 @@ impl Shared<'_> {
                 ModuleFault::Program(failure) => {
                     operation.reason = failure.to_string();
                     operation.failure = Some(failure.clone());
-                    note_failure((&*self.timer, self.ledger), self.options, &search, &shared.module, failure)?;
+                    note_failure(
+                        (&*self.runner.timer, self.runner.ledger),
+                        self.options,
+                        &search,
+                        &shared.module,
+                        failure,
+                    )?;
                 }
                 ModuleFault::Inputs(error) => operation.reason = error.to_string(),
             }
@@ -201,7 +207,8 @@ impl Shared<'_> {
         hasher.field(&self.options.rules.min_improvement.to_le_bytes());
         for SharedModule { module, weight, .. } in self.modules {
             hasher.field(module.program.identity().as_bytes()).field(&weight.to_le_bytes());
-            hasher.field(module.base.to_config().as_str().as_bytes()).field(module.inputs.digest()?.as_bytes());
+            let inputs = module.inputs.digest().map_err(Aborted::of_inputs)?;
+            hasher.field(module.base.to_config().as_str().as_bytes()).field(inputs.as_bytes());
             hash_choices(&module.choices, &mut hasher);
         }
         Ok(hasher.finish().to_string())
@@ -212,7 +219,9 @@ impl Shared<'_> {
         let mut found = self.without_a_set(Status::Cached, "already known; nothing was measured".to_owned());
         let mut failed = Vec::new();
         for (place, (shared, operation)) in self.modules.iter().zip(&mut found.operations).enumerate() {
-            if let Some(failure) = known_failure((&*self.timer, self.ledger), self.options, search, &shared.module)? {
+            if let Some(failure) =
+                known_failure((&*self.runner.timer, self.runner.ledger), self.options, search, &shared.module)?
+            {
                 operation.status = Status::Failed;
                 operation.reason = as_known(&failure);
                 operation.failure = Some(failure);
@@ -224,7 +233,7 @@ impl Shared<'_> {
             }
             let key = self.key(&shared.module);
             let asked = (search, shared.module.program.meaning());
-            let entry = match known((&*self.timer, self.ledger), self.options, &key, asked)? {
+            let entry = match known((&*self.runner.timer, self.runner.ledger), self.options, &key, asked)? {
                 Known::Entry(entry) => entry,
                 Known::No(note) => {
                     self.notes.extend(note.map(|note| (place, note)));
@@ -248,7 +257,7 @@ impl Shared<'_> {
         match raced {
             Ok(raced) => Ok(verdict(&raced, sets.len(), &rules).winner.is_some()),
             // its own search reports why, or rescues it
-            Err(Aborted::Failed(_)) => Ok(false),
+            Err(Aborted::Race(RaceError::Failed(_))) => Ok(false),
             Err(ended) => Err(ended),
         }
     }
@@ -258,20 +267,21 @@ impl Shared<'_> {
         let without_key = OptionModule { key: Err("one set is for all modules".to_owned()), ..shared.module.clone() };
         // half of the time is reserved for the last rounds
         let left = u32::try_from(2 * (self.modules.len() - place)).unwrap_or(u32::MAX);
-        let budget = self.until.map(|until| until.saturating_duration_since(Instant::now()) / left);
+        let budget = self.until.left().map(|time| time / left);
         let options = TuneOptions { budget, ..self.options.clone() };
         let events = self.events(place);
-        let tuned = tune_compiler_options(self.timer, self.ledger, &without_key, &options, self.cancel, &events);
+        let Runner { timer, ledger, cancel, .. } = self.runner.borrowed();
+        let tuned = tune_compiler_options(timer, ledger, &without_key, &options, cancel, &events);
         let operation = tuned.map_err(|error| match error {
             OptionTuneError::Inputs(error) => Aborted::Inputs(error),
-            OptionTuneError::Fatal(error) => Aborted::Fatal(error),
+            OptionTuneError::Fatal(error) => error.into(),
         })?;
         let operation = operation.operation;
         if operation.status == Status::Interrupted {
-            return Err(Aborted::Interrupted);
+            return Err(RaceError::Interrupted.into());
         }
         if let Some(failure) = operation.failure {
-            return Err(failure.into());
+            return Err(Aborted::failed(failure));
         }
         let best = operation.best.filter(|_| operation.status == Status::Tuned);
         Ok(best.and_then(|best| variants_of(&shared.module).of(&best.config)))
@@ -286,15 +296,12 @@ impl Shared<'_> {
         rounds: u32,
     ) -> Result<Raced, Aborted> {
         let events = self.events(place);
-        let scratch = tempfile::tempdir()
-            .map_err(|source| Aborted::Fatal(TuneError::Scratch { path: std::env::temp_dir(), source }))?;
-        let program = module.program.write(scratch.path(), "program")?;
-        let mut races = Races {
-            timer: &mut *self.timer,
-            ledger: self.ledger,
+        let scratch =
+            tempfile::tempdir().map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
+        let program = module.program.write(scratch.path(), "program").map_err(Aborted::of_inputs)?;
+        let mut races = VariantRaces {
+            runner: self.runner.telling(&events),
             options: self.options,
-            cancel: self.cancel,
-            events: &events,
             program: &program,
             call: call(program.program.digest),
             inputs: Vec::new(),
@@ -307,11 +314,12 @@ impl Shared<'_> {
         let variants = variants_of(module);
         let base = variants.base();
         let signature = races.signature(&base, &rescuers(&variants.singles(), module))?;
-        let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, scratch.path())?;
+        let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, scratch.path())
+            .map_err(Aborted::of_inputs)?;
         (races.inputs, races.inputs_digest) = (inputs.arrays, inputs.digest);
         let raced: Vec<Variant> = [base.clone(), base].into_iter().chain(sets.iter().cloned()).collect();
         let is_fresh = self.options.force && Some(&rounds) == LOOKS.first();
-        races.race(&raced, &Rules { stage, exact: Some(rounds), is_fresh, joins: false })
+        Ok(races.race(&raced, &Rules { stage, exact: Some(rounds), is_fresh, joins: false })?)
     }
 
     /// Races all sets on a module, in rounds that no search has seen.
@@ -330,14 +338,14 @@ impl Shared<'_> {
             let of = |set: usize| ratios.iter().find(|(one, ..)| one.candidate == set + 2);
             let ratios = (0..sets.len()).map(|set| of(set).map(|(_, ratio, interval)| (*ratio, *interval))).collect();
             let on = OnModule { weight: shared.weight, copy_bound, ratios };
-            let is_late = self.until.is_some_and(|until| Instant::now() >= until);
-            let is_last = on.is_settled() || is_late || (self.until.is_none() && begin.elapsed() > allowed);
+            let is_last =
+                on.is_settled() || self.until.is_over() || (!self.until.is_set() && begin.elapsed() > allowed);
             last = Some(LastRounds { raced, on });
             if is_last {
                 break;
             }
         }
-        last.ok_or(Aborted::Interrupted)
+        last.ok_or(RaceError::Interrupted.into())
     }
 
     /// Makes entries from the last rounds.
@@ -381,18 +389,18 @@ impl Shared<'_> {
             let (search, job) = (search.to_owned(), Some(raced.digest));
             let tied = Vec::new();
             let decided = Decided { config, times, tied, base, of_base, candidates, job, search, program };
-            let entry = Arc::new(decided.into_entry(&*self.timer, self.options));
+            let entry = Arc::new(decided.into_entry(&*self.runner.timer, self.options));
             fill_from_entry(operation, &entry);
             if shared.module.key.is_ok() && !process.is_empty() {
                 operation.flags.push(not_of_one_program(&process));
             } else if shared.module.key.is_ok() {
                 let key = self.key(&shared.module);
-                self.ledger.commit(job, &key, &entry)?;
+                self.runner.ledger.commit(job, &key, &entry)?;
                 all.entries.push((key, entry));
             }
         }
         // processes look them up in the snapshot
-        if let Err(error) = self.ledger.publish() {
+        if let Err(error) = self.runner.ledger.publish() {
             all.reason = format!("{}; the snapshot was not published: {error}", all.reason);
         }
         all.set = winner.zip(self.modules.first()).map(|((_, set), shared)| without(&set.set, &shared.module.base));
@@ -406,7 +414,11 @@ impl Shared<'_> {
 
     fn key(&self, module: &OptionModule) -> CacheKey {
         let digest = module.key.as_ref().copied().unwrap_or_else(|_| module.program.digest());
-        CacheKey { call: call(digest), direction: Direction::Forward, device: self.timer.device().identity.clone() }
+        CacheKey {
+            call: call(digest),
+            direction: Direction::Forward,
+            device: self.runner.timer.device().identity.clone(),
+        }
     }
 
     /// The same status for every module, without a set.
@@ -451,7 +463,9 @@ enum ModuleFault {
 /// The failure if it concerns one module only; a lost worker or device ends the run for all.
 fn of_module(ended: Aborted) -> Result<ModuleFault, Aborted> {
     match ended {
-        Aborted::Failed(failure) if !matches!(failure.kind, FailureKind::Device | FailureKind::Protocol) => {
+        Aborted::Race(RaceError::Failed(failure))
+            if !matches!(failure.kind, FailureKind::Device | FailureKind::Protocol) =>
+        {
             Ok(ModuleFault::Program(failure))
         }
         Aborted::Inputs(error) => Ok(ModuleFault::Inputs(error)),

@@ -2,24 +2,18 @@
 
 use crate::cache::{Lookup, StoreError};
 use crate::call::{Call, Direction};
-use crate::decision::Round;
 use crate::device::MatchMode;
-use crate::failure::{Failure, FailureKind};
 use crate::hlo::Evidence;
 use crate::measured_by::TOOL;
+use crate::race::RaceError;
 use crate::registry::NotRunnable;
 use crate::setters;
-use crate::stats::median;
 use crate::timer::events::{Kind, Slice};
-use crate::tune::{CopiesError, Plan, PlannedInvocation, Session, Stopped, TimeBreakdown, TuneError, TuneOptions};
+use crate::tune::{Plan, PlannedInvocation, Session, Stopped, TimeBreakdown, TuneError};
 
 use super::expected::{Expected, program_of};
-use super::look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
+use super::series::{Question, take_end};
 use super::{CHECK_SCHEMA, CheckResult, OperationCheck, Verdict};
-
-/// Number of series of rounds, each in a worker process of its own, after which a still uncertain change counts as
-/// none.
-pub(super) const MOST_SERIES: u32 = 4;
 
 /// How a check is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -102,21 +96,9 @@ impl Gate<'_, '_> {
                     result.interrupted = true;
                     "ended before it started".clone_into(&mut operation.reason);
                 } else {
-                    match self.measure((index, of), planned, &expected, &result, &mut operation) {
-                        Ok(()) => {}
-                        Err(CopiesError::Interrupted) => {
-                            result.interrupted = true;
-                            "ended by the user; there is no verdict".clone_into(&mut operation.reason);
-                        }
-                        Err(CopiesError::Failed(failure)) => {
-                            operation.reason = failure.to_string();
-                            operation.failure = Some(failure);
-                        }
-                        Err(CopiesError::Fatal(error)) => {
-                            operation.reason = error.to_string();
-                            stopped_by = Some(error);
-                        }
-                    }
+                    let measured = self.measure((index, of), planned, &expected, &result, &mut operation);
+                    result.interrupted |= matches!(measured, Err(RaceError::Interrupted));
+                    stopped_by = take_end(measured, &mut operation);
                 }
             }
             (self.on_checked)(&operation);
@@ -190,7 +172,7 @@ impl Gate<'_, '_> {
         Ok(Some(expected))
     }
 
-    /// Measures until the verdict is clear, in at most [`MOST_SERIES`] series: one that shows no change is enough.
+    /// Measures an entry beside the baseline until the verdict is clear.
     fn measure(
         &mut self,
         (index, of): (usize, usize),
@@ -198,113 +180,27 @@ impl Gate<'_, '_> {
         expected: &Expected,
         result: &CheckResult,
         operation: &mut OperationCheck,
-    ) -> Result<(), CopiesError> {
-        let config = &expected.entry.config;
+    ) -> Result<(), RaceError> {
         let name = operation.call.to_string();
-        let mut remeasurement = self.session.remeasure(&planned.invocation, config)?;
+        let mut remeasurement = self.session.remeasure(&planned.invocation, &expected.entry.config)?;
         let events = self.session.first_events().clone();
         let _operation = events.open(Slice::Operation { name: &name, index, of });
         events.tell(Kind::Started { programs: 2, rounds_kept: 0 });
-        let mut series = 0;
-        let ended = loop {
-            let measured = self.session.measure_series(&mut remeasurement);
-            series += 1;
-            operation.time_breakdown = remeasurement.time_breakdown();
-            measured?;
-            if let Some(failure) = remeasurement.failure() {
-                break Err(failure.clone());
-            }
-            let rounds = remeasurement.rounds();
-            let limits = limits(&self.session.options, &rounds, expected, result.compared);
-            operation.limit = Some(limits.slower);
-            let Some(seen) = look(&rounds, &limits) else { break Ok(None) };
-            let is_over = seen.change.is_none() || seen.is_proven(result.odds_needed) || series == MOST_SERIES;
-            if is_over {
-                break Ok(Some(seen));
-            }
+        let options = self.session.options.clone();
+        let too_few = match options.budget {
+            Some(budget) => format!("in the budget of {}s: allow more time", budget.as_secs_f64()),
+            None => "count: its samples are not times, or the machine is too noisy".to_owned(),
         };
-        match ended {
-            Err(failure) => {
-                operation.verdict = if is_its_own(&failure) { Verdict::Broken } else { Verdict::Failed };
-                operation.reason = failure.to_string();
-                operation.failure = Some(failure);
-            }
-            Ok(None) => {
-                let why = match self.session.options.budget {
-                    Some(budget) => format!("in the budget of {}s: allow more time", budget.as_secs_f64()),
-                    None => "count: its samples are not times, or the machine is too noisy".to_owned(),
-                };
-                operation.reason = format!("fewer than {MIN_ROUNDS} rounds {why}");
-            }
-            Ok(Some(seen)) => fill(&self.session.options, operation, &seen, expected, result.odds_needed),
-        }
-        Ok(())
+        let (compared, odds_needed) = (result.compared, result.odds_needed);
+        let question = Question { options: &options, expected, compared, odds_needed, too_few: &too_few };
+        let session = &mut *self.session;
+        let measured = question.answer(operation, |_| {
+            session.measure_series(&mut remeasurement)?;
+            Ok(remeasurement.failure().cloned().map_or_else(|| Ok(remeasurement.rounds()), Err))
+        });
+        operation.time_breakdown = remeasurement.time_breakdown();
+        measured
     }
-}
-
-/// Ratios beyond which a config has changed.
-pub(super) fn limits(options: &TuneOptions, rounds: &[Round], expected: &Expected, compared: usize) -> Limits {
-    let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(0)).collect();
-    let known = median(&times).map_or(0.0, |ns| options.resolution.at(ns));
-    let margin = margin(options.rules.min_improvement, options.rules.resolution.max(known), compared);
-    Limits::new(expected.interval(), margin)
-}
-
-/// Writes the measurements and the verdict into the operation.
-pub(super) fn fill(
-    options: &TuneOptions,
-    operation: &mut OperationCheck,
-    seen: &Look,
-    expected: &Expected,
-    odds_needed: f64,
-) {
-    operation.ratio = Some(seen.ratio);
-    operation.interval = Some(seen.interval);
-    operation.odds = seen.change.map(|_| seen.odds);
-    operation.baseline_ns = Some(seen.baseline_ns);
-    operation.config_ns = Some(seen.config_ns);
-    operation.rounds = seen.rounds;
-    operation.processes = seen.processes;
-    let was = match expected.entry.ratio.zip(expected.interval()) {
-        Some((ratio, interval)) => {
-            format!("it took {ratio:.3} ({:.3}–{:.3}) when it was decided", interval.low, interval.high)
-        }
-        None => "what it took when it was decided is not comparable".to_owned(),
-    };
-    let is =
-        format!("takes {:.3} of the baseline's time ({:.3}–{:.3})", seen.ratio, seen.interval.low, seen.interval.high);
-    let limit = operation.limit.unwrap_or(1.0);
-    let least = 1.0 - options.rules.min_improvement;
-    let is_proven = seen.is_proven(odds_needed);
-    let (verdict, how) = match seen.change {
-        Some(Change::Slower) if is_proven && seen.ratio < least => {
-            (Verdict::Regressed, format!("significantly above the limit, {limit:.3}"))
-        }
-        Some(Change::Slower) if is_proven => (Verdict::NotBetter, format!("significantly above the limit, {limit:.3}")),
-        Some(Change::Faster) if is_proven => (Verdict::Faster, "tuning again may find more".to_owned()),
-        Some(Change::Slower) => (Verdict::Holds, "slower by its median, but not significantly".to_owned()),
-        Some(Change::Faster) => (Verdict::Holds, "faster by its median, but not significantly".to_owned()),
-        None if seen.interval.high > limit => {
-            (Verdict::Holds, format!("these rounds cannot show whether it is below the limit, {limit:.3}"))
-        }
-        None => (Verdict::Holds, format!("below the limit, {limit:.3}")),
-    };
-    let is_stale = !verdict.is_alarm() && !expected.stale.is_empty();
-    operation.verdict = if is_stale { Verdict::Stale } else { verdict };
-    operation.reason = format!("{is}; {was}: {how}");
-}
-
-/// Whether a failure is the config's own and not the environment's.
-pub(super) fn is_its_own(failure: &Failure) -> bool {
-    matches!(
-        failure.kind,
-        FailureKind::Compile
-            | FailureKind::Crash
-            | FailureKind::Timeout
-            | FailureKind::Memory
-            | FailureKind::Execute
-            | FailureKind::WrongOutput
-    )
 }
 
 /// What is known about an operation before it is looked up.

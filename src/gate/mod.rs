@@ -18,6 +18,7 @@ mod junit;
 mod look;
 mod prune;
 mod result;
+mod series;
 
 pub use annotations::write_annotations;
 pub use check::{CheckOptions, check};

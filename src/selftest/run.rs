@@ -7,12 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::figures::Figures;
 use super::program::SelftestProgram;
 use super::store::Point;
+use crate::digest::Digest;
 use crate::failure::Failure;
+use crate::ledger::Ledger;
 use crate::measure::{MeasureError, job_of_copies};
 use crate::measured_by::{CacheState, TOOL};
+use crate::race::{ProgramRace, RaceError, RaceGoal, RaceOptions, Runner, race_programs};
 use crate::timer::Timer;
 use crate::timer::events::{Events, Kind, Slice};
-use crate::tune::{CopiesError, TuneOptions, measure_copies};
 
 /// The amount of measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +44,7 @@ pub enum SelftestError {
     Program(#[from] MeasureError),
     /// The copies, or the worker that runs them.
     #[error(transparent)]
-    Copies(#[from] CopiesError),
+    Copies(#[from] RaceError),
     /// One copy failed although the others ran.
     #[error("a copy of the program failed where others ran: {0}")]
     Copy(Failure),
@@ -69,12 +71,16 @@ pub fn selftest(
     let SelftestOptions { copies, rounds, cache_state } = options.clone();
     let parameters = program.parameters.as_deref();
     let job = job_of_copies(timer, &program.program, parameters, copies, cache_state.clone(), scratch)?;
-    let tune = TuneOptions { rounds: Some(rounds), cache_state, ..TuneOptions::default() };
-    let copies = measure_copies(timer, &job, &tune, cancel, events)?;
-    if let Some(failure) = copies.failures.into_values().next() {
+    let race = RaceOptions::default().rounds(Some(rounds)).cache_state(cache_state);
+    let inputs = Digest::of(job.call.call_key.as_bytes());
+    let of_copies = ProgramRace { goal: RaceGoal::EveryRound, ..ProgramRace::new(job, inputs, "copies") };
+    // nothing is kept in any store
+    let ledger = Ledger::in_memory(Vec::new());
+    let raced = race_programs(&mut Runner::new(timer, &ledger, cancel, events), &of_copies, &race)?;
+    if let Some(failure) = raced.failures.into_values().next() {
         return Err(SelftestError::Copy(failure));
     }
-    let figures = Figures::of(&copies.rounds, options.copies).ok_or(SelftestError::NoTimes)?;
+    let figures = Figures::of(&raced.rounds, options.copies).ok_or(SelftestError::NoTimes)?;
     let measured_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let digest = program.program.digest();
     Ok(Point { program: program.name.clone(), digest, measured_at, tool: TOOL.to_owned(), figures })

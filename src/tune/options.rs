@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crate::candidates::Peaks;
-use crate::decision::{DecisionRules, Resolution, Round};
+use crate::decision::{DecisionRules, Resolution};
 use crate::measured_by::CacheState;
+use crate::race::RaceOptions;
 use crate::search::{Budget, Kind};
 use crate::setters;
-use crate::stats::median;
 
 /// Settings of a tuning run. `rules` affect only what is decided; the rest affects only how much is measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,19 +114,18 @@ impl Default for TuneOptions {
     }
 }
 
-/// Rounds if no number is requested but one is needed: under a profiler, and in a series of a check.
-const ROUNDS: u32 = 20;
-
 impl TuneOptions {
-    /// The requested number of rounds, or the usual one.
-    pub(crate) fn usual_rounds(&self) -> u32 {
-        self.rounds.unwrap_or(ROUNDS)
-    }
-
-    /// The rules for one invocation, with the noise floor known for programs of its baseline's duration.
-    pub(super) fn rules_for(&self, rounds: &[Round], baseline: usize) -> DecisionRules {
-        let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(baseline)).collect();
-        let known = median(&times).map_or(0.0, |ns| self.resolution.at(ns));
-        self.rules.resolution(self.rules.resolution.max(known))
+    /// The part of them that a race needs.
+    pub(crate) fn race_options(&self) -> RaceOptions {
+        RaceOptions::default()
+            .rounds(self.rounds)
+            .budget(self.budget)
+            .rules(self.rules)
+            .resolution(self.resolution.clone())
+            .force(self.force)
+            .seed(self.seed)
+            .sample_ns(self.sample_ns)
+            .max_runs(self.max_runs)
+            .cache_state(self.cache_state.clone())
     }
 }

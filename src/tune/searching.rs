@@ -13,14 +13,14 @@ use crate::cache::{CacheKey, Entry, Tier};
 use crate::config::Config;
 use crate::digest::FieldHasher;
 use crate::failure::Failure;
+use crate::race::{JobIdentity, RaceError};
 use crate::registry::{Invocation, NotRunnable};
 use crate::search::{Budget, NoSpace, Outcome, Plan, start};
 use crate::timer::ProgramFile;
 use crate::timer::events::{Events, Kind, Phase, Slice};
 
 use super::choices::{Choices, only};
-use super::job::{InputFolder, JobIdentity, own_programs};
-use super::measure::Aborted;
+use super::job::{InputFolder, own_programs};
 use super::pair::PairOutcome;
 use super::tuner::{Autotuner, Decided, known_before, timed_otherwise};
 use super::{MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
@@ -154,7 +154,7 @@ impl Autotuner<'_> {
         search.searched.configs = choices.space.count();
         search.searched.ended = match &ended {
             Ok(ended) => *ended,
-            Err(Aborted::Interrupted) => SearchEnd::Interrupted,
+            Err(RaceError::Interrupted) => SearchEnd::Interrupted,
             Err(_) => SearchEnd::Failed,
         };
         let plan = match ended {
@@ -165,17 +165,17 @@ impl Autotuner<'_> {
                 self.options.search.finalists,
                 digest,
             ))),
-            Err(Aborted::Interrupted) => {
+            Err(RaceError::Interrupted) => {
                 result.status = Status::Interrupted;
                 "ended by the user; what was tried is kept".clone_into(&mut result.reason);
                 Ok(InvocationPlan::Finished(None))
             }
-            Err(Aborted::Failed(failure)) => {
+            Err(RaceError::Failed(failure)) => {
                 result.reason = failure.to_string();
                 result.failure = Some(failure);
                 Ok(InvocationPlan::Finished(None))
             }
-            Err(Aborted::Fatal(error)) => Err(error),
+            Err(RaceError::Fatal(error)) => Err(error),
         };
         result.search = Some(search.searched);
         plan
@@ -248,8 +248,8 @@ impl Autotuner<'_> {
         choices: &mut Choices,
         key: &CacheKey,
         search: &mut Search,
-    ) -> Result<SearchEnd, Aborted> {
-        let input_folder = InputFolder::new(invocation, self.registry)?.map_err(Aborted::Failed)?;
+    ) -> Result<SearchEnd, RaceError> {
+        let input_folder = InputFolder::new(invocation, self.registry)?.map_err(RaceError::Failed)?;
         let options = &self.options.search;
         let priors = self.priors(key)?;
         let OfCompiler { refused, figures } = self.of_compiler(invocation, choices);
@@ -268,7 +268,7 @@ impl Autotuner<'_> {
             }
             loop {
                 if self.cancel.load(Ordering::Relaxed) {
-                    return Err(Aborted::Interrupted);
+                    return Err(RaceError::Interrupted);
                 }
                 let is_spent = search.left(&options.budget, begin.elapsed()) == Some(0);
                 if is_spent && search.searched.evaluations > 0 {

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Config;
 use crate::ledger::Ledger;
+use crate::race::{DeviceSeats, RaceError};
 use crate::registry::{Invocation, Registry};
 use crate::timer::Timer;
 use crate::timer::events::Events;
 
-use super::device_seats::DeviceSeats;
 use super::devices::run_on_devices;
 use super::tuner::{Autotuner, Surfaces};
-use super::{AutotuningResult, CopiesError, Plan, Remeasurement, TuneError, TuneOptions};
+use super::{AutotuningResult, Plan, Remeasurement, TuneError, TuneOptions};
 
 /// The stop flag of runs that nothing ends from outside.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// If the inputs cannot be made or written, or the recorded baseline is not among the candidates.
-    pub fn remeasure(&mut self, invocation: &Invocation, config: &Config) -> Result<Remeasurement, CopiesError> {
+    pub fn remeasure(&mut self, invocation: &Invocation, config: &Config) -> Result<Remeasurement, RaceError> {
         self.first_tuner().remeasure(invocation, config)
     }
 
@@ -168,7 +168,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// If the baseline or the worker fails, the user ends it, or the ledger fails.
-    pub fn measure_series(&mut self, remeasurement: &mut Remeasurement) -> Result<(), CopiesError> {
+    pub fn measure_series(&mut self, remeasurement: &mut Remeasurement) -> Result<(), RaceError> {
         self.first_tuner().measure_series(remeasurement)
     }
 
@@ -214,6 +214,7 @@ impl Device<'_> {
             timer: &mut *self.timer,
             ledger,
             options,
+            race_options: options.race_options(),
             cancel,
             events: self.events.clone(),
             surfaces: Default::default(),

@@ -7,7 +7,7 @@ use crate::registry::{Invocation, Target};
 
 /// The candidates of a job that could not be lowered when they were recorded.
 #[derive(Debug, Clone, Default)]
-pub(super) struct NotLowered {
+pub(crate) struct NotLowered {
     /// Whether they were recorded on the device that the job is for.
     was_here: bool,
     /// The reason, by candidate.
@@ -16,7 +16,7 @@ pub(super) struct NotLowered {
 
 impl NotLowered {
     /// Those of an invocation.
-    pub(super) fn of(invocation: &Invocation) -> Self {
+    pub(crate) fn of(invocation: &Invocation) -> Self {
         let candidates = invocation.candidates.iter().enumerate();
         let without = candidates.filter(|(_, candidate)| candidate.program.is_none());
         let reasons = without.filter_map(|(index, candidate)| Some((index, candidate.not_lowered.clone()?)));
@@ -24,7 +24,7 @@ impl NotLowered {
     }
 
     /// A failure because there is no program, with the recorded reason.
-    pub(super) fn explain(&self, candidate: usize, failure: Failure) -> Failure {
+    pub(crate) fn explain(&self, candidate: usize, failure: Failure) -> Failure {
         match (&failure.kind, self.reasons.get(&candidate)) {
             (FailureKind::NoProgram, Some(reason)) => {
                 let way_out = if self.was_here { String::new() } else { format!("; {}", failure.message) };
@@ -36,7 +36,7 @@ impl NotLowered {
 
     /// Whether a failed candidate cannot exist on this device: it was not lowered, and either that was tried on the
     /// device itself, or a worker on it could not build its program either.
-    pub(super) fn is_proven(&self, candidate: usize, failure: &Failure) -> bool {
+    pub(crate) fn is_proven(&self, candidate: usize, failure: &Failure) -> bool {
         let is_no_failure = match failure.kind {
             FailureKind::Compile => true,
             FailureKind::NoProgram => self.was_here,
