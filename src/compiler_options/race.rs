@@ -3,22 +3,22 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::OPERATION;
+use super::module::OptionModule;
 use super::variant::Variant;
 use crate::call::{Call, Direction};
 use crate::counted::counted as number_of;
 use crate::decision::Round;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
-use crate::measure::MeasureError;
-use crate::race::{Deadline, ProgramRace, RaceError, Raced, Runner, no_signature, race_programs};
+use crate::measure::{Inputs, MeasureError, make_inputs};
+use crate::race::{Deadline, ProgramRace, RaceError, RaceOptions, Raced, Runner, no_signature, race_programs};
 use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature};
-use crate::tune::{TimeBreakdown, TuneOptions};
+use crate::tune::TimeBreakdown;
 
 /// The races of a module's variants, and everything that they have in common.
 pub(super) struct VariantRaces<'a> {
     pub(super) runner: Runner<'a>,
-    pub(super) options: &'a TuneOptions,
+    pub(super) options: &'a RaceOptions,
     pub(super) program: &'a ProgramFile,
     pub(super) call: Call,
     pub(super) inputs: Vec<InputArray>,
@@ -85,7 +85,28 @@ impl Aborted {
     }
 }
 
-impl VariantRaces<'_> {
+impl<'a> VariantRaces<'a> {
+    /// The races of a module, whose inputs are not made yet.
+    pub(super) fn new(
+        runner: Runner<'a>,
+        options: &'a RaceOptions,
+        (call, program): (Call, &'a ProgramFile),
+        module: &OptionModule,
+        (scratch, until): (&'a Path, Deadline),
+    ) -> Self {
+        let (inputs, inputs_digest, slack) = (Vec::new(), Digest::of(b""), Vec::new());
+        let results = module.program.results.clone();
+        Self { runner, options, program, call, inputs, inputs_digest, results, slack, scratch, until }
+    }
+
+    /// Makes the inputs of all variants.
+    pub(super) fn make_inputs(&mut self, module: &OptionModule, signature: &Signature) -> Result<Inputs, Aborted> {
+        let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, self.scratch);
+        let inputs = inputs.map_err(Aborted::of_inputs)?;
+        (self.inputs, self.inputs_digest) = (inputs.arrays.clone(), inputs.digest);
+        Ok(inputs)
+    }
+
     /// A job of variants. A second variant with the same options is compiled again.
     pub(super) fn job(&self, variants: &[Variant]) -> Job {
         let candidate = |(index, variant): (usize, &Variant)| {
@@ -119,13 +140,8 @@ impl VariantRaces<'_> {
             let timer = &mut *self.runner.timer;
             timer.begin(&job).map_err(RaceError::Failed)?;
             match timer.signature(candidate) {
-                Ok(Some(signature)) => {
-                    timer.end();
-                    return Ok(signature);
-                }
-                Ok(None) => {
-                    return Err(RaceError::Failed(no_signature(timer)));
-                }
+                Ok(Some(signature)) => return Ok(signature),
+                Ok(None) => return Err(RaceError::Failed(no_signature(timer))),
                 Err(failure) => {
                     if failure.needs_restart() {
                         timer.restart(&[]).map_err(RaceError::Failed)?;
@@ -155,7 +171,7 @@ impl VariantRaces<'_> {
 
     /// Races variants. The others are compared with the first one.
     pub(super) fn race(&mut self, variants: &[Variant], rules: &Rules<'_>) -> Result<Raced, RaceError> {
-        let mut options = self.options.race_options().force(rules.is_fresh).budget(self.until.left());
+        let mut options = self.options.clone().force(rules.is_fresh).budget(self.until.left());
         if let Some(rounds) = rules.exact {
             options = options.rounds(Some(rounds)).without_verdict();
         }
@@ -167,11 +183,6 @@ impl VariantRaces<'_> {
         };
         race_programs(&mut self.runner, &race, &options)
     }
-}
-
-/// The call of a module.
-pub(super) fn call(digest: Digest) -> Call {
-    Call::new(OPERATION, digest.to_string())
 }
 
 /// The rounds that count.
@@ -200,7 +211,7 @@ pub(super) fn forecast(
     let one = time_breakdown.compile_baselines_ns.max(time_breakdown.compile_candidates_ns) as f64;
     let seconds = |ns: f64| format!("{:.0} s", (ns / 1e9).ceil());
     let compiling = seconds(one * values as f64 / at_once as f64);
-    let running = seconds(base_ns * values as f64 * f64::from(races.options.race_options().usual_rounds()));
+    let running = seconds(base_ns * values as f64 * f64::from(races.options.usual_rounds()));
     let compiling = if one > 0.0 { format!("about {compiling} to compile, and ") } else { String::new() };
     format!("{}: {compiling}up to {running} to run if no two have the same code", number_of(values, "option value"))
 }

@@ -1,14 +1,13 @@
 //! The steps: every choice alone, the promising ones together, and the remaining ones in separate rounds.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::entry::{Decided, Known, known, not_of_jax};
+use super::entry::{Decided, Known, beside_itself, known, not_of_jax};
 use super::failed::{as_known, forget_failure, is_lasting, known_failure, note_failure};
-use super::module::{OptionModule, OptionTuneError, TunedOptions, hash_choices, not_cached, not_of_one_program};
+use super::module::{OptionModule, OptionTuneError, TunedOptions, call, hash_choices, not_cached, not_of_one_program};
 use super::precise::{error_from_reference, planned, try_reference};
-use super::race::{Aborted, Rules, VariantRaces, call, counted, forecast, time_for_last};
+use super::race::{Aborted, Rules, VariantRaces, counted, forecast, time_for_last};
 use super::rescue::{FirstRace, first_that_runs, rescuers};
 use super::rows::{Rows, take_rows, take_verdict};
 use super::special::{error_of, special_value_flags, special_values};
@@ -22,17 +21,14 @@ use crate::counted::counted as number_of;
 use crate::decision::DecisionRules;
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
-use crate::ledger::Ledger;
-use crate::measure::{MeasuredProgram, make_inputs};
+use crate::measure::MeasuredProgram;
 use crate::race::{
-    CandidateOutcome, CandidateResult, CandidateTimes, Deadline, RaceError, RaceStage, Raced, Runner, preflight,
+    CandidateOutcome, CandidateResult, CandidateTimes, Deadline, RaceError, RaceOptions, RaceStage, Raced, Runner,
+    preflight,
 };
-use crate::stats::Interval;
-use crate::timer::Timer;
-use crate::timer::events::{Events, Kind, Slice};
+use crate::timer::events::{Kind, Slice};
 use crate::tune::{
-    OperationResult, Status, Tally, TuneError, TuneOptions, ended_by_user, fill_from_entry, rounds_measured,
-    time_breakdown,
+    OperationResult, Status, Tally, TuneError, ended_by_user, fill_from_entry, rounds_measured, time_breakdown,
 };
 
 /// The numbers of last rounds after which the interval is evaluated.
@@ -48,16 +44,13 @@ const ADDS: f64 = 0.01;
 /// # Errors
 /// If the inputs cannot be made, or a store fails.
 pub fn tune_compiler_options(
-    timer: &mut dyn Timer,
-    ledger: &Ledger,
+    runner: &mut Runner<'_>,
     module: &OptionModule,
-    options: &TuneOptions,
-    cancel: &AtomicBool,
-    events: &Events,
+    options: &RaceOptions,
 ) -> Result<TunedOptions, OptionTuneError> {
     let scratch = tempfile::tempdir().map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
     let program = module.program.write(scratch.path(), "program")?;
-    let (events, tally) = Tally::of(events);
+    let (events, tally) = Tally::of(runner.events);
     let call = call(module.key.as_ref().copied().unwrap_or(program.program.digest));
     let base = module.base.to_config();
     let mut result = OperationResult {
@@ -67,18 +60,8 @@ pub fn tune_compiler_options(
     };
     let name = call.to_short();
     let slice = events.open(Slice::Operation { name: &name, index: 0, of: 1 });
-    let races = VariantRaces {
-        runner: Runner::new(timer, ledger, cancel, &events),
-        options,
-        program: &program,
-        call,
-        inputs: Vec::new(),
-        inputs_digest: Digest::of(b""),
-        results: module.program.results.clone(),
-        slack: Vec::new(),
-        scratch: scratch.path(),
-        until: Deadline::after(options.budget),
-    };
+    let until = Deadline::after(options.budget);
+    let races = VariantRaces::new(runner.telling(&events), options, (call, &program), module, (scratch.path(), until));
     let done =
         Walk { races, module, result: &mut result, began: Instant::now(), tally: &tally, rows: Rows::new() }.run();
     result.rounds_measured = rounds_measured(&tally);
@@ -98,7 +81,7 @@ pub fn tune_compiler_options(
         Err(Aborted::Inputs(error)) => return Err(error.into()),
     };
     result.time_breakdown = time_breakdown(&tally);
-    result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(timer.device())));
+    result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(runner.timer.device())));
     let OperationResult { status, reason, speed_up, .. } = &result;
     events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
     drop(slice);
@@ -164,9 +147,8 @@ impl Walk<'_, '_> {
         let mut base = variants.base();
         let mut singles = variants.singles();
         let signature = self.races.signature(&base, &rescuers(&singles, self.module))?;
+        let inputs = self.races.make_inputs(self.module, &signature)?;
         let (program, scratch) = (&self.module.program, self.races.scratch);
-        let inputs =
-            make_inputs(program, &signature.parameters, &self.module.inputs, scratch).map_err(Aborted::of_inputs)?;
         let results = signature.results.as_deref();
         let mut preflight = preflight(&*self.races.runner.timer, &inputs, results, program.partitions);
         if self.module.choices.iter().any(|choice| choice.kind == OptionKind::FastMath) {
@@ -175,7 +157,6 @@ impl Walk<'_, '_> {
         preflight.check(scratch).map_err(Aborted::of_inputs)?;
         let (preflight, wide) = planned(program, preflight, &signature, scratch);
         let preflight = preflight.to_string();
-        (self.races.inputs, self.races.inputs_digest) = (inputs.arrays, inputs.digest);
         self.races.runner.events.tell(Kind::Ahead(&preflight));
         let rescued = self.first(&base, &singles)?;
         if let Some(rescue) = &rescued {
@@ -390,76 +371,89 @@ impl Walk<'_, '_> {
         is_rescued: bool,
         finals: Option<Finals>,
     ) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
-        let tied = match &finals {
-            Some(Finals { variants, verdict, .. }) => take_verdict(&mut self.rows, variants, verdict),
-            None => Vec::new(),
-        };
+        let tied = finals.as_ref().map(|last| take_verdict(&mut self.rows, &last.variants, &last.verdict));
         self.result.candidates = std::mem::take(&mut self.rows).into_values().collect();
-        let min_improvement = self.races.options.rules.min_improvement;
         let base = self.result.baseline.config.clone();
         let of_base = self.result.candidates.iter().find(|row| row.config == base).and_then(|row| row.times().copied());
         let Some(of_base) = of_base else {
             "too few rounds of the default: allow more time".clone_into(&mut self.result.reason);
             return Ok(None);
         };
-        let sure = |confidence| Interval { low: 1.0, high: 1.0, confidence };
-        let (mut config, mut times) = (base.clone(), CandidateTimes { ratio: 1.0, interval: sure(1.0), ..of_base });
-        let (mut job, mut process) = (None, Vec::new());
+        let least = self.races.options.rules.min_improvement * 100.0;
         self.result.status = Status::BaselineKept;
-        self.result.reason = format!("no set of options is significantly faster by {} %", min_improvement * 100.0);
-        if let Some(Finals { variants, raced, verdict, .. }) = &finals {
-            job = Some(raced.digest);
-            if verdict.copy_bound.is_finite() {
-                let bound = 100.0 * verdict.copy_bound;
-                let flag = format!("compiled twice, the default differs from itself by up to {bound:.1} %");
-                self.result.flags.push(flag);
-                self.result.resolution = Some(verdict.copy_bound);
-            }
-            if verdict.winner.is_none() && !verdict.is_settled {
-                let bound = 100.0 * verdict.copy_bound.max(min_improvement);
-                self.result.reason = format!("nothing is significantly faster by {bound:.1} %: more time may tell");
-            }
-            let won = verdict.winner.and_then(|winner| {
-                let (.., ratio, interval) = *verdict.ratios.iter().find(|(one, ..)| one.candidate == winner)?;
-                let seen = raced.rows.get(winner)?.times()?;
-                Some((variants.get(winner)?, CandidateTimes { ratio, interval, ..*seen }))
-            });
-            if let Some((variant, of_winner)) = won {
-                if 1.0 / of_winner.ratio > self.races.options.rules.max_speed_up {
-                    self.result.status = Status::NotBelieved;
-                    self.result.reason = format!("{} is faster than is believable", variant.config.to_brief());
-                    return Ok(None);
-                }
-                (config, times) = (variant.config.clone(), of_winner);
-                process = variant.process.keys().map(String::as_str).collect();
-                let is_set = |choice: &Choice| variant.set.get(&choice.name) == Some(&choice.value);
-                let mut fast = self.module.choices.iter().filter(|choice| choice.kind == OptionKind::FastMath);
-                let row = self.result.candidates.iter().find(|row| row.config == config);
-                self.result.flags.extend(row.and_then(|row| error_from_reference(&row.reference_errors)));
-                if let Some(row) = row.filter(|_| fast.any(is_set)) {
-                    self.result.flags.push(error_of(&row.differences));
-                    self.result.flags.extend(special_value_flags(&row.special_values));
-                }
-                self.result.status = Status::Tuned;
-                "significantly faster than the default, in new rounds".clone_into(&mut self.result.reason);
-            }
+        self.result.reason = format!("no set of options is significantly faster by {least} %");
+        finals.iter().for_each(|finals| self.take_finals(finals));
+        let winner = finals.as_ref().and_then(Finals::winner);
+        if let Some((variant, times)) = &winner
+            && !self.take_winner(variant, times)
+        {
+            return Ok(None);
         }
         if is_rescued && self.result.status == Status::BaselineKept {
             self.result.status = Status::Tuned;
             "the default fails, and these options run".clone_into(&mut self.result.reason);
         }
-        let candidates = &self.result.candidates;
-        let program = self.module.program.meaning();
+        let job = finals.as_ref().map(|finals| finals.raced.digest);
+        let process: Vec<&str> =
+            winner.iter().flat_map(|(variant, _)| variant.process.keys().map(String::as_str)).collect();
+        let (config, times) = match &winner {
+            Some((variant, times)) => (variant.config.clone(), *times),
+            None => (base.clone(), beside_itself(of_base)),
+        };
+        let (candidates, program) = (&self.result.candidates, self.module.program.meaning());
+        let tied = tied.unwrap_or_default();
         let decided = Decided { config, times, tied, base, of_base, candidates, job, search, program };
-        let entry = decided.into_entry(&*self.races.runner.timer, self.races.options);
-        let entry = Arc::new(entry);
+        let entry = Arc::new(decided.into_entry(&*self.races.runner.timer, self.races.options));
         fill_from_entry(self.result, &entry);
-        if let Err(why) = &self.module.key {
-            self.result.flags.push(not_cached(why));
-            return Ok(None);
+        self.commit((key, entry), job, &process)
+    }
+
+    /// Writes what the last rounds say about the default, and whether they decide.
+    fn take_finals(&mut self, Finals { verdict, .. }: &Finals) {
+        if verdict.copy_bound.is_finite() {
+            let bound = 100.0 * verdict.copy_bound;
+            self.result.flags.push(format!("compiled twice, the default differs from itself by up to {bound:.1} %"));
+            self.result.resolution = Some(verdict.copy_bound);
         }
-        if !process.is_empty() {
-            self.result.flags.push(not_of_one_program(&process));
+        if verdict.winner.is_none() && !verdict.is_settled {
+            let bound = 100.0 * verdict.copy_bound.max(self.races.options.rules.min_improvement);
+            self.result.reason = format!("nothing is significantly faster by {bound:.1} %: more time may tell");
+        }
+    }
+
+    /// Writes the winner into the result. Returns whether it is believed.
+    fn take_winner(&mut self, variant: &Variant, times: &CandidateTimes) -> bool {
+        if 1.0 / times.ratio > self.races.options.rules.max_speed_up {
+            self.result.status = Status::NotBelieved;
+            self.result.reason = format!("{} is faster than is believable", variant.config.to_brief());
+            return false;
+        }
+        let is_set = |choice: &Choice| variant.set.get(&choice.name) == Some(&choice.value);
+        let mut fast = self.module.choices.iter().filter(|choice| choice.kind == OptionKind::FastMath);
+        let row = self.result.candidates.iter().find(|row| row.config == variant.config);
+        self.result.flags.extend(row.and_then(|row| error_from_reference(&row.reference_errors)));
+        if let Some(row) = row.filter(|_| fast.any(is_set)) {
+            self.result.flags.push(error_of(&row.differences));
+            self.result.flags.extend(special_value_flags(&row.special_values));
+        }
+        self.result.status = Status::Tuned;
+        "significantly faster than the default, in new rounds".clone_into(&mut self.result.reason);
+        true
+    }
+
+    /// Commits the entry, if a process can find and use it. `process` names its options of a whole process.
+    fn commit(
+        &mut self,
+        (key, entry): (CacheKey, Arc<Entry>),
+        job: Option<Digest>,
+        process: &[&str],
+    ) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
+        let not_kept = match &self.module.key {
+            Err(why) => Some(not_cached(why)),
+            Ok(_) => (!process.is_empty()).then(|| not_of_one_program(process)),
+        };
+        if let Some(why) = not_kept {
+            self.result.flags.push(why);
             return Ok(None);
         }
         self.races.runner.ledger.commit(job, &key, &entry)?;
@@ -478,6 +472,16 @@ struct Finals {
     alive: Vec<Finalist>,
     raced: Raced,
     verdict: Verdict,
+}
+
+impl Finals {
+    /// The variant that wins, with its times by the verdict.
+    fn winner(&self) -> Option<(&Variant, CandidateTimes)> {
+        let winner = self.verdict.winner?;
+        let (.., ratio, interval) = *self.verdict.ratios.iter().find(|(one, ..)| one.candidate == winner)?;
+        let seen = self.raced.rows.get(winner)?.times()?;
+        Some((self.variants.get(winner)?, CandidateTimes { ratio, interval, ..*seen }))
+    }
 }
 
 /// Whether the compiler does not know the option or the value.

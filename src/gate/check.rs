@@ -5,9 +5,10 @@ use crate::call::{Call, Direction};
 use crate::device::MatchMode;
 use crate::hlo::Evidence;
 use crate::measured_by::TOOL;
-use crate::race::RaceError;
+use crate::race::{RaceError, RaceOptions, Runner};
 use crate::registry::NotRunnable;
 use crate::setters;
+use crate::timer::Timer;
 use crate::timer::events::{Kind, Slice};
 use crate::tune::{Plan, PlannedInvocation, Session, Stopped, TimeBreakdown, TuneError};
 
@@ -59,6 +60,37 @@ pub fn check(
     Stopped::unless_ended(result, stopped_by)
 }
 
+/// The result of a check of a module without labelled calls, to which that of the module itself is added.
+pub fn without_calls(runner: &Runner<'_>, options: &RaceOptions, asked: CheckOptions) -> CheckResult {
+    let (timer, compared) = (&*runner.timer, asked.others);
+    let mut result = CheckResult { compared, ..nothing(timer, options, asked) };
+    result.odds_needed = odds_needed(compared, asked);
+    let of_timer = timer.notes().iter().cloned().chain(timer.clocks_seen());
+    result.notes = runner.ledger.notes().iter().cloned().chain(of_timer).collect();
+    result
+}
+
+/// The e-value that a change needs among so many comparisons.
+pub(super) fn odds_needed(compared: usize, asked: CheckOptions) -> f64 {
+    compared.max(1) as f64 / asked.false_alarms
+}
+
+fn nothing(timer: &dyn Timer, options: &RaceOptions, asked: CheckOptions) -> CheckResult {
+    CheckResult {
+        schema: CHECK_SCHEMA,
+        tool: TOOL.to_owned(),
+        device: timer.device().clone(),
+        measured_by: timer.measured_by(&options.cache_state),
+        false_alarms: asked.false_alarms,
+        compared: 0,
+        odds_needed: 0.0,
+        operations: Vec::new(),
+        missed: Vec::new(),
+        notes: Vec::new(),
+        interrupted: false,
+    }
+}
+
 struct Gate<'g, 'a> {
     session: &'g mut Session<'a>,
     options: CheckOptions,
@@ -67,7 +99,7 @@ struct Gate<'g, 'a> {
 
 impl Gate<'_, '_> {
     fn run(&mut self, plan: &Plan) -> (CheckResult, Option<TuneError>) {
-        let mut result = self.nothing_yet();
+        let mut result = nothing(self.session.timer(), &self.session.options.race, self.options);
         let mut operations = Vec::with_capacity(plan.invocations.len());
         for planned in &plan.invocations {
             let mut operation = draft(planned);
@@ -85,7 +117,7 @@ impl Gate<'_, '_> {
             }
         }
         result.compared += self.options.others;
-        result.odds_needed = result.compared.max(1) as f64 / self.options.false_alarms;
+        result.odds_needed = odds_needed(result.compared, self.options);
         let of = operations.len();
         let mut stopped_by = None;
         for (index, (planned, mut operation, expected)) in operations.into_iter().enumerate() {
@@ -105,23 +137,6 @@ impl Gate<'_, '_> {
             result.operations.push(operation);
         }
         (result, stopped_by)
-    }
-
-    fn nothing_yet(&self) -> CheckResult {
-        let timer = self.session.timer();
-        CheckResult {
-            schema: CHECK_SCHEMA,
-            tool: TOOL.to_owned(),
-            device: timer.device().clone(),
-            measured_by: timer.measured_by(&self.session.options.cache_state),
-            false_alarms: self.options.false_alarms,
-            compared: 0,
-            odds_needed: 0.0,
-            operations: Vec::new(),
-            missed: Vec::new(),
-            notes: Vec::new(),
-            interrupted: false,
-        }
     }
 
     /// Looks up the cached entry; `None` if there is nothing to measure, which the operation then says.
@@ -145,7 +160,7 @@ impl Gate<'_, '_> {
             Lookup::Miss(miss) => Err(miss.reason()?.to_string()),
         };
         let expected = match hit {
-            Ok(hit) => Expected::of(hit, invocation, timer, &self.session.options.cache_state),
+            Ok(hit) => Expected::of(hit, invocation, timer, &self.session.options.race.cache_state),
             Err(reason) => {
                 operation.verdict = Verdict::Missing;
                 operation.reason = reason;
@@ -186,7 +201,7 @@ impl Gate<'_, '_> {
         let events = self.session.first_events().clone();
         let _operation = events.open(Slice::Operation { name: &name, index, of });
         events.tell(Kind::Started { programs: 2, rounds_kept: 0 });
-        let options = self.session.options.clone();
+        let options = self.session.options.race.clone();
         let too_few = match options.budget {
             Some(budget) => format!("in the budget of {}s: allow more time", budget.as_secs_f64()),
             None => "count: its samples are not times, or the machine is too noisy".to_owned(),
@@ -194,10 +209,7 @@ impl Gate<'_, '_> {
         let (compared, odds_needed) = (result.compared, result.odds_needed);
         let question = Question { options: &options, expected, compared, odds_needed, too_few: &too_few };
         let session = &mut *self.session;
-        let measured = question.answer(operation, |_| {
-            session.measure_series(&mut remeasurement)?;
-            Ok(remeasurement.failure().cloned().map_or_else(|| Ok(remeasurement.rounds()), Err))
-        });
+        let measured = question.answer(operation, |_| session.measure_series(&mut remeasurement));
         operation.time_breakdown = remeasurement.time_breakdown();
         measured
     }

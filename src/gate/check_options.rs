@@ -1,9 +1,8 @@
 //! Measures the compiler options of a whole module again beside their baseline.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
-use super::check::{CheckOptions, draft_of};
+use super::check::{CheckOptions, draft_of, odds_needed};
 use super::expected::{Expected, measured_otherwise};
 use super::series::{Question, take_end};
 use super::{OperationCheck, Verdict};
@@ -14,12 +13,11 @@ use crate::config::Config;
 use crate::decision::Round;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
-use crate::ledger::Ledger;
 use crate::measure::{InputOptions, MeasureError, MeasuredProgram, make_inputs};
-use crate::race::{ProgramRace, RaceError, Runner, no_signature, race_programs};
-use crate::timer::events::{Events, Slice};
+use crate::race::{ProgramRace, RaceError, RaceOptions, Runner, no_signature, race_programs};
+use crate::timer::events::Slice;
 use crate::timer::{Build, Job, JobCandidate, ProgramFile, Timer};
-use crate::tune::{Tally, TuneError, TuneOptions, time_breakdown};
+use crate::tune::{Tally, TuneError, time_breakdown};
 
 /// Samples of a check are its own.
 const STAGE: &str = "check of compiler options";
@@ -49,17 +47,15 @@ impl CheckedModule {
 /// # Errors
 /// If the ledger, a cache tier or the scratch folder fails.
 pub fn check_compiler_options(
-    timer: &mut dyn Timer,
-    ledger: &Ledger,
+    runner: &mut Runner<'_>,
     module: &CheckedModule,
-    (options, asked): (&TuneOptions, CheckOptions),
+    (options, asked): (&RaceOptions, CheckOptions),
     compared: usize,
-    cancel: &AtomicBool,
-    events: &Events,
 ) -> Result<Option<OperationCheck>, TuneError> {
     let call = Call::new(COMPILER_OPTIONS, module.digest.to_string());
     let direction = Some(Direction::Forward);
-    let found = ledger.cache().lookup(timer.device(), &call.op_id, &call.call_key, direction, asked.match_mode);
+    let found =
+        runner.ledger.cache().lookup(runner.timer.device(), &call.op_id, &call.call_key, direction, asked.match_mode);
     let mut operation = OperationCheck { occurrences: 1, ..draft_of(call.clone(), Direction::Forward) };
     let found = match found {
         Err(error) if error.kind() == StoreErrorKind::Refused => {
@@ -70,17 +66,16 @@ pub fn check_compiler_options(
         found => found?,
     };
     let Lookup::Hit(hit) = found else { return Ok(None) };
-    let Some((baseline, expected)) = to_measure(hit, timer, module, options, &mut operation) else {
+    let Some((baseline, expected)) = to_measure(hit, &*runner.timer, module, options, &mut operation) else {
         return Ok(Some(operation));
     };
-    let (events, tally) = Tally::of(events);
+    let (events, tally) = Tally::of(runner.events);
     let name = operation.call.to_string();
     let slice = events.open(Slice::Operation { name: &name, index: 0, of: 1 });
-    let odds_needed = compared.max(1) as f64 / asked.false_alarms;
+    let odds_needed = odds_needed(compared, asked);
     let too_few = "count: allow more time";
     let question = Question { options, expected: &expected, compared, odds_needed, too_few };
-    let measured =
-        measure(&mut Runner::new(timer, ledger, cancel, &events), module, &baseline, &question, &mut operation);
+    let measured = measure(&mut runner.telling(&events), module, &baseline, &question, &mut operation);
     drop(slice);
     operation.time_breakdown = time_breakdown(&tally);
     take_end(measured, &mut operation).map_or(Ok(Some(operation)), Err)
@@ -91,7 +86,7 @@ fn to_measure(
     hit: Hit<'_>,
     timer: &dyn Timer,
     module: &CheckedModule,
-    options: &TuneOptions,
+    options: &RaceOptions,
     operation: &mut OperationCheck,
 ) -> Option<(Config, Expected)> {
     let baseline =
@@ -130,9 +125,8 @@ fn measure(
 ) -> Result<(), RaceError> {
     let scratch = tempfile::tempdir().map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
     let race = race(runner, module, [baseline, &question.expected.entry.config], question, scratch.path())?;
-    let options = question.options.race_options();
-    let rounds_of_series = Some(options.usual_rounds());
-    let options = options.rounds(rounds_of_series).force(true).without_verdict();
+    let rounds_of_series = Some(question.options.usual_rounds());
+    let options = question.options.clone().rounds(rounds_of_series).force(true).without_verdict();
     let mut rounds: Vec<Round> = Vec::new();
     question.answer(operation, |series| {
         if series > 0 {
@@ -165,9 +159,7 @@ fn race(
         .candidates(candidates)
         .cache_state(question.options.cache_state.clone())
         .results(module.program.results.clone());
-    runner.timer.begin(&job).map_err(RaceError::Failed)?;
-    let signature = runner.timer.signature(0).map_err(RaceError::Failed)?;
-    runner.timer.end();
+    let signature = runner.signature(&job, 0).map_err(RaceError::Failed)?;
     let signature = signature.ok_or_else(|| RaceError::Failed(no_signature(&*runner.timer)))?;
     let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, scratch).map_err(failed)?;
     job.inputs = inputs.arrays;

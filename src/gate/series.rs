@@ -5,9 +5,9 @@ use super::look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
 use super::{OperationCheck, Verdict};
 use crate::decision::Round;
 use crate::failure::{Failure, FailureKind};
-use crate::race::RaceError;
+use crate::race::{RaceError, RaceOptions};
 use crate::stats::median;
-use crate::tune::{TuneError, TuneOptions};
+use crate::tune::TuneError;
 
 /// Number of series of rounds, each in a worker process of its own, after which a still uncertain change counts as
 /// none.
@@ -16,7 +16,7 @@ const MOST_SERIES: u32 = 4;
 /// Whether an entry still holds.
 pub(super) struct Question<'a> {
     /// Of these, `rules.min_improvement` is the least change that matters.
-    pub(super) options: &'a TuneOptions,
+    pub(super) options: &'a RaceOptions,
     pub(super) expected: &'a Expected,
     /// The number of comparisons that share the error probability.
     pub(super) compared: usize,

@@ -1,7 +1,6 @@
 //! The races: all tuned against the baselines, then sets of calls, halved, and finally the set to prove.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::error::ProveError;
@@ -9,10 +8,7 @@ use super::manifest::{StepCall, StepVariants};
 use super::result::{CallEffect, Effect, ProveResult, ProvenSet, SetEffect, StepVerdict};
 use super::tree::Node;
 use crate::compare::{CompareError, CompareOptions, CompareResult, Contestant, compare};
-use crate::ledger::Ledger;
 use crate::race::{Deadline, Runner};
-use crate::timer::Timer;
-use crate::timer::events::Events;
 
 /// The race of all tuned against the baselines.
 const FIRST_STAGE: &str = "prove-step";
@@ -32,18 +28,15 @@ const LAST_PART_OF_BUDGET: u32 = 10;
 /// # Errors
 /// As [`compare`], and if a program cannot be read.
 pub fn prove(
-    timer: &mut dyn Timer,
-    ledger: &Ledger,
+    runner: &mut Runner<'_>,
     step: &StepVariants,
     options: &CompareOptions,
     scratch: &Path,
-    cancel: &AtomicBool,
-    events: &Events,
 ) -> Result<ProveResult, ProveError> {
-    let until = Deadline::after(options.budget);
+    let until = Deadline::after(options.race.budget);
     // the gain, each set, and the final proof
     let comparisons = step.tree.nodes.len() + 2;
-    let runner = Runner::new(timer, ledger, cancel, events);
+    let runner = runner.borrowed();
     let mut races = StepRaces { runner, step, options, scratch, until, comparisons, last: None };
     let whole = races.race(FIRST_STAGE, step.baseline, &[step.whole])?;
     let row = whole.contestants.get(1).ok_or(CompareError::TooFew(1))?;
@@ -117,8 +110,7 @@ impl StepRaces<'_> {
         let options = CompareOptions { stage: stage.to_owned(), tells_preflight, ..self.options.clone() }
             .rules(self.options.rules.confidence(1.0 - error))
             .budget(left.map(|left| left.max(self.last.unwrap_or_default())));
-        let Runner { timer, ledger, cancel, events } = self.runner.borrowed();
-        Ok(compare(timer, ledger, &contestants, &options, scratch.path(), cancel, events)?)
+        Ok(compare(&mut self.runner, &contestants, &options, scratch.path())?)
     }
 
     fn contestant(&self, variant: usize) -> Result<Contestant, ProveError> {
@@ -191,7 +183,7 @@ impl StepRaces<'_> {
         }
         let node = step.tree.nodes.iter().find(|node| node.calls == worst.calls);
         let Some(variant) = node.map(|node| node.variant) else { return Ok(()) };
-        self.last = self.options.budget.map(|budget| budget / LAST_PART_OF_BUDGET);
+        self.last = self.options.race.budget.map(|budget| budget / LAST_PART_OF_BUDGET);
         // separate rounds, because the earlier ones selected it
         let race = self.race("prove-set", step.baseline, &[variant])?;
         result.take_note_of(&race);

@@ -95,7 +95,7 @@ impl Measuring<'_> {
         if let Err(failure) = &measured
             && failure.kind == FailureKind::Crash
         {
-            self.restart(&failure)?;
+            self.restart(failure)?;
             let _slice = self.process.slice_of(baseline);
             measured = self.process.timer.measure(baseline, 1);
         }

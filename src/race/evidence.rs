@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::counted::counted;
 use crate::decision::Round;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
@@ -249,6 +250,36 @@ impl Evidence {
             Round::new(round.epoch, samples_ns).sentinel_ns(sentinel_ns)
         };
         self.rounds().skip(self.rounds().count().saturating_sub(last)).map(to_round).collect()
+    }
+
+    /// Candidates with programs of their own that cannot run on this device at all, never including the baseline. That
+    /// is no failure: there is nothing to fix or to retry.
+    fn impossible<'a>(&'a self, identity: &'a JobIdentity) -> impl Iterator<Item = usize> + 'a {
+        let others = identity.distinct().into_iter().filter(|&candidate| candidate != identity.baseline);
+        let is_proven = |candidate: &usize, failure| identity.not_lowered.is_proven(*candidate, failure);
+        others
+            .filter(move |candidate| self.failures.get(candidate).is_some_and(|failure| is_proven(candidate, failure)))
+    }
+
+    /// How many programs can run here, as far as known; those that failed for other reasons are included.
+    pub(crate) fn count_possible(&self, identity: &JobIdentity) -> usize {
+        identity.distinct().len() - self.impossible(identity).count()
+    }
+
+    /// Why there was nothing to compare the baseline with, if so.
+    pub(crate) fn why_alone(&self, identity: &JobIdentity) -> Option<String> {
+        if self.count_possible(identity) > 1 {
+            return None;
+        }
+        let mut others = self.impossible(identity).peekable();
+        Some(match others.peek().and_then(|first| self.failures.get(first)) {
+            Some(Failure { message, .. }) => {
+                let count = counted(others.count(), "config");
+                format!("no other config can run here ({count} without a program): {message}")
+            }
+            None if identity.same_as.len() == 1 => "there is only one config".to_owned(),
+            None => "every candidate is the same program".to_owned(),
+        })
     }
 }
 

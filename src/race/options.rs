@@ -1,21 +1,22 @@
 //! How a race measures.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::decision::{DecisionRules, Resolution, Round};
 use crate::measured_by::CacheState;
 use crate::setters;
 use crate::stats::median;
 
-/// How much a race measures, and what a winner must show. `rules` and `resolution` affect only what is decided; the rest
-/// affects only how much is measured.
+/// How much a race measures, and what a winner must show. `rules` and `resolution` affect only what is decided; the
+/// rest affects only how much is measured.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RaceOptions {
-    /// Interleaved rounds, if a number is requested. A decided race ends earlier, and an undecided one may use the time
-    /// that dropped candidates left.
+    /// Interleaved rounds, if a number is requested. A decided race ends earlier. An undecided race continues for as
+    /// long as that many runs of every candidate would take, because dropped candidates left time. Without a number,
+    /// the time is proportional to the compile time.
     pub rounds: Option<u32>,
-    /// Time for the rounds, and for compiling at most half of it.
+    /// Time for one race, if there is a limit: for its rounds, and for compiling at most half of it.
     pub budget: Option<Duration>,
     /// What a winner must show.
     pub rules: DecisionRules,
@@ -23,13 +24,8 @@ pub struct RaceOptions {
     pub resolution: Resolution,
     /// Measure again what the log holds.
     pub force: bool,
-    /// Seed of the order inside a round.
+    /// Seed of the order inside a round and of searches; inputs have the seeds of their own names.
     pub seed: u64,
-    /// If a whole round is one profile, its runs are repeated until those of the fastest candidate last about this
-    /// long, nanoseconds.
-    pub sample_ns: u64,
-    /// Maximum number of runs of one candidate in such a round.
-    pub max_runs: u32,
     /// What every timed run finds in the caches.
     pub cache_state: CacheState,
 }
@@ -41,8 +37,6 @@ setters!(RaceOptions {
     resolution: Resolution,
     force: bool,
     seed: u64,
-    sample_ns: u64,
-    max_runs: u32,
     cache_state: CacheState,
 });
 
@@ -55,8 +49,6 @@ impl Default for RaceOptions {
             resolution: Resolution::default(),
             force: false,
             seed: 0,
-            sample_ns: 300_000,
-            max_runs: 50,
             cache_state: CacheState::Warm,
         }
     }
@@ -82,5 +74,31 @@ impl RaceOptions {
         let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(baseline)).collect();
         let known = median(&times).map_or(0.0, |ns| self.resolution.at(ns));
         self.rules.resolution(self.rules.resolution.max(known))
+    }
+}
+
+/// When the time for races is over; never if there is no budget.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// After this time from now.
+    pub(crate) fn after(budget: Option<Duration>) -> Self {
+        Self(budget.and_then(|budget| Instant::now().checked_add(budget)))
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_set(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the time is over.
+    pub(crate) fn is_over(self) -> bool {
+        self.0.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// The time that is left, if it is limited.
+    pub(crate) fn left(self) -> Option<Duration> {
+        self.0.map(|until| until.saturating_duration_since(Instant::now()))
     }
 }

@@ -11,7 +11,7 @@ use crate::timer::protocol::{ComparedOutput, one_line};
 use crate::timer::replay::Method;
 use crate::timer::{OutputArray, Timer};
 
-use super::expected::Expected;
+use super::expected::{Expected, LARGE_OUTPUTS};
 use super::measuring::Measuring;
 use super::{OutputDifference, RaceError};
 
@@ -20,9 +20,6 @@ const HUGE_RMS: f64 = 1e8;
 
 /// Largest program that is read for the number of its results.
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
-
-/// Outputs with more bytes than this in total are compared in the worker, without files, if the timer can.
-pub(crate) const LARGE_OUTPUTS: u64 = 64 << 20;
 
 impl Measuring<'_> {
     /// The baseline's outputs. All others are compared with them.

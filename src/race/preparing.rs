@@ -43,8 +43,8 @@ impl Measuring<'_> {
         wave
     }
 
-    /// Whether no further program is compiled, because the rest of the time belongs to the rounds. A comparison needs all
-    /// its programs.
+    /// Whether no further program is compiled, because the rest of the time belongs to the rounds. A comparison needs
+    /// all its programs.
     fn has_compiled_enough(&self, begin: Instant) -> bool {
         let budget = self.referee.options.budget.filter(|_| !self.referee.terms.wants_each_ratio());
         budget.is_some_and(|budget: Duration| self.spent.compiling + begin.elapsed() >= budget / 2)
@@ -108,8 +108,8 @@ impl Measuring<'_> {
                 self.note_prepared(candidate, cost, done);
                 Ok(())
             }
-            // a handler missing for one candidate is missing for all: it is the wrong worker; without a device, or space
-            // for files, no candidate has run that could be to blame
+            // a handler missing for one candidate is missing for all: it is the wrong worker; without a device, or
+            // space for files, no candidate has run that could be to blame
             Err(failure) if matches!(failure.kind, FailureKind::CustomCall | FailureKind::Device) => {
                 Err(RaceError::Failed(failure))
             }

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use super::measuring::Measuring;
-use super::possible::count_possible;
 use super::sampling::{Sampling, WarmUp};
 use super::{RaceError, RaceGoal};
 use crate::decision::{RaceState, is_look};
@@ -102,8 +101,8 @@ impl Measuring<'_> {
             || last.failures != self.evidence.failures.len()
     }
 
-    /// The candidates of the next round. `--rounds` promises that many rounds of every candidate; a profile's cost hardly
-    /// grows with the programs in it.
+    /// The candidates of the next round. `--rounds` promises that many rounds of every candidate; a profile's cost
+    /// hardly grows with the programs in it.
     fn next_contenders(&self, race_state: &RaceState) -> Vec<usize> {
         let takes_turns = self.referee.options.rounds.is_none()
             && !self.is_short()
@@ -111,11 +110,11 @@ impl Measuring<'_> {
         if takes_turns { race_state.next.clone() } else { race_state.contenders.clone() }
     }
 
-    /// Whether the race is settled, or has nobody to race. If no other config can run here, the baseline is still measured
-    /// for its time; a search learns nothing from that.
+    /// Whether the race is settled, or has nobody to race. If no other config can run here, the baseline is still
+    /// measured for its time; a search learns nothing from that.
     fn is_decided(&self, race_state: &RaceState, active: usize) -> bool {
         let (is_exact, identity) = (self.referee.terms.is_exact, self.referee.identity);
-        let possible = count_possible(identity, self.evidence);
+        let possible = self.evidence.count_possible(identity);
         let is_lone = active < 2 && (possible > 1 || (is_exact && identity.distinct().len() > 1));
         is_lone || (race_state.settled.is_some() && !is_exact)
     }

@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::RaceError;
-use crate::failure::Failure;
+use super::{LARGE_OUTPUTS, RaceError};
+use crate::array::ArraySpec;
+use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
+use crate::measure::{Inputs, Preflight};
 use crate::timer::events::Events;
-use crate::timer::{Job, Timer};
+use crate::timer::{Job, Signature, Timer};
 
 /// What races run on: a device's timer, the log that keeps their samples, the user's wish to end, and who is told.
 pub struct Runner<'a> {
@@ -45,6 +47,13 @@ impl<'a> Runner<'a> {
         if self.is_cancelled() { Err(RaceError::Interrupted) } else { Ok(()) }
     }
 
+    /// The inputs and outputs of a candidate of a job whose inputs are not made yet; what is compiled for that serves
+    /// the same job later.
+    pub(crate) fn signature(&mut self, job: &Job, candidate: usize) -> Result<Option<Signature>, Failure> {
+        self.timer.begin(job)?;
+        self.timer.signature(candidate)
+    }
+
     /// Begins a job whose candidates run once each, outside a race, and lets all of them compile.
     pub(crate) fn begin(&mut self, job: &Job) -> Result<(), RaceError> {
         self.timer.begin(job).map_err(RaceError::Failed)?;
@@ -70,4 +79,21 @@ impl<'a> Runner<'a> {
     pub(crate) fn start_fresh_process(&mut self) -> Result<(), RaceError> {
         self.timer.restart(&[]).map_err(RaceError::Failed)
     }
+}
+
+/// What the inputs of a race need on so many devices, and what the outputs need if the programs report them.
+pub(crate) fn preflight(timer: &dyn Timer, inputs: &Inputs, results: Option<&[ArraySpec]>, devices: u64) -> Preflight {
+    let files_up_to = if timer.compares_outputs() { LARGE_OUTPUTS } else { u64::MAX };
+    let preflight = inputs.preflight.clone();
+    let preflight = match results {
+        Some(results) => preflight.with_outputs(results, files_up_to),
+        None => preflight,
+    };
+    preflight.on_device(timer.device_memory(), devices)
+}
+
+/// The failure of a timer that does not know the inputs of a module.
+pub(crate) fn no_signature(timer: &dyn Timer) -> Failure {
+    let message = format!("the timer `{}` does not report the module's inputs", timer.name());
+    Failure::new(FailureKind::Signature, message)
 }

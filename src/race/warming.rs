@@ -12,6 +12,11 @@ use super::sampling::{ONE_RUN, Sampling, WarmUp};
 
 /// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
 const RUNS: u32 = 3;
+/// If a whole round is one profile, its runs are repeated until those of the fastest candidate last about this long,
+/// nanoseconds.
+const PROFILED_NS: u64 = 300_000;
+/// Maximum number of runs of one candidate in such a round.
+const MOST_PROFILED: u64 = 50;
 /// Runs of a candidate before the first round, if one profile holds them all.
 const PROFILED_WARM_UP: u32 = 3;
 /// A program that ran this long is warm.
@@ -127,8 +132,7 @@ impl Measuring<'_> {
             () if is_slower(cut_off) => 1,
             // a profile's cost does not grow with the runs in it
             () if self.process.timer.measures_rounds() && !needs_warm_up => {
-                let runs = self.referee.options.sample_ns.div_ceil(best);
-                runs.clamp(u64::from(RUNS), u64::from(self.referee.options.max_runs.max(RUNS))) as u32
+                PROFILED_NS.div_ceil(best).clamp(u64::from(RUNS), MOST_PROFILED) as u32
             }
             () => most,
         };

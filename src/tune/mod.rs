@@ -40,6 +40,7 @@ pub use planned::{MAX_RACED, PlannedInvocation};
 pub use remeasurement::Remeasurement;
 pub(crate) use result::ended_by_user;
 pub use result::{AutotuningResult, ConfigTime, MissedLabel, OperationResult, ProfiledStep, RESULT_SCHEMA, Status};
+pub use run::without_calls;
 pub use searched::{SearchEnd, Searched};
 pub use session::{Session, Stopped};
 pub use shard::{ParseShardError, Shard};

@@ -38,9 +38,9 @@ impl Autotuner<'_> {
         let wanted = self.options.search.rounds.max(1);
         // unlike in a race, each config gets the same number of rounds, except for those that take a multiple of the
         // baseline's time
-        let rules = self.options.rules.confidence(1.0);
-        let options = self.race_options.clone().rounds(Some(wanted)).budget(None).rules(rules);
-        let mut evidence = Evidence::stored(self.ledger, identity.digest, self.options.force)?;
+        let rules = self.options.race.rules.confidence(1.0);
+        let options = self.options.race.clone().rounds(Some(wanted)).budget(None).rules(rules);
+        let mut evidence = Evidence::stored(self.ledger, identity.digest, self.options.race.force)?;
         let (_, race_state) = race_state_of(&evidence, &identity, &rules);
         let is_new = race_state.contenders.len() > 1 && race_state.rounds < wanted as usize;
         if is_new {

@@ -30,16 +30,6 @@ pub struct Remeasurement {
 }
 
 impl Remeasurement {
-    /// All rounds so far: candidate 0 is the baseline, candidate 1 the config.
-    pub fn rounds(&self) -> Vec<Round> {
-        self.evidence.to_decision(2, BASELINE)
-    }
-
-    /// The config's failure; `None` while it runs.
-    pub fn failure(&self) -> Option<&Failure> {
-        self.evidence.failures.get(&CONFIG)
-    }
-
     /// Where the time went.
     pub fn time_breakdown(&self) -> TimeBreakdown {
         self.time_breakdown
@@ -60,7 +50,10 @@ impl Autotuner<'_> {
     }
 
     /// As [`Session::measure_series`](super::Session::measure_series).
-    pub(super) fn measure_series(&mut self, remeasurement: &mut Remeasurement) -> Result<(), RaceError> {
+    pub(super) fn measure_series(
+        &mut self,
+        remeasurement: &mut Remeasurement,
+    ) -> Result<Result<Vec<Round>, Failure>, RaceError> {
         if remeasurement.series == 0 {
             let job = self.job_record(&remeasurement.invocation, &remeasurement.identity);
             remeasurement.evidence.log_job(self.ledger, || JobRecord { fresh: true, ..job })?;
@@ -68,8 +61,8 @@ impl Autotuner<'_> {
             Runner::new(&mut *self.timer, self.ledger, self.cancel, &self.events).start_fresh_process()?;
         }
         remeasurement.series += 1;
-        let rounds = self.race_options.usual_rounds().saturating_mul(remeasurement.series);
-        let options = self.race_options.clone().rounds(Some(rounds)).without_verdict();
+        let rounds = self.options.race.usual_rounds().saturating_mul(remeasurement.series);
+        let options = self.options.race.clone().rounds(Some(rounds)).without_verdict();
         let (events, tally) = Tally::of(&self.events);
         let measured = self.measure_at(
             &events,
@@ -79,6 +72,11 @@ impl Autotuner<'_> {
             &mut remeasurement.evidence,
         );
         remeasurement.time_breakdown += time_breakdown(&tally);
-        measured.map(drop)
+        measured?;
+        let evidence = &remeasurement.evidence;
+        Ok(match evidence.failures.get(&CONFIG) {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(evidence.to_decision(2, BASELINE)),
+        })
     }
 }

@@ -11,17 +11,19 @@ use crate::device::DeviceFingerprint;
 use crate::hlo::Evidence;
 use crate::ledger::LedgerError;
 use crate::measured_by::TOOL;
-use crate::race::Seat;
+use crate::race::{Runner, Seat};
 use crate::registry::{Invocation, NotRunnable};
 use crate::timer::events::{Kind, Slice};
-use crate::timer::{Forecast, ProgramFile};
+use crate::timer::{Forecast, ProgramFile, Timer};
 
 use super::goodness::fill_work;
 use super::job::own_programs;
 use super::searching::InvocationPlan;
 use super::time_breakdown::{Tally, time_breakdown};
 use super::tuner::Autotuner;
-use super::{AutotuningResult, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError};
+use super::{
+    AutotuningResult, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError, TuneOptions,
+};
 
 /// The result of one planned invocation.
 pub(super) struct Step {
@@ -145,24 +147,46 @@ impl Autotuner<'_> {
 
     /// The device's peaks, if known.
     fn peaks(&self) -> Option<Peaks> {
-        self.options.peaks.clone().or_else(|| Peaks::of_kind(&self.timer.device().identity.device_kind))
+        peaks(&*self.timer, self.options)
     }
 
     /// A result without operations; its notes say if programs were recorded under another compiler.
     pub(super) fn nothing_yet(&self, plan: &[PlannedInvocation]) -> AutotuningResult {
-        AutotuningResult {
-            schema: RESULT_SCHEMA,
-            tool: TOOL.to_owned(),
-            device: self.timer.device().clone(),
-            peaks: self.peaks(),
-            measured_by: self.timer.measured_by(&self.options.cache_state),
-            operations: Vec::new(),
-            missed: Vec::new(),
-            step: None,
-            notes: other_compiler(plan, self.timer.device()).into_iter().collect(),
-            interrupted: false,
-            entries: Vec::new(),
-        }
+        let notes = other_compiler(plan, self.timer.device()).into_iter().collect();
+        AutotuningResult { notes, ..nothing(&*self.timer, self.options) }
+    }
+}
+
+/// The result of a run on a module without labelled calls, to which those of the module itself are added.
+pub fn without_calls(runner: &Runner<'_>, options: &TuneOptions, is_dry: bool) -> AutotuningResult {
+    let (timer, ledger) = (&*runner.timer, runner.ledger);
+    let mut result = AutotuningResult { notes: ledger.notes().to_vec(), ..nothing(timer, options) };
+    if !is_dry {
+        let _publishing = runner.events.open(Slice::Step("publish"));
+        note_unpublished(ledger.publish().map(drop), &mut result.notes);
+    }
+    result.notes.extend(timer.notes().iter().cloned());
+    result.notes.extend(timer.clocks_seen().filter(|_| !is_dry));
+    result
+}
+
+fn peaks(timer: &dyn Timer, options: &TuneOptions) -> Option<Peaks> {
+    options.peaks.clone().or_else(|| Peaks::of_kind(&timer.device().identity.device_kind))
+}
+
+fn nothing(timer: &dyn Timer, options: &TuneOptions) -> AutotuningResult {
+    AutotuningResult {
+        schema: RESULT_SCHEMA,
+        tool: TOOL.to_owned(),
+        device: timer.device().clone(),
+        peaks: peaks(timer, options),
+        measured_by: timer.measured_by(&options.race.cache_state),
+        operations: Vec::new(),
+        missed: Vec::new(),
+        step: None,
+        notes: Vec::new(),
+        interrupted: false,
+        entries: Vec::new(),
     }
 }
 

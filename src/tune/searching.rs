@@ -91,10 +91,8 @@ impl Autotuner<'_> {
         };
         let digest = self.search_digest(&identity, planned);
         let cached = self.cached(&identity.key)?;
-        if let Some((entry, tier)) = &cached
-            && !self.options.force
-            && *tier != Tier::Seed
-        {
+        let entry = cached.as_ref().filter(|(_, tier)| *tier != Tier::Seed && !self.options.race.force);
+        if let Some((entry, _)) = entry {
             if entry.search() == Some(digest.as_str()) {
                 return self.searched_before(invocation, digest, identity.key, entry, result);
             }
@@ -131,10 +129,10 @@ impl Autotuner<'_> {
     /// The configs to choose from, without the space if it cannot be searched.
     fn choices(&self, planned: &PlannedInvocation, flags: &mut Vec<String>) -> Result<Choices, NoSpace> {
         let builds_programs = self.timer.builds_programs();
-        Choices::new(planned, builds_programs, self.options.seed).or_else(|error| {
+        Choices::new(planned, builds_programs, self.options.race.seed).or_else(|error| {
             let Some(_) = &planned.space else { return Err(error) };
             flags.push(format!("the search space cannot be searched: {error}"));
-            Choices::new(&PlannedInvocation { space: None, ..planned.clone() }, builds_programs, self.options.seed)
+            Choices::new(&PlannedInvocation { space: None, ..planned.clone() }, builds_programs, self.options.race.seed)
         })
     }
 
@@ -215,7 +213,7 @@ impl Autotuner<'_> {
         let how = format!(
             "{} {} {evaluations:?} {time:?} {} {}",
             options.kind.name(),
-            self.options.seed,
+            self.options.race.seed,
             options.rounds,
             options.finalists
         );
@@ -225,7 +223,7 @@ impl Autotuner<'_> {
     fn begin_search(&self, invocation: &Invocation, choices: &Choices) -> Search {
         let searched = Searched {
             strategy: self.options.search.kind.name().to_owned(),
-            seed: self.options.seed,
+            seed: self.options.race.seed,
             configs: choices.space.count(),
             sampled: choices.is_sample,
             evaluations: 0,
@@ -256,7 +254,7 @@ impl Autotuner<'_> {
         search.searched.refused = refused.len();
         let begin = Instant::now();
         loop {
-            let plan = Plan::new(&choices.space, self.options.seed)
+            let plan = Plan::new(&choices.space, self.options.race.seed)
                 .budget(options.budget.evaluations)
                 .priors(&priors)
                 // points keep their numbers, and the added ones were not compiled

@@ -33,8 +33,6 @@ pub(super) struct Autotuner<'a> {
     pub(super) ledger: &'a Ledger,
     /// How to tune.
     pub(super) options: &'a TuneOptions,
-    /// How to race, by these options.
-    pub(super) race_options: RaceOptions,
     /// Set from outside to end the run after the call in flight.
     pub(super) cancel: &'a AtomicBool,
     /// The event sink.
@@ -63,7 +61,7 @@ pub(super) enum Extent<'w> {
 pub(super) type Decided = Option<(CacheKey, Arc<Entry>)>;
 
 impl Autotuner<'_> {
-    /// The same in an existing folder, with other options.
+    /// Measures an invocation whose inputs are in a folder, and adds the rounds to the evidence.
     pub(super) fn measure_at(
         &mut self,
         events: &Events,
@@ -99,7 +97,7 @@ impl Autotuner<'_> {
 
     /// An invocation's identity under this timer.
     pub(super) fn identity(&self, invocation: &Invocation) -> Result<JobIdentity, String> {
-        identity_of(invocation, self.timer.device(), &self.timer.measured_by(&self.options.cache_state))
+        identity_of(invocation, self.timer.device(), &self.timer.measured_by(&self.options.race.cache_state))
     }
 
     /// Its identity under another timer that measured an entry; `None` if this one did, or if caches were in another
@@ -109,7 +107,7 @@ impl Autotuner<'_> {
         let by = &from.measured_by;
         // samples that were recorded elsewhere are not a measurement of this device
         let is_measured = by.source != Source::Replay && self.timer.source() != Source::Replay;
-        let is_other = is_measured && by.timer != self.timer.name() && by.cache_state == self.options.cache_state;
+        let is_other = is_measured && by.timer != self.timer.name() && by.cache_state == self.options.race.cache_state;
         let device =
             DeviceFingerprint { identity: self.timer.device().identity.clone(), environment: from.environment.clone() };
         is_other.then(|| identity_of(invocation, &device, by).ok()).flatten()
@@ -126,8 +124,8 @@ impl Autotuner<'_> {
             config: candidate.config.clone(),
             semantic_digest: candidate.program.as_ref().map(|program| program.semantic_digest),
         });
-        let by = self.timer.measured_by(&self.options.cache_state);
-        identity.record(&*self.timer, by, candidates, self.options.force)
+        let by = self.timer.measured_by(&self.options.race.cache_state);
+        identity.record(&*self.timer, by, candidates, self.options.race.force)
     }
 }
 

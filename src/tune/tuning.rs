@@ -8,9 +8,7 @@ use crate::config::Config;
 use crate::counted::counted;
 use crate::decision::{Judgement, Outcome};
 use crate::failure::FailureKind;
-use crate::race::{
-    Evidence, JobIdentity, NextWave, RaceError, Referee, Terms, candidate_results, count_possible, why_alone,
-};
+use crate::race::{Evidence, JobIdentity, NextWave, RaceError, Referee, Terms, candidate_results};
 use crate::registry::NotRunnable;
 use crate::search::{Expected, Outlook, Surface};
 use crate::timer::events::{Events, Kind, Phase, Slice};
@@ -46,18 +44,11 @@ impl Autotuner<'_> {
         };
         let operation: Tuned = (invocation.call.op_id.clone(), invocation.direction);
         let before = self.lock_surfaces().remove(&operation);
-        let surface = before.unwrap_or_else(|| Surface::new(self.options.seed));
-        let (decided, surface) = match self.waves(surface, race, &identity) {
-            Ok(mut waves) => {
-                let decided = Tuning::begin(self, events, (race, identity), Some(&mut waves), result)
-                    .and_then(|mut tuning| tuning.run());
-                (decided, waves.into_surface())
-            }
-            Err(surface) => {
-                let tuning = Tuning::begin(self, events, (race, identity), None, result);
-                (tuning.and_then(|mut tuning| tuning.run()), surface)
-            }
-        };
+        let surface = before.unwrap_or_else(|| Surface::new(self.options.race.seed));
+        let mut waves = self.waves(surface, race, &identity);
+        let tuning = Tuning::begin(self, events, (race, identity), waves.as_mut().ok(), result);
+        let decided = tuning.and_then(|mut tuning| tuning.run());
+        let surface = waves.map_or_else(|surface| surface, Waves::into_surface);
         self.lock_surfaces().insert(operation, surface);
         decided
     }
@@ -115,7 +106,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         result: &'t mut OperationResult,
     ) -> Result<Self, TuneError> {
         let cached = tuner.cached(&identity.key)?;
-        let evidence = Evidence::stored(tuner.ledger, identity.digest, tuner.options.force)?;
+        let evidence = Evidence::stored(tuner.ledger, identity.digest, tuner.options.race.force)?;
         result.rounds_kept = evidence.count();
         let is_own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Seed);
         let cached = cached.map(|(entry, _)| entry);
@@ -154,10 +145,10 @@ impl<'t, 'a> Tuning<'t, 'a> {
         self.is_own && entry.provenance.as_ref().is_some_and(|from| from.job == self.identity.digest)
     }
 
-    /// The fewest candidates for a decision. A lone program is measured for its time, also if no other can run here; a lone
-    /// survivor of failures is not worth one.
+    /// The fewest candidates for a decision. A lone program is measured for its time, also if no other can run here; a
+    /// lone survivor of failures is not worth one.
     fn enough(&self) -> usize {
-        count_possible(&self.identity, &self.evidence).min(2)
+        self.evidence.count_possible(&self.identity).min(2)
     }
 
     fn is_comparable(&self) -> bool {
@@ -168,7 +159,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
     /// The entry of an earlier decision whose samples are elsewhere, or gone: by this job, or by another timer.
     fn decided_before(&mut self) -> Option<Arc<Entry>> {
         let options = self.tuner.options;
-        if !self.evidence.is_empty() || options.force || !self.is_own {
+        if !self.evidence.is_empty() || options.race.force || !self.is_own {
             return None;
         }
         let entry = self.cached.clone()?;
@@ -191,14 +182,14 @@ impl<'t, 'a> Tuning<'t, 'a> {
             // what was left without an outlook was left for lack of time
             provenance.chance_left.map_or(provenance.left == 0, is_enough)
         };
-        let cached = self.cached.as_ref().filter(|_| !self.tuner.options.force);
+        let cached = self.cached.as_ref().filter(|_| !self.tuner.options.race.force);
         cached.is_some_and(|entry| self.is_of_this_job(entry) && left_enough(entry))
     }
 
     /// Whether more rounds, or programs, are worth it. A decided call is measured further if more rounds are requested.
     fn wants_more(&mut self, is_decided: bool) -> bool {
         let race_state = self.judgement(None).race_state;
-        let is_short = match self.tuner.options.rounds {
+        let is_short = match self.tuner.options.race.rounds {
             Some(rounds) => race_state.rounds < rounds as usize,
             // nothing is known about a new one
             None => !is_decided || race_state.rounds == 0,
@@ -249,13 +240,12 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let input_folder = InputFolder::new(invocation, self.tuner.registry)?.map_err(RaceError::Failed)?;
         drop(making);
         let waves = self.waves.as_deref_mut().map(|waves| waves as &mut dyn NextWave);
-        let options = self.tuner.race_options.clone();
-        let (of_call, how) = ((invocation, &self.identity), (&options, Extent::Race(waves)));
+        let (of_call, how) = ((invocation, &self.identity), (&self.tuner.options.race, Extent::Race(waves)));
         self.tuner.measure_at(self.events, &input_folder, how, of_call, &mut self.evidence)
     }
 
     fn judgement(&self, incumbent: Option<usize>) -> Judgement {
-        let (options, identity) = (&self.tuner.race_options, &self.identity);
+        let (options, identity) = (&self.tuner.options.race, &self.identity);
         // stored samples have no memory figures
         let temporary_bytes = match self.tuner.options.one_job_a_call {
             true => Vec::new(),
@@ -285,7 +275,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let not_compiled = if self.waves.is_some() { 0 } else { self.evidence.count_left() };
         fill_from_judgement(self.result, &judgement);
         let decided = self.evidence.to_decision(self.identity.same_as.len(), self.identity.baseline);
-        let rules = self.tuner.race_options.rules_for(&decided, self.identity.baseline);
+        let rules = self.tuner.options.race.rules_for(&decided, self.identity.baseline);
         self.result.more_time = MoreTime::of(&judgement, &self.evidence, &rules);
         Verdict { judgement, outlook, not_compiled }
     }
@@ -298,8 +288,8 @@ impl<'t, 'a> Tuning<'t, 'a> {
             self.result.reason = not_believed(self.result);
             return true;
         }
-        if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.tuner.options.budget) {
-            let (done, needed) = (judgement.race_state.leader_rounds, self.tuner.options.rules.min_rounds);
+        if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.tuner.options.race.budget) {
+            let (done, needed) = (judgement.race_state.leader_rounds, self.tuner.options.race.rules.min_rounds);
             // as `--budget` takes it
             let budget = budget.as_secs_f64();
             self.result.reason =
@@ -323,7 +313,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let alone = match &self.race.search {
             // the race was among the search's picks from a larger space
             Some(_) => self.race.all_failed.clone(),
-            None => why_alone(&self.identity, &self.evidence),
+            None => self.evidence.why_alone(&self.identity),
         };
         if let Some(reason) = alone.filter(|_| keeps_baseline) {
             self.result.reason = reason;
@@ -333,7 +323,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
 
     /// Commits the entry of a verdict.
     fn commit(&mut self, Verdict { judgement, outlook, not_compiled }: Verdict) -> Result<Decided, TuneError> {
-        let by = (&*self.tuner.timer, &self.tuner.options.cache_state);
+        let by = (&*self.tuner.timer, &self.tuner.options.race.cache_state);
         let (race, search) = (&self.race.invocation, self.race.search.clone());
         let entry = entry_of(race, &self.identity, &judgement, &self.evidence, by, search, &outlook);
         let Some(mut entry) = entry else { return Ok(None) };

@@ -47,14 +47,14 @@ impl Waves {
         let baseline = candidates.iter().position(|&candidate| candidate == identity.baseline);
         let (Ok(space), Some(baseline)) = (space, baseline) else { return Err(surface) };
         surface.begin(&space, baseline);
-        let rules = WaveRules::new(options.wave).least_gain(options.rules.min_improvement);
+        let rules = WaveRules::new(options.wave).least_gain(options.race.rules.min_improvement);
         Ok(Self {
             surface,
             space,
             candidates,
             known: Vec::new(),
             rules,
-            usual_rounds: options.race_options().usual_rounds() as usize,
+            usual_rounds: options.race.usual_rounds() as usize,
             whole_wave: options.wave,
         })
     }

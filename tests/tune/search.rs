@@ -192,7 +192,7 @@ fn nothing_new_is_measured_on_a_second_run() {
 
         // other rules decide again on the same samples
         let mut strict = options.clone();
-        strict.rules.min_improvement = 0.9;
+        strict.race.rules.min_improvement = 0.9;
         let kept = tune_one(&planned, &mut second, &ledger, &strict);
         assert_eq!((kept.status, second.calls), (Status::BaselineKept, 0));
         // and `--force` measures all of it again
