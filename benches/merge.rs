@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use autotune_lowered::cache::{CacheKey, Cached, Entry, Mapping, Snapshot, merge, write_snapshot};
+use autotune_lowered::cache::{CacheKey, Cached, Entry, Mapping, Snapshot, write_snapshot};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
+use autotune_lowered::merge::merge;
 
 /// An entry as a tuner writes it.
 fn entry(call: u64, decided_at: u64) -> (CacheKey, Arc<Entry>) {

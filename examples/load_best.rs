@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-use autotune_lowered::cache::{Lookup, Mapping, SeedStore, TieredCache};
-use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
+use autotune_lowered_lookup::cache::{Lookup, Mapping, SeedStore, TieredCache};
+use autotune_lowered_lookup::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();

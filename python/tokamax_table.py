@@ -1,4 +1,4 @@
-"""Writes `src/cache/exchange/tokamax/tokamax.json`: which class a file of a Tokamax database is named after.
+"""Writes `src/exchange/tokamax/tokamax.json`: which class a file of a Tokamax database is named after.
 
     pip install tokamax==0.0.12
     python python/tokamax_table.py
@@ -42,7 +42,7 @@ def main():
     rows = [f"{json.dumps(stem)}: {json.dumps(path)}" for stem, path in sorted(table.items())]
     version = json.dumps(importlib.metadata.version("tokamax"))
     text = f'{{"tokamax": {version}, "classes": {{\n' + ",\n".join(rows) + "\n}}"
-    path = pathlib.Path(__file__).resolve().parent.parent / "src/cache/exchange/tokamax/tokamax.json"
+    path = pathlib.Path(__file__).resolve().parent.parent / "src/exchange/tokamax/tokamax.json"
     path.write_text(text + "\n")
 
 

@@ -14,7 +14,7 @@
 //! let registry = Registry::open("examples/transformer/registry")?;
 //! // on a device: `timer::pjrt::PjrtTimer`
 //! let mut timer = ReplayTimer::open("examples/transformer/simulated.json".as_ref())?;
-//! let plan = plan(&scan, &registry, &timer.device().identity, &PlanOptions::default())?;
+//! let plan = plan(&scan, &registry, &timer.info().device.identity, &PlanOptions::default())?;
 //! // to keep what is decided: `Ledger::open`
 //! let ledger = Ledger::in_memory(Vec::new());
 //! let result = Session::new(&registry, &ledger, &mut timer).run(&plan)?;
@@ -28,7 +28,7 @@
 //! ```
 //!
 //! A program that only wants the best config of a call opens a [`TieredCache`](cache::TieredCache) and looks it up.
-//! That measures nothing and does not need the feature `tuner`.
+//! That measures nothing, and needs only the crate `autotune-lowered-lookup`.
 //!
 //! # The modules
 //!
@@ -53,100 +53,55 @@
 //! The types that all of them use are on the lowest floor: [`call`], [`config`], [`device`], [`digest`], [`failure`],
 //! [`measured_by`], [`mod@array`].
 //!
-//! # Features
+//! # Crates and features
+//!
+//! The modules below `tune` are in crates of their own, and are re-exported here. A program that only looks configs up
+//! depends on `autotune-lowered-lookup` alone.
 //!
 //! | feature | what it adds | default |
 //! | --- | --- | --- |
-//! | `cli` | the program's command line, with `pjrt` and `shared` | yes |
-//! | `pjrt` | compiling and timing with a PJRT plugin; includes `tuner` | by `cli` |
-//! | `tuner` | everything that measures and decides | by `pjrt` |
-//! | `shared` | caches at a `file://` URL, signatures | by `cli` |
 //! | `remote` | caches at S3, Google Cloud Storage, Azure and the web | no |
 //! | `nsys` | captures of nsys-jax as profiles | no |
-//!
-//! Without any of them the library reads labels, writes registries and looks configs up.
 
 #![cfg_attr(
     test,
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)
 )]
 
-pub use autotune_lowered_lookup::{array, config, digest};
-pub(crate) use autotune_lowered_lookup::{counted, known_options, outside_file, remedy, setters};
+pub use autotune_lowered_lookup::{
+    array, batch, cache, call, compiler_flags, config, core_limits, device, digest, failure, hlo, measured_by, peaks,
+    registry, target,
+};
+pub(crate) use autotune_lowered_lookup::{
+    clock, counted, mapped_file, outside_file, remedy, scratch, setters, whole_file,
+};
 #[doc(hidden)]
-pub use autotune_lowered_lookup::{printable, stats};
-#[cfg(feature = "tuner")]
-pub use autotune_lowered_search::{candidates, constraint, decision, search};
-
-pub mod batch;
-pub mod call;
-#[cfg(any(feature = "tuner", feature = "remote"))]
-mod clock;
-pub mod device;
-pub mod failure;
-#[cfg(feature = "tuner")]
-mod junit;
-mod mapped_file;
-pub mod measured_by;
-mod open_enum;
-#[cfg(feature = "tuner")]
-mod scratch;
-mod whole_file;
-#[doc(hidden)]
-pub mod wire;
-
-#[cfg(feature = "cli")]
-pub mod guide;
-pub mod hlo;
+pub use autotune_lowered_lookup::{printable, stats, wire};
 #[cfg(feature = "nsys")]
-pub mod nsys;
-#[cfg(feature = "tuner")]
-pub mod profile;
-#[cfg(feature = "cli")]
-pub mod settings;
-#[cfg(any(feature = "shared", feature = "pjrt"))]
-pub mod signature;
+pub use autotune_lowered_profile::nsys;
+pub use autotune_lowered_profile::{analysis, profile};
+pub use autotune_lowered_search::{candidates, constraint, decision, search};
+pub use autotune_lowered_timer::{signature, timer};
 
-#[cfg(feature = "tuner")]
-pub mod analysis;
-pub mod cache;
-pub mod registry;
-#[cfg(feature = "tuner")]
-pub mod samples;
-
-#[cfg(feature = "tuner")]
-pub mod ledger;
-#[cfg(feature = "tuner")]
-pub mod matching;
-#[cfg(feature = "shared")]
-pub mod remote;
-#[cfg(feature = "tuner")]
-pub mod timer;
-
-#[cfg(feature = "tuner")]
-pub mod measure;
-#[cfg(feature = "tuner")]
-pub mod race;
-#[cfg(feature = "tuner")]
-pub mod tune;
-
-#[cfg(feature = "tuner")]
-pub mod compare;
-#[cfg(feature = "pjrt")]
-pub mod compile;
-#[cfg(feature = "tuner")]
-pub mod compiler_options;
-#[cfg(feature = "tuner")]
-pub mod gate;
-#[cfg(feature = "tuner")]
-pub mod selftest;
-
-#[cfg(feature = "tuner")]
-pub mod prove;
-
-#[cfg(feature = "tuner")]
-pub mod report;
-
-#[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
+pub mod compare;
+pub mod compile;
+pub mod compiler_options;
+pub mod exchange;
+pub mod gate;
+pub mod guide;
+mod junit;
+pub mod ledger;
+pub mod matching;
+pub mod measure;
+pub mod merge;
+pub mod prove;
+pub mod race;
+pub mod remote;
+pub mod report;
+pub mod samples;
+pub mod selftest;
+pub mod settings;
+pub mod sled_store;
+pub mod tune;

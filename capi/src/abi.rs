@@ -10,10 +10,10 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-use autotune_lowered::cache::{Mapping, Snapshot};
-use autotune_lowered::device::DeviceIdentity;
-use autotune_lowered::digest::Digest;
-use autotune_lowered::measured_by::CacheState;
+use autotune_lowered_lookup::cache::{Mapping, Snapshot};
+use autotune_lowered_lookup::device::DeviceIdentity;
+use autotune_lowered_lookup::digest::Digest;
+use autotune_lowered_lookup::measured_by::CacheState;
 use serde_json::{Number, Value};
 
 use crate::cache::{Cache, Question};

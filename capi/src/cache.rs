@@ -4,14 +4,14 @@ use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use autotune_lowered::cache::{
+use autotune_lowered_lookup::cache::{
     self, CacheKey, ConfigStore, Entry, KeyRef, Mapping, PlaceError, SeedStore, Snapshot, SnapshotStore, StoreError,
     StoreErrorKind, Tier, TieredCache,
 };
-use autotune_lowered::call::Direction;
-use autotune_lowered::device::MatchMode;
-use autotune_lowered::digest::Digest;
-use autotune_lowered::measured_by::CacheState;
+use autotune_lowered_lookup::call::Direction;
+use autotune_lowered_lookup::device::MatchMode;
+use autotune_lowered_lookup::digest::Digest;
+use autotune_lowered_lookup::measured_by::CacheState;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::device::Device;

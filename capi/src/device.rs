@@ -1,7 +1,7 @@
 //! The device that a look-up is for.
 
-use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
-use autotune_lowered::digest::Digest;
+use autotune_lowered_lookup::device::{DeviceFingerprint, DeviceIdentity, Environment};
+use autotune_lowered_lookup::digest::Digest;
 use serde_json::Value;
 
 use crate::fault::{Fault, Status};

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::borrow::Cow;
 
-use autotune_lowered::cache::{StoreError, StoreErrorKind};
+use autotune_lowered_lookup::cache::{StoreError, StoreErrorKind};
 
 /// The result of a function; the header says what each means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

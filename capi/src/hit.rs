@@ -1,7 +1,7 @@
 //! A config that was found: everything that can be queried is prepared once, so that queries do not allocate.
 
-use autotune_lowered::cache;
-use autotune_lowered::printable::printable;
+use autotune_lowered_lookup::cache;
+use autotune_lowered_lookup::printable::printable;
 use serde_json::{Map, Value};
 
 use crate::cache::Question;

@@ -2,9 +2,9 @@
 
 use std::ffi::c_char;
 
-use autotune_lowered::cache::{FlagKind, Tier};
-use autotune_lowered::call::Direction;
-use autotune_lowered::device::MatchMode;
+use autotune_lowered_lookup::cache::{FlagKind, Tier};
+use autotune_lowered_lookup::call::Direction;
+use autotune_lowered_lookup::device::MatchMode;
 
 use crate::device::Device;
 use crate::fault::Fault;

@@ -10,7 +10,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
 
-use autotune_lowered::printable::printable;
+use autotune_lowered_lookup::printable::printable;
 
 use crate::fault::{Fault, Status};
 use crate::layout::{Text, Versioned};

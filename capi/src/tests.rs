@@ -15,9 +15,9 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-use autotune_lowered::cache::{CacheKey, Entry, write_snapshot};
-use autotune_lowered::call::{Call, Direction};
-use autotune_lowered::device::DeviceIdentity;
+use autotune_lowered_lookup::cache::{CacheKey, Entry, write_snapshot};
+use autotune_lowered_lookup::call::{Call, Direction};
+use autotune_lowered_lookup::device::DeviceIdentity;
 
 use crate::abi::*;
 use crate::cache::Cache;
@@ -271,7 +271,7 @@ fn numbers_are_those_of_the_header() {
         assert_eq!(layout::direction(number(name)).unwrap(), Some(of));
         assert_eq!(layout::direction_number(of), number(name));
     }
-    use autotune_lowered::cache::{FlagKind, Tier};
+    use autotune_lowered_lookup::cache::{FlagKind, Tier};
     assert_eq!(layout::direction(number("ATL_ANY_DIRECTION")).unwrap(), None);
     assert_eq!(layout::tier_number(Tier::Snapshot), number("ATL_TIER_SNAPSHOT"));
     assert_eq!(layout::tier_number(Tier::Seed), number("ATL_TIER_SEED"));

@@ -1,4 +1,4 @@
-"""Writes the registry's folder, schema 1; the format is described in `src/registry/mod.rs`."""
+"""Writes the registry's folder, schema 1; the format is described in `crates/lookup/src/registry/mod.rs`."""
 
 import hashlib
 import json

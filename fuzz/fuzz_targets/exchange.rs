@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use autotune_lowered::cache::{EjkernelFields, export_json, import_ejkernel, import_json, import_tokamax};
+use autotune_lowered::exchange::{EjkernelFields, export_json, import_ejkernel, import_json, import_tokamax};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,6 +1,6 @@
 """Temporary folders of this process; the next process removes those of killed ones.
 
-The program makes and removes the same folders (`src/scratch.rs`): `autotune-lowered-run-…`, of mode 0700, locked by their
+The program makes and removes the same folders (`crates/lookup/src/scratch.rs`): `autotune-lowered-run-…`, of mode 0700, locked by their
 owner and marked once they are. A marked folder that nobody has locked belongs to a process that was killed. A
 process identifier cannot replace the lock, because containers share folders but not identifiers.
 """

@@ -3,7 +3,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use autotune_lowered::device::{DeviceFingerprint, MatchMode};
+use autotune_lowered_lookup::device::{DeviceFingerprint, MatchMode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Labels of a module in memory.
 
-use autotune_lowered::digest::Digest;
-use autotune_lowered::hlo::{self, ScanOptions, scan_bytes};
+use autotune_lowered_lookup::digest::Digest;
+use autotune_lowered_lookup::hlo::{self, ScanOptions, scan_bytes};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

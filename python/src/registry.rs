@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use autotune_lowered::digest::Digest;
-use autotune_lowered::registry::{self, RegistryError};
+use autotune_lowered_lookup::digest::Digest;
+use autotune_lowered_lookup::registry::{self, RegistryError};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 

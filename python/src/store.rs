@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use autotune_lowered::cache::{
+use autotune_lowered_lookup::cache::{
     self, ConfigStore, Entry, Hit, KeyRef, Mapping, SeedStore, Snapshot, SnapshotStore, StoreError, StoreErrorKind,
     Tier, TieredCache,
 };
-use autotune_lowered::call::Direction;
-use autotune_lowered::measured_by::CacheState;
+use autotune_lowered_lookup::call::Direction;
+use autotune_lowered_lookup::measured_by::CacheState;
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 

@@ -156,8 +156,8 @@ impl<'a> OpenCheck<'a> {
         let (compiled, verify_key) = (args.compiled.as_slice(), args.cache.verify_key.as_deref());
         let from = Executables { kept: &executables, compiled, verify_key };
         let timer = start_timer(&args.timer, from)?;
-        ledger.cache_mut().set_finds_replayed(timer.source() == measured_by::Source::Replay);
-        if timer.has_one_job_a_call() {
+        ledger.cache_mut().set_finds_replayed(timer.info().source == measured_by::Source::Replay);
+        if timer.info().can.only_one_job_a_call {
             let message =
                 "profiles of an earlier run cannot be measured again; name a timer that does, such as `--timer pjrt`";
             return Err(Fault::new(exit::USAGE, message));
@@ -165,7 +165,7 @@ impl<'a> OpenCheck<'a> {
         let (folder, cache_state) = (cache::folder(&args.cache).ok(), args.timer.cache_state.clone());
         let (resolution, of_selftest) = selftest::known_resolution(folder.as_deref(), &*timer, cache_state.clone());
         let plan = |calls: Source| {
-            let plan = calls.plan(&timer.device().identity, &args.plan.options())?;
+            let plan = calls.plan(&timer.info().device.identity, &args.plan.options())?;
             if let Some(widest) = plan.widest(&calls.registry) {
                 widest.check_hosts(&*timer).map_err(Fault::input)?;
             }

@@ -149,8 +149,8 @@ fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<
     let mut names = Vec::with_capacity(timers.len());
     for timer in timers {
         let timer = start_timer(timer, Executables::kept(folder))?;
-        let compiler = timer.device().environment.compiler();
-        names.push(compiler.map_or_else(|| timer.name().to_owned(), |with| format!("{}, {with}", timer.name())));
+        let compiler = timer.info().device.environment.compiler();
+        names.push(compiler.map_or_else(|| timer.info().name.clone(), |with| format!("{}, {with}", timer.info().name)));
         started.push(timer);
     }
     let mut others = started.into_iter();

@@ -9,7 +9,6 @@ use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::candidates::Target;
 use crate::compile::{
     Baseline, CompileResult, CompiledTarget, Follower, compile_module, compile_plan, forecast_module, forecast_plan,
     write_compile_junit,
@@ -18,6 +17,7 @@ use crate::counted::counted;
 use crate::measure::MeasureError;
 use crate::printable::printable;
 use crate::scratch::Scratch;
+use crate::target::Target;
 use crate::timer::Limits;
 use crate::timer::pjrt::{Outcome, TargetCompiler, TargetOptions, discover};
 

@@ -8,8 +8,9 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 
-use crate::cache::{FlagVariable, OptionPolicy, flags_of, option_policy};
+use crate::cache::{OptionPolicy, option_policy};
 use crate::candidates::{Choice, CompilerOption, OptionClass, OptionScope, OptionSpace, spelled};
+use crate::compiler_flags::{FlagVariable, flags_of};
 use crate::compiler_options::{
     OPERATION, OptionModule, OptionTuneError, SharedModule, tune_compiler_options, tune_shared_options,
 };
@@ -162,7 +163,7 @@ impl ModulesToTune {
         options: &TuneOptions,
         result: &mut AutotuningResult,
     ) -> Result<(), Fault> {
-        let platform = runner.timer.device().identity.platform.clone();
+        let platform = runner.timer.info().device.identity.platform.clone();
         let space = self.space.take();
         if let Some(other) = space.as_ref().map(OptionSpace::platform).filter(|other| *other != platform) {
             let message = format!("`--options-file` is for `{other}`, and the device's platform is `{platform}`");
@@ -181,11 +182,11 @@ impl ModulesToTune {
         }
         let mut notes: Vec<String> = self.files.left_aside.take().into_iter().collect();
         let files = std::mem::take(&mut self.files.modules);
-        let own = set_here(runner.timer.device());
+        let own = set_here(&runner.timer.info().device);
         let modules = files.into_iter().map(|file| self.ready(space, file, &own, &mut notes));
         let mut modules = modules.collect::<Result<Vec<Ready>, Fault>>()?;
-        if !runner.timer.takes_process_options() {
-            notes.extend(without_process_options(&mut modules, runner.timer.name()));
+        if !runner.timer.info().can.set_process_options {
+            notes.extend(without_process_options(&mut modules, &runner.timer.info().name));
         }
         notes.into_iter().for_each(|line| tell(result, line));
         if is_dry {
@@ -311,7 +312,7 @@ impl ModulesToTune {
         let found = tune_shared_options(runner, &modules, options).map_err(fault)?;
         tell(result, format!("one set for {}: {}", counted(modules.len(), "module"), found.reason));
         if let Some(set) = found.set {
-            let variable = FlagVariable::of_platform(&runner.timer.device().identity.platform);
+            let variable = FlagVariable::of_platform(&runner.timer.info().device.identity.platform);
             let flags = flags_of(&set.to_config()).map_err(|error| Fault::new(exit::BAD_INPUT, error))?;
             tell(result, format!("set for the process: {}='{flags}'", variable.name()));
         }

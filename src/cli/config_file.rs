@@ -7,9 +7,9 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Args, Command};
 use etcetera::BaseStrategy;
 
-use crate::candidates::Target;
 use crate::hlo::UserLabels;
 use crate::settings::{FileValue, Found, Kind, Origin, Setting, SettingsError, SettingsFile, find};
+use crate::target::Target;
 
 use super::fault::Fault;
 use super::say::say;

@@ -60,7 +60,7 @@ fn peaks(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     if let Some(file) = file {
         file.write(|out| write_json(out, &measured.peaks.to_file()))?;
     }
-    let (device, timer) = (&timer.device().identity, timer.name());
+    let (device, timer) = (&timer.info().device.identity, timer.info().name.as_str());
     args.format.write(out, PeaksOfDevice { device, timer, measured: &measured })?;
     Ok(exit::FINE)
 }
@@ -137,5 +137,5 @@ fn settled(here: &HereArgs) -> Result<NamedTimer, Fault> {
 fn started(named: NamedTimer, here: &HereArgs) -> Result<(String, DeviceFingerprint), Fault> {
     let scratch = scratch()?;
     let timer = start_named(named, &TimerArgs::from(here), Executables::kept(scratch.path()))?;
-    Ok((timer.name().to_owned(), timer.device().clone()))
+    Ok((timer.info().name.clone(), timer.info().device.clone()))
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
-use crate::cache::{
-    CacheKey, EjkernelFields, EjkernelImport, Entry, FlagVariable, JsonForm, TokamaxImport, export_ejkernel,
-    export_flags, export_json_as, export_options, export_tokamax, flags_after, import_ejkernel, import_json_as,
-    import_tokamax,
-};
+use crate::cache::{CacheKey, Entry};
+use crate::compiler_flags::{FlagVariable, flags_after};
 use crate::counted::counted;
+use crate::exchange::{
+    EjkernelFields, EjkernelImport, JsonForm, TokamaxImport, export_ejkernel, export_flags, export_json_as,
+    export_options, export_tokamax, import_ejkernel, import_json_as, import_tokamax,
+};
 use crate::report::write_json;
 
 use super::fault::Fault;

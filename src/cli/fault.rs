@@ -5,7 +5,8 @@ use std::io;
 
 use crate::analysis::CaptureError;
 use crate::analysis::trace::TraceFileError;
-use crate::cache::{ExchangeError, StoreError};
+use crate::cache::StoreError;
+use crate::exchange::ExchangeError;
 use crate::gate::DeviceNameError;
 use crate::ledger::{LedgerError, StoredError};
 use crate::remote::RemoteError;

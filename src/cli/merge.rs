@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::cache::{Cached, Merged, diff, export_json, merge};
+use crate::cache::{Cached, diff};
 use crate::counted::counted;
+use crate::exchange::export_json;
 use crate::ledger::{Ledger, Stored, read_cache};
+use crate::merge::{Merged, merge};
 
 use super::fault::Fault;
 use super::options::FormatArg;

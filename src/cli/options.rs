@@ -9,9 +9,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
-use crate::candidates::Peaks;
 use crate::digest::Digest;
 use crate::measured_by::{CacheState, Launch, Metric};
+use crate::peaks::Peaks;
 use crate::report::{Document, write_json};
 use crate::timer::TimerName;
 

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cache::{Cached, Snapshot, merge};
+use crate::cache::{Cached, Snapshot};
 use crate::counted::counted;
 use crate::digest::Digest;
 use crate::ledger::Ledger;
 use crate::mapped_file::Mapping;
+use crate::merge::merge;
 use crate::remote::{Address, COPY_FILE, Pushing, Remote, Trust};
 
 use super::fault::Fault;

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use crate::cache::SLED_OPENER;
 use crate::printable::printable;
+use crate::sled_store::SLED_OPENER;
 
 use super::args::{Cli, Command};
 use super::cache_commands::CacheCommand;

@@ -92,7 +92,7 @@ pub(super) fn start_others(
     let mut timers = Vec::new();
     for &device in groups.iter().skip(1) {
         let timer = start_on(device, args, executables)?;
-        let (one, other) = (&first.device().identity, &timer.device().identity);
+        let (one, other) = (&first.info().device.identity, &timer.info().device.identity);
         if one != other {
             return Err(Fault::device(format!(
                 "device {device} is {other}, the first one is {one}: tune them separately"
@@ -111,14 +111,14 @@ fn start_on(device: usize, args: &TimerArgs, executables: Executables<'_>) -> Re
 /// Starts a timer and prints its notes.
 pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
     let timer = start_for_profiles(args, executables)?;
-    timer.notes().iter().filter(|note| note.starts_with(HOST_CLOCK)).for_each(|note| say(note));
+    timer.info().notes.iter().filter(|note| note.starts_with(HOST_CLOCK)).for_each(|note| say(note));
     Ok(timer)
 }
 
 /// The same for who needs profiles, and without them fails instead of taking times by the host clock.
 pub(super) fn start_for_profiles(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
     let timer = start(args, executables)?;
-    let (device, by) = (&timer.device().identity, timer.measured_by(&args.cache_state));
+    let (device, by) = (&timer.info().device.identity, timer.info().measured_by(&args.cache_state));
     if args.launch.is_some() && by.launch != args.launch {
         let message =
             format!("`--launch` is for GPUs whose kernels this program's workers launch; {device} is not one");
@@ -131,7 +131,7 @@ pub(super) fn start_for_profiles(args: &TimerArgs, executables: Executables<'_>)
         }
         Some(launch) => say(&format!("kernels are launched {} (`{launch}`)", launch.to_words())),
     }
-    for note in timer.notes().iter().filter(|note| !note.starts_with(HOST_CLOCK)) {
+    for note in timer.info().notes.iter().filter(|note| !note.starts_with(HOST_CLOCK)) {
         tracing::warn!("{note}");
     }
     Ok(timer)

@@ -259,13 +259,13 @@ fn kept_executables(args: &TuneArgs, cache: &RunCache, scratch: &Scratch) -> Res
 /// The plan of the labelled calls, for the timer's device.
 fn planned(inputs: &mut Inputs<'_>, timer: &dyn Timer) -> Result<Option<(Source, Plan)>, Fault> {
     let _planning = inputs.events.open(Slice::Step("plan"));
-    let spaces = match timer.builds_programs() {
+    let spaces = match timer.info().can.build_programs {
         true => candidates::spaces(inputs.args.candidates.as_deref())?,
         false => Spaces::default(),
     };
     let Some(calls) = inputs.calls.take() else { return Ok(None) };
     let options = PlanOptions { step: inputs.step.clone(), spaces, ..inputs.args.plan.options() };
-    let plan = calls.plan(&timer.device().identity, &options)?;
+    let plan = calls.plan(&timer.info().device.identity, &options)?;
     Ok(Some((calls, plan)))
 }
 

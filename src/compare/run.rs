@@ -117,7 +117,7 @@ fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Re
     let distinct: Vec<usize> = (0..contestants.len()).filter(is_new).collect();
     timer.expect(&distinct).map_err(of_timer)?;
     let own = match timer.signature(0) {
-        Ok(own) => own.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?,
+        Ok(own) => own.ok_or_else(|| MeasureError::NoSignature { timer: timer.info().name.clone() })?,
         Err(failure) if failure.needs_restart() => return Err(of_timer(failure)),
         Err(failure) => return Err(CompareError::First { name: first.name.clone(), failure }),
     };
@@ -209,10 +209,10 @@ fn result(
     let rounds = compared(0).map_or(0, |times| times.rounds);
     let contestants_of_dumps = contestants.iter().filter_map(|contestant| contestant.program.compiled_with.as_ref());
     let of_dumps: BTreeSet<String> = contestants_of_dumps.filter_map(CompiledWith::note).collect();
-    let of_timer = timer.notes().iter().cloned().chain(timer.clocks_seen());
+    let of_timer = timer.info().notes.iter().cloned().chain(timer.info().clocks_seen.clone());
     CompareResult {
-        device: timer.device().clone(),
-        measured_by: timer.measured_by(&options.race.cache_state),
+        device: timer.info().device.clone(),
+        measured_by: timer.info().measured_by(&options.race.cache_state),
         job: raced.digest,
         contestants: rows.collect(),
         noise,

@@ -40,9 +40,9 @@ impl Decided<'_> {
             config: self.config.clone(),
             provenance: Some(Provenance {
                 job: self.job.unwrap_or_else(|| Digest::of(self.search.as_bytes())),
-                measured_by: timer.measured_by(&options.cache_state).compiler(None),
+                measured_by: timer.info().measured_by(&options.cache_state).compiler(None),
                 batch: Vec::new(),
-                environment: timer.device().environment.clone(),
+                environment: timer.info().device.environment.clone(),
                 baseline: self.base,
                 baseline_ns: self.of_base.median_ns,
                 best_ns: self.times.median_ns,
@@ -101,9 +101,9 @@ pub(super) fn known(
             program.to_short()
         ))));
     }
-    let (there, here) = (&from.environment, &timer.device().environment);
+    let (there, here) = (&from.environment, &timer.info().device.environment);
     let is_same_compiler = there == here || (there.has_same_compiler(here) && there.xla_flags == here.xla_flags);
-    let by = timer.measured_by(&options.cache_state).as_condition().compiler(None);
+    let by = timer.info().measured_by(&options.cache_state).as_condition().compiler(None);
     let is_same = entry.search() == Some(search)
         && is_same_compiler
         && from.measured_by.as_condition().compiler(None) == by

@@ -11,8 +11,8 @@ use crate::timer::Timer;
 
 /// What the failure belongs to: the search, the module, and how it was compiled and run.
 fn job(timer: &dyn Timer, options: &RaceOptions, search: &str, module: &OptionModule) -> Digest {
-    let device = timer.device();
-    let by = timer.measured_by(&options.cache_state);
+    let device = &timer.info().device;
+    let by = timer.info().measured_by(&options.cache_state);
     let mut hasher = FieldHasher::new("a module that does not run, of shared compiler options, 1");
     hasher.field(search.as_bytes()).field(module.program.identity().as_bytes());
     hasher.field(device.identity.to_digest().as_bytes());
@@ -64,7 +64,7 @@ fn job_record(timer: &dyn Timer, options: &RaceOptions, search: &str, module: &O
     let job = job(timer, options, search, module);
     let key = module.key.as_ref().copied().unwrap_or_else(|_| module.program.digest());
     let base = CandidateRecord { config: module.base.to_config(), semantic_digest: Some(key) };
-    let (device, by) = (timer.device().clone(), timer.measured_by(&options.cache_state));
+    let (device, by) = (timer.info().device.clone(), timer.info().measured_by(&options.cache_state));
     JobRecord::new(job, device, call(key), Direction::Forward, by, 0, vec![base]).fresh(true)
 }
 

@@ -15,7 +15,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::measure::{MeasuredProgram, Preflight};
 use crate::race::{CandidateOutcome, CandidateResult, LARGE_OUTPUTS, RaceError, ReferenceError};
 use crate::timer::events::Slice;
-use crate::timer::{InputArray, Job, OutputArray, Signature};
+use crate::timer::{InputArray, Job, OutputArray, OutputsAs, Signature, TakenOutputs, TimerExt};
 
 /// Maximum bytes of all outputs in `f64`: twice the `f32` outputs that are written to files.
 const LARGEST_OUTPUTS: u64 = 2 * LARGE_OUTPUTS;
@@ -134,7 +134,7 @@ fn reference_errors(
     let mut found = Vec::new();
     for candidate in 0..all.len() {
         races.runner.check_cancelled()?;
-        let outputs = races.runner.run_once(candidate, |timer| timer.outputs(candidate));
+        let outputs = races.runner.run_once(candidate, |timer| timer.output_files(candidate));
         found.push(outputs.map_err(|failure| failure.message).and_then(|outputs| errors(races, &outputs, &reference)));
     }
     races.runner.timer.end();
@@ -165,11 +165,11 @@ fn reference(races: &mut VariantRaces<'_>, wide: &MeasuredProgram, base: &Varian
     job.candidates.iter_mut().for_each(|candidate| candidate.program = Some(program.clone()));
     // these inputs may be too large, but others are not: the next job starts the worker again
     races.runner.timer.begin(&job).map_err(message_of)?;
-    let outputs = races.runner.run_once(0, |timer| match timer.keep_outputs(0, LARGEST_OUTPUTS)? {
-        Some(_) => Ok(None),
-        None => timer.outputs(0).map(Some),
-    });
-    let outputs = outputs.map_err(message_of)?.ok_or_else(too_large)?;
+    let taken = races.runner.run_once(0, |timer| timer.outputs(0, OutputsAs::KeptAbove(LARGEST_OUTPUTS)));
+    let outputs = match taken {
+        Ok(TakenOutputs::Kept(_)) => return Err(too_large()),
+        outputs => outputs.and_then(TakenOutputs::into_files).map_err(message_of)?,
+    };
     check_size(outputs.iter().map(|output| output.spec.host_bytes()))?;
     Ok(outputs)
 }

@@ -205,7 +205,7 @@ pub(super) fn forecast(
     base_ns: f64,
     values: usize,
 ) -> String {
-    let is_cpu = races.runner.timer.device().identity.platform == "cpu";
+    let is_cpu = races.runner.timer.info().device.identity.platform == "cpu";
     let at_once = if is_cpu { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
     // the base and its copy were compiled one by one, unless they were stored
     let one = time_breakdown.compile_baselines_ns.max(time_breakdown.compile_candidates_ns) as f64;

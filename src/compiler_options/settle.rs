@@ -81,7 +81,7 @@ pub fn tune_compiler_options(
         Err(Aborted::Inputs(error)) => return Err(error.into()),
     };
     result.time_breakdown = time_breakdown(&tally);
-    result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(runner.timer.device())));
+    result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(&runner.timer.info().device)));
     let OperationResult { status, reason, speed_up, .. } = &result;
     events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
     drop(slice);
@@ -107,7 +107,7 @@ impl Walk<'_, '_> {
         let key = CacheKey {
             call: self.races.call.clone(),
             direction: Direction::Forward,
-            device: self.races.runner.timer.device().identity.clone(),
+            device: self.races.runner.timer.info().device.identity.clone(),
         };
         if self.module.key.is_ok() {
             let program = self.module.program.meaning();
@@ -217,7 +217,7 @@ impl Walk<'_, '_> {
     fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, Aborted> {
         let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
         // elsewhere XLA measures during compilation, so one program may compile to several executables
-        let joins = self.races.runner.timer.device().identity.platform == "cpu";
+        let joins = self.races.runner.timer.info().device.identity.platform == "cpu";
         let is_fresh = self.races.options.force;
         let raced = self.races.race(&variants, &Rules { stage: "screen", exact: None, is_fresh, joins })?;
         let refused = raced.failures.values().filter(|failure| is_refusal(failure)).count();

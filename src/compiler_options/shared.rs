@@ -416,7 +416,7 @@ impl Shared<'_> {
         CacheKey {
             call: call(digest),
             direction: Direction::Forward,
-            device: self.runner.timer.device().identity.clone(),
+            device: self.runner.timer.info().device.identity.clone(),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::race::{LARGE_OUTPUTS, OutputDifference, RaceError, SpecialValues};
 use crate::remedy::remedy;
 use crate::timer::events::Slice;
 use crate::timer::protocol::{ComparedOutput, KeptOutput};
-use crate::timer::{InputArray, Job, OutputArray};
+use crate::timer::{InputArray, Job, OutputArray, OutputsAs, TakenOutputs, TimerExt};
 
 /// The places of the planted values follow from this seed and the argument's number.
 const SEED: u64 = 0x7370_6563;
@@ -37,17 +37,19 @@ pub(super) fn special_values(
         for (candidate, found) in (1..).zip(&mut found) {
             let compared = match &expected {
                 Ok(Expected::Files(expected)) => {
-                    let ours = races.runner.run_once(candidate, |timer| timer.outputs(candidate));
+                    let ours = races.runner.run_once(candidate, |timer| timer.output_files(candidate));
                     ours.and_then(|ours| compare(&ours, expected, &races.results))
                 }
                 Ok(Expected::Kept(expected)) => {
                     let tolerances = vec![Tolerance::EXACT; expected.len()];
-                    let ours = races.runner.run_once(candidate, |timer| timer.compare_outputs(candidate, &tolerances));
-                    ours.and_then(|ours| compared(&ours, expected, &races.results))
+                    let compare = OutputsAs::Compared(&tolerances);
+                    let ours = races.runner.run_once(candidate, |timer| timer.outputs(candidate, compare));
+                    ours.and_then(TakenOutputs::into_compared)
+                        .and_then(|ours| compared(&ours, expected, &races.results))
                 }
                 // run even so: otherwise a program that breaks the worker would affect the next one
                 Err(failure) => {
-                    let ran = races.runner.run_once(candidate, |timer| timer.outputs(candidate));
+                    let ran = races.runner.run_once(candidate, |timer| timer.output_files(candidate));
                     ran.and_then(|_| Err(failure.clone()))
                 }
             };
@@ -91,10 +93,10 @@ enum Expected {
 }
 
 fn expected(races: &mut VariantRaces<'_>) -> Result<Expected, Failure> {
-    races.runner.run_once(0, |timer| match timer.keep_outputs(0, LARGE_OUTPUTS)? {
-        Some(kept) => Ok(Expected::Kept(kept)),
-        None => timer.outputs(0).map(Expected::Files),
-    })
+    match races.runner.run_once(0, |timer| timer.outputs(0, OutputsAs::KeptAbove(LARGE_OUTPUTS)))? {
+        TakenOutputs::Kept(kept) => Ok(Expected::Kept(kept)),
+        files => files.into_files().map(Expected::Files),
+    }
 }
 
 fn unlike() -> Failure {

@@ -51,10 +51,10 @@ pub fn check(
     options: CheckOptions,
     on_checked: &mut dyn FnMut(&OperationCheck),
 ) -> Result<CheckResult, Stopped<CheckResult>> {
-    let mut of_timer = session.timer().notes().to_vec();
+    let mut of_timer = session.timer().info().notes.clone();
     let notes: Vec<String> = plan.notes.iter().chain(session.ledger().notes()).cloned().collect();
     let (mut result, stopped_by) = Gate { session, options, on_checked }.run(plan);
-    of_timer.extend(session.timer().clocks_seen());
+    of_timer.extend(session.timer().info().clocks_seen.clone());
     result.missed.clone_from(&plan.missed);
     result.notes = notes.into_iter().chain(of_timer).chain(plan.shard_note()).collect();
     Stopped::unless_ended(result, stopped_by)
@@ -65,7 +65,7 @@ pub fn without_calls(runner: &Runner<'_>, options: &RaceOptions, asked: CheckOpt
     let (timer, compared) = (&*runner.timer, asked.others);
     let mut result = CheckResult { compared, ..nothing(timer, options, asked) };
     result.odds_needed = odds_needed(compared, asked);
-    let of_timer = timer.notes().iter().cloned().chain(timer.clocks_seen());
+    let of_timer = timer.info().notes.iter().cloned().chain(timer.info().clocks_seen.clone());
     result.notes = runner.ledger.notes().iter().cloned().chain(of_timer).collect();
     result
 }
@@ -79,8 +79,8 @@ fn nothing(timer: &dyn Timer, options: &RaceOptions, asked: CheckOptions) -> Che
     CheckResult {
         schema: CHECK_SCHEMA,
         tool: TOOL.to_owned(),
-        device: timer.device().clone(),
-        measured_by: timer.measured_by(&options.cache_state),
+        device: timer.info().device.clone(),
+        measured_by: timer.info().measured_by(&options.cache_state),
         false_alarms: asked.false_alarms,
         compared: 0,
         odds_needed: 0.0,
@@ -148,8 +148,13 @@ impl Gate<'_, '_> {
         let invocation = &planned.invocation;
         let timer = self.session.timer();
         let (op_id, key, direction) = (&invocation.call.op_id, &invocation.call.call_key, Some(invocation.direction));
-        let lookup =
-            self.session.ledger().cache().lookup(timer.device(), op_id, key, direction, self.options.match_mode)?;
+        let lookup = self.session.ledger().cache().lookup(
+            &timer.info().device,
+            op_id,
+            key,
+            direction,
+            self.options.match_mode,
+        )?;
         let hit = match lookup {
             // its own job decides what is best for it
             Lookup::Hit(hit) if hit.key().call_key != *key => {

@@ -54,8 +54,13 @@ pub fn check_compiler_options(
 ) -> Result<Option<OperationCheck>, TuneError> {
     let call = Call::new(COMPILER_OPTIONS, module.digest.to_string());
     let direction = Some(Direction::Forward);
-    let found =
-        runner.ledger.cache().lookup(runner.timer.device(), &call.op_id, &call.call_key, direction, asked.match_mode);
+    let found = runner.ledger.cache().lookup(
+        &runner.timer.info().device,
+        &call.op_id,
+        &call.call_key,
+        direction,
+        asked.match_mode,
+    );
     let mut operation = OperationCheck { occurrences: 1, ..draft_of(call.clone(), Direction::Forward) };
     let found = match found {
         Err(error) if error.kind() == StoreErrorKind::Refused => {

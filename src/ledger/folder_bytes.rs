@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::cache::{SNAPSHOT_FILE, SledState};
+use crate::cache::SNAPSHOT_FILE;
+use crate::sled_store::SledState;
 
 use super::repair::LOG_FILE;
 

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::cache::{Entry, FolderLock, SNAPSHOT_FILE, SledCondition, SledStore, Snapshot, StoreError};
+use crate::cache::{Entry, FolderLock, SNAPSHOT_FILE, Snapshot, StoreError};
 use crate::counted::counted;
 use crate::mapped_file::Mapping;
 use crate::samples::{Damage, Record, SampleLog};
+use crate::sled_store::{SledCondition, SledStore};
 
 use super::error::LedgerError;
 

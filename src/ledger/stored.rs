@@ -4,10 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cache::{
-    CacheKey, Cached, Entry, ExchangeError, FolderLock, SNAPSHOT_FILE, Snapshot, StoreError, import_json,
-};
+use crate::cache::{CacheKey, Cached, Entry, FolderLock, SNAPSHOT_FILE, Snapshot, StoreError};
 use crate::counted::counted;
+use crate::exchange::{ExchangeError, import_json};
 use crate::mapped_file::Mapping;
 use crate::outside_file;
 use crate::samples::{Damage, LogError, Replay, SampleLog};

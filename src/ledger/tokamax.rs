@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::cache::{CacheKey, Entry, TokamaxCall};
+use crate::cache::{CacheKey, Entry};
 use crate::config::{Config, canonical_json};
 use crate::device::{DeviceMatch, MatchMode};
 use crate::digest::Digest;
+use crate::exchange::TokamaxCall;
 use crate::registry::Registry;
 use crate::samples::JobHistory;
 

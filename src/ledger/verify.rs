@@ -6,16 +6,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cache::{CacheKey, Cached, Entry, FolderLock, SNAPSHOT_FILE, SledCondition, SledState, SledStore, Snapshot};
-use crate::cache::{diff, import_json};
+use crate::cache::diff;
+use crate::cache::{CacheKey, Cached, Entry, FolderLock, SNAPSHOT_FILE, Snapshot};
 use crate::counted::counted;
 use crate::digest::SetDigest;
+use crate::exchange::import_json;
 use crate::mapped_file::Mapping;
 use crate::remedy::scratch_remedy;
 use crate::samples::{LogError, Replay, SampleLog};
 use crate::scratch::Scratch;
-#[cfg(feature = "shared")]
 use crate::signature::{PublicKeys, SignatureError, Signatures};
+use crate::sled_store::{SledCondition, SledState, SledStore};
 
 use super::repair::LOG_FILE;
 use super::stored::{StoredError, StoredKind, entries_of, kind_of, log_findings};
@@ -46,7 +47,6 @@ impl Verified {
 
     /// Checks the signature beside a snapshot; other kinds have no signature, and are not a snapshot that a key vouches
     /// for.
-    #[cfg(feature = "shared")]
     pub fn check_signature(&mut self, keys: &PublicKeys) {
         match self.signer(keys) {
             Ok(key) => self.notes.push(format!("signed by {key}")),
@@ -57,7 +57,6 @@ impl Verified {
         }
     }
 
-    #[cfg(feature = "shared")]
     fn signer(&self, keys: &PublicKeys) -> Result<String, String> {
         if self.kind != Some(StoredKind::Snapshot) {
             return Err("only snapshots are signed".to_owned());

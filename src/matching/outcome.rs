@@ -9,8 +9,7 @@ use crate::hlo::Label;
 use crate::registry::Invocation;
 
 /// Whether a label matched by name alone may match many recorded calls: `--by-name`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ByName {

@@ -16,12 +16,12 @@ use super::inputs::make_inputs;
 use super::program::MeasuredProgram;
 use super::run::job;
 use crate::array::{ArraySpec, DType};
-use crate::candidates::Peaks;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{CacheState, TOOL};
+use crate::peaks::Peaks;
 use crate::printable::printable;
 use crate::stats::quantiles;
-use crate::timer::{InputArray, Timer};
+use crate::timer::{InputArray, Timer, TimerExt};
 
 /// Sides of the matrices, and lengths of the vectors: larger ones follow as long as a run is short.
 const SIDES: [u64; 5] = [512, 1024, 2048, 4096, 8192];
@@ -185,11 +185,13 @@ fn peaks_of(timer: &dyn Timer, measured: &[MeasuredPeak]) -> Peaks {
     let of = |of: PeakOf| -> BTreeMap<DType, f64> {
         measured.iter().filter(|peak| peak.of == of).map(|peak| (peak.dtype, peak.per_second)).collect()
     };
-    let identity = &timer.device().identity;
-    let compiler = timer.device().environment.compiler();
+    let identity = &timer.info().device.identity;
+    let compiler = timer.info().device.environment.compiler();
     let compiler = compiler.map_or_else(String::new, |compiler| format!(", compiled by {compiler}"));
-    let first =
-        format!("measured by {TOOL} with `{}` on {identity}{compiler}: attainable, no data sheet's peak", timer.name());
+    let first = format!(
+        "measured by {TOOL} with `{}` on {identity}{compiler}: attainable, no data sheet's peak",
+        timer.info().name
+    );
     let figure = |peak: &MeasuredPeak| {
         let MeasuredPeak { of, dtype, program, per_second, low, high, runs, .. } = peak;
         let (of, unit) = (of.name(), of.unit());
@@ -225,15 +227,15 @@ fn attained(
     let inputs = inputs(program, &text, folder)?;
     timer.begin(&job(&file, inputs, CacheState::Warm, folder))?;
     timer.prepare(0)?;
-    let trial = timer.measure(0, WARM_UP)?;
+    let trial = timer.run(0, WARM_UP)?;
     let usual_ns = trial.into_iter().min().map_or(1.0, |ns| ns as f64).max(1.0);
     let runs = (SERIES_NS / usual_ns).clamp(f64::from(RUNS.0), f64::from(RUNS.1)) as u32;
-    let rates: Vec<f64> = timer.measure(0, runs)?.into_iter().map(|ns| program.amount / ns as f64 * 1e9).collect();
+    let rates: Vec<f64> = timer.run(0, runs)?.into_iter().map(|ns| program.amount / ns as f64 * 1e9).collect();
     timer.end();
     let [low, median, high] = quantiles(&rates, [0.25, 0.5, 0.75]);
     let times = low.zip(median).zip(high).filter(|(_, high)| high.is_finite());
     let ((low, per_second), high) = times.ok_or_else(|| {
-        let message = format!("a run took no time by the clock of `{}`", timer.name());
+        let message = format!("a run took no time by the clock of `{}`", timer.info().name);
         Failure::new(FailureKind::Execute, message)
     })?;
     let (name, amount) = (program.name.clone(), program.amount);

@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{FailureRecord, Record};
-use crate::timer::Timer;
 use crate::timer::events::{Kind, Slice};
+use crate::timer::{Timer, TimerExt};
 
 use super::RaceError;
 use super::measuring::Measuring;
@@ -22,7 +22,7 @@ impl Measuring<'_> {
         for candidate in self.active() {
             self.process.check_cancelled()?;
             let _slice = self.process.slice_of(candidate);
-            self.try_twice(candidate, |timer| timer.measure(candidate, 1))?;
+            self.try_twice(candidate, |timer| timer.run(candidate, 1))?;
         }
         // a round that fails although each candidate runs is tried once more, as a candidate is: two failures in a row
         // are no accident
@@ -44,7 +44,7 @@ impl Measuring<'_> {
         self.restart(&failure)?;
         self.run_baseline()?;
         let _slice = self.process.slice_of(candidate);
-        match self.process.timer.measure(candidate, 1) {
+        match self.process.timer.run(candidate, 1) {
             Ok(_) => Ok(()),
             Err(again) => self.blamed(candidate, again),
         }
@@ -90,14 +90,14 @@ impl Measuring<'_> {
     fn run_baseline(&mut self) -> Result<(), RaceError> {
         let baseline = self.referee.identity.baseline;
         let slice = self.process.slice_of(baseline);
-        let mut measured = self.process.timer.measure(baseline, 1);
+        let mut measured = self.process.timer.run(baseline, 1);
         drop(slice);
         if let Err(failure) = &measured
             && failure.kind == FailureKind::Crash
         {
             self.restart(failure)?;
             let _slice = self.process.slice_of(baseline);
-            measured = self.process.timer.measure(baseline, 1);
+            measured = self.process.timer.run(baseline, 1);
         }
         measured.map(drop).map_err(|failure| {
             let message = format!("the baseline fails in a fresh worker too: {}", failure.message);

@@ -28,7 +28,7 @@ pub(crate) struct JobIdentity {
 impl JobIdentity {
     /// The identity of a job of programs, of which the first is the baseline.
     pub(super) fn of_programs(job: &Job, digest: Digest, timer: &dyn Timer) -> Self {
-        let device = timer.device().identity.clone();
+        let device = timer.info().device.identity.clone();
         Self {
             digest,
             key: CacheKey { call: job.call.clone(), direction: job.direction, device },
@@ -53,7 +53,7 @@ impl JobIdentity {
     ) -> JobRecord {
         JobRecord {
             job: self.digest,
-            device: timer.device().clone(),
+            device: timer.info().device.clone(),
             call: self.key.call.clone(),
             direction: self.key.direction,
             measured_by,

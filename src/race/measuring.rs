@@ -132,7 +132,7 @@ impl Measuring<'_> {
         warm: &mut WarmUp,
     ) -> Result<(), RaceError> {
         // comparing outputs while the next one compiles saves doing it afterwards
-        let compared = reference.as_ref().filter(|_| self.process.timer.compiles_beside_outputs());
+        let compared = reference.as_ref().filter(|_| self.process.timer.info().can.compile_beside_outputs);
         self.compile(wave, compared)?;
         wave.retain(|&candidate| !self.evidence.is_left(candidate));
         let is_compared = compared.is_some();

@@ -9,7 +9,7 @@ use crate::remedy::remedy;
 use crate::timer::events::Kind;
 use crate::timer::protocol::{ComparedOutput, one_line};
 use crate::timer::replay::Method;
-use crate::timer::{OutputArray, Timer};
+use crate::timer::{OutputArray, OutputsAs, TakenOutputs, Timer, TimerExt};
 
 use super::expected::{Expected, LARGE_OUTPUTS};
 use super::measuring::Measuring;
@@ -26,26 +26,18 @@ impl Measuring<'_> {
     pub(super) fn reference_outputs(&mut self) -> Result<Expected, RaceError> {
         let _reading = self.process.slice_of(self.referee.identity.baseline);
         let baseline = self.referee.identity.baseline;
-        let events = self.process.events;
-        let kept = self.try_twice(baseline, |timer| {
-            let kept = timer.keep_outputs(baseline, LARGE_OUTPUTS);
-            // if none are kept, only the request for the files below is recorded, because a replay knows no other
-            if !matches!(kept, Ok(None)) {
-                let (candidate, failure) = (baseline, kept.as_ref().err());
-                events.tell(Kind::Called { candidate, method: Method::Outputs, failure });
+        let taken = self.on_outputs(baseline, |timer| timer.outputs(baseline, OutputsAs::KeptAbove(LARGE_OUTPUTS)))?;
+        let outputs = match taken.ok_or_else(|| self.baseline_failed())? {
+            TakenOutputs::Kept(kept) => {
+                let seen = kept.iter().enumerate();
+                let seen = seen.filter_map(|(index, output)| Some((index, &output.spec, output.finiteness?))).collect();
+                self.look_at(seen)?;
+                return Ok(Expected::Kept(kept));
             }
-            kept
-        })?;
-        if let Some(kept) = kept.ok_or_else(|| self.baseline_failed())? {
-            let seen = kept.iter().enumerate();
-            let seen = seen.filter_map(|(index, output)| Some((index, &output.spec, output.finiteness?))).collect();
-            self.look_at(seen)?;
-            return Ok(Expected::Kept(kept));
-        }
-        let outputs = self.on_outputs(baseline, |timer| timer.outputs(baseline))?;
+            files => files.into_files().map_err(RaceError::Failed)?,
+        };
         // the baseline's files fitted, so a candidate's fit too: none is blamed for a full disk
         let reference: Vec<Reference> = outputs
-            .ok_or_else(|| self.baseline_failed())?
             .into_iter()
             .enumerate()
             .map(|(index, output)| {
@@ -77,13 +69,15 @@ impl Measuring<'_> {
             let _slice = self.process.slice_of(candidate);
             let found = match expected {
                 Expected::Here(reference) => {
-                    let outputs = self.on_outputs(candidate, |timer| timer.outputs(candidate))?;
+                    let outputs = self.on_outputs(candidate, |timer| timer.output_files(candidate))?;
                     outputs.map(|outputs| compared_here(&outputs, reference))
                 }
                 Expected::Kept(kept) => {
                     let kept = kept.iter().enumerate();
                     let tolerances: Vec<_> = kept.map(|(index, kept)| self.tolerance(index, &kept.spec)).collect();
-                    let found = self.on_outputs(candidate, |timer| timer.compare_outputs(candidate, &tolerances))?;
+                    let compare = OutputsAs::Compared(&tolerances);
+                    let found =
+                        self.on_outputs(candidate, |timer| timer.outputs(candidate, compare)?.into_compared())?;
                     found.map(|found| found.into_iter().map(Ok).collect())
                 }
             };
@@ -164,7 +158,7 @@ impl Measuring<'_> {
 
     /// Why outputs without a single element are no evidence, unless the recorded program has no results.
     fn nothing_to_compare(&self, expected: &Expected) -> Option<String> {
-        if expected.elements() > 0 || self.process.timer.compared_before() {
+        if expected.elements() > 0 || self.process.timer.info().can.skip_outputs {
             return None;
         }
         let recorded = self

@@ -27,14 +27,14 @@ impl<'a> Process<'a> {
     /// Loads the job's inputs. The process gets this epoch in the evidence.
     pub(super) fn begin(&mut self, epoch: u32) -> Result<(), Failure> {
         self.timer.begin(self.job)?;
-        self.first = (epoch, self.timer.epoch());
+        self.first = (epoch, self.timer.info().epoch);
         Ok(())
     }
 
     /// Its number among all processes that measured the job.
     pub(super) fn epoch(&self) -> u32 {
         let (epoch, of_timer) = self.first;
-        epoch.saturating_add(self.timer.epoch().saturating_sub(of_timer))
+        epoch.saturating_add(self.timer.info().epoch.saturating_sub(of_timer))
     }
 
     /// Starts another one, without these candidates.
@@ -45,7 +45,8 @@ impl<'a> Process<'a> {
 
     /// Whether the worker is unusable after this. On a CPU, a program that reports an error leaves its process intact.
     pub(super) fn breaks(&self, failure: &Failure) -> bool {
-        let is_program_error = failure.kind == FailureKind::Execute && self.timer.device().identity.platform == "cpu";
+        let is_program_error =
+            failure.kind == FailureKind::Execute && self.timer.info().device.identity.platform == "cpu";
         failure.needs_restart() && !is_program_error
     }
 

@@ -48,7 +48,7 @@ impl ProgramRace {
 
     /// Digest of everything that must be equal for samples of two runs to be comparable.
     pub fn digest(&self, timer: &dyn Timer, by: &MeasuredBy) -> Digest {
-        let device = timer.device();
+        let device = &timer.info().device;
         let mut hasher = FieldHasher::new(VERSION);
         hasher.field(self.stage.as_bytes()).field(device.identity.to_digest().as_bytes());
         hasher.field(serde_json::to_string(&device.environment).unwrap_or_default().as_bytes());
@@ -121,7 +121,7 @@ pub struct Raced {
 /// # Errors
 /// If the baseline or the worker fails, the user ends it, or the log cannot be written.
 pub fn race_programs(runner: &mut Runner<'_>, race: &ProgramRace, options: &RaceOptions) -> Result<Raced, RaceError> {
-    let by = runner.timer.measured_by(&options.cache_state);
+    let by = runner.timer.info().measured_by(&options.cache_state);
     let identity = JobIdentity::of_programs(&race.job, race.digest(&*runner.timer, &by), &*runner.timer);
     let mut evidence = Evidence::stored(runner.ledger, identity.digest, options.force)?;
     let candidates = race.job.candidates.iter().map(candidate_record);

@@ -12,6 +12,7 @@ use crate::decision::wants_bracket;
 use crate::failure::Failure;
 use crate::samples::{CandidateSamples, Record, RoundRecord};
 use crate::timer::events::{Kind, Slice};
+use crate::timer::{CandidateRuns, RoundRequest, TimerExt};
 
 /// Number of recent rounds that decide whether the next one has the baseline at its ends.
 const RECENT: usize = 32;
@@ -34,7 +35,7 @@ impl Measuring<'_> {
         let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
         self.spent.running = self.spent.running.saturating_add(Duration::from_nanos(took));
         if !samples.is_empty() {
-            let source = self.process.timer.source();
+            let source = self.process.timer.info().source.clone();
             let programs = self.evidence.take_unlogged();
             let record = RoundRecord { job: self.referee.identity.digest, epoch, round, source, samples, programs };
             self.ledger.append(&Record::Round(record.clone()))?;
@@ -72,7 +73,7 @@ impl Measuring<'_> {
         }
         let launches: Vec<(usize, Sampling)> =
             order.iter().map(|&candidate| (candidate, sampling.get(candidate).copied().unwrap_or(ONE_RUN))).collect();
-        if self.process.timer.measures_rounds() {
+        if self.process.timer.info().can.measure_rounds {
             // a profile's times are not differences of two clock readings
             let launches: Vec<_> =
                 launches.into_iter().map(|(candidate, sampling)| (candidate, sampling.runs)).collect();
@@ -82,11 +83,7 @@ impl Measuring<'_> {
         for (candidate, Sampling { runs, batch, .. }) in launches {
             self.process.check_cancelled()?;
             let _slice = self.process.slice_of(candidate);
-            let measured = match batch {
-                0 | 1 => self.process.timer.measure(candidate, runs),
-                _ => self.process.timer.measure_batches(candidate, runs, batch),
-            };
-            match measured {
+            match self.process.timer.run_batches(candidate, runs, batch.max(1)) {
                 Ok(ns) => samples.push(CandidateSamples { candidate, ns }),
                 Err(failure) => return Ok((samples, Some(Fault { candidate: Some(candidate), failure }))),
             }
@@ -100,9 +97,10 @@ impl Measuring<'_> {
         launches: &[(usize, u32)],
     ) -> Result<(Vec<CandidateSamples>, Option<Fault>), RaceError> {
         self.process.check_cancelled()?;
-        match self.process.timer.measure_round(launches) {
-            Ok(durations) => {
-                let samples = launches.iter().zip(durations);
+        let runs = launches.iter().map(|&(candidate, runs)| CandidateRuns::new(candidate, runs));
+        match self.process.timer.measure(&RoundRequest::new(runs.collect())) {
+            Ok(measured) => {
+                let samples = launches.iter().zip(measured.durations_ns);
                 Ok((samples.map(|(&(candidate, _), ns)| CandidateSamples { candidate, ns }).collect(), None))
             }
             Err(failure) => Ok((Vec::new(), Some(Fault { candidate: None, failure }))),

@@ -67,7 +67,7 @@ impl Measuring<'_> {
 
     /// Whether the cost of a race hardly grows with its candidates, or its rounds are counted.
     fn is_short(&self) -> bool {
-        self.referee.terms.is_exact || self.process.timer.measures_rounds()
+        self.referee.terms.is_exact || self.process.timer.info().can.measure_rounds
     }
 
     fn most_rounds(&self) -> usize {
@@ -130,7 +130,7 @@ impl Measuring<'_> {
         if self.uses_all_time() {
             return rounds >= most;
         }
-        if self.process.timer.measures_rounds() {
+        if self.process.timer.info().can.measure_rounds {
             // a profile costs far more than the programs in it, and a replay asks for the same ones, however fast it compiles
             return rounds >= least.min(most);
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::decision::is_stationary;
 use crate::samples::CandidateSamples;
+use crate::timer::TimerExt;
 
 use super::RaceError;
 use super::measuring::Measuring;
@@ -45,7 +46,7 @@ impl Measuring<'_> {
 
     /// Warms up every other remaining candidate of a wave.
     pub(super) fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), RaceError> {
-        let is_warm = self.process.timer.measures_rounds() && self.warm_up_together(wave, warm)?;
+        let is_warm = self.process.timer.info().can.measure_rounds && self.warm_up_together(wave, warm)?;
         if !is_warm {
             for candidate in self.to_warm_up(wave) {
                 let own = self.warm(candidate, warm.best)?;
@@ -97,7 +98,7 @@ impl Measuring<'_> {
 
     /// The first runs of one candidate; one far slower than the best so far needs no further warm-up.
     fn warm(&mut self, candidate: usize, best: Option<u64>) -> Result<Vec<u64>, RaceError> {
-        let whole = self.process.timer.measures_rounds();
+        let whole = self.process.timer.info().can.measure_rounds;
         let count = if whole { PROFILED_WARM_UP } else { 1 };
         let mut times: Vec<u64> = Vec::new();
         // the others' outputs were compared before; the baseline's are taken once it is warm
@@ -105,7 +106,7 @@ impl Measuring<'_> {
         let _slice = self.process.slice_of(candidate);
         loop {
             self.process.check_cancelled()?;
-            let Some(more) = self.try_twice(candidate, |timer| timer.measure(candidate, count))? else { break };
+            let Some(more) = self.try_twice(candidate, |timer| timer.run(candidate, count))? else { break };
             let none = more.is_empty();
             times.extend(more);
             let took = times.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
@@ -123,7 +124,7 @@ impl Measuring<'_> {
         let (Some(own), Some(best)) = (own, best) else { return ONE_RUN };
         // every run with cold caches costs a flush, and a batch would warm them
         let needs_warm_up = !self.referee.options.cache_state.is_warm();
-        let clock = self.process.timer.clock_resolution_ns().filter(|_| !needs_warm_up).unwrap_or(0);
+        let clock = self.process.timer.info().clock_resolution_ns.filter(|_| !needs_warm_up).unwrap_or(0);
         let batch = clock.saturating_mul(CLOCK_PARTS).div_ceil(best).clamp(1, MAX_BATCH) as u32;
         let is_slower = |times: f64| !is_baseline && own as f64 > times * best as f64;
         let cut_off = self.referee.options.rules.cut_off;
@@ -131,7 +132,7 @@ impl Measuring<'_> {
         let runs = match () {
             () if is_slower(cut_off) => 1,
             // a profile's cost does not grow with the runs in it
-            () if self.process.timer.measures_rounds() && !needs_warm_up => {
+            () if self.process.timer.info().can.measure_rounds && !needs_warm_up => {
                 PROFILED_NS.div_ceil(best).clamp(u64::from(RUNS), MOST_PROFILED) as u32
             }
             () => most,

@@ -165,7 +165,6 @@ pub enum RemoteError {
     #[error("{0}")]
     Store(#[from] StoreError),
     /// The folder that this machine has for a URL.
-    #[cfg(feature = "tuner")]
     #[error("{0}")]
     Ledger(#[from] crate::ledger::LedgerError),
     /// This machine's decisions could not be published.

@@ -42,7 +42,6 @@ mod objects;
 mod pause;
 mod pull;
 mod push;
-#[cfg(feature = "tuner")]
 mod run;
 mod shared;
 mod trust;
@@ -52,7 +51,6 @@ pub use error::RemoteError;
 pub use manifest::Manifest;
 pub use pull::Pulled;
 pub use push::{Published, Pushing};
-#[cfg(feature = "tuner")]
 pub use run::{COPY_FILE, LoadNotes, SharedOptions, SharedRun, open_for_reading};
 pub use shared::Remote;
 pub use trust::Trust;

@@ -10,9 +10,10 @@ use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
 use super::pause::random_below;
 use super::trust::seen;
 use super::{Manifest, Remote, RemoteError, Trust};
-use crate::cache::{CacheKey, Cached, Entry, Snapshot, merge};
+use crate::cache::{CacheKey, Cached, Entry, Snapshot};
 use crate::counted::counted;
 use crate::mapped_file::Mapping;
+use crate::merge::merge;
 use crate::setters;
 use crate::signature::{
     MAX_SIGNATURE_BYTES, PublicKeys, Signature, SignatureError, Signatures, Signer, signature_path,

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Address, Manifest, Pulled, Pushing, Remote, RemoteError, Trust};
-use crate::cache::{Cached, ConfigStore, Snapshot, SnapshotStore, merge};
+use crate::cache::{Cached, ConfigStore, Snapshot, SnapshotStore};
 use crate::counted::counted;
 use crate::digest::Digest;
 use crate::ledger::Ledger;
 use crate::mapped_file::Mapping;
+use crate::merge::merge;
 use crate::setters;
 use crate::signature::{PublicKeys, Signer};
 

@@ -13,7 +13,6 @@ mod compare;
 mod compile;
 mod coverage;
 mod date;
-#[cfg(feature = "pjrt")]
 mod device;
 mod differences;
 mod document;
@@ -29,12 +28,10 @@ mod memory;
 mod mosaic;
 mod naming;
 mod options;
-#[cfg(feature = "pjrt")]
 mod peaks;
 mod plot;
 mod profile_diff;
 mod prove;
-#[cfg(feature = "pjrt")]
 mod prune;
 mod registry;
 mod resolution;
@@ -42,11 +39,9 @@ mod roofline;
 mod run_trace;
 mod scan;
 mod selftest;
-#[cfg(feature = "cli")]
 mod settings;
 mod summary;
 mod table;
-#[cfg(feature = "pjrt")]
 mod targets;
 mod time;
 mod timings;
@@ -71,20 +66,16 @@ pub use candidates::SpaceConfigs;
 pub use compare::ComparedPrograms;
 pub use compile::{CompileProfile, CompileProfiles};
 pub use coverage::CoverageResult;
-#[cfg(feature = "pjrt")]
 pub use device::{DevicesOf, ShownDevices};
 pub use document::name_of;
 pub use lines::{write_json, write_line};
 pub use measured::MeasuredDocument;
 pub use options::CompilerOptions;
-#[cfg(feature = "pjrt")]
 pub use peaks::PeaksOfDevice;
 pub use prove::ProvenStep;
-#[cfg(feature = "pjrt")]
 pub use prune::PruneResult;
 pub use registry::{AddedRecord, Invocations, Listing};
 pub use selftest::{Failed, SelftestResult};
-#[cfg(feature = "cli")]
 pub use settings::{FileInForce, SettingInForce, SettingsInForce};
 
 use lines::{write_lines, write_notes};

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::analysis::{OperationSummary, Summary, Work};
-use crate::candidates::Peaks;
+use crate::peaks::Peaks;
 use crate::tune::OperationResult;
 
 use super::Grid;

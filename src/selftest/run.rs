@@ -110,7 +110,7 @@ fn job_of_copies(
     let parameters = match &program.parameters {
         Some(parameters) => parameters.clone(),
         None => {
-            let timer = runner.timer.name().to_owned();
+            let timer = runner.timer.info().name.clone();
             let signature = runner.signature(&job, 0)?;
             signature.ok_or(MeasureError::NoSignature { timer })?.parameters
         }

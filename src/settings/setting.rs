@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Component, Path};
 
-use crate::candidates::Target;
 use crate::remote::CachePlace;
+use crate::target::Target;
 use crate::timer::{TimerName, UnknownTimer};
 
 /// The form of a setting's value.

@@ -34,9 +34,9 @@ pub(super) fn entry_of(
         config: candidate(judgement.winner)?.config.clone(),
         provenance: Some(Provenance {
             job: identity.digest,
-            measured_by: timer.measured_by(cache_state).compiler(None),
+            measured_by: timer.info().measured_by(cache_state).compiler(None),
             batch: invocation.batch.clone(),
-            environment: timer.device().environment.clone(),
+            environment: timer.info().device.environment.clone(),
             baseline: invocation.baseline.clone(),
             baseline_ns: baseline.median_ns,
             best_ns: winner.median_ns,

@@ -2,8 +2,8 @@
 
 use super::{CandidateResult, ConfigTime, OperationResult};
 use crate::analysis::Work;
-use crate::candidates::Peaks;
 use crate::hlo::Cost;
+use crate::peaks::Peaks;
 
 /// Writes what is known about the programs of a call's baseline and best config into its result.
 ///

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::candidates::Peaks;
 use crate::decision::{DecisionRules, Resolution};
 use crate::measured_by::CacheState;
+use crate::peaks::Peaks;
 use crate::race::RaceOptions;
 use crate::search::{Budget, Kind};
 use crate::setters;

@@ -8,12 +8,12 @@ use crate::analysis::Work;
 use crate::batch::BatchAxis;
 use crate::cache::{CacheKey, Entry};
 use crate::call::{Call, Direction};
-use crate::candidates::Peaks;
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::failure::Failure;
 use crate::hlo::{Evidence, Label};
 use crate::measured_by::MeasuredBy;
+use crate::peaks::Peaks;
 use crate::stats::Interval;
 use crate::timer::Forecast;
 

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::cache::{CacheKey, Entry};
-use crate::candidates::Peaks;
 use crate::counted::counted;
 use crate::device::DeviceFingerprint;
 use crate::hlo::Evidence;
 use crate::ledger::LedgerError;
 use crate::measured_by::TOOL;
+use crate::peaks::Peaks;
 use crate::race::{Runner, Seat};
 use crate::registry::{Invocation, NotRunnable};
 use crate::timer::events::{Kind, Slice};
@@ -152,7 +152,7 @@ impl Autotuner<'_> {
 
     /// A result without operations; its notes say if programs were recorded under another compiler.
     pub(super) fn nothing_yet(&self, plan: &[PlannedInvocation]) -> AutotuningResult {
-        let notes = other_compiler(plan, self.timer.device()).into_iter().collect();
+        let notes = other_compiler(plan, &self.timer.info().device).into_iter().collect();
         AutotuningResult { notes, ..nothing(&*self.timer, self.options) }
     }
 }
@@ -165,22 +165,22 @@ pub fn without_calls(runner: &Runner<'_>, options: &TuneOptions, is_dry: bool) -
         let _publishing = runner.events.open(Slice::Step("publish"));
         note_unpublished(ledger.publish().map(drop), &mut result.notes);
     }
-    result.notes.extend(timer.notes().iter().cloned());
-    result.notes.extend(timer.clocks_seen().filter(|_| !is_dry));
+    result.notes.extend(timer.info().notes.iter().cloned());
+    result.notes.extend(timer.info().clocks_seen.clone().filter(|_| !is_dry));
     result
 }
 
 fn peaks(timer: &dyn Timer, options: &TuneOptions) -> Option<Peaks> {
-    options.peaks.clone().or_else(|| Peaks::of_kind(&timer.device().identity.device_kind))
+    options.peaks.clone().or_else(|| Peaks::of_kind(&timer.info().device.identity.device_kind))
 }
 
 fn nothing(timer: &dyn Timer, options: &TuneOptions) -> AutotuningResult {
     AutotuningResult {
         schema: RESULT_SCHEMA,
         tool: TOOL.to_owned(),
-        device: timer.device().clone(),
+        device: timer.info().device.clone(),
         peaks: peaks(timer, options),
-        measured_by: timer.measured_by(&options.race.cache_state),
+        measured_by: timer.info().measured_by(&options.race.cache_state),
         operations: Vec::new(),
         missed: Vec::new(),
         step: None,

@@ -79,7 +79,7 @@ impl Autotuner<'_> {
         if is_small || is_not_run || !has_baseline {
             return Ok(Race::of_all(Arc::clone(invocation)));
         }
-        if self.options.one_job_a_call || self.timer.has_one_job_a_call() {
+        if self.options.one_job_a_call || self.timer.info().can.only_one_job_a_call {
             let raced = planned.without_search();
             let (tried, why) = (raced.candidates.len(), "profiles are kept or read for one race of each call");
             result.flags.push(format!("{tried} of its configs are tried, without a search: {why}"));
@@ -98,7 +98,7 @@ impl Autotuner<'_> {
             }
             let theirs = self.identity_of_other_timer(&alone, entry).map(|theirs| self.search_digest(&theirs, planned));
             if theirs.is_some() && entry.search() == theirs.as_deref() {
-                result.flags.extend(timed_otherwise(entry, self.timer.name()));
+                result.flags.extend(timed_otherwise(entry, &self.timer.info().name));
                 return Ok(InvocationPlan::Finished(Some(known_before(result, identity.key, entry))));
             }
         }
@@ -128,7 +128,7 @@ impl Autotuner<'_> {
 
     /// The configs to choose from, without the space if it cannot be searched.
     fn choices(&self, planned: &PlannedInvocation, flags: &mut Vec<String>) -> Result<Choices, NoSpace> {
-        let builds_programs = self.timer.builds_programs();
+        let builds_programs = self.timer.info().can.build_programs;
         Choices::new(planned, builds_programs, self.options.race.seed).or_else(|error| {
             let Some(_) = &planned.space else { return Err(error) };
             flags.push(format!("the search space cannot be searched: {error}"));
@@ -304,9 +304,14 @@ impl Autotuner<'_> {
         let mut known = OfCompiler::default();
         for candidate in &invocation.candidates {
             let Some(program) = &candidate.program else { continue };
-            let Some((of_compiler, point)) =
-                self.timer.compiler_figures(program).zip(choices.space.find(&candidate.config))
-            else {
+            // the baseline is not checked, because without it the operation fails and reports why
+            let is_tried = candidate.config != invocation.baseline;
+            let file = || {
+                let path = is_tried.then(|| self.registry.checked_program_path(program).ok()).flatten()?;
+                Some(ProgramFile::new(path, program.clone()))
+            };
+            let known_of = self.timer.foreknown(program, &file);
+            let Some((of_compiler, point)) = known_of.figures.zip(choices.space.find(&candidate.config)) else {
                 continue;
             };
             if known.figures.len() <= point {
@@ -315,10 +320,7 @@ impl Autotuner<'_> {
             if let Some(figures) = known.figures.get_mut(point) {
                 *figures = of_compiler.figures(limits.as_ref());
             }
-            let file = || Some(ProgramFile::new(self.registry.checked_program_path(program).ok()?, program.clone()));
-            // the baseline is not checked, because without it the operation fails and reports why
-            let is_tried = candidate.config != invocation.baseline;
-            if is_tried && file().is_some_and(|file| self.timer.refused(&file).is_some()) {
+            if known_of.refused.is_some() {
                 known.refused.push(point);
             }
         }

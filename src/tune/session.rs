@@ -137,7 +137,7 @@ impl<'a> Session<'a> {
 
     /// What [`run`](Self::run) would tune; nothing is measured.
     pub fn preview(&mut self, plan: &Plan) -> AutotuningResult {
-        let of_timer = self.first.timer.notes().to_vec();
+        let of_timer = self.first.timer.info().notes.clone();
         let result = self.first_tuner().preview(&plan.invocations);
         self.with_plan(result, plan, of_timer)
     }
@@ -147,7 +147,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// If the ledger or the scratch folder fails; what was decided before is returned with the error.
     pub fn run(&mut self, plan: &Plan) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
-        let mut of_timer = self.first.timer.notes().to_vec();
+        let mut of_timer = self.first.timer.info().notes.clone();
         let (result, stopped_by) = if self.others.is_empty() {
             self.first_tuner().run(&plan.invocations)
         } else {
@@ -155,7 +155,7 @@ impl<'a> Session<'a> {
             let (ledger, is_one_device) = (self.ledger, self.is_one_device);
             run_on_devices(nothing_yet, ledger, &mut self.tuners(), &plan.invocations, is_one_device)
         };
-        of_timer.extend(self.first.timer.clocks_seen());
+        of_timer.extend(self.first.timer.info().clocks_seen.clone());
         Stopped::unless_ended(self.with_plan(result, plan, of_timer), stopped_by)
     }
 

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::cache::{COMPILER_OPTIONS, CacheKey, Entry};
-use crate::candidates::Peaks;
 use crate::config::Config;
 use crate::decision::{DecisionRules, judge};
 use crate::device::DeviceFingerprint;
 use crate::ledger::{LOG_FILE, StoredError, entries_of, log_findings};
 use crate::measured_by::{MeasuredBy, TOOL};
+use crate::peaks::Peaks;
 use crate::race::{Evidence, candidate_results};
 use crate::samples::{JobHistory, LogError, SampleLog};
 

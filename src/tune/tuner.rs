@@ -97,7 +97,11 @@ impl Autotuner<'_> {
 
     /// An invocation's identity under this timer.
     pub(super) fn identity(&self, invocation: &Invocation) -> Result<JobIdentity, String> {
-        identity_of(invocation, self.timer.device(), &self.timer.measured_by(&self.options.race.cache_state))
+        identity_of(
+            invocation,
+            &self.timer.info().device,
+            &self.timer.info().measured_by(&self.options.race.cache_state),
+        )
     }
 
     /// Its identity under another timer that measured an entry; `None` if this one did, or if caches were in another
@@ -106,16 +110,19 @@ impl Autotuner<'_> {
         let from = entry.provenance.as_ref()?;
         let by = &from.measured_by;
         // samples that were recorded elsewhere are not a measurement of this device
-        let is_measured = by.source != Source::Replay && self.timer.source() != Source::Replay;
-        let is_other = is_measured && by.timer != self.timer.name() && by.cache_state == self.options.race.cache_state;
-        let device =
-            DeviceFingerprint { identity: self.timer.device().identity.clone(), environment: from.environment.clone() };
+        let is_measured = by.source != Source::Replay && self.timer.info().source != Source::Replay;
+        let is_other =
+            is_measured && by.timer != self.timer.info().name && by.cache_state == self.options.race.cache_state;
+        let device = DeviceFingerprint {
+            identity: self.timer.info().device.identity.clone(),
+            environment: from.environment.clone(),
+        };
         is_other.then(|| identity_of(invocation, &device, by).ok()).flatten()
     }
 
     /// What is cached for a key. What replayed samples decided counts only for a timer that replays.
     pub(super) fn cached(&self, key: &CacheKey) -> Result<Option<(Arc<Entry>, Tier)>, TuneError> {
-        let is_replay = self.timer.source() == Source::Replay;
+        let is_replay = self.timer.info().source == Source::Replay;
         Ok(self.ledger.cache().entry(key)?.filter(|(entry, _)| is_replay || !entry.is_replayed()))
     }
 
@@ -124,7 +131,7 @@ impl Autotuner<'_> {
             config: candidate.config.clone(),
             semantic_digest: candidate.program.as_ref().map(|program| program.semantic_digest),
         });
-        let by = self.timer.measured_by(&self.options.race.cache_state);
+        let by = self.timer.info().measured_by(&self.options.race.cache_state);
         identity.record(&*self.timer, by, candidates, self.options.race.force)
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::cache::{Entry, Tier};
-use crate::candidates::CoreLimits;
 use crate::config::Config;
+use crate::core_limits::CoreLimits;
 use crate::counted::counted;
 use crate::decision::{Judgement, Outcome};
 use crate::failure::FailureKind;
@@ -56,12 +56,13 @@ impl Autotuner<'_> {
     /// The waves in which a call's candidates are compiled; only the surface if everything is compiled at once.
     fn waves(&self, surface: Surface, race: &Race, identity: &JobIdentity) -> Result<Waves, Surface> {
         // configs found by a search are already compiled
-        if race.search.is_some() || self.timer.has_one_job_a_call() {
+        if race.search.is_some() || self.timer.info().can.only_one_job_a_call {
             return Err(surface);
         }
         let mut waves = Waves::begin(surface, &race.invocation, identity, self.options)?;
         let of_candidate = |candidate: usize| {
-            self.timer.compiler_figures(race.invocation.candidates.get(candidate)?.program.as_ref()?)
+            let program = race.invocation.candidates.get(candidate)?.program.as_ref()?;
+            self.timer.foreknown(program, &|| None).figures
         };
         waves.add_compiler_figures(self.core_limits().as_ref(), of_candidate);
         Ok(waves)
@@ -69,7 +70,7 @@ impl Autotuner<'_> {
 
     /// The occupancy limits of a GPU's multiprocessors.
     pub(super) fn core_limits(&self) -> Option<CoreLimits> {
-        CoreLimits::of(self.timer.device().identity.hardware.get("compute_capability")?)
+        CoreLimits::of(self.timer.info().device.identity.hardware.get("compute_capability")?)
     }
 }
 
@@ -170,7 +171,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         }
         let theirs = self.tuner.identity_of_other_timer(&self.race.invocation, &entry)?;
         let is_theirs = from.job == theirs.digest;
-        self.result.flags.extend(timed_otherwise(&entry, self.tuner.timer.name()).filter(|_| is_theirs));
+        self.result.flags.extend(timed_otherwise(&entry, &self.tuner.timer.info().name).filter(|_| is_theirs));
         is_theirs.then_some(entry)
     }
 

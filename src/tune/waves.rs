@@ -1,7 +1,7 @@
 //! Compiling in waves: which candidates of a job are compiled next, and which are skipped.
 
-use crate::candidates::CoreLimits;
 use crate::config::Config;
+use crate::core_limits::CoreLimits;
 use crate::decision::first_looks;
 use crate::race::{Evidence, JobIdentity, NextWave};
 use crate::registry::Invocation;

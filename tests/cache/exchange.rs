@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::folder::in_memory;
-use autotune_lowered::cache::{
-    CacheKey, EjkernelFields, EjkernelImport, Entry, ExchangeError, export_ejkernel, export_json, import_ejkernel,
-    import_json,
-};
+use autotune_lowered::cache::{CacheKey, Entry};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
+use autotune_lowered::exchange::{
+    EjkernelFields, EjkernelImport, ExchangeError, export_ejkernel, export_json, import_ejkernel, import_json,
+};
 use serde_json::{Value, json};
 
 fn fixtures() -> std::path::PathBuf {

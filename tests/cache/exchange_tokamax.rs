@@ -10,14 +10,12 @@ use std::sync::Arc;
 use crate::support::folder::in_memory;
 use crate::support::program::*;
 use autotune_lowered::array::Fill;
-use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, ExchangeError, Mapping, Snapshot, SnapshotStore, TokamaxCall, TokamaxImport,
-    export_tokamax, import_tokamax, write_snapshot,
-};
+use autotune_lowered::cache::{CacheKey, ConfigStore, Entry, Mapping, Snapshot, SnapshotStore, write_snapshot};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceIdentity, DeviceMatch, MatchMode};
 use autotune_lowered::digest::Digest;
+use autotune_lowered::exchange::{ExchangeError, TokamaxCall, TokamaxImport, export_tokamax, import_tokamax};
 use autotune_lowered::hlo::{ScanOptions, scan_path};
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, RegistryWriter, Target};
 use serde_json::{Value, json};

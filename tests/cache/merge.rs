@@ -8,12 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::folder::in_memory;
-use autotune_lowered::cache::{
-    CacheKey, Cached, Change, Entry, MAX_DECISIONS, Mapping, Snapshot, diff, export_json, import_json, merge,
-    write_snapshot,
-};
+use autotune_lowered::cache::{CacheKey, Cached, Change, Entry, Mapping, Snapshot, diff, write_snapshot};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
+use autotune_lowered::exchange::{export_json, import_json};
+use autotune_lowered::merge::{MAX_DECISIONS, merge};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use crate::support::folder::in_memory;
 use crate::support::scripted::{config, device};
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, Mapping, MemoryStore, MissReason, SeedStore, SledStore,
-    Snapshot, SnapshotStore, Tier, TieredCache, write_snapshot,
+    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, Mapping, MemoryStore, MissReason, SeedStore, Snapshot,
+    SnapshotStore, Tier, TieredCache, write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
+use autotune_lowered::sled_store::SledStore;
 use autotune_lowered::tune::AutotuningResult;
 
 fn key(device: &DeviceFingerprint, direction: Direction) -> CacheKey {

@@ -15,14 +15,16 @@ use crate::support::shared::*;
 use crate::support::{program, xspace};
 use autotune_lowered::cache::{
     COMPILER_OPTIONS, CacheKey, Cached, ConfigStore, Entry, FlagKind, FolderLock, Lookup, Mapping, MemoryStore,
-    SNAPSHOT_FILE, SeedStore, SledStore, Snapshot, SnapshotStore, StoreErrorKind, TieredCache, export_json, merge,
-    write_seeds, write_snapshot,
+    SNAPSHOT_FILE, SeedStore, Snapshot, SnapshotStore, StoreErrorKind, TieredCache, write_seeds, write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
+use autotune_lowered::exchange::export_json;
 use autotune_lowered::ledger::Ledger;
+use autotune_lowered::merge::merge;
 use autotune_lowered::registry::{Registry, RegistryWriter};
 use autotune_lowered::remote::{Address, Remote, Trust};
+use autotune_lowered::sled_store::SledStore;
 
 fn device(kind: &str, model: &str) -> DeviceFingerprint {
     let hardware = BTreeMap::from([("cpu_model".to_owned(), model.to_owned())]);

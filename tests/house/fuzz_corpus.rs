@@ -8,10 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use autotune_lowered::analysis::mosaic::{Clock, Dump, Extent, Scope, draw, read_names, read_npy};
-use autotune_lowered::cache::{
-    ConfigStore, EjkernelFields, Mapping, SeedStore, Snapshot, import_ejkernel, import_json, import_tokamax,
-};
+use autotune_lowered::cache::{ConfigStore, Mapping, SeedStore, Snapshot};
 use autotune_lowered::candidates::CandidateSpace;
+use autotune_lowered::exchange::{EjkernelFields, import_ejkernel, import_json, import_tokamax};
 use autotune_lowered::hlo::{ScanOptions, scan_bytes};
 use autotune_lowered::measure::CompiledWith;
 use autotune_lowered::profile::{XSpace, executions};

@@ -17,7 +17,10 @@ fn committed_code_is_the_generated_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut schemas: Vec<_> = fs::read_dir(root.join("proto")).unwrap().map(|item| item.unwrap().path()).collect();
     schemas.retain(|path| path.extension().is_some_and(|extension| extension == "proto"));
-    let files = [("xplane", "src/profile/xplane.rs"), ("compile_options", "src/timer/pjrt/compile_options.rs")];
+    let files = [
+        ("xplane", "crates/profile/src/profile/xplane.rs"),
+        ("compile_options", "crates/timer/src/timer/pjrt/compile_options.rs"),
+    ];
     assert_eq!(schemas.len(), files.len(), "{schemas:?}");
     for (name, path) in files {
         let schema = fs::read(root.join(format!("proto/{name}.proto"))).unwrap();

@@ -9,6 +9,7 @@ mod floors;
 mod fuzz_corpus;
 mod generated;
 mod json_schemas;
+mod packages;
 mod pages;
 mod prerequisites;
 mod source;

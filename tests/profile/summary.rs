@@ -11,9 +11,9 @@ use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::{
     Counting, HloFiles, IDLE_INSIDE, StacksBy, Summary, SummaryOptions, UNKNOWN, stacks, summarize,
 };
-use autotune_lowered::candidates::Peaks;
 use autotune_lowered::hlo::Evidence;
 use autotune_lowered::hlo::UserLabels;
+use autotune_lowered::peaks::Peaks;
 use autotune_lowered::profile::XSpace;
 use serde_json::Value;
 

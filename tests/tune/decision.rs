@@ -1,6 +1,5 @@
 //! Racing and deciding on simulated rounds: error rates over many races, what each rule does, and bad samples.
 
-#![cfg(feature = "tuner")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use autotune_lowered::decision::{

@@ -39,7 +39,7 @@ fn says(operation: &OperationResult, text: &str) -> bool {
 fn an_entry_counts_under_the_conditions_that_it_was_found_under() {
     let ledger = Ledger::in_memory(vec![]);
     let mut timer = Compiler::new(two_that_add_up);
-    timer.device.environment.plugin = Some("p.so".to_owned());
+    timer.info.device.environment.plugin = Some("p.so".to_owned());
     let warm = RaceOptions::default();
     let cold = warm.clone().cache_state(CacheState::Cold);
     let twice = |timer: &mut Compiler, options: &RaceOptions| {
@@ -47,10 +47,10 @@ fn an_entry_counts_under_the_conditions_that_it_was_found_under() {
     };
     assert_eq!(twice(&mut timer, &warm), [Status::Tuned, Status::Cached]);
     assert_eq!(twice(&mut timer, &cold), [Status::Tuned, Status::Cached]);
-    timer.device.environment.xla_flags = vec!["--xla_cpu_max_isa=AVX2".to_owned()];
+    timer.info.device.environment.xla_flags = vec!["--xla_cpu_max_isa=AVX2".to_owned()];
     assert_eq!(twice(&mut timer, &cold), [Status::Tuned, Status::Cached]);
     // conditions without an effect on the code do not count
-    timer.device.environment.driver = Some("1".to_owned());
+    timer.info.device.environment.driver = Some("1".to_owned());
     assert_eq!(twice(&mut timer, &cold), [Status::Cached; 2]);
 }
 

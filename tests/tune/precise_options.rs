@@ -132,7 +132,7 @@ fn without_a_reference_the_comparison_stays_and_the_reason_is_told() {
     let call = IN_F32
         .replace("    return", "    %y = stablehlo.custom_call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>\n    return");
     let mut keeping = Compiler::new(of);
-    keeping.keeps = true;
+    keeping.info.can.compare_outputs = true;
     let cases = [
         (compiler(crash, of), IN_F32, "the worker died", 1),
         (keeping, IN_F32, "in f64 its outputs take more than 128 MiB", 1),

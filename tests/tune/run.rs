@@ -324,7 +324,7 @@ fn wrong_outputs_reject_the_fastest() {
             "outputs" if keeps => Err(Failure::new(FailureKind::Protocol, "no file is to hold these")),
             _ => Ok(()),
         });
-        timer.keeps_outputs = keeps;
+        timer.info.can.compare_outputs = keeps;
         timer.outputs[1] = wrong;
         // one call of each candidate, as in a replay, with either way of comparing
         let calls = Arc::new(Mutex::new(Vec::new()));
@@ -352,7 +352,7 @@ fn outputs_with_nothing_finite_decide_nothing() {
     for (value, keeps) in [(f32::NAN, false), (f32::INFINITY, true)] {
         let ledger = Ledger::open(&cache, vec![]).unwrap();
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-        timer.keeps_outputs = keeps;
+        timer.info.can.compare_outputs = keeps;
         timer.outputs = vec![value; 3];
         let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         let operation = &result.operations[0];
@@ -377,7 +377,7 @@ fn outputs_that_are_not_there_decide_nothing() {
     let run = |registry: &Registry, invocation: &Arc<Invocation>, returned: Option<&'static str>, keeps: bool| {
         let ledger = Ledger::in_memory(vec![]);
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-        (timer.returns, timer.keeps_outputs) = (Some(returned), keeps);
+        (timer.returns, timer.info.can.compare_outputs) = (Some(returned), keeps);
         // a worker's own word on its programs proves nothing either
         let none = Signature::new(vec!["f32[4]".parse().unwrap()]).results(Some(Vec::new()));
         timer.signatures = (0..3).map(|candidate| (candidate, Some(none.clone()))).collect();
@@ -550,11 +550,11 @@ fn another_environment_is_measured_again_and_flagged_at_look_up() {
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
     tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
-    timer.device.environment.driver = Some("999.1".into());
+    timer.info.device.environment.driver = Some("999.1".into());
     let look = |ledger: &Ledger, timer: &ScriptedTimer| {
         ledger
             .cache()
-            .lookup(&timer.device, "op@v1", "0123456789abcdef", None, MatchMode::Exact)
+            .lookup(&timer.info.device, "op@v1", "0123456789abcdef", None, MatchMode::Exact)
             .unwrap()
             .found()
             .unwrap()
@@ -667,23 +667,24 @@ fn what_another_timer_decided_stays_until_it_is_forced_or_asks_another_question(
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let ledger = Ledger::in_memory(vec![]);
     let mut first = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-    first.device.environment.plugin = Some("jaxlib 0.10.2".into());
+    first.info.device.environment.plugin = Some("jaxlib 0.10.2".into());
     let tuned = tune(&registry, &invocation, &mut first, &ledger, &options(), None).unwrap();
     assert_eq!(tuned.operations[0].status, Status::Tuned);
     assert_eq!(tuned.measured_by.compiler.as_deref(), Some("jaxlib 0.10.2"));
     assert!(tuned.notes.is_empty(), "{:?}", tuned.notes);
     let mut of_other_jax = invocation.as_ref().clone();
-    of_other_jax.recorded_on = Some(DeviceFingerprint { environment: first.device.environment.clone(), ..device() });
+    of_other_jax.recorded_on =
+        Some(DeviceFingerprint { environment: first.info.device.environment.clone(), ..device() });
     let mut plugin = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-    plugin.device.environment.plugin = Some("plugin.so".into());
+    plugin.info.device.environment.plugin = Some("plugin.so".into());
     let planned = Arc::new(of_other_jax);
     let noted = tune(&registry, &planned, &mut plugin, &Ledger::in_memory(vec![]), &options(), None).unwrap();
     assert!(noted.notes[0].contains("under jaxlib 0.10.2 and are timed as plugin.so compiles"), "{:?}", noted.notes);
 
     let other = || {
         let mut timer = ScriptedTimer::new(&[10 * MS, 9 * MS, 4 * MS]);
-        timer.name = "another";
-        timer.device.environment.plugin = Some("plugin.so".into());
+        timer.info.name = "another".to_owned();
+        timer.info.device.environment.plugin = Some("plugin.so".into());
         timer
     };
     let mut timer = other();

@@ -247,7 +247,7 @@ fn bad_configs_cost_themselves_alone() {
     }
     assert_eq!(search.failed, expected.iter().map(|(_, count)| count).sum::<usize>());
     // a crash must be seen twice
-    assert_eq!(timer.restarts as usize, 2 * expected[1].1);
+    assert_eq!(timer.info.epoch as usize, 2 * expected[1].1);
     let winner = best(&operation).clone();
     let is_good = |config: &Config| match number(config, "a") % 4 {
         0 => true,
@@ -371,7 +371,7 @@ fn a_long_recorded_list_is_searched_by_its_programs() {
     // candidates are known by their position, which a job of two does not reveal: their outputs and times follow the
     // config
     let mut timer = FormulaTimer::new(|config| 1_000_000 + 10_000 * number(config, "block").abs_diff(140));
-    timer.device = scripted::device();
+    timer.info.device = scripted::device();
     let ledger = memory();
     let mut session = Session::new(&registry, &ledger, &mut timer).options(options(Kind::Auto, 40));
     let result = session.run(&scripted::planned([&invocation])).unwrap();
@@ -388,7 +388,7 @@ fn what_a_compiler_refused_costs_no_evaluation() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = scripted::registry(&folder.path().join("registry"), 100, &scripted::distinct_program);
     let mut timer = FormulaTimer::new(|config| 1_000_000 + 10_000 * number(config, "block").abs_diff(70));
-    timer.device = scripted::device();
+    timer.info.device = scripted::device();
     // the baseline too, and of all better configs only every third is left
     let refused = |block: i64| block == 0 || block % 3 != 0;
     let of = |candidate: &Candidate| {
@@ -422,7 +422,7 @@ fn up_to_sixty_four_are_raced_as_they_are() {
 #[test]
 fn where_a_call_can_have_one_job_only_the_first_configs_are_raced() {
     let mut timer = FormulaTimer::new(bowl);
-    timer.has_one_job_a_call = true;
+    timer.info.can.only_one_job_a_call = true;
     let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options(Kind::Auto, 5));
     assert_eq!((&operation.search, operation.candidates.len(), timer.jobs.len()), (&None, 64, 1));
     assert!(operation.flags[0].starts_with("64 of its configs are tried, without a search"), "{operation:?}");

@@ -8,17 +8,18 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::scripted::*;
 use autotune_lowered::cache::FolderLock;
-use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::measured_by::{CacheState, Source};
+use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::race::RaceError;
 use autotune_lowered::selftest::{
     Figures, Point, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
 use autotune_lowered::timer::events::{Event, Events, Kind};
-use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
+use autotune_lowered::timer::{
+    Job, OutputsAs, Prepared, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerExt, TimerInfo,
+};
 use autotune_lowered::tune::{Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -56,17 +57,20 @@ impl Machine {
     }
 }
 
+impl Machine {
+    fn times(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        let ns = self.inner.run(candidate, runs)?;
+        let level = self.levels[candidate];
+        // one draw for all runs of a sample: a slow phase lasts for a while
+        let scatter = self.rounds * self.normal();
+        let disturbed = if self.uniform() < 0.2 { 3.0 * self.rounds * self.uniform() } else { 0.0 };
+        Ok(ns.iter().map(|_| (1e6 * (level + scatter + disturbed).exp()) as u64).collect())
+    }
+}
+
 impl Timer for Machine {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn source(&self) -> Source {
-        self.inner.source()
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        self.inner.device()
+    fn info(&self) -> &TimerInfo {
+        self.inner.info()
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
@@ -77,21 +81,12 @@ impl Timer for Machine {
         self.inner.prepare(candidate)
     }
 
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        let ns = self.inner.measure(candidate, runs)?;
-        let level = self.levels[candidate];
-        // one draw for all runs of a sample: a slow phase lasts for a while
-        let scatter = self.rounds * self.normal();
-        let disturbed = if self.uniform() < 0.2 { 3.0 * self.rounds * self.uniform() } else { 0.0 };
-        Ok(ns.iter().map(|_| (1e6 * (level + scatter + disturbed).exp()) as u64).collect())
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        round.one_by_one(|candidate, runs| self.times(candidate, runs))
     }
 
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        self.inner.outputs(candidate)
-    }
-
-    fn epoch(&self) -> u32 {
-        self.inner.epoch()
+    fn outputs(&mut self, candidate: usize, taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
+        self.inner.outputs(candidate, taken)
     }
 
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {

@@ -447,7 +447,7 @@ fn outputs_are_compared_while_the_rest_of_a_wave_compiles() {
             log.lock().unwrap().push(method.to_owned());
             Ok(())
         });
-        timer.compiles_beside_outputs = compiles_beside_outputs;
+        timer.info.can.compile_beside_outputs = compiles_beside_outputs;
         // the fastest of all, which no first wave contains
         timer.is_wrong = |one| *one == config(128, 32);
         tune_one(

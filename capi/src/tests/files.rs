@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use autotune_lowered::cache::COMPILER_OPTIONS;
+use autotune_lowered_lookup::cache::COMPILER_OPTIONS;
 
 use super::*;
 
@@ -138,7 +138,8 @@ fn a_pinned_cache_takes_no_other_snapshot() {
         CacheInfo { struct_size: size_of::<CacheInfo>(), entries: 7, published: 7, mapped: 7, digest: [7; 72] };
     assert_eq!(unsafe { atl_cache_describe(open.0, &mut info, ptr::null_mut(), 0) }, 0);
     let digest = CStr::from_bytes_until_nul(&info.digest).unwrap().to_str().unwrap();
-    let stated = autotune_lowered::cache::Snapshot::open(&path, autotune_lowered::cache::Mapping::Never).unwrap();
+    let stated =
+        autotune_lowered_lookup::cache::Snapshot::open(&path, autotune_lowered_lookup::cache::Mapping::Never).unwrap();
     assert_eq!((info.entries, info.published, digest), (1, 1, &*stated.digest().to_string()));
 
     let pinned = |pin: &str| {

@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 
 /// The lists of options that are tried.
 const LISTS: [&str; 3] = [
-    include_str!("../../../candidates/options/cpu.json"),
-    include_str!("../../../candidates/options/cuda.json"),
-    include_str!("../../../candidates/options/tpu.json"),
+    include_str!("../candidates/options/cpu.json"),
+    include_str!("../candidates/options/cuda.json"),
+    include_str!("../candidates/options/tpu.json"),
 ];
 
 /// `candidates/options/debug_options.json`, which `debug_options.py` beside it writes.
-const FILE: &str = include_str!("../../../candidates/options/debug_options.json");
+const FILE: &str = include_str!("../candidates/options/debug_options.json");
 
 /// A field of `DebugOptions` in the versions of jaxlib that were asked.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

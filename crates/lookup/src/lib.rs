@@ -1,6 +1,5 @@
-//! What the crates of autotune-lowered share: arrays, configs, digests, statistics, and files that others name.
-//!
-//! The crate `autotune-lowered` re-exports what its users need of it.
+//! What a program needs to find the best config of a call: devices, calls and configs, the labels of modules, recorded
+//! invocations, and the caches that readers map. It measures nothing, and needs neither sled nor signatures.
 //!
 //! ```
 //! use autotune_lowered_lookup::config::Config;
@@ -16,12 +15,30 @@
 )]
 
 pub mod array;
+pub mod batch;
+pub mod cache;
+pub mod call;
+pub mod clock;
+pub mod compiler_flags;
 pub mod config;
+pub mod core_limits;
 pub mod counted;
+pub mod device;
 pub mod digest;
+pub mod failure;
+pub mod hlo;
 pub mod known_options;
+pub mod mapped_file;
+pub mod measured_by;
+mod open_enum;
 pub mod outside_file;
+pub mod peaks;
 pub mod printable;
+pub mod registry;
 pub mod remedy;
+pub mod scratch;
 mod setters;
 pub mod stats;
+pub mod target;
+pub mod whole_file;
+pub mod wire;

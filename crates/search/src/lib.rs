@@ -17,6 +17,8 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)
 )]
 
+use autotune_lowered_lookup::{config, digest, outside_file, printable, remedy, setters, stats};
+
 pub mod candidates;
 pub mod constraint;
 pub mod decision;

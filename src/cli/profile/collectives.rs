@@ -16,6 +16,18 @@ use crate::report::{Top, write_collectives_plot};
 use super::input::CaptureArgs;
 use super::summary::CountedArgs;
 
+words_for! {
+    /// Which clocks are aligned.
+    ClocksWord for Clocks {
+        /// As they were recorded
+        Recorded,
+        /// All devices of a host together
+        Host,
+        /// Each device for itself, as nsys-jax does
+        Device,
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct CollectivesArgs {
     #[command(flatten)]
@@ -25,7 +37,7 @@ pub(crate) struct CollectivesArgs {
     /// Which clocks to align, by the ends of common collectives, before computing waits [default: each host's if there
     /// are several, else none]
     #[arg(long, value_enum)]
-    pub clocks: Option<Clocks>,
+    pub clocks: Option<ClocksWord>,
     /// Write plots of bus bandwidth, of waits for stragglers and of each device's skew (one SVG)
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
@@ -42,7 +54,7 @@ pub(super) fn collectives(args: &CollectivesArgs, out: &mut dyn Write) -> Result
     let captures = args.captures.read(&files)?;
     let mut found = crate::analysis::collectives::collectives(&captures, &files, args.counted.with_warm_up);
     found.notes.extend(files.notes().iter().cloned());
-    let metrics = collective_metrics(&found, args.clocks.unwrap_or_else(|| Clocks::usual(&found)));
+    let metrics = collective_metrics(&found, args.clocks.map_or_else(|| Clocks::usual(&found), Clocks::from));
     if let Some(path) = &args.plot {
         plot(path, &found, &metrics)?;
     }

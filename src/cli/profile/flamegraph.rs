@@ -15,13 +15,24 @@ use crate::report::{format_ns, write_flame_graph};
 use super::input::CaptureArgs;
 use super::summary::ModulesArgs;
 
+words_for! {
+    /// What the frames are.
+    ByWord for StacksBy {
+        /// The calls of the program that was traced, and the `op_name` below them
+        Source,
+        /// The scopes of the `op_name`
+        #[value(name = "op_name", alias = "op-name")]
+        OpName,
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct FlamegraphArgs {
     #[command(flatten)]
     pub captures: CaptureArgs,
     /// What the frames are
-    #[arg(long, value_enum, default_value_t = StacksBy::Source)]
-    pub by: StacksBy,
+    #[arg(long, value_enum, default_value_t = ByWord::Source)]
+    pub by: ByWord,
     /// The SVG to write; replaces an existing file. `-` for standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
@@ -32,7 +43,7 @@ pub(crate) struct FlamegraphArgs {
 pub(super) fn flamegraph(args: &FlamegraphArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
     let captures = args.captures.read(&files)?;
-    let by = args.by;
+    let by = StacksBy::from(args.by);
     let found = stacks(&captures, &files, by, args.modules.counting());
     for line in found.notes.iter().cloned().chain(found.findings.iter().map(ToString::to_string)) {
         say(&line);

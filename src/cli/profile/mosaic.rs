@@ -13,6 +13,16 @@ use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::options::{FormatArg, number};
 
+words_for! {
+    /// What one trace covers.
+    ScopeWord for Scope {
+        /// 128 threads
+        Warpgroup,
+        /// 32 threads
+        Warp,
+    }
+}
+
 /// How a kernel was launched.
 #[derive(Debug, Clone, Copy, Args)]
 struct LaunchArgs {
@@ -23,8 +33,8 @@ struct LaunchArgs {
     #[arg(long, value_name = "X,Y,Z", value_parser = extent)]
     block: Extent,
     /// What one trace covers: the spec's `trace_scope`
-    #[arg(long, value_enum, default_value_t = Scope::Warpgroup)]
-    scope: Scope,
+    #[arg(long, value_enum, default_value_t = ScopeWord::Warpgroup)]
+    scope: ScopeWord,
 }
 
 #[derive(Debug, Args)]
@@ -82,7 +92,7 @@ pub(super) fn mosaic(args: &MosaicArgs, out: &mut dyn Write) -> Result<u8, Fault
     let words = read_npy(&args.dump).map_err(Fault::input)?;
     let LaunchArgs { grid, block, scope } = args.launch;
     let in_dump = |error| Fault::input(format!("`{}`: {error}", args.dump.display()));
-    let dump = Dump::new(&words, grid, block, scope).map_err(in_dump)?;
+    let dump = Dump::new(&words, grid, block, scope.into()).map_err(in_dump)?;
     let clock = args.clock.map_or(Clock::Unknown, Clock::Megahertz);
     let drawn = match &args.out {
         None => draw(&dump, &names, clock, out)?,
@@ -110,7 +120,7 @@ pub(super) fn mosaic(args: &MosaicArgs, out: &mut dyn Write) -> Result<u8, Fault
 pub(super) fn size(args: &MosaicSizeArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let LaunchArgs { grid, block, scope } = args.launch;
     let entries = args.entries.or(args.ranges.map(ProfilerSpec::entries_for)).unwrap_or(0);
-    let spec = ProfilerSpec { entries, scope };
+    let spec = ProfilerSpec { entries, scope: scope.into() };
     let usage = |error| Fault::new(exit::USAGE, error);
     let buffer_words = spec.buffer_words(grid, block).map_err(usage)?;
     let sizes = MosaicSizes {

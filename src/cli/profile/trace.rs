@@ -11,6 +11,16 @@ use crate::analysis::{Capture, HloFiles};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 
+words_for! {
+    /// The format of a trace.
+    FormatWord for TraceFormat {
+        /// Perfetto's protobuf, for <https://ui.perfetto.dev> and the trace processor
+        Perfetto,
+        /// Chrome's JSON; compressed if the file's name ends in `.gz`
+        Chrome,
+    }
+}
+
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TraceArgs {
     /// An XSpace (`.xplane.pb`), plain or gzipped, a log folder of TensorBoard (its newest run, all hosts), `-`, or a
@@ -22,7 +32,7 @@ pub(in crate::cli) struct TraceArgs {
     out: PathBuf,
     /// Format to write, whatever the file's name
     #[arg(long, value_enum)]
-    format: Option<TraceFormat>,
+    format: Option<FormatWord>,
     /// Write the stats of events as arguments of their slices
     #[arg(long)]
     stats: bool,
@@ -31,7 +41,7 @@ pub(in crate::cli) struct TraceArgs {
 /// Writes a trace and prints where it is.
 pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let format = match args.format {
-        Some(format) => format,
+        Some(format) => format.into(),
         None => TraceFormat::of(&args.out).ok_or_else(|| unknown_format(&args.out, ", or give --format"))?,
     };
     let captures = Capture::read(&args.files, &HloFiles::default())?;

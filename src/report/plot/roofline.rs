@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::analysis::{Bound, OperationSummary, Summary, Work};
-use crate::candidates::Peaks;
+use crate::peaks::Peaks;
 use crate::report::figures::{format_part, format_per_second, format_quotient};
 use crate::report::format_ns;
 use crate::report::html::escape::Text;

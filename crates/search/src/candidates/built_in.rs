@@ -8,9 +8,9 @@ use super::space::CandidateSpace;
 
 /// Every file of `candidates/`, by its name.
 const FILES: &[(&str, &str)] = &[
-    ("blocked_matmul.json", include_str!("../../../../candidates/blocked_matmul.json")),
-    ("chunked_cross_entropy.json", include_str!("../../../../candidates/chunked_cross_entropy.json")),
-    ("flash_attention.json", include_str!("../../../../candidates/flash_attention.json")),
+    ("blocked_matmul.json", include_str!("../../candidates/blocked_matmul.json")),
+    ("chunked_cross_entropy.json", include_str!("../../candidates/chunked_cross_entropy.json")),
+    ("flash_attention.json", include_str!("../../candidates/flash_attention.json")),
 ];
 
 /// Search spaces by operation.

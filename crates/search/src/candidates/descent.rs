@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::error::SpaceError;
 use super::space::CandidateSpace;
-use autotune_lowered_lookup::config::Config;
+use crate::config::Config;
 
 /// Maximum number of choices of one descent: one that is stuck deep below a bad choice is restarted.
 const DESCENT_STEPS: u64 = 4096;

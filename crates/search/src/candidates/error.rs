@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 
 use super::locate::line_and_column;
-use autotune_lowered_lookup::printable::printable;
-use autotune_lowered_lookup::remedy::remedy;
+use crate::printable::printable;
+use crate::remedy::remedy;
 
 /// What is wrong with a space's file, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]

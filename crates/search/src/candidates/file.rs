@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::Value;
 
-use autotune_lowered_lookup::config::Config;
+use crate::config::Config;
 
 const MAX_VALUES: usize = 4096;
 

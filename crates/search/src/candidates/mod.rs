@@ -27,24 +27,18 @@
 //! Compiler options form a space, too: [`OptionSpace`], one file per platform.
 
 mod built_in;
-mod core_limits;
 mod descent;
 mod error;
 mod file;
 mod locate;
 mod options;
-mod peaks;
 mod space;
-mod target;
 mod walk;
 
 pub use built_in::Spaces;
-pub use core_limits::CoreLimits;
 pub use descent::{Descent, Descents};
 pub use error::SpaceError;
 pub use options::spelled;
 pub use options::{Choice, CompilerOption, OptionClass, OptionError, OptionKind, OptionScope, OptionSet, OptionSpace};
-pub use peaks::{Peaks, PeaksError};
 pub use space::CandidateSpace;
-pub use target::{MAX_DEVICES, Target, TargetError};
 pub use walk::Configs;

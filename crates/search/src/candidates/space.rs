@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use super::error::SpaceError;
 use super::file::{File, Head};
 use super::locate::{Step, offset, offset_in_string};
+use crate::config::{Config, canonical_json};
 use crate::constraint::{self, Constraint, ConstraintError, Kinds};
-use autotune_lowered_lookup::config::{Config, canonical_json};
-use autotune_lowered_lookup::digest::{Digest, FieldHasher};
-use autotune_lowered_lookup::outside_file;
+use crate::digest::{Digest, FieldHasher};
+use crate::outside_file;
 
 /// Largest file of a space.
 const MAX_FILE_BYTES: u64 = 1 << 20;

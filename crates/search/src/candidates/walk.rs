@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::error::SpaceError;
 use super::locate::Step;
 use super::space::CandidateSpace;
-use autotune_lowered_lookup::config::Config;
+use crate::config::Config;
 
 /// Maximum number of constraints evaluated from one config to the next, so that a space without any config ends too.
 const MAX_EVALUATIONS: u32 = 1 << 18;

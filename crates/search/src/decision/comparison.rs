@@ -10,8 +10,8 @@ use super::evidence::anytime_interval;
 use super::paired::{Round, paired_ratios};
 use super::race::counted;
 use super::sentinel::{Disturbance, disturbance};
-use autotune_lowered_lookup::setters;
-use autotune_lowered_lookup::stats::{Interval, median};
+use crate::setters;
+use crate::stats::{Interval, median};
 
 /// What a comparison must show.
 #[derive(Debug, Clone, Copy, PartialEq)]

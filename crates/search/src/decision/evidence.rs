@@ -9,7 +9,7 @@
 //! that is far slower after three rounds instead of twelve.
 
 use super::noise::Noise;
-use autotune_lowered_lookup::stats::Interval;
+use crate::stats::Interval;
 
 /// The e-value of the differences against "no slower": 1 is no evidence.
 ///

@@ -4,7 +4,7 @@ use super::evidence::slower;
 use super::noise::Noise;
 use super::paired::{Round, log_ratios};
 use super::rules::DecisionRules;
-use autotune_lowered_lookup::stats::median;
+use crate::stats::median;
 
 /// Probability that a candidate which is not faster than the baseline is ever called so.
 const WIN_ERROR: f64 = 0.01;

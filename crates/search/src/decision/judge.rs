@@ -7,7 +7,7 @@ use super::field::Field;
 use super::paired::{Round, paired_ratios};
 use super::race::{DropReason, RaceState, counted, race};
 use super::rules::DecisionRules;
-use autotune_lowered_lookup::stats::{Interval, median, median_absolute_deviation};
+use crate::stats::{Interval, median, median_absolute_deviation};
 
 /// Among configs closer than this to the best one the steadiest is chosen: the loss is negligible.
 const NO_LOSS: f64 = 0.01;

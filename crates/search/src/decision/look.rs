@@ -4,7 +4,7 @@ use super::noise::Noise;
 use super::paired::{Round, log_ratios};
 use super::race::counted;
 use super::sentinel::disturbance;
-use autotune_lowered_lookup::stats::median;
+use crate::stats::median;
 
 /// One round's difference scatters by this at least: two rounds that agree by chance are not proof of a quiet machine.
 const LEAST_DEVIATION: f64 = 0.02;

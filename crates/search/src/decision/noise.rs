@@ -1,7 +1,7 @@
 //! How much one round's difference scatters, from all candidates together.
 
 use super::paired::{Round, log_ratios};
-use autotune_lowered_lookup::stats::median;
+use crate::stats::median;
 
 /// The shares of differences above each threshold.
 const SHARES: [f64; 6] = [0.4, 0.3, 0.2, 0.1, 0.05, 0.02];

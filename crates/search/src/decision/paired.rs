@@ -1,6 +1,6 @@
 //! Ratios of samples taken side by side.
 
-use autotune_lowered_lookup::setters;
+use crate::setters;
 
 /// The measurements of one interleaved round.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -38,7 +38,6 @@ pub enum DropReason {
 
 /// A dropped candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Dropped {
     /// Why.
     pub reason: DropReason,
@@ -187,7 +186,7 @@ fn settled(
     let least = |candidate: usize, to: usize| {
         let differences = field.differences(candidate, to);
         let enough = differences.len() >= rules.min_rounds.max(1);
-        let middle = autotune_lowered_lookup::stats::median(&differences).filter(|_| enough)?;
+        let middle = crate::stats::median(&differences).filter(|_| enough)?;
         // one that scatters more than the others is judged by its own scatter
         let widest = [contest, &Noise::of_one(&differences)].map(|noise| noise.half_width(differences.len()));
         Some(middle - widest.into_iter().fold(0.0, f64::max))

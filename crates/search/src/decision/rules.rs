@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use autotune_lowered_lookup::setters;
+use crate::setters;
 
 /// No choice of blocks and stages is known to gain as much as this. A program that appears to usually computes
 /// something else, or nothing, or escapes the clock.

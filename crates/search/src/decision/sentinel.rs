@@ -1,7 +1,7 @@
 //! The baseline at both ends of each round shows whether the machine was disturbed in between.
 
 use super::paired::Round;
-use autotune_lowered_lookup::stats::median;
+use crate::stats::median;
 
 /// A round may be set aside once this many precede it.
 const MIN_BEFORE: usize = 4;

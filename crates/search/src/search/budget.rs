@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use autotune_lowered_lookup::setters;
+use crate::setters;
 
 /// What may be spent; the smaller of the two if both are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

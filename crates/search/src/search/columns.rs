@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::space::{MAX_DEPTH, MAX_PARAMETERS, MAX_POINTS, MAX_VALUES, NoSpace, Parameter, Space};
-use autotune_lowered_lookup::config::Config;
+use crate::config::Config;
 
 impl Space {
     /// The space of these configs, numbered in their order; their parameters are derived from them.

@@ -2,7 +2,6 @@
 
 /// Which strategy to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
 pub enum Kind {
     /// Chosen by the size of the space and the budget.
     #[default]

@@ -6,7 +6,7 @@ use super::columns::Columns;
 use super::draw::Draw;
 use super::space::{MAX_POINTS, NoSpace, Space};
 use crate::candidates::{CandidateSpace, Descent};
-use autotune_lowered_lookup::config::Config;
+use crate::config::Config;
 
 /// Maximum number of choices visited by a walk through all configs, or by the descents that replace it.
 pub const MAX_STEPS: u64 = 1 << 21;

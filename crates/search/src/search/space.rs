@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use crate::candidates::SpaceError;
-use autotune_lowered_lookup::config::Config;
+use crate::config::Config;
 
 /// Maximum number of configs of a space.
 pub const MAX_POINTS: usize = 1 << 20;

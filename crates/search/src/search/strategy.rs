@@ -1,7 +1,7 @@
 //! The interface of a search strategy: it is asked for a config and observes the outcome.
 
-use autotune_lowered_lookup::config::Config;
-use autotune_lowered_lookup::setters;
+use crate::config::Config;
+use crate::setters;
 
 use super::space::Space;
 

@@ -6,9 +6,9 @@ use super::space::OptionSpace;
 
 /// Every file of `candidates/options`, by its platform.
 const FILES: &[(&str, &str)] = &[
-    ("cpu", include_str!("../../../../../candidates/options/cpu.json")),
-    ("cuda", include_str!("../../../../../candidates/options/cuda.json")),
-    ("tpu", include_str!("../../../../../candidates/options/tpu.json")),
+    ("cpu", include_str!("../../../candidates/options/cpu.json")),
+    ("cuda", include_str!("../../../candidates/options/cuda.json")),
+    ("tpu", include_str!("../../../candidates/options/tpu.json")),
 ];
 
 static SPACES: LazyLock<Vec<OptionSpace>> = LazyLock::new(|| {
@@ -34,7 +34,9 @@ impl OptionSpace {
 mod tests {
     use std::path::Path;
 
-    use super::super::{OptionClass, OptionKind, OptionScope};
+    use autotune_lowered_lookup::cache::why_refused;
+
+    use super::super::{OptionClass, OptionKind, OptionScope, OptionSet};
     use super::*;
 
     #[test]
@@ -92,6 +94,18 @@ mod tests {
                 Some(value) => assert_eq!((&**value, of_fast_math, choice.kind), ("True", 5, OptionKind::FastMath)),
                 None => assert_eq!(of_fast_math, 0, "{choice}"),
             }
+        }
+    }
+
+    #[test]
+    fn every_choice_of_the_programs_own_lists_is_allowed() {
+        for space in OptionSpace::all_built_in() {
+            let choices = space.choices(OptionClass::FastMath);
+            assert!(choices.iter().all(|choice| why_refused(&choice.set.to_config()).is_none()));
+            // and any two lists of passes together
+            let passes = choices.iter().filter(|choice| choice.name == "xla_disable_hlo_passes");
+            let all = passes.map(|choice| &choice.set).try_fold(OptionSet::default(), |set, more| set.with(more));
+            assert_eq!(why_refused(&all.unwrap().to_config()), None);
         }
     }
 }

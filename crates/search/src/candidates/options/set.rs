@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use autotune_lowered_lookup::config::Config;
-use autotune_lowered_lookup::printable::printable;
+use crate::config::Config;
+use crate::printable::printable;
 
 /// Maximum number of options in one set.
 const MAX_OPTIONS: usize = 256;

@@ -11,8 +11,8 @@ use super::super::locate::{Step, offset};
 use super::file::{Entry, File, Head};
 use super::kind::{OptionClass, OptionKind, OptionScope};
 use super::set::{OptionError, OptionSet, spelled};
-use autotune_lowered_lookup::outside_file;
-use autotune_lowered_lookup::printable::printable;
+use crate::outside_file;
+use crate::printable::printable;
 
 const SCHEMA: u64 = 1;
 /// Largest file that is read.

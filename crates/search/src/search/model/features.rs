@@ -158,7 +158,7 @@ fn alignment(parameter: &Parameter) -> Option<Vec<f32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use autotune_lowered_lookup::config::Config;
+    use crate::config::Config;
 
     #[test]
     fn alignment_is_a_feature_where_it_is_not_the_order() {

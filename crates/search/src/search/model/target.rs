@@ -1,7 +1,7 @@
 //! From times to the numbers that the model is fitted to.
 
 use crate::search::strategy::Outcome;
-use autotune_lowered_lookup::stats;
+use crate::stats;
 
 /// Times above this quantile, plus a margin, are clipped: how slow a slow config is must not distort the model where it
 /// matters.

@@ -9,8 +9,8 @@ use super::shape::shapes;
 use crate::search::figures::{self, FIGURES};
 use crate::search::model::{Coordinates, Features};
 use crate::search::space::Space;
-use autotune_lowered_lookup::setters;
-use autotune_lowered_lookup::stats::quantiles;
+use crate::setters;
+use crate::stats::quantiles;
 
 /// Values further than this above the best are clipped: how slow a slow config is must not distort the surface.
 const CEILING: f64 = 1.4;

@@ -1,0 +1,134 @@
+//! The result types of a scan, as `scan --format json` prints them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Evidence, Label};
+use crate::array::ArraySpec;
+
+/// The form of a module, detected from its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModuleForm {
+    /// HLO text.
+    HloText,
+    /// StableHLO (MLIR) text.
+    StablehloText,
+    /// Serialized `HloModuleProto` or `HloProto`.
+    HloProto,
+    /// MLIR bytecode, portable artifacts included.
+    StablehloBytecode,
+    /// An XLA dump folder.
+    DumpFolder,
+}
+
+/// One call site of a label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CallSite {
+    /// Line in the file, from 1, if the form has lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// Name of the instruction or of the called function.
+    pub name: String,
+    /// Whether this call is under `transpose(…)`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub backward: bool,
+    /// Shapes of the input values except constants; empty if the form does not show them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operands: Vec<ArraySpec>,
+}
+
+impl CallSite {
+    /// A forward call on values of these shapes.
+    pub fn new(name: impl Into<String>, operands: Vec<ArraySpec>) -> Self {
+        Self { line: None, name: name.into(), backward: false, operands }
+    }
+}
+
+/// A distinct label of a module.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FoundLabel {
+    /// Operation and call key.
+    #[serde(flatten)]
+    pub label: Label,
+    /// How much of it the module kept.
+    pub evidence: Evidence,
+    /// Label family: `ejkernel-hash`, `ejkernel-json`, `tokamax` or `user`.
+    pub family: String,
+    /// How often it occurs in the file.
+    pub occurrences: u64,
+    /// Line of the first, from 1, if the form has lines.
+    pub line: Option<u64>,
+    /// Whether it occurs under `transpose(…)`: the backward pass runs too.
+    pub backward: bool,
+    /// Whether it occurs under `vmap(…)`, as far as its own names show.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mapped: bool,
+    /// Where it is called, as far as the form shows it; at most [`FoundLabel::MAX_CALL_SITES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub call_sites: Vec<CallSite>,
+    /// The call's arguments as the label carries them (json stamps and tokamax).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<serde_json::Value>,
+}
+
+impl FoundLabel {
+    /// Maximum number of call sites kept per label.
+    pub const MAX_CALL_SITES: usize = 256;
+
+    /// A label that occurs once; it is exact if it has a call key, else by name.
+    pub fn new(label: Label, family: impl Into<String>) -> Self {
+        Self {
+            evidence: if label.call_key.is_some() { Evidence::Exact } else { Evidence::ByName },
+            label,
+            family: family.into(),
+            occurrences: 1,
+            line: None,
+            backward: false,
+            mapped: false,
+            call_sites: Vec::new(),
+            arguments: None,
+        }
+    }
+
+    /// How often the module calls it, if the form shows that. The backward pass of a call is no call of its own.
+    pub fn known_calls(&self) -> Option<u64> {
+        let forward = self.call_sites.iter().filter(|site| !site.backward).count();
+        let calls = if forward > 0 { forward } else { self.call_sites.len() };
+        (calls > 0).then_some(calls as u64)
+    }
+}
+
+/// A diagnosis: why labels are missing or weak, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Diagnosis {
+    /// Stable identifier: `no-labels`, `labels-cut`, `no-metadata`, ….
+    pub code: String,
+    /// What was found in this file, and the command that writes a file with labels.
+    pub message: String,
+}
+
+/// The result of scanning one module.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Scan {
+    /// Version of this schema: 1.
+    pub schema: u32,
+    /// The module's form.
+    pub form: ModuleForm,
+    /// Name of the module, if the form shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// SHA-256 of the file's bytes as they are on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<crate::digest::Digest>,
+    /// Whether the module is already partitioned (its shapes are local), if the form reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitioned: Option<bool>,
+    /// Every distinct label, sorted.
+    pub labels: Vec<FoundLabel>,
+    /// The diagnoses.
+    pub diagnosis: Vec<Diagnosis>,
+}

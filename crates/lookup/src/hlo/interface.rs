@@ -1,0 +1,382 @@
+//! The names of a program's arguments, and which of them it may overwrite.
+
+use std::collections::HashMap;
+
+use super::error::ScanErrorKind;
+use super::found::ModuleForm;
+use super::module::HloModule;
+use crate::wire::{WireCursor, WireError, WireValue};
+
+/// Longest path of an argument.
+const MAX_PATH_BYTES: usize = 1024;
+/// Fields of `HloModuleProto` (`xla/service/hlo.proto`), each with the field of its entries that contains the parameter's
+/// number: `input_output_alias` and `buffer_donor`.
+const DONATING: [(u32, u32); 2] = [(8, 2), (18, 1)];
+/// `HloModuleProto.entry_computation_id` and `HloInstructionProto.parameter_number`.
+const ENTRY: u32 = 6;
+const PARAMETER: u32 = 9;
+
+/// One argument of a program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProgramArgument {
+    /// Its place in the tree of arguments, such as `params/w` for JAX's `params['w']`; empty if unknown.
+    pub path: String,
+    /// Whether the program may overwrite it.
+    pub is_donated: bool,
+}
+
+/// The arguments of a module's entry in their order; `None` if the form does not list them individually, like bytecode
+/// and unusual text.
+pub(super) fn arguments(form: ModuleForm, bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, ScanErrorKind> {
+    match form {
+        ModuleForm::StablehloText => Ok(std::str::from_utf8(bytes).ok().and_then(of_text)),
+        ModuleForm::HloProto => of_proto(bytes)
+            .map_err(|error| ScanErrorKind::Truncated { what: error.what.to_owned(), offset: error.offset as u64 }),
+        _ => Ok(None),
+    }
+}
+
+fn of_text(text: &str) -> Option<Vec<ProgramArgument>> {
+    let start = text.find("func.func public @main(")? + "func.func public @main(".len();
+    let (pieces, _) = list(text.get(start..)?)?;
+    // most texts name their arguments inline
+    let has_aliases = pieces.iter().any(|piece| piece.contains(" loc(#"));
+    let aliases = if has_aliases { aliases(text) } else { HashMap::new() };
+    let argument = |piece: &str| {
+        let (_, rest) = piece.trim().split_once(": ").filter(|(name, _)| name.starts_with('%'))?;
+        let is_donated = ["tf.aliasing_output", "jax.buffer_donor"].iter().any(|mark| rest.contains(mark));
+        let location = rest.rsplit_once(" loc(").map_or("", |(_, location)| location);
+        let name = match location.strip_prefix('"') {
+            Some(name) => quoted(name),
+            None => aliases.get(location.trim_end_matches(')')).copied(),
+        };
+        Some(ProgramArgument { path: path(name.unwrap_or_default()), is_donated })
+    };
+    pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(argument).collect()
+}
+
+/// The names of the results of a module's entry, as JAX writes them in the text: `loss` for `result['loss']`; empty if the form
+/// or the text lacks them.
+pub(super) fn results(form: ModuleForm, bytes: &[u8]) -> Vec<String> {
+    let text =
+        Some(bytes).filter(|_| form == ModuleForm::StablehloText).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    text.and_then(results_of_text).unwrap_or_default()
+}
+
+fn results_of_text(text: &str) -> Option<Vec<String>> {
+    let (_, main) = text.split_once("func.func public @main(")?;
+    let (_, rest) = list(main)?;
+    let (results, _) = list(rest.strip_prefix(" -> (")?)?;
+    let name = |piece: &&str| {
+        let name = piece.split_once("jax.result_info = \"").and_then(|(_, rest)| quoted(rest)).unwrap_or_default();
+        let name = path(name);
+        name.strip_prefix("result").map_or(name.as_str(), |rest| rest.trim_start_matches('/')).to_owned()
+    };
+    Some(results.iter().map(name).collect())
+}
+
+/// Whether a module's entry has results; `None` if the form or the text does not tell.
+pub(super) fn has_results(form: ModuleForm, bytes: &[u8]) -> Option<bool> {
+    match form {
+        ModuleForm::StablehloText => text_has_results(std::str::from_utf8(bytes).ok()?),
+        ModuleForm::HloProto => proto_has_results(bytes).ok().flatten(),
+        _ => None,
+    }
+}
+
+fn text_has_results(text: &str) -> Option<bool> {
+    // what is not named private is public
+    let (_, main) = ["func.func public @main(", "func.func @main("].iter().find_map(|start| text.split_once(start))?;
+    let (_, rest) = list(main)?;
+    let rest = rest.trim_start();
+    match rest.strip_prefix("->") {
+        Some(results) => Some(!results.trim_start().starts_with("()")),
+        None => (rest.starts_with('{') || rest.starts_with("attributes")).then_some(false),
+    }
+}
+
+/// Maximum number of shapes examined within one shape.
+const MAX_SHAPES: usize = 1 << 16;
+
+/// Whether the result of a module's `host_program_shape` is anything but tuples of nothing.
+fn proto_has_results(module: &[u8]) -> Result<Option<bool>, WireError> {
+    /// `HloModuleProto.host_program_shape`, `ProgramShapeProto.result`, `ShapeProto.element_type` and `.tuple_shapes`.
+    const PROGRAM_SHAPE: u32 = 4;
+    const RESULT: u32 = 2;
+    const ELEMENT_TYPE: u32 = 2;
+    const TUPLE_SHAPES: u32 = 4;
+    /// `PrimitiveType::TUPLE`.
+    const TUPLE: u64 = 13;
+    let Some(shape) = last_message(module, PROGRAM_SHAPE)? else { return Ok(None) };
+    let Some(result) = last_message(shape, RESULT)? else { return Ok(None) };
+    let mut open = vec![result];
+    let mut seen = 0;
+    while let Some(shape) = open.pop() {
+        let mut is_tuple = false;
+        for field in WireCursor::new(shape) {
+            match field? {
+                (ELEMENT_TYPE, WireValue::Varint(number)) => is_tuple = number == TUPLE,
+                (TUPLE_SHAPES, WireValue::Bytes(part)) => open.push(part),
+                _ => {}
+            }
+        }
+        seen += 1;
+        if !is_tuple {
+            return Ok(Some(true));
+        }
+        if seen + open.len() > MAX_SHAPES {
+            return Ok(None);
+        }
+    }
+    Ok(Some(false))
+}
+
+/// The last occurrence of a message, which counts in protobuf.
+fn last_message(buffer: &[u8], number: u32) -> Result<Option<&[u8]>, WireError> {
+    let mut found = None;
+    for field in WireCursor::new(buffer) {
+        if let (field, WireValue::Bytes(bytes)) = field?
+            && field == number
+        {
+            found = Some(bytes);
+        }
+    }
+    Ok(found)
+}
+
+/// The names behind location aliases: `#loc1 = loc("params['w']")`.
+fn aliases(text: &str) -> HashMap<&str, &str> {
+    let named = text.lines().filter(|line| line.starts_with('#')).filter_map(|line| {
+        let (alias, rest) = line.split_once(" = loc(\"")?;
+        let name = quoted(rest)?;
+        // a quoted text followed by a position is a file name
+        rest.get(name.len()..).filter(|after| after.starts_with("\")") || after.starts_with("\"("))?;
+        Some((alias, name))
+    });
+    named.collect()
+}
+
+/// The text before the closing quote.
+fn quoted(text: &str) -> Option<&str> {
+    let mut escaped = false;
+    let end = text.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })?;
+    text.get(..end)
+}
+
+/// The parts of a list in parentheses, up to the one that closes it, and what follows that.
+fn list(text: &str) -> Option<(Vec<&str>, &str)> {
+    let (mut pieces, mut start, mut depth) = (Vec::new(), 0, 0_usize);
+    let (mut is_quoted, mut escaped) = (false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        if is_quoted {
+            is_quoted = escaped || byte != b'"';
+            escaped = byte == b'\\' && !escaped;
+            continue;
+        }
+        match byte {
+            b'"' => is_quoted = true,
+            b'(' | b'<' | b'{' | b'[' => depth += 1,
+            b')' if depth == 0 => {
+                pieces.push(text.get(start..at)?);
+                return Some((pieces, text.get(at + 1..)?));
+            }
+            // the arrow of a function type closes nothing
+            b'>' if text.as_bytes().get(at.checked_sub(1)?) == Some(&b'-') => {}
+            b')' | b'>' | b'}' | b']' => depth = depth.checked_sub(1)?,
+            b',' if depth == 0 => {
+                pieces.push(text.get(start..at)?);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn of_proto(bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, WireError> {
+    let (mut entry, mut donated) = (0, Vec::new());
+    for field in WireCursor::new(bytes) {
+        match field? {
+            (ENTRY, WireValue::Varint(id)) => entry = id as i64,
+            (number, WireValue::Bytes(config)) => {
+                if let Some((_, parameter)) = DONATING.iter().find(|(field, _)| *field == number) {
+                    for entry in WireCursor::new(config) {
+                        if let (1, WireValue::Bytes(entry)) = entry? {
+                            donated.push(number_in(entry, *parameter)?);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    // the compiler refuses what cannot be read as instructions
+    let Ok(module) = HloModule::read(bytes, "module") else { return Ok(None) };
+    let Some(computation) = module.computations.iter().find(|one| one.id == entry) else { return Ok(None) };
+    let mut found = Vec::new();
+    for instruction in module.instructions.get(computation.instructions.clone()).unwrap_or_default() {
+        if instruction.opcode == "parameter" {
+            found.push((number_in(instruction.message, PARAMETER)?, path(&instruction.op_name)));
+        }
+    }
+    found.sort();
+    if (0_u64..).zip(&found).any(|(index, (number, _))| index != *number) {
+        return Ok(None);
+    }
+    let argument = |(number, path): (u64, String)| ProgramArgument { path, is_donated: donated.contains(&number) };
+    Ok(Some(found.into_iter().map(argument).collect()))
+}
+
+/// A number in a message; zeros are not written.
+fn number_in(message: &[u8], field: u32) -> Result<u64, WireError> {
+    let mut found = 0;
+    for one in WireCursor::new(message) {
+        if let (number, WireValue::Varint(value)) = one?
+            && number == field
+        {
+            found = value;
+        }
+    }
+    Ok(found)
+}
+
+/// JAX's name of a leaf as a path: `opt[0].mu['w']` is `opt/0/mu/w`.
+fn path(name: &str) -> String {
+    let mut parts: Vec<String> = vec![String::new()];
+    let mut quote = None;
+    for character in name.chars() {
+        match (quote, character) {
+            (Some(open), close) if open == close => quote = None,
+            (None, '\'' | '"') => quote = Some(character),
+            (None, '[' | '.') => parts.push(String::new()),
+            (None, ']' | '\\') => {}
+            (_, character) => parts.last_mut().into_iter().for_each(|part| part.push(character)),
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    let path = parts.join("/");
+    if path.len() > MAX_PATH_BYTES { String::new() } else { path }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// A step that JAX 0.10.2 lowered with `donate_argnums=(0, 1)`: tests/data/inputs/README.md.
+    #[test]
+    fn arguments_of_a_step_are_those_of_its_function() {
+        let expected = [
+            ("params/b", true),
+            ("params/w", true),
+            ("opt/mu/b", true),
+            ("opt/mu/w", true),
+            ("opt/nu/b", true),
+            ("opt/nu/w", true),
+            ("opt/count", true),
+            ("batch/ids", false),
+            ("batch/pos", false),
+            ("table", false),
+        ];
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/inputs");
+        for (file, form) in [("step.mlir", ModuleForm::StablehloText), ("step.hlo.pb", ModuleForm::HloProto)] {
+            let bytes = std::fs::read(folder.join(file)).unwrap();
+            let found = arguments(form, &bytes).unwrap().unwrap();
+            let found: Vec<(&str, bool)> = found.iter().map(|one| (one.path.as_str(), one.is_donated)).collect();
+            // XLA's own form of the step lacks the donations that JAX makes only when it compiles
+            match form {
+                ModuleForm::StablehloText => assert_eq!(found, expected),
+                _ => assert!(found.iter().zip(expected).all(|(found, expected)| found.0 == expected.0), "{found:?}"),
+            }
+            for end in (0..bytes.len()).step_by(97) {
+                let _ = arguments(form, &bytes[..end]);
+            }
+        }
+    }
+
+    #[test]
+    fn donation_is_read_for_each_parameter() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/timer");
+        let mut module = std::fs::read(folder.join("add.hlo.pb")).unwrap();
+        let donated = |module: &[u8]| -> Vec<bool> {
+            arguments(ModuleForm::HloProto, module).unwrap().unwrap().iter().map(|one| one.is_donated).collect()
+        };
+        assert!(!donated(&module).contains(&true));
+        // input_output_alias { entries { parameter_number: 1 } }
+        module.extend([0x42, 4, 0x0a, 2, 0x10, 1]);
+        assert_eq!(donated(&module)[..2], [false, true]);
+        // buffer_donor { entries {} }: the first argument, whose number zero is not written
+        module.extend([0x92, 0x01, 2, 0x0a, 0]);
+        assert_eq!(donated(&module)[..2], [true, true]);
+    }
+
+    #[test]
+    fn a_module_without_results_is_known_as_one() {
+        let text = |results: &str| {
+            let text = format!("module {{\n func.func public @main(%x: tensor<2xf32>) {results}");
+            has_results(ModuleForm::StablehloText, text.as_bytes())
+        };
+        for without in ["{", "-> () {", "attributes {a = 1 : i32} {"] {
+            assert_eq!(text(without), Some(false), "{without}");
+        }
+        for with in ["-> tensor<f32> {", "-> (tensor<f32>, tensor<f32>) {"] {
+            assert_eq!(text(with), Some(true), "{with}");
+        }
+        assert_eq!(text(""), None);
+        assert_eq!(has_results(ModuleForm::StablehloText, b"module { func.func @f() { } }"), None);
+        assert_eq!(has_results(ModuleForm::StablehloText, b"module { func.func @main() { } }"), Some(false));
+        assert_eq!(has_results(ModuleForm::StablehloBytecode, b""), None);
+
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/timer");
+        let proto = |bytes: &[u8]| has_results(ModuleForm::HloProto, bytes);
+        let module = std::fs::read(folder.join("add.hlo.pb")).unwrap();
+        assert_eq!(proto(&module), Some(true));
+        for end in 0..module.len() {
+            let _ = proto(&module[..end]);
+        }
+        // host_program_shape { result { element_type: TUPLE tuple_shapes { element_type: TUPLE } } }
+        assert_eq!(proto(b"\x22\x08\x12\x06\x10\x0d\x22\x02\x10\x0d"), Some(false));
+        assert_eq!(proto(b"\x22\x08\x12\x06\x10\x0d\x22\x02\x10\x0b"), Some(true));
+        assert_eq!(proto(b""), None);
+    }
+
+    #[test]
+    fn results_are_called_as_jax_notes_them() {
+        let named = |results: &str| {
+            let text =
+                format!("module {{\n func.func public @main(%x: tensor<2xf32> {{a = \") -> (\"}}) -> ({results}) {{");
+            results_in(&text)
+        };
+        let two = r#"tensor<f32> {jax.result_info = "result[0]['loss']"}, tensor<2xf32> {jax.result_info = "[1].w"}"#;
+        assert_eq!(named(two), ["0/loss", "1/w"]);
+        assert_eq!(named(r#"tensor<f32> {jax.result_info = "result"}, tensor<f32>"#), ["", ""]);
+        assert_eq!(results_in("module {\n func.func public @main() -> tensor<f32> {"), Vec::<String>::new());
+        assert_eq!(results_in("func.func public @main(%x: tensor<f32>) -> (tensor"), Vec::<String>::new());
+        assert_eq!(results(ModuleForm::HloProto, two.as_bytes()), Vec::<String>::new());
+    }
+
+    fn results_in(text: &str) -> Vec<String> {
+        results(ModuleForm::StablehloText, text.as_bytes())
+    }
+
+    #[test]
+    fn text_is_read_whatever_the_names_hold() {
+        let found = |text: &str| arguments(ModuleForm::StablehloText, text.as_bytes()).unwrap();
+        let text = "#loc1 = loc(\"a)b\")\n#loc2 = loc(\"file.py\":3:4)\nmodule {\n  func.func public @main(\
+                    %x: tensor<2xf32> {jax.buffer_donor = true, mhlo.sharding = \"{(,}\"} loc(\"p['k\\\"')']\"), \
+                    %y: tensor<2xf32, #e<(d0) -> (d0)>> loc(#loc1), %z: tensor<f32> loc(#loc2)) -> tensor<f32> {";
+        let found_in = found(text).unwrap();
+        let donated: Vec<bool> = found_in.iter().map(|one| one.is_donated).collect();
+        assert_eq!(donated, [true, false, false]);
+        assert_eq!((found_in[1].path.as_str(), found_in[2].path.as_str()), ("a)b", ""));
+        assert_eq!(found("module {\n func.func public @main() -> tensor<f32> {"), Some(vec![]));
+        assert_eq!(found("module {}"), None);
+        assert_eq!(found("func.func public @main(%x: tensor<2xf32>"), None);
+        assert_eq!(path("opt[0].mu['a.b'][\"c\"]"), "opt/0/mu/a.b/c");
+    }
+}

@@ -1,0 +1,188 @@
+//! The recording of one call.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::array::{ArraySpec, Fill};
+use crate::batch::BatchAxis;
+use crate::call::{Call, Direction};
+use crate::config::Config;
+use crate::device::{DeviceFingerprint, DeviceIdentity};
+use crate::digest::Digest;
+use crate::setters;
+
+/// The schema that this version reads and writes.
+pub const SCHEMA: u32 = 1;
+
+/// What an invocation was lowered for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// One device that was present.
+    Device(DeviceIdentity),
+    /// A platform whose devices were absent: every device of it matches.
+    Platform(String),
+}
+
+/// One array argument of the programs, in order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Argument {
+    /// Its name in the call.
+    pub name: String,
+    /// Element type and dimensions.
+    pub spec: ArraySpec,
+    /// How its values are made.
+    pub fill: Fill,
+    /// Whether the programs take ownership of it, so that it must be restored before every run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub donated: bool,
+}
+
+impl Argument {
+    /// An argument that stays the caller's.
+    pub fn new(name: impl Into<String>, spec: ArraySpec, fill: Fill) -> Self {
+        Self { name: name.into(), spec, fill, donated: false }
+    }
+}
+
+setters!(Argument { donated: bool });
+
+/// The form of a stored program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProgramFormat {
+    /// StableHLO portable artifact (MLIR bytecode).
+    StablehloPortable,
+    /// StableHLO text.
+    StablehloText,
+    /// Serialized `HloModuleProto`.
+    HloProto,
+}
+
+impl ProgramFormat {
+    /// The `format` that `PJRT_Program` takes.
+    pub fn pjrt_format(self) -> &'static str {
+        match self {
+            Self::StablehloPortable | Self::StablehloText => "mlir",
+            Self::HloProto => "hlo",
+        }
+    }
+
+    /// Extension of its file in the store.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::StablehloPortable => "mlirbc",
+            Self::StablehloText => "mlir",
+            Self::HloProto => "hlo.pb",
+        }
+    }
+}
+
+/// A program in the content-addressed store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Program {
+    /// Its form.
+    pub format: ProgramFormat,
+    /// SHA-256 of its bytes, and its name in the store.
+    pub digest: Digest,
+    /// SHA-256 without locations and module name: equal means the same program.
+    pub semantic_digest: Digest,
+    /// Custom-call targets it needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub custom_calls: Vec<String>,
+}
+
+impl Program {
+    /// A program that needs no custom call.
+    pub fn new(format: ProgramFormat, digest: Digest, semantic_digest: Digest) -> Self {
+        Self { format, digest, semantic_digest, custom_calls: Vec::new() }
+    }
+}
+
+setters!(Program { custom_calls: Vec<String> });
+
+/// One config of an operation, with its program if it could be lowered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// The config.
+    pub config: Config,
+    /// Its program; `None` when a worker must lower it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Program>,
+    /// Why there is no program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_lowered: Option<String>,
+}
+
+impl Candidate {
+    /// A config without a program: a worker lowers it.
+    pub fn new(config: Config) -> Self {
+        Self { config, program: None, not_lowered: None }
+    }
+}
+
+setters!(Candidate { program: Option<Program>, not_lowered: Option<String> });
+
+/// One recorded call of a tunable operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Invocation {
+    /// What it was lowered for.
+    pub target: Target,
+    /// The call.
+    #[serde(flatten)]
+    pub call: Call,
+    /// The `vmap`s around the call, the outermost first. Arguments and programs have their axes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub batch: Vec<BatchAxis>,
+    /// What the programs compute.
+    pub direction: Direction,
+    /// Array arguments, in the programs' order.
+    pub arguments: Vec<Argument>,
+    /// The rest of the call's arguments, for people.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub static_arguments: BTreeMap<String, serde_json::Value>,
+    /// The config in use without tuning; always one of the candidates.
+    pub baseline: Config,
+    /// Every config to try, the baseline's among them.
+    pub candidates: Vec<Candidate>,
+    /// Where it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_on: Option<DeviceFingerprint>,
+    /// When, seconds since 1970.
+    pub recorded_at: u64,
+    /// What recorded it, with versions.
+    #[serde(default)]
+    pub recorder: String,
+}
+
+impl Invocation {
+    /// A call without arguments and candidates yet.
+    pub fn new(target: Target, call: Call, baseline: Config) -> Self {
+        Self {
+            target,
+            call,
+            batch: Vec::new(),
+            direction: Direction::Forward,
+            arguments: Vec::new(),
+            static_arguments: BTreeMap::new(),
+            baseline,
+            candidates: Vec::new(),
+            recorded_on: None,
+            recorded_at: 0,
+            recorder: String::new(),
+        }
+    }
+}
+
+setters!(Invocation {
+    batch: Vec<BatchAxis>,
+    direction: Direction,
+    arguments: Vec<Argument>,
+    static_arguments: BTreeMap<String, serde_json::Value>,
+    candidates: Vec<Candidate>,
+    recorded_on: Option<DeviceFingerprint>,
+    recorded_at: u64,
+    recorder: String,
+});

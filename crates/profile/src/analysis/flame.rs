@@ -1,0 +1,141 @@
+//! Stacks with their time, for flame graphs: by source line or by scope.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::hlo::{Frame, HloInstruction, HloModule};
+use crate::profile::Finding;
+
+use super::attribution::inner;
+use super::capture::Capture;
+use super::minor::{Counting, Minor};
+use super::programs::{HloFiles, Programs};
+use super::runtime::{Counted, device_runtimes};
+use super::summary::{Modules, add};
+use super::totals::Totals;
+
+/// What the frames of a stack are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StacksBy {
+    /// The calls of the program that was traced, and the `op_name` below them.
+    Source,
+    /// The scopes of the `op_name`.
+    OpName,
+}
+
+/// The time of captures by stack.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Stacks {
+    /// Nanoseconds by stack, outermost frame first.
+    pub time_ns: BTreeMap<Vec<String>, f64>,
+    /// Notes, one line each.
+    pub notes: Vec<String>,
+    /// Warnings.
+    pub findings: Vec<Finding>,
+}
+
+/// The outermost frame of operations.
+pub const ACTIVE: &str = "[active]";
+/// The frame of time inside executions at which nothing ran.
+pub const IDLE_INSIDE_FRAME: &str = "[idle during module execution]";
+/// The frame of time between executions.
+pub const IDLE_BETWEEN_FRAME: &str = "[idle between module executions]";
+const UNKNOWN_FRAME: &str = "[unknown]";
+
+/// Adds up the time of captures by stack, over all devices.
+///
+/// An operation may come from several lines. Its time is split equally over the distinct stacks of its instruction and of those
+/// that this one fuses (nsys-jax: `analysis`); if none of them has a stack, over their distinct `op_name`s.
+pub fn stacks(captures: &[Capture], files: &HloFiles, by: StacksBy, counting: impl Into<Counting>) -> Stacks {
+    let [stacks] = stacks_by(captures, files, [by], counting);
+    stacks
+}
+
+/// The same for several kinds of frames, reading the captures once.
+pub fn stacks_by<const N: usize>(
+    captures: &[Capture],
+    files: &HloFiles,
+    by: [StacksBy; N],
+    counting: impl Into<Counting>,
+) -> [Stacks; N] {
+    let counting = counting.into();
+    let minor = Minor::of(captures, counting);
+    let mut all = by.map(|by| (by, Stacks { notes: files.notes().to_vec(), ..Stacks::default() }));
+    for capture in captures {
+        let mut totals = Totals::read(capture, counting.with_warm_up);
+        totals.leave_out(&minor);
+        let mut counted = Counted::new(&totals.time, counting.with_warm_up);
+        counted.leave_out(&totals.time, &minor);
+        let programs = Programs::new(capture.timeline(), files);
+        let mut modules = Modules::new();
+        add(&mut modules, 0, &totals, &counted);
+        let devices = device_runtimes(capture, &totals.time, &counted);
+        for (by, stacks) in &mut all {
+            stacks.add_modules(&modules, &programs, *by);
+            for device in &devices {
+                stacks.add(vec![IDLE_INSIDE_FRAME.to_owned()], device.idle_inside_ns);
+                stacks.add(vec![IDLE_BETWEEN_FRAME.to_owned()], device.idle_between_ns);
+            }
+            stacks.notes.extend(programs.problems());
+            stacks.findings.extend(totals.time.findings.iter().cloned());
+        }
+    }
+    all.map(|(_, stacks)| stacks)
+}
+
+impl Stacks {
+    fn add_modules(&mut self, modules: &Modules, programs: &Programs<'_>, by: StacksBy) {
+        for ((name, program_id), of_module) in modules {
+            let module = programs.find(name, *program_id);
+            if module.is_none() {
+                self.notes.push(format!("no HLO of `{name}`: its operations are unknown; give it with `--hlo FILE`"));
+            }
+            for (operation, total) in &of_module.operations {
+                let found = module.and_then(|module| Some((module, module.instruction(operation)?)));
+                let of_operation = match found {
+                    Some((module, instruction)) => stacks_of(module, instruction, by),
+                    None => BTreeSet::from([vec![UNKNOWN_FRAME.to_owned()]]),
+                };
+                let part = total.time.time_ns / of_operation.len().max(1) as f64;
+                for stack in of_operation {
+                    self.add([vec![ACTIVE.to_owned()], stack].concat(), part);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, stack: Vec<String>, time_ns: f64) {
+        *self.time_ns.entry(stack).or_default() += time_ns;
+    }
+}
+
+/// The distinct stacks of an operation, never none.
+fn stacks_of(module: &HloModule<'_>, instruction: &HloInstruction<'_>, by: StacksBy) -> BTreeSet<Vec<String>> {
+    let parts = || std::iter::once(instruction).chain(inner(module, instruction));
+    let named = || parts().filter(|part| !part.op_name.is_empty()).map(|part| part.op_name.to_string());
+    let unknown = || vec![UNKNOWN_FRAME.to_owned()];
+    let mut stacks: BTreeSet<Vec<String>> = match by {
+        StacksBy::Source => parts()
+            .map(|part| (module.stack(part), &part.op_name))
+            .filter(|(frames, _)| !frames.is_empty())
+            .map(|(frames, op_name)| {
+                let op_name = (!op_name.is_empty()).then(|| op_name.to_string());
+                frames.iter().map(frame).chain(op_name).collect()
+            })
+            .collect(),
+        StacksBy::OpName => named().map(|name| name.split('/').map(str::to_owned).collect()).collect(),
+    };
+    if stacks.is_empty() && by == StacksBy::Source {
+        stacks = named().map(|name| [unknown(), vec![name]].concat()).collect();
+    }
+    if stacks.is_empty() {
+        stacks.insert(unknown());
+    }
+    stacks
+}
+
+fn frame(frame: &Frame<'_>) -> String {
+    let Frame { file, function, line, .. } = frame;
+    if function.is_empty() { format!("{file}:{line}") } else { format!("{function} ({file}:{line})") }
+}

@@ -1,0 +1,486 @@
+//! The summary of captures: devices, modules, operations, and their time by opcode, source line, `op_name` and label.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::hlo::{Costs, Evidence, Label, ProgramMemory, UserLabels};
+use crate::peaks::Peaks;
+use crate::profile::Finding;
+use crate::profile::interval::Interval;
+use crate::setters;
+use crate::stats::Moments;
+
+use super::attribution::Attribution;
+use super::capture::Capture;
+use super::host_work::{HostWork, host_work, window};
+use super::minor::{Counting, Minor};
+use super::programs::{HloFiles, Programs};
+use super::runtime::{Counted, DeviceRuntime, LeftOut, device_runtimes, ns};
+use super::totals::{OperationTime, Totals};
+use super::work::{Work, peaks_of};
+
+/// What is counted, and the labels.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SummaryOptions<'a> {
+    /// Which executions count.
+    pub counting: Counting,
+    /// Labels of the user's own.
+    pub labels: Option<&'a UserLabels>,
+    /// The peaks of the device; without them those of the device that the captures name.
+    pub peaks: Option<&'a Peaks>,
+}
+
+setters!(SummaryOptions<'a> { counting: Counting, labels: Option<&'a UserLabels>, peaks: Option<&'a Peaks> });
+
+/// Where the time of one or several captures went.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Version of this schema: 1.
+    pub schema: u32,
+    /// The captures.
+    pub profiles: Vec<ProfileRead>,
+    /// Each device separately.
+    pub devices: Vec<DeviceRuntime>,
+    /// The modules, the one with the most time first.
+    pub modules: Vec<ModuleSummary>,
+    /// The operations, the one with the most time first.
+    pub operations: Vec<OperationSummary>,
+    /// Their time by opcode, including idle time inside modules, so that the shares add up to one.
+    pub opcodes: Vec<Part>,
+    /// By source line.
+    pub sources: Vec<Part>,
+    /// By `op_name`.
+    pub op_names: Vec<Part>,
+    /// By label; the rest is unlabelled.
+    pub labels: Vec<LabelShare>,
+    /// The peaks of the rooflines; `None` if the device's are unknown.
+    pub peaks: Option<Peaks>,
+    /// Data that moved between host and device.
+    pub transfers: Vec<HostWork>,
+    /// Compilations while the profiler ran.
+    pub compilations: Vec<HostWork>,
+    /// Executions that do not count.
+    pub left_out: AllLeftOut,
+    /// Notes, one line each.
+    pub notes: Vec<String>,
+    /// Warnings.
+    pub findings: Vec<Finding>,
+}
+
+/// A capture that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ProfileRead {
+    /// Where it was read.
+    pub path: String,
+    /// The host, by the file's name.
+    pub host: String,
+}
+
+/// Mean and sample standard deviation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MeanStd {
+    /// The mean.
+    pub mean: f64,
+    /// The deviation, with n − 1; `None` for a single number.
+    pub std: Option<f64>,
+}
+
+impl From<Moments> for MeanStd {
+    fn from(moments: Moments) -> Self {
+        Self { mean: moments.mean(), std: moments.deviation() }
+    }
+}
+
+/// All executions of one program, on all devices.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ModuleSummary {
+    /// Its name.
+    pub module: String,
+    /// The program's id.
+    pub program_id: Option<i64>,
+    /// Devices that ran it, on all hosts.
+    pub devices: usize,
+    /// Executions that count.
+    pub executions: u64,
+    /// Operation events in an execution.
+    pub operations: MeanStd,
+    /// Time of an execution at which an operation was in progress.
+    pub active_ns: MeanStd,
+    /// Time of an execution from its first start to its last end.
+    pub span_ns: MeanStd,
+    /// All spans together.
+    pub total_ns: f64,
+    /// Share of all modules' spans.
+    pub share: f64,
+    /// The work of its operations, as far as their cost is known.
+    pub work: Option<Work>,
+    /// Its memory on each device, if its HLO has a buffer assignment.
+    pub memory: Option<ProgramMemory>,
+}
+
+/// All events of one operation of one program, on all devices.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct OperationSummary {
+    /// The instruction's name.
+    pub operation: String,
+    /// The module's name.
+    pub module: String,
+    /// The program's id.
+    pub program_id: Option<i64>,
+    /// The opcode; `unknown` if the module is missing.
+    pub opcode: String,
+    /// The scopes that it came from.
+    pub op_name: String,
+    /// `file:line`, if known.
+    pub source: Option<String>,
+    /// The tunable call that it is part of.
+    pub label: Option<Label>,
+    /// Bytes of its result.
+    pub bytes: u64,
+    /// Whether it moves data between devices.
+    pub communication: bool,
+    /// Events.
+    pub count: u64,
+    /// Executions in which it ran.
+    pub executions: u64,
+    /// Its self time in an execution in which it ran.
+    pub own_ns: MeanStd,
+    /// Time of each of its runs, for communication the part that no computation hides; `None` if the capture's format
+    /// does not have it.
+    pub run_ns: Option<MeanStd>,
+    /// Its share of the time during which operations ran.
+    pub time_ns: f64,
+    /// The same as a share of all modules' spans.
+    pub share: f64,
+    /// Its work, if its cost is known.
+    pub work: Option<Work>,
+}
+
+impl OperationSummary {
+    /// The values behind its spread, and their number: its runs if each is known, otherwise its time per execution.
+    pub fn varying_ns(&self) -> (MeanStd, u64) {
+        self.run_ns.map_or((self.own_ns, self.executions), |run| (run, self.count))
+    }
+}
+
+/// Time that operations have in common.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Part {
+    /// What they have in common.
+    pub name: String,
+    /// How many operations.
+    pub operations: u64,
+    /// Their time.
+    pub time_ns: f64,
+    /// As a share of all modules' spans.
+    pub share: f64,
+}
+
+/// The time of the operations that are part of one tunable call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LabelShare {
+    /// The call, as far as its label was kept.
+    #[serde(flatten)]
+    pub label: Label,
+    /// How much of it was kept.
+    pub evidence: Evidence,
+    /// How many operations.
+    pub operations: u64,
+    /// Their time.
+    pub time_ns: f64,
+    /// As a share of all modules' spans.
+    pub share: f64,
+    /// Their work, as far as their cost is known.
+    pub work: Option<Work>,
+}
+
+/// What is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct AllLeftOut {
+    /// First executions of a module on a device.
+    pub warm_up: LeftOutTime,
+    /// What XLA's autotuner ran.
+    pub autotuner: LeftOutTime,
+    /// Minor modules ([`Counting::minor`]).
+    pub minor: LeftOutTime,
+}
+
+/// Executions and their spans.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LeftOutTime {
+    /// How many.
+    pub executions: u64,
+    /// Their spans, added up.
+    pub span_ns: f64,
+}
+
+impl From<LeftOut> for LeftOutTime {
+    fn from(left_out: LeftOut) -> Self {
+        Self { executions: left_out.executions, span_ns: ns(left_out.span_ps) }
+    }
+}
+
+/// The name of an unknown opcode, source line or `op_name`.
+pub const UNKNOWN: &str = "unknown";
+/// The part of an execution during which no operation ran.
+pub const IDLE_INSIDE: &str = "[idle inside modules]";
+
+#[derive(Debug, Default)]
+pub(super) struct OfModule {
+    devices: BTreeSet<(usize, usize, Option<i64>)>,
+    events: Moments,
+    active: Moments,
+    span: Moments,
+    total_ns: f64,
+    pub(super) operations: BTreeMap<String, OfOperation>,
+    is_known: bool,
+    memory: Option<ProgramMemory>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct OfOperation {
+    pub(super) time: OperationTime,
+    attribution: Option<Attribution>,
+}
+
+pub(super) type Modules = BTreeMap<(String, Option<i64>), OfModule>;
+
+/// Summarizes captures of one run: equal module names and program ids are the same program in all of them.
+pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions<'_>) -> Summary {
+    let mut modules = Modules::new();
+    let (mut devices, mut profiles, mut findings) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut transfers, mut compilations) = (Vec::new(), Vec::new());
+    let (mut warm_up, mut autotuner, mut minor) = (LeftOut::default(), LeftOut::default(), LeftOut::default());
+    let with_warm_up = options.counting.with_warm_up;
+    let programs_left_out = Minor::of(captures, options.counting);
+    let mut notes: Vec<String> = files.notes().to_vec();
+    for (number, capture) in captures.iter().enumerate() {
+        let mut totals = Totals::read(capture, with_warm_up);
+        totals.leave_out(&programs_left_out);
+        let time = &totals.time;
+        let mut counted = Counted::new(time, with_warm_up);
+        counted.leave_out(time, &programs_left_out);
+        let programs = Programs::new(capture.timeline(), files);
+        add(&mut modules, number, &totals, &counted);
+        attribute(&mut modules, &programs, options.labels, &mut notes);
+        devices.extend(device_runtimes(capture, time, &counted));
+        let spans = counted.executions.iter().map(|one| Interval { start_ps: one.start_ps, end_ps: one.end_ps });
+        let [moved, compiled] = host_work(capture.timeline(), capture.host(), window(spans.collect()));
+        transfers.extend(moved);
+        compilations.extend(compiled);
+        warm_up.join(counted.warm_up);
+        autotuner.join(counted.autotuner);
+        minor.join(counted.minor);
+        if counted.only_first {
+            notes.push(format!(
+                "`{}` holds one execution of each module: these count, though they may be warm-up",
+                capture.path().display()
+            ));
+        }
+        notes.extend(programs.problems());
+        profiles.push(ProfileRead { path: capture.path().display().to_string(), host: capture.host().to_owned() });
+        findings.extend(totals.time.findings);
+    }
+    notes.extend(missing(&modules));
+    let left_out = AllLeftOut { warm_up: warm_up.into(), autotuner: autotuner.into(), minor: minor.into() };
+    let mut summary = Summary {
+        schema: 1,
+        profiles,
+        devices,
+        modules: Vec::new(),
+        operations: Vec::new(),
+        opcodes: Vec::new(),
+        sources: Vec::new(),
+        op_names: Vec::new(),
+        labels: Vec::new(),
+        peaks: options.peaks.cloned().or_else(|| captures.iter().find_map(|capture| peaks_of(capture.timeline()))),
+        transfers,
+        compilations,
+        left_out,
+        notes,
+        findings,
+    };
+    summary.fill(modules);
+    summary
+}
+
+/// Adds the executions of one capture up.
+pub(super) fn add(modules: &mut Modules, capture: usize, totals: &Totals, counted: &Counted<'_>) {
+    let time = &totals.time;
+    for execution in &counted.executions {
+        let of_module = modules.entry((time.name(execution.module).to_owned(), execution.program_id)).or_default();
+        of_module.devices.insert((capture, execution.plane, execution.device));
+        of_module.events.add(execution.events as f64);
+        of_module.active.add(ns(execution.busy_ps));
+        of_module.span.add(ns(execution.span_ps));
+        of_module.total_ns += ns(execution.span_ps);
+    }
+    for (&(module, program_id), operations) in &totals.operations {
+        let of_module = modules.entry((time.name(module).to_owned(), program_id)).or_default();
+        for (&name, total) in operations {
+            of_module.operations.entry(time.name(name).to_owned()).or_default().time.join(*total);
+        }
+    }
+}
+
+/// Looks up operations that are not known yet.
+fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&UserLabels>, notes: &mut Vec<String>) {
+    for ((name, program_id), of_module) in modules {
+        if of_module.operations.values().all(|operation| operation.attribution.is_some()) {
+            continue;
+        }
+        let Some(module) = programs.find(name, *program_id) else { continue };
+        of_module.is_known = true;
+        let costs = Costs::of(module);
+        of_module.memory = ProgramMemory::of(module);
+        if let Some(files) = programs.guessed_among(name, *program_id) {
+            let id = program_id.unwrap_or_default();
+            notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one is used"));
+        }
+        for (operation, total) in &mut of_module.operations {
+            if total.attribution.is_none() {
+                total.attribution = Attribution::find(module, &costs, operation, labels);
+            }
+        }
+    }
+}
+
+/// Modules and operations without HLO.
+fn missing(modules: &Modules) -> Vec<String> {
+    let mut notes = Vec::new();
+    for ((name, program_id), of_module) in modules {
+        let id = program_id.map_or_else(String::new, |id| format!("({id})"));
+        let unknown = of_module.operations.values().filter(|operation| operation.attribution.is_none()).count();
+        if of_module.operations.is_empty() || unknown == 0 {
+            continue;
+        }
+        notes.push(match of_module.is_known {
+            false => format!("no HLO of `{name}{id}`: its operations are unknown; give it with `--hlo FILE`"),
+            true => format!("{unknown} operations of `{name}{id}` are not instructions of its HLO"),
+        });
+    }
+    notes
+}
+
+impl Summary {
+    /// Truncates each list to this many entries: the operations, and the time by category.
+    pub fn cut(&mut self, top: usize) {
+        self.operations.truncate(top);
+        for parts in [&mut self.opcodes, &mut self.sources, &mut self.op_names] {
+            parts.truncate(top);
+        }
+        self.labels.truncate(top);
+        self.modules
+            .iter_mut()
+            .filter_map(|module| module.memory.as_mut())
+            .for_each(|memory| memory.alive.truncate(top));
+    }
+
+    fn fill(&mut self, modules: Modules) {
+        let all_ns: f64 = modules.values().map(|of_module| of_module.total_ns).sum();
+        let share = |time_ns: f64| if all_ns > 0.0 { time_ns / all_ns } else { 0.0 };
+        let (mut opcodes, mut sources, mut op_names) = (Parts::default(), Parts::default(), Parts::default());
+        let mut labels: BTreeMap<(Label, Evidence), (u64, f64, Vec<Work>)> = BTreeMap::new();
+        for ((module, program_id), of_module) in modules {
+            let first = self.operations.len();
+            for (operation, OfOperation { time: total, attribution }) in of_module.operations {
+                let known = attribution.unwrap_or_else(|| Attribution { opcode: UNKNOWN.into(), ..Default::default() });
+                let source = known.source.as_ref().map(|(file, line)| format!("{file}:{line}"));
+                let communication = known.is_communication();
+                opcodes.add(&known.opcode, total.time_ns);
+                sources.add(source.as_deref().unwrap_or(UNKNOWN), total.time_ns);
+                op_names.add(if known.op_name.is_empty() { UNKNOWN } else { &known.op_name }, total.time_ns);
+                let work = known.cost.map(|cost| Work::of(&cost, total.count, total.time_ns, self.peaks.as_ref()));
+                let label = known.label.map(|(label, evidence)| {
+                    let (operations, time_ns, works) = labels.entry((label.clone(), evidence)).or_default();
+                    *operations += 1;
+                    *time_ns += total.time_ns;
+                    works.extend(work.clone());
+                    label
+                });
+                self.operations.push(OperationSummary {
+                    operation,
+                    module: module.clone(),
+                    program_id,
+                    opcode: known.opcode,
+                    op_name: known.op_name,
+                    source,
+                    label,
+                    bytes: known.bytes,
+                    communication,
+                    count: total.count,
+                    executions: total.own.count(),
+                    own_ns: total.own.into(),
+                    run_ns: (total.runs.count() > 0).then(|| total.runs.into()),
+                    time_ns: total.time_ns,
+                    share: share(total.time_ns),
+                    work,
+                });
+            }
+            let of_module_operations = self.operations.get(first..).unwrap_or_default();
+            self.modules.push(ModuleSummary {
+                module,
+                program_id,
+                devices: of_module.devices.len(),
+                executions: of_module.span.count(),
+                operations: of_module.events.into(),
+                active_ns: of_module.active.into(),
+                span_ns: of_module.span.into(),
+                total_ns: of_module.total_ns,
+                share: share(of_module.total_ns),
+                work: Work::sum(of_module_operations.iter().filter_map(|operation| operation.work.as_ref())),
+                memory: of_module.memory,
+            });
+        }
+        let idle_ns: f64 = self.devices.iter().map(|device| device.idle_inside_ns).sum();
+        opcodes.0.insert(IDLE_INSIDE.to_owned(), (0, idle_ns));
+        [self.opcodes, self.sources, self.op_names] = [opcodes, sources, op_names].map(|parts| parts.sorted(&share));
+        let labels = labels.into_iter().map(|((label, evidence), (operations, time_ns, works))| LabelShare {
+            label,
+            evidence,
+            operations,
+            time_ns,
+            share: share(time_ns),
+            work: Work::sum(works.iter()),
+        });
+        self.labels = labels.collect();
+        // stable, so that equals stay in the order of their names
+        self.labels.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
+        self.modules.sort_by(|one, other| other.total_ns.total_cmp(&one.total_ns));
+        self.operations.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
+    }
+}
+
+/// Operations and time by name.
+#[derive(Debug, Default)]
+struct Parts(BTreeMap<String, (u64, f64)>);
+
+impl Parts {
+    fn add(&mut self, name: &str, time_ns: f64) {
+        match self.0.get_mut(name) {
+            Some(part) => *part = (part.0 + 1, part.1 + time_ns),
+            None => drop(self.0.insert(name.to_owned(), (1, time_ns))),
+        }
+    }
+
+    fn sorted(self, share: &dyn Fn(f64) -> f64) -> Vec<Part> {
+        let parts = self.0.into_iter().map(|(name, (operations, time_ns))| Part {
+            name,
+            operations,
+            time_ns,
+            share: share(time_ns),
+        });
+        let mut parts: Vec<Part> = parts.collect();
+        parts.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
+        parts
+    }
+}

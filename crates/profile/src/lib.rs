@@ -1,0 +1,23 @@
+//! Profiles of XLA programs: XSpaces and captures of nsys-jax, the executions in them, and what they took.
+//!
+//! ```
+//! use autotune_lowered_profile::profile::XSpace;
+//!
+//! let empty = XSpace::decode(&[])?;
+//! assert!(empty.planes().next().is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)
+)]
+
+use autotune_lowered_lookup::{
+    hlo, measured_by, outside_file, peaks, printable, remedy, setters, stats, whole_file, wire,
+};
+
+pub mod analysis;
+#[cfg(feature = "nsys")]
+pub mod nsys;
+pub mod profile;

@@ -1,0 +1,593 @@
+//! The tuner's side of the protocol: one worker process, requests with time limits, and the reason if it fails.
+//!
+//! A single thread polls the worker's three pipes, so that a worker that stops reading, or floods stdout or stderr,
+//! cannot block the tuner.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::de::DeserializeOwned;
+
+use super::exec::{EXIT_CANNOT_START, EXIT_MEMORY, EXIT_SIGNAL_BASE, ExecOptions};
+use super::protocol::{Hello, MAX_LINE_BYTES, Method, PROTOCOL_VERSION, Request, Response, one_line};
+use crate::failure::{Failure, FailureKind};
+use crate::setters;
+
+/// Bytes of stderr that are kept.
+const TAIL_BYTES: usize = 64 << 10;
+/// Bytes that are kept of its beginning.
+const HEAD_BYTES: usize = 8 << 10;
+/// Time limit for a supervisor to end the remains of a worker.
+const SUPERVISOR_LIMIT: Duration = Duration::from_secs(5);
+/// Maximum wait for the exit code of a worker that closed its stdout.
+const EXIT_WAIT: Duration = Duration::from_secs(5);
+
+/// Limits of time and memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// From the start of the process to its `hello`, in which a plugin is loaded and its devices are opened.
+    pub start: Duration,
+    /// One compilation.
+    pub compile: Duration,
+    /// Loading an executable, or the inputs.
+    pub load: Duration,
+    /// One `measure` or `outputs`.
+    pub measure: Duration,
+    /// Resident memory of a worker, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Three quarters of the machine's memory are allowed if that is more, however it grows.
+    pub memory_may_grow: bool,
+    /// From the closing of its stdin until it is killed.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            start: Duration::from_secs(60),
+            compile: Duration::from_secs(120),
+            load: Duration::from_secs(60),
+            measure: Duration::from_secs(60),
+            memory_bytes: None,
+            memory_may_grow: false,
+            grace: Duration::from_millis(500),
+        }
+    }
+}
+
+setters!(Limits {
+    start: Duration,
+    compile: Duration,
+    load: Duration,
+    measure: Duration,
+    memory_bytes: Option<u64>,
+    memory_may_grow: bool,
+    grace: Duration,
+});
+
+/// How to start a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerCommand {
+    /// This program, for `worker exec`.
+    pub exe: PathBuf,
+    /// The worker and its arguments.
+    pub command: Vec<OsString>,
+    /// Environment variables to set or to remove.
+    pub environment: Vec<(OsString, Option<OsString>)>,
+}
+
+impl WorkerCommand {
+    /// A worker as a shell command: `python3 worker.py --fast`.
+    pub fn shell(exe: impl Into<PathBuf>, command: &str) -> Self {
+        // a dead supervisor's signal reaches only the shell, so the command replaces it if possible
+        let command = if is_plain(command) { format!("exec {command}") } else { command.to_owned() };
+        Self { exe: exe.into(), command: vec!["sh".into(), "-c".into(), command.into()], environment: Vec::new() }
+    }
+}
+
+/// Whether a shell command is certainly a single program with its arguments.
+fn is_plain(command: &str) -> bool {
+    let first = command.split_whitespace().next().unwrap_or_default();
+    // a path is not a shell builtin or keyword, nor are these
+    let is_program = first.contains('/') || ["python", "python3"].contains(&first);
+    is_program
+        && !first.contains('=')
+        && !command.contains([';', '|', '&', '<', '>', '(', ')', '$', '`', '\\', '\n', '#'])
+}
+
+/// The beginning and the end of a worker's stderr: a plugin that dies of a flag prints its reason first and then
+/// its whole manual.
+#[derive(Debug, Default)]
+struct Tail {
+    head: Vec<u8>,
+    bytes: VecDeque<u8>,
+    /// How many of all bytes were already here when the current request started.
+    earlier: usize,
+    pushed: usize,
+}
+
+impl Tail {
+    fn push(&mut self, bytes: &[u8]) {
+        self.pushed += bytes.len();
+        let to_head = HEAD_BYTES.saturating_sub(self.head.len()).min(bytes.len());
+        let (head, bytes) = bytes.split_at(to_head);
+        self.head.extend_from_slice(head);
+        self.bytes.extend(bytes);
+        let beyond = self.bytes.len().saturating_sub(TAIL_BYTES);
+        self.bytes.drain(..beyond);
+    }
+
+    fn to_text(&self) -> String {
+        let (front, back) = self.bytes.as_slices();
+        String::from_utf8_lossy(&[&self.head, front, back].concat()).into_owned()
+    }
+
+    /// The output since the current request was sent.
+    fn to_recent_text(&self) -> String {
+        let (front, back) = self.bytes.as_slices();
+        let kept = [&self.head, front, back].concat();
+        let recent = kept.len().saturating_sub(self.pushed - self.earlier);
+        String::from_utf8_lossy(kept.get(recent..).unwrap_or_default()).into_owned()
+    }
+}
+
+/// The line of a worker's stderr that most likely states the cause of death: stack traces follow the cause.
+pub(crate) fn telling_line(stderr: &str) -> Option<String> {
+    let last_line = || stderr.lines().rev().find(|line| !line.trim().is_empty() && !is_chatter(line));
+    reason_line(stderr).or_else(|| Some(one_line(last_line()?, 300)))
+}
+
+/// The last line that names a cause of death.
+fn reason_line(stderr: &str) -> Option<String> {
+    const REASONS: [&str; 7] =
+        ["Check failed", "Unknown flag", "panicked at", "terminate called", "Fatal", "FATAL", "Error: "];
+    let line = stderr.lines().rev().find(|line| REASONS.iter().any(|reason| line.contains(reason)))?;
+    Some(one_line(line, 300))
+}
+
+/// JSON can only hold UTF-8 paths, which is not a candidate's fault.
+fn cannot_write(method: &str, error: &serde_json::Error) -> Failure {
+    let message =
+        format!("`{method}` cannot be written: {error}; the folders of registry, cache and TMPDIR need UTF-8 names");
+    Failure::new(FailureKind::Device, message)
+}
+
+/// Whether a line is a log line below the level of a warning, from glog (`I0000 00:00:…`) or `tracing`, and thus not a
+/// cause.
+fn is_chatter(line: &str) -> bool {
+    let digits = |rest: &str| rest.len() > 4 && rest.bytes().take(4).all(|byte| byte.is_ascii_digit());
+    let starts = ["TRACE ", "DEBUG ", "INFO ", "WARNING: All log messages before absl::InitializeLog()"];
+    line.strip_prefix('I').is_some_and(digits) || starts.iter().any(|start| line.trim_start().starts_with(start))
+}
+
+/// A running worker.
+#[derive(Debug)]
+pub struct WorkerClient {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: ChildStdout,
+    stderr: Option<ChildStderr>,
+    received: Vec<u8>,
+    tail: Tail,
+    next_id: u64,
+    gone: bool,
+    killed: bool,
+    grace: Duration,
+}
+
+impl WorkerClient {
+    /// Starts a worker and sends `hello`. If a signal ended it meanwhile, it is started once more, since anybody may
+    /// have sent it.
+    pub(crate) fn start(command: &WorkerCommand, limits: &Limits) -> Result<(Self, Hello), Failure> {
+        let mut client = Self::spawn(command, limits)?;
+        let mut hello = client.hello(limits);
+        if hello.is_err() && client.was_killed() {
+            client = Self::spawn(command, limits)?;
+            hello = client.hello(limits);
+        }
+        hello.map(|hello| (client, hello))
+    }
+
+    /// Starts the process without sending a request.
+    ///
+    /// # Errors
+    ///
+    /// If the program cannot be started.
+    pub fn spawn(command: &WorkerCommand, limits: &Limits) -> Result<Self, Failure> {
+        let options = ExecOptions {
+            memory_bytes: limits.memory_bytes,
+            memory_may_grow: limits.memory_may_grow,
+            grace: limits.grace,
+            command: command.command.clone(),
+            ..ExecOptions::default()
+        };
+        let mut process = Command::new(&command.exe);
+        // its own group: Ctrl-C on the terminal is for the tuner, which ends its workers cleanly
+        process.args(options.to_arguments()).process_group(0);
+        process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        for (name, value) in &command.environment {
+            match value {
+                Some(value) => process.env(name, value),
+                None => process.env_remove(name),
+            };
+        }
+        let cannot = |what: String| Failure::new(FailureKind::Device, what);
+        let mut child =
+            process.spawn().map_err(|error| cannot(format!("cannot start `{}`: {error}", command.exe.display())))?;
+        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(cannot("a worker without pipes".to_owned()));
+        };
+        let nonblocking = rustix::io::ioctl_fionbio(&stdin, true)
+            .and_then(|()| rustix::io::ioctl_fionbio(&stdout, true))
+            .and_then(|()| rustix::io::ioctl_fionbio(&stderr, true));
+        let client = Self {
+            child,
+            stdin: Some(stdin),
+            stdout,
+            stderr: Some(stderr),
+            received: Vec::new(),
+            tail: Tail::default(),
+            next_id: 1,
+            gone: false,
+            killed: false,
+            grace: limits.grace,
+        };
+        nonblocking.map_err(|error| cannot(format!("a worker's pipes: {error}")))?;
+        Ok(client)
+    }
+
+    /// Sends `hello`. Every failure is of kind `device`, because no candidate can be to blame.
+    ///
+    /// # Errors
+    ///
+    /// If the worker does not answer, or speaks another protocol: of kind `device`.
+    pub fn hello(&mut self, limits: &Limits) -> Result<Hello, Failure> {
+        let as_device = |failure: Failure| {
+            let failure = match failure.kind {
+                FailureKind::Timeout => {
+                    failure.because("the time limit for starting a worker; `--timeout` gives it more")
+                }
+                _ => failure,
+            };
+            Failure::new(FailureKind::Device, failure.message)
+        };
+        let hello: Hello =
+            self.request(Method::Hello { protocol: PROTOCOL_VERSION }, limits.start).map_err(as_device)?;
+        if hello.protocol != PROTOCOL_VERSION {
+            let message = format!(
+                "worker `{}` speaks protocol {}, {PROTOCOL_VERSION} is needed",
+                one_line(&hello.worker, 100),
+                hello.protocol
+            );
+            return Err(self.ended(FailureKind::Device, message));
+        }
+        if hello.devices.get(hello.device).is_none() {
+            let message =
+                format!("worker `{}` runs on device {}, which it does not describe", hello.worker, hello.device);
+            return Err(self.ended(FailureKind::Device, one_line(&message, 300)));
+        }
+        Ok(hello)
+    }
+
+    /// Sends a request and waits for its answer. After a crash, a time-out or an invalid answer the worker is ended.
+    ///
+    /// # Errors
+    ///
+    /// The failure that the worker answered, its death, a time-out, or an invalid answer.
+    pub fn request<T: DeserializeOwned>(&mut self, call: Method, limit: Duration) -> Result<T, Failure> {
+        let method = call.method();
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut line = serde_json::to_vec(&Request { id, call }).map_err(|error| cannot_write(method, &error))?;
+        line.push(b'\n');
+        if line.len() > MAX_LINE_BYTES {
+            let message = format!("a `{method}` of {} bytes is longer than the protocol allows", line.len());
+            return Err(Failure::new(FailureKind::Protocol, message));
+        }
+        let answer = self.exchange(&line, method, limit)?;
+        let response: Response = match serde_json::from_slice(&answer) {
+            Ok(response) => response,
+            Err(error) => {
+                let seen = one_line(&String::from_utf8_lossy(answer.get(..200).unwrap_or(&answer)), 80);
+                let message = format!("the answer to `{method}` is not one of the protocol ({error}): `{seen}`");
+                return Err(self.ended(FailureKind::Protocol, message));
+            }
+        };
+        if response.id != Some(id) {
+            let message = format!("the answer to `{method}` has the id {:?} instead of {id}", response.id);
+            return Err(self.ended(FailureKind::Protocol, message));
+        }
+        match (response.result, response.error) {
+            (Some(result), None) => serde_json::from_value(result).map_err(|error| {
+                self.ended(FailureKind::Protocol, format!("the result of `{method}` is malformed: {error}"))
+            }),
+            (None, Some(failure)) => Err(failure.into()),
+            _ => Err(self
+                .ended(FailureKind::Protocol, format!("the answer to `{method}` needs either a result or an error"))),
+        }
+    }
+
+    /// Sends raw bytes and waits for one line: for requests, and for testing a worker with malformed ones.
+    pub(crate) fn exchange(&mut self, bytes: &[u8], what: &str, limit: Duration) -> Result<Vec<u8>, Failure> {
+        if self.gone {
+            return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
+        }
+        self.drain_stderr();
+        self.tail.earlier = self.tail.pushed;
+        let deadline = Instant::now() + limit;
+        let mut unsent = bytes;
+        let mut scanned = 0;
+        loop {
+            if let Some(end) = memchr::memchr(b'\n', self.received.get(scanned..).unwrap_or_default()) {
+                let mut line: Vec<u8> = self.received.drain(..=scanned + end).collect();
+                line.pop();
+                if unsent.is_empty() {
+                    return Ok(line);
+                }
+                let seen = one_line(&String::from_utf8_lossy(line.get(..200).unwrap_or(&line)), 80);
+                return Err(self.ended(FailureKind::Protocol, format!("a line before `{what}` was sent: `{seen}`")));
+            }
+            scanned = self.received.len();
+            if scanned >= MAX_LINE_BYTES {
+                let message = format!("the answer to `{what}` is longer than {MAX_LINE_BYTES} bytes");
+                return Err(self.ended(FailureKind::Protocol, message));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let message = format!("no answer to `{what}` within {limit:?}");
+                return Err(self.ended(FailureKind::Timeout, message));
+            }
+            match self.turn(&mut unsent, left) {
+                Ok(true) => {}
+                Ok(false) => return Err(self.died(what)),
+                Err(error) => return Err(self.ended(FailureKind::Crash, format!("the worker's pipes: {error}"))),
+            }
+        }
+    }
+
+    /// Transfers what is possible within `left`; `false` if the worker's stdout has ended.
+    fn turn(&mut self, unsent: &mut &[u8], left: Duration) -> io::Result<bool> {
+        let none = PollFlags::empty();
+        let (mut readable, mut writable, mut noisy) = (none, none, none);
+        {
+            let mut waiting = vec![PollFd::new(&self.stdout, PollFlags::IN)];
+            let stderr_at = self.stderr.as_ref().map(|stderr| {
+                waiting.push(PollFd::new(stderr, PollFlags::IN));
+                waiting.len() - 1
+            });
+            let stdin_at = self.stdin.as_ref().filter(|_| !unsent.is_empty()).map(|stdin| {
+                waiting.push(PollFd::new(stdin, PollFlags::OUT));
+                waiting.len() - 1
+            });
+            let left = left.min(Duration::from_secs(3600));
+            let timeout = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(3600),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            match poll(&mut waiting, Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let flags = |at: Option<usize>| at.and_then(|at| waiting.get(at)).map_or(none, |fd| fd.revents());
+            readable |= flags(Some(0));
+            noisy |= flags(stderr_at);
+            writable |= flags(stdin_at);
+        }
+        if !noisy.is_empty() {
+            self.drain_stderr();
+        }
+        if !writable.is_empty()
+            && let Some(stdin) = &mut self.stdin
+        {
+            match stdin.write(unsent) {
+                Ok(written) => *unsent = unsent.get(written..).unwrap_or_default(),
+                Err(error) if is_passing(&error) => {}
+                // a worker that died is recognized by its stdout
+                Err(_) => *unsent = &[],
+            }
+        }
+        if !readable.is_empty() {
+            let mut block = [0_u8; 1 << 16];
+            match self.stdout.read(&mut block) {
+                Ok(0) => return Ok(false),
+                Ok(read) => self.received.extend_from_slice(block.get(..read).unwrap_or_default()),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn drain_stderr(&mut self) {
+        let mut block = [0_u8; 1 << 14];
+        // bounded, so that a flood on stderr cannot starve stdout and the clock
+        for _ in 0..16 {
+            let Some(stderr) = &mut self.stderr else { return };
+            match stderr.read(&mut block) {
+                Ok(0) => self.stderr = None,
+                Ok(read) => self.tail.push(block.get(..read).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.stderr = None,
+            }
+        }
+    }
+
+    /// The worker closed its stdout: determines why, from its exit code and its last output.
+    fn died(&mut self, what: &str) -> Failure {
+        let since = Instant::now();
+        let code = loop {
+            self.drain_stderr();
+            match self.child.try_wait() {
+                Ok(Some(status)) => break status.code(),
+                Ok(None) if since.elapsed() < EXIT_WAIT => std::thread::sleep(Duration::from_millis(2)),
+                _ => return self.ended(FailureKind::Crash, format!("the worker closed its stdout during `{what}`")),
+            }
+        };
+        self.drain_stderr();
+        self.killed = code.is_none_or(|code| code > i32::from(EXIT_SIGNAL_BASE));
+        let (kind, message) = match code {
+            Some(code) if code == i32::from(EXIT_MEMORY) => {
+                (FailureKind::Memory, format!("the worker exceeded its memory limit during `{what}`"))
+            }
+            Some(code) if code == i32::from(EXIT_CANNOT_START) => {
+                (FailureKind::Device, "the worker could not be started".to_owned())
+            }
+            Some(code) if code > i32::from(EXIT_SIGNAL_BASE) => {
+                let signal = signal_name(code - i32::from(EXIT_SIGNAL_BASE));
+                (FailureKind::Crash, format!("the worker died of {signal} during `{what}`"))
+            }
+            Some(code) => (FailureKind::Crash, format!("the worker ended with exit code {code} during `{what}`")),
+            None => (FailureKind::Crash, format!("the worker's supervisor was killed during `{what}`")),
+        };
+        self.ended(kind, message)
+    }
+
+    /// Makes sure that the worker has ended; the failure includes its output since this request, because earlier
+    /// warnings explain nothing.
+    fn ended(&mut self, kind: FailureKind, message: String) -> Failure {
+        self.drain_stderr();
+        self.kill();
+        let recent = telling_line(&self.tail.to_recent_text());
+        match recent.or_else(|| reason_line(&self.tail.to_text())) {
+            Some(line) => Failure::new(kind, format!("{message}; its stderr: {line}")),
+            None => Failure::new(kind, message),
+        }
+    }
+
+    /// Whether the process has ended, or was ended.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Whether a signal ended the worker or its supervisor during a request, and not because of a limit of ours: it crashed, or
+    /// somebody killed it (as the system does if memory is short). The two cannot be distinguished.
+    pub(crate) fn was_killed(&self) -> bool {
+        self.killed
+    }
+
+    /// A handle of the supervisor's process, which cannot be reused, to end it from another thread.
+    pub(crate) fn process_handle(&self) -> io::Result<std::os::fd::OwnedFd> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("a process id out of range"))?;
+        Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+    }
+
+    /// The worker's stderr: the first 8 KiB and the last 64.
+    pub fn stderr(&self) -> String {
+        self.tail.to_text()
+    }
+
+    /// Requests the worker's end and waits for it; otherwise its supervisor ends it.
+    pub fn shutdown(mut self, limits: &Limits) {
+        if !self.gone {
+            let _ = self.request::<serde_json::Value>(Method::Shutdown {}, limits.grace);
+        }
+    }
+
+    /// Closes the worker's stdin and waits for its end; the exit code, or `None` if it had to be killed.
+    pub(crate) fn close_and_wait(&mut self, limit: Duration) -> Option<i32> {
+        self.stdin = None;
+        self.wait(limit)
+    }
+
+    /// Waits for the worker's end; the exit code, or `None` if it had to be killed.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Option<i32> {
+        let since = Instant::now();
+        while since.elapsed() < limit {
+            self.drain_stderr();
+            if let Ok(Some(status)) = self.child.try_wait() {
+                self.gone = true;
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.kill();
+        None
+    }
+
+    /// Ends the worker through its supervisor, which ends the whole process group.
+    fn kill(&mut self) {
+        if self.gone {
+            return;
+        }
+        self.gone = true;
+        self.stdin = None;
+        let since = Instant::now();
+        while since.elapsed() < self.grace + SUPERVISOR_LIMIT {
+            // a worker blocked on writing stderr would use up all its grace
+            self.drain_stderr();
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+                _ => return,
+            }
+        }
+        // the worker's parent-death signal ends it too
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for WorkerClient {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Linux's signal names, for those that end a worker.
+fn signal_name(number: i32) -> String {
+    let name = match number {
+        2 => "SIGINT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        31 => "SIGSYS",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_what_is_one_program_for_certain_replaces_its_shell() {
+        for plain in ["python3 worker.py --fast", "/opt/a/python 'a b.py' --x=1 \"q\"", "./worker"] {
+            assert!(super::is_plain(plain), "{plain}");
+        }
+        let others =
+            ["cd /x && ./w", "A=1 python3 w.py", "exec ./w", "./w | tee log", "./w; true", "(./w)", "./w > log"];
+        for other in others.into_iter().chain(["$HOME/w", "w 2>&1", "a/b() { w; }", "./w\n./v", "", "A=/x w"]) {
+            assert!(!super::is_plain(other), "{other}");
+        }
+    }
+
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_death_is_found_among_the_chatter() {
+        let chatter = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n\
+                       I0000 00:00:1795261467.495203   15304 client.cc:59] cpu_device_count set: 1\nDEBUG sent\n";
+        assert_eq!(telling_line(chatter), None);
+        assert_eq!(telling_line(&format!("no such kernel\n{chatter}")).unwrap(), "no such kernel");
+        assert_eq!(telling_line("Check failed: a\n  @ main\n").unwrap(), "Check failed: a");
+        assert_eq!(telling_line("I am lost\n").unwrap(), "I am lost");
+    }
+}

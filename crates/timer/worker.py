@@ -1,0 +1,1 @@
+../../python/autotune_lowered/worker.py
