@@ -90,7 +90,6 @@ pub mod compile;
 pub mod compiler_options;
 pub mod exchange;
 pub mod gate;
-pub mod guide;
 mod junit;
 pub mod ledger;
 pub mod matching;

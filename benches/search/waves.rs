@@ -4,7 +4,7 @@
 //! a random one of the slower two thirds. Outcomes are the recorded times with noise of one per cent.
 
 use autotune_lowered::report::Grid;
-use autotune_lowered::search::{Outcome, Space, Surface, WaveRules};
+use autotune_lowered::search::{Outcome, Space, Surrogate, WaveRules};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -126,24 +126,24 @@ fn run(part: &Part, seed: u64, rules: &WaveRules, prior: Option<Prior>) -> Ran {
     // the sum of twelve uniform numbers
     let mut normal = || (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0;
     let looks: Vec<Option<f64>> = part.times.iter().map(|time| time.map(|time| time.ln() + NOISE * normal())).collect();
-    let mut surface = Surface::new(seed);
-    surface.begin(&part.space, part.baseline);
+    let mut surrogate = Surrogate::new(seed);
+    surrogate.begin(&part.space, part.baseline);
     if let Some(prior) = prior {
-        surface.add_figures(&prior.figures(part.times.iter().copied(), seed));
+        surrogate.add_figures(&prior.figures(part.times.iter().copied(), seed));
     }
     let (mut best, mut found) = (None::<f64>, Vec::new());
     let (mut waves, mut compiled) = (0, vec![false; part.times.len()]);
     let said = loop {
-        let outlook = surface.outlook(&[], rules);
-        if outlook.next.is_empty() {
-            break outlook.chance;
+        let predictions = surrogate.predict(&[], rules);
+        if predictions.next.is_empty() {
+            break predictions.chance;
         }
         waves += 1;
-        for point in outlook.next {
+        for point in predictions.next {
             compiled[point] = true;
             best = best.into_iter().chain(part.times[point]).reduce(f64::min);
             found.push(best);
-            surface.tell(point, looks[point].map(|look| (look, NOISE)));
+            surrogate.tell(point, looks[point].map(|look| (look, NOISE)));
         }
     };
     let best_of = |of: bool| {

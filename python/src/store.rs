@@ -60,7 +60,7 @@ impl Store {
         self.mapped
     }
 
-    /// What was left out, seed files or a snapshot of an earlier version, each with the reason.
+    /// The seed files that were left out, each with the reason.
     #[getter]
     fn problems(&self) -> Vec<String> {
         self.problems.clone()
@@ -123,14 +123,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let mapping = if mapped { Mapping::WhereLocal } else { Mapping::Never };
         let mut problems = Vec::new();
-        let snapshot = match snapshot.map(|path| Snapshot::open(&path, mapping)).transpose() {
-            // counts as none until it is published again
-            Err(error) if error.kind() == StoreErrorKind::OldSnapshot => {
-                problems.push(error.to_string());
-                None
-            }
-            opened => opened?,
-        };
+        let snapshot = snapshot.map(|path| Snapshot::open(&path, mapping)).transpose()?;
         let digest = snapshot.as_ref().map(|snapshot| snapshot.digest().to_string());
         let entries = snapshot.as_ref().map_or(0, Snapshot::len);
         let mapped = snapshot.as_ref().is_some_and(Snapshot::is_mapped);

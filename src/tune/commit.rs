@@ -7,7 +7,7 @@ use crate::decision::{Judgement, Outcome, RaceState};
 use crate::measured_by::{CacheState, TOOL};
 use crate::race::{Evidence, JobIdentity};
 use crate::registry::Invocation;
-use crate::search::Outlook;
+use crate::search::Predictions;
 use crate::timer::Timer;
 
 use super::{ConfigTime, OperationResult, Status};
@@ -20,7 +20,7 @@ pub(super) fn entry_of(
     evidence: &Evidence,
     (timer, cache_state): (&dyn Timer, &CacheState),
     search: Option<String>,
-    outlook: &Outlook,
+    predictions: &Predictions,
 ) -> Option<Entry> {
     if matches!(judgement.outcome, Outcome::NotBelieved | Outcome::Undecided) {
         return None;
@@ -53,8 +53,8 @@ pub(super) fn entry_of(
             semantic_digest: semantic(judgement.winner),
             baseline_semantic_digest: semantic(identity.baseline),
             search,
-            left: outlook.left.len() as u32,
-            chance_left: (!outlook.left.is_empty()).then_some(outlook.chance),
+            left: predictions.left.len() as u32,
+            chance_left: (!predictions.left.is_empty()).then_some(predictions.chance),
             tool: TOOL.to_owned(),
             decided_at: now,
         }),

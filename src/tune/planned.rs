@@ -38,7 +38,7 @@ impl PlannedInvocation {
         Self { invocation, labels: Vec::new(), how: String::new(), flags: Vec::new(), space: None, share: None }
     }
 
-    /// The operation, whose calls have a surface in common.
+    /// The operation, whose calls have a surrogate in common.
     pub(super) fn tuned(&self) -> Tuned {
         (self.invocation.call.op_id.clone(), self.invocation.direction)
     }

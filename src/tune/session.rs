@@ -13,7 +13,7 @@ use crate::timer::Timer;
 use crate::timer::events::Events;
 
 use super::devices::run_on_devices;
-use super::tuner::{Autotuner, Surfaces};
+use super::tuner::{Autotuner, Surrogates};
 use super::{AutotuningResult, Plan, Remeasurement, TuneError, TuneOptions};
 
 /// The stop flag of runs that nothing ends from outside.
@@ -193,10 +193,10 @@ impl<'a> Session<'a> {
         let devices = std::iter::once(first).chain(others);
         let mut tuners: Vec<_> = devices.map(|device| device.tuner(registry, ledger, options, cancel)).collect();
         if *is_one_device {
-            let (device_seats, surfaces) = (DeviceSeats::default(), Surfaces::default());
+            let (device_seats, surrogates) = (DeviceSeats::default(), Surrogates::default());
             for tuner in &mut tuners {
                 tuner.seat = Some(device_seats.seat());
-                tuner.surfaces = Arc::clone(&surfaces);
+                tuner.surrogates = Arc::clone(&surrogates);
             }
         }
         tuners
@@ -227,7 +227,7 @@ impl Device<'_> {
             options,
             cancel,
             events: self.events.clone(),
-            surfaces: Default::default(),
+            surrogates: Default::default(),
             seat: None,
         }
     }

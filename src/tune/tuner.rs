@@ -15,7 +15,7 @@ use crate::race::{
 };
 use crate::registry::{Invocation, Registry};
 use crate::samples::{CandidateRecord, JobRecord};
-use crate::search::Surface;
+use crate::search::Surrogate;
 use crate::timer::events::{Events, Kind};
 use crate::timer::{JobCandidate, Timer};
 
@@ -38,16 +38,16 @@ pub(super) struct Autotuner<'a> {
     /// The event sink.
     pub(super) events: Events,
     /// For each operation the outcomes of its calls so far; shared by all calls tuned side by side on one device.
-    pub(super) surfaces: Surfaces,
+    pub(super) surrogates: Surrogates,
     /// Its seat among the calls that are tuned side by side on one device.
     pub(super) seat: Option<Seat>,
 }
 
-/// An operation, whose calls have a surface in common.
+/// An operation, whose calls have a surrogate in common.
 pub(super) type Tuned = (String, Direction);
 
 /// For each operation the outcomes of its calls so far.
-pub(super) type Surfaces = Arc<Mutex<BTreeMap<Tuned, Surface>>>;
+pub(super) type Surrogates = Arc<Mutex<BTreeMap<Tuned, Surrogate>>>;
 
 /// How much of a job is measured.
 pub(super) enum Extent<'w> {
@@ -91,8 +91,8 @@ impl Autotuner<'_> {
         measure(runner, &job, referee, Compiling::new(waves, self.seat.as_mut()), evidence)
     }
 
-    pub(super) fn lock_surfaces(&self) -> MutexGuard<'_, BTreeMap<Tuned, Surface>> {
-        self.surfaces.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock_surrogates(&self) -> MutexGuard<'_, BTreeMap<Tuned, Surrogate>> {
+        self.surrogates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An invocation's identity under this timer.

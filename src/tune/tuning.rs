@@ -10,7 +10,7 @@ use crate::decision::{Judgement, Outcome};
 use crate::failure::FailureKind;
 use crate::race::{Evidence, JobIdentity, NextWave, RaceError, Referee, Terms, candidate_results};
 use crate::registry::NotRunnable;
-use crate::search::{Expected, Outlook, Surface};
+use crate::search::{Expected, Predictions, Surrogate};
 use crate::timer::events::{Events, Kind, Phase, Slice};
 
 use super::commit::{entry_of, fill_from_entry, fill_from_judgement, status_of};
@@ -43,23 +43,23 @@ impl Autotuner<'_> {
             }
         };
         let operation: Tuned = (invocation.call.op_id.clone(), invocation.direction);
-        let before = self.lock_surfaces().remove(&operation);
-        let surface = before.unwrap_or_else(|| Surface::new(self.options.race.seed));
-        let mut waves = self.waves(surface, race, &identity);
+        let before = self.lock_surrogates().remove(&operation);
+        let surrogate = before.unwrap_or_else(|| Surrogate::new(self.options.race.seed));
+        let mut waves = self.waves(surrogate, race, &identity);
         let tuning = Tuning::begin(self, events, (race, identity), waves.as_mut().ok(), result);
         let decided = tuning.and_then(|mut tuning| tuning.run());
-        let surface = waves.map_or_else(|surface| surface, Waves::into_surface);
-        self.lock_surfaces().insert(operation, surface);
+        let surrogate = waves.map_or_else(|surrogate| surrogate, Waves::into_surrogate);
+        self.lock_surrogates().insert(operation, surrogate);
         decided
     }
 
-    /// The waves in which a call's candidates are compiled; only the surface if everything is compiled at once.
-    fn waves(&self, surface: Surface, race: &Race, identity: &JobIdentity) -> Result<Waves, Surface> {
+    /// The waves in which a call's candidates are compiled; only the surrogate if everything is compiled at once.
+    fn waves(&self, surrogate: Surrogate, race: &Race, identity: &JobIdentity) -> Result<Waves, Surrogate> {
         // configs found by a search are already compiled
         if race.search.is_some() || self.timer.info().can.only_one_job_a_call {
-            return Err(surface);
+            return Err(surrogate);
         }
-        let mut waves = Waves::begin(surface, &race.invocation, identity, self.options)?;
+        let mut waves = Waves::begin(surrogate, &race.invocation, identity, self.options)?;
         let of_candidate = |candidate: usize| {
             let program = race.invocation.candidates.get(candidate)?.program.as_ref()?;
             self.timer.foreknown(program, &|| None).figures
@@ -92,7 +92,7 @@ struct Tuning<'t, 'a> {
 /// What the evidence says, and what was not compiled.
 struct Verdict {
     judgement: Judgement,
-    outlook: Outlook,
+    predictions: Predictions,
     /// Programs that the budget left uncompiled.
     not_compiled: usize,
 }
@@ -180,7 +180,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let left_enough = |entry: &Entry| {
             let Some(provenance) = &entry.provenance else { return true };
             let is_enough = |chance| self.waves.as_ref().is_none_or(|waves| waves.is_enough(chance));
-            // what was left without an outlook was left for lack of time
+            // what was left without predictions was left for lack of time
             provenance.chance_left.map_or(provenance.left == 0, is_enough)
         };
         let cached = self.cached.as_ref().filter(|_| !self.tuner.options.race.force);
@@ -195,14 +195,14 @@ impl<'t, 'a> Tuning<'t, 'a> {
             // nothing is known about a new one
             None => !is_decided || race_state.rounds == 0,
         };
-        let leaves = is_decided || self.waves.is_none() || self.outlook().next.is_empty();
+        let leaves = is_decided || self.waves.is_none() || self.predict().next.is_empty();
         (race_state.settled.is_none() && is_short) || !leaves
     }
 
     /// What the waves expect of the candidates that are left.
-    fn outlook(&mut self) -> Outlook {
+    fn predict(&mut self) -> Predictions {
         let waves = self.waves.as_mut();
-        waves.map(|waves| waves.outlook(&self.evidence, &self.identity)).unwrap_or_default()
+        waves.map(|waves| waves.predict(&self.evidence, &self.identity)).unwrap_or_default()
     }
 
     /// Adds rounds. Returns whether there is something to decide; otherwise the result says why not.
@@ -269,21 +269,21 @@ impl<'t, 'a> Tuning<'t, 'a> {
         });
         let _deciding = self.events.open(Slice::Step("decide"));
         let judgement = self.judgement(incumbent);
-        let outlook = self.outlook();
-        self.result.candidates = self.rows(&judgement, &outlook.left);
-        self.result.chance_left = (!outlook.left.is_empty()).then_some(outlook.chance);
+        let predictions = self.predict();
+        self.result.candidates = self.rows(&judgement, &predictions.left);
+        self.result.chance_left = (!predictions.left.is_empty()).then_some(predictions.chance);
         // without waves, only the budget leaves programs uncompiled
         let not_compiled = if self.waves.is_some() { 0 } else { self.evidence.count_left() };
         fill_from_judgement(self.result, &judgement);
         let decided = self.evidence.to_decision(self.identity.same_as.len(), self.identity.baseline);
         let rules = self.tuner.options.race.rules_for(&decided, self.identity.baseline);
         self.result.more_time = MoreTime::of(&judgement, &self.evidence, &rules);
-        Verdict { judgement, outlook, not_compiled }
+        Verdict { judgement, predictions, not_compiled }
     }
 
     /// Whether a verdict decides nothing, which the result then says.
     fn is_open(&mut self, verdict: &Verdict, is_decided: bool) -> bool {
-        let Verdict { judgement, outlook, not_compiled } = verdict;
+        let Verdict { judgement, predictions, not_compiled } = verdict;
         if judgement.outcome == Outcome::NotBelieved {
             self.result.status = Status::NotBelieved;
             self.result.reason = not_believed(self.result);
@@ -297,9 +297,9 @@ impl<'t, 'a> Tuning<'t, 'a> {
                 format!("{done} rounds in the budget of {budget}s, {needed} are needed: allow more time");
         }
         let keeps_baseline = judgement.outcome == Outcome::BaselineKept;
-        if keeps_baseline && !is_decided && (!outlook.next.is_empty() || *not_compiled > 0) {
+        if keeps_baseline && !is_decided && (!predictions.next.is_empty() || *not_compiled > 0) {
             // a config that was not compiled may be faster
-            let left = outlook.left.len().max(*not_compiled);
+            let left = predictions.left.len().max(*not_compiled);
             let all = counted(self.identity.same_as.len(), "config");
             self.result.reason =
                 format!("{left} of {all} were not compiled when the time was used up: allow more time");
@@ -323,10 +323,10 @@ impl<'t, 'a> Tuning<'t, 'a> {
     }
 
     /// Commits the entry of a verdict.
-    fn commit(&mut self, Verdict { judgement, outlook, not_compiled }: Verdict) -> Result<Decided, TuneError> {
+    fn commit(&mut self, Verdict { judgement, predictions, not_compiled }: Verdict) -> Result<Decided, TuneError> {
         let by = (&*self.tuner.timer, &self.tuner.options.race.cache_state);
         let (race, search) = (&self.race.invocation, self.race.search.clone());
-        let entry = entry_of(race, &self.identity, &judgement, &self.evidence, by, search, &outlook);
+        let entry = entry_of(race, &self.identity, &judgement, &self.evidence, by, search, &predictions);
         let Some(mut entry) = entry else { return Ok(None) };
         if let Some(provenance) = entry.provenance.as_mut().filter(|_| not_compiled > 0) {
             provenance.left = not_compiled as u32;

@@ -5,7 +5,7 @@ use crate::core_limits::CoreLimits;
 use crate::decision::first_looks;
 use crate::race::{Evidence, JobIdentity, NextWave};
 use crate::registry::Invocation;
-use crate::search::{Outlook, Space, Surface, WaveRules};
+use crate::search::{Predictions, Space, Surrogate, WaveRules};
 use crate::timer::CompilerFigures;
 
 use super::TuneOptions;
@@ -18,9 +18,9 @@ const LEAST_WAVE: usize = 4;
 
 /// The waves of one job.
 pub(super) struct Waves {
-    surface: Surface,
+    surrogate: Surrogate,
     space: Space,
-    /// The candidate of each point of the surface's space.
+    /// The candidate of each point of the surrogate's space.
     candidates: Vec<usize>,
     /// Points that are known to be good elsewhere.
     known: Vec<usize>,
@@ -31,25 +31,25 @@ pub(super) struct Waves {
 }
 
 impl Waves {
-    /// The waves of a job on its operation's surface; only the surface if everything is compiled at once.
+    /// The waves of a job on its operation's surrogate; only the surrogate if everything is compiled at once.
     pub(super) fn begin(
-        mut surface: Surface,
+        mut surrogate: Surrogate,
         invocation: &Invocation,
         identity: &JobIdentity,
         options: &TuneOptions,
-    ) -> Result<Self, Surface> {
+    ) -> Result<Self, Surrogate> {
         let candidates = identity.distinct();
         if options.thorough || options.one_job_a_call || candidates.len() <= FEW {
-            return Err(surface);
+            return Err(surrogate);
         }
         let config = |candidate: &usize| Some(invocation.candidates.get(*candidate)?.config.clone());
         let space = Space::new(candidates.iter().filter_map(config));
         let baseline = candidates.iter().position(|&candidate| candidate == identity.baseline);
-        let (Ok(space), Some(baseline)) = (space, baseline) else { return Err(surface) };
-        surface.begin(&space, baseline);
+        let (Ok(space), Some(baseline)) = (space, baseline) else { return Err(surrogate) };
+        surrogate.begin(&space, baseline);
         let rules = WaveRules::new(options.wave).least_gain(options.race.rules.min_improvement);
         Ok(Self {
-            surface,
+            surrogate,
             space,
             candidates,
             known: Vec::new(),
@@ -59,7 +59,7 @@ impl Waves {
         })
     }
 
-    /// Adds a compiler's figures for the candidates to the surface's features.
+    /// Adds a compiler's figures for the candidates to the surrogate's features.
     pub(super) fn add_compiler_figures(
         &mut self,
         limits: Option<&CoreLimits>,
@@ -67,7 +67,7 @@ impl Waves {
     ) {
         let figures =
             |&candidate: &usize| of_candidate(candidate).map(|known| known.figures(limits)).unwrap_or_default();
-        self.surface.add_figures(&self.candidates.iter().map(figures).collect::<Vec<_>>());
+        self.surrogate.add_figures(&self.candidates.iter().map(figures).collect::<Vec<_>>());
     }
 
     /// Adds configs that are good elsewhere, the best first, to the first wave.
@@ -87,13 +87,13 @@ impl Waves {
         chance_left <= self.rules.chance
     }
 
-    /// The surface, for the operation's next call.
-    pub(super) fn into_surface(self) -> Surface {
-        self.surface
+    /// The surrogate, for the operation's next call.
+    pub(super) fn into_surrogate(self) -> Surrogate {
+        self.surrogate
     }
 
     /// Predictions for the remaining candidates after these measurements.
-    pub(super) fn outlook(&mut self, evidence: &Evidence, identity: &JobIdentity) -> Outlook {
+    pub(super) fn predict(&mut self, evidence: &Evidence, identity: &JobIdentity) -> Predictions {
         let decided = evidence.to_decision(identity.same_as.len(), identity.baseline);
         let looks = first_looks(&decided, identity.same_as.len(), identity.baseline, self.usual_rounds);
         let rules = self.rules.noise_floor(looks.noise_floor);
@@ -107,15 +107,15 @@ impl Waves {
                 let undisturbed = evidence.fastest_ratio(candidate, identity.baseline).map_or(f64::INFINITY, f64::ln);
                 (look.difference.min(undisturbed), look.deviation)
             });
-            self.surface.tell(point, look);
+            self.surrogate.tell(point, look);
         }
-        self.surface.outlook(&self.known, &rules).renumbered(|point| self.candidates.get(point).copied())
+        self.surrogate.predict(&self.known, &rules).renumbered(|point| self.candidates.get(point).copied())
     }
 }
 
 impl NextWave for Waves {
     fn next(&mut self, evidence: &Evidence, identity: &JobIdentity, calls: usize) -> Vec<usize> {
         self.share(calls);
-        self.outlook(evidence, identity).next
+        self.predict(evidence, identity).next
     }
 }

@@ -1,5 +1,4 @@
-//! Constraints: their results, compared with rhai and Python; their errors with positions; and evaluation without
-//! allocations.
+//! Constraints: their results, compared with Python's; their errors with positions; and evaluation without allocations.
 
 use std::collections::BTreeMap;
 
@@ -45,21 +44,15 @@ fn expressions_hold_or_not() {
         ("m * p.q.r == p.k", true),
         ("p.k % m != 0", false),
         ("min(m, p.k) == m && max(f, 2.0) == 2.0", true),
-        ("kind == \"x la\" && kind != 'm > 1' && kind == `x la`", true),
-        ("if m > 32 { p.k > 64 } else { true }", true),
-        ("if m > 64 { false } else if m == 64 { on } else { false }", true),
-        ("abs(-m) == m && m.max(65) == 65 && (-f).abs() == 0.5", true),
+        ("kind == \"x la\" && kind != 'm > 1' && kind > ''", true),
         ("!(f < 1.0)", false),
-        ("none == () && !(none != ())", true),
-        // `&` binds like `&&`, below comparison, as in C
-        ("(m & (m - 1)) == 0 && 1 << 6 == m && m >> 7 == 0 && (6 ^ 3) == 5", true),
+        ("none == none && on && on != false", true),
         // unary minus binds most strongly, and powers are right-associative
         ("-2 ** 2 == 4 && 2 ** 3 ** 2 == 512 && 2 ** 0.5 > 1.4", true),
         ("-7 / 2 == -3 && -7 % 3 == -1 && 7 / 2.0 == 3.5", true),
-        ("0x40 == m && 0b1000000 == m && 0o100 == m && 6_4 == m && 64e0 == m", true),
+        ("64 == m && 64e0 == m && 6.4E+1 == m && 640e-1 == m", true),
         ("-9223372036854775808 == least", true),
         ("false && m / 0 == 1 || true || m / 0 == 1", true),
-        ("'\\u00e9\\x41\\n\\'' == \"éA\\n'\"", true),
     ] {
         assert_eq!(holds(text, &samples()), Ok(expected), "{text}");
     }
@@ -69,42 +62,12 @@ fn expressions_hold_or_not() {
 struct Row {
     expression: String,
     values: Values,
-    rhai: Option<bool>,
     python: Option<bool>,
-}
-
-fn rows(text: &str) -> Vec<Row> {
-    serde_json::from_str(text).unwrap()
-}
-
-/// The results of rhai 1.27 and ours; docs/candidates.md states each difference.
-#[test]
-fn results_are_those_of_rhai_save_where_it_was_lenient() {
-    let mut equal = 0;
-    for row in rows(include_str!("../data/constraints/rhai.json")) {
-        let (text, here) = (&row.expression, holds(&row.expression, &row.values));
-        match (row.rhai, &here) {
-            (Some(there), Ok(here)) => {
-                assert_eq!(*here, there, "{text} {:?}", row.values);
-                equal += 1;
-            }
-            (Some(_), Err(error)) => {
-                let stated = ["does not take", "takes true or false", "is not finite", "has a negative right side"];
-                let shifted = text.contains("<<") && error.message.contains("is beyond an integer of 64 bits");
-                let least = error.message.starts_with("`abs` of `-9223372036854775808`");
-                assert!(stated.iter().any(|part| error.message.contains(part)) || shifted || least, "{text}: {error}");
-            }
-            // `min` and `max` of an integer and a float; in rhai, `--1` and `-0x1f` are different tokens
-            (None, Ok(_)) => assert!(["min(", "max(", "--", "-0"].iter().any(|part| text.contains(part)), "{text}"),
-            (None, Err(_)) => equal += 1,
-        }
-    }
-    assert!(equal > 400, "{equal}");
 }
 
 #[test]
 fn results_are_those_of_python() {
-    let rows = rows(include_str!("../data/constraints/python.json"));
+    let rows: Vec<Row> = serde_json::from_str(include_str!("../data/constraints/python.json")).unwrap();
     assert!(rows.len() == 600 && rows.iter().filter(|row| row.python.is_none()).count() > 50);
     for row in rows {
         let here = holds(&row.expression, &row.values);
@@ -112,29 +75,23 @@ fn results_are_those_of_python() {
     }
 }
 
-/// Rhai's results, each of them a trap: a tolerance of 2^-52 in comparisons of floats, lost bits, values of different
-/// kinds that are neither less nor greater.
+/// No tolerance between floats, and no order among values of different kinds.
 #[test]
-fn where_rhai_was_lenient_there_is_an_exact_result_or_an_error() {
-    for (text, rhai, here) in [
-        ("0.1 + 0.2 == 0.3", true, Some(false)),
-        ("1e-20 > 0.0", false, Some(true)),
-        ("1.25 / 9223372036854775807 == 0.0", true, Some(false)),
-        ("1 / 0.0 > 1", false, None),
-        ("1 << 63 < 0", true, None),
-        ("1 << 64 == 0", true, None),
-        ("m << -1 == 32", true, None),
-        ("abs(least) == 9223372036854775807", true, None),
-        ("9223372036854775808 > 0", true, None),
-        ("kind < 1", false, None),
-        ("kind == 1", false, None),
-        ("1 < m < 100", false, None),
-        ("none < ()", false, None),
-        ("kind + 'a' == 'x laa'", true, None),
-        ("false && kind", false, None),
+fn results_are_exact_or_an_error() {
+    for (text, expected) in [
+        ("0.1 + 0.2 == 0.3", Some(false)),
+        ("1e-20 > 0.0", Some(true)),
+        ("1.25 / 9223372036854775807 == 0.0", Some(false)),
+        ("1 / 0.0 > 1", None),
+        ("9223372036854775808 > 0", None),
+        ("kind < 1", None),
+        ("kind == 1", None),
+        ("1 < m < 100", None),
+        ("none < none", None),
+        ("kind + 'a' == 'x laa'", None),
+        ("false && kind", None),
     ] {
-        assert_ne!(Some(rhai), here, "{text}");
-        assert_eq!(holds(text, &samples()).ok(), here, "{text}");
+        assert_eq!(holds(text, &samples()).ok(), expected, "{text}");
     }
 }
 
@@ -151,15 +108,15 @@ fn errors_say_what_is_wrong_and_where() {
         ("m in p", 2, "an operator or the end is expected here, not `in`"),
         ("m = 64", 2, "`=` is not part of an expression"),
         ("kind == \"x", 8, "the string does not end"),
-        ("kind == 'é\\q'", 10, "this is not a character"),
+        ("kind == 'é\\' q", 13, "an operator or the end is expected here, not `q`"),
         ("m > 12ab", 4, "`12ab` is not a number"),
-        ("m > 0x", 4, "`0x` is not a number"),
+        ("m > 1.2.3", 4, "`1.2.3` is not a number"),
         ("m < 9223372036854775808", 4, "beyond an integer of 64 bits"),
         ("m < 1e999", 4, "beyond a float"),
-        ("m.len() > 1", 2, "there is no function `len`"),
+        ("len(m) > 1", 0, "there is no function `len`, only `min` and `max`"),
         ("min(m) > 1", 5, "`,` is expected here, not `)`"),
-        ("abs(m, 1) > 1", 5, "`)` is expected here, not `,`"),
-        ("if on { m == 1 }", 16, "`else` is expected here, not the end"),
+        ("min(m, 1, 2) > 1", 8, "`)` is expected here, not `,`"),
+        ("m & 1 == 0", 2, "`&` is not part of an expression"),
         ("m + 1", 0, "it gives an integer, not true or false"),
         ("m == 1 && kind", 10, "`&&` takes true or false, not a string"),
         ("1 < m < 100", 6, "`<` does not take a boolean and an integer"),
@@ -187,7 +144,7 @@ fn what_the_kinds_do_not_tell_is_checked_at_evaluation() {
     assert_eq!((error.at, error.message.as_str()), (27, "`>` does not take a string and an integer"));
     let error = constraint.holds(|_| Err("it is not known".to_owned())).unwrap_err();
     assert_eq!((error.at, error.message.as_str()), (0, "it is not known"));
-    for (text, at) in [("a", 0), ("true && a", 8), ("a || true", 0), ("if a { true } else { false }", 3), ("!a", 0)] {
+    for (text, at) in [("a", 0), ("true && a", 8), ("a || true", 0), ("!a", 0)] {
         let constraint = Constraint::compile(text, &[("a", Kinds::ANY)]).unwrap();
         assert_eq!(constraint.holds(|_| Ok(Value::Int(1))).unwrap_err().at, at, "{text}");
     }
@@ -204,9 +161,7 @@ fn names_are_read_once_each() {
 fn hostile_expressions_end() {
     let names = [("m", Kinds::INT)];
     let compile = |text: String| Constraint::compile(&text, &names);
-    for (open, close) in
-        [("(", ")"), ("-", ""), ("!", ""), ("1 + (", ")"), ("if m == 1 { true } else ", ""), ("min(1, ", ")")]
-    {
+    for (open, close) in [("(", ")"), ("-", ""), ("!", ""), ("1 + (", ")"), ("min(1, ", ")")] {
         let text = format!("{}m{}", open.repeat(5000), close.repeat(5000));
         let error = compile(text).unwrap_err();
         assert!(error.message.contains("nested more than 127 deep"), "{open}: {error}");
@@ -228,7 +183,7 @@ fn evaluation_allocates_nothing() {
     let names: Vec<(&str, Kinds)> = values.iter().map(|(name, value)| (*name, value.kinds())).collect();
     let texts = [
         "m <= p.k && p.k % m == 0 || kind == 'x la'".to_owned(),
-        "if kind > 'a' { min(f, 0.25) < 1 } else { abs(least + 1) > m ** 2 }".to_owned(),
+        "kind > 'a' && min(f, 0.25) < 1 || max(least + 1, 0) > m ** 2".to_owned(),
         format!("{}m{} == 64", "m * (1 + ".repeat(20), ")".repeat(20)).replace("m * (1 + m", "0 * (1 + m"),
     ];
     for text in texts {
@@ -244,7 +199,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_text_is_compiled_or_refused(text in "[mpk0-9 ().+*/%<>=!&|^\"'`{},\\\\einfxlsaé-]{0,60}") {
+    fn any_text_is_compiled_or_refused(text in "[mpk0-9 ().+*/%<>=!&|\"',einfxlsaé-]{0,60}") {
         let _ = holds(&text, &samples());
     }
 

@@ -138,7 +138,7 @@ fn asked_once(timer: &[&str]) {
         "{first:?}"
     );
     assert!(first.iter().any(|message| message.contains("While setting option xla_cpu_enable_fast_math")), "{first:?}");
-    let kept = place.path("cache").join("executables-v2/refused-options.json");
+    let kept = place.path("cache").join("executables-v1/refused-options.json");
     let text = fs::read_to_string(&kept).unwrap();
     // a message that no plugin gives shows that the next module does not ask again
     fs::write(&kept, text.replace("No such compile", "kept: no such").replace("While setting", "kept: setting"))

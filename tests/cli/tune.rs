@@ -51,7 +51,7 @@ fn tuned_step(plugin: &Path) -> &'static (Run, PathBuf) {
 /// A cache folder with only the small step's executables.
 pub(super) fn compiled_step(folder: &Path, plugin: &Path) -> PathBuf {
     let cache = folder.join("cache");
-    let executables = "executables-v2";
+    let executables = "executables-v1";
     copy_folder(&tuned_step(plugin).1.join(executables), &cache.join(executables));
     cache
 }

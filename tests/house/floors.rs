@@ -45,7 +45,6 @@ const FLOORS: &[(&str, u32)] = &[
     ("candidates", 1),
     ("decision", 1),
     ("signature", 1),
-    ("guide", 1),
     ("analysis", 2),
     ("registry", 2),
     ("samples", 2),

@@ -219,3 +219,15 @@ fn the_tutorial_and_its_script_are_the_same() {
     assert!(told.len() > 8, "{told:?}");
     assert_eq!(told, lines(commands));
 }
+
+#[test]
+fn every_page_stands_in_the_table_of_contents_once() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let link = |line: &str| Some(line.strip_prefix("- [")?.split_once("](")?.1.trim_end_matches(')').to_owned());
+    let listed: Vec<String> = summary.lines().filter_map(link).collect();
+    let docs = pages().into_iter().filter(|page| page.starts_with(root().join("docs")));
+    let docs = docs.map(|page| page.file_name().unwrap().to_str().unwrap().to_owned());
+    let files: BTreeSet<String> = docs.filter(|name| name != "SUMMARY.md").collect();
+    assert_eq!(listed.len(), files.len(), "a page is listed twice, or not at all");
+    assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), files);
+}

@@ -199,7 +199,7 @@ fn a_flipped_byte_in_a_kept_executable_is_compiled_again() {
         timer.begin(&job).unwrap();
         timer.prepare(0).unwrap();
         timer.end();
-        let folder = place.folder.path().join("executables/executables-v2");
+        let folder = place.folder.path().join("executables/executables-v1");
         let kept = kept_in(&folder);
         assert_eq!(kept.len(), 1, "{kept:?}");
         let mut bytes = fs::read(&kept[0]).unwrap();
@@ -234,7 +234,7 @@ fn two_kept(place: &Place, plugin: &Path) -> (PjrtTimer, Job, Vec<PathBuf>) {
     file.program.digest = Digest::of(text.as_bytes());
     let mut timer = PjrtTimer::start(&place.options(plugin)).unwrap();
     timer.begin(&job).unwrap();
-    let folder = place.folder.path().join("executables/executables-v2");
+    let folder = place.folder.path().join("executables/executables-v1");
     timer.prepare(0).unwrap();
     let mut files = kept_in(&folder);
     timer.prepare(1).unwrap();
@@ -559,7 +559,7 @@ fn one_that_kills_its_compiler_among_expected_ones_fails_alone() {
         timer.end();
         // cancelled before most of it began
         fs::remove_dir_all(&options.executables).unwrap();
-        fs::create_dir_all(options.executables.join("executables-v2")).unwrap();
+        fs::create_dir_all(options.executables.join("executables-v1")).unwrap();
         timer.begin(&job).unwrap();
         timer.expect(&[0, 1, 3, 4, 5]).unwrap();
         timer.end();
@@ -798,7 +798,7 @@ fn a_plugin_that_cannot_serialize_compiles_where_it_measures() {
             assert_eq!(timer.prepare(1).unwrap_err().kind, FailureKind::CustomCall);
             timer.restart(&[]).unwrap();
             assert_eq!(fs::read(&timer.output_files(0).unwrap()[0].path).unwrap(), f32s(&[3.0; 4]));
-            let folder = place.folder.path().join("executables/executables-v2");
+            let folder = place.folder.path().join("executables/executables-v1");
             assert_eq!(kept_in(&folder), [] as [PathBuf; 0], "nothing to keep");
             timer.end();
             let mut wrong = inputs();

@@ -110,7 +110,7 @@ fn what_is_measured_is_what_was_compiled_under_the_flags() {
         drop(timer);
 
         // the refusal is known without a worker: the kept message is one that no plugin gives
-        let kept = folder.path().join("executables/executables-v2/refused-options.json");
+        let kept = folder.path().join("executables/executables-v1/refused-options.json");
         fs::write(&kept, fs::read_to_string(&kept).unwrap().replace("this plugin does", "kept: does")).unwrap();
         // a process that its user started with the flag compiles the same, and keeps it separate from other flags
         let own = tempfile::tempdir().unwrap();

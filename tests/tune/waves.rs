@@ -10,7 +10,7 @@ use autotune_lowered::config::Config;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::{Candidate, Registry};
-use autotune_lowered::search::{Space, Surface, WaveRules};
+use autotune_lowered::search::{Space, Surrogate, WaveRules};
 use autotune_lowered::timer::events::Events;
 use autotune_lowered::tune::{CandidateStatus, OperationResult, Plan, PlannedInvocation, Session, Status, TuneOptions};
 use serde_json::json;
@@ -37,17 +37,17 @@ fn powers(config: &Config) -> (f64, f64) {
     (power("a"), power("b"))
 }
 
-/// A bowl with its minimum at 2⁷ and 2⁵, like a real space: the surface can skip most of it.
+/// A bowl with its minimum at 2⁷ and 2⁵, like a real space: the surrogate can skip most of it.
 fn bowl(config: &Config) -> f64 {
     let (a, b) = powers(config);
     1e6 * (1.0 + 0.1 * ((a - 5.0).powi(2) + (b - 3.0).powi(2)))
 }
 
-/// Follows a surface's questions until it skips the rest: the compiled points, in order, and the number of waves.
-fn follow(surface: &mut Surface, time: impl Fn(usize) -> Option<f64>) -> (Vec<usize>, usize) {
+/// Follows a surrogate's questions until it skips the rest: the compiled points, in order, and the number of waves.
+fn follow(surrogate: &mut Surrogate, time: impl Fn(usize) -> Option<f64>) -> (Vec<usize>, usize) {
     let (mut compiled, mut waves) = (Vec::new(), 0);
     loop {
-        let next = surface.outlook(&[], &WaveRules::new(WAVE)).next;
+        let next = surrogate.predict(&[], &WaveRules::new(WAVE)).next;
         if next.is_empty() {
             return (compiled, waves);
         }
@@ -55,15 +55,15 @@ fn follow(surface: &mut Surface, time: impl Fn(usize) -> Option<f64>) -> (Vec<us
         for point in next {
             assert!(!compiled.contains(&point), "{point} is compiled once");
             compiled.push(point);
-            surface.tell(point, time(point).map(|time| (time.ln(), 0.01)));
+            surrogate.tell(point, time(point).map(|time| (time.ln(), 0.01)));
         }
     }
 }
 
-fn on(configs: &[Config], baseline: usize, seed: u64) -> Surface {
-    let mut surface = Surface::new(seed);
-    surface.begin(&Space::new(configs.iter().cloned()).unwrap(), baseline);
-    surface
+fn on(configs: &[Config], baseline: usize, seed: u64) -> Surrogate {
+    let mut surrogate = Surrogate::new(seed);
+    surrogate.begin(&Space::new(configs.iter().cloned()).unwrap(), baseline);
+    surrogate
 }
 
 /// Numbers between one and two, unrelated to their neighbours.
@@ -117,9 +117,9 @@ fn score(orders: &[Vec<usize>], time: impl Fn(usize) -> f64) -> f64 {
 fn orders(time: impl Fn(usize) -> f64, figures: impl Fn(u64, usize) -> Vec<Option<f64>>) -> Vec<Vec<usize>> {
     let configs = grid();
     let order = |seed: u64| {
-        let mut surface = on(&configs, 0, seed);
-        surface.add_figures(&(0..configs.len()).map(|point| figures(seed, point)).collect::<Vec<_>>());
-        follow(&mut surface, |point| Some(time(point))).0
+        let mut surrogate = on(&configs, 0, seed);
+        surrogate.add_figures(&(0..configs.len()).map(|point| figures(seed, point)).collect::<Vec<_>>());
+        follow(&mut surrogate, |point| Some(time(point))).0
     };
     (0..SEEDS).map(order).collect()
 }
@@ -152,10 +152,10 @@ fn what_a_compiler_said_helps_where_it_goes_with_the_times_and_costs_little_wher
     // figures that are unknown for all points have no effect
     let (mut plain, mut unknown) = (on(&configs, 0, 1), on(&configs, 0, 1));
     unknown.add_figures(&vec![vec![None, None]; configs.len()]);
-    for surface in [&mut plain, &mut unknown] {
-        (0..9).for_each(|point| surface.tell(point * 7, Some((smooth(point * 7).ln(), 0.01))));
+    for surrogate in [&mut plain, &mut unknown] {
+        (0..9).for_each(|point| surrogate.tell(point * 7, Some((smooth(point * 7).ln(), 0.01))));
     }
-    let next = |surface: &Surface| surface.outlook(&[], &WaveRules::new(WAVE)).next;
+    let next = |surrogate: &Surrogate| surrogate.predict(&[], &WaveRules::new(WAVE)).next;
     assert_eq!(next(&plain), next(&unknown));
 }
 
@@ -179,15 +179,15 @@ fn what_could_not_be_told_apart_is_no_reason_to_compile() {
     let bell = |seed: u64, point: usize| (0..12).map(|part| scattered(seed + 31 * part, point)).sum::<f64>() - 18.0;
     let told = |seed: u64, point: usize| bowl(&configs[point]).ln() + noise * bell(seed, point);
     let compiled = |seed: u64, rules: &WaveRules| {
-        let mut surface = on(&configs, 0, seed);
+        let mut surrogate = on(&configs, 0, seed);
         let mut compiled = Vec::new();
         loop {
-            let next = surface.outlook(&[], rules).next;
+            let next = surrogate.predict(&[], rules).next;
             if next.is_empty() {
                 return compiled;
             }
             for &point in &next {
-                surface.tell(point, Some((told(seed, point), noise)));
+                surrogate.tell(point, Some((told(seed, point), noise)));
             }
             compiled.extend(next);
         }
@@ -209,7 +209,7 @@ fn what_could_not_be_told_apart_is_no_reason_to_compile() {
 #[test]
 fn configs_that_fail_are_passed_and_a_first_wave_that_fails_is_not_the_end() {
     let configs = grid();
-    let first = on(&configs, 0, 3).outlook(&[], &WaveRules::new(WAVE)).next;
+    let first = on(&configs, 0, 3).predict(&[], &WaveRules::new(WAVE)).next;
     let fails = |point: usize| point != 0 && first.contains(&point);
     let (compiled, _) = follow(&mut on(&configs, 0, 3), |point| (!fails(point)).then(|| bowl(&configs[point])));
     let found = compiled.iter().filter(|&&point| !fails(point)).map(|&point| bowl(&configs[point]));
@@ -224,15 +224,15 @@ fn a_second_call_compiles_less_and_one_that_is_the_opposite_loses_nothing() {
     let space = Space::new(configs.iter().cloned()).unwrap();
     let (mut alone, mut after) = (0, 0);
     for seed in 0..3 {
-        let mut surface = on(&configs, 0, seed);
-        alone += follow(&mut surface, |point| Some(bowl(&configs[point]))).0.len();
-        surface.begin(&space, 0);
+        let mut surrogate = on(&configs, 0, seed);
+        alone += follow(&mut surrogate, |point| Some(bowl(&configs[point]))).0.len();
+        surrogate.begin(&space, 0);
         // four times as long, and a little different
         let like = |point: usize| 4.0 * bowl(&configs[point]) * (1.0 + 0.02 * scattered(seed, point));
-        after += follow(&mut surface, |point| Some(like(point))).0.len();
-        surface.begin(&space, 9);
+        after += follow(&mut surrogate, |point| Some(like(point))).0.len();
+        surrogate.begin(&space, 9);
         let unlike = |point: usize| 1e14 / bowl(&configs[point]).powi(2);
-        let (compiled, _) = follow(&mut surface, |point| Some(unlike(point)));
+        let (compiled, _) = follow(&mut surrogate, |point| Some(unlike(point)));
         let found = compiled.iter().map(|&point| unlike(point)).fold(f64::INFINITY, f64::min);
         let best = (0..64).map(unlike).fold(f64::INFINITY, f64::min);
         assert!(found <= best / 0.98, "seed {seed}");
@@ -416,7 +416,7 @@ fn calls_of_several_operations_compile_together_and_measure_one_after_the_other(
     }
     let compiled = |operation: &OperationResult| 64 - count(operation, CandidateStatus::NotCompiled);
     let [first, .., last] = &result.operations[..] else { panic!("four operations") };
-    assert!(compiled(last) < compiled(first), "the second call of an operation starts from the first one's surface");
+    assert!(compiled(last) < compiled(first), "the second call of an operation starts from the first one's surrogate");
 
     let told = told.lock().unwrap();
     let (mut together, mut phases) = (0, 0);

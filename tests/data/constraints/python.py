@@ -50,9 +50,6 @@ class Number:
     def __neg__(self):
         return Number(-self.value)
 
-    def __abs__(self):
-        return Number(abs(self.value))
-
     def _key(self, other):
         mixed = type(self.value) is not type(other.value)
         return (float(self.value), float(other.value)) if mixed else (self.value, other.value)
@@ -93,7 +90,7 @@ def number(draw, depth, integers=False):
         if not integers and draw.random() < 0.3:
             value = draw.choice([0.5, 2.0, 0.1, 1e300, 9007199254740992.0])
         return repr(value), f"Number({value!r})", ATOM
-    kind = draw.choice(["+", "-", "*", "/", "%", "+", "-", "*", "/", "%", "**", "-a", "min", "max", "abs", "if"])
+    kind = draw.choice(["+", "-", "*", "/", "%", "+", "-", "*", "/", "%", "**", "-a", "min", "max"])
     deeper = lambda integers=integers: number(draw, depth - 1, integers)
     if kind in ("+", "-", "*", "/", "%"):
         power = 5 if kind in "+-" else 6
@@ -107,12 +104,6 @@ def number(draw, depth, integers=False):
         # Python's minus binds weaker than its `**`
         a, python_a = inside(deeper(), ATOM)
         return f"-{a}", f"(-{python_a})", 8
-    if kind == "abs":
-        (a, python_a, _) = deeper()
-        return f"abs({a})", f"abs({python_a})", ATOM
-    if kind == "if":
-        (c, python_c, _), (a, python_a, _), (b, python_b, _) = boolean(draw, 1), deeper(), deeper()
-        return f"(if {c} {{ {a} }} else {{ {b} }})", f"(({python_a}) if ({python_c}) else ({python_b}))", ATOM
     (a, python_a, _), (b, python_b, _) = deeper(True), deeper(True)
     return f"{kind}({a}, {b})", f"{kind}({python_a}, {python_b})", ATOM
 
@@ -121,7 +112,7 @@ def boolean(draw, depth):
     if depth == 0 or draw.random() < 0.3:
         compare = draw.choice(["==", "!=", "<", "<=", ">", ">="])
         if draw.random() < 0.15:
-            a, b = (draw.choice(["s", "'a'", "'xla'", "'é'", "''", "'\\\\'"]) for _ in range(2))
+            a, b = (draw.choice(["s", "'a'", "'xla'", "'é'", "''"]) for _ in range(2))
             return f"{a} {compare} {b}", f"{a} {compare} {b}", 4
         (a, python_a), (b, python_b) = (inside(number(draw, 3), 5) for _ in range(2))
         return f"{a} {compare} {b}", f"{python_a} {compare} {python_b}", 4
@@ -150,7 +141,7 @@ def main():
         }
         known = {name.replace(".", "_"): v if name == "s" else Number(v) for name, v in values.items()}
         try:
-            expected = eval(python, {"Number": Number, "min": min, "max": max, "abs": abs}, known)
+            expected = eval(python, {"Number": Number, "min": min, "max": max}, known)
         except (ArithmeticError, ValueError):
             expected = None
             if draw.random() < 0.5:

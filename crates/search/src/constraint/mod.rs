@@ -13,25 +13,21 @@
 //! stated otherwise:
 //!
 //! ```text
-//! ||  |  ^                 `||` evaluates its right side only where the left is false
-//! &&  &                    `&&` only where the left is true
+//! ||                       evaluates its right side only where the left is false
+//! &&                       only where the left is true
 //! ==  !=
 //! <  <=  >  >=
 //! +  -
 //! *  /  %
 //! **                       to the right
-//! <<  >>
-//! -a  +a  !a
-//! a.min(b)  a.max(b)  a.abs()
-//! 1  0x1f  2.5  1e-3  "text"  'text'  true  false  ()  name  object.name  (a)
-//! min(a, b)  max(a, b)  abs(a)  if a { b } else { c }
+//! -a  !a
+//! 1  2.5  1e-3  "text"  'text'  true  false  name  object.name  (a)  min(a, b)  max(a, b)
 //! ```
 //!
 //! - Integers have 64 bits; a result beyond them is an error, and so is a float that is not finite.
 //! - `/` of integers drops the fraction, and `%` has the sign of its left side. Beside a float an integer becomes one.
 //! - `==` and `!=` compare values of any kinds; those of different kinds are not equal, except integers and floats.
 //! - `<` and its like compare numbers, strings, or booleans, with their own kind only.
-//! - `&`, `|` and `^` take two integers or two booleans; `()` is JSON's `null`.
 //!
 //! An expression is compiled to steps of a stack machine. The kinds of each name are known then, so that an operation
 //! without possible operands is a compile error. Nesting is bounded, as is the number of steps, and no step runs twice.

@@ -4,13 +4,11 @@ use std::cmp::Ordering;
 
 use super::value::{Kinds, Value};
 
-/// An operator or function of one value.
+/// An operator of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unary {
     Negate,
-    Plus,
     Not,
-    Abs,
 }
 
 /// An operator or function of two values.
@@ -28,22 +26,31 @@ pub(super) enum Binary {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    And,
-    Or,
-    Xor,
-    Left,
-    Right,
     Min,
     Max,
 }
+
+/// The operators between two values, and how strongly each binds them; `||` has 1, and `&&` has 2.
+const INFIX: [(&str, u8, Binary); 12] = [
+    ("==", 3, Binary::Equal),
+    ("!=", 3, Binary::Unequal),
+    ("<", 4, Binary::Less),
+    ("<=", 4, Binary::LessOrEqual),
+    (">", 4, Binary::Greater),
+    (">=", 4, Binary::GreaterOrEqual),
+    ("+", 5, Binary::Add),
+    ("-", 5, Binary::Subtract),
+    ("*", 6, Binary::Multiply),
+    ("/", 6, Binary::Divide),
+    ("%", 6, Binary::Remainder),
+    ("**", 7, Binary::Power),
+];
 
 impl Unary {
     fn symbol(self) -> &'static str {
         match self {
             Self::Negate => "-",
-            Self::Plus => "+",
             Self::Not => "!",
-            Self::Abs => "abs",
         }
     }
 
@@ -59,17 +66,15 @@ impl Unary {
     /// # Errors
     /// For a value of a kind that it does not take, and for a result beyond 64 bits.
     pub(super) fn apply(self, of: Value<'_>) -> Result<Value<'static>, String> {
-        let beyond = |value: i64| format!("`{}` of `{value}` is beyond an integer of 64 bits", self.symbol());
-        Ok(match (self, of) {
-            (Self::Not, Value::Bool(value)) => Value::Bool(!value),
-            (Self::Negate, Value::Int(value)) => Value::Int(value.checked_neg().ok_or_else(|| beyond(value))?),
-            (Self::Negate, Value::Float(value)) => Value::Float(-value),
-            (Self::Abs, Value::Int(value)) => Value::Int(value.checked_abs().ok_or_else(|| beyond(value))?),
-            (Self::Abs, Value::Float(value)) => Value::Float(value.abs()),
-            (Self::Plus, Value::Int(value)) => Value::Int(value),
-            (Self::Plus, Value::Float(value)) => Value::Float(value),
-            _ => return Err(self.misfit(of.kinds())),
-        })
+        match (self, of) {
+            (Self::Not, Value::Bool(value)) => Ok(Value::Bool(!value)),
+            (Self::Negate, Value::Float(value)) => Ok(Value::Float(-value)),
+            (Self::Negate, Value::Int(value)) => value
+                .checked_neg()
+                .map(Value::Int)
+                .ok_or_else(|| format!("`-` of `{value}` is beyond an integer of 64 bits")),
+            _ => Err(self.misfit(of.kinds())),
+        }
     }
 
     fn misfit(self, kinds: Kinds) -> String {
@@ -78,27 +83,16 @@ impl Unary {
 }
 
 impl Binary {
+    /// The operator that is written between two values, and how strongly it binds them.
+    pub(super) fn infix(symbol: &str) -> Option<(u8, Self)> {
+        INFIX.into_iter().find(|(known, ..)| *known == symbol).map(|(_, power, operator)| (power, operator))
+    }
+
     fn symbol(self) -> &'static str {
         match self {
-            Self::Add => "+",
-            Self::Subtract => "-",
-            Self::Multiply => "*",
-            Self::Divide => "/",
-            Self::Remainder => "%",
-            Self::Power => "**",
-            Self::Equal => "==",
-            Self::Unequal => "!=",
-            Self::Less => "<",
-            Self::LessOrEqual => "<=",
-            Self::Greater => ">",
-            Self::GreaterOrEqual => ">=",
-            Self::And => "&",
-            Self::Or => "|",
-            Self::Xor => "^",
-            Self::Left => "<<",
-            Self::Right => ">>",
             Self::Min => "min",
             Self::Max => "max",
+            _ => INFIX.into_iter().find(|(.., operator)| *operator == self).map_or("", |(symbol, ..)| symbol),
         }
     }
 
@@ -110,25 +104,14 @@ impl Binary {
         let numbers = left.meets(Kinds::NUMBER) && right.meets(Kinds::NUMBER);
         let result = match self {
             Self::Equal | Self::Unequal if numbers || left.meets(right) => Kinds::BOOL,
+            Self::Equal | Self::Unequal => Kinds::NONE,
             Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual
                 if numbers || left.and(right).meets(Kinds::TEXT | Kinds::BOOL) =>
             {
                 Kinds::BOOL
             }
-            Self::And | Self::Or | Self::Xor => left.and(right).and(Kinds::INT | Kinds::BOOL),
-            Self::Left | Self::Right => left.and(right).and(Kinds::INT),
-            Self::Add
-            | Self::Subtract
-            | Self::Multiply
-            | Self::Divide
-            | Self::Remainder
-            | Self::Power
-            | Self::Min
-            | Self::Max
-                if numbers =>
-            {
-                left.and(right).and(Kinds::INT) | (left | right).and(Kinds::FLOAT)
-            }
+            Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual => Kinds::NONE,
+            _ if numbers => left.and(right).and(Kinds::INT) | (left | right).and(Kinds::FLOAT),
             _ => Kinds::NONE,
         };
         if result == Kinds::NONE { Err(self.misfit(left, right)) } else { Ok(result) }
@@ -137,9 +120,6 @@ impl Binary {
     /// # Errors
     /// For values of kinds that it does not take, and if there is no result: beyond 64 bits, not finite, by zero.
     pub(super) fn apply(self, left: Value<'_>, right: Value<'_>) -> Result<Value<'static>, String> {
-        if let (Value::Int(a), Value::Int(b)) = (left, right) {
-            return self.of_integers(a, b).ok_or_else(|| self.no_integer(a, b));
-        }
         match (self, left, right) {
             (Self::Equal, ..) => Ok(Value::Bool(are_equal(left, right))),
             (Self::Unequal, ..) => Ok(Value::Bool(!are_equal(left, right))),
@@ -147,9 +127,9 @@ impl Binary {
             (Self::LessOrEqual, ..) => self.compare(left, right, Ordering::is_le),
             (Self::Greater, ..) => self.compare(left, right, Ordering::is_gt),
             (Self::GreaterOrEqual, ..) => self.compare(left, right, Ordering::is_ge),
-            (Self::And, Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(a & b)),
-            (Self::Or, Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(a | b)),
-            (Self::Xor, Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(a ^ b)),
+            (_, Value::Int(a), Value::Int(b)) => {
+                self.of_integers(a, b).map(Value::Int).ok_or_else(|| self.no_integer(a, b))
+            }
             _ => match (left.to_float(), right.to_float()) {
                 (Some(a), Some(b)) => self.of_floats(a, b).map(Value::Float),
                 _ => Err(self.misfit(left.kinds(), right.kinds())),
@@ -159,6 +139,7 @@ impl Binary {
 
     fn compare(self, left: Value<'_>, right: Value<'_>, holds: fn(Ordering) -> bool) -> Result<Value<'static>, String> {
         let order = match (left, right) {
+            (Value::Int(a), Value::Int(b)) => Some(a.cmp(&b)),
             (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(&b)),
             (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
             _ => left.to_float().zip(right.to_float()).and_then(|(a, b)| a.partial_cmp(&b)),
@@ -166,34 +147,21 @@ impl Binary {
         order.map(|order| Value::Bool(holds(order))).ok_or_else(|| self.misfit(left.kinds(), right.kinds()))
     }
 
-    fn of_integers(self, a: i64, b: i64) -> Option<Value<'static>> {
-        let result = match self {
-            Self::Equal => return Some(Value::Bool(a == b)),
-            Self::Unequal => return Some(Value::Bool(a != b)),
-            Self::Less => return Some(Value::Bool(a < b)),
-            Self::LessOrEqual => return Some(Value::Bool(a <= b)),
-            Self::Greater => return Some(Value::Bool(a > b)),
-            Self::GreaterOrEqual => return Some(Value::Bool(a >= b)),
+    fn of_integers(self, a: i64, b: i64) -> Option<i64> {
+        match self {
             Self::Add => a.checked_add(b),
             Self::Subtract => a.checked_sub(b),
             Self::Multiply => a.checked_mul(b),
             Self::Divide => a.checked_div(b),
             // of the least integer and -1 it is 0, though their quotient is none
             Self::Remainder => (b != 0).then(|| a.wrapping_rem(b)),
+            // the exponent's parity is enough
+            Self::Power if (-1..=1).contains(&a) && b > 2 => a.checked_pow(2 + (b % 2) as u32),
             Self::Power => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
-            // no bit may be lost, because a left shift is a multiplication
-            Self::Left if a == 0 && b >= 0 => Some(0),
-            Self::Left => {
-                u32::try_from(b).ok().filter(|b| *b < 64).and_then(|b| i64::try_from(i128::from(a) << b).ok())
-            }
-            Self::Right => u32::try_from(b.min(63)).ok().map(|b| a >> b),
-            Self::And => Some(a & b),
-            Self::Or => Some(a | b),
-            Self::Xor => Some(a ^ b),
             Self::Min => Some(a.min(b)),
             Self::Max => Some(a.max(b)),
-        };
-        result.map(Value::Int)
+            _ => None,
+        }
     }
 
     /// Why two integers have no result.
@@ -201,7 +169,7 @@ impl Binary {
     fn no_integer(self, a: i64, b: i64) -> String {
         let why = match self {
             Self::Divide | Self::Remainder if b == 0 => "divides by zero",
-            Self::Power | Self::Left | Self::Right if b < 0 => "has a negative right side",
+            Self::Power if b < 0 => "has a negative right side",
             _ => "is beyond an integer of 64 bits",
         };
         format!("`{a} {} {b}` {why}", self.symbol())

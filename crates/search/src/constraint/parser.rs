@@ -4,12 +4,15 @@ use super::error::ConstraintError;
 use super::operator::{Binary, Unary};
 use super::program::{Constraint, MAX_STACK, Step};
 use super::token::{Token, Tokens};
-use super::value::Kinds;
+use super::value::{Kinds, Value};
 
 /// Maximum number of steps of one constraint: none runs twice, so this bounds the work of an evaluation.
 const MAX_STEPS: usize = 10_000;
 /// Maximum nesting of expressions. Each keeps at most one value while the inner ones are evaluated.
 const MAX_DEPTH: usize = MAX_STACK - 1;
+/// How strongly `||` and `&&` bind.
+const OR: u8 = 1;
+const AND: u8 = 2;
 
 impl Constraint {
     /// Compiles an expression over names, each with the kinds of values that it may hold. A point in a name is part of
@@ -69,231 +72,112 @@ struct Part {
     at: usize,
 }
 
-#[derive(Clone, Copy)]
-enum Infix {
-    Or,
-    And,
-    Binary(Binary),
-}
-
-/// An operator between two expressions, and how strongly it binds them.
-fn infix(symbol: &str) -> Option<(u8, Infix)> {
-    Some(match symbol {
-        "||" => (1, Infix::Or),
-        "|" => (1, Infix::Binary(Binary::Or)),
-        "^" => (1, Infix::Binary(Binary::Xor)),
-        "&&" => (2, Infix::And),
-        "&" => (2, Infix::Binary(Binary::And)),
-        "==" => (3, Infix::Binary(Binary::Equal)),
-        "!=" => (3, Infix::Binary(Binary::Unequal)),
-        "<" => (4, Infix::Binary(Binary::Less)),
-        "<=" => (4, Infix::Binary(Binary::LessOrEqual)),
-        ">" => (4, Infix::Binary(Binary::Greater)),
-        ">=" => (4, Infix::Binary(Binary::GreaterOrEqual)),
-        "+" => (5, Infix::Binary(Binary::Add)),
-        "-" => (5, Infix::Binary(Binary::Subtract)),
-        "*" => (6, Infix::Binary(Binary::Multiply)),
-        "/" => (6, Infix::Binary(Binary::Divide)),
-        "%" => (6, Infix::Binary(Binary::Remainder)),
-        "**" => (7, Infix::Binary(Binary::Power)),
-        "<<" => (8, Infix::Binary(Binary::Left)),
-        ">>" => (8, Infix::Binary(Binary::Right)),
-        _ => return None,
-    })
-}
-
 impl<'t> Parser<'t, '_> {
     /// An expression whose operators bind at least this strongly.
     fn expression(&mut self, least: u8) -> Result<Part, ConstraintError> {
         let mut left = self.operand()?;
-        while let Token::Symbol(symbol) = self.token
-            && let Some((power, operator)) = infix(symbol)
-            && power >= least
-        {
-            let at = self.at;
-            self.advance()?;
-            let kinds = match operator {
-                Infix::Or | Infix::And => {
-                    let is_or = matches!(operator, Infix::Or);
-                    self.takes_bool(symbol, left)?;
-                    let jump = self.emit(if is_or { Step::Or(0) } else { Step::And(0) }, left.at, -1)?;
-                    let right = self.deeper(|parser| parser.expression(power + 1))?;
-                    self.takes_bool(symbol, right)?;
-                    self.must_be_bool(right)?;
-                    self.lead(jump);
-                    Kinds::BOOL
-                }
-                Infix::Binary(operator) => {
+        while let Token::Symbol(symbol) = self.token {
+            let kinds = match (symbol, Binary::infix(symbol)) {
+                ("||", _) if least <= OR => self.either(left, OR, true)?,
+                ("&&", _) if least <= AND => self.either(left, AND, false)?,
+                (_, Some((power, operator))) if least <= power => {
+                    let at = self.at;
+                    self.advance()?;
                     let to_the_left = u8::from(operator != Binary::Power);
                     let right = self.deeper(|parser| parser.expression(power + to_the_left))?;
-                    let kinds = operator.kinds(left.kinds, right.kinds);
-                    self.emit(Step::Binary(operator), at, -1)?;
-                    kinds.map_err(|message| ConstraintError::new(at, message))?
+                    self.binary(operator, left, right, at)?
                 }
+                _ => break,
             };
             left = Part { kinds, at: left.at };
         }
         Ok(left)
     }
 
-    /// An operand, with its prefix operators and the methods called on it.
+    /// The rest of `||` or `&&`, whose right side is evaluated unless the left is `decisive`.
+    fn either(&mut self, left: Part, power: u8, decisive: bool) -> Result<Kinds, ConstraintError> {
+        let symbol = if decisive { "||" } else { "&&" };
+        self.advance()?;
+        self.takes_bool(symbol, left)?;
+        let jump = self.emit(Step::Unless(decisive, 0), left.at, -1)?;
+        let right = self.deeper(|parser| parser.expression(power + 1))?;
+        self.takes_bool(symbol, right)?;
+        self.must_be_bool(right)?;
+        let next = self.steps.len();
+        if let Some(Step::Unless(_, end)) = self.steps.get_mut(jump) {
+            *end = next;
+        }
+        Ok(Kinds::BOOL)
+    }
+
+    /// An operand with its prefix operators.
     fn operand(&mut self) -> Result<Part, ConstraintError> {
         let at = self.at;
-        if let Token::Symbol(symbol @ ("-" | "+" | "!")) = self.token {
+        let Token::Symbol(symbol @ ("-" | "!")) = self.token else { return self.primary() };
+        self.advance()?;
+        // the least integer has no positive counterpart
+        if let (Token::Int(value), "-") = (self.token, symbol) {
             self.advance()?;
-            // the least integer has no positive counterpart
-            if let (Token::Int(value), "-") = (&self.token, symbol) {
-                let value = 0_i64.checked_sub_unsigned(*value);
-                self.advance()?;
-                return self.constant(value.map(Step::Int), Kinds::INT, at);
-            }
-            let operator = match symbol {
-                "-" => Unary::Negate,
-                "+" => Unary::Plus,
-                _ => Unary::Not,
-            };
-            let of = self.deeper(Self::operand)?;
-            return self.unary(operator, of, at, at);
+            return self.integer(0_i64.checked_sub_unsigned(value), at);
         }
-        let mut part = self.primary()?;
-        while self.token == Token::Symbol(".") {
-            self.advance()?;
-            let Token::Name(function) = self.token else { return Err(self.unexpected("`min`, `max` or `abs`")) };
-            let called_at = self.at;
-            self.advance()?;
-            part = self.call(function, called_at, Some(part))?;
-        }
-        Ok(part)
+        let of = self.deeper(Self::operand)?;
+        let operator = if symbol == "-" { Unary::Negate } else { Unary::Not };
+        self.emit(Step::Unary(operator), at, 0)?;
+        let kinds = operator.kinds(of.kinds).map_err(|message| ConstraintError::new(at, message))?;
+        Ok(Part { kinds, at })
     }
 
     fn primary(&mut self) -> Result<Part, ConstraintError> {
-        let at = self.at;
-        match std::mem::replace(&mut self.token, Token::End) {
-            Token::Int(value) => {
-                self.advance()?;
-                self.constant(i64::try_from(value).ok().map(Step::Int), Kinds::INT, at)
+        let (token, at) = (self.token, self.at);
+        if !matches!(token, Token::End | Token::Symbol(_)) {
+            self.advance()?;
+        }
+        match token {
+            Token::Int(value) => self.integer(i64::try_from(value).ok(), at),
+            Token::Float(value) => self.value(Step::Constant(Value::Float(value)), Kinds::FLOAT, at),
+            Token::Text(value) => self.value(Step::Text(value.into()), Kinds::TEXT, at),
+            Token::Name(word @ ("true" | "false")) => {
+                self.value(Step::Constant(Value::Bool(word == "true")), Kinds::BOOL, at)
             }
-            Token::Float(value) => {
-                self.advance()?;
-                self.constant(Some(Step::Float(value)), Kinds::FLOAT, at)
-            }
-            Token::Text(value) => {
-                self.advance()?;
-                self.constant(Some(Step::Text(value)), Kinds::TEXT, at)
-            }
-            Token::Name(name @ ("true" | "false")) => {
-                self.advance()?;
-                self.constant(Some(Step::Bool(name == "true")), Kinds::BOOL, at)
-            }
-            Token::Name("if") => {
-                self.advance()?;
-                self.choice(at)
-            }
-            Token::Name(name) => {
-                self.advance()?;
-                if self.token != Token::Symbol("(") {
-                    return self.name(name, at);
-                }
-                // a method is called on the operand before its point
-                match name.rsplit_once('.') {
-                    Some((object, function)) => {
-                        let object_part = self.name(object, at)?;
-                        self.call(function, at + object.len() + 1, Some(object_part))
-                    }
-                    None => self.call(name, at, None),
-                }
-            }
+            Token::Name(function) if self.token == Token::Symbol("(") => self.call(function, at),
+            Token::Name(name) => self.name(name, at),
             Token::Symbol("(") => {
                 self.advance()?;
-                if self.token == Token::Symbol(")") {
-                    self.advance()?;
-                    return self.constant(Some(Step::Null), Kinds::NULL, at);
-                }
                 let inner = self.deeper(|parser| parser.expression(0))?;
                 self.expect(")")?;
                 Ok(Part { at, ..inner })
             }
-            other => {
-                self.token = other;
-                Err(self.unexpected("a value"))
-            }
+            Token::End | Token::Symbol(_) => Err(self.unexpected("a value")),
         }
     }
 
-    /// The rest of an `if` expression.
-    fn choice(&mut self, at: usize) -> Result<Part, ConstraintError> {
-        let condition = self.deeper(|parser| parser.expression(0))?;
-        self.takes_bool("if", condition)?;
-        let otherwise = self.emit(Step::JumpUnless(0), condition.at, -1)?;
-        self.expect("{")?;
-        let one = self.deeper(|parser| parser.expression(0))?;
-        self.expect("}")?;
-        // only one of the two values will exist
-        let end = self.emit(Step::Jump(0), at, -1)?;
-        self.lead(otherwise);
-        if self.token != Token::Name("else") {
-            return Err(self.unexpected("`else`"));
-        }
-        self.advance()?;
-        let other_at = self.at;
-        let other = if self.token == Token::Name("if") {
-            self.advance()?;
-            self.deeper(|parser| parser.choice(other_at))?
-        } else {
-            self.expect("{")?;
-            let other = self.deeper(|parser| parser.expression(0))?;
-            self.expect("}")?;
-            other
-        };
-        self.lead(end);
-        Ok(Part { kinds: one.kinds | other.kinds, at })
-    }
-
-    /// The call of a function whose name was read, on a value before its point or not.
-    fn call(&mut self, function: &str, at: usize, object: Option<Part>) -> Result<Part, ConstraintError> {
-        let (operator, takes) = match function {
-            "min" => (Some(Binary::Min), 2),
-            "max" => (Some(Binary::Max), 2),
-            "abs" => (None, 1),
+    /// The call of a function whose name was read.
+    fn call(&mut self, function: &str, at: usize) -> Result<Part, ConstraintError> {
+        let operator = match function {
+            "min" => Binary::Min,
+            "max" => Binary::Max,
             _ => {
-                let message = format!("there is no function `{function}`, only `min`, `max` and `abs`");
+                let message = format!("there is no function `{function}`, only `min` and `max`");
                 return Err(ConstraintError::new(at, message));
             }
         };
         self.expect("(")?;
-        let mut values: Vec<Part> = object.into_iter().collect();
-        while values.len() < takes {
-            if values.len() > usize::from(object.is_some()) {
-                self.expect(",")?;
-            }
-            values.push(self.deeper(|parser| parser.expression(0))?);
-        }
+        let one = self.deeper(|parser| parser.expression(0))?;
+        self.expect(",")?;
+        let other = self.deeper(|parser| parser.expression(0))?;
         self.expect(")")?;
-        let begins = values.first().map_or(at, |first| first.at.min(at));
-        match (operator, values.as_slice()) {
-            (Some(operator), [one, other]) => {
-                let kinds = operator.kinds(one.kinds, other.kinds);
-                self.emit(Step::Binary(operator), at, -1)?;
-                Ok(Part { kinds: kinds.map_err(|message| ConstraintError::new(at, message))?, at: begins })
-            }
-            (_, values) => {
-                let of = values.first().copied().unwrap_or(Part { kinds: Kinds::NONE, at });
-                self.unary(Unary::Abs, of, at, begins)
-            }
-        }
+        Ok(Part { kinds: self.binary(operator, one, other, at)?, at })
     }
 
-    fn unary(&mut self, operator: Unary, of: Part, at: usize, begins: usize) -> Result<Part, ConstraintError> {
-        self.emit(Step::Unary(operator), at, 0)?;
-        let kinds = operator.kinds(of.kinds).map_err(|message| ConstraintError::new(at, message))?;
-        Ok(Part { kinds, at: begins })
+    fn binary(&mut self, operator: Binary, left: Part, right: Part, at: usize) -> Result<Kinds, ConstraintError> {
+        self.emit(Step::Binary(operator), at, -1)?;
+        operator.kinds(left.kinds, right.kinds).map_err(|message| ConstraintError::new(at, message))
     }
 
     fn name(&mut self, name: &str, at: usize) -> Result<Part, ConstraintError> {
         if let Some((index, (_, kinds))) = self.names.iter().enumerate().find(|(_, (known, _))| *known == name) {
             self.reads.push(index);
-            self.emit(Step::Name(index), at, 1)?;
-            return Ok(Part { kinds: *kinds, at });
+            return self.value(Step::Name(index), *kinds, at);
         }
         let inside = |known: &&str| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
         let message = match self.names.iter().map(|(known, _)| *known).find(inside) {
@@ -303,9 +187,13 @@ impl<'t> Parser<'t, '_> {
         Err(ConstraintError::new(at, message))
     }
 
-    /// `None` for an integer that is too large.
-    fn constant(&mut self, step: Option<Step>, kinds: Kinds, at: usize) -> Result<Part, ConstraintError> {
-        let step = step.ok_or_else(|| ConstraintError::new(at, "the number is beyond an integer of 64 bits"))?;
+    /// `None` for one that is too large.
+    fn integer(&mut self, value: Option<i64>, at: usize) -> Result<Part, ConstraintError> {
+        let value = value.ok_or_else(|| ConstraintError::new(at, "the number is beyond an integer of 64 bits"))?;
+        self.value(Step::Constant(Value::Int(value)), Kinds::INT, at)
+    }
+
+    fn value(&mut self, step: Step, kinds: Kinds, at: usize) -> Result<Part, ConstraintError> {
         self.emit(step, at, 1)?;
         Ok(Part { kinds, at })
     }
@@ -320,15 +208,6 @@ impl<'t> Parser<'t, '_> {
         self.height = self.height.saturating_add_signed(more);
         self.stack = self.stack.max(self.height);
         Ok(self.steps.len() - 1)
-    }
-
-    /// Makes a jump lead to the next step.
-    fn lead(&mut self, jump: usize) {
-        let next = self.steps.len();
-        if let Some(Step::And(end) | Step::Or(end) | Step::JumpUnless(end) | Step::Jump(end)) = self.steps.get_mut(jump)
-        {
-            *end = next;
-        }
     }
 
     fn takes_bool(&self, symbol: &str, part: Part) -> Result<(), ConstraintError> {
@@ -369,7 +248,7 @@ impl<'t> Parser<'t, '_> {
     }
 
     fn unexpected(&self, wanted: &str) -> ConstraintError {
-        let found = match &self.token {
+        let found = match self.token {
             Token::End => "the end".to_owned(),
             Token::Int(value) => format!("`{value}`"),
             Token::Float(value) => format!("`{value:?}`"),

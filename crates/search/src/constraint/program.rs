@@ -19,28 +19,20 @@ pub struct Constraint {
     pub(super) reads: Box<[usize]>,
 }
 
-/// One step of a stack machine. Jumps lead forward only, to a step's number.
+/// One step of a stack machine.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Float(f64),
+    Constant(Value<'static>),
     Text(Box<str>),
     /// The value of a name, by its number.
     Name(usize),
     Unary(Unary),
     Binary(Binary),
-    /// If the last value is false, it is the result, and the right side is skipped; otherwise the right side is the
-    /// result.
-    And(usize),
-    /// The same if it is true.
-    Or(usize),
+    /// If the last value is this, it is the result, and the right side is skipped up to a later step; otherwise the
+    /// right side is the result.
+    Unless(bool, usize),
     /// The last value must be true or false.
     Bools,
-    /// Pops the last value and jumps if it is false.
-    JumpUnless(usize),
-    Jump(usize),
 }
 
 impl Constraint {
@@ -67,41 +59,27 @@ impl Constraint {
         let mut next = 0;
         while let Some(step) = self.steps.get(next) {
             let failed = |message: String| ConstraintError::new(self.place(next), message);
-            let mut then = next + 1;
-            match step {
-                Step::Null => stack.push(Value::Null),
-                Step::Bool(value) => stack.push(Value::Bool(*value)),
-                Step::Int(value) => stack.push(Value::Int(*value)),
-                Step::Float(value) => stack.push(Value::Float(*value)),
-                Step::Text(value) => stack.push(Value::Text(value)),
-                Step::Name(name) => stack.push(value(*name).map_err(failed)?),
-                Step::Unary(operator) => {
-                    let of = stack.pop();
-                    stack.push(operator.apply(of).map_err(failed)?);
-                }
+            let result = match step {
+                Step::Constant(value) => Ok(*value),
+                Step::Text(value) => Ok(Value::Text(value)),
+                Step::Name(name) => value(*name),
+                Step::Unary(operator) => operator.apply(stack.pop()),
                 Step::Binary(operator) => {
                     let (right, left) = (stack.pop(), stack.pop());
-                    stack.push(operator.apply(left, right).map_err(failed)?);
+                    operator.apply(left, right)
                 }
-                Step::And(end) | Step::Or(end) => {
+                Step::Bools => truth(stack.pop()).map(Value::Bool),
+                Step::Unless(decisive, end) => {
                     let left = truth(stack.pop()).map_err(failed)?;
-                    if left == matches!(step, Step::Or(_)) {
+                    next = if left == *decisive { *end } else { next + 1 };
+                    if left == *decisive {
                         stack.push(Value::Bool(left));
-                        then = *end;
                     }
+                    continue;
                 }
-                Step::Bools => {
-                    let last = truth(stack.pop()).map_err(failed)?;
-                    stack.push(Value::Bool(last));
-                }
-                Step::JumpUnless(end) => {
-                    if !truth(stack.pop()).map_err(failed)? {
-                        then = *end;
-                    }
-                }
-                Step::Jump(end) => then = *end,
-            }
-            next = then;
+            };
+            stack.push(result.map_err(failed)?);
+            next += 1;
         }
         truth(stack.pop()).map_err(|message| ConstraintError::new(0, message))
     }

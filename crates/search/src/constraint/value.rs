@@ -61,18 +61,6 @@ impl<'a> TryFrom<&'a serde_json::Value> for Value<'a> {
     }
 }
 
-impl fmt::Display for Value<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Null => f.write_str("()"),
-            Self::Bool(value) => write!(f, "{value}"),
-            Self::Int(value) => write!(f, "{value}"),
-            Self::Float(value) => write!(f, "{value:?}"),
-            Self::Text(value) => write!(f, "{value:?}"),
-        }
-    }
-}
-
 /// A set of kinds of values: those of a name or an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kinds(u8);

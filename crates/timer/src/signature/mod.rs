@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | private key, mode 0600 | 97 | `autotune-lowered-private-key-v1 ` and the 32 bytes of the seed (RFC 8032, 5.1.5) |
 //! | public key | 96 | `autotune-lowered-public-key-v1 ` and the 32 bytes of the key |
-//! | `X.snapshot.sig` | at most 331 a line | `autotune-lowered-signature-v2 `, then parted by blanks the public key, the snapshot's digest, generation, time, and the 64 bytes of the signature |
+//! | `X.snapshot.sig` | at most 331 a line | `autotune-lowered-signature-v1 `, then parted by blanks the public key, the snapshot's digest, generation, time, and the 64 bytes of the signature |
 //!
 //! A file of public keys may hold several such lines, and lines that are empty or begin with `#`: any of the keys will do,
 //! so that a key can be replaced by another one.
@@ -16,7 +16,7 @@
 //! time (seconds since 1970) are decimal numbers without leading zeros: those of the manifest that shows the snapshot, or
 //! zero and the time of signing for a file that is published nowhere.
 //!
-//! What is signed is the text `autotune-lowered snapshot v2`, a zero byte, the 32 bytes of the snapshot's digest, which covers
+//! What is signed is the text `autotune-lowered snapshot v1`, a zero byte, the 32 bytes of the snapshot's digest, which covers
 //! every byte of the file but its checksums, and generation and time as eight bytes each, the highest first. Verification
 //! is the strict one: a signature has one form, and keys of small order are refused. Version 1 signed only the digest,
 //! so that anything ever signed could be replayed; it is refused.

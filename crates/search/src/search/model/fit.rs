@@ -1,6 +1,6 @@
 //! Fits the covariance's hyperparameters to the outcomes.
 
-use super::process::{Factor, Shape};
+use super::shaped::{Shape, ShapedProcess};
 
 /// Variance of the noise, over that of the function, before anything is known: recorded medians scatter little.
 const NOISE: f32 = 1e-4;
@@ -45,11 +45,11 @@ pub(super) fn fitted(
         return (shape, None);
     }
     let posterior = |shape: &Shape| {
-        let mut factor = Factor::new(shape.clone(), ordered);
+        let mut process = ShapedProcess::new(shape.clone(), ordered);
         for (row, &value) in rows.iter().zip(values).take(LOOKED_AT) {
-            factor.add(row, value);
+            process.add(row, value);
         }
-        factor.likelihood() - 0.5 * surprise(shape, base)
+        process.likelihood() - 0.5 * surprise(shape, base)
     };
     let mut reached = posterior(&shape);
     for _ in 0..if rows.len() < FEW { PASSES.0 } else { PASSES.1 } {

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::features::Features;
 use super::fit;
 use super::improvement::expected_improvement;
-use super::kernel::Coordinates;
 use super::neighbour::{Neighbour, trust};
-use super::process::{Factor, Pool, Shape};
+use super::pool::Pool;
+use super::shaped::{Shape, ShapedProcess};
 use super::target::Target;
 use crate::search::draw::Draw;
+use crate::search::gaussian::{Coordinates, Features};
 use crate::search::history::History;
 use crate::search::priors;
 use crate::search::space::Space;
@@ -64,7 +64,7 @@ pub(in crate::search) struct Guided<'a> {
 #[derive(Debug, Clone)]
 struct Model {
     target: Target,
-    factor: Factor,
+    process: ShapedProcess,
     points: Vec<usize>,
     pool: Pool,
     /// How far the neighbours are trusted, and what they predict for each point.
@@ -158,14 +158,14 @@ impl<'a> Guided<'a> {
         let ordered = self.features.ordered();
         used.sort_by(|a, b| target.of(a.1).total_cmp(&target.of(b.1)).then(a.0.cmp(&b.0)));
         let points = self.looked_at(used.iter().map(|&(point, _)| point));
-        let mut factor = Factor::new(shape, ordered);
+        let mut process = ShapedProcess::new(shape, ordered);
         let mut pool = Pool::new(self.features.rows(self.space, &points));
         for (row, &value) in rows.iter().zip(&values) {
-            factor.add(row, value);
-            pool.extend(&factor);
+            process.add(row, value);
+            pool.extend(&process);
         }
         let expected = self.expected_at(&points);
-        self.model = Some(Model { target, factor, points, pool, trust, expected });
+        self.model = Some(Model { target, process, points, pool, trust, expected });
     }
 
     /// Fits the shapes to the outcomes and returns the one for the model.
@@ -239,7 +239,7 @@ impl<'a> Guided<'a> {
     fn expected(&self, model: &Model) -> Option<usize> {
         let (_, best) = self.history.best()?;
         let best = model.target.of(Outcome::Time(best));
-        let scale = model.factor.variance();
+        let scale = model.process.variance();
         let mut chosen: Option<(f64, usize)> = None;
         let known = model.points.iter().zip(&model.expected);
         for (((&point, known), &mean), &variance) in known.zip(model.pool.mean()).zip(model.pool.variance()) {
@@ -282,8 +282,8 @@ impl SearchStrategy for Guided<'_> {
             let known = self.expected_at(&[point]).first().copied().unwrap_or_default();
             let Some(model) = &mut self.model else { return };
             let value = model.target.of(outcome) - model.trust * known;
-            model.factor.add(&self.features.row(self.space, point), value);
-            model.pool.extend(&model.factor);
+            model.process.add(&self.features.row(self.space, point), value);
+            model.pool.extend(&model.process);
         }
         self.choose();
     }

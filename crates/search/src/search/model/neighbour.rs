@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::features::Features;
-use super::process::{Factor, Shape};
+use super::shaped::{Shape, ShapedProcess};
+use crate::search::gaussian::Features;
 use crate::search::space::Space;
 
 /// Variance of the noise: a neighbour's result need not hold here to the last per cent.
@@ -17,7 +17,7 @@ const KEPT: usize = 1 << 16;
 /// A surface over the space: −1 at the neighbours' best configs, 0 where nothing is known.
 #[derive(Debug, Clone)]
 pub(super) struct Neighbour {
-    factor: Factor,
+    process: ShapedProcess,
     weights: Vec<f64>,
     kept: HashMap<usize, f64>,
 }
@@ -25,12 +25,13 @@ pub(super) struct Neighbour {
 impl Neighbour {
     /// The surface of these points; `None` without any.
     pub(super) fn of(points: &[usize], space: &Space, features: &Features) -> Option<Self> {
-        let mut factor = Factor::new(Shape { weights: features.of_parameters(), noise: NOISE }, features.ordered());
+        let mut process =
+            ShapedProcess::new(Shape { weights: features.of_parameters(), noise: NOISE }, features.ordered());
         for &point in points {
-            factor.add(&features.row(space, point), -1.0);
+            process.add(&features.row(space, point), -1.0);
         }
-        let weights = factor.weights();
-        (!points.is_empty()).then(|| Self { factor, weights, kept: HashMap::new() })
+        let weights = process.weights();
+        (!points.is_empty()).then(|| Self { process, weights, kept: HashMap::new() })
     }
 
     /// The prediction for each point.
@@ -38,9 +39,9 @@ impl Neighbour {
         let new: Vec<usize> = points.iter().copied().filter(|point| !self.kept.contains_key(point)).collect();
         if self.kept.len() + new.len() > KEPT {
             self.kept.clear();
-            return self.factor.means(&self.weights, &features.rows(space, points));
+            return self.process.means(&self.weights, &features.rows(space, points));
         }
-        let means = self.factor.means(&self.weights, &features.rows(space, &new));
+        let means = self.process.means(&self.weights, &features.rows(space, &new));
         self.kept.extend(new.into_iter().zip(means));
         points.iter().map(|point| self.kept.get(point).copied().unwrap_or_default()).collect()
     }

@@ -1,10 +1,10 @@
 //! Serialized executables, kept from run to run, because a compilation takes a hundred times as long as loading.
 //!
-//! A folder `executables-v2` of files, each named by its key's digest. Format of a file:
+//! A folder `executables-v1` of files, each named by its key's digest. Format of a file:
 //!
 //! | bytes | what |
 //! | --- | --- |
-//! | 8 | `ATLEXE2\n` |
+//! | 8 | `ATLEXE1\n` |
 //! | 4 | length of the header, little endian |
 //! | 32 | SHA-256 of the header |
 //! | header | JSON: `{"key": {…}, "payload_digest": SHA-256, "payload_bytes": n, "signature": …, "note": {…}}` |
@@ -53,7 +53,7 @@ use crate::timer::protocol::{CostAnalysis, ExecutableRef, KernelUse, MemoryStats
 pub(super) use believed::believed;
 pub use bounds::{BoundExecutables, ExecutableBounds, bound_executables, executables_folder, keeps_executables};
 
-const MAGIC: &[u8; 8] = b"ATLEXE2\n";
+const MAGIC: &[u8; 8] = b"ATLEXE1\n";
 const MAX_HEADER_BYTES: u32 = 1 << 20;
 /// Largest serialized executable that is read.
 pub(super) const MAX_EXECUTABLE_BYTES: u64 = 4 << 30;

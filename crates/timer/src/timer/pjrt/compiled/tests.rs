@@ -75,7 +75,7 @@ fn only_what_a_trusted_key_signed_is_loaded_and_refusals_are_reported() {
     // another file with this one's signature, and a signature without a file
     let second = keep(&signed, folder.path(), &compiled_for(b"four"));
     fs::copy(signature_path(&second), signature_path(&path)).unwrap();
-    fs::write(signature_path(&second), b"autotune-lowered-signature-v2 \n").unwrap();
+    fs::write(signature_path(&second), b"autotune-lowered-signature-v1 \n").unwrap();
     let (compiled, notes) = open(folder.path(), vec![trusted]);
     assert!(compiled.find(&key(b"one")).is_none() && compiled.find(&key(b"four")).is_none());
     assert!(notes[0].contains("its signature is not valid"), "{notes:?}");
@@ -192,7 +192,7 @@ fn what_was_compiled_for_others_is_reported_and_not_loaded() {
     let (compiled, notes) = open(folder.path(), trusted.clone());
     assert!(notes.len() == 1 && notes[0].starts_with("1 of 4 programs of "), "{notes:?}");
     assert!(compiled.find(&key(b"four")).is_none() && is_executable(compiled.find(&key(b"three"))));
-    for entry in fs::read_dir(folder.path().join("executables-v2")).unwrap() {
+    for entry in fs::read_dir(folder.path().join("executables-v1")).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
     // the location of CUDA's folder does not affect the code

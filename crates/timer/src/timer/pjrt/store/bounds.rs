@@ -15,9 +15,7 @@ use super::users::other_host;
 use crate::mapped_file::is_local;
 
 /// The store's folder within the cache folder.
-pub(super) const FOLDER: &str = "executables-v2";
-/// The folder of versions that did not compare keys; it is no longer read.
-const OLD_FOLDER: &str = "executables-v1";
+pub(super) const FOLDER: &str = "executables-v1";
 /// Minimum age of a file that a killed run left unfinished.
 const UNFINISHED_AFTER: Duration = Duration::from_secs(24 * 3600);
 
@@ -68,8 +66,7 @@ pub fn executables_folder(cache: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Removes executables beyond the limits from a cache folder, and the folder of older versions. With `dry_run` nothing is
-/// removed, only counted.
+/// Removes executables beyond the limits from a cache folder. With `dry_run` nothing is removed, only counted.
 ///
 /// # Errors
 /// If the folder, or a file in it, cannot be read.
@@ -77,15 +74,6 @@ pub fn bound_executables(cache: &Path, bounds: &ExecutableBounds, dry_run: bool)
     let mut found = BoundExecutables::default();
     if let Some(folder) = open_folder(CWD, &cache.join(FOLDER))? {
         bound(&folder, is_local(&folder), bounds, dry_run, &mut found)?;
-    }
-    if found.left_alone.is_none()
-        && let Some(old) = open_folder(CWD, &cache.join(OLD_FOLDER))?
-    {
-        remove_old(&old, dry_run, &mut found)?;
-        if !dry_run {
-            // if it contains something else, it stays
-            let _ = fs::remove_dir(cache.join(OLD_FOLDER));
-        }
     }
     Ok(found)
 }
@@ -159,23 +147,6 @@ fn remove(folder: &File, item: &Item, dry_run: bool, found: &mut BoundExecutable
     Ok(())
 }
 
-/// Empties the folder of older versions, which contained a folder of the same name.
-fn remove_old(old: &File, dry_run: bool, found: &mut BoundExecutables) -> io::Result<()> {
-    if why_not(old, is_local(old))?.is_some() {
-        return Ok(());
-    }
-    let inner = open_folder(old, Path::new(OLD_FOLDER))?;
-    for folder in inner.iter().chain([old]) {
-        for item in items(folder)?.iter().filter(|item| item.is_executable() || item.is_unfinished()) {
-            remove(folder, item, dry_run, found)?;
-        }
-    }
-    if inner.is_some() && !dry_run {
-        let _ = unlinkat(old, OLD_FOLDER, AtFlags::REMOVEDIR);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,46 +206,15 @@ mod tests {
         assert_eq!((found.removed, found.kept), (0, 1));
         let note = folder.join(".open-elsewhere-Abc123");
         fs::write(&note, b"").unwrap();
-        // nor is the folder of older versions touched
-        let old = cache.path().join(OLD_FOLDER);
-        fs::create_dir(&old).unwrap();
-        put(&old, 'b', 100, HOUR);
         let found = bound_executables(cache.path(), &bounds(0, 0), false).unwrap();
         assert!(found.left_alone.unwrap().contains("`elsewhere`"));
-        assert_eq!((found.removed, names(&old)), (0, vec!["bbbbbbbb".to_owned()]));
+        assert_eq!(found.removed, 0);
         fs::remove_file(note).unwrap();
         // a folder that is a link is not touched
         let moved = cache.path().join("moved");
         fs::rename(&folder, &moved).unwrap();
         symlink(&moved, &folder).unwrap();
         let found = bound_executables(cache.path(), &bounds(0, 0), false).unwrap();
-        assert_eq!((found.removed, names(&moved)), (1, vec!["aaaaaaaa".to_owned()]), "the old one's alone");
-    }
-
-    #[test]
-    fn the_folder_of_older_versions_goes_and_nothing_that_it_leads_to() {
-        let cache = tempfile::tempdir().unwrap();
-        let old = cache.path().join(OLD_FOLDER);
-        fs::create_dir_all(old.join(OLD_FOLDER)).unwrap();
-        put(&old.join(OLD_FOLDER), 'a', 100, HOUR);
-        put(&old, 'b', 50, HOUR);
-        let would = bound_executables(cache.path(), &ExecutableBounds::default(), true).unwrap();
-        assert!(old.exists());
-        let did = bound_executables(cache.path(), &ExecutableBounds::default(), false).unwrap();
-        assert_eq!((did.removed, did.removed_bytes), (2, 150));
-        assert_eq!(would, did);
-        assert!(!old.exists());
-        let elsewhere = cache.path().join("elsewhere");
-        fs::create_dir(&elsewhere).unwrap();
-        put(&elsewhere, 'a', 100, HOUR);
-        symlink(&elsewhere, &old).unwrap();
-        bound_executables(cache.path(), &ExecutableBounds::default(), false).unwrap();
-        assert_eq!(names(&elsewhere), ["aaaaaaaa"]);
-        fs::remove_file(&old).unwrap();
-        fs::create_dir(&old).unwrap();
-        symlink(&elsewhere, old.join(OLD_FOLDER)).unwrap();
-        bound_executables(cache.path(), &ExecutableBounds::default(), false).unwrap();
-        assert_eq!(names(&elsewhere), ["aaaaaaaa"]);
-        assert!(old.exists(), "something that is not ours lies in it");
+        assert_eq!((found.removed, names(&moved)), (0, vec!["aaaaaaaa".to_owned()]));
     }
 }

@@ -1,7 +1,7 @@
 //! Predicts the configs that were not compiled from those that were: which to compile next, and when the rest can be
 //! skipped.
 //!
-//! The logarithms of the times are a Gaussian process over the configs' [features](super::model), with an independent
+//! The logarithms of the times are a Gaussian process over the configs' [features](super::gaussian), with an independent
 //! part for each config. How smooth the process is, how large each config's own part, and how much two calls of an
 //! operation have in common is not chosen but averaged over: shapes are drawn from a prior and weighted by how well
 //! they predict the outcomes (Rasmussen and Williams, Gaussian Processes for Machine Learning, section 5.2). The scale
@@ -9,10 +9,12 @@
 //! alternatives to Gaussian processes, 2014). Joint draws of all remaining configs give the probability that any of
 //! them is better.
 
+mod choice;
 mod draws;
-mod linear;
+mod operation;
 mod posterior;
+mod predictions;
 mod shape;
-mod surface;
 
-pub use surface::{Expected, Outlook, Surface, WaveRules};
+pub use operation::Surrogate;
+pub use predictions::{Expected, Predictions, WaveRules};

@@ -10,10 +10,8 @@ use crate::timer::{TimerName, UnknownTimer};
 /// The form of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A string.
+    /// A string or a number, which its flag takes as it is written.
     Text,
-    /// A number.
-    Number,
     /// `true` or `false`.
     Flag,
     /// The path of a file or folder.
@@ -53,56 +51,44 @@ pub struct Setting {
     pub key: &'static str,
     /// The form of its value.
     pub kind: Kind,
-    /// The environment variable that sets the same, and overrides the file.
-    pub variable: Option<&'static str>,
     /// What a file that was merely found may set it to.
     pub if_found: IfFound,
 }
 
 const fn setting(key: &'static str, kind: Kind, if_found: IfFound) -> Setting {
-    Setting { key, kind, variable: None, if_found }
-}
-
-/// A key that only a file of the user's own may set.
-const fn trusted(key: &'static str, kind: Kind, variable: &'static str) -> Setting {
-    Setting { key, kind, variable: Some(variable), if_found: IfFound::Refused }
+    Setting { key, kind, if_found }
 }
 
 /// Every key, in the order in which they are listed. Flags whose meaning differs between commands, such as `--rounds`,
 /// are left out.
 pub const SETTINGS: &[Setting] = &[
-    Setting {
-        key: "registry",
-        kind: Kind::Path,
-        variable: Some("AUTOTUNE_LOWERED_REGISTRY"),
-        if_found: IfFound::Inside,
-    },
+    setting("registry", Kind::Path, IfFound::Inside),
     setting("match", Kind::Text, IfFound::OneOf(&["exact"])),
     setting("by-name", Kind::Text, IfFound::OneOf(&["few"])),
     setting("label-regex", Kind::Text, IfFound::Any),
     setting("candidates", Kind::Path, IfFound::Inside),
     setting("target", Kind::Targets, IfFound::NoFile),
-    trusted("cache", Kind::PathOrUrl, "AUTOTUNE_LOWERED_CACHE"),
-    trusted("seeds", Kind::Path, "AUTOTUNE_LOWERED_SEEDS"),
-    trusted("pin", Kind::Text, "AUTOTUNE_LOWERED_PIN"),
-    trusted("verify-key", Kind::Path, "AUTOTUNE_LOWERED_VERIFY_KEY"),
-    trusted("sign-key", Kind::Path, "AUTOTUNE_LOWERED_SIGN_KEY"),
-    trusted("sign-command", Kind::Text, "AUTOTUNE_LOWERED_SIGN_COMMAND"),
+    setting("cache", Kind::PathOrUrl, IfFound::Refused),
+    setting("seeds", Kind::Path, IfFound::Refused),
+    setting("pin", Kind::Text, IfFound::Refused),
+    setting("verify-key", Kind::Path, IfFound::Refused),
+    setting("sign-key", Kind::Path, IfFound::Refused),
+    setting("sign-command", Kind::Text, IfFound::Refused),
     setting("timer", Kind::Timer, IfFound::OneOf(&["auto", "pjrt", "jax"])),
     setting("plugin", Kind::Path, IfFound::Refused),
     setting("metric", Kind::Text, IfFound::Any),
     setting("cache-state", Kind::Text, IfFound::Any),
     setting("launch", Kind::Text, IfFound::Any),
-    setting("timeout", Kind::Number, IfFound::Any),
-    setting("memory-limit", Kind::Number, IfFound::Refused),
-    setting("compile-jobs", Kind::Number, IfFound::Refused),
+    setting("timeout", Kind::Text, IfFound::Any),
+    setting("memory-limit", Kind::Text, IfFound::Refused),
+    setting("compile-jobs", Kind::Text, IfFound::Refused),
     setting("search", Kind::Text, IfFound::Any),
-    setting("search-evaluations", Kind::Number, IfFound::Any),
-    setting("search-seconds", Kind::Number, IfFound::Any),
+    setting("search-evaluations", Kind::Text, IfFound::Any),
+    setting("search-seconds", Kind::Text, IfFound::Any),
     setting("thorough", Kind::Flag, IfFound::Any),
-    setting("min-improvement", Kind::Number, IfFound::NotLower),
-    setting("max-speed-up", Kind::Number, IfFound::NotHigher),
-    setting("false-alarms", Kind::Number, IfFound::NotHigher),
+    setting("min-improvement", Kind::Text, IfFound::NotLower),
+    setting("max-speed-up", Kind::Text, IfFound::NotHigher),
+    setting("false-alarms", Kind::Text, IfFound::NotHigher),
 ];
 
 impl Setting {
@@ -121,8 +107,11 @@ impl Setting {
     /// A value of a file in this folder, with its path made absolute. The types that commands use say what is a path.
     ///
     /// # Errors
-    /// If it is no name of a timer, or of a cache.
+    /// If it is no name of a timer, or of a cache, or its path begins with `~`.
     pub(super) fn resolved(&self, text: &str, folder: &Path) -> Result<OsString, String> {
+        if matches!(self.kind, Kind::Path | Kind::PathOrUrl) && (text == "~" || text.starts_with("~/")) {
+            return Err(format!("`{}`: `~` is not expanded; write the path of the folder out", self.key));
+        }
         Ok(match self.kind {
             Kind::Path => folder.join(text).into(),
             Kind::PathOrUrl => match CachePlace::parse(Path::new(text)).map_err(|error| error.to_string())? {
@@ -134,29 +123,35 @@ impl Setting {
                 name.in_folder(folder).to_string().into()
             }
             Kind::Targets => Target::in_folder(text, folder).unwrap_or_else(|| text.into()),
-            Kind::Text | Kind::Number | Kind::Flag => text.into(),
+            Kind::Text | Kind::Flag => text.into(),
         })
     }
 
     /// Whether a file in this folder that was merely found may set it to this value, as it is written there: the error
-    /// says what it may do with the key instead, after “it may”. [`IfFound::NotLower`] and [`IfFound::NotHigher`]
-    /// are left to whoever knows the value that is in force without the file.
+    /// says what it may do with the key instead, after “it may”. `in_force` is the number that it has without the file.
     ///
     /// # Errors
     /// If it may not.
-    pub(super) fn allow_found(&self, text: &str, folder: &Path) -> Result<(), String> {
-        match self.if_found {
-            IfFound::Any | IfFound::NotLower | IfFound::NotHigher => Ok(()),
-            IfFound::Refused => Err("not set".to_owned()),
-            IfFound::OneOf(values) if values.contains(&text) => Ok(()),
-            IfFound::OneOf(values) => {
-                let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
-                Err(format!("only set to {}", values.join(", ")))
+    pub(super) fn allow_found(&self, text: &str, folder: &Path, in_force: Option<f64>) -> Result<(), String> {
+        let number: Option<(f64, f64)> = text.parse().ok().zip(in_force);
+        let (is_allowed, only) = match self.if_found {
+            IfFound::Any => (true, None),
+            IfFound::Refused => (false, None),
+            IfFound::OneOf(values) => (values.contains(&text), Some(format!("`{}`", values.join("`, `")))),
+            IfFound::NoFile => (Target::in_folder(text, folder).is_none(), Some("what is no file".to_owned())),
+            IfFound::Inside => (is_inside(text, folder), Some("a folder below its own".to_owned())),
+            IfFound::NotLower | IfFound::NotHigher => {
+                let is_lower = self.if_found == IfFound::NotHigher;
+                let is_kept =
+                    number.is_some_and(|(value, limit)| if is_lower { value <= limit } else { value >= limit });
+                let bound = if is_lower { "at most" } else { "at least" };
+                (is_kept, in_force.map(|limit| format!("{bound} {limit}")))
             }
-            IfFound::NoFile if Target::in_folder(text, folder).is_none() => Ok(()),
-            IfFound::NoFile => Err("not set to a file".to_owned()),
-            IfFound::Inside if is_inside(text, folder) => Ok(()),
-            IfFound::Inside => Err("only set to a folder below its own".to_owned()),
+        };
+        match (is_allowed, only) {
+            (true, _) => Ok(()),
+            (false, None) => Err(format!("not set `{}`", self.key)),
+            (false, Some(only)) => Err(format!("only set `{}` to {only}", self.key)),
         }
     }
 }
@@ -185,7 +180,7 @@ mod tests {
         std::os::unix::fs::symlink("/etc", at.join("out")).unwrap();
         std::os::unix::fs::symlink("/nowhere", at.join("dangling")).unwrap();
         std::os::unix::fs::symlink("records", at.join("in")).unwrap();
-        let may = |key: &str, value: &str| Setting::named(key).unwrap().allow_found(value, at);
+        let may = |key: &str, value: &str| Setting::named(key).unwrap().allow_found(value, at, Some(0.02));
         for (key, value) in [
             ("timer", "auto"),
             ("timer", "pjrt"),
@@ -199,7 +194,8 @@ mod tests {
             ("target", "cuda:h100_sxm:8"),
             ("target", "tpu:v5e"),
             ("metric", "busy"),
-            ("min-improvement", "0.1"),
+            ("min-improvement", "0.02"),
+            ("max-speed-up", "0.02"),
         ] {
             assert_eq!(may(key, value), Ok(()), "{key} = {value}");
         }
@@ -234,9 +230,18 @@ mod tests {
             ("target", "cuda:our.txtpb"),
             ("target", "cuda:dir/h100:8"),
             ("target", "cuda:/dev/zero"),
+            ("min-improvement", "0.01"),
+            ("min-improvement", "nan"),
+            ("min-improvement", "x"),
+            ("max-speed-up", "0.03"),
+            ("false-alarms", "inf"),
         ] {
             assert!(may(key, value).is_err(), "{key} = {value}");
         }
+        assert!(
+            Setting::named("min-improvement").unwrap().allow_found("1", at, None).is_err(),
+            "no number is in force"
+        );
         let any: Vec<&str> = SETTINGS.iter().filter(|one| one.if_found == IfFound::Any).map(|one| one.key).collect();
         let expected = ["label-regex", "metric", "cache-state", "launch", "timeout", "search", "search-evaluations"];
         assert_eq!(any, [&expected[..], &["search-seconds", "thorough"]].concat(), "no value of these does harm");
@@ -262,7 +267,7 @@ mod tests {
             assert_eq!(resolved(key, text).unwrap(), expected, "{key} = {text}");
         }
         assert!(resolved("timer", "sundial").unwrap_err().contains("`auto`"));
-        assert!(resolved("cache", "zz://x").is_err());
+        assert!(resolved("cache", "zz://x").is_err() && resolved("cache", "~/c").is_err());
     }
 
     #[test]

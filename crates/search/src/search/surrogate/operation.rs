@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use super::posterior::{DRAWS, Observation, Place, joint};
+use super::choice::{enough, likeliest, stated};
+use super::posterior::{Observation, Place, joint};
+use super::predictions::{Expected, Predictions, WaveRules};
 use super::shape::shapes;
-use crate::search::figures::{self, FIGURES};
-use crate::search::model::{Coordinates, Features};
+use crate::search::gaussian::{Coordinates, FIGURES, Features, figure_columns};
 use crate::search::space::Space;
-use crate::setters;
 use crate::stats::quantiles;
 
-/// Values further than this above the best are clipped: how slow a slow config is must not distort the surface.
+/// Values further than this above the best are clipped: how slow a slow config is must not distort the surrogate.
 const CEILING: f64 = 1.4;
 /// A failed config counts as one at that ceiling with this standard deviation: it says little about its neighbours'
 /// times.
@@ -20,83 +18,15 @@ const FAILED: f64 = 0.7;
 /// Number of earlier calls that it learns from, and how many outcomes of each, the fastest half and others.
 const CALLS_BEFORE: usize = 2;
 const OUTCOMES_BEFORE: usize = 32;
-/// Calibration on recorded spaces (`benches/search`): something better is missed at most this many times as often as
-/// the draws say.
-const SURPRISES: f64 = 5.0 / 3.0;
 /// The expected range of a config lies between these quantiles of the draws.
 const EXPECTED: [f64; 3] = [0.05, 0.5, 0.95];
 
 const SHAPES_STREAM: u64 = 5 << 60;
 const DRAWS_STREAM: u64 = 6 << 60;
 
-/// When configs may be skipped.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub struct WaveRules {
-    /// Part of the best config's time that a better one must save to matter.
-    pub least_gain: f64,
-    /// The noise floor: a config that is better by less does not matter either.
-    pub noise_floor: f64,
-    /// The skipped configs together may be better with this probability.
-    pub chance: f64,
-    /// Configs of the first wave, the baseline included.
-    pub first: usize,
-    /// Configs of each later one.
-    pub wave: usize,
-}
-
-setters!(WaveRules { least_gain: f64, noise_floor: f64, chance: f64, first: usize, wave: usize });
-
-impl WaveRules {
-    /// Waves of this many configs, the first half as large again; what is skipped may gain 2% with a probability of 5%.
-    pub fn new(wave: usize) -> Self {
-        let wave = wave.max(1);
-        Self { least_gain: 0.02, noise_floor: 0.0, chance: 0.05, first: wave + wave / 2, wave }
-    }
-}
-
-/// The expected ratio of a config's time to another one's; [`Surface::outlook`] takes the best measured one.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Expected {
-    /// The median.
-    pub ratio: f64,
-    /// The ratio is below this with a probability of 5%.
-    pub low: f64,
-    /// The ratio is above this with a probability of 5%. Times above four times the best's are not distinguished.
-    pub high: f64,
-}
-
-/// Predictions for the configs of a call that were not measured.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Outlook {
-    /// Probability that any of them is better than the best by the least gain and by more than the noise floor.
-    pub chance: f64,
-    /// Each with its expected ratio.
-    pub left: Vec<(usize, Expected)>,
-    /// Which to compile and look at next, the likeliest first; none if all can be skipped.
-    pub next: Vec<usize>,
-}
-
-impl Expected {
-    /// Relative to another program, which takes the best's time divided by `factor`.
-    pub fn scaled(self, factor: f64) -> Self {
-        Self { ratio: self.ratio * factor, low: self.low * factor, high: self.high * factor }
-    }
-}
-
-impl Outlook {
-    /// With the caller's numbers instead of points; without those that it does not have.
-    pub fn renumbered(self, number: impl Fn(usize) -> Option<usize>) -> Self {
-        let left = self.left.into_iter().filter_map(|(point, expected)| Some((number(point)?, expected))).collect();
-        Self { left, next: self.next.into_iter().filter_map(&number).collect(), ..self }
-    }
-}
-
 /// The measured times of one operation's configs. The same outcomes give the same answers.
 #[derive(Debug, Clone)]
-pub struct Surface {
+pub struct Surrogate {
     seed: u64,
     /// The earlier calls and, last, the current one.
     calls: Vec<Call>,
@@ -116,8 +46,8 @@ struct Call {
     observed: BTreeMap<usize, Option<(f64, f64)>>,
 }
 
-impl Surface {
-    /// A surface without outcomes.
+impl Surrogate {
+    /// A surrogate without outcomes.
     pub fn new(seed: u64) -> Self {
         Self { seed, calls: Vec::new(), parameters: Vec::new(), usual: Vec::new(), figures: 0 }
     }
@@ -147,7 +77,7 @@ impl Surface {
     /// decide whether they count.
     pub fn add_figures(&mut self, of_points: &[Vec<Option<f64>>]) {
         let Some(call) = self.calls.last_mut().filter(|call| call.rows.count() == of_points.len()) else { return };
-        if let Some(columns) = figures::columns(of_points) {
+        if let Some(columns) = figure_columns(of_points) {
             call.rows.widen(&columns);
             self.usual.extend(columns.iter().map(|_| FIGURES / columns.len() as f32));
             self.figures = columns.len();
@@ -168,14 +98,14 @@ impl Surface {
     ///
     /// While nothing is faster than the baseline by the least gain, nothing is skipped: a single config may be the only
     /// one that helps.
-    pub fn outlook(&self, known: &[usize], rules: &WaveRules) -> Outlook {
-        let Some(call) = self.calls.last() else { return Outlook::default() };
+    pub fn predict(&self, known: &[usize], rules: &WaveRules) -> Predictions {
+        let Some(call) = self.calls.last() else { return Predictions::default() };
         let left: Vec<usize> = (0..call.rows.count()).filter(|point| !call.observed.contains_key(point)).collect();
         if left.is_empty() {
-            return Outlook::default();
+            return Predictions::default();
         }
         if call.observed.is_empty() {
-            return Outlook { chance: 1.0, left: Vec::new(), next: self.first(call, known, rules) };
+            return Predictions { chance: 1.0, left: Vec::new(), next: self.first(call, known, rules) };
         }
         let draws = self.draws(call, &left);
         let least = (1.0 - rules.least_gain).ln().min(-rules.noise_floor.ln_1p());
@@ -192,7 +122,7 @@ impl Surface {
             Expected { ratio, low, high }
         };
         let left = left.iter().enumerate().map(|(at, &point)| (point, expected(at))).collect();
-        Outlook { chance, left, next }
+        Predictions { chance, left, next }
     }
 
     /// The baseline, what is known to be good, and the most promising configs by the earlier calls, or configs far
@@ -270,73 +200,5 @@ impl Call {
             observations.extend(slower.into_iter().step_by(step));
         }
         observations
-    }
-}
-
-/// The probability of something better if this many of the draws have it.
-fn stated(better: usize) -> f64 {
-    (better as f64 / DRAWS as f64 * SURPRISES).min(1.0)
-}
-
-/// How many of the next configs, at least one, must be taken so that the rest can be skipped by current knowledge.
-fn enough(draws: &[Vec<f64>], left: &[usize], least: f64, next: &[usize], chance: f64) -> usize {
-    let place = |point: &usize| next.iter().position(|one| one == point).unwrap_or(usize::MAX);
-    let places: Vec<usize> = left.iter().map(place).collect();
-    // for each draw how many of the next must be taken until nothing better remains
-    let needed = |draw: &Vec<f64>| {
-        let better = draw.iter().zip(&places).filter(|(value, _)| **value < least);
-        better.map(|(_, &place)| place.saturating_add(1)).max().unwrap_or(0)
-    };
-    let needed: Vec<usize> = draws.iter().map(needed).collect();
-    let is_enough = |count: &usize| stated(needed.iter().filter(|needed| *needed > count).count()) <= chance;
-    (1..next.len()).find(is_enough).unwrap_or(next.len())
-}
-
-/// The configs that are most often the best in draws where any is better than `least`; among those that never are,
-/// those that are most often better.
-fn likeliest(draws: &[Vec<f64>], left: &[usize], least: f64, count: usize) -> Vec<usize> {
-    let mut scores = vec![0.0; left.len()];
-    for draw in draws {
-        let best = draw.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).filter(|(_, value)| **value < least);
-        if let Some(score) = best.and_then(|(at, _)| scores.get_mut(at)) {
-            *score += 1.0;
-        }
-        for (score, value) in scores.iter_mut().zip(draw) {
-            // below any count of the best
-            *score += if *value < least { 1.0 / draws.len() as f64 } else { 0.0 };
-        }
-    }
-    let mut order: Vec<(f64, usize)> = scores.into_iter().zip(left.iter().copied()).collect();
-    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    order.into_iter().take(count).map(|(_, point)| point).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Of the 2000 draws `first` have the best at the first config alone, `second` at the second alone, and the others nowhere.
-    fn draws(first: usize, second: usize) -> Vec<Vec<f64>> {
-        let draw = |number: usize| match number {
-            _ if number < first => vec![0.0, -1.0, 0.0],
-            _ if number < first + second => vec![-1.0, 0.0, 0.0],
-            _ => vec![0.0; 3],
-        };
-        (0..DRAWS).map(draw).collect()
-    }
-
-    #[test]
-    fn a_wave_ends_where_the_rest_can_be_left() {
-        let left = [4, 7, 9];
-        let wave = |draws: &[Vec<f64>]| {
-            let mut next = likeliest(draws, &left, -0.1, 3);
-            next.truncate(enough(draws, &left, -0.1, &next, 0.05));
-            next
-        };
-        // 60 of 2000, and two thirds again as often, is 5%
-        assert_eq!(wave(&draws(400, 60)), [7]);
-        assert_eq!(wave(&draws(400, 61)), [7, 4]);
-        assert_eq!(wave(&draws(61, 400)), [4, 7]);
-        assert_eq!(wave(&draws(0, 0)).len(), 1, "a wave is never empty");
     }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
+use super::figures::{FIGURES, UNKNOWN, figure_columns};
 use super::kernel::Coordinates;
 use crate::search::draw::Draw;
-use crate::search::figures::{self, FIGURES, UNKNOWN};
 use crate::search::space::{Parameter, Space};
 
 /// Initial inverse squared length of a parameter: its whole range.
@@ -63,8 +63,8 @@ impl Features {
     }
 
     /// The same with what is known about each point besides its parameters.
-    pub(super) fn with_figures(mut self, of_points: &[Vec<Option<f64>>]) -> Self {
-        self.figures = figures::columns(of_points).unwrap_or_default();
+    pub(in crate::search) fn with_figures(mut self, of_points: &[Vec<Option<f64>>]) -> Self {
+        self.figures = figure_columns(of_points).unwrap_or_default();
         let count = self.figures.len();
         self.ordered.extend(self.figures.iter().map(|_| true));
         self.weights.extend(self.figures.iter().map(|_| FIGURES / count as f32));
@@ -73,18 +73,18 @@ impl Features {
     }
 
     /// Whether anything is known about points besides their parameters.
-    pub(super) fn has_figures(&self) -> bool {
+    pub(in crate::search) fn has_figures(&self) -> bool {
         !self.figures.is_empty()
     }
 
     /// Weights with which only the parameters count.
-    pub(super) fn of_parameters(&self) -> Vec<f32> {
+    pub(in crate::search) fn of_parameters(&self) -> Vec<f32> {
         let parameters = self.features.len();
         self.weights.iter().enumerate().map(|(at, &weight)| if at < parameters { weight } else { 0.0 }).collect()
     }
 
     /// The same rows, each with the figures of another one.
-    pub(super) fn shuffled(&self, rows: &[Vec<f32>], draw: &mut Draw) -> Vec<Vec<f32>> {
+    pub(in crate::search) fn shuffled(&self, rows: &[Vec<f32>], draw: &mut Draw) -> Vec<Vec<f32>> {
         let parameters = self.features.len();
         let other = |(row, from): (&Vec<f32>, u32)| {
             let figures = rows.get(from as usize).and_then(|other| other.get(parameters..)).unwrap_or_default();

@@ -1,12 +1,12 @@
 //! What is known about configs besides their parameters, as features of the model.
 
 /// Total weight of a config's figures, if they count.
-pub(super) const FIGURES: f32 = 1.0;
+pub(in crate::search) const FIGURES: f32 = 1.0;
 /// An unknown figure is in the middle.
 pub(super) const UNKNOWN: f32 = 0.5;
 
 /// For each figure the position of every point between the smallest and the largest; `None` if all are the same.
-pub(super) fn columns(of_points: &[Vec<Option<f64>>]) -> Option<Vec<Vec<f32>>> {
+pub(in crate::search) fn figure_columns(of_points: &[Vec<Option<f64>>]) -> Option<Vec<Vec<f32>>> {
     let width = of_points.iter().map(Vec::len).max().unwrap_or(0);
     let column = |at: usize| {
         let values = || {

@@ -3,10 +3,9 @@
 use rayon::prelude::*;
 
 use super::draws::Normals;
-use super::linear::Lower;
 use super::shape::Shape;
 use crate::search::draw::Draw;
-use crate::search::model::{Coordinates, covariance, dot};
+use crate::search::gaussian::{Cholesky, Coordinates, GaussianProcess, covariance, dot};
 
 /// Joint draws of the remaining configs.
 pub(super) const DRAWS: usize = 2000;
@@ -36,7 +35,7 @@ pub(super) struct Observation {
 struct OfShape {
     log_weight: f64,
     mean: Vec<f64>,
-    factor: Lower,
+    factor: Cholesky,
     /// Sum of squares from which the scale is drawn.
     squares: f64,
 }
@@ -77,28 +76,24 @@ fn of_shape(rows: &[Coordinates], shape: &Shape, observations: &[Observation], l
         let own = if a == b { shape.own } else { 0.0 };
         if a.call == b.call { alike + own + OF_MEAN } else { alike * shape.common }
     };
-    let at = |index: usize| observations.get(index).map(|one| one.place);
-    let lower = Lower::factor(observations.len(), |row, column| match (at(row), at(column)) {
-        (Some(a), Some(b)) => {
-            let noise =
-                observations.get(row).filter(|_| row == column).map_or(0.0, |one| (one.deviation / SCALE).powi(2));
-            between(a, b) + noise
-        }
-        _ => 0.0,
-    });
-    let solved = lower.solve(observations.iter().map(|one| one.value).collect());
+    let mut process = GaussianProcess::default();
+    for one in observations {
+        let known = |other: usize| observations.get(other).map_or(0.0, |other| between(one.place, other.place));
+        process.add(known, between(one.place, one.place) + (one.deviation / SCALE).powi(2), one.value);
+    }
     let crossed: Vec<Vec<f64>> = left
         .iter()
-        .map(|&place| lower.solve(observations.iter().map(|one| between(one.place, place)).collect()))
+        .map(|&place| process.solve(observations.iter().map(|one| between(one.place, place)).collect()))
         .collect();
-    let mean = crossed.iter().map(|row| dot(row, &solved)).collect();
-    let factor = Lower::factor(left.len(), |row, column| {
+    let mean = crossed.iter().map(|row| process.mean(row)).collect();
+    let factor = Cholesky::factor(left.len(), |row, column| {
         match (left.get(row), left.get(column), crossed.get(row), crossed.get(column)) {
             (Some(&a), Some(&b), Some(of_a), Some(of_b)) => between(a, b) - dot(of_a, of_b),
             _ => 0.0,
         }
     });
-    let squares = SCALE_COUNTS as f64 * SCALE * SCALE + dot(&solved, &solved);
+    let squares = SCALE_COUNTS as f64 * SCALE * SCALE + process.squares();
     let degrees = (SCALE_COUNTS + observations.len()) as f64;
-    OfShape { log_weight: -lower.half_log_determinant() - 0.5 * degrees * squares.ln(), mean, factor, squares }
+    let log_weight = -process.half_log_determinant() - 0.5 * degrees * squares.ln();
+    OfShape { log_weight, mean, factor, squares }
 }
