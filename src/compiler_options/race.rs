@@ -10,7 +10,7 @@ use crate::counted::counted as number_of;
 use crate::decision::Round;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
-use crate::measure::{Inputs, MeasureError, make_inputs};
+use crate::measure::{Inputs, make_inputs};
 use crate::race::{Deadline, ProgramRace, RaceError, RaceOptions, Raced, Runner, no_signature, race_programs};
 use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature};
 use crate::tune::TimeBreakdown;
@@ -60,31 +60,6 @@ pub(super) struct Rules<'a> {
     pub(super) joins: bool,
 }
 
-/// Why there is no result.
-pub(super) enum Aborted {
-    Race(RaceError),
-    Inputs(MeasureError),
-}
-
-impl<E: Into<RaceError>> From<E> for Aborted {
-    fn from(error: E) -> Self {
-        Self::Race(error.into())
-    }
-}
-
-impl Aborted {
-    pub(super) fn failed(failure: Failure) -> Self {
-        Self::Race(RaceError::Failed(failure))
-    }
-
-    pub(super) fn of_inputs(error: MeasureError) -> Self {
-        match error {
-            MeasureError::Failed(failure) => Self::failed(failure),
-            error => Self::Inputs(error),
-        }
-    }
-}
-
 impl<'a> VariantRaces<'a> {
     /// The races of a module, whose inputs are not made yet.
     pub(super) fn new(
@@ -100,9 +75,8 @@ impl<'a> VariantRaces<'a> {
     }
 
     /// Makes the inputs of all variants.
-    pub(super) fn make_inputs(&mut self, module: &OptionModule, signature: &Signature) -> Result<Inputs, Aborted> {
-        let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, self.scratch);
-        let inputs = inputs.map_err(Aborted::of_inputs)?;
+    pub(super) fn make_inputs(&mut self, module: &OptionModule, signature: &Signature) -> Result<Inputs, RaceError> {
+        let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, self.scratch)?;
         (self.inputs, self.inputs_digest) = (inputs.arrays.clone(), inputs.digest);
         Ok(inputs)
     }

@@ -7,7 +7,7 @@ use super::entry::{Decided, Known, beside_itself, known, not_of_jax};
 use super::failed::{as_known, forget_failure, is_lasting, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, TunedOptions, call, hash_choices, not_cached, not_of_one_program};
 use super::precise::{error_from_reference, planned, try_reference};
-use super::race::{Aborted, Rules, VariantRaces, counted, forecast, time_for_last};
+use super::race::{Rules, VariantRaces, counted, forecast, time_for_last};
 use super::rescue::{FirstRace, first_that_runs, rescuers};
 use super::rows::{Rows, take_rows, take_verdict};
 use super::special::{error_of, special_value_flags, special_values};
@@ -67,18 +67,18 @@ pub fn tune_compiler_options(
     result.rounds_measured = rounds_measured(&tally);
     let entry = match done {
         Ok(entry) => entry,
-        Err(Aborted::Race(RaceError::Failed(failure))) => {
+        Err(RaceError::Failed(failure)) => {
             result.reason = failure.to_string();
             result.failure = Some(failure);
             None
         }
-        Err(Aborted::Race(RaceError::Interrupted)) => {
+        Err(RaceError::Interrupted) => {
             result.status = Status::Interrupted;
             ended_by_user(result.rounds_measured).clone_into(&mut result.reason);
             None
         }
-        Err(Aborted::Race(RaceError::Fatal(error))) => return Err(error.into()),
-        Err(Aborted::Inputs(error)) => return Err(error.into()),
+        Err(RaceError::Fatal(error)) => return Err(error.into()),
+        Err(RaceError::Inputs(error)) => return Err(error.into()),
     };
     result.time_breakdown = time_breakdown(&tally);
     result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(&runner.timer.info().device)));
@@ -101,7 +101,7 @@ struct Walk<'a, 'r> {
 
 impl Walk<'_, '_> {
     /// Returns the known result before compiling anything. Every result of a search is stored, including that nothing runs.
-    fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
+    fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, RaceError> {
         let search = self.search()?;
         let options = self.races.options;
         let key = CacheKey {
@@ -133,7 +133,7 @@ impl Walk<'_, '_> {
         let kept = (&*self.races.runner.timer, self.races.runner.ledger);
         match &found {
             Ok(_) => forget_failure(kept, options, &search, self.module)?,
-            Err(Aborted::Race(RaceError::Failed(failure))) if is_lasting(failure) && !self.races.until.is_over() => {
+            Err(RaceError::Failed(failure)) if is_lasting(failure) && !self.races.until.is_over() => {
                 note_failure(kept, options, &search, self.module, failure)?;
             }
             Err(_) => {}
@@ -142,7 +142,7 @@ impl Walk<'_, '_> {
     }
 
     /// Looks for the best set.
-    fn find(&mut self, key: CacheKey, search: &str) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
+    fn find(&mut self, key: CacheKey, search: &str) -> Result<Option<(CacheKey, Arc<Entry>)>, RaceError> {
         let mut variants = Variants { base: self.module.base.clone(), choices: &self.module.choices };
         let mut base = variants.base();
         let mut singles = variants.singles();
@@ -154,7 +154,7 @@ impl Walk<'_, '_> {
         if self.module.choices.iter().any(|choice| choice.kind == OptionKind::FastMath) {
             preflight = preflight.with_other_inputs(&signature.parameters);
         }
-        preflight.check(scratch).map_err(Aborted::of_inputs)?;
+        preflight.check(scratch)?;
         let (preflight, wide) = planned(program, preflight, &signature, scratch);
         let preflight = preflight.to_string();
         self.races.runner.events.tell(Kind::Ahead(&preflight));
@@ -179,9 +179,9 @@ impl Walk<'_, '_> {
     }
 
     /// Digest of everything that a decision follows from, except the samples and the conditions of their measurement.
-    fn search(&self) -> Result<String, Aborted> {
+    fn search(&self) -> Result<String, RaceError> {
         let mut hasher = FieldHasher::new("compiler options, 3");
-        let inputs = self.module.inputs.digest().map_err(Aborted::of_inputs)?;
+        let inputs = self.module.inputs.digest()?;
         hasher.field(self.module.program.identity().as_bytes()).field(inputs.as_bytes());
         hasher.field(self.module.base.to_config().as_str().as_bytes());
         hasher.field(&self.races.options.rules.min_improvement.to_le_bytes());
@@ -190,7 +190,7 @@ impl Walk<'_, '_> {
     }
 
     /// Races the base with a second compilation of itself. If it fails, returns the first choice that does not.
-    fn first(&mut self, base: &Variant, singles: &[Variant]) -> Result<Option<Variant>, Aborted> {
+    fn first(&mut self, base: &Variant, singles: &[Variant]) -> Result<Option<Variant>, RaceError> {
         let FirstRace { raced, rescue, failed } =
             first_that_runs(&mut self.races, base, &rescuers(singles, self.module))?;
         self.result.flags.extend(raced.notes.iter().cloned());
@@ -214,7 +214,7 @@ impl Walk<'_, '_> {
     }
 
     /// Races every choice alone beside the base. Returns those with a time and their ratios, the fastest first.
-    fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, Aborted> {
+    fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, RaceError> {
         let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
         // elsewhere XLA measures during compilation, so one program may compile to several executables
         let joins = self.races.runner.timer.info().device.identity.platform == "cpu";
@@ -251,7 +251,7 @@ impl Walk<'_, '_> {
         variants: &Variants<'_>,
         base: &Variant,
         measured: &[(Variant, f64)],
-    ) -> Result<Vec<usize>, Aborted> {
+    ) -> Result<Vec<usize>, RaceError> {
         let Some(first) = self.promising(measured).next() else { return Ok(Vec::new()) };
         let mut best = first.clone();
         let mut more: Vec<usize> =
@@ -290,7 +290,7 @@ impl Walk<'_, '_> {
         base: &Variant,
         best: &[usize],
         measured: &[(Variant, f64)],
-    ) -> Result<Option<Finals>, Aborted> {
+    ) -> Result<Option<Finals>, RaceError> {
         let mut finalists = variants.parts(best);
         for variant in self.promising(measured).take(2) {
             if finalists.iter().all(|other| other.config != variant.config) {
@@ -334,7 +334,7 @@ impl Walk<'_, '_> {
         base: &Variant,
         wide: Result<MeasuredProgram, String>,
         finals: &mut Option<Finals>,
-    ) -> Result<(), Aborted> {
+    ) -> Result<(), RaceError> {
         let finalists = finals.as_ref().map_or(&[][..], |finals| &finals.variants);
         let note = try_reference(&mut self.races, wide, (variants, base), finalists, &mut self.rows)?;
         self.result.flags.extend(note);
@@ -346,7 +346,7 @@ impl Walk<'_, '_> {
     }
 
     /// Runs each set that changes arithmetic on values that it need not honour, and writes the outcome into its row.
-    fn try_special_values(&mut self, variants: &Variants<'_>, base: &Variant) -> Result<(), Aborted> {
+    fn try_special_values(&mut self, variants: &Variants<'_>, base: &Variant) -> Result<(), RaceError> {
         let runs = |config: &Config| {
             self.rows.get(config).is_some_and(|row| matches!(row.outcome, CandidateOutcome::Measured(_)))
         };
@@ -370,7 +370,7 @@ impl Walk<'_, '_> {
         search: String,
         is_rescued: bool,
         finals: Option<Finals>,
-    ) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
+    ) -> Result<Option<(CacheKey, Arc<Entry>)>, RaceError> {
         let tied = finals.as_ref().map(|last| take_verdict(&mut self.rows, &last.variants, &last.verdict));
         self.result.candidates = std::mem::take(&mut self.rows).into_values().collect();
         let base = self.result.baseline.config.clone();
@@ -447,7 +447,7 @@ impl Walk<'_, '_> {
         (key, entry): (CacheKey, Arc<Entry>),
         job: Option<Digest>,
         process: &[&str],
-    ) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
+    ) -> Result<Option<(CacheKey, Arc<Entry>)>, RaceError> {
         let not_kept = match &self.module.key {
             Err(why) => Some(not_cached(why)),
             Ok(_) => (!process.is_empty()).then(|| not_of_one_program(process)),

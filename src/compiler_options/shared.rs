@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::entry::{Decided, Known, beside_itself, known};
 use super::failed::{as_known, forget_failure, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, call, hash_choices, not_cached, not_of_one_program};
-use super::race::{Aborted, Rules, VariantRaces, counted};
+use super::race::{Rules, VariantRaces, counted};
 use super::rescue::rescuers;
 use super::rows::judged_by;
 use super::settle::{LOOKS, tune_compiler_options};
@@ -87,10 +87,10 @@ pub fn tune_shared_options(
     let mut shared = Shared { runner, modules, options, of_modules, until, began, notes };
     match shared.run() {
         Ok(shared) => Ok(shared),
-        Err(Aborted::Race(RaceError::Fatal(error))) => Err(error.into()),
-        Err(Aborted::Inputs(error)) => Err(error.into()),
-        Err(Aborted::Race(RaceError::Failed(failure))) => Ok(shared.without_a_set(Status::Failed, failure.to_string())),
-        Err(Aborted::Race(RaceError::Interrupted)) => {
+        Err(RaceError::Fatal(error)) => Err(error.into()),
+        Err(RaceError::Inputs(error)) => Err(error.into()),
+        Err(RaceError::Failed(failure)) => Ok(shared.without_a_set(Status::Failed, failure.to_string())),
+        Err(RaceError::Interrupted) => {
             let rounds = shared.of_modules.iter().map(|(_, tally)| rounds_measured(tally)).sum();
             Ok(shared.without_a_set(Status::Interrupted, ended_by_user(rounds).to_owned()))
         }
@@ -116,7 +116,7 @@ struct LastRounds {
 }
 
 impl Shared<'_> {
-    fn run(&mut self) -> Result<SharedOptions, Aborted> {
+    fn run(&mut self) -> Result<SharedOptions, RaceError> {
         let search = self.search()?;
         if let Some(found) = self.known(&search)? {
             return Ok(found);
@@ -147,7 +147,7 @@ impl Shared<'_> {
     }
 
     /// The sets that win on a module, each alone and all together, as far as they are compatible.
-    fn find_sets(&mut self, failed: &mut BTreeMap<usize, ModuleFault>) -> Result<Vec<Variant>, Aborted> {
+    fn find_sets(&mut self, failed: &mut BTreeMap<usize, ModuleFault>) -> Result<Vec<Variant>, RaceError> {
         let mut sets: Vec<Variant> = Vec::new();
         for (place, shared) in self.modules.iter().enumerate() {
             if !sets.is_empty() && self.any_wins(place, &shared.module, &sets)? {
@@ -170,7 +170,7 @@ impl Shared<'_> {
         &mut self,
         sets: &[Variant],
         failed: &mut BTreeMap<usize, ModuleFault>,
-    ) -> Result<BTreeMap<usize, LastRounds>, Aborted> {
+    ) -> Result<BTreeMap<usize, LastRounds>, RaceError> {
         let mut last = BTreeMap::new();
         for (place, shared) in self.modules.iter().enumerate() {
             if failed.contains_key(&place) {
@@ -192,7 +192,7 @@ impl Shared<'_> {
         failed: &BTreeMap<usize, ModuleFault>,
         search: &str,
         all: &mut SharedOptions,
-    ) -> Result<(), Aborted> {
+    ) -> Result<(), RaceError> {
         for (&place, why) in failed {
             let Some((shared, operation)) = self.modules.get(place).zip(all.operations.get_mut(place)) else {
                 continue;
@@ -220,12 +220,12 @@ impl Shared<'_> {
     }
 
     /// Digest of everything that the decision follows from, except the samples.
-    fn search(&self) -> Result<String, Aborted> {
+    fn search(&self) -> Result<String, RaceError> {
         let mut hasher = FieldHasher::new("shared compiler options, 2");
         hasher.field(&self.options.rules.min_improvement.to_le_bytes());
         for SharedModule { module, weight, .. } in self.modules {
             hasher.field(module.program.identity().as_bytes()).field(&weight.to_le_bytes());
-            let inputs = module.inputs.digest().map_err(Aborted::of_inputs)?;
+            let inputs = module.inputs.digest()?;
             hasher.field(module.base.to_config().as_str().as_bytes()).field(inputs.as_bytes());
             hash_choices(&module.choices, &mut hasher);
         }
@@ -233,7 +233,7 @@ impl Shared<'_> {
     }
 
     /// The decision of an earlier run, if every module with a key has an entry of it or did not run.
-    fn known(&mut self, search: &str) -> Result<Option<SharedOptions>, Aborted> {
+    fn known(&mut self, search: &str) -> Result<Option<SharedOptions>, RaceError> {
         let mut found = self.without_a_set(Status::Cached, "already known; nothing was measured".to_owned());
         let mut failed = Vec::new();
         for (place, (shared, operation)) in self.modules.iter().zip(&mut found.operations).enumerate() {
@@ -267,19 +267,19 @@ impl Shared<'_> {
     }
 
     /// Whether one of the sets wins on a module.
-    fn any_wins(&mut self, place: usize, module: &OptionModule, sets: &[Variant]) -> Result<bool, Aborted> {
+    fn any_wins(&mut self, place: usize, module: &OptionModule, sets: &[Variant]) -> Result<bool, RaceError> {
         let rules = self.options.rules;
         let rounds = LOOKS.first().copied().unwrap_or(1);
-        match self.on_module((place, module), |races| Ok(race(races, module, sets, "tried first", rounds)?)) {
+        match self.on_module((place, module), |races| race(races, module, sets, "tried first", rounds)) {
             Ok(raced) => Ok(verdict(&raced, sets.len(), &rules).winner.is_some()),
             // its own search reports why, or rescues it
-            Err(Aborted::Race(RaceError::Failed(_))) => Ok(false),
+            Err(RaceError::Failed(_)) => Ok(false),
             Err(ended) => Err(ended),
         }
     }
 
     /// What a search of one module finds.
-    fn search_alone(&mut self, shared: &SharedModule, place: usize) -> Result<Option<Variant>, Aborted> {
+    fn search_alone(&mut self, shared: &SharedModule, place: usize) -> Result<Option<Variant>, RaceError> {
         let without_key = OptionModule { key: Err("one set is for all modules".to_owned()), ..shared.module.clone() };
         // half of the time is reserved for the last rounds
         let left = u32::try_from(2 * (self.modules.len() - place)).unwrap_or(u32::MAX);
@@ -288,15 +288,15 @@ impl Shared<'_> {
         let events = self.events(place);
         let tuned = tune_compiler_options(&mut self.runner.telling(&events), &without_key, &options);
         let operation = tuned.map_err(|error| match error {
-            OptionTuneError::Inputs(error) => Aborted::Inputs(error),
+            OptionTuneError::Inputs(error) => RaceError::Inputs(error),
             OptionTuneError::Fatal(error) => error.into(),
         })?;
         let operation = operation.operation;
         if operation.status == Status::Interrupted {
-            return Err(RaceError::Interrupted.into());
+            return Err(RaceError::Interrupted);
         }
         if let Some(failure) = operation.failure {
-            return Err(Aborted::failed(failure));
+            return Err(RaceError::Failed(failure));
         }
         let best = operation.best.filter(|_| operation.status == Status::Tuned);
         Ok(best.and_then(|best| variants_of(&shared.module).of(&best.config)))
@@ -306,12 +306,12 @@ impl Shared<'_> {
     fn on_module<T>(
         &mut self,
         (place, module): (usize, &OptionModule),
-        work: impl FnOnce(&mut VariantRaces<'_>) -> Result<T, Aborted>,
-    ) -> Result<T, Aborted> {
+        work: impl FnOnce(&mut VariantRaces<'_>) -> Result<T, RaceError>,
+    ) -> Result<T, RaceError> {
         let events = self.events(place);
         let scratch =
             tempfile::tempdir().map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
-        let program = module.program.write(scratch.path(), "program").map_err(Aborted::of_inputs)?;
+        let program = module.program.write(scratch.path(), "program")?;
         let (of_module, place) = ((call(program.program.digest), &program), (scratch.path(), self.until));
         let mut races = VariantRaces::new(self.runner.telling(&events), self.options, of_module, module, place);
         let variants = variants_of(module);
@@ -321,7 +321,7 @@ impl Shared<'_> {
     }
 
     /// Races all sets on a module, in rounds that no search has seen.
-    fn last(&mut self, place: usize, shared: &SharedModule, sets: &[Variant]) -> Result<LastRounds, Aborted> {
+    fn last(&mut self, place: usize, shared: &SharedModule, sets: &[Variant]) -> Result<LastRounds, RaceError> {
         let begin = Instant::now();
         let allowed = LEAST_LAST.max(self.began.elapsed() / 3) / u32::try_from(self.modules.len()).unwrap_or(1).max(1);
         // the error probability does not grow with the number of modules
@@ -344,7 +344,7 @@ impl Shared<'_> {
                     break;
                 }
             }
-            last.ok_or(RaceError::Interrupted.into())
+            last.ok_or(RaceError::Interrupted)
         })
     }
 
@@ -354,7 +354,7 @@ impl Shared<'_> {
         search: &str,
         sets: &[Variant],
         last: BTreeMap<usize, LastRounds>,
-    ) -> Result<SharedOptions, Aborted> {
+    ) -> Result<SharedOptions, RaceError> {
         let sizes: Vec<usize> = sets.iter().map(|set| set.set.iter().count()).collect();
         let on: Vec<OnModule> = last.values().map(|last| last.on.clone()).collect();
         let names: Vec<String> = last.keys().filter_map(|&place| Some(self.modules.get(place)?.name.clone())).collect();
@@ -474,14 +474,12 @@ enum ModuleFault {
 }
 
 /// The failure if it concerns one module only; a lost worker or device ends the run for all.
-fn of_module(ended: Aborted) -> Result<ModuleFault, Aborted> {
+fn of_module(ended: RaceError) -> Result<ModuleFault, RaceError> {
     match ended {
-        Aborted::Race(RaceError::Failed(failure))
-            if !matches!(failure.kind, FailureKind::Device | FailureKind::Protocol) =>
-        {
+        RaceError::Failed(failure) if !matches!(failure.kind, FailureKind::Device | FailureKind::Protocol) => {
             Ok(ModuleFault::Program(failure))
         }
-        Aborted::Inputs(error) => Ok(ModuleFault::Inputs(error)),
+        RaceError::Inputs(error) => Ok(ModuleFault::Inputs(error)),
         ended => Err(ended),
     }
 }

@@ -118,6 +118,7 @@ pub(super) fn take_end(measured: Result<(), RaceError>, operation: &mut Operatio
             operation.reason = failure.to_string();
             operation.failure = Some(failure);
         }
+        Err(RaceError::Inputs(error)) => operation.reason = error.to_string(),
         Err(RaceError::Fatal(error)) => {
             operation.reason = error.to_string();
             return Some(error);

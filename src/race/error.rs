@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::ledger::LedgerError;
+use crate::measure::MeasureError;
 use crate::remedy::scratch_remedy;
 
 /// Why a race ended before its last round.
@@ -14,9 +15,21 @@ pub enum RaceError {
     /// The user ended it.
     #[error("ended by the user")]
     Interrupted,
+    /// The inputs of its programs cannot be made.
+    #[error(transparent)]
+    Inputs(MeasureError),
     /// Nothing can continue.
     #[error(transparent)]
     Fatal(TuneError),
+}
+
+impl From<MeasureError> for RaceError {
+    fn from(error: MeasureError) -> Self {
+        match error {
+            MeasureError::Failed(failure) => Self::Failed(failure),
+            error => Self::Inputs(error),
+        }
+    }
 }
 
 impl<E: Into<TuneError>> From<E> for RaceError {

@@ -173,6 +173,10 @@ impl Autotuner<'_> {
                 result.failure = Some(failure);
                 Ok(InvocationPlan::Finished(None))
             }
+            Err(RaceError::Inputs(error)) => {
+                result.reason = error.to_string();
+                Ok(InvocationPlan::Finished(None))
+            }
             Err(RaceError::Fatal(error)) => Err(error),
         };
         result.search = Some(search.searched);

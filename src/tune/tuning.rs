@@ -221,6 +221,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
                 return Ok(true);
             }
             Err(RaceError::Fatal(error)) => return Err(error),
+            Err(RaceError::Inputs(error)) => self.result.reason = error.to_string(),
             Err(RaceError::Failed(failure)) => {
                 self.result.reason = failure.to_string();
                 self.result.failure = Some(failure);
