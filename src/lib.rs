@@ -77,9 +77,7 @@ pub(crate) use autotune_lowered_lookup::{
 };
 #[doc(hidden)]
 pub use autotune_lowered_lookup::{printable, stats, wire};
-#[cfg(feature = "nsys")]
-pub use autotune_lowered_profile::nsys;
-pub use autotune_lowered_profile::{analysis, profile};
+pub use autotune_lowered_profile::{analysis, nsys, profile};
 pub use autotune_lowered_search::{candidates, constraint, decision, search};
 pub use autotune_lowered_timer::{signature, timer};
 

@@ -232,9 +232,9 @@ def fields_of(message):
 
 
 def work_digest(serialized):
-    """SHA-256 of the code that an executable of a CPU runs, as in `timer/pjrt/same_work.rs`: object files, thunks
-    and buffers, without the options and the module's name and number, which the executable contains too. None if it
-    has another form."""
+    """SHA-256 of the code that an executable of a CPU runs, as in `timer/pjrt/compile/work_digest.rs`: object files,
+    thunks and buffers, without the options and the module's name and number, which the executable contains too. None if
+    it has another form."""
     try:
         # after a message of IFRT's, which follows its length: ExecutableAndOptionsProto
         length = shift = at = 0

@@ -18,8 +18,8 @@ use crate::measure::MeasureError;
 use crate::printable::printable;
 use crate::scratch::Scratch;
 use crate::target::Target;
-use crate::timer::Limits;
-use crate::timer::pjrt::{Outcome, TargetCompiler, TargetOptions, discover};
+use crate::timer::WorkerLimits;
+use crate::timer::pjrt::{CompileOutcome, TargetCompiler, TargetOptions, discover};
 
 use super::ending::cancel_flag;
 use super::exit;
@@ -125,7 +125,7 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
         junit.write(|out| write_compile_junit(out, &result, &open.name))?;
     }
     let outcomes = || result.targets.iter().flat_map(CompiledTarget::outcomes);
-    let failed = outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }));
+    let failed = outcomes().any(|outcome| matches!(outcome, CompileOutcome::Failed { .. }));
     let (interrupted, ended, all) = (result.interrupted, outcomes().count(), result.programs());
     args.format.write(out, result)?;
     if interrupted {
@@ -278,7 +278,7 @@ fn options(args: &CompileArgs, target: &Target, (plugin, store): (PathBuf, &Path
     Ok(TargetOptions::new(this_program()?, plugin, target.clone(), store)
         .others(args.compiled.clone())
         .compile_jobs(args.limits.compile_jobs.map(usize::from))
-        .limits(Limits::from(&args.limits))
+        .limits(WorkerLimits::from(&args.limits))
         .overrides(option_set(args.base_options.iter().cloned())?.overrides())
         .llo(args.llo))
 }
@@ -327,7 +327,7 @@ impl Follower for Bar<'_> {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    fn done(&mut self, operation: &str, _outcome: &Outcome, done: usize, of: usize) {
+    fn done(&mut self, operation: &str, _outcome: &CompileOutcome, done: usize, of: usize) {
         self.bar.set_length(of as u64);
         self.bar.set_position(done as u64);
         self.bar.set_message(printable(operation));

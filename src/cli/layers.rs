@@ -53,18 +53,17 @@ pub(super) fn parse(words: &[OsString]) -> Result<(Cli, Vec<String>), Unparsed> 
     let defaults = defaults(&files, leaf, leaf_matches)?;
     let with_files = at_command(command.clone(), &names, &|command| with_defaults(command, &defaults));
     match parsed(with_files.clone(), words) {
-        Ok(cli) => Ok((
-            cli,
-            defaults
-                .iter()
-                .map(|(file, value)| format!("`--{}` is set by {}", value.setting.key, file.place(value)))
-                .collect(),
-        )),
+        Ok(cli) => Ok((cli, defaults.iter().map(|(file, value)| set_by(file, value)).collect())),
         Err(error) => match defaults.iter().find(|(_, value)| concerns(&error, value)) {
             Some((file, value)) => Err(Fault::from(file.wrong(value, &in_a_line(&error))).into()),
             None => Err(Unparsed::Clap(error, Box::new(with_files))),
         },
     }
+}
+
+/// Says where a flag is set, without its value, which may hold a password.
+fn set_by(file: &SettingsFile, value: &FileValue) -> String {
+    format!("`--{}` is set by {}", value.setting.key, file.place(value))
 }
 
 /// Parses the words for a command.

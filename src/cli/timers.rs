@@ -13,7 +13,7 @@ use crate::remedy::scratch_remedy;
 use crate::scratch::Scratch;
 use crate::timer::exec::three_quarters_of_memory;
 use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
-use crate::timer::{CommandTimer, HOST_CLOCK, Limits, ProfileReplay, ReplayTimer, Timer, TimerName};
+use crate::timer::{CommandTimer, HOST_CLOCK, ProfileReplay, ReplayTimer, Timer, TimerName, WorkerLimits};
 
 use super::exit;
 use super::fault::Fault;
@@ -169,7 +169,7 @@ pub(super) fn start_named(
         launch_options: args.launch.as_ref().map(launch_options).unwrap_or_default(),
         compile_jobs: limits.compile_jobs.map(usize::from),
         metric: args.metric.clone(),
-        ..options(plugin, Limits::from(limits))?
+        ..options(plugin, WorkerLimits::from(limits))?
     };
     Ok(match named {
         NamedTimer::Plugin(FoundPlugin { path, .. }) => {
@@ -195,7 +195,7 @@ fn xla_flags(launch: &Launch) -> Result<String, Fault> {
 }
 
 /// How to start workers for a device whose plugin is not yet known.
-pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, Fault> {
+pub(super) fn options(args: &PluginArgs, limits: WorkerLimits) -> Result<PjrtOptions, Fault> {
     Ok(PjrtOptions {
         exe: this_program()?,
         plugin: PathBuf::new(),
@@ -236,7 +236,7 @@ fn replay(path: &Path, metric: Option<Metric>) -> Result<Box<dyn Timer>, Fault> 
     Ok(Box::new(ReplayTimer::open(path).map_err(input)?))
 }
 
-impl From<&LimitArgs> for Limits {
+impl From<&LimitArgs> for WorkerLimits {
     fn from(args: &LimitArgs) -> Self {
         let call = Duration::from_secs(args.timeout);
         let memory_bytes = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);

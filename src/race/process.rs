@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{RaceError, Runner};
 use crate::config::Config;
 use crate::failure::{Failure, FailureKind};
-use crate::timer::events::{Events, Open, Slice};
+use crate::timer::events::{Events, OpenSlice, Slice};
 use crate::timer::{Job, Timer};
 
 /// The process that measures a job, one after the other if it has to be started again.
@@ -55,7 +55,7 @@ impl<'a> Process<'a> {
     }
 
     /// Opens the slice of the work on a candidate.
-    pub(super) fn slice_of(&self, candidate: usize) -> Open<'a> {
+    pub(super) fn slice_of(&self, candidate: usize) -> OpenSlice<'a> {
         let config = self.job.candidates.get(candidate).map(|candidate| &candidate.config);
         self.events.open(Slice::Candidate { number: candidate, config })
     }

@@ -17,9 +17,11 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::FailureKind;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Program, ProgramFormat};
-use autotune_lowered::timer::conformance::{Outcome, check};
+use autotune_lowered::timer::conformance::{StepOutcome, check};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer, probe};
-use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, TimerExt, WorkerCommand};
+use autotune_lowered::timer::{
+    InputArray, Job, JobCandidate, ProgramFile, Timer, TimerExt, WorkerCommand, WorkerLimits,
+};
 
 struct Place {
     folder: tempfile::TempDir,
@@ -152,8 +154,8 @@ fn our_own_worker_conforms() {
         let place = Place::new();
         let exe = env!("CARGO_BIN_EXE_autotune-lowered");
         let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
-        let report = check(&command, &Limits::default(), place.folder.path()).unwrap();
-        assert!(report.steps.iter().all(|step| step.outcome == Outcome::Passed), "{report}");
+        let report = check(&command, &WorkerLimits::default(), place.folder.path()).unwrap();
+        assert!(report.steps.iter().all(|step| step.outcome == StepOutcome::Passed), "{report}");
         // beyond the minimum: its clock, batches, cold caches, outputs that it compares
         assert_eq!(report.steps.len(), 22);
     }

@@ -16,10 +16,10 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::PjrtTimer;
-use autotune_lowered::timer::protocol::{BeginParams, LoadParams, Loaded, Measured, Method, Outputs};
+use autotune_lowered::timer::protocol::{BeginParams, LoadAnswer, LoadParams, MeasureAnswer, Method, OutputsAnswer};
 use autotune_lowered::timer::{
-    InputArray, Job, JobCandidate, Limits, OutputsAs, ProgramFile, TakenOutputs, Timer, TimerExt, WorkerClient,
-    WorkerCommand,
+    InputArray, Job, JobCandidate, OutputsAs, ProgramFile, TakenOutputs, Timer, TimerExt, WorkerClient, WorkerCommand,
+    WorkerLimits,
 };
 use serde_json::Value;
 
@@ -70,18 +70,18 @@ fn begun(folder: &Path, plugin: &Path, job: &Job) -> WorkerClient {
 }
 
 /// The same, with the worker's answer about the candidate.
-fn loaded(folder: &Path, plugin: &Path, job: &Job) -> (WorkerClient, Loaded) {
+fn loaded(folder: &Path, plugin: &Path, job: &Job) -> (WorkerClient, LoadAnswer) {
     let exe = env!("CARGO_BIN_EXE_autotune-lowered");
     let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
-    let mut client = WorkerClient::spawn(&command, &Limits::default()).unwrap();
-    client.hello(&Limits::default()).unwrap();
+    let mut client = WorkerClient::spawn(&command, &WorkerLimits::default()).unwrap();
+    client.hello(&WorkerLimits::default()).unwrap();
     client.request::<Value>(Method::Begin(BeginParams::new(job, folder)), LIMIT).unwrap();
     let load = LoadParams::new(0, &job.candidates[0]);
     let loaded = client.request(Method::Load(load), LIMIT).unwrap();
     (client, loaded)
 }
 
-fn measure(client: &mut WorkerClient, runs: u32, batch: u32) -> Result<Measured, Failure> {
+fn measure(client: &mut WorkerClient, runs: u32, batch: u32) -> Result<MeasureAnswer, Failure> {
     client.request(Method::Measure { candidate: 0, runs, batch }, LIMIT)
 }
 
@@ -163,7 +163,7 @@ fn donated_inputs_are_copied_on_the_device() {
             assert_eq!(measure(&mut client, 10, 1).unwrap().samples_ns.len(), 10);
             assert_eq!(measure(&mut client, 8, 4).unwrap().samples_ns.len(), 2);
             let outputs = Method::Outputs { candidate: 0, folder: folder.path().to_owned() };
-            let outputs: Outputs = client.request(outputs, LIMIT).unwrap();
+            let outputs: OutputsAnswer = client.request(outputs, LIMIT).unwrap();
             assert!(fs::read(&outputs.outputs[0].path).unwrap() == 2.0_f32.to_le_bytes().repeat(COUNT), "{round}");
         }
         // for few bytes, a separate copy program is not worthwhile

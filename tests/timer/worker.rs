@@ -16,10 +16,10 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::FailureKind;
 use autotune_lowered::measured_by::{CacheState, Source};
 use autotune_lowered::registry::{Program, ProgramFormat};
-use autotune_lowered::timer::conformance::{Outcome, check};
+use autotune_lowered::timer::conformance::{StepOutcome, check};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
 use autotune_lowered::timer::{
-    CommandTimer, InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, TimerExt, WorkerCommand,
+    CommandTimer, InputArray, Job, JobCandidate, ProgramFile, Timer, TimerExt, WorkerCommand, WorkerLimits,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_autotune-lowered");
@@ -35,12 +35,12 @@ fn misbehaving(mode: &str) -> String {
 /// Far longer than anything here takes on a busy machine: reached only if something waits that must not.
 const LONG: Duration = Duration::from_secs(60);
 
-fn limits() -> Limits {
-    Limits::default().start(LONG).measure(LONG).grace(Duration::from_millis(200))
+fn limits() -> WorkerLimits {
+    WorkerLimits::default().start(LONG).measure(LONG).grace(Duration::from_millis(200))
 }
 
 /// For calls that are never answered. Those before and after them are answered without any work.
-fn hasty() -> Limits {
+fn hasty() -> WorkerLimits {
     limits().measure(Duration::from_millis(800))
 }
 
@@ -67,7 +67,7 @@ fn wait_until(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
 }
 
 /// One bad `measure` of candidate 1: returns the failure, and checks that candidate 0 goes on and no process remains.
-fn costs_one_candidate(mode: &str, limits: Limits) -> (FailureKind, String) {
+fn costs_one_candidate(mode: &str, limits: WorkerLimits) -> (FailureKind, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving(mode), limits, None).unwrap();
     timer.begin(&job(folder.path(), &["{\"i\":0}", "{\"i\":1}"])).unwrap();
@@ -258,7 +258,7 @@ fn a_candidate_that_breaks_every_new_worker_is_left_out_by_itself() {
 
 #[test]
 fn a_worker_that_never_starts_is_a_matter_of_the_device() {
-    let start = |command: &str, limits: Limits| {
+    let start = |command: &str, limits: WorkerLimits| {
         CommandTimer::start(Path::new(EXE), command, limits, None).map(|_| ()).unwrap_err()
     };
     let quick = limits().start(Duration::from_millis(500));
@@ -373,11 +373,11 @@ fn the_example_of_the_document_is_the_example_that_is_tested() {
 fn the_example_worker_conforms_and_times() {
     let folder = tempfile::tempdir().unwrap();
     let command = format!("exec {} {}", python3(), data("example_worker.py").display());
-    let report = check(&WorkerCommand::shell(EXE, &command), &Limits::default(), folder.path()).unwrap();
+    let report = check(&WorkerCommand::shell(EXE, &command), &WorkerLimits::default(), folder.path()).unwrap();
     assert!(report.passed() && report.steps.len() == 15, "{report}");
-    assert!(report.steps.iter().all(|step| step.outcome == Outcome::Passed), "{report}");
+    assert!(report.steps.iter().all(|step| step.outcome == StepOutcome::Passed), "{report}");
 
-    let mut timer = CommandTimer::start(Path::new(EXE), &command, Limits::default(), None).unwrap();
+    let mut timer = CommandTimer::start(Path::new(EXE), &command, WorkerLimits::default(), None).unwrap();
     assert_eq!(timer.info().name, format!("command:{command}"));
     assert_eq!((&timer.info().source, timer.info().device.identity.platform.as_str()), (&Source::HostWall, "python"));
     let input = |name: &str, values: [f32; 3]| {
@@ -407,17 +407,17 @@ fn the_conformance_test_can_fail() {
     // works, but fails on a line that is not JSON
     let report = run(&misbehaving("none"));
     assert!(!report.passed());
-    assert_eq!(report.steps[0].outcome, Outcome::Passed);
-    assert!(matches!(&report.steps[1].outcome, Outcome::Failed(why) if why.contains("exit code 1")), "{report}");
+    assert_eq!(report.steps[0].outcome, StepOutcome::Passed);
+    assert!(matches!(&report.steps[1].outcome, StepOutcome::Failed(why) if why.contains("exit code 1")), "{report}");
     let report = run("echo hello");
-    assert!(matches!(&report.steps[0].outcome, Outcome::Failed(_)), "{report}");
+    assert!(matches!(&report.steps[0].outcome, StepOutcome::Failed(_)), "{report}");
     // keeps running after its stdin was closed
     let lingering = format!("{} {}; sleep 1000", python3(), data("example_worker.py").display());
     let report = run(&lingering);
     let failed: Vec<&str> = report
         .steps
         .iter()
-        .filter(|step| matches!(&step.outcome, Outcome::Failed(why) if why.contains("still ran")))
+        .filter(|step| matches!(&step.outcome, StepOutcome::Failed(why) if why.contains("still ran")))
         .map(|step| step.name)
         .collect();
     assert_eq!(failed, ["`shutdown` is answered and ends the worker", "closing its stdin ends the worker"]);
@@ -617,9 +617,9 @@ fn a_worker_that_is_none_is_told_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let supervisor = folder.path().join("supervisor");
     let worker = format!("tr '\\0' ' ' < /proc/$PPID/cmdline > {}; yes", supervisor.display());
-    let report = check(&WorkerCommand::shell(EXE, &worker), &Limits::default(), folder.path()).unwrap();
-    assert!(matches!(&report.steps[0].outcome, Outcome::Failed(why) if why.contains("`y`")), "{report}");
-    assert!(matches!(&report.steps[1].outcome, Outcome::Skipped(_)) && report.steps.len() == 2, "{report}");
+    let report = check(&WorkerCommand::shell(EXE, &worker), &WorkerLimits::default(), folder.path()).unwrap();
+    assert!(matches!(&report.steps[0].outcome, StepOutcome::Failed(why) if why.contains("`y`")), "{report}");
+    assert!(matches!(&report.steps[1].outcome, StepOutcome::Skipped(_)) && report.steps.len() == 2, "{report}");
     let words = fs::read_to_string(&supervisor).unwrap();
     assert!(words.contains(" --grace-ms 500 "), "{words}");
 }

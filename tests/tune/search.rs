@@ -570,12 +570,4 @@ fn a_worker_that_builds_programs_is_searched_through_the_command_line() {
     assert!(random.stdout.contains("searched 4073 configs: 40 tried (random, seed 3)"), "{}", random.stdout);
     let wrong = tune(&["--search", "lucky"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("expected one of auto, model"), "{}", wrong.stderr);
-    for gone in ["halving", "genetic"] {
-        let run = tune(&["--search", gone]);
-        let said = run.stderr.strip_suffix('\n').unwrap();
-        assert!(
-            run.code == 2 && said.contains(&format!("`{gone}` was removed")) && said.ends_with("use `auto`"),
-            "{said}"
-        );
-    }
 }

@@ -18,6 +18,5 @@ use autotune_lowered_lookup::{
 };
 
 pub mod analysis;
-#[cfg(feature = "nsys")]
 pub mod nsys;
 pub mod profile;

@@ -13,7 +13,6 @@ mod flame;
 mod host_work;
 mod minor;
 pub mod mosaic;
-#[cfg(feature = "nsys")]
 mod nsys;
 mod programs;
 mod read;
@@ -30,7 +29,6 @@ pub use diff::{DiffRow, ProfileDiff, Sample as DiffSample, Verdict, profile_diff
 pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks, stacks_by};
 pub use host_work::HostWork;
 pub use minor::Counting;
-#[cfg(feature = "nsys")]
 pub use nsys::{NsysProfile, nsys_captures};
 pub use programs::{HloFileError, HloFiles, Programs};
 pub use read::CaptureError;

@@ -17,11 +17,9 @@ pub enum CaptureError {
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// A capture of nsys-jax cannot be used.
-    #[cfg(feature = "nsys")]
     #[error(transparent)]
     Nsys(#[from] crate::nsys::NsysError),
     /// The timeline drawn from a capture of nsys-jax cannot be read back.
-    #[cfg(feature = "nsys")]
     #[error(transparent)]
     Drawn(#[from] crate::profile::ProfileErrorKind),
     /// This program reads no captures of nsys-jax.

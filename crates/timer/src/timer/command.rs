@@ -1,12 +1,11 @@
 //! `command:…`: a timer whose worker is any program that speaks the protocol of `docs/worker-protocol.md`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bench::{Bench, info_of};
-use super::client::{Limits, WorkerClient, WorkerCommand};
+use super::bench::Bench;
+use super::client::WorkerClient;
 use super::clock::HOST_CLOCK;
 use super::events::Events;
 use super::info::TimerInfo;
@@ -16,6 +15,7 @@ use super::model::Timer;
 use super::profiled::default_metric;
 use super::protocol::{LoadParams, Signature, capability};
 use super::refusals::Refusals;
+use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::device::xla_autotuning;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{Metric, Source};
@@ -27,8 +27,6 @@ pub struct CommandTimer {
     job: Option<Job>,
     /// Options that the worker's compiler refuses, if that compiler is known.
     refusals: Option<Refusals>,
-    /// Compiler options of programs that bring options of their own, which these replace.
-    launch_options: BTreeMap<String, String>,
     /// The script of a built-in worker, removed when none can be started any more.
     script: Option<Arc<Scratch>>,
 }
@@ -45,12 +43,12 @@ impl CommandTimer {
     /// # Errors
     ///
     /// If the worker cannot be started or does not answer `hello`.
-    pub fn start(exe: &Path, command: &str, limits: Limits, metric: Option<Metric>) -> Result<Self, Failure> {
+    pub fn start(exe: &Path, command: &str, limits: WorkerLimits, metric: Option<Metric>) -> Result<Self, Failure> {
         Self::start_worker(format!("command:{command}"), WorkerCommand::shell(exe, command), limits, metric, None)
     }
 
-    /// Starts the `jax` worker with this Python on one of its devices. It times by profiles, and with the metric `elapsed` by
-    /// the host clock.
+    /// Starts the `jax` worker with this Python on one of its devices. It times by profiles, and with the metric
+    /// `elapsed` by the host clock.
     ///
     /// # Errors
     ///
@@ -60,7 +58,7 @@ impl CommandTimer {
         python: &Path,
         device: usize,
         xla_flags: Option<String>,
-        limits: Limits,
+        limits: WorkerLimits,
         metric: Option<Metric>,
     ) -> Result<Self, Failure> {
         let failure = |error: std::io::Error| {
@@ -78,7 +76,7 @@ impl CommandTimer {
     fn start_worker(
         name: String,
         worker: WorkerCommand,
-        limits: Limits,
+        limits: WorkerLimits,
         metric: Option<Metric>,
         script: Option<Arc<Scratch>>,
     ) -> Result<Self, Failure> {
@@ -108,11 +106,11 @@ impl CommandTimer {
             None if from_profile => default_metric(&device.identity.platform),
             None => Metric::Elapsed,
         };
-        let mut info = info_of(name, &hello, device, metric);
+        let mut info = TimerInfo::of_worker(name, &hello, device, metric);
         // unknown for an external worker; on other devices each process takes device memory
         info.can.compile_beside_outputs = script.is_some() && info.device.identity.platform == "cpu";
         let bench = Bench::new(worker, limits, (client, hello), info);
-        let mut timer = Self { bench, job: None, refusals: None, launch_options: BTreeMap::new(), script };
+        let mut timer = Self { bench, job: None, refusals: None, script };
         timer.choose_clock();
         Ok(timer)
     }
@@ -129,13 +127,6 @@ impl CommandTimer {
             ));
             self.choose_clock();
         }
-        self
-    }
-
-    /// Launches kernels by these options, also those of programs that bring other ones.
-    #[must_use]
-    pub fn with_launch_options(mut self, options: BTreeMap<String, String>) -> Self {
-        self.launch_options = options;
         self
     }
 
@@ -168,7 +159,7 @@ impl CommandTimer {
         if found.program.is_none() && !can_build {
             return Err(Failure::new(FailureKind::NoProgram, "the worker cannot build its program"));
         }
-        let build = found.build.clone().over(found.program.as_ref(), &self.launch_options);
+        let build = found.build.clone();
         let mut params = LoadParams::new(candidate, &JobCandidate { build, ..found.clone() });
         if !params.overrides.is_empty() && !hello.can(capability::COMPILER_OPTIONS) {
             let message = format!("`{}` cannot set compiler options", self.bench.info.name);
@@ -192,7 +183,6 @@ impl Timer for CommandTimer {
                 bench: self.bench.beside(),
                 job: None,
                 refusals: self.refusals.clone(),
-                launch_options: self.launch_options.clone(),
                 script: self.script.clone(),
             }) as Box<dyn Timer>
         })

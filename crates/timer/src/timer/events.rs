@@ -2,6 +2,22 @@
 //!
 //! Work that takes time is a [`Slice`], which begins and ends; the other kinds are moments in it. A [`Sink`] receives
 //! the stream: progress, the time breakdown, the trace of a run and the keepers of profiles are folds of this stream.
+//!
+//! ```
+//! use std::sync::{Arc, Mutex};
+//!
+//! use autotune_lowered_timer::timer::events::{Event, Events, Kind, Slice};
+//!
+//! let begun = Arc::new(Mutex::new(Vec::new()));
+//! let names = Arc::clone(&begun);
+//! let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
+//!     if let Kind::Begin(slice) = event.kind {
+//!         names.lock().unwrap().push(slice.to_string());
+//!     }
+//! })));
+//! let _open = events.open(Slice::Step("scan"));
+//! assert_eq!(*begun.lock().unwrap(), ["scan"]);
+//! ```
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -237,8 +253,8 @@ impl fmt::Display for Slice<'_> {
 
 /// A receiver of events.
 pub trait Sink: Send {
-    /// Takes an event. An error becomes the job's failure if the event can be refused: the beginning of a [`Slice::Job`], and a
-    /// [`Kind::Profiled`] with a profile.
+    /// Takes an event. An error becomes the job's failure if the event can be refused: the beginning of a
+    /// [`Slice::Job`], and a [`Kind::Profiled`] with a profile.
     ///
     /// # Errors
     ///
@@ -293,8 +309,8 @@ impl Events {
         with
     }
 
-    /// The same stream on another track. The track has this name; beside one of several tuners, the tuner's name precedes
-    /// it.
+    /// The same stream on another track. The track has this name; beside one of several tuners, the tuner's name
+    /// precedes it.
     #[must_use]
     pub fn on_track(&self, name: &str) -> Self {
         let track = if *self.track == *TUNER { name.into() } else { format!("{} {name}", self.track).into() };
@@ -323,18 +339,18 @@ impl Events {
     }
 
     /// Begins a slice, which ends when the result is dropped.
-    pub fn open<'e>(&'e self, slice: Slice<'e>) -> Open<'e> {
+    pub fn open<'e>(&'e self, slice: Slice<'e>) -> OpenSlice<'e> {
         self.tell(Kind::Begin(&slice));
-        Open { events: self, slice }
+        OpenSlice { events: self, slice }
     }
 
     /// The same for a slice that a sink may refuse: then it ends at once.
     ///
     /// # Errors
     /// As [`offer`](Self::offer).
-    pub fn try_open<'e>(&'e self, slice: Slice<'e>) -> Result<Open<'e>, Failure> {
+    pub fn try_open<'e>(&'e self, slice: Slice<'e>) -> Result<OpenSlice<'e>, Failure> {
         let begun = self.offer(Kind::Begin(&slice));
-        let open = Open { events: self, slice };
+        let open = OpenSlice { events: self, slice };
         begun.map(|()| open)
     }
 }
@@ -342,12 +358,12 @@ impl Events {
 /// A slice that is open.
 #[derive(Debug)]
 #[must_use = "a slice ends where this is dropped"]
-pub struct Open<'e> {
+pub struct OpenSlice<'e> {
     events: &'e Events,
     slice: Slice<'e>,
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenSlice<'_> {
     fn drop(&mut self) {
         self.events.tell(Kind::End(&self.slice));
     }

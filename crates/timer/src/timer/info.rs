@@ -1,6 +1,6 @@
 //! What a timer is: its name, its clock, its device, and what it can do.
 
-use super::protocol::DeviceMemory;
+use super::protocol::{DeviceMemory, Hello, capability};
 use crate::device::{DeviceFingerprint, gpu_launch};
 use crate::measured_by::{CacheState, Clocks, MeasuredBy, Metric, Source};
 use crate::setters;
@@ -55,8 +55,8 @@ pub struct TimerCapabilities {
     pub measure_rounds: bool,
     /// It keeps outputs that are large enough, and compares others with them.
     pub compare_outputs: bool,
-    /// Outputs were compared when the samples were taken, and what differed then fails: a replay of profiles, which hold
-    /// no outputs.
+    /// Outputs were compared when the samples were taken, and what differed then fails: a replay of profiles, which
+    /// hold no outputs.
     pub skip_outputs: bool,
 }
 
@@ -78,6 +78,24 @@ impl TimerInfo {
             clocks_seen: None,
             device,
         }
+    }
+
+    /// The timer that a worker makes. What is not in the worker's hands: its name, its device with what is known of its
+    /// environment, and its metric.
+    pub(super) fn of_worker(name: String, hello: &Hello, device: DeviceFingerprint, metric: Metric) -> Self {
+        let profiles = hello.can(capability::PROFILE);
+        // no clock is read around a run that is timed by its profile
+        let reads_clock = hello.source == Source::HostWall && !profiles;
+        let can = TimerCapabilities {
+            build_programs: hello.can(capability::BUILD_PROGRAMS),
+            measure_rounds: profiles,
+            compare_outputs: hello.can(capability::COMPARE_OUTPUTS),
+            ..TimerCapabilities::default()
+        };
+        let mut info = Self::new(name, hello.source.clone(), device);
+        info.device_memory = hello.memory;
+        info.clock_resolution_ns = hello.clock_resolution_ns.filter(|&resolution| reads_clock && resolution > 0);
+        info.metric(metric).clocks(hello.clocks).notes(hello.notes.clone()).can(can)
     }
 
     /// How samples are taken if the caches are in this state before each run.

@@ -72,7 +72,8 @@ pub trait Timer: Send {
     /// Compiles a candidate, or takes its stored executable, and loads it beside the others.
     ///
     /// # Errors
-    /// If the candidate has no program, it does not compile or load, it takes other inputs than the job's, or the worker fails.
+    /// If the candidate has no program, it does not compile or load, it takes other inputs than the job's, or the
+    /// worker fails.
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure>;
 
     /// Runs loaded candidates one after the other, as a round asks. On a failure of a round that is measured in one go,

@@ -99,7 +99,6 @@ fn each_execution(
     for ((number, capture), fold) in captures.iter().enumerate().zip(&folds) {
         match capture {
             Capture::XSpace(capture) => spaces.push((number, (&capture.space, fold))),
-            #[cfg(feature = "nsys")]
             Capture::Nsys(profile) => {
                 profile.fold_events(fold, &mut |place, of, ended| give(number, place, of, ended));
             }

@@ -41,14 +41,14 @@ pub struct RecordedFailure {
 
 /// The calls of a job so far.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct RecordedCalls {
     /// Calls of a method for a candidate that succeeded.
     succeeded: BTreeMap<(usize, Method), u64>,
     /// How often each failure of a candidate occurred.
     failed: BTreeMap<(usize, usize), u64>,
 }
 
-impl Calls {
+impl RecordedCalls {
     /// Counts a call, and fails if one of the candidate's failures is due.
     pub(super) fn call(
         &mut self,

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::calls::{Calls, Method, RecordedFailure};
-use super::index::{self, Functions, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
+use super::calls::{Method, RecordedCalls, RecordedFailure};
+use super::index::{self, FunctionConfigs, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
 use super::json_file::wrong;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
@@ -28,7 +28,7 @@ pub struct ReplayKeeper {
     in_job: bool,
     /// Whether the index has unsaved changes.
     is_dirty: bool,
-    calls: Calls,
+    calls: RecordedCalls,
 }
 
 impl ReplayKeeper {
@@ -54,7 +54,7 @@ impl ReplayKeeper {
             index
         };
         let mut keeper =
-            Self { folder: folder.to_owned(), index, in_job: false, is_dirty: is_new, calls: Calls::default() };
+            Self { folder: folder.to_owned(), index, in_job: false, is_dirty: is_new, calls: RecordedCalls::default() };
         keeper.save()?;
         Ok(keeper)
     }
@@ -116,11 +116,11 @@ impl ReplayKeeper {
             direction: job.direction,
             cache_state: job.cache_state.clone(),
             module_name: None,
-            functions: Functions(configs.enumerate().collect()),
+            functions: FunctionConfigs(configs.enumerate().collect()),
             failures: BTreeMap::new(),
             profiles: Vec::new(),
         });
-        (self.in_job, self.calls) = (true, Calls::default());
+        (self.in_job, self.calls) = (true, RecordedCalls::default());
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use super::calls::{Calls, Method, ends_worker};
+use super::calls::{Method, RecordedCalls, ends_worker};
 use super::index::{IndexedInvocation, NUMBER, ProfileIndex, TakenProfile, TakenRound, check_real, inside};
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{Metric, Source};
@@ -39,9 +39,9 @@ pub struct ProfileReplay {
 struct CurrentJob {
     job: Job,
     invocation: usize,
-    found: Found,
+    found: FoundExecutions,
     loaded: BTreeSet<usize>,
-    calls: Calls,
+    calls: RecordedCalls,
     /// Rounds requested.
     rounds: usize,
     /// For each function the position in its samples.
@@ -51,7 +51,7 @@ struct CurrentJob {
 
 /// The content of an invocation's profiles.
 #[derive(Debug, Default)]
-struct Found {
+struct FoundExecutions {
     /// For each function its durations, nanoseconds: round by round, or all in one list.
     samples: BTreeMap<usize, Vec<Vec<u64>>>,
     by_round: bool,
@@ -174,7 +174,7 @@ impl CurrentJob {
     }
 }
 
-impl Found {
+impl FoundExecutions {
     /// Reads an invocation's profiles.
     fn read(root: &Path, invocation: &IndexedInvocation, metric: &Metric) -> Result<Self, Failure> {
         let mut found = Self { by_round: invocation.knows_launches(), ..Self::default() };
@@ -320,9 +320,9 @@ impl Timer for ProfileReplay {
         self.job = Some(CurrentJob {
             job: job.clone(),
             invocation: number,
-            found: Found::read(&self.root, invocation, &self.info.metric)?,
+            found: FoundExecutions::read(&self.root, invocation, &self.info.metric)?,
             loaded: BTreeSet::new(),
-            calls: Calls::default(),
+            calls: RecordedCalls::default(),
             rounds: 0,
             read: BTreeMap::new(),
             has_said_again: false,

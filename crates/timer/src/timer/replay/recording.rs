@@ -36,7 +36,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::{Calls, Method, RecordedFailure, ends_worker};
+use super::calls::{Method, RecordedCalls, RecordedFailure, ends_worker};
 use super::json_file;
 use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
@@ -139,7 +139,7 @@ pub struct ReplayTimer {
     loaded: BTreeSet<usize>,
     /// Position in a candidate's samples of this epoch.
     read: BTreeMap<usize, usize>,
-    calls: Calls,
+    calls: RecordedCalls,
 }
 
 impl ReplayTimer {
@@ -172,7 +172,7 @@ impl ReplayTimer {
             job: None,
             loaded: BTreeSet::new(),
             read: BTreeMap::new(),
-            calls: Calls::default(),
+            calls: RecordedCalls::default(),
         })
     }
 
@@ -290,7 +290,7 @@ impl Timer for ReplayTimer {
         self.job = None;
         self.loaded.clear();
         self.read.clear();
-        self.calls = Calls::default();
+        self.calls = RecordedCalls::default();
     }
 }
 
