@@ -12,7 +12,7 @@
 //!
 //! # Who does what
 //!
-//! Three parts know nothing of each other:
+//! Three parts each do one thing:
 //!
 //! - The *process* holds the timer: it starts the measuring process, and starts it again after a failure or for a fresh
 //!   memory layout.
