@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-use autotune_lowered_lookup::cache::{Lookup, Mapping, SeedStore, TieredCache};
+use autotune_lowered_lookup::cache::{Lookup, Mapping, ShippedConfigs, TieredCache};
 use autotune_lowered_lookup::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -26,7 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = DeviceFingerprint { identity, environment: Environment::default() };
 
     // opened once; `refresh` takes what a tuner published since
-    let cache = TieredCache::published(Path::new(folder), Mapping::WhereLocal, vec![Box::new(SeedStore::shipped())])?;
+    let cache =
+        TieredCache::published(Path::new(folder), Mapping::WhereLocal, vec![Box::new(ShippedConfigs::built_in())])?;
     match cache.lookup(&device, op, key, None, MatchMode::Exact)? {
         Lookup::Hit(hit) => {
             println!("{} (from the {} tier)", hit.entry.config, hit.tier);

@@ -27,7 +27,7 @@ impl Text {
 struct OpenOptions {
     struct_size: usize,
     path: Text,
-    seeds: Text,
+    shipped: Text,
     pin: Text,
     flags: [u32; 2],
 }
@@ -66,7 +66,7 @@ impl CAbi {
         let options = OpenOptions {
             struct_size: size_of::<OpenOptions>(),
             path,
-            seeds: Text::NONE,
+            shipped: Text::NONE,
             pin: Text::NONE,
             flags: [0; 2],
         };

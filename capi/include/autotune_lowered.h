@@ -82,8 +82,8 @@ enum {
 
 typedef struct atl_open_options {
   size_t struct_size;
-  atl_string path;  /* a cache folder, or a snapshot; no URL. A folder without a snapshot has the seeds alone */
-  atl_string seeds; /* a folder of seed files, used before the shipped ones; {NULL, 0}: none */
+  atl_string path;  /* a cache folder, or a snapshot; no URL. A folder without a snapshot has the shipped configs alone */
+  atl_string shipped; /* a folder of configs, used before the library's own; {NULL, 0}: none */
   atl_string pin;   /* the digest that the snapshot must have, 64 hexadecimal digits; {NULL, 0}: any */
   uint32_t flags;   /* ATL_OPEN_... */
   uint32_t reserved;
@@ -174,7 +174,7 @@ enum { /* atl_hit_info.flags: reasons for caution */
   ATL_OTHER_BATCH = 4u,       /* measured under another vmap, or without one */
   ATL_OTHER_CAUTION = 8u      /* a reason unknown to this header; see `notes` */
 };
-enum { ATL_TIER_SNAPSHOT = 1, ATL_TIER_SEED = 2 }; /* atl_hit_info.tier */
+enum { ATL_TIER_SNAPSHOT = 1, ATL_TIER_SHIPPED = 2 }; /* atl_hit_info.tier */
 
 typedef struct atl_hit_info {
   size_t struct_size;

@@ -64,10 +64,10 @@ pub(crate) unsafe extern "C" fn atl_cache_open(
         let mapping = if is_set(layout::OPEN_READ) { Mapping::Never } else { Mapping::WhereLocal };
         let cache_state = if is_set(layout::OPEN_FOR_COLD_CACHES) { CacheState::Cold } else { CacheState::Warm };
         // SAFETY: the caller's promise
-        let (path, seeds, pin) = unsafe {
+        let (path, shipped, pin) = unsafe {
             (
                 pointers::bytes(options.path, "path")?,
-                pointers::optional_bytes(options.seeds, "seeds")?,
+                pointers::optional_bytes(options.shipped, "shipped")?,
                 pointers::optional_bytes(options.pin, "pin")?,
             )
         };
@@ -78,7 +78,7 @@ pub(crate) unsafe extern "C" fn atl_cache_open(
         let as_path = |bytes| Path::new(OsStr::from_bytes(bytes));
         let (opened, note) = Cache::open(
             as_path(path),
-            seeds.map(as_path),
+            shipped.map(as_path),
             pin.transpose()?,
             (mapping, cache_state, is_set(layout::OPEN_REPLAYED)),
         )?;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use autotune_lowered_lookup::cache::{
-    self, CacheKey, ConfigStore, Entry, KeyRef, Mapping, PlaceError, SeedStore, Snapshot, SnapshotStore, StoreError,
-    Tier, TieredCache,
+    self, CacheKey, ConfigStore, Entry, KeyRef, Mapping, PlaceError, ShippedConfigs, Snapshot, SnapshotStore,
+    StoreError, Tier, TieredCache,
 };
 use autotune_lowered_lookup::call::Direction;
 use autotune_lowered_lookup::device::MatchMode;
@@ -79,7 +79,7 @@ struct Place {
 /// The content of an `atl_cache`.
 pub(crate) struct Cache {
     place: Place,
-    seeds: Vec<Shared>,
+    shipped: Vec<Shared>,
     hasher: DefaultHashBuilder,
     state: RwLock<State>,
     /// Held during a refresh.
@@ -95,13 +95,13 @@ struct State {
 }
 
 impl State {
-    fn new(snapshot: Option<Snapshot>, seeds: &[Shared], place: &Place) -> Self {
+    fn new(snapshot: Option<Snapshot>, shipped: &[Shared], place: &Place) -> Self {
         let snapshot = snapshot.map(|snapshot| Arc::new(SnapshotStore::new(snapshot)));
         let mut below: Vec<Box<dyn ConfigStore>> = Vec::new();
         if let Some(snapshot) = &snapshot {
             below.push(Box::new(Shared(Arc::clone(snapshot) as Arc<dyn ConfigStore>)));
         }
-        below.extend(seeds.iter().map(|seeds| Box::new(seeds.clone()) as Box<dyn ConfigStore>));
+        below.extend(shipped.iter().map(|shipped| Box::new(shipped.clone()) as Box<dyn ConfigStore>));
         let mut tiers = TieredCache::new(below);
         tiers.set_cache_state(place.cache_state.clone());
         tiers.set_finds_replayed(place.finds_replayed);
@@ -117,7 +117,7 @@ impl Cache {
     /// Opens a cache folder or a snapshot; with a note of what was left out.
     pub(crate) fn open(
         path: &Path,
-        seeds: Option<&Path>,
+        shipped: Option<&Path>,
         pin: Option<Digest>,
         (mapping, cache_state, finds_replayed): (Mapping, CacheState, bool),
     ) -> Result<(Self, String), Fault> {
@@ -130,15 +130,15 @@ impl Cache {
         };
         place.check_pin(snapshot.as_ref())?;
         let mut tiers = Vec::new();
-        if let Some(folder) = seeds {
-            let (store, problems) = SeedStore::read_folder(folder);
+        if let Some(folder) = shipped {
+            let (store, problems) = ShippedConfigs::read_folder(folder);
             notes.extend(problems.iter().map(|one| format!("`{}` is left out: {}", one.path.display(), one.reason)));
             tiers.push(Shared(Arc::new(store)));
         }
-        tiers.push(Shared(Arc::new(SeedStore::shipped())));
+        tiers.push(Shared(Arc::new(ShippedConfigs::built_in())));
         let state = RwLock::new(State::new(snapshot, &tiers, &place));
         let hasher = DefaultHashBuilder::default();
-        Ok((Self { place, seeds: tiers, hasher, state, refreshing: Mutex::default() }, notes.join("; ")))
+        Ok((Self { place, shipped: tiers, hasher, state, refreshing: Mutex::default() }, notes.join("; ")))
     }
 
     /// The hit for a query; `None` if nothing applies.
@@ -203,7 +203,7 @@ impl Cache {
         };
         let Some(newer) = newer else { return Ok(false) };
         self.place.check_pin(Some(&newer))?;
-        let state = State::new(Some(newer), &self.seeds, &self.place);
+        let state = State::new(Some(newer), &self.shipped, &self.place);
         let old = std::mem::replace(&mut *self.write(), state);
         // unmapped and freed after the lock is released
         drop(old);
@@ -255,7 +255,7 @@ fn tier_of(found: &cache::Hit<'_>, snapshot: Option<&SnapshotStore>) -> Tier {
         return found.tier;
     }
     let is_there = snapshot.is_some_and(|snapshot| matches!(snapshot.get(found.key()), Ok(Some(_))));
-    if is_there { Tier::Snapshot } else { Tier::Seed }
+    if is_there { Tier::Snapshot } else { Tier::Shipped }
 }
 
 /// A tier shared by several states.

@@ -72,7 +72,7 @@ impl Text {
 pub(crate) struct OpenOptions {
     pub(crate) struct_size: usize,
     pub(crate) path: Text,
-    pub(crate) seeds: Text,
+    pub(crate) shipped: Text,
     pub(crate) pin: Text,
     pub(crate) flags: u32,
     pub(crate) reserved: u32,
@@ -175,7 +175,7 @@ pub(crate) fn direction_number(direction: Direction) -> u32 {
 pub(crate) fn tier_number(tier: Tier) -> u32 {
     match tier {
         Tier::Snapshot => 1,
-        Tier::Seed => 2,
+        Tier::Shipped => 2,
         // a cache that is opened here has no other tier
         _ => 0,
     }

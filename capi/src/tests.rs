@@ -92,7 +92,7 @@ impl Open {
         let options = OpenOptions {
             struct_size: size_of::<OpenOptions>(),
             path: text(path),
-            seeds: NONE,
+            shipped: NONE,
             pin: NONE,
             flags,
             reserved: 0,
@@ -197,7 +197,7 @@ fn structs_lie_as_the_header_has_them() {
     }
     let lines = lines! {
         Text "atl_string" { data "data" size "size" }
-        OpenOptions "atl_open_options" { struct_size "struct_size" path "path" seeds "seeds" pin "pin" flags "flags"
+        OpenOptions "atl_open_options" { struct_size "struct_size" path "path" shipped "shipped" pin "pin" flags "flags"
             reserved "reserved" }
         CacheInfo "atl_cache_info" { struct_size "struct_size" entries "entries" published "published" mapped "mapped"
             digest "digest" }
@@ -274,7 +274,7 @@ fn numbers_are_those_of_the_header() {
     use autotune_lowered_lookup::cache::{FlagKind, Tier};
     assert_eq!(layout::direction(number("ATL_ANY_DIRECTION")).unwrap(), None);
     assert_eq!(layout::tier_number(Tier::Snapshot), number("ATL_TIER_SNAPSHOT"));
-    assert_eq!(layout::tier_number(Tier::Seed), number("ATL_TIER_SEED"));
+    assert_eq!(layout::tier_number(Tier::Shipped), number("ATL_TIER_SHIPPED"));
     assert_eq!(layout::flag(FlagKind::StaleEnvironment).0, number("ATL_STALE_ENVIRONMENT"));
     assert_eq!(layout::flag(FlagKind::OtherDevice).0, number("ATL_OTHER_DEVICE"));
     assert_eq!(layout::flag(FlagKind::OtherBatch).0, number("ATL_OTHER_BATCH"));

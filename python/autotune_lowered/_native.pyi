@@ -77,12 +77,12 @@ _Found = tuple[str, str | None, str, str, str, list[tuple[str, str]]]
 
 @final
 class Store:
-    """One snapshot, or none, with the seed files below it. It never changes after opening."""
+    """One snapshot, or none, with the shipped configs below it. It never changes after opening."""
 
     def __new__(
         cls,
         snapshot: str | PathLike[str] | None = None,
-        seeds: str | PathLike[str] | None = None,
+        shipped: str | PathLike[str] | None = None,
         mapped: bool = True,
         cache_state: str = "warm",
         replayed: bool = False,

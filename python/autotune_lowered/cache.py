@@ -1,4 +1,4 @@
-"""Look up best configs: overlay, then memory, then the published snapshot, then the shipped seed files."""
+"""Look up best configs: overlay, then memory, then the published snapshot, then the shipped configs."""
 
 from .lookup.cache import Cache as Cache
 from .lookup.cache import CacheError as CacheError

@@ -1,10 +1,10 @@
-//! Look-ups: a snapshot, and the seed files below it.
+//! Look-ups: a snapshot, and the shipped configs below it.
 
 use std::path::PathBuf;
 
 use autotune_lowered_lookup::cache::{
-    self, ConfigStore, Entry, Hit, KeyRef, Mapping, SeedStore, Snapshot, SnapshotStore, StoreError, StoreErrorKind,
-    Tier, TieredCache,
+    self, ConfigStore, Entry, Hit, KeyRef, Mapping, ShippedConfigs, Snapshot, SnapshotStore, StoreError,
+    StoreErrorKind, Tier, TieredCache,
 };
 use autotune_lowered_lookup::call::Direction;
 use autotune_lowered_lookup::measured_by::CacheState;
@@ -22,7 +22,7 @@ pub(crate) fn snapshot_of(name: PathBuf) -> PyResult<PathBuf> {
 /// What a look-up found.
 type Found = (String, Option<String>, String, String, String, Vec<(String, String)>);
 
-/// One snapshot, or none, with the shipped seed files below it. Never changes once it is open.
+/// One snapshot, or none, with the shipped configs below it. Never changes once it is open.
 #[pyclass(frozen, module = "autotune_lowered._native")]
 pub(crate) struct Store {
     cache: TieredCache,
@@ -35,17 +35,17 @@ pub(crate) struct Store {
 #[pymethods]
 impl Store {
     #[new]
-    #[pyo3(signature = (snapshot=None, seeds=None, mapped=true, cache_state="warm", replayed=false))]
+    #[pyo3(signature = (snapshot=None, shipped=None, mapped=true, cache_state="warm", replayed=false))]
     fn new(
         py: Python<'_>,
         snapshot: Option<PathBuf>,
-        seeds: Option<PathBuf>,
+        shipped: Option<PathBuf>,
         mapped: bool,
         cache_state: &str,
         replayed: bool,
     ) -> PyResult<Self> {
         let looks_for = (parse_cache_state(cache_state)?, replayed);
-        py.detach(|| Self::open(snapshot, seeds, mapped, looks_for)).map_err(raise)
+        py.detach(|| Self::open(snapshot, shipped, mapped, looks_for)).map_err(raise)
     }
 
     /// SHA-256 that names the snapshot's content.
@@ -60,7 +60,7 @@ impl Store {
         self.mapped
     }
 
-    /// The seed files that were left out, each with the reason.
+    /// The files of shipped configs that were left out, each with the reason.
     #[getter]
     fn problems(&self) -> Vec<String> {
         self.problems.clone()
@@ -117,7 +117,7 @@ impl Store {
 impl Store {
     fn open(
         snapshot: Option<PathBuf>,
-        seeds: Option<PathBuf>,
+        shipped: Option<PathBuf>,
         mapped: bool,
         (cache_state, finds_replayed): (CacheState, bool),
     ) -> Result<Self, StoreError> {
@@ -131,12 +131,12 @@ impl Store {
         if let Some(snapshot) = snapshot {
             below.push(Box::new(SnapshotStore::new(snapshot)));
         }
-        if let Some(folder) = seeds {
-            let (store, left_out) = SeedStore::read_folder(&folder);
-            problems.extend(left_out.iter().map(|problem| format!("`{}`: {}", problem.path.display(), problem.reason)));
+        if let Some(folder) = shipped {
+            let (store, skipped) = ShippedConfigs::read_folder(&folder);
+            problems.extend(skipped.iter().map(|problem| format!("`{}`: {}", problem.path.display(), problem.reason)));
             below.push(Box::new(store));
         }
-        below.push(Box::new(SeedStore::shipped()));
+        below.push(Box::new(ShippedConfigs::built_in()));
         let mut cache = TieredCache::new(below);
         cache.set_cache_state(cache_state);
         cache.set_finds_replayed(finds_replayed);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use etcetera::BaseStrategy;
 
-use crate::cache::{ConfigStore, SeedStore};
+use crate::cache::{ConfigStore, ShippedConfigs};
 use crate::ledger::Ledger;
 use crate::remote::{self, Address, CachePlace, LoadNotes, SharedOptions, SharedRun};
 
@@ -31,17 +31,17 @@ pub(super) fn native_folder() -> Result<PathBuf, Fault> {
         .map_err(|_| Fault::new(exit::CACHE_TROUBLE, "cannot find the home folder; name a cache with `--cache DIR`"))
 }
 
-/// The read-only tiers: the user's seed files, then the shipped ones.
-pub(super) fn seeds(args: &CacheArgs) -> Vec<Box<dyn ConfigStore>> {
+/// The read-only tiers: the user's shipped configs, then the program's.
+pub(super) fn shipped(args: &CacheArgs) -> Vec<Box<dyn ConfigStore>> {
     let mut tiers: Vec<Box<dyn ConfigStore>> = Vec::new();
-    if let Some(folder) = &args.seeds {
-        let (store, problems) = SeedStore::read_folder(folder);
+    if let Some(folder) = &args.shipped {
+        let (store, problems) = ShippedConfigs::read_folder(folder);
         for problem in problems {
             tracing::warn!("`{}` is left out: {}", problem.path.display(), problem.reason);
         }
         tiers.push(Box::new(store));
     }
-    tiers.push(Box::new(SeedStore::shipped()));
+    tiers.push(Box::new(ShippedConfigs::built_in()));
     tiers
 }
 
@@ -71,13 +71,13 @@ pub(super) fn open_run(args: &CacheArgs, signing: &SignerArgs, keeps: bool) -> R
     let folder = folder(args);
     let (ledger, shared) = match (address(args)?, keeps) {
         (Some(address), false) => (open_url_for_reading(address, args)?, None),
-        (None, false) => (Ledger::in_memory(seeds(args)), None),
+        (None, false) => (Ledger::in_memory(shipped(args)), None),
         (None, true) => (open(args)?, None),
         (Some(address), true) => {
-            let (folder, seeds) = (folder_of(&address)?, seeds(args));
+            let (folder, shipped) = (folder_of(&address)?, shipped(args));
             let mut options = shared_options(args)?;
             options.signer = signing.signer(options.keys.as_ref())?;
-            let (shared, ledger, news) = SharedRun::open(address, &folder, options, seeds)?;
+            let (shared, ledger, news) = SharedRun::open(address, &folder, options, shipped)?;
             tell_news(&news);
             tell(&ledger);
             (ledger, Some(shared))
@@ -98,7 +98,7 @@ pub(super) fn open_for_reading(args: &CacheArgs) -> Result<Ledger, Fault> {
             format!("there is no cache `{}`: name another one with `--cache`, or tune into it", folder.display());
         return Err(Fault::new(exit::CACHE_TROUBLE, message));
     }
-    let ledger = Ledger::open_for_reading(&folder, || seeds(args))?;
+    let ledger = Ledger::open_for_reading(&folder, || shipped(args))?;
     tell(&ledger);
     Ok(ledger)
 }
@@ -112,7 +112,7 @@ pub(super) fn open(args: &CacheArgs) -> Result<Ledger, Fault> {
         );
         return Err(Fault::new(exit::USAGE, message));
     }
-    let ledger = Ledger::open(&folder_to_write(args)?, seeds(args))?;
+    let ledger = Ledger::open(&folder_to_write(args)?, shipped(args))?;
     tell(&ledger);
     Ok(ledger)
 }
@@ -165,10 +165,10 @@ pub(super) fn tell_news(news: &LoadNotes) {
     }
 }
 
-/// The tiers for look-ups in a URL: the published snapshot, and the seeds.
+/// The tiers for look-ups in a URL: the published snapshot, and the shipped configs.
 fn open_url_for_reading(address: Address, args: &CacheArgs) -> Result<Ledger, Fault> {
     let folder = folder_of(&address)?;
-    let (ledger, news) = remote::open_for_reading(address, &folder, &shared_options(args)?, seeds(args))?;
+    let (ledger, news) = remote::open_for_reading(address, &folder, &shared_options(args)?, shipped(args))?;
     tell_news(&news);
     Ok(ledger)
 }

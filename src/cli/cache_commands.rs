@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use crate::cache::{CacheKey, Tier, write_seeds, write_snapshot};
+use crate::cache::{CacheKey, Tier, write_shipped, write_snapshot};
 use crate::counted::counted;
 use crate::device::MatchMode;
 use crate::ledger::{FolderBytes, Ledger};
@@ -48,7 +48,7 @@ pub(super) enum CacheCommand {
     },
     /// List the configs of a cache folder or snapshot, and the folder's size on disk
     Ls {
-        /// Include the shipped seed files
+        /// Include the shipped configs
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -70,8 +70,8 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
-    /// Write cached configs as seed files: one per device and operation, to be reviewed and shipped
-    Seed {
+    /// Write the configs of a cache as those that are shipped: one file per device and operation, to be reviewed
+    Shipped {
         /// Folder to write to
         out: PathBuf,
         #[command(flatten)]
@@ -134,7 +134,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         }
         CacheCommand::Ls { all, cache, format } => {
             let mut entries = cache::open_for_reading(cache)?.cache().entries()?;
-            entries.retain(|(.., tier)| *all || *tier != Tier::Seed);
+            entries.retain(|(.., tier)| *all || *tier != Tier::Shipped);
             let folder = cache::folder(cache)?;
             let folder_bytes = folder.is_dir().then(|| FolderBytes::of(&folder));
             if entries.is_empty() && !folder.exists() {
@@ -159,12 +159,12 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
                 return Ok(exit::NOTHING_MATCHED);
             }
         }
-        CacheCommand::Seed { out: folder, cache } => {
+        CacheCommand::Shipped { out: folder, cache } => {
             let pairs = cache::open_for_reading(cache)?.own_entries()?;
             if pairs.is_empty() {
                 return Err(Fault::new(exit::NOTHING_MATCHED, "the cache is empty: tune a module first"));
             }
-            for path in write_seeds(folder, &pairs)? {
+            for path in write_shipped(folder, &pairs)? {
                 writeln!(out, "{}", path.display())?;
             }
         }

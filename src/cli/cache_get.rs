@@ -35,7 +35,7 @@ pub(super) fn look_up(
         return Ok(of(&mut pinned(&published, pin, args)?)?);
     }
     if published.exists() {
-        match Snapshot::open(&published, Mapping::Never).and_then(|snapshot| of(&mut above_seeds(snapshot, args))) {
+        match Snapshot::open(&published, Mapping::Never).and_then(|snapshot| of(&mut above_shipped(snapshot, args))) {
             Ok(found) => return Ok(found),
             Err(error) => tracing::warn!("{error}"),
         }
@@ -43,18 +43,18 @@ pub(super) fn look_up(
     Ok(of(cache::open_for_reading(args)?.cache_mut())?)
 }
 
-/// A snapshot above the seeds.
-fn above_seeds(snapshot: Snapshot, args: &CacheArgs) -> TieredCache {
+/// A snapshot above the shipped configs.
+fn above_shipped(snapshot: Snapshot, args: &CacheArgs) -> TieredCache {
     let mut tiers: Vec<Box<dyn ConfigStore>> = vec![Box::new(SnapshotStore::new(snapshot))];
-    tiers.extend(cache::seeds(args));
+    tiers.extend(cache::shipped(args));
     TieredCache::new(tiers)
 }
 
-/// The published snapshot, which must be the pinned one, above the seeds.
+/// The published snapshot, which must be the pinned one, above the shipped configs.
 fn pinned(path: &Path, pin: Digest, args: &CacheArgs) -> Result<TieredCache, Fault> {
     let found = path.exists().then(|| Snapshot::open(path, Mapping::Never)).transpose()?;
     match found {
-        Some(snapshot) if snapshot.digest() == pin => Ok(above_seeds(snapshot, args)),
+        Some(snapshot) if snapshot.digest() == pin => Ok(above_shipped(snapshot, args)),
         found => {
             let found =
                 found.map_or_else(|| "there is none".to_owned(), |snapshot| format!("it is {}", snapshot.digest()));

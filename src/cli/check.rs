@@ -65,7 +65,7 @@ pub(super) struct CheckArgs {
     pub min_improvement: f64,
     /// Maximum probability of a false alarm, over all of the module's operations together
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = probability)]
-    pub false_alarms: f64,
+    pub false_positive_rate: f64,
     /// Accept calls that are not cached or not recorded, as long as some are
     #[arg(long)]
     pub allow_missing: bool,
@@ -196,7 +196,9 @@ impl<'a> OpenCheck<'a> {
             }
             bars.suspend(|| say(&format!("{call}: {}: {reason}", verdict.name())));
         };
-        let asked = CheckOptions::default().match_mode(self.args.plan.match_mode).false_alarms(self.args.false_alarms);
+        let asked = CheckOptions::default()
+            .match_mode(self.args.plan.match_mode)
+            .false_positive_rate(self.args.false_positive_rate);
         let asked = asked.others(usize::from(self.module.is_some()));
         let own = events();
         let mut runner = Runner::new(&mut *self.timer, &self.ledger, &self.cancel, &own);

@@ -228,8 +228,8 @@ impl ModulesToTune {
         set.extend(named);
         notes.extend(note.filter(|note| !notes.contains(note)));
         notes.extend(of_file);
-        let left_out = program.compiled_with.as_ref().and_then(CompiledWith::note);
-        notes.extend(left_out.filter(|note| !notes.contains(note)));
+        let skipped = program.compiled_with.as_ref().and_then(CompiledWith::note);
+        notes.extend(skipped.filter(|note| !notes.contains(note)));
         let mut choices = space.choices(self.class);
         // an entry holds the options that one program is compiled with
         choices.retain(|choice| choice.scope == OptionScope::Compile || self.is_shared);

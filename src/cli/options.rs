@@ -86,9 +86,9 @@ pub(super) struct CacheArgs {
     /// platform's cache folder]
     #[arg(long = "cache", value_name = "DIR|URL|SNAPSHOT", env = "AUTOTUNE_LOWERED_CACHE")]
     pub folder: Option<PathBuf>,
-    /// Folder of seed files that override the shipped ones: best configs to read, never written
-    #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_SEEDS")]
-    pub seeds: Option<PathBuf>,
+    /// Folder of shipped configs that override the program's own, as `cache shipped` writes it; never written
+    #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_SHIPPED")]
+    pub shipped: Option<PathBuf>,
     /// File of public keys; one of them must have signed the content of a URL (docs/trust.md)
     #[arg(long, value_name = "FILE", env = "AUTOTUNE_LOWERED_VERIFY_KEY")]
     pub verify_key: Option<PathBuf>,

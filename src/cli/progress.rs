@@ -182,7 +182,7 @@ impl Sink for Progress {
 }
 
 fn finished(name: &str, status: &str, reason: &str, speed_up: Option<f64>) -> String {
-    let says_it_all = [Status::Cached, Status::Planned, Status::NotBegun].map(Status::name).contains(&status);
+    let says_it_all = [Status::Cached, Status::Planned, Status::NotStarted].map(Status::name).contains(&status);
     match speed_up {
         Some(speed_up) if status == Status::Tuned.name() => {
             format!("{name}: tuned, {} the baseline's speed", format_ratio(speed_up))

@@ -333,9 +333,9 @@ impl<'a> TraceFile<'a> {
         for note in traced.notes() {
             tracing::warn!("`{}`: {note}", self.path.display());
         }
-        match trace.left_out() {
+        match trace.skipped() {
             0 => {}
-            left_out => tracing::warn!("`{}`: {left_out} slices were left out, the last ones", self.path.display()),
+            skipped => tracing::warn!("`{}`: {skipped} slices were left out, the last ones", self.path.display()),
         }
         Ok(())
     }

@@ -11,5 +11,5 @@ mod tokamax;
 pub use ejkernel::{EjkernelExport, EjkernelFields, EjkernelImport, export_ejkernel, import_ejkernel};
 pub use error::ExchangeError;
 pub use flags::{export_flags, export_options};
-pub use json::{JsonForm, export_json, export_json_as, import_json, import_json_as};
+pub use json::{export_json, export_json_as, import_json, import_json_as};
 pub use tokamax::{TokamaxCall, TokamaxExport, TokamaxImport, export_tokamax, import_tokamax};

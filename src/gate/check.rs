@@ -23,7 +23,7 @@ pub struct CheckOptions {
     /// Which devices' entries may be used for this device.
     pub match_mode: MatchMode,
     /// Maximum probability that a check wrongly calls any of its configs regressed.
-    pub false_alarms: f64,
+    pub false_positive_rate: f64,
     /// Further comparisons, such as a module's [compiler options](super::check_compiler_options): that probability is
     /// divided among all.
     pub others: usize,
@@ -31,11 +31,11 @@ pub struct CheckOptions {
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { match_mode: MatchMode::Exact, false_alarms: 0.01, others: 0 }
+        Self { match_mode: MatchMode::Exact, false_positive_rate: 0.01, others: 0 }
     }
 }
 
-setters!(CheckOptions { match_mode: MatchMode, false_alarms: f64, others: usize });
+setters!(CheckOptions { match_mode: MatchMode, false_positive_rate: f64, others: usize });
 
 /// Checks what is cached for every planned invocation, on the first device of a session; `on_checked` gets each result.
 /// A failure affects one operation.
@@ -64,15 +64,15 @@ pub fn check(
 pub fn without_calls(runner: &Runner<'_>, options: &RaceOptions, asked: CheckOptions) -> CheckResult {
     let (timer, compared) = (&*runner.timer, asked.others);
     let mut result = CheckResult { compared, ..nothing(timer, options, asked) };
-    result.odds_needed = odds_needed(compared, asked);
+    result.e_value_needed = e_value_needed(compared, asked);
     let of_timer = timer.info().notes.iter().cloned().chain(timer.info().clocks_seen.clone());
     result.notes = runner.ledger.notes().iter().cloned().chain(of_timer).collect();
     result
 }
 
 /// The e-value that a change needs among so many comparisons.
-pub(super) fn odds_needed(compared: usize, asked: CheckOptions) -> f64 {
-    compared.max(1) as f64 / asked.false_alarms
+pub(super) fn e_value_needed(compared: usize, asked: CheckOptions) -> f64 {
+    compared.max(1) as f64 / asked.false_positive_rate
 }
 
 fn nothing(timer: &dyn Timer, options: &RaceOptions, asked: CheckOptions) -> CheckResult {
@@ -81,9 +81,9 @@ fn nothing(timer: &dyn Timer, options: &RaceOptions, asked: CheckOptions) -> Che
         tool: TOOL.to_owned(),
         device: timer.info().device.clone(),
         measured_by: timer.info().measured_by(&options.cache_state),
-        false_alarms: asked.false_alarms,
+        false_positive_rate: asked.false_positive_rate,
         compared: 0,
-        odds_needed: 0.0,
+        e_value_needed: 0.0,
         operations: Vec::new(),
         missed: Vec::new(),
         notes: Vec::new(),
@@ -117,7 +117,7 @@ impl Gate<'_, '_> {
             }
         }
         result.compared += self.options.others;
-        result.odds_needed = odds_needed(result.compared, self.options);
+        result.e_value_needed = e_value_needed(result.compared, self.options);
         let of = operations.len();
         let mut stopped_by = None;
         for (index, (planned, mut operation, expected)) in operations.into_iter().enumerate() {
@@ -211,8 +211,8 @@ impl Gate<'_, '_> {
             Some(budget) => format!("in the budget of {}s: allow more time", budget.as_secs_f64()),
             None => "count: its samples are not times, or the machine is too noisy".to_owned(),
         };
-        let (compared, odds_needed) = (result.compared, result.odds_needed);
-        let question = Question { options: &options, expected, compared, odds_needed, too_few: &too_few };
+        let (compared, e_value_needed) = (result.compared, result.e_value_needed);
+        let question = Question { options: &options, expected, compared, e_value_needed, too_few: &too_few };
         let session = &mut *self.session;
         let measured = question.answer(operation, |_| session.measure_series(&mut remeasurement));
         operation.time_breakdown = remeasurement.time_breakdown();
@@ -248,7 +248,7 @@ pub(super) fn draft_of(call: Call, direction: Direction) -> OperationCheck {
         ratio: None,
         interval: None,
         limit: None,
-        odds: None,
+        e_value: None,
         baseline_ns: None,
         config_ns: None,
         rounds: 0,

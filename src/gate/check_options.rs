@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::check::{CheckOptions, draft_of, odds_needed};
+use super::check::{CheckOptions, draft_of, e_value_needed};
 use super::expected::{Expected, measured_otherwise};
 use super::series::{Question, take_end};
 use super::{OperationCheck, Verdict};
@@ -77,9 +77,9 @@ pub fn check_compiler_options(
     let (events, tally) = Tally::of(runner.events);
     let name = operation.call.to_string();
     let slice = events.open(Slice::Operation { name: &name, index: 0, of: 1 });
-    let odds_needed = odds_needed(compared, asked);
+    let e_value_needed = e_value_needed(compared, asked);
     let too_few = "count: allow more time";
-    let question = Question { options, expected: &expected, compared, odds_needed, too_few };
+    let question = Question { options, expected: &expected, compared, e_value_needed, too_few };
     let measured = measure(&mut runner.telling(&events), module, &baseline, &question, &mut operation);
     drop(slice);
     operation.time_breakdown = time_breakdown(&tally);

@@ -20,7 +20,7 @@ pub(super) struct Question<'a> {
     pub(super) expected: &'a Expected,
     /// The number of comparisons that share the error probability.
     pub(super) compared: usize,
-    pub(super) odds_needed: f64,
+    pub(super) e_value_needed: f64,
     /// Why there may be too few rounds.
     pub(super) too_few: &'a str,
 }
@@ -49,7 +49,7 @@ impl Question<'_> {
                 operation.reason = format!("fewer than {MIN_ROUNDS} rounds {}", self.too_few);
                 return Ok(());
             };
-            if seen.change.is_none() || seen.is_proven(self.odds_needed) || number + 1 == MOST_SERIES {
+            if seen.change.is_none() || seen.is_proven(self.e_value_needed) || number + 1 == MOST_SERIES {
                 self.fill(operation, &seen);
                 return Ok(());
             }
@@ -70,7 +70,7 @@ impl Question<'_> {
     fn fill(&self, operation: &mut OperationCheck, seen: &Look) {
         operation.ratio = Some(seen.ratio);
         operation.interval = Some(seen.interval);
-        operation.odds = seen.change.map(|_| seen.odds);
+        operation.e_value = seen.change.map(|_| seen.e_value);
         operation.baseline_ns = Some(seen.baseline_ns);
         operation.config_ns = Some(seen.config_ns);
         operation.rounds = seen.rounds;
@@ -87,7 +87,7 @@ impl Question<'_> {
         );
         let limit = operation.limit.unwrap_or(1.0);
         let least = 1.0 - self.options.rules.min_improvement;
-        let is_proven = seen.is_proven(self.odds_needed);
+        let is_proven = seen.is_proven(self.e_value_needed);
         let (verdict, how) = match seen.change {
             Some(Change::Slower) if is_proven && seen.ratio < least => {
                 (Verdict::Regressed, format!("significantly above the limit, {limit:.3}"))

@@ -254,7 +254,7 @@ impl Ledger {
         for (key, entry) in entries {
             let known = match taken.get(key) {
                 Some(taken) => Some(Arc::clone(taken)),
-                None => self.cache.entry(key)?.filter(|(_, tier)| *tier != Tier::Seed).map(|(known, _)| known),
+                None => self.cache.entry(key)?.filter(|(_, tier)| *tier != Tier::Shipped).map(|(known, _)| known),
             };
             if known.is_none_or(|known| known != *entry && replaces(&known, entry)) {
                 taken.insert(key.clone(), Arc::clone(entry));
@@ -307,7 +307,7 @@ impl Ledger {
     /// If a tier cannot be read.
     pub fn own_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, LedgerError> {
         // a folder's snapshot tier is what others published; without a folder it is the only one
-        let is_own = |tier| tier != Tier::Seed && (tier != Tier::Snapshot || self.root.is_none());
+        let is_own = |tier| tier != Tier::Shipped && (tier != Tier::Snapshot || self.root.is_none());
         let entries = self.cache.entries()?.into_iter();
         Ok(entries.filter(|(.., tier)| is_own(*tier)).map(|(key, entry, _)| (key, entry)).collect())
     }

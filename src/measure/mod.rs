@@ -18,7 +18,7 @@ pub use compiled_with::{CompiledWith, CompiledWithError};
 pub use error::MeasureError;
 pub use input_options::{ArgumentFill, InputOptions, Values};
 pub use inputs::{InputSource, Inputs, MadeInput, make_inputs};
-pub use peaks::{LeftOut, MeasuredPeak, MeasuredPeaks, PeakOf, measure_peaks};
+pub use peaks::{MeasuredPeak, MeasuredPeaks, PeakOf, Skipped, measure_peaks};
 pub use preflight::Preflight;
 pub(crate) use program::MAX_PROGRAM_BYTES;
 pub use program::MeasuredProgram;

@@ -95,7 +95,7 @@ pub struct MeasuredPeak {
 /// A program without a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct LeftOut {
+pub struct Skipped {
     /// The program.
     pub program: String,
     /// Why it has none.
@@ -111,7 +111,7 @@ pub struct MeasuredPeaks {
     /// The figures of the fastest program of each kind and type.
     pub figures: Vec<MeasuredPeak>,
     /// Programs that did not run.
-    pub left_out: Vec<LeftOut>,
+    pub skipped: Vec<Skipped>,
 }
 
 /// A program with a known number of FLOPs or bytes.
@@ -130,7 +130,7 @@ struct PeakProgram {
 /// If the device or the worker fails, the scratch folder cannot be written, or no streaming program runs.
 pub fn measure_peaks(timer: &mut dyn Timer, scratch: &Path) -> Result<MeasuredPeaks, MeasureError> {
     let mut measured = Vec::new();
-    let mut left_out = Vec::new();
+    let mut skipped = Vec::new();
     let floats = [DType::F32, DType::F64];
     let matrix = [DType::F32, DType::F64, DType::Bf16, DType::F16, DType::S8];
     let mut series: Vec<(PeakOf, DType, Vec<PeakProgram>)> = Vec::new();
@@ -163,7 +163,7 @@ pub fn measure_peaks(timer: &mut dyn Timer, scratch: &Path) -> Result<MeasuredPe
                     }
                     timer.end();
                     let reason = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-                    left_out.push(LeftOut { program: program.name, reason: printable(&reason) });
+                    skipped.push(Skipped { program: program.name, reason: printable(&reason) });
                     break;
                 }
             }
@@ -173,12 +173,12 @@ pub fn measure_peaks(timer: &mut dyn Timer, scratch: &Path) -> Result<MeasuredPe
     let memory = measured.iter().filter(|peak| peak.of == PeakOf::Memory);
     let fastest = memory.max_by(|one, other| one.per_second.total_cmp(&other.per_second)).cloned();
     let Some(fastest) = fastest else {
-        let why = left_out.last().map_or_else(String::new, |left| format!(": `{}`: {}", left.program, left.reason));
+        let why = skipped.last().map_or_else(String::new, |left| format!(": `{}`: {}", left.program, left.reason));
         return Err(Failure::new(FailureKind::Execute, format!("no program streams through the memory{why}")).into());
     };
     measured.retain(|peak| peak.of != PeakOf::Memory);
     measured.push(fastest);
-    Ok(MeasuredPeaks { peaks: peaks_of(timer, &measured), figures: measured, left_out })
+    Ok(MeasuredPeaks { peaks: peaks_of(timer, &measured), figures: measured, skipped })
 }
 
 fn peaks_of(timer: &dyn Timer, measured: &[MeasuredPeak]) -> Peaks {

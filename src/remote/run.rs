@@ -63,7 +63,7 @@ pub struct SharedRun {
     options: SharedOptions,
 }
 
-/// The tiers for look-ups in a URL: the published snapshot, if any, above `seeds`. `folder` is this machine's for the
+/// The tiers for look-ups in a URL: the published snapshot, if any, above `shipped`. `folder` is this machine's for the
 /// URL.
 ///
 /// # Errors
@@ -72,7 +72,7 @@ pub fn open_for_reading(
     address: Address,
     folder: &Path,
     options: &SharedOptions,
-    seeds: Vec<Box<dyn ConfigStore>>,
+    shipped: Vec<Box<dyn ConfigStore>>,
 ) -> Result<(Ledger, LoadNotes), RemoteError> {
     let trust = Trust { keys: options.keys.as_ref(), pin: options.pin, allow_rollback: false };
     let (published, news) = match Remote::open(address)?.pull(&folder.join(COPY_FILE), trust) {
@@ -81,7 +81,7 @@ pub fn open_for_reading(
         }
         pulled => with_news(pulled?),
     };
-    Ok((Ledger::in_memory(above(published, seeds)), news))
+    Ok((Ledger::in_memory(above(published, shipped)), news))
 }
 
 impl SharedRun {
@@ -94,7 +94,7 @@ impl SharedRun {
         address: Address,
         folder: &Path,
         options: SharedOptions,
-        seeds: Vec<Box<dyn ConfigStore>>,
+        shipped: Vec<Box<dyn ConfigStore>>,
     ) -> Result<(Self, Ledger, LoadNotes), RemoteError> {
         if address.is_read_only() {
             return Err(RemoteError::ReadOnly { url: address.to_string() });
@@ -117,7 +117,7 @@ impl SharedRun {
             loaded => loaded.map(with_news)?,
         };
         let is_published = published.is_some();
-        let ledger = Ledger::open(folder, above(published, seeds))?;
+        let ledger = Ledger::open(folder, above(published, shipped))?;
         if is_published {
             let snapshot = Snapshot::open(&run.copy, Mapping::Never)?;
             adopt(&ledger, &SnapshotStore::new(snapshot))?;
@@ -160,9 +160,9 @@ fn with_news(pulled: Pulled) -> (Option<Snapshot>, LoadNotes) {
     (Some(pulled.snapshot), news)
 }
 
-fn above(published: Option<Snapshot>, seeds: Vec<Box<dyn ConfigStore>>) -> Vec<Box<dyn ConfigStore>> {
+fn above(published: Option<Snapshot>, shipped: Vec<Box<dyn ConfigStore>>) -> Vec<Box<dyn ConfigStore>> {
     let published = published.map(|snapshot| Box::new(SnapshotStore::new(snapshot)) as Box<dyn ConfigStore>);
-    published.into_iter().chain(seeds).collect()
+    published.into_iter().chain(shipped).collect()
 }
 
 /// Imports others' better decisions for calls that this folder has too, because its own tiers hide the published one.

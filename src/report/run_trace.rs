@@ -25,7 +25,7 @@ pub struct RunTrace {
     rows: HashMap<String, Row>,
     coarse: u64,
     fine: u64,
-    left_out: u64,
+    skipped: u64,
 }
 
 #[derive(Debug)]
@@ -53,14 +53,14 @@ enum Field {
 impl Default for RunTrace {
     fn default() -> Self {
         let plane = PlaneWriter::new("autotune-lowered");
-        Self { plane, start_ns: None, rows: HashMap::new(), coarse: 0, fine: 0, left_out: 0 }
+        Self { plane, start_ns: None, rows: HashMap::new(), coarse: 0, fine: 0, skipped: 0 }
     }
 }
 
 impl RunTrace {
     /// How many slices were left out because there were too many.
-    pub fn left_out(&self) -> u64 {
-        self.left_out
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Writes the slices that have ended so far.
@@ -85,7 +85,7 @@ impl RunTrace {
     fn place(&mut self, line: usize, is_fine: bool) -> Option<usize> {
         let (kept, most) = if is_fine { (&mut self.fine, MAX_FINE) } else { (&mut self.coarse, MAX_COARSE) };
         if *kept >= most {
-            self.left_out += 1;
+            self.skipped += 1;
             return None;
         }
         *kept += 1;
@@ -182,7 +182,7 @@ mod tests {
         }
         drop(events.open(Slice::Operation { name: "operation", index: 0, of: 1 }));
         let trace = trace.lock().unwrap();
-        assert_eq!(trace.left_out(), 2);
+        assert_eq!(trace.skipped(), 2);
         let folder = tempfile::tempdir().unwrap();
         let traced = trace.write(&folder.path().join("run.pftrace"), TraceFormat::Perfetto).unwrap();
         assert_eq!((traced.slices, traced.threads), (MAX_FINE + 1, 1));

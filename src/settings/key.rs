@@ -69,7 +69,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("candidates", Kind::Path, IfFound::Inside),
     setting("target", Kind::Targets, IfFound::NoFile),
     setting("cache", Kind::PathOrUrl, IfFound::Refused),
-    setting("seeds", Kind::Path, IfFound::Refused),
+    setting("shipped", Kind::Path, IfFound::Refused),
     setting("pin", Kind::Text, IfFound::Refused),
     setting("verify-key", Kind::Path, IfFound::Refused),
     setting("sign-key", Kind::Path, IfFound::Refused),
@@ -88,7 +88,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("thorough", Kind::Flag, IfFound::Any),
     setting("min-improvement", Kind::Text, IfFound::NotLower),
     setting("max-speed-up", Kind::Text, IfFound::NotHigher),
-    setting("false-alarms", Kind::Text, IfFound::NotHigher),
+    setting("false-positive-rate", Kind::Text, IfFound::NotHigher),
 ];
 
 impl Setting {
@@ -212,7 +212,7 @@ mod tests {
             ("cache", "1://c"),
             ("cache", "file:///c"),
             ("cache", "s3://bucket/team"),
-            ("seeds", "seeds"),
+            ("shipped", "shipped"),
             ("pin", "00"),
             ("verify-key", "team.pub"),
             ("sign-key", "k"),
@@ -234,7 +234,7 @@ mod tests {
             ("min-improvement", "nan"),
             ("min-improvement", "x"),
             ("max-speed-up", "0.03"),
-            ("false-alarms", "inf"),
+            ("false-positive-rate", "inf"),
         ] {
             assert!(may(key, value).is_err(), "{key} = {value}");
         }

@@ -32,7 +32,7 @@ pub(super) fn fill_work(operation: &mut OperationResult, peaks: Option<&Peaks>) 
 /// unknown.
 fn has_less(one: &Cost, other: &Cost, peaks: Option<&Peaks>) -> bool {
     let least = |cost: &Cost| {
-        let roof = Work::of(cost, 1, 1.0, peaks).roof;
+        let roof = Work::of(cost, 1, 1.0, peaks).roofline;
         roof.map_or(cost.bytes, |roof| roof.least_ns)
     };
     least(one) < least(other)
@@ -76,14 +76,14 @@ mod tests {
         let [baseline, best] =
             shares([work(1000.0, 100.0, 0.0), work(1600.0, 100.0, 0.0)], Some(&peaks)).map(Option::unwrap);
         assert_eq!((baseline.flops_per_second(), best.flops_per_second()), (25.0, 50.0));
-        let [baseline, best] = [baseline, best].map(|work| work.roof.unwrap());
+        let [baseline, best] = [baseline, best].map(|work| work.roofline.unwrap());
         assert_eq!((baseline.share, best.share, best.bound), (0.25, 0.5, Bound::Compute));
         // if a kernel declares no cost, the other program's work is used
         let [_, best] = shares([work(0.0, 500.0, 0.0), work(0.0, 1.0, 1.0)], Some(&peaks)).map(Option::unwrap);
-        assert_eq!(best.roof.map(|roof| (roof.share, roof.bound)), Some((0.5, Bound::Memory)));
+        assert_eq!(best.roofline.map(|roof| (roof.share, roof.bound)), Some((0.5, Bound::Memory)));
         // without peaks there are rates
         let [baseline, _] = shares([work(1000.0, 200.0, 0.0), work(1000.0, 100.0, 0.0)], None).map(Option::unwrap);
-        assert_eq!((baseline.roof, baseline.bytes_per_second()), (None, 2.5));
+        assert_eq!((baseline.roofline, baseline.bytes_per_second()), (None, 2.5));
         assert_eq!(shares([None, work(1.0, 1.0, 1.0)], Some(&peaks)), [None, None]);
     }
 }

@@ -73,7 +73,7 @@ impl Autotuner<'_> {
             operation.status = Status::Interrupted;
             "ended before it started".clone_into(&mut operation.reason);
         } else if self.options.stop_at.is_some_and(|stop_at| Instant::now() >= stop_at) {
-            operation.status = Status::NotBegun;
+            operation.status = Status::NotStarted;
             "the budget of the run was used up before it started".clone_into(&mut operation.reason);
         } else {
             self.seat.iter_mut().for_each(Seat::work);

@@ -91,7 +91,7 @@ impl Autotuner<'_> {
         };
         let digest = self.search_digest(&identity, planned);
         let cached = self.cached(&identity.key)?;
-        let entry = cached.as_ref().filter(|(_, tier)| *tier != Tier::Seed && !self.options.race.force);
+        let entry = cached.as_ref().filter(|(_, tier)| *tier != Tier::Shipped && !self.options.race.force);
         if let Some((entry, _)) = entry {
             if entry.search() == Some(digest.as_str()) {
                 return self.searched_before(invocation, digest, identity.key, entry, result);

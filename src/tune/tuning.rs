@@ -109,7 +109,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let cached = tuner.cached(&identity.key)?;
         let evidence = Evidence::stored(tuner.ledger, identity.digest, tuner.options.race.force)?;
         result.rounds_kept = evidence.count();
-        let is_own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Seed);
+        let is_own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Shipped);
         let cached = cached.map(|(entry, _)| entry);
         Ok(Self { tuner, events, race, identity, waves, cached, is_own, evidence, result })
     }
@@ -166,7 +166,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let entry = self.cached.clone()?;
         let from = entry.provenance.as_ref()?;
         // `--thorough` also measures what was skipped
-        if self.is_of_this_job(&entry) && (!options.thorough || from.left == 0) {
+        if self.is_of_this_job(&entry) && (!options.thorough || from.untried == 0) {
             return Some(entry);
         }
         let theirs = self.tuner.identity_of_other_timer(&self.race.invocation, &entry)?;
@@ -181,7 +181,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
             let Some(provenance) = &entry.provenance else { return true };
             let is_enough = |chance| self.waves.as_ref().is_none_or(|waves| waves.is_enough(chance));
             // what was left without predictions was left for lack of time
-            provenance.chance_left.map_or(provenance.left == 0, is_enough)
+            provenance.untried_chance.map_or(provenance.untried == 0, is_enough)
         };
         let cached = self.cached.as_ref().filter(|_| !self.tuner.options.race.force);
         cached.is_some_and(|entry| self.is_of_this_job(entry) && left_enough(entry))
@@ -272,7 +272,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let judgement = self.judgement(incumbent);
         let predictions = self.predict();
         self.result.candidates = self.rows(&judgement, &predictions.left);
-        self.result.chance_left = (!predictions.left.is_empty()).then_some(predictions.chance);
+        self.result.untried_chance = (!predictions.left.is_empty()).then_some(predictions.chance);
         // without waves, only the budget leaves programs uncompiled
         let not_compiled = if self.waves.is_some() { 0 } else { self.evidence.count_left() };
         fill_from_judgement(self.result, &judgement);
@@ -330,7 +330,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let entry = entry_of(race, &self.identity, &judgement, &self.evidence, by, search, &predictions);
         let Some(mut entry) = entry else { return Ok(None) };
         if let Some(provenance) = entry.provenance.as_mut().filter(|_| not_compiled > 0) {
-            provenance.left = not_compiled as u32;
+            provenance.untried = not_compiled as u32;
         }
         let is_measured = |old: &Entry| old.provenance.is_some() && !old.is_replayed();
         if entry.is_replayed() && self.cached.as_deref().is_some_and(is_measured) {

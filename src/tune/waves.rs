@@ -83,8 +83,8 @@ impl Waves {
     }
 
     /// Whether the skipped candidates promise too little to be a reason to measure again.
-    pub(super) fn is_enough(&self, chance_left: f64) -> bool {
-        chance_left <= self.rules.chance
+    pub(super) fn is_enough(&self, untried_chance: f64) -> bool {
+        untried_chance <= self.rules.chance
     }
 
     /// The surrogate, for the operation's next call.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::allocations;
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, Lookup, Mapping, MemoryStore, SNAPSHOT_FILE, SeedStore, Snapshot, Tier, TieredCache,
-    write_snapshot,
+    CacheKey, ConfigStore, Entry, JsonForm, Lookup, Mapping, MemoryStore, SNAPSHOT_FILE, ShippedConfigs, Snapshot,
+    Tier, TieredCache, write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
@@ -60,17 +60,17 @@ fn a_hit_allocates_nothing() {
     let own = key("both@v1", Direction::Forward);
     let memory = MemoryStore::default();
     memory.put(&own, &entry()).unwrap();
-    let mut seeds = SeedStore::default();
-    let seed = serde_json::json!({"schema": 1, "op_id": "both@v1", "device": device.identity, "entries":
-        [{"call_key": CALL, "direction": "forward", "config": {"block_q": 128, "num_warps": 4}}]});
-    seeds.add_text(&seed.to_string()).unwrap();
-    for store in [&memory as &dyn ConfigStore, &seeds] {
+    let mut shipped = ShippedConfigs::default();
+    let line = serde_json::json!({"device": device.identity, "op_id": "both@v1", "call_key": CALL,
+        "config": {"block_q": 128, "num_warps": 4}});
+    shipped.add(JsonForm::Lines, &line.to_string()).unwrap();
+    for store in [&memory as &dyn ConfigStore, &shipped] {
         let (count, found) = allocations(|| store.get(own.parts()).unwrap());
         assert_eq!((count, found.is_some()), (0, true), "{}", store.tier());
     }
 
     // the tiers together
-    let cache = TieredCache::published(folder.path(), Mapping::WhereLocal, vec![Box::new(seeds)]).unwrap();
+    let cache = TieredCache::published(folder.path(), Mapping::WhereLocal, vec![Box::new(shipped)]).unwrap();
     let hit = |op_id: &str, tier: Tier, direction: Option<Direction>| {
         let (count, found) = allocations(|| cache.lookup(&device, op_id, CALL, direction, MatchMode::Exact).unwrap());
         let Lookup::Hit(hit) = found else { panic!("{op_id}") };

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::support::folder::in_memory;
 use crate::support::scripted::{config, device};
 use autotune_lowered::cache::{
-    CacheKey, ConfigStore, Entry, FlagKind, Hit, Lookup, Mapping, MemoryStore, MissReason, SeedStore, Snapshot,
-    SnapshotStore, Tier, TieredCache, write_snapshot,
+    CacheKey, ConfigStore, Entry, FlagKind, Hit, JsonForm, Lookup, Mapping, MemoryStore, MissReason, ShippedConfigs,
+    Snapshot, SnapshotStore, Tier, TieredCache, write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, MatchMode};
@@ -59,14 +59,13 @@ fn a_hit_below_is_promoted_and_an_overlay_hides_it_until_it_is_dropped() {
 }
 
 #[test]
-fn what_was_tuned_without_a_cache_folder_hides_the_seed() {
-    let mut seeds = SeedStore::default();
-    let text = serde_json::json!({"schema": 1, "op_id": "op@v1", "device": device().identity,
-                                  "entries": [{"call_key": "k", "direction": "forward", "config": config(1)}]});
-    seeds.add_text(&text.to_string()).unwrap();
-    let cache = TieredCache::new(vec![Box::new(seeds)]);
+fn what_was_tuned_without_a_cache_folder_hides_what_is_shipped() {
+    let mut shipped = ShippedConfigs::default();
+    let line = serde_json::json!({"device": device().identity, "op_id": "op@v1", "call_key": "k", "config": config(1)});
+    shipped.add(JsonForm::Lines, &line.to_string()).unwrap();
+    let cache = TieredCache::new(vec![Box::new(shipped)]);
     let key = key(&device(), Direction::Forward);
-    assert_eq!(cache.entries().unwrap(), [(key.clone(), entry(1), Tier::Seed)]);
+    assert_eq!(cache.entries().unwrap(), [(key.clone(), entry(1), Tier::Shipped)]);
     cache.put(&key, &entry(2)).unwrap();
     assert_eq!(hit(&cache, MatchMode::Exact).entry, entry(2));
     assert_eq!(cache.entries().unwrap(), [(key, entry(2), Tier::Memory)]);
@@ -177,18 +176,19 @@ fn found_in_every_store(device: &DeviceFingerprint, keys: &[&str], asked: &str, 
     sled.put_all(&entries).unwrap();
     let memory = MemoryStore::default();
     memory.put_all(&entries).unwrap();
-    let mut seeds = SeedStore::default();
+    let mut shipped = ShippedConfigs::default();
     for (key, entry) in &entries {
-        let text = serde_json::json!({"schema": 1, "op_id": key.call.op_id, "device": key.device, "entries":
-            [{"call_key": key.call.call_key, "direction": "forward", "config": entry.config}]});
-        seeds.add_text(&text.to_string()).unwrap();
+        let (call, device) = (&key.call, &key.device);
+        let line = serde_json::json!({"device": device, "op_id": call.op_id, "call_key": call.call_key,
+            "config": entry.config});
+        shipped.add(JsonForm::Lines, &line.to_string()).unwrap();
     }
     let snapshot = folder.path().join("all.snapshot");
     write_snapshot(&snapshot, &entries).unwrap();
     let snapshot = Snapshot::open(&snapshot, Mapping::Never).unwrap();
     snapshot.verify().unwrap();
     let stores: [Box<dyn ConfigStore>; 4] =
-        [Box::new(sled), Box::new(memory), Box::new(seeds), Box::new(SnapshotStore::new(snapshot))];
+        [Box::new(sled), Box::new(memory), Box::new(shipped), Box::new(SnapshotStore::new(snapshot))];
     let found = stores.map(|store| {
         let cache = TieredCache::new(vec![store]);
         match cache.lookup(&self::device(), "op@v1", asked, None, mode).unwrap().found().unwrap() {

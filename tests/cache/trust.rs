@@ -15,7 +15,7 @@ use crate::support::shared::*;
 use crate::support::{program, xspace};
 use autotune_lowered::cache::{
     COMPILER_OPTIONS, CacheKey, Cached, ConfigStore, Entry, FlagKind, FolderLock, Lookup, Mapping, MemoryStore,
-    SNAPSHOT_FILE, SeedStore, Snapshot, SnapshotStore, StoreErrorKind, TieredCache, write_seeds, write_snapshot,
+    SNAPSHOT_FILE, ShippedConfigs, Snapshot, SnapshotStore, StoreErrorKind, TieredCache, write_shipped, write_snapshot,
 };
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment, MatchMode};
@@ -94,8 +94,8 @@ fn another_devices_entry_applies_by_choice_alone_and_is_flagged_in_every_tier() 
         applies_by_choice_alone("snapshot", &alone(Box::new(store)));
     }
 
-    write_seeds(&path("seeds"), pairs).unwrap();
-    applies_by_choice_alone("seed", &alone(Box::new(SeedStore::read_folder(&path("seeds")).0)));
+    write_shipped(&path("shipped"), pairs).unwrap();
+    applies_by_choice_alone("shipped", &alone(Box::new(ShippedConfigs::read_folder(&path("shipped")).0)));
 
     let ledger = Ledger::open(&path("cache"), Vec::new()).unwrap();
     ledger.commit(None, &pair.0, &pair.1).unwrap();
@@ -168,11 +168,11 @@ fn a_config_is_data_wherever_it_goes() {
     machine.good(&["cache", "ls", "--cache", &url]);
     machine.good(&["cache", "export", "--format", "json", &machine.text("x.json"), "--cache", &url]);
     machine.good(&["cache", "import", "--format", "json", &machine.text("x.json")]);
-    let seeds = machine.good(&["cache", "seed", &machine.text("seeds")]).stdout;
+    let written = machine.good(&["cache", "shipped", &machine.text("shipped")]).stdout;
     // the operation's name does not become a path
-    let seed = Path::new(seeds.trim_end());
-    assert!(seed.starts_with(machine.path("seeds")) && !seeds.contains("..") && seed.is_file(), "{seeds}");
-    assert_eq!(SeedStore::read_folder(&machine.path("seeds")).0.entries().unwrap()[0].1, value);
+    let file = Path::new(written.trim_end());
+    assert!(file.starts_with(machine.path("shipped")) && !written.contains("..") && file.is_file(), "{written}");
+    assert_eq!(ShippedConfigs::read_folder(&machine.path("shipped")).0.entries().unwrap()[0].1, value);
     assert!(!witness.exists());
 }
 
@@ -227,7 +227,7 @@ fn sparse(path: &Path, length: u64) {
 #[test]
 fn every_reader_has_its_limit() {
     let machine = Machine::new();
-    let (seeds, registry) = (machine.text("seeds"), machine.text("registry"));
+    let (shipped, registry) = (machine.text("shipped"), machine.text("registry"));
     fs::create_dir_all(machine.path("registry")).unwrap();
     fs::write(machine.path("registry/registry.json"), "{\"kind\":\"autotune-lowered-registry\",\"schema\":1}\n")
         .unwrap();
@@ -240,7 +240,7 @@ fn every_reader_has_its_limit() {
     let record = format!("registry/invocations/x/{}-{}.json", "0".repeat(16), "0".repeat(64));
     // path, one byte more than its reader accepts, command, exit code
     let readers: Vec<(&str, u64, Vec<&str>, i32)> = vec![
-        ("seeds/x.json", 64 << 20, vec!["cache", "ls", "--all", "--seeds", &seeds], 0),
+        ("shipped/x.json", 64 << 20, vec!["cache", "ls", "--all", "--shipped", &shipped], 0),
         (&record, 16 << 20, vec!["registry", "verify", &registry], 4),
         ("file", 1 << 30, import("json"), 4),
         ("file", 256 << 20, import("ejkernel"), 4),
@@ -297,9 +297,9 @@ fn what_others_wrote_steers_no_terminal() {
     look("an option", &["scan", &format!("--{HOSTILE}")]);
     let lines = machine.command(&["cache", "ls", "--cache"]).arg(OsString::from(&path)).arg("--all").output().unwrap();
     is_harmless("a folder that is none", &lines, false);
-    fs::create_dir(machine.path("seeds")).unwrap();
-    fs::write(machine.path("seeds").join(format!("{HOSTILE}.json")), HOSTILE).unwrap();
-    look("the name of a seed file", &["cache", "ls", "--all", "--seeds", &machine.text("seeds")]);
+    fs::create_dir(machine.path("shipped")).unwrap();
+    fs::write(machine.path("shipped").join(format!("{HOSTILE}.json")), HOSTILE).unwrap();
+    look("the name of a file of shipped configs", &["cache", "ls", "--all", "--shipped", &machine.text("shipped")]);
 
     // a lock file written by another process
     let locked = machine.path("locked");

@@ -30,7 +30,7 @@ fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_ou
     assert!(programs >= 6, "{programs}");
     let (store, keys) = (place.text("store"), place.text("key.pub"));
     let compiled = |run: &Run| {
-        let spent = run.json()["operations"][0]["spent"].clone();
+        let spent = run.json()["operations"][0]["time_breakdown"].clone();
         (spent["compile_baselines_ns"].as_u64().unwrap(), spent["compile_candidates_ns"].as_u64().unwrap())
     };
     assert!(compiled(&first).1 > 0);

@@ -279,7 +279,7 @@ fn what_else_knows_the_entry(place: &Place, (module, plugin): (&str, &str), oper
     // this machine's noise decides which of them; if the baseline was kept, there is nothing to measure
     let verdict = found["verdict"].as_str().unwrap();
     assert!(["holds", "faster", "regressed", "not-better"].contains(&verdict), "{found}");
-    assert_eq!((&checked["compared"], &checked["odds_needed"]), (&1.into(), &100.0.into()));
+    assert_eq!((&checked["compared"], &checked["e_value_needed"]), (&1.into(), &100.0.into()));
     assert!(fs::read_to_string(&junit).unwrap().contains("compiler_options@v1"));
 }
 

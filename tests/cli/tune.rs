@@ -150,7 +150,8 @@ fn the_real_runtime_tunes_a_step() {
         assert!(left.len() == 1 || left.iter().all(has_enough), "{operation}");
         assert!(operation["resolution"].as_f64().unwrap() > 0.0, "{operation}");
         assert!(
-            operation["spent"]["measuring_ns"].as_u64().unwrap() > operation["spent"]["running_ns"].as_u64().unwrap()
+            operation["time_breakdown"]["measuring_ns"].as_u64().unwrap()
+                > operation["time_breakdown"]["running_ns"].as_u64().unwrap()
         );
         assert!(measured.iter().all(|candidate| candidate["median_ns"].as_f64().unwrap() > 1000.0), "{operation}");
     }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use autotune_lowered::analysis::mosaic::{Clock, Dump, Extent, Scope, draw, read_names, read_npy};
-use autotune_lowered::cache::{ConfigStore, Mapping, SeedStore, Snapshot};
+use autotune_lowered::cache::{ConfigStore, JsonForm, Mapping, ShippedConfigs, Snapshot};
 use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::exchange::{EjkernelFields, import_ejkernel, import_json, import_tokamax};
 use autotune_lowered::hlo::{ScanOptions, scan_bytes};
@@ -176,12 +176,12 @@ fn stores_and_what_they_exchange_are_read() {
         snapshot.is_ok_and(|snapshot| snapshot.verify().is_ok() && !snapshot.is_empty())
     };
     assert!(taken("snapshot", whole) >= 2);
-    let seeded = |bytes: &[u8]| {
-        let mut store = SeedStore::default();
-        let added = store.add_text(std::str::from_utf8(bytes).unwrap_or_default());
+    let shipped = |bytes: &[u8]| {
+        let mut store = ShippedConfigs::default();
+        let added = store.add(JsonForm::Lines, std::str::from_utf8(bytes).unwrap_or_default());
         added.is_ok() && !store.entries().unwrap().is_empty()
     };
-    assert!(taken("seed_file", seeded) >= 1);
+    assert!(taken("shipped_configs", shipped) >= 1);
     let figures = |bytes: &[u8]| {
         write(SELFTEST_FILE, bytes);
         let (stored, note) = Stored::read(folder.path());

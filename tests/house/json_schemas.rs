@@ -85,7 +85,7 @@ fn what_the_program_prints_is_as_its_schemas_say() {
         (0, &["candidates", "show", "flash_attention"]),
         (0, &["candidates", "options"]),
         (0, &["profile", "timings", capture]),
-        (0, &["profile", "timings", capture, "--seed-semantics"]),
+        (0, &["profile", "timings", capture, "--compat", "ejkernel"]),
         (0, &["profile", "collectives", other]),
         (0, &["profile", "compile", "tests/data/compile/compile2.xplane.pb.gz"]),
         (0, &["profile", "diff", capture, capture]),

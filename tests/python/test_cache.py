@@ -174,7 +174,7 @@ print("done")
 def test_shipped_seeds_are_the_last_tier(tmp_path):
     cache = Cache.open(tmp_path)
     seed = next(iter(cache))
-    assert seed.tier == "seed"
+    assert seed.tier == "shipped"
     device = Device.from_fingerprint({"identity": seed.device})
     assert cache.get(device, seed.op_id, seed.call_key, seed.direction) == seed
 

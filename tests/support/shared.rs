@@ -67,7 +67,7 @@ impl Machine {
 
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(&self.path("cache"));
-        let ours = ["VERIFY_KEY", "SIGN_KEY", "SIGN_COMMAND", "SEEDS", "PIN"];
+        let ours = ["VERIFY_KEY", "SIGN_KEY", "SIGN_COMMAND", "SHIPPED", "PIN"];
         for name in ours {
             command.env_remove(format!("AUTOTUNE_LOWERED_{name}"));
         }

@@ -26,12 +26,12 @@ struct Asked {
     options: TuneOptions,
     match_mode: MatchMode,
     shard: Option<Shard>,
-    false_alarms: f64,
+    false_positive_rate: f64,
 }
 
 impl Default for Asked {
     fn default() -> Self {
-        Self { options: TuneOptions::default(), match_mode: MatchMode::Exact, shard: None, false_alarms: 0.01 }
+        Self { options: TuneOptions::default(), match_mode: MatchMode::Exact, shard: None, false_positive_rate: 0.01 }
     }
 }
 
@@ -50,10 +50,10 @@ fn check(registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger, asked: &As
     let mut session = Session::new(registry, ledger, timer).options(asked.options.clone());
     let mut told = 0;
     let mut on_checked = |_: &OperationCheck| told += 1;
-    let Asked { match_mode, shard, false_alarms, .. } = *asked;
+    let Asked { match_mode, shard, false_positive_rate, .. } = *asked;
     let all = planned(registry.invocations());
     let plan = shard.map_or(all.clone(), |shard| all.of_shard(shard));
-    let options = CheckOptions::default().match_mode(match_mode).false_alarms(false_alarms);
+    let options = CheckOptions::default().match_mode(match_mode).false_positive_rate(false_positive_rate);
     let result = autotune_lowered::gate::check(&mut session, &plan, options, &mut on_checked).unwrap();
     assert_eq!(told, result.operations.len());
     result
@@ -354,14 +354,15 @@ fn the_error_is_of_all_operations_together_whatever_the_shard() {
     let ledger = Ledger::in_memory(vec![]);
     tune_all(&registry, &mut ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]), &ledger);
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
-    let whole = check(&registry, &mut timer, &ledger, &Asked { false_alarms: 0.03, ..Asked::default() });
+    let whole = check(&registry, &mut timer, &ledger, &Asked { false_positive_rate: 0.03, ..Asked::default() });
     assert_eq!((whole.compared, whole.operations.len()), (9, 9));
-    assert!((whole.odds_needed - 300.0).abs() < 1e-9, "nine operations share three per cent");
+    assert!((whole.e_value_needed - 300.0).abs() < 1e-9, "nine operations share three per cent");
     let mut seen: Vec<CacheKey> = Vec::new();
     for index in 0..4 {
         let shard = Some(Shard::new(index, 4).unwrap());
-        let part = check(&registry, &mut timer, &ledger, &Asked { shard, false_alarms: 0.03, ..Asked::default() });
-        assert!((part.odds_needed - 300.0).abs() < 1e-9);
+        let part =
+            check(&registry, &mut timer, &ledger, &Asked { shard, false_positive_rate: 0.03, ..Asked::default() });
+        assert!((part.e_value_needed - 300.0).abs() < 1e-9);
         seen.extend(part.operations.into_iter().map(|operation| CacheKey {
             call: operation.call,
             direction: operation.direction,

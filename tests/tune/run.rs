@@ -573,9 +573,9 @@ fn a_shipped_entry_is_measured_here_before_it_is_called_known() {
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 5 * MS]);
     let first = tune(&registry, &invocation, &mut timer, &Ledger::in_memory(vec![]), &options(), None).unwrap();
-    autotune_lowered::cache::write_seeds(&folder.path().join("seeds"), &first.entries).unwrap();
-    let (seeds, _) = autotune_lowered::cache::SeedStore::read_folder(&folder.path().join("seeds"));
-    let ledger = Ledger::open(&folder.path().join("cache"), vec![Box::new(seeds)]).unwrap();
+    autotune_lowered::cache::write_shipped(&folder.path().join("shipped"), &first.entries).unwrap();
+    let (shipped, _) = autotune_lowered::cache::ShippedConfigs::read_folder(&folder.path().join("shipped"));
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![Box::new(shipped)]).unwrap();
     let here = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     assert_eq!((here.operations[0].status, here.operations[0].rounds_measured), (Status::Tuned, 6));
     let again = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
@@ -732,8 +732,8 @@ fn of_equals_the_smaller_one_wins_and_the_result_says_how_good_it_is() {
         for (time, bytes, share) in [("baseline", 4096, 0.2), ("best", 1000, 0.4)] {
             assert_eq!(json[time]["temporary_bytes"], bytes);
             let work = &json[time]["work"];
-            assert_eq!((&work["flops"], &work["roof"]["least_ns"]), (&2e9.into(), &2e6.into()));
-            assert!((work["roof"]["share"].as_f64().unwrap() - share).abs() < 0.01 * share, "{work}");
+            assert_eq!((&work["flops"], &work["roofline"]["least_ns"]), (&2e9.into(), &2e6.into()));
+            assert!((work["roofline"]["share"].as_f64().unwrap() - share).abs() < 0.01 * share, "{work}");
         }
         let told: Vec<u64> =
             (0..4).map(|candidate| json["candidates"][candidate]["temporary_bytes"].as_u64().unwrap()).collect();

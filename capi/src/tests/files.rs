@@ -144,7 +144,7 @@ fn a_pinned_cache_takes_no_other_snapshot() {
         let options = OpenOptions {
             struct_size: size_of::<OpenOptions>(),
             path: text(folder.path().to_str().unwrap()),
-            seeds: NONE,
+            shipped: NONE,
             pin: text(pin),
             flags: 0,
             reserved: 0,
@@ -177,27 +177,27 @@ fn a_cache_for_runs_with_cold_caches_flags_what_was_measured_warm() {
     }
 }
 
-/// Seed files are asked below the snapshot; what of them cannot be read is noted.
+/// Shipped configs are asked below the snapshot; what of them cannot be read is noted.
 #[test]
-fn seeds_answer_where_nothing_was_published() {
+fn shipped_configs_answer_where_nothing_was_published() {
     let folder = tempfile::tempdir().unwrap();
-    let seeds = folder.path().join("seeds");
-    fs::create_dir(&seeds).unwrap();
-    let seed = serde_json::json!({"schema": 1, "op_id": OP, "device": identity(), "entries":
-        [{"call_key": "a", "direction": "forward", "config": {"block": 9, "name": "a"}}]});
-    fs::write(seeds.join("one.json"), seed.to_string()).unwrap();
-    fs::write(seeds.join("torn.json"), "{").unwrap();
+    let shipped = folder.path().join("shipped");
+    fs::create_dir(&shipped).unwrap();
+    let line = serde_json::json!({"device": identity(), "op_id": OP, "call_key": "a",
+        "config": {"block": 9, "name": "a"}});
+    fs::write(shipped.join("one.jsonl"), line.to_string()).unwrap();
+    fs::write(shipped.join("torn.jsonl"), "{").unwrap();
     let options = OpenOptions {
         struct_size: size_of::<OpenOptions>(),
         path: text(folder.path().to_str().unwrap()),
-        seeds: text(seeds.to_str().unwrap()),
+        shipped: text(shipped.to_str().unwrap()),
         pin: NONE,
         flags: 0,
         reserved: 0,
     };
     let mut cache = ptr::null_mut();
     let (status, note) = status_line(|at, size| unsafe { atl_cache_open(&options, &mut cache, at, size) });
-    assert!(status == 0 && note.contains("torn.json` is left out"), "{note}");
+    assert!(status == 0 && note.contains("torn.jsonl` is left out"), "{note}");
     let (cache, device) = (Open(cache), Named::new());
     assert_eq!(cache.block(&device, "a"), Ok(9));
     publish(&folder.path().join("best-v1.snapshot"), &["b"], 1);

@@ -1,4 +1,4 @@
-"""Look up best configs: overlay, then memory, then the published snapshot, then the shipped seed files."""
+"""Look up best configs: overlay, then memory, then the published snapshot, then the shipped configs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Cache:
         path: str | os.PathLike[str] | None = None,
         *,
         pin: str | None = None,
-        seeds: str | os.PathLike[str] | None = None,
+        shipped: str | os.PathLike[str] | None = None,
         mapped: bool = True,
         cache_state: str = "warm",
         replayed: bool = False,
@@ -81,9 +81,9 @@ class Cache:
 
         The default `path` is the one in `AUTOTUNE_LOWERED_CACHE`, else the tuner's default folder. A path that does not
         exist is that of a snapshot if its name has an ending, as `best.snapshot` has, and else that of a folder. A
-        folder without a snapshot, or that does not exist, has only the seed files. `pin` is the digest that the
-        snapshot must have (default `AUTOTUNE_LOWERED_PIN`). `seeds` names a folder of seed files that override the
-        shipped ones (`AUTOTUNE_LOWERED_SEEDS`). `mapped=False` reads the file instead of mapping it, as always on
+        folder without a snapshot, or that does not exist, has only the shipped configs. `pin` is the digest that the
+        snapshot must have (default `AUTOTUNE_LOWERED_PIN`). `shipped` names a folder of configs that override the
+        shipped ones (`AUTOTUNE_LOWERED_SHIPPED`). `mapped=False` reads the file instead of mapping it, as always on
         network file systems. `cache_state`, `warm` or `cold`, is the state of the hardware's caches in the runs that
         will use the configs: an entry measured in the other state is flagged `stale-environment`.
         `replayed=True` also finds what replayed samples decided (`--timer replay:`), which this device may never have run.
@@ -97,18 +97,18 @@ class Cache:
         """
         named = path if path is not None else _of_environment()
         chosen = pathlib.Path(named) if named is not None else default_folder()
-        seeds = seeds if seeds is not None else os.environ.get("AUTOTUNE_LOWERED_SEEDS")
+        shipped = shipped if shipped is not None else os.environ.get("AUTOTUNE_LOWERED_SHIPPED")
         try:
             # as it was written: a path would swallow a slash of a URL
             snapshot = _native.snapshot_of(chosen if named is None else named)
-            store = _native.Store(snapshot if os.path.exists(snapshot) else None, seeds, mapped, cache_state, replayed)
+            store = _native.Store(snapshot if os.path.exists(snapshot) else None, shipped, mapped, cache_state, replayed)
         except (OSError, RuntimeError) as error:
             raise CacheError(str(error)) from None
         pin = pin if pin is not None else os.environ.get("AUTOTUNE_LOWERED_PIN")
         if pin and pin != store.digest:
             found = store.digest or "there is none"
             raise SnapshotMismatch(f"the snapshot of `{chosen}` is not the pinned one: {found}, {pin} is pinned")
-        opened_with = {"path": chosen if path is not None else None, "pin": pin, "seeds": seeds, "mapped": mapped}
+        opened_with = {"path": chosen if path is not None else None, "pin": pin, "shipped": shipped, "mapped": mapped}
         return cls(store, chosen, opened_with | {"cache_state": cache_state, "replayed": replayed})
 
     def refreshed(self) -> Cache:
@@ -137,7 +137,7 @@ class Cache:
 
     @property
     def problems(self) -> list[str]:
-        """Seed files that were skipped, each with the reason."""
+        """Files of shipped configs that were skipped, each with the reason."""
         return self._store.problems
 
     def __len__(self) -> int:
@@ -220,7 +220,7 @@ class Cache:
         return printable(reason)
 
     def __iter__(self) -> Iterator[Entry]:
-        """Every entry, including the seeds."""
+        """Every entry, including the shipped ones."""
         for op_id, call_key, found in self._store.entries():
             yield Entry.of(op_id, call_key, found)
 

@@ -24,8 +24,8 @@ pub enum Tier {
     SampleLog,
     /// A published snapshot.
     Snapshot,
-    /// Shipped files.
-    Seed,
+    /// Files that are shipped.
+    Shipped,
 }
 
 impl fmt::Display for Tier {
@@ -36,7 +36,7 @@ impl fmt::Display for Tier {
             Self::Sled => "sled",
             Self::SampleLog => "sample-log",
             Self::Snapshot => "snapshot",
-            Self::Seed => "seed",
+            Self::Shipped => "shipped",
         })
     }
 }

@@ -32,10 +32,10 @@ pub use minor::Counting;
 pub use nsys::{NsysProfile, nsys_captures};
 pub use programs::{HloFileError, HloFiles, Programs};
 pub use read::CaptureError;
-pub use runtime::{Counted, DeviceRuntime, LeftOut};
+pub use runtime::{Counted, DeviceRuntime, Skipped};
 pub use summary::{
-    AllLeftOut, IDLE_INSIDE, LabelShare, LeftOutTime, MeanStd, ModuleSummary, OperationSummary, Part, ProfileRead,
+    AllSkipped, IDLE_INSIDE, LabelShare, LeftOutTime, MeanStd, ModuleSummary, OperationSummary, Part, ProfileRead,
     Summary, SummaryOptions, UNKNOWN, summarize,
 };
 pub use timings::{DeviceSeconds, ProfileTimings, TimedProfile};
-pub use work::{Bound, Roof, Work};
+pub use work::{Bound, Roofline, Work};

@@ -34,10 +34,10 @@ pub enum CaptureError {
     TwoKinds,
     /// A capture of nsys-jax, although ejkernel's semantics were requested.
     #[error(
-        "`{}`: is a capture of nsys-jax, which ejkernel's profiler cannot read; omit `--seed-semantics`",
+        "`{}`: is a capture of nsys-jax, which ejkernel's profiler cannot read; omit `--compat ejkernel`",
         .0.display()
     )]
-    NotOfTheSeed(PathBuf),
+    NotOfEjkernel(PathBuf),
 }
 
 impl Capture {

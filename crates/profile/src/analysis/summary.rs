@@ -16,7 +16,7 @@ use super::capture::Capture;
 use super::host_work::{HostWork, host_work, window};
 use super::minor::{Counting, Minor};
 use super::programs::{HloFiles, Programs};
-use super::runtime::{Counted, DeviceRuntime, LeftOut, device_runtimes, ns};
+use super::runtime::{Counted, DeviceRuntime, Skipped, device_runtimes, ns};
 use super::totals::{OperationTime, Totals};
 use super::work::{Work, peaks_of};
 
@@ -62,7 +62,7 @@ pub struct Summary {
     /// Compilations while the profiler ran.
     pub compilations: Vec<HostWork>,
     /// Executions that do not count.
-    pub left_out: AllLeftOut,
+    pub skipped: AllSkipped,
     /// Notes, one line each.
     pub notes: Vec<String>,
     /// Warnings.
@@ -149,7 +149,7 @@ pub struct OperationSummary {
     /// Executions in which it ran.
     pub executions: u64,
     /// Its self time in an execution in which it ran.
-    pub own_ns: MeanStd,
+    pub self_time_ns: MeanStd,
     /// Time of each of its runs, for communication the part that no computation hides; `None` if the capture's format
     /// does not have it.
     pub run_ns: Option<MeanStd>,
@@ -164,7 +164,7 @@ pub struct OperationSummary {
 impl OperationSummary {
     /// The values behind its spread, and their number: its runs if each is known, otherwise its time per execution.
     pub fn varying_ns(&self) -> (MeanStd, u64) {
-        self.run_ns.map_or((self.own_ns, self.executions), |run| (run, self.count))
+        self.run_ns.map_or((self.self_time_ns, self.executions), |run| (run, self.count))
     }
 }
 
@@ -204,7 +204,7 @@ pub struct LabelShare {
 /// What is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct AllLeftOut {
+pub struct AllSkipped {
     /// First executions of a module on a device.
     pub warm_up: LeftOutTime,
     /// What XLA's autotuner ran.
@@ -223,9 +223,9 @@ pub struct LeftOutTime {
     pub span_ns: f64,
 }
 
-impl From<LeftOut> for LeftOutTime {
-    fn from(left_out: LeftOut) -> Self {
-        Self { executions: left_out.executions, span_ns: ns(left_out.span_ps) }
+impl From<Skipped> for LeftOutTime {
+    fn from(skipped: Skipped) -> Self {
+        Self { executions: skipped.executions, span_ns: ns(skipped.span_ps) }
     }
 }
 
@@ -259,16 +259,16 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
     let mut modules = Modules::new();
     let (mut devices, mut profiles, mut findings) = (Vec::new(), Vec::new(), Vec::new());
     let (mut transfers, mut compilations) = (Vec::new(), Vec::new());
-    let (mut warm_up, mut autotuner, mut minor) = (LeftOut::default(), LeftOut::default(), LeftOut::default());
+    let (mut warm_up, mut autotuner, mut minor) = (Skipped::default(), Skipped::default(), Skipped::default());
     let with_warm_up = options.counting.with_warm_up;
-    let programs_left_out = Minor::of(captures, options.counting);
+    let skipped_programs = Minor::of(captures, options.counting);
     let mut notes: Vec<String> = files.notes().to_vec();
     for (number, capture) in captures.iter().enumerate() {
         let mut totals = Totals::read(capture, with_warm_up);
-        totals.leave_out(&programs_left_out);
+        totals.leave_out(&skipped_programs);
         let time = &totals.time;
         let mut counted = Counted::new(time, with_warm_up);
-        counted.leave_out(time, &programs_left_out);
+        counted.leave_out(time, &skipped_programs);
         let programs = Programs::new(capture.timeline(), files);
         add(&mut modules, number, &totals, &counted);
         attribute(&mut modules, &programs, options.labels, &mut notes);
@@ -291,7 +291,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         findings.extend(totals.time.findings);
     }
     notes.extend(missing(&modules));
-    let left_out = AllLeftOut { warm_up: warm_up.into(), autotuner: autotuner.into(), minor: minor.into() };
+    let skipped = AllSkipped { warm_up: warm_up.into(), autotuner: autotuner.into(), minor: minor.into() };
     let mut summary = Summary {
         schema: 1,
         profiles,
@@ -305,7 +305,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         peaks: options.peaks.cloned().or_else(|| captures.iter().find_map(|capture| peaks_of(capture.timeline()))),
         transfers,
         compilations,
-        left_out,
+        skipped,
         notes,
         findings,
     };
@@ -382,7 +382,7 @@ impl Summary {
         self.modules
             .iter_mut()
             .filter_map(|module| module.memory.as_mut())
-            .for_each(|memory| memory.alive.truncate(top));
+            .for_each(|memory| memory.live.truncate(top));
     }
 
     fn fill(&mut self, modules: Modules) {
@@ -419,7 +419,7 @@ impl Summary {
                     communication,
                     count: total.count,
                     executions: total.own.count(),
-                    own_ns: total.own.into(),
+                    self_time_ns: total.own.into(),
                     run_ns: (total.runs.count() > 0).then(|| total.runs.into()),
                     time_ns: total.time_ns,
                     share: share(total.time_ns),

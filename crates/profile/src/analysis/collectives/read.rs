@@ -47,7 +47,7 @@ pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_u
     Collectives {
         devices: plan.devices.clone(),
         operations: plan.operations.clone(),
-        left_out: plan.left_out,
+        skipped: plan.skipped,
         notes,
         parts: Parts::read(Reader { captures, programs, plan }),
     }

@@ -48,7 +48,7 @@ pub struct BoundExecutables {
     pub removed_bytes: u64,
     /// Why nothing could be removed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub left_alone: Option<String>,
+    pub kept_reason: Option<String>,
 }
 
 /// Whether a cache folder has kept executables.
@@ -100,7 +100,7 @@ fn bound(
     // by name if the times are equal, so that the result does not depend on the folder's order
     items.sort_by(|one, other| (one.modified, &one.name).cmp(&(other.modified, &other.name)));
     let mut left = items.iter().fold(0, |sum: u64, item| sum.saturating_add(item.bytes));
-    found.left_alone = match why_not(folder, is_local)? {
+    found.kept_reason = match why_not(folder, is_local)? {
         Some(why) => Some(why),
         None => other_host(folder, dry_run)?.map(|host| format!("the host `{host}` has it open")),
     };
@@ -110,7 +110,7 @@ fn bound(
         } else {
             left > bounds.bytes || item.unused_for() > bounds.unused_for
         };
-        if found.left_alone.is_none() && goes {
+        if found.kept_reason.is_none() && goes {
             left = left.saturating_sub(item.bytes);
             remove(folder, &item, dry_run, found)?;
         } else {
@@ -202,12 +202,12 @@ mod tests {
         put(&folder, 'a', 100, HOUR * 9);
         let mut found = BoundExecutables::default();
         bound(&File::open(&folder).unwrap(), false, &bounds(0, 0), false, &mut found).unwrap();
-        assert!(found.left_alone.unwrap().contains("network"));
+        assert!(found.kept_reason.unwrap().contains("network"));
         assert_eq!((found.removed, found.kept), (0, 1));
         let note = folder.join(".open-elsewhere-Abc123");
         fs::write(&note, b"").unwrap();
         let found = bound_executables(cache.path(), &bounds(0, 0), false).unwrap();
-        assert!(found.left_alone.unwrap().contains("`elsewhere`"));
+        assert!(found.kept_reason.unwrap().contains("`elsewhere`"));
         assert_eq!(found.removed, 0);
         fs::remove_file(note).unwrap();
         // a folder that is a link is not touched

@@ -1,13 +1,13 @@
-//! A seed file's text: every accepted entry can be looked up.
+//! The text of a file of shipped configs: every accepted entry can be looked up.
 
 #![no_main]
 
-use autotune_lowered::cache::{CacheKey, ConfigStore, SeedStore};
+use autotune_lowered::cache::{CacheKey, ConfigStore, JsonForm, ShippedConfigs};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let mut store = SeedStore::default();
-    let added = store.add_text(text);
+    let mut store = ShippedConfigs::default();
+    let added = store.add(JsonForm::Lines, text);
     let entries = store.entries().expect("a store in memory");
     assert!(added.is_ok() || entries.is_empty(), "a file that is refused gives nothing");
     for (key, entry) in &entries {
