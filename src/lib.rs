@@ -44,7 +44,7 @@
 //! | Keep every sample, and decide on them | [`samples`], [`decision`] |
 //! | Commit the best configs, and look them up | [`ledger`], [`cache`] |
 //! | Share caches between machines | [`remote`], [`signature`] |
-//! | Run all steps; measure one program | [`tune`], [`measure`], [`compiler_options`] |
+//! | Race programs; run all steps; measure one program | [`race`], [`tune`], [`measure`], [`compiler_options`] |
 //! | Compare whole programs, and ways to compile them | [`compare`] |
 //! | Check that cached configs still hold, and find this machine's noise floor | [`gate`], [`selftest`] |
 //! | Read profiles | [`profile`], [`analysis`] |
@@ -94,6 +94,7 @@ pub mod matching;
 pub mod measure;
 pub mod merge;
 pub mod prove;
+pub mod race;
 pub mod remote;
 pub mod report;
 pub mod samples;

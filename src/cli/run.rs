@@ -110,6 +110,8 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Resul
         start_threads()?;
     }
     match &cli.command {
+        // for absent devices there is nothing to open
+        Command::Tune(args) if !args.targets.is_empty() => compile::forecast(args, bars, out),
         Command::Tune(args) => tune::run(args, bars, out),
         Command::Scan(args) => scan::run(args, out),
         Command::Device(args) => device::run(args, out),

@@ -5,9 +5,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::failure::FailureKind;
 use crate::ledger::Ledger;
+use crate::race::Seat;
 use crate::timer::events::Slice;
 
-use super::device_seats::Seat;
 use super::run::{Step, note_unpublished};
 use super::tuner::{Autotuner, Tuned};
 use super::{AutotuningResult, PlannedInvocation, Status, TuneError};

@@ -14,6 +14,7 @@ use autotune_lowered::decision::{ComparisonRules, Relation};
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::MeasuredProgram;
+use autotune_lowered::race::Runner;
 use autotune_lowered::timer::{Build, Signature};
 
 const MS: u64 = 1_000_000;
@@ -31,7 +32,8 @@ fn run(
     options: &CompareOptions,
 ) -> Result<CompareResult, CompareError> {
     let scratch = tempfile::tempdir().unwrap();
-    compare(timer, ledger, contestants, options, scratch.path(), &AtomicBool::new(false), &Default::default())
+    let (never, events) = (AtomicBool::new(false), Default::default());
+    compare(&mut Runner::new(timer, ledger, &never, &events), contestants, options, scratch.path())
 }
 
 fn in_memory(timer: &mut ScriptedTimer, count: u64) -> Result<CompareResult, CompareError> {

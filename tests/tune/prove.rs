@@ -17,6 +17,7 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::prove::{ProveError, ProveResult, StepVariants, StepVerdict, prove, proven_entries};
+use autotune_lowered::race::Runner;
 use autotune_lowered::timer::{
     Job, OutputsAs, Prepared, RoundRequest, RoundSamples, Signature, TakenOutputs, Timer, TimerInfo,
 };
@@ -111,7 +112,8 @@ fn run(folder: &Path, factors: &[f64], seed: u64, options: &CompareOptions) -> R
 fn run_on(timer: &mut StepTimer, folder: &Path, options: &CompareOptions) -> Result<ProveResult, ProveError> {
     let (step, scratch) = (StepVariants::open(folder)?, tempfile::tempdir().unwrap());
     let ledger = Ledger::in_memory(Vec::new());
-    prove(timer, &ledger, &step, options, scratch.path(), &AtomicBool::new(false), &Default::default())
+    let (never, events) = (AtomicBool::new(false), Default::default());
+    prove(&mut Runner::new(timer, &ledger, &never, &events), &step, options, scratch.path())
 }
 
 fn verdicts(found: &ProveResult) -> Vec<StepVerdict> {

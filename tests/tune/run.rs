@@ -446,7 +446,7 @@ fn a_speed_up_beyond_belief_is_said_and_decides_nothing() {
     assert!(ledger.own_entries().unwrap().is_empty());
     // a user who knows better accepts it: the rounds are there
     let mut accepting = options();
-    accepting.rules.max_speed_up = 2e5;
+    accepting.race.rules.max_speed_up = 2e5;
     let result = tune(&registry, &invocation, &mut timer, &ledger, &accepting, None).unwrap();
     let operation = &result.operations[0];
     assert_eq!((operation.status, operation.rounds_measured), (Status::Tuned, 0));
@@ -536,7 +536,7 @@ fn a_small_gain_keeps_the_baseline_and_that_is_known_afterwards() {
     assert_eq!((again.operations[0].status, timer.calls), (Status::Cached, calls));
     // the rules are applied to the existing samples
     let mut eager = options();
-    eager.rules.min_improvement = 0.0;
+    eager.race.rules.min_improvement = 0.0;
     let decided = tune(&registry, &invocation, &mut timer, &ledger, &eager, None).unwrap();
     assert_eq!((decided.operations[0].status, timer.calls), (Status::Tuned, calls));
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Which call compiles or measures on the device.
 #[derive(Debug, Clone, Default)]
-pub(super) struct DeviceSeats(Arc<Shared>);
+pub(crate) struct DeviceSeats(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -37,7 +37,7 @@ enum Activity {
 
 /// One call's seat among those of a device.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(crate) struct Seat {
     shared: Arc<Shared>,
     activity: Activity,
 }
@@ -45,7 +45,7 @@ pub(super) struct Seat {
 impl DeviceSeats {
     /// A seat for one more call. It [works](Seat::work) from the start, so that none measures before all
     /// that begin together have compiled; take all seats before any is used.
-    pub(super) fn seat(&self) -> Seat {
+    pub(crate) fn seat(&self) -> Seat {
         let mut state = self.0.lock();
         state.seats += 1;
         state.working += 1;
@@ -66,7 +66,7 @@ impl Shared {
 
 impl Seat {
     /// Waits until no call measures or wants to. Then the call may use the cores, to compile and to decide.
-    pub(super) fn work(&mut self) {
+    pub(crate) fn work(&mut self) {
         if self.activity == Activity::Work {
             return;
         }
@@ -82,7 +82,7 @@ impl Seat {
 
     /// Waits until no call works or measures. Then the call has the machine to itself. Returns how many worked at the
     /// same time before.
-    pub(super) fn measure(&mut self) -> usize {
+    pub(crate) fn measure(&mut self) -> usize {
         if self.activity == Activity::Measure {
             return self.shared.lock().worked_together;
         }
@@ -102,12 +102,12 @@ impl Seat {
     }
 
     /// How many seats there are.
-    pub(super) fn seats(&self) -> usize {
+    pub(crate) fn seats(&self) -> usize {
         self.shared.lock().seats
     }
 
     /// Uses no cores until it works or measures again.
-    pub(super) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         let mut state = self.shared.lock();
         match std::mem::replace(&mut self.activity, Activity::Nothing) {
             Activity::Nothing => {}
