@@ -16,8 +16,8 @@ use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::measure::{CompiledWith, InputOptions, Inputs, MadeInput, MeasureError, make_inputs};
 use crate::race::{ProgramRace, RaceError, RaceGoal, Raced, Runner, preflight, race_programs};
-use crate::timer::events::{Kind, Slice};
-use crate::timer::{Build, Job, JobCandidate, ProgramFile, Signature, Timer};
+use crate::timer::events::{EventKind, Slice};
+use crate::timer::{Build, Job, JobCandidate, ProgramFile, ProgramSignature, Timer};
 
 /// Races programs on the same inputs and compares each with the first: time, outputs and executable. Rounds of the same
 /// comparison in the ledger's sample log are not measured again.
@@ -47,11 +47,11 @@ pub fn compare(
     let preflight = preflight(&*runner.timer, &inputs, signature.results.as_deref(), first.program.partitions);
     preflight.check(scratch)?;
     if options.tells_preflight {
-        runner.events.tell(Kind::Ahead(&preflight.to_string()));
+        runner.events.tell(EventKind::Ahead(&preflight.to_string()));
     }
     let Inputs { arrays, made: inputs, digest, .. } = inputs;
     job.inputs = arrays;
-    runner.events.tell(Kind::Started { programs: job.candidates.len(), rounds_kept: 0 });
+    runner.events.tell(EventKind::Started { programs: job.candidates.len(), rounds_kept: 0 });
     let mut race = ProgramRace::new(job, digest, options.stage.clone());
     race.is_exact = options.race.rounds.is_some();
     race.goal = RaceGoal::EachRatio { copy, rules: options.rules };
@@ -105,7 +105,7 @@ fn candidates(
 }
 
 /// The first program's arguments, after checking that the others take and return the same.
-fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Result<Signature, CompareError> {
+fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Result<ProgramSignature, CompareError> {
     let Some(first) = contestants.first() else { return Err(CompareError::TooFew(0)) };
     let of_timer = |failure| CompareError::Program(MeasureError::Failed(failure));
     timer.begin(job).map_err(of_timer)?;

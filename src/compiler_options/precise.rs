@@ -15,7 +15,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::measure::{MeasuredProgram, Preflight};
 use crate::race::{CandidateOutcome, CandidateResult, LARGE_OUTPUTS, RaceError, ReferenceError};
 use crate::timer::events::Slice;
-use crate::timer::{InputArray, Job, OutputArray, OutputsAs, Signature, TakenOutputs, TimerExt};
+use crate::timer::{InputArray, Job, OutputArray, OutputsAs, ProgramSignature, TakenOutputs, TimerExt};
 
 /// Maximum bytes of all outputs in `f64`: twice the `f32` outputs that are written to files.
 const LARGEST_OUTPUTS: u64 = 2 * LARGE_OUTPUTS;
@@ -28,7 +28,7 @@ const MOST_REJECTED: usize = 8;
 pub(super) fn planned(
     program: &MeasuredProgram,
     preflight: Preflight,
-    signature: &Signature,
+    signature: &ProgramSignature,
     scratch: &Path,
 ) -> (Preflight, Result<MeasuredProgram, String>) {
     let wide = program.in_f64().and_then(|wide| {
@@ -251,7 +251,7 @@ mod tests {
         let text = "func.func public @main(%x: tensor<1024xf32>) -> tensor<1024xf32>";
         let program = MeasuredProgram::of_text(text);
         let spec: ArraySpec = "f32[1024]".parse().unwrap();
-        let signature = Signature::new(vec![spec.clone()]).results(Some(vec![spec.clone()]));
+        let signature = ProgramSignature::new(vec![spec.clone()]).results(Some(vec![spec.clone()]));
         let scratch = tempfile::tempdir().unwrap();
         let mut preflight = Preflight::of([(&spec, true)], scratch.path());
         // 8 KiB of inputs and 8 KiB of outputs in `f64`, beside the 4 KiB of inputs in `f32`
@@ -264,7 +264,7 @@ mod tests {
         let why = wide.unwrap_err();
         assert!(same == preflight && why.contains("take 20.0 KiB of disk"), "{why}");
         // 2^24 numbers are 128 MiB in f64
-        let outputs = |spec: &str| Signature::new(Vec::new()).results(Some(vec![spec.parse().unwrap()]));
+        let outputs = |spec: &str| ProgramSignature::new(Vec::new()).results(Some(vec![spec.parse().unwrap()]));
         (preflight.disk_free, preflight.host_free) = (None, None);
         assert!(planned(&program, preflight.clone(), &outputs("f32[16777216]"), scratch.path()).1.is_ok());
         let (_, wide) = planned(&program, preflight, &outputs("f32[16777217]"), scratch.path());

@@ -12,7 +12,7 @@ use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::measure::{Inputs, make_inputs};
 use crate::race::{Deadline, ProgramRace, RaceError, RaceOptions, Raced, Runner, no_signature, race_programs};
-use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature};
+use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, ProgramSignature};
 use crate::tune::TimeBreakdown;
 
 /// The races of a module's variants, and everything that they have in common.
@@ -75,7 +75,11 @@ impl<'a> VariantRaces<'a> {
     }
 
     /// Makes the inputs of all variants.
-    pub(super) fn make_inputs(&mut self, module: &OptionModule, signature: &Signature) -> Result<Inputs, RaceError> {
+    pub(super) fn make_inputs(
+        &mut self,
+        module: &OptionModule,
+        signature: &ProgramSignature,
+    ) -> Result<Inputs, RaceError> {
         let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, self.scratch)?;
         (self.inputs, self.inputs_digest) = (inputs.arrays.clone(), inputs.digest);
         Ok(inputs)
@@ -103,7 +107,7 @@ impl<'a> VariantRaces<'a> {
     }
 
     /// The module's inputs and outputs, from the first variant that compiles. The base is always tried.
-    pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<Signature, RaceError> {
+    pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<ProgramSignature, RaceError> {
         let variants: Vec<Variant> = std::iter::once(base).chain(others).cloned().collect();
         let job = self.job(&variants);
         let mut failures: Vec<Failure> = Vec::new();

@@ -26,7 +26,7 @@ use crate::race::{
     CandidateOutcome, CandidateResult, CandidateTimes, Deadline, RaceError, RaceOptions, RaceStage, Raced, Runner,
     preflight,
 };
-use crate::timer::events::{Kind, Slice};
+use crate::timer::events::{EventKind, Slice};
 use crate::tune::{
     OperationResult, Status, Tally, TuneError, ended_by_user, fill_from_entry, rounds_measured, time_breakdown,
 };
@@ -83,7 +83,7 @@ pub fn tune_compiler_options(
     result.time_breakdown = time_breakdown(&tally);
     result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(&runner.timer.info().device)));
     let OperationResult { status, reason, speed_up, .. } = &result;
-    events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
+    events.tell(EventKind::Finished { status: status.name(), reason, speed_up: *speed_up });
     drop(slice);
     Ok(TunedOptions { operation: result, entry })
 }
@@ -157,7 +157,7 @@ impl Walk<'_, '_> {
         preflight.check(scratch)?;
         let (preflight, wide) = planned(program, preflight, &signature, scratch);
         let preflight = preflight.to_string();
-        self.races.runner.events.tell(Kind::Ahead(&preflight));
+        self.races.runner.events.tell(EventKind::Ahead(&preflight));
         let rescued = self.first(&base, &singles)?;
         if let Some(rescue) = &rescued {
             // the remaining ones are tried on top of the first set that runs
@@ -169,7 +169,7 @@ impl Walk<'_, '_> {
         }
         let of_base = self.rows.get(&base.config).and_then(|row| Some(row.times()?.median_ns));
         let ahead = forecast(&self.races, &time_breakdown(self.tally), of_base.unwrap_or_default(), singles.len());
-        self.races.runner.events.tell(Kind::Ahead(&ahead));
+        self.races.runner.events.tell(EventKind::Ahead(&ahead));
         let measured = self.screen(&base, &singles)?;
         let best = self.combine(&variants, &base, &measured)?;
         let mut finals = self.finals(&variants, &base, &best, &measured)?;

@@ -9,7 +9,7 @@ use crate::race::{RaceError, RaceOptions, Runner};
 use crate::registry::NotRunnable;
 use crate::setters;
 use crate::timer::Timer;
-use crate::timer::events::{Kind, Slice};
+use crate::timer::events::{EventKind, Slice};
 use crate::tune::{Plan, PlannedInvocation, Session, Stopped, TimeBreakdown, TuneError};
 
 use super::expected::{Expected, program_of};
@@ -205,7 +205,7 @@ impl Gate<'_, '_> {
         let mut remeasurement = self.session.remeasure(&planned.invocation, &expected.entry.config)?;
         let events = self.session.first_events().clone();
         let _operation = events.open(Slice::Operation { name: &name, index, of });
-        events.tell(Kind::Started { programs: 2, rounds_kept: 0 });
+        events.tell(EventKind::Started { programs: 2, rounds_kept: 0 });
         let options = self.session.options.race.clone();
         let too_few = match options.budget {
             Some(budget) => format!("in the budget of {}s: allow more time", budget.as_secs_f64()),

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, FailureKind};
 use crate::samples::{FailureRecord, Record};
-use crate::timer::events::{Kind, Slice};
+use crate::timer::events::{EventKind, Slice};
 use crate::timer::{Timer, TimerExt};
 
 use super::RaceError;
@@ -117,7 +117,7 @@ impl Measuring<'_> {
             return Err(RaceError::Failed(failure));
         }
         let config = self.process.config(candidate);
-        self.process.events.tell(Kind::Failed { candidate, config: &config, failure: &failure });
+        self.process.events.tell(EventKind::Failed { candidate, config: &config, failure: &failure });
         self.ledger.append(&Record::Failed(FailureRecord {
             job: self.referee.identity.digest,
             candidate,

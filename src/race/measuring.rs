@@ -7,7 +7,7 @@ use super::evidence::Evidence;
 use super::expected::Expected;
 use super::process::Process;
 use super::sampling::WarmUp;
-use super::{JobIdentity, RaceError, Referee, Runner, Seat};
+use super::{DeviceSlot, JobIdentity, RaceError, Referee, Runner};
 use crate::ledger::Ledger;
 use crate::timer::Job;
 use crate::timer::events::{Phase, Slice};
@@ -37,7 +37,7 @@ pub(crate) struct Compiling<'a> {
     /// The waves in which candidates are compiled; all at once if `None`.
     pub(super) waves: Option<&'a mut dyn NextWave>,
     /// The race's place among those of the calls that are tuned side by side on this device.
-    pub(super) seat: Option<&'a mut Seat>,
+    pub(super) slot: Option<&'a mut DeviceSlot>,
     /// Calls that compiled at the same time in the last wave, this one included.
     pub(super) beside: usize,
     /// Programs submitted so far.
@@ -46,8 +46,8 @@ pub(crate) struct Compiling<'a> {
 
 impl<'a> Compiling<'a> {
     /// All at once, or in waves.
-    pub(crate) fn new(waves: Option<&'a mut dyn NextWave>, seat: Option<&'a mut Seat>) -> Self {
-        Self { waves, beside: seat.as_ref().map_or(1, |seat| seat.seats()), seat, tried: 0 }
+    pub(crate) fn new(waves: Option<&'a mut dyn NextWave>, slot: Option<&'a mut DeviceSlot>) -> Self {
+        Self { waves, beside: slot.as_ref().map_or(1, |slot| slot.slots()), slot, tried: 0 }
     }
 }
 

@@ -35,7 +35,7 @@
 
 mod blame;
 mod candidate_result;
-mod device_seats;
+mod device_slots;
 mod error;
 mod evidence;
 mod expected;
@@ -59,7 +59,7 @@ pub use candidate_result::{
     CandidateOutcome, CandidateRace, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample,
     RaceStage, ReferenceError, SpecialValues,
 };
-pub(crate) use device_seats::{DeviceSeats, Seat};
+pub(crate) use device_slots::{DeviceSlot, DeviceSlots};
 pub use error::{RaceError, TuneError};
 pub(crate) use evidence::Evidence;
 pub(crate) use expected::LARGE_OUTPUTS;

@@ -6,9 +6,9 @@ use crate::failure::{Failure, FailureKind};
 use crate::hlo::read_program;
 use crate::outside_file;
 use crate::remedy::remedy;
-use crate::timer::events::Kind;
+use crate::timer::events::EventKind;
 use crate::timer::protocol::{ComparedOutput, one_line};
-use crate::timer::replay::Method;
+use crate::timer::replay::RecordedMethod;
 use crate::timer::{OutputArray, OutputsAs, TakenOutputs, Timer, TimerExt};
 
 use super::expected::{Expected, LARGE_OUTPUTS};
@@ -107,7 +107,7 @@ impl Measuring<'_> {
         self.try_twice(candidate, |timer| {
             let outputs = call(timer);
             let failure = outputs.as_ref().err();
-            events.tell(Kind::Called { candidate, method: Method::Outputs, failure });
+            events.tell(EventKind::Called { candidate, method: RecordedMethod::Outputs, failure });
             outputs
         })
     }

@@ -10,22 +10,22 @@ use crate::counted::counted;
 use crate::failure::{Failure, FailureKind};
 use crate::samples::ProgramFigures;
 use crate::timer::Prepared;
-use crate::timer::events::{Kind, Phase};
-use crate::timer::replay::Method;
+use crate::timer::events::{EventKind, Phase};
+use crate::timer::replay::RecordedMethod;
 
 impl Measuring<'_> {
     /// Prepares a wave, beside the other calls' waves. Each candidate's outputs are compared with these while the next
     /// ones compile.
     pub(super) fn compile(&mut self, wave: &mut [usize], reference: Option<&Expected>) -> Result<(), RaceError> {
-        self.compiling.seat.iter_mut().for_each(|seat| seat.work());
+        self.compiling.slot.iter_mut().for_each(|slot| slot.work());
         let begin = Instant::now();
         self.in_phase(Phase::Compile, |this| this.prepare_all(wave, reference))?;
         let mut took = begin.elapsed();
         // from here on it has the machine to itself
-        if let Some(seat) = &mut self.compiling.seat {
-            let calls = seat.measure().max(1);
+        if let Some(slot) = &mut self.compiling.slot {
+            let calls = slot.measure().max(1);
             self.compiling.beside = calls;
-            self.process.events.tell(Kind::CompiledBeside { calls });
+            self.process.events.tell(EventKind::CompiledBeside { calls });
             took /= u32::try_from(calls).unwrap_or(u32::MAX);
         }
         self.spent.compiling += took;
@@ -120,7 +120,7 @@ impl Measuring<'_> {
     fn try_to_prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         let prepared = self.process.timer.prepare(candidate);
         let failure = prepared.as_ref().err();
-        self.process.events.tell(Kind::Called { candidate, method: Method::Prepare, failure });
+        self.process.events.tell(EventKind::Called { candidate, method: RecordedMethod::Prepare, failure });
         prepared
     }
 
@@ -132,7 +132,7 @@ impl Measuring<'_> {
             self.evidence.executables.insert(candidate, executable);
         }
         let (is_baseline, of) = (candidate == self.referee.identity.baseline, self.compiling.tried);
-        self.process.events.tell(Kind::Prepared { cost: &cost, is_baseline, done, of });
+        self.process.events.tell(EventKind::Prepared { cost: &cost, is_baseline, done, of });
         self.evidence.tell(ProgramFigures::new(candidate, cost.temporary_bytes, cost.work));
     }
 }

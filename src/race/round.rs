@@ -11,7 +11,7 @@ use super::sampling::{ONE_RUN, Sampling};
 use crate::decision::wants_bracket;
 use crate::failure::Failure;
 use crate::samples::{CandidateSamples, Record, RoundRecord};
-use crate::timer::events::{Kind, Slice};
+use crate::timer::events::{EventKind, Slice};
 use crate::timer::{CandidateRuns, RoundRequest, TimerExt};
 
 /// Number of recent rounds that decide whether the next one has the baseline at its ends.
@@ -40,7 +40,7 @@ impl Measuring<'_> {
             let record = RoundRecord { job: self.referee.identity.digest, epoch, round, source, samples, programs };
             self.ledger.append(&Record::Round(record.clone()))?;
             self.evidence.push(record);
-            self.process.events.tell(Kind::Sampled { running_ns: took });
+            self.process.events.tell(EventKind::Sampled { running_ns: took });
         }
         let is_whole = fault.is_none();
         match fault {
@@ -48,7 +48,7 @@ impl Measuring<'_> {
                 self.forgiven.round = false;
                 let done = self.evidence.count();
                 let (of, is_most) = (self.referee.options.usual_rounds(), self.referee.options.rounds.is_some());
-                self.process.events.tell(Kind::Round { done, of, is_most, contenders });
+                self.process.events.tell(EventKind::Round { done, of, is_most, contenders });
             }
             Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
             Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,

@@ -8,7 +8,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::measure::{Inputs, Preflight};
 use crate::timer::events::Events;
-use crate::timer::{Job, Signature, Timer};
+use crate::timer::{Job, ProgramSignature, Timer};
 
 /// What races run on: a device's timer, the log that keeps their samples, the user's wish to end, and who is told.
 pub struct Runner<'a> {
@@ -49,7 +49,7 @@ impl<'a> Runner<'a> {
 
     /// The inputs and outputs of a candidate of a job whose inputs are not made yet; what is compiled for that serves
     /// the same job later.
-    pub(crate) fn signature(&mut self, job: &Job, candidate: usize) -> Result<Option<Signature>, Failure> {
+    pub(crate) fn signature(&mut self, job: &Job, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.timer.begin(job)?;
         self.timer.signature(candidate)
     }

@@ -15,7 +15,7 @@ use super::differences::differences;
 use super::figures::expected_text;
 use super::grid::dash;
 use super::naming::brief_config;
-use super::roofline::{goodness, roof_line, temporary_memory};
+use super::roofline::{roof_line, temporary_memory, work_line};
 use super::time::time_line;
 use super::{Document, Grid, format_ns, format_part, format_ratio, write_line};
 
@@ -136,7 +136,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
             lines.push(format!("tied with {others} other config{}{within}{more}", if others == 1 { "" } else { "s" }));
         }
     }
-    lines.extend(goodness(operation));
+    lines.extend(work_line(operation));
     lines.extend(temporary_memory(operation));
     lines.extend(operation.search.as_ref().map(Searched::to_line));
     lines.extend(not_compiled(operation));

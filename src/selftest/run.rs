@@ -17,7 +17,7 @@ use crate::ledger::Ledger;
 use crate::measure::{InputOptions, MeasureError, make_inputs};
 use crate::measured_by::{CacheState, TOOL};
 use crate::race::{ProgramRace, RaceError, RaceGoal, RaceOptions, Runner, race_programs};
-use crate::timer::events::{Events, Kind, Slice};
+use crate::timer::events::{EventKind, Events, Slice};
 use crate::timer::{Job, JobCandidate, Timer};
 
 /// The amount of measurement.
@@ -71,7 +71,7 @@ pub fn selftest(
     events: &Events,
 ) -> Result<Point, SelftestError> {
     let _program = events.open(Slice::Operation { name: &program.name, index, of });
-    events.tell(Kind::Started { programs: options.copies, rounds_kept: 0 });
+    events.tell(EventKind::Started { programs: options.copies, rounds_kept: 0 });
     let SelftestOptions { copies, rounds, cache_state } = options.clone();
     // nothing is kept in any store
     let ledger = Ledger::in_memory(Vec::new());

@@ -9,4 +9,4 @@ mod file;
 mod key;
 
 pub use file::{FILE_NAME, FileValue, SettingsError, SettingsFile, find};
-pub use key::{IfFound, Kind, SETTINGS, Setting};
+pub use key::{IfFound, SETTINGS, Setting, SettingKind};

@@ -9,7 +9,6 @@
 mod choices;
 mod commit;
 mod devices;
-mod goodness;
 mod groups;
 mod job;
 mod more_time;
@@ -30,6 +29,7 @@ mod time_breakdown;
 mod tuner;
 mod tuning;
 mod waves;
+mod work;
 
 pub(crate) use commit::fill_from_entry;
 pub use groups::{NoGroups, SeveralHosts, WidestCall};

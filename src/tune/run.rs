@@ -11,16 +11,16 @@ use crate::hlo::Evidence;
 use crate::ledger::LedgerError;
 use crate::measured_by::TOOL;
 use crate::peaks::Peaks;
-use crate::race::{Runner, Seat};
+use crate::race::{DeviceSlot, Runner};
 use crate::registry::{Invocation, NotRunnable};
-use crate::timer::events::{Kind, Slice};
+use crate::timer::events::{EventKind, Slice};
 use crate::timer::{Forecast, ProgramFile, Timer};
 
-use super::goodness::fill_work;
 use super::job::own_programs;
 use super::searching::InvocationPlan;
 use super::time_breakdown::{Tally, time_breakdown};
 use super::tuner::Autotuner;
+use super::work::fill_work;
 use super::{
     AutotuningResult, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError, TuneOptions,
 };
@@ -76,7 +76,7 @@ impl Autotuner<'_> {
             operation.status = Status::NotStarted;
             "the budget of the run was used up before it started".clone_into(&mut operation.reason);
         } else {
-            self.seat.iter_mut().for_each(Seat::work);
+            self.slot.iter_mut().for_each(DeviceSlot::work);
             let done = self.plan_race(&events, planned, &mut operation).and_then(|plan| match plan {
                 InvocationPlan::Race(race) => self.tune(&events, &race, &mut operation),
                 InvocationPlan::Finished(known) => Ok(known),
@@ -94,11 +94,11 @@ impl Autotuner<'_> {
                 }
             }
         }
-        self.seat.iter_mut().for_each(Seat::rest);
+        self.slot.iter_mut().for_each(DeviceSlot::rest);
         fill_work(&mut operation, self.peaks().as_ref());
         operation.time_breakdown = time_breakdown(&tally);
         let OperationResult { status, reason, speed_up, .. } = &operation;
-        events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
+        events.tell(EventKind::Finished { status: status.name(), reason, speed_up: *speed_up });
         Step { operation: Some(operation), entry, error, published }
     }
 

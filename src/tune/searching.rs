@@ -17,7 +17,7 @@ use crate::race::{JobIdentity, RaceError};
 use crate::registry::{Invocation, NotRunnable};
 use crate::search::{Budget, NoSpace, Outcome, Plan, start};
 use crate::timer::ProgramFile;
-use crate::timer::events::{Events, Kind, Phase, Slice};
+use crate::timer::events::{EventKind, Events, Phase, Slice};
 
 use super::choices::{Choices, only};
 use super::job::{InputFolder, own_programs};
@@ -291,7 +291,7 @@ impl Autotuner<'_> {
                 let (done, best) = (search.searched.evaluations, search.searched.best_ratio);
                 let left = search.left(&options.budget, begin.elapsed());
                 let of = left.map(|left| done.saturating_add(left).min(choices.space.count()).max(done));
-                events.tell(Kind::Evaluated { done, of, best });
+                events.tell(EventKind::Evaluated { done, of, best });
                 if choices.grows_after(search.observed.len()) {
                     break;
                 }

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::decision::Round;
 use crate::failure::Failure;
 use crate::ledger::Ledger;
-use crate::race::{DeviceSeats, RaceError};
+use crate::race::{DeviceSlots, RaceError};
 use crate::registry::{Invocation, Registry};
 use crate::timer::Timer;
 use crate::timer::events::Events;
@@ -193,9 +193,9 @@ impl<'a> Session<'a> {
         let devices = std::iter::once(first).chain(others);
         let mut tuners: Vec<_> = devices.map(|device| device.tuner(registry, ledger, options, cancel)).collect();
         if *is_one_device {
-            let (device_seats, surrogates) = (DeviceSeats::default(), Surrogates::default());
+            let (device_slots, surrogates) = (DeviceSlots::default(), Surrogates::default());
             for tuner in &mut tuners {
-                tuner.seat = Some(device_seats.seat());
+                tuner.slot = Some(device_slots.slot());
                 tuner.surrogates = Arc::clone(&surrogates);
             }
         }
@@ -228,7 +228,7 @@ impl Device<'_> {
             cancel,
             events: self.events.clone(),
             surrogates: Default::default(),
-            seat: None,
+            slot: None,
         }
     }
 }

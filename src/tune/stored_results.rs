@@ -16,8 +16,8 @@ use crate::race::{Evidence, candidate_results};
 use crate::samples::{JobHistory, LogError, SampleLog};
 
 use super::commit::fill_from_entry;
-use super::goodness::fill_work;
 use super::job::same_programs;
+use super::work::fill_work;
 use super::{AutotuningResult, CandidateOutcome, CandidateResult, OperationResult, RESULT_SCHEMA, Status};
 
 /// The decisions in force in a cache folder, one result per device, timer, clock and metric, in the order of their keys. Takes

@@ -11,12 +11,12 @@ use crate::failure::Failure;
 use crate::ledger::Ledger;
 use crate::measured_by::Source;
 use crate::race::{
-    Compiling, Evidence, JobIdentity, NextWave, RaceError, RaceOptions, Referee, Runner, Seat, Terms, measure,
+    Compiling, DeviceSlot, Evidence, JobIdentity, NextWave, RaceError, RaceOptions, Referee, Runner, Terms, measure,
 };
 use crate::registry::{Invocation, Registry};
 use crate::samples::{CandidateRecord, JobRecord};
 use crate::search::Surrogate;
-use crate::timer::events::{Events, Kind};
+use crate::timer::events::{EventKind, Events};
 use crate::timer::{JobCandidate, Timer};
 
 use super::commit::fill_from_entry;
@@ -39,8 +39,8 @@ pub(super) struct Autotuner<'a> {
     pub(super) events: Events,
     /// For each operation the outcomes of its calls so far; shared by all calls tuned side by side on one device.
     pub(super) surrogates: Surrogates,
-    /// Its seat among the calls that are tuned side by side on one device.
-    pub(super) seat: Option<Seat>,
+    /// Its slot among the calls that are tuned side by side on one device.
+    pub(super) slot: Option<DeviceSlot>,
 }
 
 /// An operation, whose calls have a surrogate in common.
@@ -74,7 +74,7 @@ impl Autotuner<'_> {
             materialize(invocation, self.registry, options.cache_state.clone(), input_folder);
         for (candidate, failure) in unusable {
             if let Some(JobCandidate { config, .. }) = job.candidates.get(candidate) {
-                events.tell(Kind::Failed { candidate, config, failure: &failure });
+                events.tell(EventKind::Failed { candidate, config, failure: &failure });
             }
             evidence.failures.insert(candidate, failure);
         }
@@ -88,7 +88,7 @@ impl Autotuner<'_> {
         };
         let referee = Referee { options, identity, terms: Terms { is_exact, ..Terms::default() } };
         let runner = Runner::new(&mut *self.timer, self.ledger, self.cancel, events);
-        measure(runner, &job, referee, Compiling::new(waves, self.seat.as_mut()), evidence)
+        measure(runner, &job, referee, Compiling::new(waves, self.slot.as_mut()), evidence)
     }
 
     pub(super) fn lock_surrogates(&self) -> MutexGuard<'_, BTreeMap<Tuned, Surrogate>> {

@@ -11,7 +11,7 @@ use crate::failure::FailureKind;
 use crate::race::{Evidence, JobIdentity, NextWave, RaceError, Referee, Terms, candidate_results};
 use crate::registry::NotRunnable;
 use crate::search::{Expected, Predictions, Surrogate};
-use crate::timer::events::{Events, Kind, Phase, Slice};
+use crate::timer::events::{EventKind, Events, Phase, Slice};
 
 use super::commit::{entry_of, fill_from_entry, fill_from_judgement, status_of};
 use super::job::InputFolder;
@@ -209,7 +209,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
     fn measure(&mut self) -> Result<bool, TuneError> {
         let invocation = &self.race.invocation;
         let (programs, rounds_kept) = (self.identity.distinct().len(), self.result.rounds_kept);
-        self.events.tell(Kind::Started { programs, rounds_kept });
+        self.events.tell(EventKind::Started { programs, rounds_kept });
         self.evidence.log_job(self.tuner.ledger, || self.tuner.job_record(invocation, &self.identity))?;
         let before = self.evidence.next_round();
         let measured = self.measure_logged();

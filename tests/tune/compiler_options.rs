@@ -18,7 +18,7 @@ use autotune_lowered::race::{RaceOptions, Runner};
 use autotune_lowered::timer::events::Events;
 use autotune_lowered::timer::protocol::{ComparedOutput, KeptOutput};
 use autotune_lowered::timer::{
-    Job, OutputArray, OutputsAs, Prepared, RoundRequest, RoundSamples, Signature, TakenOutputs, Timer, TimerInfo,
+    Job, OutputArray, OutputsAs, Prepared, ProgramSignature, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerInfo,
 };
 use autotune_lowered::tune::{CandidateStatus, OperationResult, RaceStage, Status};
 use rand_chacha::ChaCha8Rng;
@@ -142,9 +142,9 @@ impl Timer for Compiler {
         Ok(())
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.count(1, 0);
-        self.outcome(candidate, "compile").map(|_| Some(Signature::new(vec!["f32[4]".parse().unwrap()])))
+        self.outcome(candidate, "compile").map(|_| Some(ProgramSignature::new(vec!["f32[4]".parse().unwrap()])))
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {

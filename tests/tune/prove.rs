@@ -19,7 +19,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::prove::{ProveError, ProveResult, StepVariants, StepVerdict, prove, proven_entries};
 use autotune_lowered::race::Runner;
 use autotune_lowered::timer::{
-    Job, OutputsAs, Prepared, RoundRequest, RoundSamples, Signature, TakenOutputs, Timer, TimerInfo,
+    Job, OutputsAs, Prepared, ProgramSignature, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerInfo,
 };
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ impl Timer for StepTimer {
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         self.inner.prepare(candidate)
     }
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.inner.signature(candidate)
     }
     fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {

@@ -14,9 +14,9 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::{Invocation, Registry, Target};
 use autotune_lowered::report::{Document as _, HtmlReport, write_html};
-use autotune_lowered::timer::Signature;
-use autotune_lowered::timer::events::{Event, Events, Kind};
-use autotune_lowered::timer::replay::Method;
+use autotune_lowered::timer::ProgramSignature;
+use autotune_lowered::timer::events::{Event, EventKind, Events};
+use autotune_lowered::timer::replay::RecordedMethod;
 use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions, stored_results};
 
 const MS: u64 = 1_000_000;
@@ -330,7 +330,7 @@ fn wrong_outputs_reject_the_fastest() {
         let calls = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&calls);
         let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-            if let Kind::Called { candidate, method: Method::Outputs, .. } = event.kind {
+            if let EventKind::Called { candidate, method: RecordedMethod::Outputs, .. } = event.kind {
                 seen.lock().unwrap().push(candidate);
             }
         })));
@@ -379,7 +379,7 @@ fn outputs_that_are_not_there_decide_nothing() {
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
         (timer.returns, timer.info.can.compare_outputs) = (Some(returned), keeps);
         // a worker's own word on its programs proves nothing either
-        let none = Signature::new(vec!["f32[4]".parse().unwrap()]).results(Some(Vec::new()));
+        let none = ProgramSignature::new(vec!["f32[4]".parse().unwrap()]).results(Some(Vec::new()));
         timer.signatures = (0..3).map(|candidate| (candidate, Some(none.clone()))).collect();
         let result = tune(registry, invocation, &mut timer, &ledger, &options(), None).unwrap();
         assert_eq!(result.entries.len(), ledger.own_entries().unwrap().len());

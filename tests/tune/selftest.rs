@@ -16,7 +16,7 @@ use autotune_lowered::race::RaceError;
 use autotune_lowered::selftest::{
     Figures, Point, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
-use autotune_lowered::timer::events::{Event, Events, Kind};
+use autotune_lowered::timer::events::{Event, EventKind, Events};
 use autotune_lowered::timer::{
     Job, OutputsAs, Prepared, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerExt, TimerInfo,
 };
@@ -107,7 +107,7 @@ fn run(timer: &mut dyn Timer, cancel_after: u32) -> Result<Figures, SelftestErro
     let cancel = Arc::new(AtomicBool::new(false));
     let (flag, mut rounds) = (Arc::clone(&cancel), 0);
     let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-        if let Kind::Round { contenders, .. } = event.kind {
+        if let EventKind::Round { contenders, .. } = event.kind {
             assert_eq!(contenders, 8, "none leaves");
             rounds += 1;
             flag.store(rounds >= cancel_after, Ordering::Relaxed);

@@ -12,14 +12,14 @@ use super::answers::{AnswerFolder, private_folder};
 use super::argument_check::check_signature;
 use super::call_time_limits::{AwaitedCall, CallLimit, CallTimeLimits};
 use super::client::WorkerClient;
-use super::events::{Events, Kind, Slice};
+use super::events::{EventKind, Events, Slice};
 use super::info::TimerInfo;
 use super::job::{InputArray, Job, scratch};
 use super::measured::{CandidateRuns, RoundRequest, RoundSamples, means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Hello, KeptOutput, Launch, LoadAnswer, LoadParams, MeasureAnswer, Method, RoundAnswer, RunningClocks,
-    Signature, capability, one_line,
+    BeginParams, Hello, KeptOutput, Launch, LoadAnswer, LoadParams, MeasureAnswer, Method, ProgramSignature,
+    RoundAnswer, RunningClocks, capability, one_line,
 };
 use super::seen_clocks::SeenClocks;
 use super::worker_command::{WorkerCommand, WorkerLimits};
@@ -209,7 +209,7 @@ impl Bench {
     }
 
     /// The arguments of a program, independent of the job's inputs; does not prepare the candidate.
-    pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<Signature>, Failure> {
+    pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<ProgramSignature>, Failure> {
         let limit = self.limits.compile;
         let loaded: LoadAnswer = self.client()?.request(Method::Load(params), limit)?;
         Ok(loaded.signature)
@@ -249,7 +249,7 @@ impl Bench {
     /// Runs candidates under one profile, which the worker writes into a folder in `scratch`, and emits it as an event.
     fn profile_round(&mut self, launches: &[(usize, u32)], scratch: &Path) -> Result<ProfiledRound, Failure> {
         let round = self.profile(launches, scratch);
-        self.events.offer(Kind::Profiled { launches, round: round.as_ref() })?;
+        self.events.offer(EventKind::Profiled { launches, round: round.as_ref() })?;
         round
     }
 

@@ -8,7 +8,7 @@ use super::info::{TimerCapabilities, TimerInfo};
 use super::job::{Job, Prepared};
 use super::measured::{CandidateRuns, OutputsAs, RoundRequest, RoundSamples, TakenOutputs};
 use super::model::Timer;
-use super::protocol::Signature;
+use super::protocol::ProgramSignature;
 use crate::failure::{Failure, FailureKind};
 use crate::remedy::scratch_remedy;
 
@@ -186,7 +186,7 @@ impl Timer for SideBySide {
         Ok(())
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.of(candidate).signature(candidate)
     }
 

@@ -1,13 +1,13 @@
 //! Calls that are tuned side by side on one device: the call that measures has the machine to itself.
 //!
-//! Each call has a [`Seat`]. All of them compile at the same time, which keeps the cores busy at the end of a wave too.
+//! Each call has a [`DeviceSlot`]. All of them compile at the same time, which keeps the cores busy at the end of a wave too.
 //! When all have compiled, they measure one at a time and then compile again, so the two phases rarely alternate.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Which call compiles or measures on the device.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DeviceSeats(Arc<Shared>);
+pub(crate) struct DeviceSlots(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -17,7 +17,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    seats: usize,
+    slots: usize,
     working: usize,
     /// Seats that want to measure.
     waiting: usize,
@@ -35,22 +35,22 @@ enum Activity {
     Measure,
 }
 
-/// One call's seat among those of a device.
+/// One call's slot among those of a device.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct DeviceSlot {
     shared: Arc<Shared>,
     activity: Activity,
 }
 
-impl DeviceSeats {
-    /// A seat for one more call. It [works](Seat::work) from the start, so that none measures before all
-    /// that begin together have compiled; take all seats before any is used.
-    pub(crate) fn seat(&self) -> Seat {
+impl DeviceSlots {
+    /// A slot for one more call. It [works](DeviceSlot::work) from the start, so that none measures before all
+    /// that begin together have compiled; take all slots before any is used.
+    pub(crate) fn slot(&self) -> DeviceSlot {
         let mut state = self.0.lock();
-        state.seats += 1;
+        state.slots += 1;
         state.working += 1;
         state.worked += 1;
-        Seat { shared: Arc::clone(&self.0), activity: Activity::Work }
+        DeviceSlot { shared: Arc::clone(&self.0), activity: Activity::Work }
     }
 }
 
@@ -64,7 +64,7 @@ impl Shared {
     }
 }
 
-impl Seat {
+impl DeviceSlot {
     /// Waits until no call measures or wants to. Then the call may use the cores, to compile and to decide.
     pub(crate) fn work(&mut self) {
         if self.activity == Activity::Work {
@@ -101,9 +101,9 @@ impl Seat {
         state.worked_together
     }
 
-    /// How many seats there are.
-    pub(crate) fn seats(&self) -> usize {
-        self.shared.lock().seats
+    /// How many slots there are.
+    pub(crate) fn slots(&self) -> usize {
+        self.shared.lock().slots
     }
 
     /// Uses no cores until it works or measures again.
@@ -119,10 +119,10 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for DeviceSlot {
     fn drop(&mut self) {
         self.rest();
-        self.shared.lock().seats -= 1;
+        self.shared.lock().slots -= 1;
     }
 }
 
@@ -134,20 +134,20 @@ mod tests {
 
     #[test]
     fn who_measures_is_alone_and_all_work_before_anyone_measures() {
-        let device = DeviceSeats::default();
+        let device = DeviceSlots::default();
         let (working, measuring, turns) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let seats: Vec<Seat> = (0..4).map(|_| device.seat()).collect();
+        let slots: Vec<DeviceSlot> = (0..4).map(|_| device.slot()).collect();
         std::thread::scope(|scope| {
-            for (call, mut seat) in seats.into_iter().enumerate() {
+            for (call, mut slot) in slots.into_iter().enumerate() {
                 let (working, measuring, turns) = (&working, &measuring, &turns);
                 scope.spawn(move || {
                     for _ in 0..200 {
-                        seat.work();
+                        slot.work();
                         working.fetch_add(1, Ordering::SeqCst);
                         assert_eq!(measuring.load(Ordering::SeqCst), 0, "nothing is measured while anyone works");
                         turns.lock().unwrap().push(('w', call));
                         working.fetch_sub(1, Ordering::SeqCst);
-                        seat.measure();
+                        slot.measure();
                         assert_eq!(measuring.fetch_add(1, Ordering::SeqCst), 0, "one measures at a time");
                         assert_eq!(working.load(Ordering::SeqCst), 0);
                         turns.lock().unwrap().push(('m', call));
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn a_call_that_ends_lets_the_others_go_on() {
-        let device = DeviceSeats::default();
-        let (mut first, mut second) = (device.seat(), device.seat());
+        let device = DeviceSlots::default();
+        let (mut first, mut second) = (device.slot(), device.slot());
         first.work();
         drop(first);
         assert_eq!(second.measure(), 2);
