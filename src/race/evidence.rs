@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::counted::counted;
 use crate::decision::Round;
 use crate::digest::Digest;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::ledger::{Ledger, LedgerError};
-use crate::samples::{CandidateSamples, FailureRecord, JobHistory, JobRecord, ProgramFigures, Record, RoundRecord};
+use crate::samples::{CandidateSamples, JobHistory, JobRecord, ProgramFigures, Record, RoundRecord};
 use crate::stats::median;
 
 use super::{JobIdentity, OutputDifference};
@@ -54,18 +54,9 @@ impl Evidence {
     }
 
     /// The same from its history. Rounds that were cut short by a failure stay: their pairs are as good as any.
-    ///
-    /// Older versions blamed a program for a single killed compile worker. Such a failure is ignored, unless all rounds
-    /// were measured without it: then it has none that could be compared.
     pub(crate) fn from_history(history: JobHistory) -> Self {
         let JobHistory { job, rounds, failures, .. } = history;
-        let is_missing = |candidate| {
-            let mut samples = rounds.iter().flat_map(|round| &round.samples);
-            !rounds.is_empty() && samples.all(|sample| sample.candidate != candidate)
-        };
-        let believed = |failure: &FailureRecord| !is_one_kill(&failure.failure) || is_missing(failure.candidate);
-        let failures = failures.into_iter().filter(believed).map(|record| (record.candidate, record.failure));
-        let failures = failures.collect();
+        let failures = failures.into_iter().map(|record| (record.candidate, record.failure)).collect();
         let figures = rounds.iter().flat_map(|round| &round.programs).map(|one| (one.candidate, one.clone())).collect();
         let mut known = Self { is_logged: job.is_some(), failures, figures, ..Self::default() };
         rounds.into_iter().for_each(|round| known.push(round));
@@ -283,14 +274,6 @@ impl Evidence {
     }
 }
 
-/// Whether a failure is that of a single compile worker ended by a signal from outside, by the message of older
-/// versions; this version records it only after the second.
-fn is_one_kill(Failure { kind, message }: &Failure) -> bool {
-    let killed = ["the worker died of SIGKILL", "the worker died of SIGTERM", "the worker's supervisor was killed"];
-    let message = message.strip_prefix("crash: ").filter(|_| *kind == FailureKind::Compile);
-    message.is_some_and(|message| killed.iter().any(|words| message.starts_with(words)))
-}
-
 fn fastest(sample: &CandidateSamples) -> Option<f64> {
     sample.ns.iter().min().map(|&ns| ns as f64)
 }
@@ -298,6 +281,7 @@ fn fastest(sample: &CandidateSamples) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::FailureKind;
 
     #[test]
     fn a_failed_candidate_loses_its_samples_and_the_ends_are_the_sentinel() {

@@ -16,7 +16,7 @@ use crate::measured_by::MeasuredBy;
 use crate::samples::CandidateRecord;
 use crate::timer::{Build, Job, JobCandidate, ProgramFile, Timer};
 
-/// Changes when samples of older versions must not be mixed with this version's.
+/// Part of a job's digest: samples that were taken in another way are another job's.
 const VERSION: &str = "program-race-v1";
 
 /// A job of programs. The first candidate is the baseline.

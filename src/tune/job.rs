@@ -14,7 +14,7 @@ use crate::timer::{InputArray, Job, JobCandidate, ProgramFile};
 use super::TuneError;
 use crate::race::{JobIdentity, NotLowered};
 
-/// Changes when samples of older versions must not be mixed with this version's.
+/// Part of a job's digest: samples that were taken in another way are another job's.
 const MEASURING_VERSION: &str = "job-v2";
 
 /// The identity of an invocation measured this way on a device; fails with a reason if the baseline is not a
@@ -41,7 +41,7 @@ pub(super) fn identity_of(
         let program = candidate.program.as_ref().map(|program| program.semantic_digest);
         hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
     }
-    // nothing for warm ones, so that samples from older versions stay valid
+    // nothing for warm ones, the usual case
     if !by.cache_state.is_warm() {
         hasher.field(by.cache_state.as_str().as_bytes());
     }

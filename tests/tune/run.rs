@@ -155,44 +155,6 @@ fn what_broke_the_worker_is_known_even_where_no_other_can_be_started() {
     }
 }
 
-/// Earlier versions recorded a single kill of a compile worker as the program's failure.
-#[test]
-fn what_older_versions_held_against_a_killed_program_is_not_believed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
-    let timer = || ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-    for (message, is_believed) in [
-        ("crash: the worker died of SIGKILL during `compile`", false),
-        ("crash: the worker's supervisor was killed during `compile`", false),
-        ("crash: the worker died of SIGSEGV during `compile`", true),
-        ("crash: twice, in fresh workers: the worker died of SIGKILL during `compile`", true),
-    ] {
-        let cache = folder.path().join(Digest::of(message.as_bytes()).to_short());
-        let failing = |at: usize| {
-            timer().with_script(move |candidate, method, _| match (candidate, method) {
-                (found, "prepare") if found == at => Err(Failure::new(FailureKind::Compile, message)),
-                _ => Ok(()),
-            })
-        };
-        // nothing was measured without it
-        let ledger = Ledger::open(&cache.join("baseline"), vec![]).unwrap();
-        let result = tune(&registry, &invocation, &mut failing(0), &ledger, &options(), None).unwrap();
-        assert_eq!(result.operations[0].status, Status::Failed);
-        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
-        let expected = if is_believed { Status::Failed } else { Status::Tuned };
-        assert_eq!(result.operations[0].status, expected, "{message}");
-        // and once it is measured after all, that result stays trusted
-        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
-        let expected = if is_believed { Status::Failed } else { Status::Cached };
-        assert_eq!(result.operations[0].status, expected, "{message}");
-        // others were measured without it: no times of it could be compared with theirs
-        let ledger = Ledger::open(&cache.join("other"), vec![]).unwrap();
-        tune(&registry, &invocation, &mut failing(1), &ledger, &options(), None).unwrap();
-        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
-        assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2), "{message}");
-    }
-}
-
 #[test]
 fn a_compile_failure_costs_one_candidate_a_custom_call_the_invocation() {
     let folder = tempfile::tempdir().unwrap();
