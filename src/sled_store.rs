@@ -552,7 +552,7 @@ mod tests {
         const OWN: &str = "AUTOTUNE_LOWERED_TEST_CIRCLE";
         if std::env::var_os(OWN).is_none() {
             let mut process = std::process::Command::new(std::env::current_exe().unwrap());
-            let name = "cache::sled_store::tests::pages_in_a_circle_end_with_an_error_and_are_gone_at_the_next_open";
+            let name = "sled_store::tests::pages_in_a_circle_end_with_an_error_and_are_gone_at_the_next_open";
             let output = process.args(["--exact", name]).env(OWN, "1").output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && said.contains("1 passed"), "{said}");
