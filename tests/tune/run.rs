@@ -9,7 +9,6 @@ use crate::support::scripted::*;
 use autotune_lowered::cache::{ConfigStore, Mapping, SNAPSHOT_FILE, Snapshot, SnapshotStore};
 use autotune_lowered::decision::DecisionRules;
 use autotune_lowered::device::DeviceFingerprint;
-use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::{Invocation, Registry, Target};

@@ -1,4 +1,14 @@
 //! What is tuned: one call of an operation, forward or with its backward pass.
+//!
+//! ```
+//! use autotune_lowered_lookup::call::{Call, split_op_id};
+//!
+//! let call: Call = "flash_attention@v2:fecadd86b926e7e8".parse()?;
+//! assert_eq!((call.op_name(), call.call_key.as_str()), ("flash_attention", "fecadd86b926e7e8"));
+//! assert_eq!(call.to_string().parse::<Call>()?, call);
+//! assert_eq!(split_op_id(&call.op_id), ("flash_attention", Some(2)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 use std::str::FromStr;

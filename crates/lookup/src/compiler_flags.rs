@@ -1,4 +1,15 @@
 //! Compiler options of a whole program as flags, in the environment variable that its platform's compiler reads.
+//!
+//! ```
+//! use autotune_lowered_lookup::compiler_flags::{FlagVariable, flags_of};
+//! use autotune_lowered_lookup::config::Config;
+//!
+//! let options: Config = serde_json::from_str(r#"{"xla_cpu_enable_fast_math": true}"#)?;
+//! assert_eq!(flags_of(&options)?, "--xla_cpu_enable_fast_math=true");
+//! assert_eq!(FlagVariable::of_platform("cpu").name(), "XLA_FLAGS");
+//! assert_eq!(FlagVariable::of_platform("tpu").name(), "LIBTPU_INIT_ARGS");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::BTreeSet;
 

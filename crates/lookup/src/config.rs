@@ -1,4 +1,15 @@
 //! A kernel's configuration: a JSON object in one canonical spelling, so that equal configs are equal bytes.
+//!
+//! ```
+//! use autotune_lowered_lookup::config::Config;
+//!
+//! let config: Config = serde_json::from_str(r#"{"stages": 3, "forward": {"block": 128}}"#)?;
+//! assert_eq!(config.as_str(), r#"{"forward":{"block":128},"stages":3}"#);
+//! assert_eq!(config.to_brief(), "forward.block=128 stages=3");
+//! let same: Config = serde_json::from_str(r#"{"forward": {"block": 128}, "stages": 3}"#)?;
+//! assert_eq!(config, same);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,4 +1,15 @@
 //! The resources of a GPU's multiprocessor for concurrent blocks.
+//!
+//! ```
+//! use autotune_lowered_lookup::core_limits::CoreLimits;
+//!
+//! let hopper = CoreLimits::of("9.0").ok_or("a built-in target has it")?;
+//! // 65,536 registers hold 2,048 threads of 32, and half as many of 64
+//! assert_eq!((hopper.resident_threads(32), hopper.resident_threads(64)), (1.0, 0.5));
+//! assert_eq!(hopper.resident_blocks(100 << 10), 2);
+//! assert_eq!(CoreLimits::of("1.0"), None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use crate::target::CUDA;
 

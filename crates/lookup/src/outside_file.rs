@@ -5,6 +5,19 @@
 //! data folders are full of them ([`open`]); a command's input may be a pipe, too ([`open_input`]). A file that this
 //! program wrote itself, under a name of its own, is never a link ([`open_own`]). A path that a worker or a file names
 //! must be inside a given folder, with no link on the way ([`Folder::open_file`]).
+//!
+//! ```
+//! use autotune_lowered_lookup::outside_file;
+//! use autotune_lowered_lookup::scratch::Scratch;
+//!
+//! let folder = Scratch::new()?;
+//! let path = folder.path().join("input.json");
+//! std::fs::write(&path, "{}")?;
+//! assert_eq!(outside_file::text(&path, 1 << 20)?, "{}");
+//! assert!(outside_file::text(&path, 1).is_err(), "it is longer than the bound");
+//! assert!(outside_file::bytes(folder.path(), 1 << 20).is_err(), "a folder is no file");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};

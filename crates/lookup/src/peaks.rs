@@ -1,4 +1,15 @@
 //! Peak rates of devices: published figures of accelerators, or those of a file.
+//!
+//! ```
+//! use autotune_lowered_lookup::array::DType;
+//! use autotune_lowered_lookup::peaks::Peaks;
+//!
+//! let peaks = Peaks::named("cuda:h100_sxm")?;
+//! let (bf16, f64) = (peaks.matrix_per_second(Some(DType::Bf16)), peaks.matrix_per_second(Some(DType::F64)));
+//! assert!(bf16 > f64 && f64.is_some());
+//! assert!(Peaks::named("cuda:abacus").is_err() && Peaks::of_kind("Abacus").is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::BTreeMap;
 use std::io;

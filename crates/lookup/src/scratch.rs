@@ -7,6 +7,17 @@
 //!
 //! Workers write into their tuner's folder and hold no lock. One that outlives a killed tuner does so for the half
 //! second that its supervisor grants it, and what it writes then is never read.
+//!
+//! ```
+//! use autotune_lowered_lookup::scratch::Scratch;
+//!
+//! let folder = Scratch::new()?;
+//! let path = folder.path().to_owned();
+//! std::fs::write(path.join("input"), b"values")?;
+//! drop(folder);
+//! assert!(!path.exists(), "it goes with its owner");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fs::{self, File, Permissions};
 use std::io;

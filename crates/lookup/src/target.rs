@@ -1,4 +1,14 @@
 //! Devices that may be absent, and their descriptions for the compiler.
+//!
+//! ```
+//! use autotune_lowered_lookup::target::Target;
+//!
+//! let target = Target::named("cuda:h100_sxm")?;
+//! assert_eq!((target.platform.as_str(), target.name.as_str()), ("cuda", "cuda:h100_sxm"));
+//! assert!(target.memory_bytes.is_some_and(|bytes| bytes > 60 << 30));
+//! assert!(Target::named("cuda:abacus").is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::ffi::OsString;
 use std::fmt;

@@ -3,7 +3,7 @@
 //! ```
 //! use autotune_lowered_profile::profile::XSpace;
 //!
-//! let empty = XSpace::decode(&[])?;
+//! let empty = XSpace::from_bytes(Vec::new())?;
 //! assert!(empty.planes().next().is_none());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -13,9 +13,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)
 )]
 
-use autotune_lowered_lookup::{
-    hlo, measured_by, outside_file, peaks, printable, remedy, setters, stats, whole_file, wire,
-};
+use autotune_lowered_lookup::{array, hlo, measured_by, outside_file, peaks, remedy, setters, stats, whole_file, wire};
 
 pub mod analysis;
 pub mod nsys;

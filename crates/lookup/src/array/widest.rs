@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::compare::{Finiteness, difference, magnitude};
+use super::Finiteness;
+use super::compare::{difference, magnitude};
 use super::element::{Element, decode, for_each, for_each_pair, push_float};
 use super::{ArraySpec, DType, Tolerance};
 

@@ -7,6 +7,21 @@
 //!
 //! A scan is never silently empty: a [`Diagnosis`] reports missing or weak labels. `docs/scanning.md` lists their
 //! codes, the label families and the side file.
+//!
+//! ```
+//! use autotune_lowered_lookup::hlo::{Evidence, ScanOptions, scan_bytes};
+//!
+//! let module = r#"HloModule step
+//! ENTRY main {
+//!   p = f32[8]{0} parameter(0)
+//!   ROOT r = f32[8]{0} negate(p), metadata={op_name="jit(f)/ejkernel_ops#softmax.v1:fecadd86b926e7e8/neg"}
+//! }
+//! "#;
+//! let scan = scan_bytes(module.as_bytes(), "step.hlo", &ScanOptions::default())?;
+//! let [found] = &scan.labels[..] else { panic!("one label") };
+//! assert_eq!((found.label.op_name(), found.evidence, found.line), ("softmax", Evidence::Exact, Some(4)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod blocks;
 mod bytecode;

@@ -4,8 +4,8 @@
 //! two events more than 2³¹ cycles apart, more than a second, would be misread.
 
 use super::error::MosaicError;
-use super::npy::Words;
 use super::spec::{Extent, HEADER, ProfilerSpec, Scope};
+use super::words::Words;
 
 /// What recording an event costs at most, in cycles; less where two events are closer.
 const MOST_OVERHEAD: i64 = 12;
