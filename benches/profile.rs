@@ -206,7 +206,7 @@ fn child(mode: &str, file: &Path) {
             if mode == "everything" { all_stats(&space) } else { operations }
         }
         "seed" | "seed-regex" => {
-            let mut profiler = Profiler::new(Semantics::Seed);
+            let mut profiler = Profiler::new(Semantics::Ejkernel);
             profiler.max_events_per_profile = None;
             profiler.prefix_filter.clear();
             if mode == "seed-regex" {

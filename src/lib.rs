@@ -14,7 +14,7 @@
 //! let registry = Registry::open("examples/transformer/registry")?;
 //! // on a device: `timer::pjrt::PjrtTimer`
 //! let mut timer = ReplayTimer::open("examples/transformer/simulated.json".as_ref())?;
-//! let plan = plan(&scan, &registry, &timer.device().identity, &PlanOptions::default())?;
+//! let plan = plan(&scan, &registry, &timer.info().device.identity, &PlanOptions::default())?;
 //! // to keep what is decided: `Ledger::open`
 //! let ledger = Ledger::in_memory(Vec::new());
 //! let result = Session::new(&registry, &ledger, &mut timer).run(&plan)?;
@@ -44,7 +44,7 @@
 //! | Keep every sample, and decide on them | [`samples`], [`decision`] |
 //! | Commit the best configs, and look them up | [`ledger`], [`cache`] |
 //! | Share caches between machines | [`remote`], [`signature`] |
-//! | Run all steps; measure one program | [`tune`], [`measure`], [`compiler_options`] |
+//! | Race programs; run all steps; measure one program | [`race`], [`tune`], [`measure`], [`compiler_options`] |
 //! | Compare whole programs, and ways to compile them | [`compare`] |
 //! | Check that cached configs still hold, and find this machine's noise floor | [`gate`], [`selftest`] |
 //! | Read profiles | [`profile`], [`analysis`] |
@@ -77,9 +77,7 @@ pub(crate) use autotune_lowered_lookup::{
 };
 #[doc(hidden)]
 pub use autotune_lowered_lookup::{printable, stats, wire};
-#[cfg(feature = "nsys")]
-pub use autotune_lowered_profile::nsys;
-pub use autotune_lowered_profile::{analysis, profile};
+pub use autotune_lowered_profile::{analysis, nsys, profile};
 pub use autotune_lowered_search::{candidates, constraint, decision, search};
 pub use autotune_lowered_timer::{signature, timer};
 
@@ -90,13 +88,13 @@ pub mod compile;
 pub mod compiler_options;
 pub mod exchange;
 pub mod gate;
-pub mod guide;
 mod junit;
 pub mod ledger;
 pub mod matching;
 pub mod measure;
 pub mod merge;
 pub mod prove;
+pub mod race;
 pub mod remote;
 pub mod report;
 pub mod samples;

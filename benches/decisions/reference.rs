@@ -7,7 +7,7 @@
 //! difference bounds its accuracy.
 
 use autotune_lowered::stats::{Interval, median};
-use autotune_lowered::timer::Timer;
+use autotune_lowered::timer::{Timer, TimerExt};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
@@ -60,7 +60,7 @@ fn measure(timer: &mut dyn Timer, operation: &Operation, rounds: usize, seed: u6
         }
         let mut times = vec![f64::NAN; operation.len()];
         for &candidate in std::iter::once(&operation.baseline).chain(&order) {
-            let ns = timer.measure(candidate, runs).unwrap();
+            let ns = timer.run(candidate, runs).unwrap();
             times[candidate] = median(&ns.iter().map(|&ns| ns as f64).collect::<Vec<_>>()).unwrap();
         }
         times

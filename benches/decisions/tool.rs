@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use autotune_lowered::timer::Limits;
+use autotune_lowered::timer::WorkerLimits;
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -97,7 +97,7 @@ fn copy_folder(from: &Path, to: &Path) {
 
 /// The same timer as the tool's.
 pub(crate) fn timer(options: &Options, executables: &Path) -> PjrtTimer {
-    let limits = Limits::default().compile(Duration::from_secs(120));
+    let limits = WorkerLimits::default().compile(Duration::from_secs(120));
     let options = PjrtOptions::new(&options.exe, &options.plugin, executables).compile_jobs(Some(1)).limits(limits);
     PjrtTimer::start(&options).unwrap()
 }

@@ -116,7 +116,7 @@ impl Walls {
     fn take_spent(&mut self, run: &Run) {
         let mut sums: BTreeMap<String, f64> = BTreeMap::new();
         for operation in run.result["operations"].as_array().unwrap() {
-            for (name, ns) in operation["spent"].as_object().into_iter().flatten() {
+            for (name, ns) in operation["time_breakdown"].as_object().into_iter().flatten() {
                 *sums.entry(name.trim_end_matches("_ns").to_owned()).or_default() += ns.as_f64().unwrap_or(0.0) / 1e9;
             }
         }

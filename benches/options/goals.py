@@ -274,7 +274,7 @@ def speed(given, folder):
     answer, first = tuned(given.program, given.plugin, text, given.kind, given.budget, cache)
     _, again = tuned(given.program, given.plugin, text, given.kind, given.budget, cache)
     (operation,) = answer["operations"]
-    spent = {part: took / 1e9 for part, took in operation["spent"].items()}
+    spent = {part: took / 1e9 for part, took in operation["time_breakdown"].items()}
     default = operation["baseline"]["median_ns"] / 1e6
     print(
         f"{name}: {default:.1f} ms, {len(operation['candidates'])} rows; {first:.1f} s, of it compiling {spent['compile_ns']:.1f}, measuring "

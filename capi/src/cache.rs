@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 
 use autotune_lowered_lookup::cache::{
     self, CacheKey, ConfigStore, Entry, KeyRef, Mapping, PlaceError, ShippedConfigs, Snapshot, SnapshotStore,
-    StoreError, StoreErrorKind, Tier, TieredCache,
+    StoreError, Tier, TieredCache,
 };
 use autotune_lowered_lookup::call::Direction;
 use autotune_lowered_lookup::device::MatchMode;
@@ -125,11 +125,6 @@ impl Cache {
         let place = Place { named: path.to_owned(), snapshot, mapping, cache_state, finds_replayed, pin };
         let mut notes = Vec::new();
         let snapshot = match Snapshot::open(&place.snapshot, mapping) {
-            // counts as none until it is published again
-            Err(error) if error.kind() == StoreErrorKind::OldSnapshot => {
-                notes.push(error.to_string());
-                None
-            }
             Err(error) if error.is_not_found() => None,
             opened => Some(opened?),
         };
@@ -202,7 +197,7 @@ impl Cache {
         let newer = match open {
             Some(store) => store.snapshot().refreshed()?,
             None => match Snapshot::open(&self.place.snapshot, self.place.mapping) {
-                Err(error) if error.is_not_found() || error.kind() == StoreErrorKind::OldSnapshot => None,
+                Err(error) if error.is_not_found() => None,
                 opened => Some(opened?),
             },
         };

@@ -72,7 +72,7 @@ impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         let status = match error.kind() {
             StoreErrorKind::Io => Status::Io,
-            StoreErrorKind::OldSnapshot | StoreErrorKind::NewerSnapshot => Status::OtherVersion,
+            StoreErrorKind::NewerSnapshot => Status::OtherVersion,
             _ => Status::Damaged,
         };
         Self::new(status, error.to_string())

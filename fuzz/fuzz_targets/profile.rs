@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     for plane in space.planes() {
-        for semantics in [Semantics::Seed, Semantics::PerExecution] {
+        for semantics in [Semantics::Ejkernel, Semantics::PerExecution] {
             let regex = regex::bytes::Regex::new("e").ok();
             let mut profiler = Profiler::new(semantics);
             profiler.prefix_filter.clear();

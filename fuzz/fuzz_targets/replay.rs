@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use autotune_lowered::timer::replay::{ProfileIndex, Recording};
-use autotune_lowered::timer::{Job, JobCandidate, ReplayTimer, Timer};
+use autotune_lowered::timer::{Job, JobCandidate, ReplayTimer, Timer, TimerExt};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -34,13 +34,13 @@ fuzz_target!(|bytes: &[u8]| {
         for candidate in 0..=job.candidates.len() {
             let _ = timer.prepare(candidate);
             for _ in 0..3 {
-                match timer.measure(candidate, 5) {
+                match timer.run(candidate, 5) {
                     Ok(samples) => assert_eq!(samples.len(), 5),
                     Err(failure) if failure.needs_restart() => timer.restart(&[candidate]).expect("restarts"),
                     Err(_) => {}
                 }
             }
-            if let Ok(outputs) = timer.outputs(candidate) {
+            if let Ok(outputs) = timer.output_files(candidate) {
                 for output in outputs {
                     let bytes = std::fs::metadata(&output.path).expect("written").len();
                     assert_eq!(output.spec.host_bytes(), Some(bytes));

@@ -11,7 +11,7 @@ use autotune_lowered::hlo::{ScanOptions, scan_path};
 use autotune_lowered::measure::CompiledWith;
 use autotune_lowered::prove::StepVariants;
 use autotune_lowered::remote::{Address, Remote, Trust};
-use autotune_lowered::settings::{FILE_NAME, Found, IfFound, SettingsFile};
+use autotune_lowered::settings::{FILE_NAME, IfFound, SettingsFile};
 use autotune_lowered::signature::{PublicKeys, Signatures};
 use libfuzzer_sys::fuzz_target;
 use regex::bytes::Regex;
@@ -60,13 +60,12 @@ fn read(kind: u8, bytes: &[u8], folder: &Path) {
         }
         3 => {
             write(FILE_NAME, bytes);
-            match SettingsFile::found(&folder.join(FILE_NAME)) {
-                Ok(Found::Usable(file)) => {
-                    assert!(file.values().iter().all(|value| value.setting.if_found != IfFound::Refused));
+            match SettingsFile::found(&folder.join(FILE_NAME), &|_| Some(0.01)) {
+                Ok(file) => {
+                    let values = file.iter().flat_map(SettingsFile::values);
+                    assert!(values.into_iter().all(|value| value.setting.if_found != IfFound::Refused));
                 }
-                Ok(_) => {}
-                // an excerpt follows the line
-                Err(error) => one_line(error.to_string().replace('\n', " ")),
+                Err(error) => one_line(error),
             }
         }
         4 => {

@@ -19,7 +19,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 fn seal(bytes: &mut Vec<u8>) {
     bytes[..8].copy_from_slice(b"\x89ATLSNP\n");
     // mostly the current version
-    bytes[8] = if bytes[8] == 0xff { 6 } else { 5 };
+    bytes[8] = if bytes[8] == 0xff { 2 } else { 1 };
     bytes[9..16].fill(0);
     bytes.resize(bytes.len().next_multiple_of(64), 0);
     let length = bytes.len();

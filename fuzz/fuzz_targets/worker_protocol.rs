@@ -8,7 +8,8 @@ use std::path::Path;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::timer::protocol::{
-    BeginParams, CompileParams, Compiled, Hello, LineRead, LoadParams, Loaded, Measured, Outputs, Response, read_line,
+    BeginParams, CompileAnswer, CompileParams, Hello, LineRead, LoadAnswer, LoadParams, MeasureAnswer, OutputsAnswer,
+    Response, read_line,
 };
 use autotune_lowered::timer::server::{Worker, serve};
 use libfuzzer_sys::fuzz_target;
@@ -27,20 +28,20 @@ impl Worker for Dummy {
         Ok(())
     }
 
-    fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure> {
+    fn compile(&mut self, params: CompileParams) -> Result<CompileAnswer, Failure> {
         Err(Failure::new(FailureKind::Compile, params.program.path.display().to_string()))
     }
 
-    fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
+    fn load(&mut self, params: LoadParams) -> Result<LoadAnswer, Failure> {
         Err(Failure::new(FailureKind::NoProgram, params.config.to_string()))
     }
 
-    fn measure(&mut self, _: usize, runs: u32) -> Result<Measured, Failure> {
-        Ok(Measured::new(vec![u64::MAX; runs.min(100) as usize]))
+    fn measure(&mut self, _: usize, runs: u32) -> Result<MeasureAnswer, Failure> {
+        Ok(MeasureAnswer::new(vec![u64::MAX; runs.min(100) as usize]))
     }
 
-    fn outputs(&mut self, _: usize, _: &Path) -> Result<Outputs, Failure> {
-        Ok(Outputs::new(Vec::new()))
+    fn outputs(&mut self, _: usize, _: &Path) -> Result<OutputsAnswer, Failure> {
+        Ok(OutputsAnswer::new(Vec::new()))
     }
 
     fn end(&mut self) {}
@@ -69,10 +70,10 @@ fuzz_target!(|bytes: &[u8]| {
                     device.to_portable();
                 })
             });
-            let _ = serde_json::from_value::<Compiled>(result.clone());
-            let _ = serde_json::from_value::<Loaded>(result.clone());
-            let _ = serde_json::from_value::<Measured>(result.clone());
-            let _ = serde_json::from_value::<Outputs>(result).map(|outputs| {
+            let _ = serde_json::from_value::<CompileAnswer>(result.clone());
+            let _ = serde_json::from_value::<LoadAnswer>(result.clone());
+            let _ = serde_json::from_value::<MeasureAnswer>(result.clone());
+            let _ = serde_json::from_value::<OutputsAnswer>(result).map(|outputs| {
                 outputs.outputs.iter().for_each(|output| {
                     let _ = output.spec.host_bytes();
                 })

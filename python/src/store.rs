@@ -60,7 +60,7 @@ impl Store {
         self.mapped
     }
 
-    /// What was left out, files of shipped configs or a snapshot of an earlier version, each with the reason.
+    /// The files of shipped configs that were left out, each with the reason.
     #[getter]
     fn problems(&self) -> Vec<String> {
         self.problems.clone()
@@ -123,14 +123,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let mapping = if mapped { Mapping::WhereLocal } else { Mapping::Never };
         let mut problems = Vec::new();
-        let snapshot = match snapshot.map(|path| Snapshot::open(&path, mapping)).transpose() {
-            // counts as none until it is published again
-            Err(error) if error.kind() == StoreErrorKind::OldSnapshot => {
-                problems.push(error.to_string());
-                None
-            }
-            opened => opened?,
-        };
+        let snapshot = snapshot.map(|path| Snapshot::open(&path, mapping)).transpose()?;
         let digest = snapshot.as_ref().map(|snapshot| snapshot.digest().to_string());
         let entries = snapshot.as_ref().map_or(0, Snapshot::len);
         let mapped = snapshot.as_ref().is_some_and(Snapshot::is_mapped);
@@ -139,8 +132,8 @@ impl Store {
             below.push(Box::new(SnapshotStore::new(snapshot)));
         }
         if let Some(folder) = shipped {
-            let (store, left_out) = ShippedConfigs::read_folder(&folder);
-            problems.extend(left_out.iter().map(|problem| format!("`{}`: {}", problem.path.display(), problem.reason)));
+            let (store, skipped) = ShippedConfigs::read_folder(&folder);
+            problems.extend(skipped.iter().map(|problem| format!("`{}`: {}", problem.path.display(), problem.reason)));
             below.push(Box::new(store));
         }
         below.push(Box::new(ShippedConfigs::built_in()));

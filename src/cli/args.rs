@@ -7,11 +7,9 @@ use super::candidates::CandidatesCommand;
 use super::check::CheckArgs;
 use super::compare::CompareArgs;
 use super::compile::CompileArgs;
-use super::config::ConfigArgs;
 use super::config_file::ConfigFileArgs;
 use super::device::DeviceArgs;
 use super::exit;
-use super::guide::GuideArgs;
 use super::measure::MeasureArgs;
 use super::profile::ProfileCommand;
 use super::prove::ProveArgs;
@@ -67,8 +65,6 @@ pub(super) enum Command {
     /// List, look up, share or remove cached configs
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Print the settings in force and where each comes from (docs/configuration.md)
-    Config(ConfigArgs),
     /// Analyse profiles from JAX or XLA (docs/profiles.md)
     #[command(subcommand)]
     Profile(ProfileCommand),
@@ -92,13 +88,15 @@ pub(super) enum Command {
     /// Run, guard or check a worker (docs/worker-protocol.md)
     #[command(subcommand)]
     Worker(WorkerCommand),
-    /// Print a page of the documentation, or list all pages
-    Guide(GuideArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page
-    Man,
+    Man {
+        /// All commands and their flags as Markdown instead (docs/cli.md)
+        #[arg(long)]
+        markdown: bool,
+    },
 }

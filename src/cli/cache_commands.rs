@@ -109,7 +109,7 @@ pub(super) enum CacheCommand {
     Sign(SignArgs),
     /// Merge caches: for each call the entry with the best evidence, keeping the other decisions (docs/caches.md)
     Merge(MergeArgs),
-    /// List the differences between two caches; exit code 1 if there are any
+    /// List the differences between two caches; exit code 8 if there are any
     Diff(DiffArgs),
     /// Check every byte of caches; exit code 4 if one is damaged
     Verify(VerifyArgs),

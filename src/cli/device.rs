@@ -10,8 +10,8 @@ use crate::device::DeviceFingerprint;
 use crate::measure::measure_peaks;
 use crate::measured_by::CacheState;
 use crate::report::{DevicesOf, PeaksOfDevice, ShownDevices, write_json};
-use crate::timer::Limits;
-use crate::timer::pjrt::{FoundPlugin, PjrtOptions, Probed, discover, probe};
+use crate::timer::WorkerLimits;
+use crate::timer::pjrt::{FoundPlugin, PjrtOptions, ProbedPlugin, discover, probe};
 
 use super::exit;
 use super::fault::Fault;
@@ -60,7 +60,7 @@ fn peaks(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     if let Some(file) = file {
         file.write(|out| write_json(out, &measured.peaks.to_file()))?;
     }
-    let (device, timer) = (&timer.device().identity, timer.name());
+    let (device, timer) = (&timer.info().device.identity, timer.info().name.as_str());
     args.format.write(out, PeaksOfDevice { device, timer, measured: &measured })?;
     Ok(exit::FINE)
 }
@@ -74,7 +74,7 @@ fn fingerprints(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
                 _ => "--timer".to_owned(),
             };
             let (timer, device) = started(other, &args.here)?;
-            let probed = Probed { devices: vec![device], ..Probed::default() };
+            let probed = ProbedPlugin { devices: vec![device], ..ProbedPlugin::default() };
             vec![DevicesOf { name: timer.clone(), timer, plugin: None, origin, probed }]
         }
     };
@@ -86,7 +86,7 @@ fn fingerprints(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
 fn with_others(first: FoundPlugin, here: &HereArgs) -> Result<Vec<DevicesOf>, Fault> {
     let mut others = discover(here.plugin.plugin.as_deref(), None).map_err(Fault::device)?;
     others.retain(|plugin| plugin.path != first.path);
-    let options = options(&here.plugin, Limits::default())?;
+    let options = options(&here.plugin, WorkerLimits::default())?;
     let mut shown = Vec::new();
     let mut failures = Vec::new();
     for FoundPlugin { name, path, origin } in std::iter::once(first).chain(others) {
@@ -116,7 +116,8 @@ pub(super) fn chosen(here: &HereArgs) -> Result<DeviceFingerprint, Fault> {
     };
     let args = &here.plugin;
     // quicker than to start its timer
-    let devices = probe(&PjrtOptions { plugin, ..options(args, Limits::default())? }).map_err(Fault::device)?.devices;
+    let devices =
+        probe(&PjrtOptions { plugin, ..options(args, WorkerLimits::default())? }).map_err(Fault::device)?.devices;
     let count = devices.len();
     let device = devices.into_iter().nth(args.device);
     device.ok_or_else(|| {
@@ -137,5 +138,5 @@ fn settled(here: &HereArgs) -> Result<NamedTimer, Fault> {
 fn started(named: NamedTimer, here: &HereArgs) -> Result<(String, DeviceFingerprint), Fault> {
     let scratch = scratch()?;
     let timer = start_named(named, &TimerArgs::from(here), Executables::kept(scratch.path()))?;
-    Ok((timer.name().to_owned(), timer.device().clone()))
+    Ok((timer.info().name.clone(), timer.info().device.clone()))
 }

@@ -24,15 +24,6 @@ pub(super) fn cancel_flag() -> Result<Arc<AtomicBool>, Fault> {
     Ok(flag)
 }
 
-/// Makes each of these signals end the process with an exit code.
-pub(super) fn end_with(code: u8) -> Result<(), Fault> {
-    let always = Arc::new(AtomicBool::new(true));
-    for signal in ending_signals() {
-        register_conditional_shutdown(signal, i32::from(code), Arc::clone(&always)).map_err(cannot_watch)?;
-    }
-    Ok(())
-}
-
 fn cannot_watch(error: std::io::Error) -> Fault {
     Fault::device(format!("cannot watch for signals: {error}"))
 }

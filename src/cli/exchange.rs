@@ -82,8 +82,8 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
         let all = entries.len();
         entries.retain(|(_, entry)| !entry.is_replayed());
         if entries.len() < all {
-            let left_out = counted(all - entries.len(), "decision");
-            tracing::warn!("exported without {left_out} of replayed samples; `--replayed` adds them");
+            let skipped = counted(all - entries.len(), "decision");
+            tracing::warn!("exported without {skipped} of replayed samples; `--replayed` adds them");
         }
     }
     if let Some(variable) = args.format.variable() {
@@ -104,7 +104,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
         ExchangeArg::Ejkernel => {
             let fields = args.fields.as_deref().map(EjkernelFields::read).transpose()?;
             let export = export_ejkernel(folder_or_file, &entries, fingerprint, fields.as_ref())?;
-            for (op_id, reason) in &export.left_out {
+            for (op_id, reason) in &export.skipped {
                 tracing::warn!("`{op_id}` is left out: {reason}");
             }
             for call in &export.other_batch {
@@ -118,7 +118,7 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
             let registry = args.registry.as_deref().map(registry::open).transpose()?;
             let mut measured = |key: &CacheKey, entry: &Entry| ledger.to_tokamax(registry.as_ref(), key, entry);
             let export = export_tokamax(folder_or_file, &entries, fingerprint, &mut measured)?;
-            for reason in &export.left_out {
+            for reason in &export.skipped {
                 tracing::warn!("left out: {reason}");
             }
             (export.written, export.files, "Tokamax")
@@ -195,14 +195,14 @@ pub(super) fn import(
     if fingerprint.is_some() && format != ExchangeArg::Tokamax {
         return Err(Fault::input("only Tokamax's entries can be selected by a device's name: omit `--fingerprint`"));
     }
-    let (entries, left_out, notes) = match format {
+    let (entries, skipped, notes) = match format {
         ExchangeArg::Ejkernel => {
-            let EjkernelImport { entries, left_out } = import_ejkernel(path)?;
-            (entries, left_out, Vec::new())
+            let EjkernelImport { entries, skipped } = import_ejkernel(path)?;
+            (entries, skipped, Vec::new())
         }
         ExchangeArg::Tokamax => {
-            let TokamaxImport { entries, left_out, notes } = import_tokamax(path, fingerprint)?;
-            (entries, left_out, notes)
+            let TokamaxImport { entries, skipped, notes } = import_tokamax(path, fingerprint)?;
+            (entries, skipped, notes)
         }
         ExchangeArg::OptionsJson => {
             return Err(Fault::input("options do not say which device they are for: import entries as `json`"));
@@ -214,7 +214,7 @@ pub(super) fn import(
             (import_json_as(json_form(format, path), path)?, Vec::new(), Vec::new())
         }
     };
-    for reason in &left_out {
+    for reason in &skipped {
         tracing::warn!("left out: {reason}");
     }
     for note in &notes {

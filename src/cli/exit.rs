@@ -6,8 +6,6 @@ pub const ALL_TUNED: u8 = 0;
 pub const FINE: u8 = ALL_TUNED;
 /// Some operations failed, or some labels match no recorded invocation, or have no config; the rest is tuned.
 pub const SOME_FAILED: u8 = 1;
-/// Two caches differ.
-pub const DIFFERENT: u8 = SOME_FAILED;
 /// The command line is wrong. (`clap` exits with this number itself.)
 pub const USAGE: u8 = 2;
 /// The module holds no label, or no label matches a recorded invocation of this device; a look-up found nothing.
@@ -21,19 +19,21 @@ pub const DEVICE_TROUBLE: u8 = 5;
 pub const CACHE_TROUBLE: u8 = 6;
 /// A cached config regressed, is no longer better than the baseline, or fails.
 pub const REGRESSED: u8 = 7;
+/// Two caches differ.
+pub const DIFFERENT: u8 = 8;
 /// The run was ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; decisions made so far are committed.
 pub const INTERRUPTED: u8 = 130;
 
 /// The codes and their meanings, for `--help` and the documentation's test.
 pub const TABLE: &[(u8, &str)] = &[
     (ALL_TUNED, "every label is tuned, or was already"),
-    // one line of the help, which wraps at 100 columns
-    (SOME_FAILED, "some operations or programs failed, matched nothing or were not started; two caches differ"),
+    (SOME_FAILED, "some operations or programs failed, matched nothing or were not started"),
     (USAGE, "wrong command line"),
     (NOTHING_MATCHED, "no label, or none that matches a recorded invocation of this device"),
     (BAD_INPUT, "an input cannot be used, or stdout cannot be written"),
     (DEVICE_TROUBLE, "the plugin, device or worker cannot be used"),
     (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable, full, unreachable or untrusted"),
     (REGRESSED, "`check`: a cached config regressed, is no longer better than the baseline, or fails"),
+    (DIFFERENT, "`cache diff`: two caches differ"),
     (INTERRUPTED, "ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; decisions made so far are kept"),
 ];

@@ -86,7 +86,7 @@ impl From<RemoteError> for Fault {
 impl From<CaptureError> for Fault {
     fn from(error: CaptureError) -> Self {
         match error {
-            CaptureError::NotBuilt(_) | CaptureError::TwoKinds | CaptureError::NotOfTheSeed(_) => {
+            CaptureError::NotBuilt(_) | CaptureError::TwoKinds | CaptureError::NotOfEjkernel(_) => {
                 Self::new(exit::USAGE, error)
             }
             _ => Self::input(error),

@@ -40,10 +40,13 @@ impl KeepArgs {
         if dry_run {
             return Ok(None);
         }
-        if timer.source() != Source::DeviceProfile {
+        if timer.info().source != Source::DeviceProfile {
             // the measurements are worth more than their profiles
             let folder = folder.display();
-            say(&format!("no profile is kept in `{folder}`, because the timer `{}` takes none here", timer.name()));
+            say(&format!(
+                "no profile is kept in `{folder}`, because the timer `{}` takes none here",
+                timer.info().name
+            ));
             return Ok(None);
         }
         if let Some(every) = self.profile_every {

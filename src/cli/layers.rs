@@ -1,22 +1,23 @@
 //! The sources of a flag's value: the command line, else the environment, else the configuration files.
 //!
-//! The files' values become defaults of the command's own arguments, so that each is parsed and checked like a flag.
+//! The files' values become defaults of the command's own flags, so that each is parsed and checked like a flag.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::builder::{Resettable, Styles};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
-use crate::settings::{Setting, SettingsFile};
+use crate::hlo::UserLabels;
+use crate::settings::{FileValue, SettingsFile};
+use crate::target::Target;
 
 use super::args::Cli;
-use super::config_file::{ConfigFileArgs, read, setting_of, what_is_wrong};
+use super::config_file::{ConfigFileArgs, read, setting_of};
 use super::exit;
 use super::fault::Fault;
-
-/// The variable of `--cache`, and its old name.
-const CACHE_VARIABLES: [&str; 2] = ["AUTOTUNE_LOWERED_CACHE", "AUTOTUNE_LOWERED_CACHE_DIR"];
+use super::tune_args;
 
 /// Why there is no command to run.
 pub(super) enum Unparsed {
@@ -31,30 +32,38 @@ impl From<Fault> for Unparsed {
     }
 }
 
-/// Reads the words of a command line.
-pub(super) fn parse(words: &[OsString]) -> Result<Cli, Unparsed> {
+/// Reads the words of a command line, and says which flags a file set, and where.
+pub(super) fn parse(words: &[OsString]) -> Result<(Cli, Vec<String>), Unparsed> {
     let command = command();
-    // a value in the file is not missing
-    let lenient = at_every_command(command.clone(), &optional);
-    let matches = match lenient.try_get_matches_from(words) {
-        Ok(matches) => matches,
-        Err(error) => {
-            // the strict command, for its usage
-            let error = command.clone().try_get_matches_from(words).err().unwrap_or(error);
-            return Err(Unparsed::Clap(error, Box::new(command)));
-        }
-    };
+    // a value in a file is not missing
+    let missing = ErrorKind::MissingRequiredArgument;
+    match command.clone().try_get_matches_from(words) {
+        Err(error) if error.kind() != missing => return Err(Unparsed::Clap(error, Box::new(command))),
+        _ => {}
+    }
+    let unclapped = |error| Unparsed::Clap(error, Box::new(command.clone()));
+    let matches = command.clone().ignore_errors(true).try_get_matches_from(words).map_err(unclapped)?;
     let (names, leaf_matches) = leaf(&matches);
-    let command = match leaf_of(&command, &names).filter(|leaf| takes_settings(leaf, &names)) {
-        None => command,
-        Some(leaf) => {
-            let config = ConfigFileArgs::from_arg_matches(&matches);
-            let config = config.map_err(|error| Fault::new(exit::USAGE, what_is_wrong(&error)))?;
-            let defaults = defaults(&read(&config, &command)?, leaf, leaf_matches)?;
-            at_command(command, &names, &|command| with_defaults(command, &defaults))
-        }
+    let leaf = names.iter().try_fold(&command, |command, name| command.find_subcommand(name));
+    let Some(leaf) = leaf.filter(|leaf| takes_settings(leaf, &names)) else {
+        return parsed(command.clone(), words).map(|cli| (cli, Vec::new())).map_err(unclapped);
     };
-    parsed(command.clone(), words).map_err(|error| Unparsed::Clap(error, Box::new(command)))
+    let config = ConfigFileArgs::from_arg_matches(&matches).map_err(|error| Fault::new(exit::USAGE, error))?;
+    let files = read(&config, &command)?;
+    let defaults = defaults(&files, leaf, leaf_matches)?;
+    let with_files = at_command(command.clone(), &names, &|command| with_defaults(command, &defaults));
+    match parsed(with_files.clone(), words) {
+        Ok(cli) => Ok((cli, defaults.iter().map(|(file, value)| set_by(file, value)).collect())),
+        Err(error) => match defaults.iter().find(|(_, value)| concerns(&error, value)) {
+            Some((file, value)) => Err(Fault::from(file.wrong(value, &in_a_line(&error))).into()),
+            None => Err(Unparsed::Clap(error, Box::new(with_files))),
+        },
+    }
+}
+
+/// Says where a flag is set, without its value, which may hold a password.
+fn set_by(file: &SettingsFile, value: &FileValue) -> String {
+    format!("`--{}` is set by {}", value.setting.key, file.place(value))
 }
 
 /// Parses the words for a command.
@@ -68,20 +77,11 @@ fn takes_settings(leaf: &Command, names: &[String]) -> bool {
     names.first().is_none_or(|first| first != "worker") && leaf.get_arguments().any(|arg| setting_of(arg).is_some())
 }
 
-/// The definition of the command line. An empty variable counts as unset, and `--cache` has two.
+/// The definition of the command line. An empty variable counts as unset.
 pub(super) fn command() -> Command {
-    let [cache, old_cache] = CACHE_VARIABLES;
-    let is_set = |name: &OsStr| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    at_every_command(Cli::command(), &|command| {
-        command.mut_args(|arg| match arg.get_env() {
-            Some(name) if is_set(name) => arg,
-            Some(name) if name == cache && is_set(old_cache.as_ref()) => arg.env(old_cache),
-            // the help shows the variable's name
-            Some(name) if std::env::var_os(name).is_none() => arg,
-            Some(_) => arg.env(Resettable::Reset),
-            None => arg,
-        })
-    })
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let unset = |arg: Arg| if arg.get_env().is_some_and(is_empty) { arg.env(Resettable::Reset) } else { arg };
+    at_every_command(Cli::command(), &|command| command.mut_args(unset))
 }
 
 /// The same without colours, so that any control character in an error comes from an argument or a variable.
@@ -89,69 +89,76 @@ pub(super) fn plain(command: Command) -> Command {
     command.styles(Styles::plain())
 }
 
-/// A command's arguments that a file sets.
-type Defaults = Vec<(&'static Setting, Vec<OsString>)>;
+/// The values that set a command's flags, with their files.
+type Defaults<'a> = Vec<(&'a SettingsFile, &'a FileValue)>;
 
-/// The arguments that the files set, the first file first: those that neither the command line nor the environment sets or conflicts with.
-fn defaults(files: &[SettingsFile], leaf: &Command, matches: &ArgMatches) -> Result<Defaults, Fault> {
+/// The values of the files for flags that neither the command line nor the environment sets or conflicts with. Of two
+/// files, the first has priority.
+fn defaults<'a>(files: &'a [SettingsFile], leaf: &Command, matches: &ArgMatches) -> Result<Defaults<'a>, Fault> {
     let is_explicit = |arg: &Arg| {
         matches!(matches.value_source(arg.get_id().as_str()), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
     };
-    let conflict =
+    let excludes =
         |one: &Arg, other: &Arg| leaf.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == other.get_id());
-    let gives_way = |arg: &Arg| {
-        let others = leaf.get_arguments().filter(|other| is_explicit(other));
-        is_explicit(arg) || others.into_iter().any(|other| conflict(arg, other) || conflict(other, arg))
-    };
+    let conflict = |one: &Arg, other: &Arg| excludes(one, other) || excludes(other, one);
+    let of = |value: &FileValue| leaf.get_arguments().find(|arg| setting_of(arg) == Some(value.setting));
     let mut defaults = Defaults::new();
     for (file, value) in files.iter().flat_map(|file| file.values().iter().map(move |value| (file, value))) {
-        let Some(arg) = leaf.get_arguments().find(|arg| setting_of(arg) == Some(value.setting)) else { continue };
+        let Some(arg) = of(value) else { continue };
         // with `--target` the main job measures nothing, so the file must not request that
         let is_forecast = value.setting.key == "target" && !arg.is_required_set();
-        let is_set = defaults.iter().any(|(setting, _)| *setting == value.setting);
-        if gives_way(arg) || is_forecast || is_set {
+        let gives_way = leaf
+            .get_arguments()
+            .any(|other| is_explicit(other) && (other.get_id() == arg.get_id() || conflict(arg, other)));
+        if gives_way || is_forecast || defaults.iter().any(|(_, other)| other.setting == value.setting) {
             continue;
         }
-        let of = |setting: &Setting| leaf.get_arguments().find(|arg| setting_of(arg) == Some(setting));
-        let other = defaults
-            .iter()
-            .find(|(other, _)| of(other).is_some_and(|other| conflict(arg, other) || conflict(other, arg)));
-        if let Some((other, _)) = other {
-            let message = format!("`{}` and `{}` cannot both be set", other.key, value.setting.key);
+        if let Some((_, other)) = defaults.iter().find(|(_, other)| of(other).is_some_and(|other| conflict(arg, other)))
+        {
+            let message = format!("`{}` and `{}` cannot both be set", other.setting.key, value.setting.key);
             return Err(file.wrong(value, &message).into());
         }
-        defaults.push((value.setting, value.words.clone()));
+        check(value).map_err(|wrong| file.wrong(value, &wrong))?;
+        defaults.push((file, value));
     }
     Ok(defaults)
 }
 
-fn with_defaults(command: Command, defaults: &Defaults) -> Command {
-    let mut command = command;
-    if command
-        .get_positionals()
-        .any(|arg| setting_of(arg).is_some_and(|of| defaults.iter().any(|(setting, _)| *setting == of)))
-    {
-        command = command.allow_missing_positional(true);
-    }
+/// Checks the values that are parsed after the command line, for errors of one line.
+fn check(value: &FileValue) -> Result<(), String> {
+    value.words.iter().map(|word| word.to_string_lossy()).try_for_each(|text| match value.setting.key {
+        "search" => tune_args::strategy(&text).map(drop),
+        "target" => Target::named(&text).map(drop).map_err(|error| error.to_string()),
+        "label-regex" => UserLabels::new(&text).map(drop).map_err(|error| error.to_string()),
+        _ => Ok(()),
+    })
+}
+
+fn with_defaults(command: Command, defaults: &Defaults<'_>) -> Command {
     command.mut_args(|arg| {
         let of = setting_of(&arg);
-        match defaults.iter().find(|(setting, _)| of == Some(*setting)) {
+        match defaults.iter().find(|(_, value)| of == Some(value.setting)) {
             // these are checked if there is none on the command line
-            Some((_, words)) => not_required(arg).default_values(words.iter().cloned()),
+            Some((_, value)) => {
+                let arg = arg.required(false).required_unless_present(Resettable::Reset);
+                arg.default_values(value.words.iter().cloned())
+            }
             None => arg,
         }
     })
 }
 
-fn not_required(arg: Arg) -> Arg {
-    arg.required(false).required_unless_present(Resettable::Reset)
+/// Whether an error of clap is about a value of a file.
+fn concerns(error: &clap::Error, value: &FileValue) -> bool {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return false };
+    flag.strip_prefix("--").and_then(|flag| flag.split([' ', '=']).next()) == Some(value.setting.key)
 }
 
-/// A command whose required arguments may be missing if a file can supply them.
-fn optional(command: Command) -> Command {
-    let has_one = command.get_positionals().any(|arg| setting_of(arg).is_some());
-    let command = if has_one { command.allow_missing_positional(true) } else { command };
-    command.mut_args(|arg| if setting_of(&arg).is_some() { not_required(arg) } else { arg })
+/// An error of clap without its usage.
+fn in_a_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let first = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+    first.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn at_every_command(command: Command, change: &dyn Fn(Command) -> Command) -> Command {
@@ -173,8 +180,4 @@ fn leaf(matches: &ArgMatches) -> (Vec<String>, &ArgMatches) {
         at = inner;
     }
     (names, at)
-}
-
-fn leaf_of<'a>(command: &'a Command, names: &[String]) -> Option<&'a Command> {
-    names.iter().try_fold(command, |command, name| command.find_subcommand(name))
 }

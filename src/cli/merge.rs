@@ -122,7 +122,7 @@ fn merge_into_folder(mut caches: Vec<Cached>, folder: &Path, out: &mut dyn Write
     Ok(exit::FINE)
 }
 
-/// Prints the differences between two caches; exit code 1 if there are any.
+/// Prints the differences between two caches; exit code 8 if there are any.
 pub(super) fn run_diff(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let (before, after) = (open(&args.before)?, open(&args.after)?);
     let found = diff(&before.cached, &after.cached).map_err(Fault::input)?;

@@ -7,6 +7,7 @@ use clap::CommandFactory;
 use super::args::Cli;
 use super::exit;
 use super::fault::Fault;
+use super::reference::reference;
 
 /// Prints a completion script.
 pub(super) fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<u8, Fault> {
@@ -17,9 +18,13 @@ pub(super) fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> R
     Ok(exit::FINE)
 }
 
-/// Prints the manual page, with the options of the main job.
-pub(super) fn man(out: &mut dyn Write) -> Result<u8, Fault> {
+/// Prints the manual page, with the options of the main job; or the reference of all commands.
+pub(super) fn man(is_markdown: bool, out: &mut dyn Write) -> Result<u8, Fault> {
     let command = Cli::command();
+    if is_markdown {
+        out.write_all(reference(command).as_bytes())?;
+        return Ok(exit::FINE);
+    }
     let mut of_tune = Vec::new();
     if let Some(tune) = command.find_subcommand("tune") {
         clap_mangen::Man::new(tune.clone()).render_options_section(&mut of_tune)?;

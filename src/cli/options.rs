@@ -84,7 +84,6 @@ pub(super) struct CacheArgs {
     pub is_named: IsCacheNamed,
     /// Cache folder, or URL of a shared cache (docs/remote.md); if nothing is written, also a snapshot [default: the
     /// platform's cache folder]
-    // `layers` also reads the old name
     #[arg(long = "cache", value_name = "DIR|URL|SNAPSHOT", env = "AUTOTUNE_LOWERED_CACHE")]
     pub folder: Option<PathBuf>,
     /// Folder of shipped configs that override the program's own, as `cache shipped` writes it; never written

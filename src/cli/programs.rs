@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use crate::measure::{MeasureError, MeasuredProgram};
-use crate::timer::{ActivePython, Limits, TimerName, hlo_text_to_proto};
+use crate::timer::{ActivePython, TimerName, WorkerLimits, hlo_text_to_proto};
 
 use super::options::LimitArgs;
 use super::say::say;
@@ -39,7 +39,7 @@ impl<'a> ProgramReader<'a> {
             };
             let not = |reason: String| MeasureError::NotConverted { path: path.to_owned(), reason };
             let exe = this_program().map_err(|fault| not(fault.message))?;
-            hlo_text_to_proto(&exe, &python, &Limits::from(self.limits), text)
+            hlo_text_to_proto(&exe, &python, &WorkerLimits::from(self.limits), text)
                 .map_err(|failure| not(format!("the JAX of `{}` does not read it: {failure}", python.display())))
         })
     }

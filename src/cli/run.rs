@@ -18,8 +18,8 @@ use super::fault::Fault;
 use super::layers::{self, Unparsed};
 use super::say::say;
 use super::{
-    cache_commands, candidates, check, compare, compile, config, device, exit, guide, logging, measure, meta, profile,
-    prove, registry, report, scan, selftest, tune, worker,
+    cache_commands, candidates, check, compare, compile, device, exit, logging, measure, meta, profile, prove,
+    registry, report, scan, selftest, tune, worker,
 };
 
 /// Runs the command line of this process.
@@ -33,14 +33,15 @@ pub fn main() -> ExitCode {
     }));
     let given: Vec<OsString> = std::env::args_os().collect();
     let words = with_main_job(given.clone());
-    let cli = match layers::parse(&words) {
-        Ok(cli) => cli,
+    let (cli, set_by_files) = match layers::parse(&words) {
+        Ok(parsed) => parsed,
         Err(Unparsed::Clap(error, _)) if let Some(fault) = mistyped(&error, &given, &words) => return report(fault),
         Err(Unparsed::Clap(error, command)) => return tell(&error, *command, &words),
         Err(Unparsed::Fault(fault)) => return report(fault),
     };
     // the tuner reads a worker's stderr, so there are no colours and no bars
     let bars = logging::start(cli.verbose, !matches!(cli.command, Command::Worker(_)));
+    set_by_files.iter().for_each(|set| tracing::info!("{set}"));
     if let Command::Worker(command) = &cli.command {
         return worker::run(command).unwrap_or_else(report);
     }
@@ -91,35 +92,32 @@ fn mistyped(error: &clap::Error, given: &[OsString], words: &[OsString]) -> Opti
 /// Likeness above which a command was probably meant, between 0 and 1.
 const LIKE: f64 = 0.85;
 
-/// Prints an error: one line, followed by an excerpt if it concerns a place in a file.
+/// Prints an error in one line.
 fn report(Fault { code, message }: Fault) -> ExitCode {
-    let mut lines = message.lines();
-    if let Some(first) = lines.next() {
-        say(&format!("autotune-lowered: {first}"));
+    if !message.is_empty() {
+        say(&format!("autotune-lowered: {message}"));
     }
-    lines.for_each(say);
     ExitCode::from(code)
 }
 
 fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     if !matches!(
         cli.command,
-        Command::Config(_)
-            | Command::Guide(_)
-            | Command::Completions { .. }
-            | Command::Man
+        Command::Completions { .. }
+            | Command::Man { .. }
             | Command::Cache(CacheCommand::Get { .. } | CacheCommand::Path { .. })
     ) {
         start_threads()?;
     }
     match &cli.command {
+        // for absent devices there is nothing to open
+        Command::Tune(args) if !args.targets.is_empty() => compile::forecast(args, bars, out),
         Command::Tune(args) => tune::run(args, bars, out),
         Command::Scan(args) => scan::run(args, out),
         Command::Device(args) => device::run(args, out),
         Command::Registry(command) => registry::run(command, out),
         Command::Candidates(command) => candidates::run(command, out),
         Command::Cache(command) => cache_commands::run(command, out),
-        Command::Config(args) => config::run(args, &cli.file, &layers::command(), out),
         Command::Report(args) => report::run(args, out),
         Command::Compile(args) => compile::run(args, bars, out),
         Command::Check(args) => check::run(args, bars, out),
@@ -130,9 +128,8 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Resul
         Command::Profile(command) => profile::run(command, out),
         // it owns stdout, and has already written
         Command::Worker(_) => Ok(exit::FINE),
-        Command::Guide(args) => guide::run(args, Cli::command(), out),
         Command::Completions { shell } => meta::completions(*shell, out),
-        Command::Man => meta::man(out),
+        Command::Man { markdown } => meta::man(*markdown, out),
     }
 }
 

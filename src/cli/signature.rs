@@ -176,7 +176,7 @@ pub(super) fn sign(args: &SignArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     }
     let mut signatures = match Signatures::read_beside(&args.snapshot) {
         Err(error @ SignatureError::Io { .. }) => return Err(error.into()),
-        // an invalid signature, or one of version 1, is replaced
+        // an invalid signature is replaced
         read => read.unwrap_or_default(),
     };
     signatures.renew(signer.sign(Statement::of_file(digest))?, &name)?;

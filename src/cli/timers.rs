@@ -13,7 +13,7 @@ use crate::remedy::scratch_remedy;
 use crate::scratch::Scratch;
 use crate::timer::exec::three_quarters_of_memory;
 use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
-use crate::timer::{CommandTimer, HOST_CLOCK, Limits, ProfileReplay, ReplayTimer, Timer, TimerName};
+use crate::timer::{CommandTimer, HOST_CLOCK, ProfileReplay, ReplayTimer, Timer, TimerName, WorkerLimits};
 
 use super::exit;
 use super::fault::Fault;
@@ -92,7 +92,7 @@ pub(super) fn start_others(
     let mut timers = Vec::new();
     for &device in groups.iter().skip(1) {
         let timer = start_on(device, args, executables)?;
-        let (one, other) = (&first.device().identity, &timer.device().identity);
+        let (one, other) = (&first.info().device.identity, &timer.info().device.identity);
         if one != other {
             return Err(Fault::device(format!(
                 "device {device} is {other}, the first one is {one}: tune them separately"
@@ -111,14 +111,14 @@ fn start_on(device: usize, args: &TimerArgs, executables: Executables<'_>) -> Re
 /// Starts a timer and prints its notes.
 pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
     let timer = start_for_profiles(args, executables)?;
-    timer.notes().iter().filter(|note| note.starts_with(HOST_CLOCK)).for_each(|note| say(note));
+    timer.info().notes.iter().filter(|note| note.starts_with(HOST_CLOCK)).for_each(|note| say(note));
     Ok(timer)
 }
 
 /// The same for who needs profiles, and without them fails instead of taking times by the host clock.
 pub(super) fn start_for_profiles(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
     let timer = start(args, executables)?;
-    let (device, by) = (&timer.device().identity, timer.measured_by(&args.cache_state));
+    let (device, by) = (&timer.info().device.identity, timer.info().measured_by(&args.cache_state));
     if args.launch.is_some() && by.launch != args.launch {
         let message =
             format!("`--launch` is for GPUs whose kernels this program's workers launch; {device} is not one");
@@ -131,7 +131,7 @@ pub(super) fn start_for_profiles(args: &TimerArgs, executables: Executables<'_>)
         }
         Some(launch) => say(&format!("kernels are launched {} (`{launch}`)", launch.to_words())),
     }
-    for note in timer.notes().iter().filter(|note| !note.starts_with(HOST_CLOCK)) {
+    for note in timer.info().notes.iter().filter(|note| !note.starts_with(HOST_CLOCK)) {
         tracing::warn!("{note}");
     }
     Ok(timer)
@@ -169,7 +169,7 @@ pub(super) fn start_named(
         launch_options: args.launch.as_ref().map(launch_options).unwrap_or_default(),
         compile_jobs: limits.compile_jobs.map(usize::from),
         metric: args.metric.clone(),
-        ..options(plugin, Limits::from(limits))?
+        ..options(plugin, WorkerLimits::from(limits))?
     };
     Ok(match named {
         NamedTimer::Plugin(FoundPlugin { path, .. }) => {
@@ -195,7 +195,7 @@ fn xla_flags(launch: &Launch) -> Result<String, Fault> {
 }
 
 /// How to start workers for a device whose plugin is not yet known.
-pub(super) fn options(args: &PluginArgs, limits: Limits) -> Result<PjrtOptions, Fault> {
+pub(super) fn options(args: &PluginArgs, limits: WorkerLimits) -> Result<PjrtOptions, Fault> {
     Ok(PjrtOptions {
         exe: this_program()?,
         plugin: PathBuf::new(),
@@ -236,7 +236,7 @@ fn replay(path: &Path, metric: Option<Metric>) -> Result<Box<dyn Timer>, Fault> 
     Ok(Box::new(ReplayTimer::open(path).map_err(input)?))
 }
 
-impl From<&LimitArgs> for Limits {
+impl From<&LimitArgs> for WorkerLimits {
     fn from(args: &LimitArgs) -> Self {
         let call = Duration::from_secs(args.timeout);
         let memory_bytes = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);

@@ -132,11 +132,6 @@ impl SearchArgs {
 
 /// A search strategy by its name.
 pub(super) fn strategy(text: &str) -> Result<Kind, String> {
-    if ["halving", "genetic"].contains(&text) {
-        return Err(format!(
-            "`{text}` was removed, because `auto` found better configs in every space that was tried; use `auto`"
-        ));
-    }
     Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
         let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
         format!("expected one of {}", known.join(", "))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use crate::timer::Limits;
+use crate::timer::WorkerLimits;
 use crate::timer::conformance;
 use crate::timer::exec::{self, ExecOptions};
 use crate::timer::pjrt::{PjrtWorkerOptions, worker_main};
@@ -122,7 +122,8 @@ pub(super) fn run(command: &WorkerCommand) -> Result<ExitCode, Fault> {
 fn check(command: &str) -> Result<u8, Fault> {
     let folder = scratch()?;
     let worker = crate::timer::WorkerCommand::shell(this_program()?, command);
-    let limits = Limits { compile: CHECK_LIMIT, load: CHECK_LIMIT, measure: CHECK_LIMIT, ..Limits::default() };
+    let limits =
+        WorkerLimits { compile: CHECK_LIMIT, load: CHECK_LIMIT, measure: CHECK_LIMIT, ..WorkerLimits::default() };
     let report = conformance::check(&worker, &limits, folder.path()).map_err(Fault::device)?;
     write!(std::io::stdout().lock(), "{report}")?;
     Ok(if report.passed() { exit::ALL_TUNED } else { exit::DEVICE_TROUBLE })

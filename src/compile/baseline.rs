@@ -8,11 +8,11 @@ use std::path::Path;
 use super::result::{Comparison, CompiledTarget, MEMORY_GROWTH, Regression};
 use crate::config::Config;
 use crate::signature::PublicKeys;
-use crate::timer::pjrt::{CompiledFor, Outcome, kept_outcomes};
+use crate::timer::pjrt::{CompileOutcome, CompiledFor, kept_outcomes};
 
 /// The content of a store.
 pub struct Baseline {
-    outcomes: BTreeMap<CompiledFor, Outcome>,
+    outcomes: BTreeMap<CompiledFor, CompileOutcome>,
     note: Option<String>,
 }
 
@@ -55,17 +55,19 @@ impl Baseline {
     }
 }
 
-fn regression(of: CompiledFor, before: &Outcome, now: &Outcome) -> Option<Regression> {
+fn regression(of: CompiledFor, before: &CompileOutcome, now: &CompileOutcome) -> Option<Regression> {
     let CompiledFor { operation, config, .. } = of;
-    let Outcome::Compiled { memory: before, .. } = before else { return None };
+    let CompileOutcome::Compiled { memory: before, .. } = before else { return None };
     match now {
-        Outcome::Refused { reason, .. } => Some(Regression::Refused { operation, config, reason: reason.clone() }),
-        Outcome::Compiled { memory, .. } => {
+        CompileOutcome::Refused { reason, .. } => {
+            Some(Regression::Refused { operation, config, reason: reason.clone() })
+        }
+        CompileOutcome::Compiled { memory, .. } => {
             let (before_bytes, now_bytes) = (before.as_ref()?.needed_bytes(), memory.as_ref()?.needed_bytes());
             let grew = now_bytes as f64 > before_bytes as f64 * (1.0 + MEMORY_GROWTH);
             grew.then_some(Regression::Memory { operation, config, before_bytes, now_bytes })
         }
-        Outcome::Failed { .. } => None,
+        CompileOutcome::Failed { .. } => None,
     }
 }
 
@@ -74,9 +76,9 @@ mod tests {
     use super::*;
     use crate::timer::protocol::MemoryStats;
 
-    fn compiled(peak_bytes: u64) -> Outcome {
+    fn compiled(peak_bytes: u64) -> CompileOutcome {
         let memory = Some(MemoryStats { peak_bytes, ..MemoryStats::default() });
-        Outcome::Compiled {
+        CompileOutcome::Compiled {
             seconds: 1.0,
             executable_bytes: 1,
             memory,
@@ -94,8 +96,9 @@ mod tests {
             operation: "op@v1:k".into(),
             config: Config::new(serde_json::Map::new()),
         };
-        let refused = || Outcome::Refused { reason: "too much shared memory".into(), seconds: 1.0, reused: false };
-        let failed = Outcome::Failed { reason: "time-out".into() };
+        let refused =
+            || CompileOutcome::Refused { reason: "too much shared memory".into(), seconds: 1.0, reused: false };
+        let failed = CompileOutcome::Failed { reason: "time-out".into() };
         assert!(matches!(regression(of(), &compiled(100), &refused()), Some(Regression::Refused { .. })));
         let grown = regression(of(), &compiled(100), &compiled(111));
         assert!(matches!(grown, Some(Regression::Memory { before_bytes: 100, now_bytes: 111, .. })), "{grown:?}");

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::result::{CompileResult, CompiledTarget};
 use crate::counted::counted;
 use crate::junit::{Case, Outcome as CaseOutcome, Suite, write_suites};
-use crate::timer::pjrt::Outcome;
+use crate::timer::pjrt::CompileOutcome;
 
 /// Writes the whole document. A regression is a failure, an undecided case an error, and a refusal neither. `module` is
 /// the name of the module itself.
@@ -27,15 +27,15 @@ fn suite<'a>(target: &'a CompiledTarget, module: &str) -> Suite<'a> {
     Suite { name: format!("{}: {}", target.target, target.device.identity), cases: calls.chain(module).collect() }
 }
 
-fn case<'a>(target: &'a CompiledTarget, class: &'a str, name: String, outcomes: &[&'a Outcome]) -> Case<'a> {
+fn case<'a>(target: &'a CompiledTarget, class: &'a str, name: String, outcomes: &[&'a CompileOutcome]) -> Case<'a> {
     let regressions = target.baseline.iter().flat_map(|comparison| &comparison.regressions);
     let regressions: Vec<String> =
         regressions.filter(|regression| regression.operation() == name).map(ToString::to_string).collect();
     let failed = outcomes.iter().find_map(|outcome| match outcome {
-        Outcome::Failed { reason } => Some(reason.as_str()),
+        CompileOutcome::Failed { reason } => Some(reason.as_str()),
         _ => None,
     });
-    let refused = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Refused { .. })).count();
+    let refused = outcomes.iter().filter(|outcome| matches!(outcome, CompileOutcome::Refused { .. })).count();
     let mut text = format!("{}, {refused} refused", counted(outcomes.len(), "program"));
     for line in &regressions {
         // writing to a string never fails
@@ -47,7 +47,8 @@ fn case<'a>(target: &'a CompiledTarget, class: &'a str, name: String, outcomes: 
         (true, None) => (CaseOutcome::Passed, "compiled", ""),
     };
     let seconds = outcomes.iter().map(|outcome| match outcome {
-        Outcome::Compiled { seconds, reused: false, .. } | Outcome::Refused { seconds, reused: false, .. } => *seconds,
+        CompileOutcome::Compiled { seconds, reused: false, .. }
+        | CompileOutcome::Refused { seconds, reused: false, .. } => *seconds,
         _ => 0.0,
     });
     Case { class, name, seconds: seconds.sum(), outcome, kind, message, text }

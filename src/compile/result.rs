@@ -8,7 +8,7 @@ use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::timer::Forecast;
-use crate::timer::pjrt::Outcome;
+use crate::timer::pjrt::CompileOutcome;
 
 /// Version of the schema of a [`CompileResult`].
 pub const COMPILE_RESULT_SCHEMA: u32 = 1;
@@ -66,7 +66,7 @@ pub struct CompiledTarget {
     pub calls: Vec<CompiledCall>,
     /// The module itself, if no registry was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub module: Option<Outcome>,
+    pub module: Option<CompileOutcome>,
     /// On how many devices the module runs; its memory is that of each.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub devices: u64,
@@ -126,7 +126,7 @@ pub struct CompiledCandidate {
     pub config: Config,
     /// The result of its program; `None` if it was not started.
     #[serde(flatten)]
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<CompileOutcome>,
 }
 
 /// Memory growth up to this fraction is not a regression: compilers rearrange buffers.
@@ -192,7 +192,7 @@ impl CompiledCall {
     }
 
     /// The outcomes of those that were started.
-    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> + Clone {
+    pub fn outcomes(&self) -> impl Iterator<Item = &CompileOutcome> + Clone {
         self.candidates.iter().filter_map(|candidate| candidate.outcome.as_ref())
     }
 }
@@ -209,13 +209,13 @@ impl CompiledTarget {
     /// unknown.
     pub fn module_memory(&self) -> Option<(u64, u64)> {
         match self.module.as_ref()? {
-            Outcome::Compiled { memory, .. } => Some((memory.as_ref()?.allocated_bytes(), self.memory_bytes?)),
+            CompileOutcome::Compiled { memory, .. } => Some((memory.as_ref()?.allocated_bytes(), self.memory_bytes?)),
             _ => None,
         }
     }
 
     /// Every outcome.
-    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> + Clone {
+    pub fn outcomes(&self) -> impl Iterator<Item = &CompileOutcome> + Clone {
         self.calls.iter().flat_map(CompiledCall::outcomes).chain(self.module.as_ref())
     }
 }

@@ -10,7 +10,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::measure::{CompiledWith, MeasureError, MeasuredProgram};
 use crate::registry::{Candidate, Invocation, Registry};
 use crate::timer::ProgramFile;
-use crate::timer::pjrt::{Outcome, TargetCompiler, TargetProgram};
+use crate::timer::pjrt::{CompileOutcome, TargetCompiler, TargetProgram};
 use crate::tune::Plan;
 
 use super::result::{CompiledCall, CompiledCandidate, CompiledTarget, name_of};
@@ -21,7 +21,7 @@ pub trait Follower {
     fn is_cancelled(&self) -> bool;
 
     /// Number of finished programs of the total; the last one belongs to this call, or is the module itself.
-    fn done(&mut self, operation: &str, outcome: &Outcome, done: usize, of: usize);
+    fn done(&mut self, operation: &str, outcome: &CompileOutcome, done: usize, of: usize);
 }
 
 /// The programs of a plan's calls, each once.
@@ -76,7 +76,7 @@ pub fn compile_plan(
     let calls = plan.invocations.iter().zip(sources).map(|(planned, sources)| {
         let of_source = |source| match source {
             Ok(place) => outcomes.get::<usize>(place).cloned().flatten(),
-            Err(reason) => Some(Outcome::Failed { reason }),
+            Err(reason) => Some(CompileOutcome::Failed { reason }),
         };
         compiled_call(&planned.invocation, sources.into_iter().map(of_source))
     });
@@ -144,11 +144,11 @@ fn compile(
     compiler: &mut TargetCompiler,
     programs: &[TargetProgram],
     follower: &mut dyn Follower,
-) -> Result<Vec<Option<Outcome>>, Failure> {
+) -> Result<Vec<Option<CompileOutcome>>, Failure> {
     let (mut done, of) = (0, programs.len());
     // both callbacks belong to the observer: one gets each outcome, the other is polled in between
     let follower = std::cell::RefCell::new(follower);
-    let mut each = |place: usize, outcome: &Outcome| {
+    let mut each = |place: usize, outcome: &CompileOutcome| {
         done += 1;
         let operation = programs.get(place).map(|program| program.operation.as_str()).unwrap_or_default();
         follower.borrow_mut().done(operation, outcome, done, of);
@@ -192,7 +192,7 @@ fn unreadable_note<'a>(
     compiler: &TargetCompiler,
 ) -> Option<String> {
     let unreadable = |call: &CompiledCall| {
-        let is_unreadable = |outcome: &Outcome| matches!(outcome, Outcome::Failed { reason } if reason.starts_with(FailureKind::Unreadable.as_str()));
+        let is_unreadable = |outcome: &CompileOutcome| matches!(outcome, CompileOutcome::Failed { reason } if reason.starts_with(FailureKind::Unreadable.as_str()));
         call.outcomes().filter(|outcome| is_unreadable(outcome)).count()
     };
     let recorders: BTreeSet<&str> = invocations
@@ -217,7 +217,7 @@ fn unreadable_note<'a>(
 fn refused_note(calls: &[CompiledCall]) -> Option<String> {
     let is_refused = |call: &&CompiledCall| {
         let reasons = call.outcomes().map(|outcome| match outcome {
-            Outcome::Refused { reason, .. } => Some(reason),
+            CompileOutcome::Refused { reason, .. } => Some(reason),
             _ => None,
         });
         let reasons: BTreeSet<Option<&String>> = reasons.collect();
@@ -233,10 +233,10 @@ fn refused_note(calls: &[CompiledCall]) -> Option<String> {
 }
 
 /// Says which programs have no figures of their kernels: one note for each reason.
-fn unknown_kernels<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<String> {
+fn unknown_kernels<'a>(outcomes: impl Iterator<Item = &'a CompileOutcome>) -> Vec<String> {
     let mut programs: BTreeMap<&str, usize> = BTreeMap::new();
     for outcome in outcomes {
-        if let Outcome::Compiled { kernels_unknown: Some(reason), .. } = outcome {
+        if let CompileOutcome::Compiled { kernels_unknown: Some(reason), .. } = outcome {
             *programs.entry(reason).or_default() += 1;
         }
     }
@@ -256,7 +256,7 @@ fn program_of(registry: &Registry, candidate: &Candidate) -> Result<ProgramFile,
     Ok(ProgramFile::new(path, program.clone()))
 }
 
-fn compiled_call(invocation: &Invocation, outcomes: impl Iterator<Item = Option<Outcome>>) -> CompiledCall {
+fn compiled_call(invocation: &Invocation, outcomes: impl Iterator<Item = Option<CompileOutcome>>) -> CompiledCall {
     let candidates = invocation.candidates.iter().zip(outcomes);
     CompiledCall {
         call: invocation.call.clone(),

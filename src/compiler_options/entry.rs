@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::race::Aborted;
 use crate::cache::{CacheKey, Entry, Provenance, why_refused};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::ledger::Ledger;
 use crate::measured_by::TOOL;
+use crate::race::{CandidateOutcome, CandidateResult, CandidateTimes, RaceError, RaceOptions, TuneError};
+use crate::stats::Interval;
 use crate::timer::Timer;
-use crate::tune::{CandidateOutcome, CandidateResult, CandidateTimes, TuneOptions};
 
 /// What was decided about a module.
 pub(super) struct Decided<'a> {
@@ -31,7 +31,7 @@ pub(super) struct Decided<'a> {
 }
 
 impl Decided<'_> {
-    pub(super) fn into_entry(self, timer: &dyn Timer, options: &TuneOptions) -> Entry {
+    pub(super) fn into_entry(self, timer: &dyn Timer, options: &RaceOptions) -> Entry {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let failed = self.candidates.iter().filter(|row| row.failure().is_some()).count();
         let measured =
@@ -40,9 +40,9 @@ impl Decided<'_> {
             config: self.config.clone(),
             provenance: Some(Provenance {
                 job: self.job.unwrap_or_else(|| Digest::of(self.search.as_bytes())),
-                measured_by: timer.measured_by(&options.cache_state).compiler(None),
+                measured_by: timer.info().measured_by(&options.cache_state).compiler(None),
                 batch: Vec::new(),
-                environment: timer.device().environment.clone(),
+                environment: timer.info().device.environment.clone(),
                 baseline: self.base,
                 baseline_ns: self.of_base.median_ns,
                 best_ns: self.times.median_ns,
@@ -55,8 +55,8 @@ impl Decided<'_> {
                 semantic_digest: Some(self.program),
                 baseline_semantic_digest: Some(self.program),
                 search: Some(self.search),
-                left: 0,
-                chance_left: None,
+                untried: 0,
+                untried_chance: None,
                 tool: TOOL.to_owned(),
                 decided_at: now,
             }),
@@ -64,6 +64,12 @@ impl Decided<'_> {
             superseded: Vec::new(),
         }
     }
+}
+
+/// The times of a baseline beside itself.
+pub(super) fn beside_itself(of_base: CandidateTimes) -> CandidateTimes {
+    let interval = Interval { low: 1.0, high: 1.0, confidence: 1.0 };
+    CandidateTimes { ratio: 1.0, interval, ..of_base }
 }
 
 /// What the cache knows about a module.
@@ -77,11 +83,11 @@ pub(super) enum Known {
 /// Looks up the entry of a search. It counts if the compiler, the environment's flags and the way of sampling are the same.
 pub(super) fn known(
     (timer, ledger): (&dyn Timer, &Ledger),
-    options: &TuneOptions,
+    options: &RaceOptions,
     key: &CacheKey,
     (search, program): (&str, Digest),
-) -> Result<Known, Aborted> {
-    let cached = ledger.cache().entry(key).map_err(|error| Aborted::Fatal(error.into()))?;
+) -> Result<Known, RaceError> {
+    let cached = ledger.cache().entry(key).map_err(TuneError::from)?;
     let Some((entry, _)) = cached else { return Ok(Known::No(None)) };
     if let Some(why) = why_refused(&entry.config) {
         return Ok(Known::No(Some(format!("the entry in force is not used: it {why}"))));
@@ -95,9 +101,9 @@ pub(super) fn known(
             program.to_short()
         ))));
     }
-    let (there, here) = (&from.environment, &timer.device().environment);
+    let (there, here) = (&from.environment, &timer.info().device.environment);
     let is_same_compiler = there == here || (there.has_same_compiler(here) && there.xla_flags == here.xla_flags);
-    let by = timer.measured_by(&options.cache_state).as_condition().compiler(None);
+    let by = timer.info().measured_by(&options.cache_state).as_condition().compiler(None);
     let is_same = entry.search() == Some(search)
         && is_same_compiler
         && from.measured_by.as_condition().compiler(None) == by

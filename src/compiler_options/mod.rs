@@ -19,6 +19,7 @@ mod rescue;
 mod rows;
 mod settle;
 mod shared;
+mod shared_sets;
 mod shared_verdict;
 mod special;
 mod variant;

@@ -40,7 +40,7 @@ pub struct EjkernelExport {
     /// Entries in them that came from here.
     pub written: usize,
     /// Operations that ejkernel does not have, or not in this version, each with the reason.
-    pub left_out: BTreeMap<String, String>,
+    pub skipped: BTreeMap<String, String>,
     /// Calls that were measured under `vmap`, which ejkernel's keys do not express: the chosen variant of each.
     pub other_batch: Vec<String>,
 }
@@ -52,7 +52,7 @@ pub struct EjkernelImport {
     /// The entries, file by file.
     pub entries: Vec<(CacheKey, Arc<Entry>)>,
     /// What was left out, each with the reason.
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
 }
 
 /// The operations of one version of ejkernel: their files, and the fields of their configs.
@@ -128,12 +128,12 @@ pub fn export_ejkernel(
             Some(operation) if version_of(operation) == version => operation,
             Some(operation) => {
                 let reason = format!("ejkernel {} has version {}", table.ejkernel, brief(&operation.version));
-                export.left_out.insert(key.call.op_id.clone(), reason);
+                export.skipped.insert(key.call.op_id.clone(), reason);
                 continue;
             }
             None => {
                 export
-                    .left_out
+                    .skipped
                     .insert(key.call.op_id.clone(), format!("ejkernel {} has no such operation", table.ejkernel));
                 continue;
             }
@@ -229,7 +229,7 @@ pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
     } else {
         files.push(path.to_owned());
     }
-    let EjkernelImport { mut entries, mut left_out } = EjkernelImport::default();
+    let EjkernelImport { mut entries, mut skipped } = EjkernelImport::default();
     for path in files {
         for (name, value) in read(&path)? {
             match (parse_key(&name), value) {
@@ -237,16 +237,16 @@ pub fn import_ejkernel(path: &Path) -> Result<EjkernelImport, ExchangeError> {
                     let entry = Entry::new(Config::new(config));
                     entries.push((key, Arc::new(entry)));
                 }
-                (None, _) => left_out.push(format!("`{}`: `{}` is not a key", path.display(), name.escape_debug())),
+                (None, _) => skipped.push(format!("`{}`: `{}` is not a key", path.display(), name.escape_debug())),
                 // what ejkernel writes for a call that was recorded under `jit`, and treats as a miss itself
                 (Some(key), Value::Null) => {
-                    left_out.push(format!("`{}`: `{}` has no config", path.display(), key.call));
+                    skipped.push(format!("`{}`: `{}` has no config", path.display(), key.call));
                 }
-                (Some(key), _) => left_out.push(format!("`{}`: `{}` is not an object", path.display(), key.call)),
+                (Some(key), _) => skipped.push(format!("`{}`: `{}` is not an object", path.display(), key.call)),
             }
         }
     }
-    Ok(EjkernelImport { entries, left_out })
+    Ok(EjkernelImport { entries, skipped })
 }
 
 fn version_of(operation: &Operation) -> Option<u32> {

@@ -71,9 +71,9 @@ pub(super) fn measured_otherwise(then: &Provenance, timer: &dyn Timer, state: &C
         }
     };
     let MeasuredBy { source, metric, cache_state, launch, clocks, .. } = &then.measured_by;
-    let by = timer.measured_by(state);
-    compare("clock", source.as_str(), timer.source().as_str());
-    compare("metric", metric.as_str(), timer.metric().as_str());
+    let by = timer.info().measured_by(state);
+    compare("clock", source.as_str(), timer.info().source.as_str());
+    compare("metric", metric.as_str(), timer.info().metric.as_str());
     compare("caches", cache_state.as_str(), state.as_str());
     // entries from before the choice existed do not record it
     if let Some((then, now)) = launch.as_ref().zip(by.launch.as_ref()) {
@@ -88,14 +88,14 @@ pub(super) fn measured_otherwise(then: &Provenance, timer: &dyn Timer, state: &C
 /// Whether a timer of another kind decided: it may have compiled the programs otherwise. What follows the kind, such as
 /// a path, says little.
 fn other_timer(then: &Provenance, timer: &dyn Timer) -> Option<String> {
-    let (decided, measures) = (then.measured_by.timer.as_str(), timer.name());
+    let (decided, measures) = (then.measured_by.timer.as_str(), timer.info().name.as_str());
     let kind = |name: &str| name.split(':').next().map(str::to_owned);
     let with = |name: &str, environment: &Environment| match environment.compiler() {
         Some(compiler) => format!("`{name}` ({compiler})"),
         None => format!("`{name}`"),
     };
     (kind(decided) != kind(measures)).then(|| {
-        let (then, now) = (with(decided, &then.environment), with(measures, &timer.device().environment));
+        let (then, now) = (with(decided, &then.environment), with(measures, &timer.info().device.environment));
         format!("decided with the timer {then}, measured with {now}: name one with `--timer`")
     })
 }

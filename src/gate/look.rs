@@ -80,14 +80,14 @@ pub struct Look {
     pub change: Option<Change>,
     /// The e-value of the rounds against "it did not change this way". Without a change there is no hypothesis to
     /// reject.
-    pub odds: f64,
+    pub e_value: f64,
 }
 
 impl Look {
     /// Whether the change is significant: by the required e-value, and in a second process too, since all rounds of a
     /// process share the effect of its memory layout.
-    pub fn is_proven(&self, odds_needed: f64) -> bool {
-        self.change.is_some() && self.processes >= MIN_PROCESSES && self.odds >= odds_needed
+    pub fn is_proven(&self, e_value_needed: f64) -> bool {
+        self.change.is_some() && self.processes >= MIN_PROCESSES && self.e_value >= e_value_needed
     }
 }
 
@@ -138,6 +138,6 @@ pub fn look(rounds: &[Round], limits: &Limits) -> Option<Look> {
         ratio: median(&ratios)?,
         interval: anytime_interval(&ratios, CONFIDENCE)?,
         change,
-        odds: beyond.map_or(1.0, |beyond| slower(&beyond, &noise).min(f64::MAX)),
+        e_value: beyond.map_or(1.0, |beyond| slower(&beyond, &noise).min(f64::MAX)),
     })
 }

@@ -137,7 +137,7 @@ pub struct OperationCheck {
     pub limit: Option<f64>,
     /// The e-value of the change that the rounds show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub odds: Option<f64>,
+    pub e_value: Option<f64>,
     /// Median of the baseline now, nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_ns: Option<f64>,
@@ -152,7 +152,7 @@ pub struct OperationCheck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// Where the time went.
-    #[serde(default, rename = "spent")]
+    #[serde(default)]
     pub time_breakdown: TimeBreakdown,
 }
 
@@ -170,11 +170,11 @@ pub struct CheckResult {
     #[serde(flatten)]
     pub measured_by: MeasuredBy,
     /// Maximum probability that any of these operations is wrongly called regressed.
-    pub false_alarms: f64,
+    pub false_positive_rate: f64,
     /// Operations among which that probability is divided: all that are measured in the module, in any shard.
     pub compared: usize,
     /// The e-value that a change must reach.
-    pub odds_needed: f64,
+    pub e_value_needed: f64,
     /// One per invocation.
     pub operations: Vec<OperationCheck>,
     /// Labels that matched none.

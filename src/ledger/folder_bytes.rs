@@ -40,7 +40,7 @@ impl FolderBytes {
                 _ if is(SNAPSHOT_FILE) => &mut taken.snapshot,
                 _ if SledState::NAMES.into_iter().any(is) => &mut taken.sled,
                 _ if name.starts_with(SledState::SET_ASIDE.as_bytes()) => &mut taken.set_aside,
-                _ if name.starts_with(b"executables-v") => &mut taken.executables,
+                _ if is("executables-v1") => &mut taken.executables,
                 _ => &mut taken.other,
             };
             *kind += bytes_below(&item.path());

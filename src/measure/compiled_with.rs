@@ -49,7 +49,7 @@ pub struct CompiledWith {
     /// Compiler options that the user set for this program (`jax.jit(compiler_options=…)`).
     pub named: BTreeMap<String, Value>,
     /// Names of the removed options, which only write, log or find tools; safe for a terminal.
-    left_out: BTreeSet<String>,
+    skipped: BTreeSet<String>,
 }
 
 /// Why compile options cannot be used.
@@ -79,7 +79,7 @@ impl CompiledWith {
     /// # Errors
     /// If the bytes are not one, or if they set something that a file may not.
     pub fn read(bytes: &[u8], own: &[String]) -> Result<Self, CompiledWithError> {
-        let mut reader = Reader { own, left_out: BTreeSet::new() };
+        let mut reader = Reader { own, skipped: BTreeSet::new() };
         let mut kept = Message::default();
         let mut named = BTreeMap::new();
         for field in WireCursor::new(bytes) {
@@ -100,12 +100,12 @@ impl CompiledWith {
                 (field, _) => return Err(refused(&format!("field {field} of CompileOptionsProto"))),
             }
         }
-        Ok(Self { bytes: kept.0, named, left_out: reader.left_out })
+        Ok(Self { bytes: kept.0, named, skipped: reader.skipped })
     }
 
     /// A note on the removed options; `None` if there are none.
     pub fn note(&self) -> Option<String> {
-        let names: Vec<String> = self.left_out.iter().map(|name| format!("`{name}`")).collect();
+        let names: Vec<String> = self.skipped.iter().map(|name| format!("`{name}`")).collect();
         (!names.is_empty()).then(|| {
             let names = names.join(", ");
             format!("compiled without what only writes, logs or finds tools: {names}")
@@ -134,7 +134,7 @@ fn short(name: &str) -> String {
 
 struct Reader<'a> {
     own: &'a [String],
-    left_out: BTreeSet<String>,
+    skipped: BTreeSet<String>,
 }
 
 impl Reader<'_> {
@@ -145,8 +145,8 @@ impl Reader<'_> {
             OptionPolicy::Allowed => Ok(true),
             OptionPolicy::Refused => Err(refused(name)),
             OptionPolicy::Aside => {
-                if self.left_out.len() < MAX_NOTED {
-                    self.left_out.insert(short(name));
+                if self.skipped.len() < MAX_NOTED {
+                    self.skipped.insert(short(name));
                 }
                 Ok(false)
             }

@@ -6,7 +6,6 @@
 
 mod captured;
 mod compiled_with;
-mod copies;
 mod error;
 mod input_options;
 mod inputs;
@@ -16,11 +15,10 @@ mod program;
 mod run;
 
 pub use compiled_with::{CompiledWith, CompiledWithError};
-pub use copies::job_of_copies;
 pub use error::MeasureError;
 pub use input_options::{ArgumentFill, InputOptions, Values};
 pub use inputs::{InputSource, Inputs, MadeInput, make_inputs};
-pub use peaks::{LeftOut, MeasuredPeak, MeasuredPeaks, PeakOf, measure_peaks};
+pub use peaks::{MeasuredPeak, MeasuredPeaks, PeakOf, Skipped, measure_peaks};
 pub use preflight::Preflight;
 pub(crate) use program::MAX_PROGRAM_BYTES;
 pub use program::MeasuredProgram;

@@ -21,7 +21,7 @@ use crate::measured_by::{CacheState, TOOL};
 use crate::peaks::Peaks;
 use crate::printable::printable;
 use crate::stats::quantiles;
-use crate::timer::{InputArray, Timer};
+use crate::timer::{InputArray, Timer, TimerExt};
 
 /// Sides of the matrices, and lengths of the vectors: larger ones follow as long as a run is short.
 const SIDES: [u64; 5] = [512, 1024, 2048, 4096, 8192];
@@ -95,7 +95,7 @@ pub struct MeasuredPeak {
 /// A program without a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct LeftOut {
+pub struct Skipped {
     /// The program.
     pub program: String,
     /// Why it has none.
@@ -111,7 +111,7 @@ pub struct MeasuredPeaks {
     /// The figures of the fastest program of each kind and type.
     pub figures: Vec<MeasuredPeak>,
     /// Programs that did not run.
-    pub left_out: Vec<LeftOut>,
+    pub skipped: Vec<Skipped>,
 }
 
 /// A program with a known number of FLOPs or bytes.
@@ -130,7 +130,7 @@ struct PeakProgram {
 /// If the device or the worker fails, the scratch folder cannot be written, or no streaming program runs.
 pub fn measure_peaks(timer: &mut dyn Timer, scratch: &Path) -> Result<MeasuredPeaks, MeasureError> {
     let mut measured = Vec::new();
-    let mut left_out = Vec::new();
+    let mut skipped = Vec::new();
     let floats = [DType::F32, DType::F64];
     let matrix = [DType::F32, DType::F64, DType::Bf16, DType::F16, DType::S8];
     let mut series: Vec<(PeakOf, DType, Vec<PeakProgram>)> = Vec::new();
@@ -163,7 +163,7 @@ pub fn measure_peaks(timer: &mut dyn Timer, scratch: &Path) -> Result<MeasuredPe
                     }
                     timer.end();
                     let reason = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-                    left_out.push(LeftOut { program: program.name, reason: printable(&reason) });
+                    skipped.push(Skipped { program: program.name, reason: printable(&reason) });
                     break;
                 }
             }
@@ -173,23 +173,25 @@ pub fn measure_peaks(timer: &mut dyn Timer, scratch: &Path) -> Result<MeasuredPe
     let memory = measured.iter().filter(|peak| peak.of == PeakOf::Memory);
     let fastest = memory.max_by(|one, other| one.per_second.total_cmp(&other.per_second)).cloned();
     let Some(fastest) = fastest else {
-        let why = left_out.last().map_or_else(String::new, |left| format!(": `{}`: {}", left.program, left.reason));
+        let why = skipped.last().map_or_else(String::new, |left| format!(": `{}`: {}", left.program, left.reason));
         return Err(Failure::new(FailureKind::Execute, format!("no program streams through the memory{why}")).into());
     };
     measured.retain(|peak| peak.of != PeakOf::Memory);
     measured.push(fastest);
-    Ok(MeasuredPeaks { peaks: peaks_of(timer, &measured), figures: measured, left_out })
+    Ok(MeasuredPeaks { peaks: peaks_of(timer, &measured), figures: measured, skipped })
 }
 
 fn peaks_of(timer: &dyn Timer, measured: &[MeasuredPeak]) -> Peaks {
     let of = |of: PeakOf| -> BTreeMap<DType, f64> {
         measured.iter().filter(|peak| peak.of == of).map(|peak| (peak.dtype, peak.per_second)).collect()
     };
-    let identity = &timer.device().identity;
-    let compiler = timer.device().environment.compiler();
+    let identity = &timer.info().device.identity;
+    let compiler = timer.info().device.environment.compiler();
     let compiler = compiler.map_or_else(String::new, |compiler| format!(", compiled by {compiler}"));
-    let first =
-        format!("measured by {TOOL} with `{}` on {identity}{compiler}: attainable, no data sheet's peak", timer.name());
+    let first = format!(
+        "measured by {TOOL} with `{}` on {identity}{compiler}: attainable, no data sheet's peak",
+        timer.info().name
+    );
     let figure = |peak: &MeasuredPeak| {
         let MeasuredPeak { of, dtype, program, per_second, low, high, runs, .. } = peak;
         let (of, unit) = (of.name(), of.unit());
@@ -225,15 +227,15 @@ fn attained(
     let inputs = inputs(program, &text, folder)?;
     timer.begin(&job(&file, inputs, CacheState::Warm, folder))?;
     timer.prepare(0)?;
-    let trial = timer.measure(0, WARM_UP)?;
+    let trial = timer.run(0, WARM_UP)?;
     let usual_ns = trial.into_iter().min().map_or(1.0, |ns| ns as f64).max(1.0);
     let runs = (SERIES_NS / usual_ns).clamp(f64::from(RUNS.0), f64::from(RUNS.1)) as u32;
-    let rates: Vec<f64> = timer.measure(0, runs)?.into_iter().map(|ns| program.amount / ns as f64 * 1e9).collect();
+    let rates: Vec<f64> = timer.run(0, runs)?.into_iter().map(|ns| program.amount / ns as f64 * 1e9).collect();
     timer.end();
     let [low, median, high] = quantiles(&rates, [0.25, 0.5, 0.75]);
     let times = low.zip(median).zip(high).filter(|(_, high)| high.is_finite());
     let ((low, per_second), high) = times.ok_or_else(|| {
-        let message = format!("a run took no time by the clock of `{}`", timer.name());
+        let message = format!("a run took no time by the clock of `{}`", timer.info().name);
         Failure::new(FailureKind::Execute, message)
     })?;
     let (name, amount) = (program.name.clone(), program.amount);

@@ -15,7 +15,10 @@ use crate::measured_by::CacheState;
 use crate::profile::{Finding, Measurement};
 use crate::setters;
 use crate::timer::events::{Events, Phase, Slice};
-use crate::timer::{HOST_CLOCK, InputArray, Job, JobCandidate, ProgramFile, Timer, subscriber};
+use crate::timer::{
+    CandidateRuns, HOST_CLOCK, InputArray, Job, JobCandidate, ProfiledRound, ProgramFile, RoundRequest, Timer,
+    subscriber,
+};
 
 /// Iterations before the counted ones, because caches are cold and kernels may be loaded at their first launch.
 pub const WARM_UP: u32 = 1;
@@ -77,15 +80,15 @@ pub fn measure(
     scratch: &Path,
     events: &Events,
 ) -> Result<Measured, MeasureError> {
-    if !timer.measures_rounds() {
-        let reason = timer.notes().iter().find_map(|note| note.strip_prefix(HOST_CLOCK)?.strip_prefix(": "));
-        return Err(MeasureError::NoProfiles { timer: timer.name().to_owned(), reason: reason.map(str::to_owned) });
+    if !timer.info().can.measure_rounds {
+        let reason = timer.info().notes.iter().find_map(|note| note.strip_prefix(HOST_CLOCK)?.strip_prefix(": "));
+        return Err(MeasureError::NoProfiles { timer: timer.info().name.clone(), reason: reason.map(str::to_owned) });
     }
     let file = program.write(scratch, "program")?;
     // inputs are part of a job, and only the compiled program reveals its parameters
     timer.begin(&job(&file, Vec::new(), options.cache_state.clone(), scratch))?;
     let specs = timer.signature(0)?;
-    let specs = specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.name().to_owned() })?.parameters;
+    let specs = specs.ok_or_else(|| MeasureError::NoSignature { timer: timer.info().name.clone() })?.parameters;
     let inputs = make_inputs(program, &specs, &options.inputs, scratch)?;
     let (arrays, inputs) = (inputs.arrays, inputs.made);
     let job = job(&file, arrays, options.cache_state.clone(), scratch);
@@ -101,7 +104,7 @@ pub fn measure(
         timer.prepare(0)?;
     }
     let measuring = in_phase(Phase::Measure);
-    let round = timer.profile_round(&[(0, options.iterations.saturating_add(WARM_UP))]);
+    let round = profiled(timer, options.iterations.saturating_add(WARM_UP));
     drop(measuring);
     let measured = match round {
         Ok(round) => Measured {
@@ -117,6 +120,12 @@ pub fn measure(
     };
     timer.end();
     Ok(measured)
+}
+
+/// Runs the program so many times under a profile.
+fn profiled(timer: &mut dyn Timer, runs: u32) -> Result<ProfiledRound, Failure> {
+    let round = RoundRequest { launches: vec![CandidateRuns::new(0, runs)], with_profile: true };
+    timer.measure(&round)?.profile.ok_or_else(|| Failure::new(FailureKind::Protocol, "the timer answered no profile"))
 }
 
 pub(super) fn job(file: &ProgramFile, inputs: Vec<InputArray>, cache_state: CacheState, scratch: &Path) -> Job {
@@ -157,7 +166,7 @@ fn control(timer: &mut dyn Timer, scratch: &Path) -> Result<(), Failure> {
     let arrays = make_inputs(&program, &specs, &InputOptions::default(), scratch).map_err(of_scratch)?.arrays;
     timer.begin(&job(&file, arrays, CacheState::Warm, scratch))?;
     timer.prepare(0)?;
-    let round = timer.profile_round(&[(0, 1)]);
+    let round = profiled(timer, 1);
     round.map(drop).map_err(|failure| {
         let message = format!("the profiler sees no kernel, not even that of a control program: {}", failure.message);
         Failure::new(failure.kind, message)
@@ -167,7 +176,7 @@ fn control(timer: &mut dyn Timer, scratch: &Path) -> Result<(), Failure> {
 /// Names another CUPTI subscriber, if it may be the reason for a missing profile.
 fn explained(timer: &dyn Timer, failure: Failure) -> Failure {
     let of_environment = || {
-        let has_cupti = timer.device().identity.platform == "cuda";
+        let has_cupti = timer.info().device.identity.platform == "cuda";
         if has_cupti { subscriber::from_environment() } else { None }
     };
     match subscriber::named(&failure.message).or_else(of_environment) {

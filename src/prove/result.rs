@@ -84,7 +84,6 @@ pub struct ProvenSet {
 #[non_exhaustive]
 pub struct Effect {
     /// In a word.
-    #[serde(rename = "standing")]
     pub verdict: StepVerdict,
     /// The step's time without it over its time with it; above one is faster.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -74,17 +74,6 @@ pub enum RemoteError {
         /// What is wrong with it.
         what: String,
     },
-    /// A snapshot of an earlier program.
-    #[error(
-        "`{name}` of `{url}` is a snapshot of an earlier version, which is no longer read; publish again with \
-         `autotune-lowered cache push --replace`"
-    )]
-    Old {
-        /// The URL.
-        url: String,
-        /// The object.
-        name: String,
-    },
     /// A manifest of a later program.
     #[error(
         "`{url}` has a manifest of schema {schema}, which this program does not read; use a newer autotune-lowered"

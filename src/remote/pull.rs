@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::bucket::Version;
 use super::manifest::{MANIFEST, MAX_MANIFEST_BYTES, MAX_SNAPSHOT_BYTES};
 use super::{Manifest, Remote, RemoteError, Trust};
-use crate::cache::{Snapshot, StoreErrorKind};
+use crate::cache::Snapshot;
 use crate::mapped_file::Mapping;
 use crate::signature::{MAX_SIGNATURE_BYTES, PublicKeys, SignatureError, Signatures, signature_path};
 use crate::whole_file::{folder_of, remove_unfinished, unfinished_file};
@@ -155,9 +155,6 @@ impl Remote {
             match checked {
                 Ok(digest) if digest == manifest.digest => {}
                 Ok(digest) => return Err(damaged(format!("its digest is {digest}"))),
-                Err(error) if error.kind() == StoreErrorKind::OldSnapshot => {
-                    return Err(RemoteError::Old { url, name });
-                }
                 Err(error) => return Err(damaged(error.to_string())),
             }
         }

@@ -112,7 +112,7 @@ impl Remote {
             match self.pull_now(copy, Trust { keys: trusted, ..Trust::default() })? {
                 None => (None, None, Cached::Entries(Vec::new())),
                 Some((pulled, version)) => {
-                    // earlier versions published what replayed samples decided
+                    // whoever published may not have left out what replayed samples decided
                     let (measured, _) = Cached::of_snapshot(pulled.snapshot).without_replayed()?;
                     (pulled.manifest, Some(version), measured)
                 }
@@ -185,7 +185,7 @@ impl Remote {
         let file = format!("{name} of {}", self.address);
         for _ in 0..ATTEMPTS {
             let (there, version) = self.read_small(name, MAX_SIGNATURE_BYTES)?.unzip();
-            // an invalid signature, or one of version 1, is replaced, because it would not be accepted
+            // an invalid signature is replaced, because it would not be accepted
             let there = there.and_then(|bytes| Signatures::from_bytes(&bytes, &file).ok());
             let mut signatures = there.unwrap_or_default();
             if !signatures.add(signature.clone(), &file)? {

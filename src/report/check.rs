@@ -57,7 +57,7 @@ pub fn check_lines(result: &CheckResult) -> Vec<String> {
     let missed = (!result.missed.is_empty()).then(|| format!("{} not recorded", result.missed.len()));
     let counts: Vec<String> = counts.chain(missed).collect();
     let what = if counts.is_empty() { "nothing to check".to_owned() } else { counts.join(", ") };
-    let needed = result.odds_needed;
+    let needed = result.e_value_needed;
     lines.push(format!(
         "{what}; a regression counts from an e-value of {needed:.0}, in two worker processes (docs/fleet.md)"
     ));

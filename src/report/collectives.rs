@@ -61,7 +61,7 @@ impl<'f> Document for Top<(&'f Collectives<'_>, CollectiveMetrics)> {
             },
             sizes: metrics.sizes,
             operations: metrics.operations,
-            warm_up_executions: found.left_out,
+            warm_up_executions: found.skipped,
             notes: &found.notes,
         }
     }
@@ -115,8 +115,8 @@ impl<'f> Document for Top<(&'f Collectives<'_>, CollectiveMetrics)> {
             writeln!(out, "wait: last end − first start − shortest duration of an instance")?;
             write_line(out, format_args!("{}", clocks_line(found, &metrics.alignment)))?;
         }
-        if found.left_out > 0 {
-            let executions = counted(found.left_out, "first execution");
+        if found.skipped > 0 {
+            let executions = counted(found.skipped, "first execution");
             writeln!(out, "left out: {executions} (--with-warm-up counts them)")?;
         }
         write_notes(out, &found.notes)

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::device::DeviceFingerprint;
-use crate::timer::pjrt::Probed;
+use crate::timer::pjrt::ProbedPlugin;
 
 use super::{Document, write_line};
 
@@ -22,7 +22,7 @@ pub struct DevicesOf {
     /// What it was found by.
     pub origin: String,
     /// Its devices.
-    pub probed: Probed,
+    pub probed: ProbedPlugin,
 }
 
 /// Timers and their devices.

@@ -54,11 +54,11 @@ pub(super) fn write_memory(out: &mut dyn Write, summary: &Summary, top: usize) -
     }
     grid.write(out)?;
     super::document::write_more(out, top, known.len(), "")?;
-    let Some((module, memory)) = known.first().filter(|(_, memory)| !memory.alive.is_empty()) else { return Ok(()) };
-    let named = memory.alive.iter().take(NAMED);
+    let Some((module, memory)) = known.first().filter(|(_, memory)| !memory.live.is_empty()) else { return Ok(()) };
+    let named = memory.live.iter().take(NAMED);
     let named: Vec<String> =
         named.map(|buffer| format!("{} {}", short(&buffer.instruction), format_bytes(buffer.bytes))).collect();
-    let more = memory.alive.len().saturating_sub(NAMED);
+    let more = memory.live.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     let name = short(&program(&module.module, module.program_id));
     writeln!(out, "{}", printable(&format!("alive at the heap peak of {name}: {}{more}", named.join(", "))))

@@ -40,7 +40,6 @@ mod roofline;
 mod run_trace;
 mod scan;
 mod selftest;
-mod settings;
 mod summary;
 mod table;
 mod targets;
@@ -60,7 +59,7 @@ pub use plot::{write_collectives_plot, write_spread_plot};
 pub use resolution::resolution_note;
 pub use run_trace::RunTrace;
 pub use table::result_lines;
-pub use view::{AfterPage, MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
+pub use view::{AfterPage, MAX_EVENTS, Timeline, ViewPage, view_commands, write_view};
 
 pub use cache::{CacheEntries, VerifiedCaches, bytes_by_kind, class_of_options};
 pub use candidates::SpaceConfigs;
@@ -77,6 +76,5 @@ pub use prove::ProvenStep;
 pub use prune::PruneResult;
 pub use registry::{AddedRecord, Invocations, Listing};
 pub use selftest::{Failed, SelftestResult};
-pub use settings::{FileInForce, SettingInForce, SettingsInForce};
 
 use lines::{write_lines, write_notes};

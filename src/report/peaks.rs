@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::device::DeviceIdentity;
-use crate::measure::{LeftOut, MeasuredPeak, MeasuredPeaks};
+use crate::measure::{MeasuredPeak, MeasuredPeaks, Skipped};
 
 use super::figures::format_per_second;
 use super::grid::cells;
@@ -24,8 +24,8 @@ pub struct PeaksOfDevice<'a> {
 
 impl Document for PeaksOfDevice<'_> {
     fn into_json(self) -> impl Serialize {
-        let Self { device, timer, measured: MeasuredPeaks { peaks, figures, left_out, .. } } = self;
-        json!({"schema": 1, "device": device, "timer": timer, "peaks": peaks, "figures": figures, "left_out": left_out})
+        let Self { device, timer, measured: MeasuredPeaks { peaks, figures, skipped, .. } } = self;
+        json!({"schema": 1, "device": device, "timer": timer, "peaks": peaks, "figures": figures, "skipped": skipped})
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
@@ -43,7 +43,7 @@ impl Document for PeaksOfDevice<'_> {
             ]);
         }
         grid.write(out)?;
-        for LeftOut { program, reason, .. } in &self.measured.left_out {
+        for Skipped { program, reason, .. } in &self.measured.skipped {
             write_line(out, format_args!("left out: {program}: {reason}"))?;
         }
         write_line(

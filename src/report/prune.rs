@@ -54,11 +54,11 @@ impl Document for PruneResult<'_> {
         }
         let removed = if self.dry_run { "would remove" } else { "removed" };
         writeln!(out, "{removed} {}", self.removed.len())?;
-        let BoundExecutables { kept, kept_bytes, removed: gone, removed_bytes, left_alone } = self.executables;
+        let BoundExecutables { kept, kept_bytes, removed: gone, removed_bytes, kept_reason } = self.executables;
         if self.executables_alone || *gone > 0 {
             let (gone_size, kept_size) = (format_bytes(*removed_bytes), format_bytes(*kept_bytes));
             writeln!(out, "kept executables: {removed} {gone} ({gone_size}), {kept} stay ({kept_size})")?;
-            if let Some(why) = left_alone {
+            if let Some(why) = kept_reason {
                 writeln!(out, "none of them can be removed: {why}")?;
             }
         }

@@ -18,7 +18,7 @@ pub(super) const WORK_COLUMNS: [&str; 5] = [">FLOP/s", ">bytes/s", ">FLOP/byte",
 /// Work per second, work per byte, and the share of the roof.
 pub(super) fn work_cells(work: Option<&Work>) -> [String; 5] {
     let rate = |per_second: fn(&Work) -> f64| dash(work, |work| format_per_second(per_second(work)));
-    let roof = work.and_then(|work| work.roof);
+    let roof = work.and_then(|work| work.roofline);
     [
         rate(Work::flops_per_second),
         rate(Work::bytes_per_second),
@@ -32,7 +32,7 @@ pub(super) fn work_cells(work: Option<&Work>) -> [String; 5] {
 pub(super) fn worst(summary: &Summary) -> Vec<&OperationSummary> {
     let lost_ns = |operation: &OperationSummary| {
         let work = operation.work.as_ref();
-        work.map_or(0.0, |work| work.time_ns - work.roof.map_or(0.0, |roof| roof.least_ns))
+        work.map_or(0.0, |work| work.time_ns - work.roofline.map_or(0.0, |roof| roof.least_ns))
     };
     let mut worst: Vec<_> = summary.operations.iter().filter(|operation| operation.work.is_some()).collect();
     worst.sort_by(|one, other| lost_ns(other).total_cmp(&lost_ns(one)));
@@ -68,14 +68,14 @@ pub(super) fn roof_line(peaks: &Peaks) -> String {
 }
 
 /// The rates of a call's best config, or of its baseline if undecided, and its share of the roof.
-pub(super) fn goodness(operation: &OperationResult) -> Option<String> {
+pub(super) fn work_line(operation: &OperationResult) -> Option<String> {
     let time = operation.best.as_ref().unwrap_or(&operation.baseline);
     let work = time.work.as_ref()?;
     let [flops, bytes, ..] = work_cells(Some(work));
     let rates = format!("{flops}FLOP/s and {bytes}B/s");
-    let Some(roof) = work.roof else { return Some(rates) };
+    let Some(roof) = work.roofline else { return Some(rates) };
     let before = operation.baseline.work.as_ref().filter(|_| time.config != operation.baseline.config);
-    let before = before.and_then(|work| work.roof);
+    let before = before.and_then(|work| work.roofline);
     let before = before.map_or_else(String::new, |roof| format!(" (baseline {})", format_part(roof.share)));
     Some(format!("{} of the roof{before}, bound by {}: {rates}", format_part(roof.share), roof.bound.name()))
 }

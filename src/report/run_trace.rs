@@ -10,7 +10,7 @@ use crate::analysis::Capture;
 use crate::analysis::trace::{TraceFileError, TraceFormat, TraceOptions, Traced, write_trace_file};
 use crate::failure::Failure;
 use crate::profile::{PlaneWriter, WrittenStat, XSpace};
-use crate::timer::events::{Event, Kind, Sink, Slice, TUNER};
+use crate::timer::events::{Event, EventKind, Sink, Slice, TUNER};
 
 /// Maximum number of slices of operations and phases, and of finer ones.
 const MAX_COARSE: u64 = 100_000;
@@ -25,7 +25,7 @@ pub struct RunTrace {
     rows: HashMap<String, Row>,
     coarse: u64,
     fine: u64,
-    left_out: u64,
+    skipped: u64,
 }
 
 #[derive(Debug)]
@@ -53,14 +53,14 @@ enum Field {
 impl Default for RunTrace {
     fn default() -> Self {
         let plane = PlaneWriter::new("autotune-lowered");
-        Self { plane, start_ns: None, rows: HashMap::new(), coarse: 0, fine: 0, left_out: 0 }
+        Self { plane, start_ns: None, rows: HashMap::new(), coarse: 0, fine: 0, skipped: 0 }
     }
 }
 
 impl RunTrace {
     /// How many slices were left out because there were too many.
-    pub fn left_out(&self) -> u64 {
-        self.left_out
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Writes the slices that have ended so far.
@@ -85,7 +85,7 @@ impl RunTrace {
     fn place(&mut self, line: usize, is_fine: bool) -> Option<usize> {
         let (kept, most) = if is_fine { (&mut self.fine, MAX_FINE) } else { (&mut self.coarse, MAX_COARSE) };
         if *kept >= most {
-            self.left_out += 1;
+            self.skipped += 1;
             return None;
         }
         *kept += 1;
@@ -110,24 +110,24 @@ impl Sink for RunTrace {
         let line = self.row(event.track).line;
         match event.kind {
             // its phases show the same
-            Kind::Begin(Slice::Job(_)) | Kind::End(Slice::Job(_)) => {}
-            Kind::Begin(slice) => {
+            EventKind::Begin(Slice::Job(_)) | EventKind::End(Slice::Job(_)) => {}
+            EventKind::Begin(slice) => {
                 let place = self.place(line, is_fine(slice));
                 let fields = if place.is_some() { fields_of(slice) } else { Vec::new() };
                 self.row(event.track).open.push(Open { start_ns: at_ns, place, fields });
             }
-            Kind::End(slice) => {
+            EventKind::End(slice) => {
                 if let Some(open) = self.row(event.track).open.pop() {
                     self.close(line, &slice.to_string(), &open, at_ns);
                 }
             }
-            Kind::Failed { candidate, config, failure } => {
+            EventKind::Failed { candidate, config, failure } => {
                 let place = self.place(line, true);
                 let fields = vec![text("config", config.as_str()), text("failure", failure)];
                 let moment = Open { start_ns: at_ns, place, fields };
                 self.close(line, &format!("candidate {candidate} is dropped"), &moment, at_ns);
             }
-            Kind::Finished { status, reason, .. } => {
+            EventKind::Finished { status, reason, .. } => {
                 if let Some(open) = self.row(event.track).open.last_mut() {
                     open.fields = vec![text("status", status), text("reason", reason)];
                 }
@@ -182,7 +182,7 @@ mod tests {
         }
         drop(events.open(Slice::Operation { name: "operation", index: 0, of: 1 }));
         let trace = trace.lock().unwrap();
-        assert_eq!(trace.left_out(), 2);
+        assert_eq!(trace.skipped(), 2);
         let folder = tempfile::tempdir().unwrap();
         let traced = trace.write(&folder.path().join("run.pftrace"), TraceFormat::Perfetto).unwrap();
         assert_eq!((traced.slices, traced.threads), (MAX_FINE + 1, 1));

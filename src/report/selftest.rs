@@ -75,7 +75,7 @@ impl SelftestResult {
             programs: Vec::new(),
             failed: Vec::new(),
             kept_in: None,
-            notes: timer.notes().to_vec(),
+            notes: timer.info().notes.clone(),
             interrupted: false,
         }
     }

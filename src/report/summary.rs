@@ -49,12 +49,12 @@ impl Document for Top<Summary> {
         write_host_work(out, "transfers", &summary.transfers, top)?;
         write_host_work(out, "compilations", &summary.compilations, top)?;
         writeln!(out)?;
-        let left_out = [
-            (summary.left_out.warm_up, "first executions of a module on a device (`--with-warm-up` counts them)"),
-            (summary.left_out.autotuner, "executions of XLA's autotuner"),
-            (summary.left_out.minor, "executions of minor modules (`--without-minor`)"),
+        let skipped = [
+            (summary.skipped.warm_up, "first executions of a module on a device (`--with-warm-up` counts them)"),
+            (summary.skipped.autotuner, "executions of XLA's autotuner"),
+            (summary.skipped.minor, "executions of minor modules (`--without-minor`)"),
         ];
-        for (time, what) in left_out.iter().filter(|(time, _)| time.executions > 0) {
+        for (time, what) in skipped.iter().filter(|(time, _)| time.executions > 0) {
             writeln!(out, "left out: {} {what}, {}", time.executions, format_ns(time.span_ns))?;
         }
         write_notes(out, &summary.notes)?;
@@ -133,7 +133,7 @@ fn write_modules(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
 
 /// Whether overlapping operations made this one's part smaller than its own self times, by more than rounding.
 fn shares_its_time(operation: &OperationSummary) -> bool {
-    operation.time_ns < 0.999 * operation.own_ns.mean * operation.executions as f64
+    operation.time_ns < 0.999 * operation.self_time_ns.mean * operation.executions as f64
 }
 
 fn write_operations(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
@@ -142,7 +142,7 @@ fn write_operations(out: &mut dyn Write, summary: &Summary, top: usize) -> io::R
         Grid::new(&[">share", ">time", ">runs each", ">in an execution", "", "opcode", "operation", "source"]);
     let several = summary.modules.len() > 1;
     for operation in summary.operations.iter().take(top) {
-        let [own, std] = mean_std(operation.own_ns);
+        let [own, std] = mean_std(operation.self_time_ns);
         let (share, time, runs) = (format_part(operation.share), format_ns(operation.time_ns), runs_each(operation));
         let (opcode, source) = (short(&operation.opcode), short(operation.source.as_deref().unwrap_or("")));
         grid.row(cells![share, time, runs, own, std, opcode, named(operation, several), source]);

@@ -15,7 +15,7 @@ use super::differences::differences;
 use super::figures::expected_text;
 use super::grid::dash;
 use super::naming::brief_config;
-use super::roofline::{goodness, roof_line, temporary_memory};
+use super::roofline::{roof_line, temporary_memory, work_line};
 use super::time::time_line;
 use super::{Document, Grid, format_ns, format_part, format_ratio, write_line};
 
@@ -58,7 +58,7 @@ impl Document for &AutotuningResult {
             grid.line(&missed.reason);
         }
         grid.write_or(out, "nothing to tune")?;
-        let has_roof = |time: &ConfigTime| time.work.as_ref().is_some_and(|work| work.roof.is_some());
+        let has_roof = |time: &ConfigTime| time.work.as_ref().is_some_and(|work| work.roofline.is_some());
         if let Some(peaks) = self.peaks.as_ref().filter(|_| self.operations.iter().any(|one| has_roof(&one.baseline))) {
             write_line(out, format_args!("{}", roof_line(peaks)))?;
         }
@@ -108,7 +108,7 @@ fn not_compiled(operation: &OperationResult) -> Option<String> {
     let (likeliest, expected) = left().min_by(|(_, a), (_, b)| a.low.total_cmp(&b.low))?;
     let (count, all) = (left().count(), counted(operation.candidates.len(), "config"));
     let (changed, _) = differences(&likeliest.config, &operation.baseline.config);
-    let chance = format_part(operation.chance_left?);
+    let chance = format_part(operation.untried_chance?);
     let expected = expected_text(expected);
     Some(format!(
         "not compiled: {count} of {all}, the most promising {changed}: {expected} of the baseline's time; one is \
@@ -136,7 +136,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
             lines.push(format!("tied with {others} other config{}{within}{more}", if others == 1 { "" } else { "s" }));
         }
     }
-    lines.extend(goodness(operation));
+    lines.extend(work_line(operation));
     lines.extend(temporary_memory(operation));
     lines.extend(operation.search.as_ref().map(Searched::to_line));
     lines.extend(not_compiled(operation));

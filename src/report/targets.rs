@@ -9,7 +9,7 @@ use crate::compile::{CompileResult, CompiledCall, CompiledTarget};
 use crate::config::Config;
 use crate::counted::counted;
 use crate::timer::Forecast;
-use crate::timer::pjrt::Outcome;
+use crate::timer::pjrt::CompileOutcome;
 use crate::timer::protocol::{CostAnalysis, KernelUse, MemoryStats};
 
 use super::grid::dash;
@@ -113,16 +113,17 @@ fn forecast_line(forecast: &Forecast) -> String {
 }
 
 /// A row for several programs, with the maximum of their memory and of their kernels' figures.
-fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, (knows_kernels, figures): (bool, &[&Figure])) {
-    let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
-    let compiled = count(|outcome| matches!(outcome, Outcome::Compiled { .. }));
-    let refused = count(|outcome| matches!(outcome, Outcome::Refused { .. }));
+fn add(grid: &mut Grid, name: &str, outcomes: Vec<&CompileOutcome>, (knows_kernels, figures): (bool, &[&Figure])) {
+    let count = |is: fn(&CompileOutcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+    let compiled = count(|outcome| matches!(outcome, CompileOutcome::Compiled { .. }));
+    let refused = count(|outcome| matches!(outcome, CompileOutcome::Refused { .. }));
     let seconds = outcomes.iter().map(|outcome| match outcome {
-        Outcome::Compiled { seconds, reused: false, .. } | Outcome::Refused { seconds, reused: false, .. } => *seconds,
+        CompileOutcome::Compiled { seconds, reused: false, .. }
+        | CompileOutcome::Refused { seconds, reused: false, .. } => *seconds,
         _ => 0.0,
     });
-    let memory = |outcome: &&Outcome| match outcome {
-        Outcome::Compiled { memory, .. } => *memory,
+    let memory = |outcome: &&CompileOutcome| match outcome {
+        CompileOutcome::Compiled { memory, .. } => *memory,
         _ => None,
     };
     let most = |bytes: fn(MemoryStats) -> u64| dash(outcomes.iter().filter_map(memory).map(bytes).max(), format_bytes);
@@ -150,23 +151,23 @@ fn add(grid: &mut Grid, name: &str, outcomes: Vec<&Outcome>, (knows_kernels, fig
     grid.row(row);
 }
 
-fn cost_of(outcome: &Outcome) -> Option<&CostAnalysis> {
+fn cost_of(outcome: &CompileOutcome) -> Option<&CostAnalysis> {
     match outcome {
-        Outcome::Compiled { cost, .. } => cost.as_ref(),
+        CompileOutcome::Compiled { cost, .. } => cost.as_ref(),
         _ => None,
     }
 }
 
-fn kernels_of(outcome: &Outcome) -> &[KernelUse] {
+fn kernels_of(outcome: &CompileOutcome) -> &[KernelUse] {
     match outcome {
-        Outcome::Compiled { kernels, .. } => kernels,
+        CompileOutcome::Compiled { kernels, .. } => kernels,
         _ => &[],
     }
 }
 
-fn reason_of(outcome: &Outcome) -> Option<&str> {
+fn reason_of(outcome: &CompileOutcome) -> Option<&str> {
     match outcome {
-        Outcome::Refused { reason, .. } | Outcome::Failed { reason } => Some(reason),
+        CompileOutcome::Refused { reason, .. } | CompileOutcome::Failed { reason } => Some(reason),
         _ => None,
     }
 }

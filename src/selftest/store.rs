@@ -43,7 +43,7 @@ pub struct Setting {
 impl Setting {
     /// That of a timer.
     pub fn of(timer: &dyn Timer, cache_state: &CacheState) -> Self {
-        Self { device: timer.device().clone(), measured_by: timer.measured_by(cache_state).as_condition() }
+        Self { device: timer.info().device.clone(), measured_by: timer.info().measured_by(cache_state).as_condition() }
     }
 }
 

@@ -1,24 +1,48 @@
-//! The file: found or named, read once, and its values with their places.
+//! The file: found or named, read once, and its values with their lines.
 
 use std::ffi::OsString;
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::digest::Digest;
 use crate::outside_file;
+use crate::printable::printable;
+use crate::remedy::remedy;
 
-use super::{IfFound, Kind, Setting, SettingsError};
+use super::{Setting, SettingKind};
 
 /// The name under which a file is found.
 pub const FILE_NAME: &str = "autotune.toml";
 
 /// Maximum size of the file: about a thousand times what all keys need.
 const MAX_FILE_BYTES: u64 = 1 << 18;
+
+/// Why a settings file cannot be used, in one line.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// It cannot be opened or read, is not a regular file, or others may write the user's own.
+    #[error("cannot read the configuration `{}`: {source}{}; `--config FILE` names another one, `--no-config` uses none", .path.display(), remedy(.source))]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A line of it is wrong, or sets what the file may not.
+    #[error("{}:{line}: {message}", printable(&.path.display().to_string()))]
+    At {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong there; safe for a terminal.
+        message: String,
+    },
+}
 
 /// The nearest `autotune.toml` in a folder and those above it.
 pub fn find(from: &Path) -> Option<PathBuf> {
@@ -33,46 +57,17 @@ pub struct FileValue {
     pub setting: &'static Setting,
     /// As an argument of the flag, with paths made absolute; several for an array.
     pub words: Vec<OsString>,
-    /// As it is written.
-    written: Vec<String>,
     /// Its line, counted from 1.
     pub line: usize,
-    span: Range<usize>,
-}
-
-/// How a file came to be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// The user named it.
-    Named,
-    /// It is the user's own, in the platform's folder for configurations.
-    Own,
-    /// It was in the working folder, or above it.
-    Found,
+    /// As it is written.
+    written: Vec<String>,
 }
 
 /// A file's values. The file is read once, so that a concurrent change has no effect.
 #[derive(Debug)]
 pub struct SettingsFile {
     path: PathBuf,
-    origin: Origin,
-    digest: Digest,
-    text: String,
     values: Vec<FileValue>,
-}
-
-/// The result of a search for the file.
-#[derive(Debug)]
-pub enum Found {
-    /// A file of this user, or of root. Its values are on the list of those that such a file may set.
-    Usable(SettingsFile),
-    /// The file of another user, which is not read.
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// Its owner's user id.
-        owner: u32,
-    },
 }
 
 impl SettingsFile {
@@ -81,9 +76,9 @@ impl SettingsFile {
     /// # Errors
     /// If it cannot be read, is not a regular file or too large, or something in it is wrong.
     pub fn named(path: &Path) -> Result<Self, SettingsError> {
-        let read = || -> io::Result<_> { Ok((std::path::absolute(path)?, outside_file::text(path, MAX_FILE_BYTES)?)) };
-        let (path, text) = read().map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })?;
-        Self::parse(path, text, Origin::Named)
+        let read = || Ok((std::path::absolute(path)?, outside_file::text(path, MAX_FILE_BYTES)?));
+        let (path, text) = readable(path, read())?;
+        Self::parse(path, &text)
     }
 
     /// Reads the user's own file, if there is one; links are followed.
@@ -94,85 +89,87 @@ impl SettingsFile {
         if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             return Ok(None);
         }
-        let read = || -> io::Result<_> {
+        let read = || {
             let file = outside_file::open(path, MAX_FILE_BYTES)?;
             let metadata = file.metadata()?;
-            Ok((outside_file::read_text(file, MAX_FILE_BYTES)?, metadata.uid(), metadata.mode() & 0o7777))
+            let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+            if !is_trusted(owner) {
+                return Err(io::Error::other(format!("it belongs to another user (number {owner}); make it yours")));
+            }
+            if mode & 0o022 != 0 {
+                let why = format!("its mode is {mode:04o}, and others may write it; make it 0644");
+                return Err(io::Error::other(why));
+            }
+            outside_file::read_text(file, MAX_FILE_BYTES)
         };
-        let (text, owner, mode) =
-            read().map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })?;
-        let why = match (owner == this_user() || owner == 0, mode & 0o022) {
-            (false, _) => format!("it belongs to another user (number {owner}); make it yours"),
-            (true, 0) => return Self::parse(path.to_owned(), text, Origin::Own).map(Some),
-            (true, _) => format!("its mode is {mode:04o}, and others may write it; make it 0644"),
-        };
-        Err(SettingsError::NotOwn { path: path.to_owned(), why })
+        let text = readable(path, read())?;
+        Self::parse(path.to_owned(), &text).map(Some)
     }
 
-    /// Reads a file that was found. Links in its folder's path are resolved, so that it has one path however it was
-    /// reached.
+    /// Reads a file that was found; `None` for that of another user. Links in its folder's path are resolved, so that it
+    /// has one path however it was reached. `in_force` is the number that a key has without the file.
     ///
     /// # Errors
     /// As [`named`](Self::named), if it is a link, and if it sets what such a file may not.
-    pub fn found(path: &Path) -> Result<Found, SettingsError> {
-        let (path, text, owner) = read_own(path)?;
-        // root could change this program as well
-        if owner != this_user() && owner != 0 {
-            return Ok(Found::Foreign { path, owner });
+    pub fn found(path: &Path, in_force: &dyn Fn(&Setting) -> Option<f64>) -> Result<Option<Self>, SettingsError> {
+        let read = || {
+            let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let path = folder.canonicalize()?.join(name);
+            let file = outside_file::open_own(&path, MAX_FILE_BYTES)?;
+            let owner = file.metadata()?.uid();
+            Ok((path, outside_file::read_text(file, MAX_FILE_BYTES)?, owner))
+        };
+        let (path, text, owner) = readable(path, read())?;
+        if !is_trusted(owner) {
+            return Ok(None);
         }
-        let file = Self::parse(path, text, Origin::Found)?;
-        let folder = file.folder();
-        let refused = file.values.iter().find_map(|value| {
-            let why = value.written.iter().find_map(|word| value.setting.allow_found(word, folder).err())?;
-            Some(file.refuse(value, why))
-        });
-        refused.map_or(Ok(Found::Usable(file)), Err)
+        let file = Self::parse(path, &text)?;
+        for value in &file.values {
+            for word in &value.written {
+                value.setting.allow_found(word, file.folder(), in_force(value.setting)).map_err(|what| {
+                    let path = printable(&file.path.display().to_string());
+                    let next = format!("read it, then use `--config {path}` or the flag, or `--no-config`");
+                    file.wrong(value, &format!("a file that was merely found may {what}: {next}"))
+                })?;
+            }
+        }
+        Ok(Some(file))
     }
 
-    fn parse(path: PathBuf, text: String, origin: Origin) -> Result<Self, SettingsError> {
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        let values = values(&path, &text, folder)?;
-        Ok(Self { digest: Digest::of(text.as_bytes()), path, origin, text, values })
+    fn parse(path: PathBuf, text: &str) -> Result<Self, SettingsError> {
+        let mut file = Self { path, values: Vec::new() };
+        let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+        let table = DeTable::parse(text).map_err(|error| {
+            // some messages of the parser have several lines
+            let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+            file.at(line(error.span().unwrap_or(0..0).start), &message)
+        })?;
+        let mut entries: Vec<_> = table.get_ref().iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            let value = file.value(key.get_ref(), value, line(key.span().start))?;
+            file.values.push(value);
+        }
+        Ok(file)
+    }
+
+    fn value(&self, key: &str, value: &Spanned<DeValue<'_>>, line: usize) -> Result<FileValue, SettingsError> {
+        let wrong = |message: String| self.at(line, &message);
+        let setting = Setting::named(key).ok_or_else(|| wrong(unknown(key)))?;
+        let written: Result<Vec<_>, _> = match (setting.kind, value.get_ref()) {
+            (SettingKind::Targets, DeValue::Array(items)) => {
+                items.iter().map(|item| written(setting, item.get_ref())).collect()
+            }
+            (_, value) => written(setting, value).map(|word| vec![word]),
+        };
+        let written = written.map_err(wrong)?;
+        let words: Result<_, _> = written.iter().map(|word| setting.resolved(word, self.folder())).collect();
+        Ok(FileValue { setting, words: words.map_err(wrong)?, written, line })
     }
 
     fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
-    }
-
-    /// How it came to be used.
-    pub fn origin(&self) -> Origin {
-        self.origin
-    }
-
-    /// Whether a found file loosens a rule: `in_force` is the number that holds without it.
-    ///
-    /// # Errors
-    /// If it does.
-    pub fn keep_rule(&self, value: &FileValue, in_force: f64) -> Result<(), SettingsError> {
-        let number = value.written.first().and_then(|word| word.parse::<f64>().ok());
-        let (is_kept, limit) = match (self.origin, value.setting.if_found) {
-            (Origin::Found, IfFound::NotLower) => (number.is_some_and(|number| number >= in_force), "at least"),
-            (Origin::Found, IfFound::NotHigher) => (number.is_some_and(|number| number <= in_force), "at most"),
-            _ => (true, ""),
-        };
-        match is_kept {
-            true => Ok(()),
-            false => Err(self.refuse(value, format!("only set to {limit} {in_force}"))),
-        }
-    }
-
-    fn refuse(&self, value: &FileValue, why: String) -> SettingsError {
-        SettingsError::NotForFound { path: self.path.clone(), line: value.line, key: value.setting.key, why }
-    }
-
-    /// Where it is, absolute.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// SHA-256 of its bytes.
-    pub fn digest(&self) -> Digest {
-        self.digest
     }
 
     /// Its values, in the order of the file.
@@ -180,102 +177,54 @@ impl SettingsFile {
         &self.values
     }
 
+    /// Where a value is: the file and the line.
+    pub fn place(&self, value: &FileValue) -> String {
+        format!("{}:{}", self.path.display(), value.line)
+    }
+
     /// An error at a value of this file.
     pub fn wrong(&self, value: &FileValue, message: &str) -> SettingsError {
-        SettingsError::at(&self.path, &self.text, value.span.clone(), message)
+        self.at(value.line, message)
+    }
+
+    fn at(&self, line: usize, message: &str) -> SettingsError {
+        SettingsError::At { path: self.path.clone(), line, message: printable(message) }
     }
 }
 
-/// The user whose rights this process has.
-fn this_user() -> u32 {
-    rustix::process::geteuid().as_raw()
+/// Whether a file of this user can be believed. Root could change this program as well.
+fn is_trusted(owner: u32) -> bool {
+    owner == rustix::process::geteuid().as_raw() || owner == 0
 }
 
-/// A file that is not a link, with its path and its owner.
-fn read_own(path: &Path) -> Result<(PathBuf, String, u32), SettingsError> {
-    let read = || -> io::Result<_> {
-        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let path = folder.canonicalize()?.join(name);
-        let file = outside_file::open_own(&path, MAX_FILE_BYTES)?;
-        let owner = file.metadata()?.uid();
-        Ok((path, outside_file::read_text(file, MAX_FILE_BYTES)?, owner))
-    };
-    read().map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })
+fn readable<T>(path: &Path, read: io::Result<T>) -> Result<T, SettingsError> {
+    read.map_err(|source| SettingsError::Unreadable { path: path.to_owned(), source })
 }
 
-fn values(path: &Path, text: &str, folder: &Path) -> Result<Vec<FileValue>, SettingsError> {
-    let wrong = |span: Range<usize>, message: &str| SettingsError::at(path, text, span, message);
-    let table = DeTable::parse(text).map_err(|error| {
-        // some messages of the parser have several lines
-        let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        wrong(error.span().unwrap_or(0..0), &message)
-    })?;
-    let mut entries: Vec<_> = table.get_ref().iter().collect();
-    entries.sort_by_key(|(key, _)| key.span().start);
-    let mut values = Vec::with_capacity(entries.len());
-    for (key, value) in entries {
-        let name: &str = key.get_ref();
-        let Some(setting) = Setting::named(name) else {
-            let next = Setting::nearest(name).map_or_else(
-                || "docs/configuration.md lists the keys".to_owned(),
-                |nearest| format!("did you mean `{nearest}`?"),
-            );
-            return Err(wrong(key.span(), &format!("unknown key `{}`; {next}", shortened(name))));
-        };
-        let written = words(setting, value).map_err(|(span, message)| wrong(span, &message))?;
-        let words = written.iter().map(|word| setting.resolved(word, folder)).collect::<Result<_, _>>();
-        let words = words.map_err(|message| wrong(value.span(), &message))?;
-        let line = text.get(..key.span().start).unwrap_or_default().matches('\n').count() + 1;
-        values.push(FileValue { setting, words, written, line, span: value.span() });
-    }
-    Ok(values)
+fn unknown(key: &str) -> String {
+    // it may be as long as the file
+    let shown: String = key.chars().take(60).collect();
+    let next = Setting::nearest(key).map_or_else(
+        || "docs/configuration.md lists the keys".to_owned(),
+        |nearest| format!("did you mean `{nearest}`?"),
+    );
+    format!("unknown key `{shown}`; {next}")
 }
 
-/// A name shortened for a message: it may be as long as the file.
-fn shortened(name: &str) -> String {
-    let mut shown: String = name.chars().take(60).collect();
-    if shown.len() < name.len() {
-        shown.push('…');
-    }
-    shown
-}
-
-type InvalidValue = (Range<usize>, String);
-
-/// A value as arguments, if it has the form that its key requires.
-fn words(setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, InvalidValue> {
-    let expected = match setting.kind {
-        Kind::Number => "a number",
-        Kind::Flag => "`true` or `false`",
-        Kind::Targets => "a string, or an array of strings",
-        Kind::Text | Kind::Path | Kind::PathOrUrl | Kind::Timer => "a string",
-    };
-    let wrong = |value: &Spanned<DeValue<'_>>| {
-        let found = value.get_ref().type_str();
-        (value.span(), format!("`{}` takes {expected}, and this is of the type {found}", setting.key))
-    };
-    let word = |value: &Spanned<DeValue<'_>>| match (setting.kind, value.get_ref()) {
-        // the command line accepts only decimal numbers, not `0x10`
-        (Kind::Number, DeValue::Integer(number)) if number.to_string().parse::<f64>().is_ok() => Ok(number.to_string()),
-        (Kind::Number, DeValue::Float(number)) => Ok(number.to_string()),
-        (Kind::Flag, DeValue::Boolean(flag)) => Ok(flag.to_string()),
-        (Kind::Number | Kind::Flag, _) => Err(wrong(value)),
-        (_, DeValue::String(text)) if text.is_empty() => {
-            Err((value.span(), format!("`{}` is empty: leave the key out", setting.key)))
-        }
+/// A value as its flag takes it, if it has the form that its key requires.
+fn written(setting: &Setting, value: &DeValue<'_>) -> Result<String, String> {
+    let key = setting.key;
+    match (setting.kind, value) {
+        (SettingKind::Flag, DeValue::Boolean(flag)) => Ok(flag.to_string()),
+        (SettingKind::Flag, _) => Err(format!("`{key}` takes `true` or `false`")),
+        (SettingKind::Text, DeValue::Integer(number)) => Ok(number.to_string()),
+        (SettingKind::Text, DeValue::Float(number)) => Ok(number.to_string()),
+        (_, DeValue::String(text)) if text.is_empty() => Err(format!("`{key}` is empty: leave the key out")),
         (_, DeValue::String(text)) if text.contains(char::is_control) => {
-            Err((value.span(), format!("`{}` holds a control character", setting.key)))
-        }
-        (Kind::Path | Kind::PathOrUrl, DeValue::String(text)) if *text == "~" || text.starts_with("~/") => {
-            Err((value.span(), format!("`{}`: `~` is not expanded; write the path of the folder out", setting.key)))
+            Err(format!("`{key}` holds a control character"))
         }
         (_, DeValue::String(text)) => Ok(text.clone().into_owned()),
-        _ => Err(wrong(value)),
-    };
-    match (setting.kind, value.get_ref()) {
-        (Kind::Targets, DeValue::Array(items)) => items.iter().map(word).collect(),
-        _ => Ok(vec![word(value)?]),
+        _ => Err(format!("`{key}` does not take a value of the type {}", value.type_str())),
     }
 }
 
@@ -284,7 +233,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<SettingsFile, SettingsError> {
-        SettingsFile::parse(PathBuf::from("/p/autotune.toml"), text.to_owned(), Origin::Named)
+        SettingsFile::parse(PathBuf::from("/p/autotune.toml"), text)
     }
 
     #[test]
@@ -304,43 +253,33 @@ mod tests {
             ("timeout", 7, "1000"),
         ];
         assert_eq!(values, expected.map(|(key, line, words)| (key, line, words.to_owned())));
-        // what `sha256sum` prints of no bytes
-        let nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(parsed("").unwrap().digest().to_string(), nothing);
     }
 
     #[test]
-    fn errors_name_their_place() {
-        for (text, place, message) in [
-            ("registry = \"r\"\ntimers = \"auto\"\n", ":2:1: ", "unknown key `timers`; did you mean `timer`?"),
-            ("[policy]\nrounds = 1\n", ":1:2: ", "unknown key `policy`"),
-            ("timer.command = \"x\"\n", ":1:", "`timer` takes a string, and this is of the type table"),
-            (
-                "min-improvement = \"0.1\"\n",
-                ":1:19: ",
-                "`min-improvement` takes a number, and this is of the type string",
-            ),
-            ("timeout = 0x10\n", ":1:11: ", "`timeout` takes a number"),
-            ("thorough = 1\n", ":1:12: ", "`thorough` takes `true` or `false`"),
-            ("timer = [\"auto\"]\n", ":1:9: ", "type array"),
-            ("target = [\"tpu:v5e\", 1]\n", ":1:22: ", "type integer"),
-            ("timer = \"\"\n", ":1:9: ", "is empty"),
-            ("registry = \"~/r\"\n", ":1:12: ", "`registry`: `~` is not expanded"),
-            ("timer = \"command:a\\u0000b\"\n", ":1:9: ", "holds a control character"),
-            ("timer = \"a\"\ntimer = \"b\"\n", ":2:1: ", "duplicate key"),
-            ("timer = \n", ":1:", ""),
-            ("timer = \"a\0b\"\n", ":1:", ""),
-            ("\"\\u001b[2J\" = 1\n", ":1:1: ", "unknown key `\\u{1b}[2J`"),
+    fn errors_name_their_line() {
+        for (text, line, message) in [
+            ("registry = \"r\"\ntimers = \"auto\"\n", 2, "unknown key `timers`; did you mean `timer`?"),
+            ("[policy]\nrounds = 1\n", 1, "unknown key `policy`"),
+            ("timer.command = \"x\"\n", 1, "`timer` does not take a value of the type table"),
+            ("thorough = 1\n", 1, "`thorough` takes `true` or `false`"),
+            ("timeout = true\n", 1, "`timeout` does not take a value of the type boolean"),
+            ("timer = [\"auto\"]\n", 1, "type array"),
+            ("\ntarget = [\"tpu:v5e\", 1]\n", 2, "type integer"),
+            ("timer = \"\"\n", 1, "is empty"),
+            ("registry = \"~/r\"\n", 1, "`registry`: `~` is not expanded"),
+            ("timer = \"command:a\\u0000b\"\n", 1, "holds a control character"),
+            ("timer = \"a\"\ntimer = \"b\"\n", 2, "duplicate key"),
+            ("timer = \n", 1, ""),
+            ("timer = \"a\0b\"\n", 1, ""),
+            ("\"\\u001b[2J\" = 1\n", 1, "unknown key `\\u{1b}[2J`"),
         ] {
             let error = parsed(text).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("/p/autotune.toml{place}")), "{text:?}: {error}");
-            assert!(error.contains(message), "{text:?}: {error}");
-            assert!(error.lines().count() == 4 && error.ends_with('^'), "{text:?}: {error}");
-            assert!(!error.contains(['\u{1b}', '\0']), "{text:?}: {error}");
+            assert!(error.starts_with(&format!("/p/autotune.toml:{line}: ")), "{text:?}: {error}");
+            assert!(error.contains(message) && error.lines().count() == 1, "{text:?}: {error}");
         }
     }
 
-    /// No file makes it panic, hang, or say more than four short lines.
+    /// No file makes it panic, hang, or say more than one short line.
     #[test]
     fn hostile_files_are_refused_or_read() {
         let sound = "registry = \"r\"\ntarget = [\"tpu:v5e\"]\ntimeout = 5 # é\nthorough = true\n";
@@ -374,8 +313,7 @@ mod tests {
             if let Err(error) = parsed(&text) {
                 let message = error.to_string();
                 let start: String = text.chars().take(40).collect();
-                assert!(message.lines().count() == 4 && message.len() < 2000, "{start:?}: {message}");
-                assert!(message.lines().all(|line| crate::printable::printable(line) == line), "{start:?}: {message}");
+                assert!(message.len() < 1000 && printable(&message) == message, "{start:?}: {message}");
             }
         }
     }

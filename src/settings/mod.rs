@@ -5,10 +5,8 @@
 //! file that was merely found, in the working folder or above it, may have come with somebody else's code: it may set what
 //! [`IfFound`] allows for each key, and anything else is an error. `docs/configuration.md` is the user's page.
 
-mod error;
 mod file;
-mod setting;
+mod key;
 
-pub use error::SettingsError;
-pub use file::{FILE_NAME, FileValue, Found, Origin, SettingsFile, find};
-pub use setting::{IfFound, Kind, SETTINGS, Setting};
+pub use file::{FILE_NAME, FileValue, SettingsError, SettingsFile, find};
+pub use key::{IfFound, SETTINGS, Setting, SettingKind};

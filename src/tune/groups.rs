@@ -83,9 +83,9 @@ impl WidestCall {
     /// # Errors
     /// If there are fewer: such a program runs over several hosts.
     pub fn check_hosts(&self, timer: &dyn Timer) -> Result<(), SeveralHosts> {
-        match timer.device_count() {
+        match timer.info().device_count {
             Some(devices) if self.partitions > devices as u64 => {
-                let is_cpu = timer.device().identity.platform == "cpu";
+                let is_cpu = timer.info().device.identity.platform == "cpu";
                 let Self { call, partitions } = self.clone();
                 Err(SeveralHosts { call, partitions, devices, is_cpu })
             }

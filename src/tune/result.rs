@@ -44,7 +44,7 @@ pub enum Status {
     /// It would be tuned (`--dry-run`).
     Planned,
     /// The run's time was used up before it started.
-    NotBegun,
+    NotStarted,
 }
 
 impl Status {
@@ -59,7 +59,7 @@ impl Status {
             Self::Failed => "failed",
             Self::Interrupted => "interrupted",
             Self::Planned => "planned",
-            Self::NotBegun => "not begun",
+            Self::NotStarted => "not started",
         }
     }
 
@@ -154,7 +154,7 @@ pub struct OperationResult {
     /// Probability that a candidate that was not compiled is better than the best by the minimum improvement, if there
     /// is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chance_left: Option<f64>,
+    pub untried_chance: Option<f64>,
     /// Every candidate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<CandidateResult>,
@@ -178,7 +178,7 @@ pub struct OperationResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Forecast>,
     /// Where the time went in this run.
-    #[serde(default, rename = "spent")]
+    #[serde(default)]
     pub time_breakdown: TimeBreakdown,
 }
 
@@ -204,7 +204,7 @@ impl OperationResult {
             speed_up_interval: None,
             tie_set: Vec::new(),
             search: None,
-            chance_left: None,
+            untried_chance: None,
             candidates: Vec::new(),
             rounds_measured: 0,
             rounds_kept: 0,

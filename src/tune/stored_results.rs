@@ -12,12 +12,12 @@ use crate::device::DeviceFingerprint;
 use crate::ledger::{LOG_FILE, StoredError, entries_of, log_findings};
 use crate::measured_by::{MeasuredBy, TOOL};
 use crate::peaks::Peaks;
+use crate::race::{Evidence, candidate_results};
 use crate::samples::{JobHistory, LogError, SampleLog};
 
-use super::commit::{candidate_results, fill_from_entry};
-use super::goodness::fill_work;
+use super::commit::fill_from_entry;
 use super::job::same_programs;
-use super::rounds::JobRounds;
+use super::work::fill_work;
 use super::{AutotuningResult, CandidateOutcome, CandidateResult, OperationResult, RESULT_SCHEMA, Status};
 
 /// The decisions in force in a cache folder, one result per device, timer, clock and metric, in the order of their keys. Takes
@@ -101,7 +101,7 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     let configs: Vec<Config> = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();
     let digests: Vec<_> = job.candidates.iter().map(|candidate| candidate.semantic_digest).collect();
     let same_as = same_programs(&digests, job.baseline);
-    let rounds = JobRounds::from_history(history);
+    let rounds = Evidence::from_history(history);
     let decided = rounds.to_decision(configs.len(), job.baseline);
     let is_own = |index: &usize| same_as.get(*index).is_some_and(Option::is_none);
     let competing: Vec<usize> =

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -501,25 +500,6 @@ class View(unittest.TestCase):
             grounds.append(self.browser.evaluate("getComputedStyle(document.body).backgroundColor"))
             self.picture("dark" if dark else "light")
         self.assertNotEqual(*grounds)
-
-    def test_what_is_served_is_drawn(self) -> None:
-        command = [PROGRAM, "profile", "view", CAPTURE]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
-            try:
-                url = server.stdout.readline().strip()
-                self.browser.events.clear()
-                self.browser.call("Page.navigate", url=url)
-                self.browser.evaluate(
-                    "new Promise((done) => document.readyState === 'complete' ? done() : addEventListener('load', done))"
-                )
-                self.browser.evaluate(DRAWN)
-                self.assertEqual(self.browser.evaluate("location.href"), url)
-                self.assertGreater(self.view()[1], 0)
-                self.assertEqual(self.browser.complaints(), [])
-                self.assertEqual({one for one in self.browser.requests() if not one.startswith("data:")}, {url})
-            finally:
-                server.send_signal(signal.SIGINT)
-        self.assertEqual(server.returncode, 0)
 
 
 if __name__ == "__main__":

@@ -41,13 +41,13 @@ fn what_ejkernel_wrote_goes_in_and_out_unchanged() {
     for name in ["own", "external"] {
         let folder = in_memory();
         let source = fixtures().join(name);
-        let EjkernelImport { entries, left_out, .. } = import_ejkernel(&source).unwrap();
-        assert_eq!(left_out, &[] as &[String]);
+        let EjkernelImport { entries, skipped, .. } = import_ejkernel(&source).unwrap();
+        assert_eq!(skipped, &[] as &[String]);
         let files: Vec<_> = fs::read_dir(&source).unwrap().map(|file| file.unwrap().file_name()).collect();
         let expected: usize = files.iter().map(|file| value(&source.join(file)).as_object().unwrap().len()).sum();
         assert_eq!(entries.len(), expected);
         let export = export_ejkernel(folder.path(), &entries, None, None).unwrap();
-        assert_eq!((export.written, export.files.len(), export.left_out.len()), (expected, files.len(), 0));
+        assert_eq!((export.written, export.files.len(), export.skipped.len()), (expected, files.len(), 0));
         for file in &files {
             let (mut was, is) = (value(&source.join(file)), value(&folder.path().join(file)));
             // without a type, ejkernel sees only the written fields; fields missing from a hand-written config get
@@ -77,13 +77,13 @@ fn a_key_is_read_from_the_right() {
     let config = json!({"platform": "triton", "backend": "gpu", "fwd_params": null, "bwd_params": null});
     let content = json!({ name: config, "cpu|cpu|flash_attention@v2|0000000000000000": null, "no key": {} });
     fs::write(folder.path().join("flash-attn.json"), content.to_string()).unwrap();
-    let EjkernelImport { entries, left_out, .. } = import_ejkernel(folder.path()).unwrap();
+    let EjkernelImport { entries, skipped, .. } = import_ejkernel(folder.path()).unwrap();
     let [(key, entry)] = entries.as_slice() else { panic!("{entries:?}") };
     assert_eq!(key.call, Call::new(FLASH, "fecadd86b926e7e8"));
     assert_eq!((key.device.platform.as_str(), key.device.device_kind.as_str()), ("cuda", "NVIDIA"));
     assert_eq!(Value::Object(entry.config.as_map().clone()), config);
-    assert_eq!(left_out.len(), 2, "{left_out:?}");
-    assert!(left_out.iter().any(|line| line.contains("`no key` is not a key")));
+    assert_eq!(skipped.len(), 2, "{skipped:?}");
+    assert!(skipped.iter().any(|line| line.contains("`no key` is not a key")));
     let out = in_memory();
     export_ejkernel(out.path(), &entries, None, None).unwrap();
     assert_eq!(value(&out.path().join("flash-attn.json")), json!({ name: config }));
@@ -156,8 +156,8 @@ fn operations_that_ejkernel_has_not_are_named() {
     ];
     let export = export_ejkernel(folder.path(), &entries, None, None).unwrap();
     assert_eq!((export.written, export.files.len()), (0, 0));
-    assert!(export.left_out["my_matmul@v1"].contains("no such operation"));
-    assert!(export.left_out["flash_attention@v1"].contains("has version 2"));
+    assert!(export.skipped["my_matmul@v1"].contains("no such operation"));
+    assert!(export.skipped["flash_attention@v1"].contains("has version 2"));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn the_fields_of_another_ejkernel_decide_where_they_are_given() {
     let out = folder.path().join("out");
     let old = pair(FLASH, Direction::Forward, "2", &json!({"q": 5}));
     let export = export_ejkernel(&out, std::slice::from_ref(&old), None, Some(&fields)).unwrap();
-    assert!(export.left_out[FLASH].contains("ejkernel 9.9 has version 3"));
+    assert!(export.skipped[FLASH].contains("ejkernel 9.9 has version 3"));
     let new = pair("flash_attention@v3", Direction::Forward, "2", &json!({"q": 5}));
     export_ejkernel(&out, std::slice::from_ref(&new), None, Some(&fields)).unwrap();
     let written = value(&out.join("flash-attn-9.json"));

@@ -35,8 +35,8 @@ fn read(path: &Path) -> String {
 }
 
 fn import(path: &Path) -> Vec<Pair> {
-    let TokamaxImport { entries, left_out, notes, .. } = import_tokamax(path, None).unwrap();
-    assert_eq!((left_out, notes), (Vec::new(), Vec::new()));
+    let TokamaxImport { entries, skipped, notes, .. } = import_tokamax(path, None).unwrap();
+    assert_eq!((skipped, notes), (Vec::new(), Vec::new()));
     entries
 }
 
@@ -44,7 +44,7 @@ fn import(path: &Path) -> Vec<Pair> {
 fn export(path: &Path, entries: &[Pair]) -> Result<Vec<PathBuf>, ExchangeError> {
     let export =
         export_tokamax(path, entries, None, &mut |key, _| Err(format!("{} was not tuned here", key.call.op_id)))?;
-    assert_eq!(export.left_out, &[] as &[String]);
+    assert_eq!(export.skipped, &[] as &[String]);
     assert_eq!(export.written, entries.len());
     Ok(export.files)
 }
@@ -141,7 +141,7 @@ fn an_entry_never_passes_for_a_device_whose_hardware_is_known() {
     let out = folder.path().join("out");
     assert_eq!(export(&out, &named.entries).unwrap(), [out.join("nvidia_h100_80gb_hbm3/normalization.json").as_path()]);
     let other = import_tokamax(folder.path(), Some("NVIDIA H200")).unwrap();
-    assert!(other.entries.is_empty() && other.left_out[0].contains("nvidia_h100_80gb_hbm3"), "{:?}", other.left_out);
+    assert!(other.entries.is_empty() && other.skipped[0].contains("nvidia_h100_80gb_hbm3"), "{:?}", other.skipped);
 }
 
 #[test]
@@ -184,19 +184,19 @@ fn calls_that_only_tokamax_tells_apart_leave_both() {
     let text = result_of(&[(&op(1), arguments, &call(7)), (&op(2), arguments, &call(8))]);
     fs::write(&path, &text).unwrap();
     let imported = import_tokamax(&path, None).unwrap();
-    assert_eq!((imported.entries.len(), imported.left_out.len(), imported.notes.len()), (1, 0, 1));
+    assert_eq!((imported.entries.len(), imported.skipped.len(), imported.notes.len()), (1, 0, 1));
     assert_eq!(imported.entries[0].1.config.as_str(), r#"{"b":7}"#);
     let out = folder.path().join("out.json");
     let written = export_tokamax(&out, &imported.entries, None, &mut |_, _| Err(String::new())).unwrap();
     assert_eq!((written.written, read(&out)), (2, text));
     // a database has one slot for both
     let database = export_tokamax(folder.path(), &imported.entries, None, &mut |_, _| Err(String::new())).unwrap();
-    assert_eq!((database.written, database.left_out.len()), (1, 1));
+    assert_eq!((database.written, database.skipped.len()), (1, 1));
     // the same call twice is one call: Tokamax uses the last one
     fs::write(&path, result_of(&[(&op(1), arguments, &call(7)), (&op(1), arguments, &call(8))])).unwrap();
     let imported = import_tokamax(&path, None).unwrap();
     assert_eq!(imported.entries[0].1.config.as_str(), r#"{"b":8}"#);
-    assert!(imported.left_out[0].contains("occurs twice"), "{:?}", imported.left_out);
+    assert!(imported.skipped[0].contains("occurs twice"), "{:?}", imported.skipped);
 }
 
 #[test]
@@ -212,17 +212,17 @@ fn calls_without_a_config_are_kept_for_the_export() {
     let text = result_of(&calls);
     fs::write(&path, &text).unwrap();
     let imported = import_tokamax(&path, None).unwrap();
-    assert_eq!((imported.entries.len(), imported.notes.len(), imported.left_out.len()), (3, 1, 1));
-    assert!(imported.left_out[0].contains("8 calls have no config"), "3 entries hold 64 records each: 200 = 192 + 8");
+    assert_eq!((imported.entries.len(), imported.notes.len(), imported.skipped.len()), (3, 1, 1));
+    assert!(imported.skipped[0].contains("8 calls have no config"), "3 entries hold 64 records each: 200 = 192 + 8");
     fs::write(&path, result_of(&calls[..100])).unwrap();
     let imported = import_tokamax(&path, None).unwrap();
-    assert_eq!((imported.entries.len(), imported.left_out.len()), (2, 0));
+    assert_eq!((imported.entries.len(), imported.skipped.len()), (2, 0));
     export_tokamax(&path, &imported.entries, None, &mut |_, _| Err(String::new())).unwrap();
     assert_eq!(read(&path), result_of(&calls[..100]));
     // without any config there is nothing to look up, and nothing is kept
     fs::write(&path, result_of(&calls[..9])).unwrap();
     let imported = import_tokamax(&path, None).unwrap();
-    assert_eq!((imported.entries.len(), imported.left_out.len()), (0, 1));
+    assert_eq!((imported.entries.len(), imported.skipped.len()), (0, 1));
 }
 
 #[test]
@@ -294,8 +294,8 @@ fn bad_files_are_refused_or_left_out_by_name() {
         fs::write(&path, result_of(&[(op, arguments, data), (r#"{"__type":"tokamax.A"}"#, "{}", &fine)])).unwrap();
         let import = import_tokamax(&path, None).unwrap();
         assert_eq!(import.entries.len(), 1, "{expected}");
-        assert_eq!(import.left_out.len(), 1, "{expected}");
-        assert!(import.left_out[0].contains(expected), "{expected}: {:?}", import.left_out);
+        assert_eq!(import.skipped.len(), 1, "{expected}");
+        assert!(import.skipped[0].contains(expected), "{expected}: {:?}", import.skipped);
     }
     // a mixed folder: Tokamax's files are read, the others are named
     fs::write(folder.path().join("notes.txt"), "no JSON").unwrap();
@@ -315,8 +315,8 @@ fn bad_files_are_refused_or_left_out_by_name() {
         ("gated_linear_unit.json", "its arguments are not a JSON object"),
         ("gated_linear_unit.json", "occurs twice"),
     ] {
-        let named = import.left_out.iter().any(|line| line.contains(file) && line.contains(reason));
-        assert!(named, "{file}: {reason}: {:#?}", import.left_out);
+        let named = import.skipped.iter().any(|line| line.contains(file) && line.contains(reason));
+        assert!(named, "{file}: {reason}: {:#?}", import.skipped);
     }
 }
 
@@ -329,10 +329,10 @@ fn names_that_would_leave_the_folder_are_not_written() {
     let out = folder.path().join("deep/out");
     let export = |entries: &[Pair]| export_tokamax(&out, entries, None, &mut |_, _| Err(String::new())).unwrap();
     let entries = import(&path);
-    assert_eq!((export(&entries).written, export(&entries).left_out.len()), (0, 1));
+    assert_eq!((export(&entries).written, export(&entries).skipped.len()), (0, 1));
     fs::write(&path, result_of(&[(r#"{"__type":"a.C"}"#, "{}", &fine)]).replace("TPU v7", "../../x")).unwrap();
     let entries = import(&path);
-    assert_eq!((export(&entries).written, export(&entries).left_out.len()), (0, 1));
+    assert_eq!((export(&entries).written, export(&entries).skipped.len()), (0, 1));
     assert!(!folder.path().join("deep").exists());
 }
 
@@ -359,8 +359,8 @@ fn what_was_tuned_here_is_told_so_that_tokamax_takes_our_config() {
     // 4 was never measured; 3 has the smaller median, but was not chosen
     let call = measured(&[(1, &[4_000_000, 3_000_000]), (2, &[2_500_000]), (3, &[2_400_000]), (4, &[])]);
     let export = export_tokamax(&path, &[own], None, &mut |_, _| Ok(call.clone())).unwrap();
-    assert_eq!((export.written, export.left_out.len()), (1, 1));
-    assert!(export.left_out[0].contains("`m=3` has a smaller median"), "{:?}", export.left_out);
+    assert_eq!((export.written, export.skipped.len()), (1, 1));
+    assert!(export.skipped[0].contains("`m=3` has a smaller median"), "{:?}", export.skipped);
     let times = |times: &str| {
         format!(
             r#"{{"compile_time_ms":-1.0,"lower_time_ms":-1.0,"evaluation_times_ms":{times},"metadata":{{"not_measured":["compile_time_ms","lower_time_ms"]}},"peak_memory_mb":null}}"#
@@ -396,7 +396,7 @@ fn what_cannot_be_told_is_left_out_or_refused() {
         (own("2", 1), stampless, "no Tokamax stamp"),
     ] {
         let export = export(&[entry], call).unwrap();
-        assert!(export.files.is_empty() && export.left_out[0].contains(expected), "{expected}: {:?}", export.left_out);
+        assert!(export.files.is_empty() && export.skipped[0].contains(expected), "{expected}: {:?}", export.skipped);
         assert!(!path.exists());
     }
     let error = export(&[own("2", 1), own("4", 2)], call()).unwrap_err();
@@ -425,7 +425,7 @@ fn what_cannot_be_told_is_left_out_or_refused() {
     for entries in [both.clone(), [both[1].clone(), both[0].clone()]] {
         let export = export(&entries, call()).unwrap();
         assert_eq!(export.written, 1);
-        assert!(export.left_out.iter().any(|line| line.contains("cannot be stored beside")), "{:?}", export.left_out);
+        assert!(export.skipped.iter().any(|line| line.contains("cannot be stored beside")), "{:?}", export.skipped);
         assert_eq!(import(&path)[0].1.config.as_str(), r#"{"m":1}"#);
     }
     export(&both[1..], call()).unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::support::folder::in_memory;
-use autotune_lowered::cache::{CacheKey, Entry, Mapping, SNAPSHOT_FILE, Tier, TieredCache};
+use autotune_lowered::cache::{CacheKey, Entry, Tier};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::config::Config;
 use autotune_lowered::device::DeviceIdentity;
@@ -28,24 +28,6 @@ fn filled(root: &Path, entries: usize) {
     for n in 0..entries {
         ledger.commit(None, &key(n), &entry(n)).unwrap();
     }
-}
-
-/// A folder that an earlier version published: readers find nothing there, nothing is lost, and the next publication is
-/// a new snapshot.
-#[test]
-fn a_snapshot_of_an_earlier_version_is_made_again_from_the_log() {
-    let folder = in_memory();
-    filled(folder.path(), 3);
-    let path = folder.path().join(SNAPSHOT_FILE);
-    let old = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache/version-3.snapshot");
-    std::fs::copy(old, &path).unwrap();
-    let published = || TieredCache::published(folder.path(), Mapping::Never, vec![]).unwrap().entries().unwrap();
-    assert!(published().is_empty());
-    let ledger = Ledger::open(folder.path(), vec![]).unwrap();
-    assert_eq!((ledger.own_entries().unwrap().len(), ledger.notes().len()), (3, 0));
-    ledger.publish().unwrap().unwrap();
-    let entries: Vec<_> = published().into_iter().map(|(key, entry, _)| (key, entry)).collect();
-    assert_eq!(entries, ledger.own_entries().unwrap());
 }
 
 /// A fresh process's result for each of the first `entries` keys.

@@ -357,13 +357,13 @@ fn a_parameter_of_that_name_is_no_superseded_decision() {
     }
 }
 
-/// A cache that an earlier version exported keeps its form: reading and writing it again gives the same bytes.
+/// An exported cache keeps its form: reading and writing it again gives the same bytes.
 #[test]
 fn entries_as_json_keep_their_form() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache");
     let folder = in_memory();
     let out = folder.path().join("out.snapshot");
-    for (name, superseding) in [("version-1.jsonl", 0), ("version-2.jsonl", 2)] {
+    for (name, superseding) in [("plain.jsonl", 0), ("superseding.jsonl", 2)] {
         let said = import_json(&data.join(name)).unwrap();
         assert_eq!(said.iter().filter(|(_, entry)| !entry.superseded.is_empty()).count(), superseding);
         merge(&[Cached::Entries(said.clone())]).unwrap().write_snapshot(&out).unwrap();

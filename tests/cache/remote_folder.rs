@@ -387,35 +387,6 @@ fn what_is_not_what_was_published_is_refused() {
     assert_eq!(calls(&machine.path("x.snapshot")).len(), 1);
 }
 
-/// A program published this before snapshots had sections: one line says what to do, and that helps.
-#[test]
-fn a_snapshot_of_an_earlier_version_is_published_again() {
-    let (machine, store) = (Machine::new(), in_memory());
-    let (url, copy) = (url(store.path()), machine.text("x.snapshot"));
-    snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
-    machine.good(&["cache", "push", &url, &machine.text("a.snapshot")]);
-    // under a different digest, as with every version's files
-    let digest = "12".repeat(32);
-    let old = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/cache/version-3.snapshot")).unwrap();
-    fs::write(store.path().join(format!("snapshots/sha256-{digest}.snapshot")), &old).unwrap();
-    let mut named = manifest(store.path());
-    (named["digest"], named["size"]) = (json!(digest), json!(old.len()));
-    fs::write(store.path().join("manifest-v1.json"), named.to_string()).unwrap();
-    // a machine without another copy of it
-    let other = Machine::new();
-    fs::write(machine.path("x.snapshot"), &old).unwrap();
-    let push = ["cache", "push", &url, &machine.text("a.snapshot")];
-    for words in [&["cache", "pull", &url, &copy][..], &["cache", "pull", &url], &push] {
-        let run = other.run(words);
-        assert_eq!(run.code, 6, "{words:?}: {}", run.stderr);
-        let says = ["a snapshot of an earlier version", "cache push --replace"];
-        assert!(says.iter().all(|word| run.fault().contains(word)), "{words:?}: {}", run.stderr);
-    }
-    machine.good(&[&push[..], &["--replace"]].concat());
-    machine.good(&["cache", "pull", &url, &copy]);
-    assert_eq!(calls(&machine.path("x.snapshot")), ["a".to_owned()].into());
-}
-
 #[test]
 fn nothing_leads_a_writer_out_of_the_folder() {
     let (machine, store, outside) = (Machine::new(), in_memory(), in_memory());
@@ -731,7 +702,7 @@ fn a_key_service_signs_in_place_of_a_key_file() {
         // the bytes that docs/trust.md describes are signed
         let (head, numbers) = served.split_at(served.len() - 16);
         let digest: Digest = digest.parse().unwrap();
-        assert_eq!(head, [b"autotune-lowered snapshot v2\0".as_slice(), digest.as_bytes()].concat());
+        assert_eq!(head, [b"autotune-lowered snapshot v1\0".as_slice(), digest.as_bytes()].concat());
         let published = u64::from(arguments[1] == "push");
         assert_eq!(numbers[..8], published.to_be_bytes());
         if published == 1 {

@@ -101,7 +101,7 @@ impl Place {
             .args(["-c", script, handling, env!("CARGO_BIN_EXE_autotune-lowered")])
             .args(self.words("none"))
             .args(more);
-        python.env("AUTOTUNE_LOWERED_CACHE_DIR", self.path("cache")).env_remove("RUST_LOG").stdin(Stdio::null());
+        python.env("AUTOTUNE_LOWERED_CACHE", self.path("cache")).env_remove("RUST_LOG").stdin(Stdio::null());
         let output = python.output().unwrap();
         Run::of(output, &[])
     }

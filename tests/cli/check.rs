@@ -136,7 +136,7 @@ fn hostile(texts: &[&str]) -> CheckResult {
     let identity = json!({"platform": "cpu", "device_kind": texts[0], "hardware": {}});
     serde_json::from_value(json!({
         "schema": 1, "tool": "t", "device": {"identity": identity}, "timer": "t", "source": "replay", "metric": "elapsed",
-        "false_alarms": 0.01, "compared": 8, "odds_needed": 800.0, "operations": operations, "missed": missed,
+        "false_positive_rate": 0.01, "compared": 8, "e_value_needed": 800.0, "operations": operations, "missed": missed,
         "notes": [], "interrupted": false,
     }))
     .unwrap()

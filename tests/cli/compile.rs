@@ -135,14 +135,14 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
         assert_eq!(compile(&folder.path(""), &cuda, &["--target", target]).code, 0);
         let after = forecast(&folder.path(""), target);
         assert_eq!((&after["to_compile"], &after["kept"], &after["seconds"]), (&0.into(), &10.into(), &0.0.into()));
-        let from = fs::read_dir(folder.path("store/executables-v2")).unwrap().map(|file| file.unwrap().path());
+        let from = fs::read_dir(folder.path("store/executables-v1")).unwrap().map(|file| file.unwrap().path());
         let files: Vec<PathBuf> = from.filter(|path| path.is_file()).collect();
         // each with its signature
         let count = |end: &str| files.iter().filter(|path| path.to_string_lossy().ends_with(end)).count();
         assert_eq!((count(".exe"), count(".exe.sig")), (10, 10));
-        fs::create_dir_all(both.path("store/executables-v2")).unwrap();
+        fs::create_dir_all(both.path("store/executables-v1")).unwrap();
         for file in files {
-            fs::copy(&file, both.path("store/executables-v2").join(file.file_name().unwrap())).unwrap();
+            fs::copy(&file, both.path("store/executables-v1").join(file.file_name().unwrap())).unwrap();
         }
     }
     for target in TARGETS {
@@ -150,12 +150,12 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     }
     // half of it is kept: the rest is unknown to the first run, and known after this one
     let half = Place::new();
-    fs::create_dir_all(half.path("store/executables-v2")).unwrap();
-    let files = fs::read_dir(one.path("store/executables-v2")).unwrap().map(|file| file.unwrap().path());
+    fs::create_dir_all(half.path("store/executables-v1")).unwrap();
+    let files = fs::read_dir(one.path("store/executables-v1")).unwrap().map(|file| file.unwrap().path());
     let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "exe")).collect();
     files.sort();
     for file in &files[..5] {
-        fs::copy(file, half.path("store/executables-v2").join(file.file_name().unwrap())).unwrap();
+        fs::copy(file, half.path("store/executables-v1").join(file.file_name().unwrap())).unwrap();
     }
     let known = forecast(&half.path(""), TARGETS[0]);
     assert_eq!((&known["to_compile"], &known["kept"]), (&5.into(), &5.into()));
@@ -184,10 +184,10 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     let taken = compile(&together.path(""), &cuda, &[&targets[..], &from].concat()).json();
     let reused = taken["targets"].as_array().unwrap().iter().flat_map(outcomes).map(|(_, (.., reused))| reused);
     assert_eq!(reused.collect::<Vec<_>>(), [true; 20]);
-    for file in fs::read_dir(one.path("store/executables-v2")).unwrap().map(|file| file.unwrap()) {
+    for file in fs::read_dir(one.path("store/executables-v1")).unwrap().map(|file| file.unwrap()) {
         let name = file.file_name().into_string().unwrap();
         if name.ends_with(".exe") || name.ends_with(".sig") {
-            let copied = fs::read(together.path("store/executables-v2").join(name)).unwrap();
+            let copied = fs::read(together.path("store/executables-v1").join(name)).unwrap();
             assert_eq!(copied, fs::read(file.path()).unwrap());
         }
     }
@@ -409,7 +409,7 @@ fn a_store_takes_nothing_but_files_of_its_own() {
     };
     let outcome = |run: &Run| run.json()["targets"][0]["module"].clone();
     assert_eq!(outcome(&compile())["reused"], false);
-    let files = fs::read_dir(place.path("store/executables-v2")).unwrap().map(|file| file.unwrap().path());
+    let files = fs::read_dir(place.path("store/executables-v1")).unwrap().map(|file| file.unwrap().path());
     let file = files.into_iter().find(|path| path.extension().is_some_and(|end| end == "exe")).unwrap();
     assert_eq!(outcome(&compile())["reused"], true);
     // anything in place of a file is replaced, without waiting for it or reading it endlessly

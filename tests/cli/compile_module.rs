@@ -112,6 +112,6 @@ fn options_of_the_compiler_are_part_of_what_is_kept_and_a_wrong_one_is_no_refusa
     }
     assert_eq!(of(&["--base-options", "no dashes and no value"]).code, 2);
     // nothing of it is kept as refused
-    let files = std::fs::read_dir(place.path("store/executables-v2")).unwrap().map(|file| file.unwrap().file_name());
+    let files = std::fs::read_dir(place.path("store/executables-v1")).unwrap().map(|file| file.unwrap().file_name());
     assert_eq!(files.filter(|name| name.to_string_lossy().ends_with(".exe")).count(), 2);
 }

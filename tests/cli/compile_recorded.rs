@@ -28,7 +28,7 @@ fn assert_unreadable(run: &Run, place: &Place, recorder: &str) {
     let notes: Vec<&str> = target["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
     let names_both = |note: &&str| note.contains(&format!("jax {recorder}")) && note.contains("the plugin is jax_cuda");
     assert!(notes.iter().any(names_both), "{notes:?}");
-    let kept = std::fs::read_dir(place.path("store/executables-v2")).into_iter().flatten();
+    let kept = std::fs::read_dir(place.path("store/executables-v1")).into_iter().flatten();
     let executables = kept.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|end| end == "exe"));
     assert_eq!(executables.count(), 0);
 }

@@ -38,7 +38,7 @@ fn compiled(place: &Place, plugin: &Path, module: &str, variables: &[(&str, &Pat
 }
 
 fn kept(place: &Place) -> usize {
-    let files = fs::read_dir(place.path("store/executables-v2")).unwrap().map(|file| file.unwrap().path());
+    let files = fs::read_dir(place.path("store/executables-v1")).unwrap().map(|file| file.unwrap().path());
     files.filter(|path| path.extension().is_some_and(|end| end == "exe")).count()
 }
 

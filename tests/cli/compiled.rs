@@ -30,7 +30,7 @@ fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_ou
     assert!(programs >= 6, "{programs}");
     let (store, keys) = (place.text("store"), place.text("key.pub"));
     let compiled = |run: &Run| {
-        let spent = run.json()["operations"][0]["spent"].clone();
+        let spent = run.json()["operations"][0]["time_breakdown"].clone();
         (spent["compile_baselines_ns"].as_u64().unwrap(), spent["compile_candidates_ns"].as_u64().unwrap())
     };
     assert!(compiled(&first).1 > 0);
@@ -81,7 +81,7 @@ fn what_was_compiled_elsewhere_is_loaded_from_who_is_trusted_and_refusals_are_ou
     assert!(of_baseline || failures.iter().filter(|(_, failure)| is_told(failure)).count() == 1, "{operation}");
 
     // nothing to load, and a folder that is no store
-    fs::create_dir_all(place.path("empty/executables-v2")).unwrap();
+    fs::create_dir_all(place.path("empty/executables-v1")).unwrap();
     let empty = tune("fifth", &["--compiled", &place.text("empty"), "--dry-run"]);
     assert!(empty.code == 0 && empty.stderr.contains("has nothing: everything is compiled here"), "{}", empty.stderr);
     for none in ["none", "file"] {

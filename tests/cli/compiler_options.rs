@@ -138,7 +138,7 @@ fn asked_once(timer: &[&str]) {
         "{first:?}"
     );
     assert!(first.iter().any(|message| message.contains("While setting option xla_cpu_enable_fast_math")), "{first:?}");
-    let kept = place.path("cache").join("executables-v2/refused-options.json");
+    let kept = place.path("cache").join("executables-v1/refused-options.json");
     let text = fs::read_to_string(&kept).unwrap();
     // a message that no plugin gives shows that the next module does not ask again
     fs::write(&kept, text.replace("No such compile", "kept: no such").replace("While setting", "kept: setting"))
@@ -279,7 +279,7 @@ fn what_else_knows_the_entry(place: &Place, (module, plugin): (&str, &str), oper
     // this machine's noise decides which of them; if the baseline was kept, there is nothing to measure
     let verdict = found["verdict"].as_str().unwrap();
     assert!(["holds", "faster", "regressed", "not-better"].contains(&verdict), "{found}");
-    assert_eq!((&checked["compared"], &checked["odds_needed"]), (&1.into(), &100.0.into()));
+    assert_eq!((&checked["compared"], &checked["e_value_needed"]), (&1.into(), &100.0.into()));
     assert!(fs::read_to_string(&junit).unwrap().contains("compiler_options@v1"));
 }
 

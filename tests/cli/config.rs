@@ -14,7 +14,7 @@ fn a_file_of_another_user_is_ignored_and_one_for_the_user_refused() {
     }
     let in_place = |words: &[&str]| {
         let mut command = command(&place.path("cache"));
-        command.env_remove("AUTOTUNE_LOWERED_CACHE_DIR").env("XDG_CACHE_HOME", place.path("native"));
+        command.env_remove("AUTOTUNE_LOWERED_CACHE").env("XDG_CACHE_HOME", place.path("native"));
         ended(command.current_dir(place.path("")).args(words))
     };
     let run = in_place(&["cache", "path"]);

@@ -61,7 +61,7 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     let found = place.run(&[&given[..], &["--format", "json"]].concat());
     assert_eq!(found.code, 0, "{}{}", found.stdout, found.stderr);
     let found = found.json();
-    let standing = |call: usize| found["calls"][call]["in_step"]["standing"].as_str().unwrap();
+    let standing = |call: usize| found["calls"][call]["in_step"]["verdict"].as_str().unwrap();
     assert_eq!((standing(0), standing(1)), ("gains", "loses"), "{found}");
     let proven: Vec<_> = found["proven"]["calls"].as_array().unwrap().iter().collect();
     assert_eq!(proven.len(), 1, "{found}");
@@ -136,7 +136,7 @@ fn a_page_shows_calls_alone_and_in_the_step() {
     let hostile = "<img src=x onerror=alert(1)>@v1";
     let held = |low: f64, high: f64| serde_json::json!({"low": low, "high": high, "confidence": 0.95});
     let gains =
-        serde_json::json!({"standing": "gains", "rounds": 21, "speed_up": 1.0625, "interval": held(1.05, 1.075)});
+        serde_json::json!({"verdict": "gains", "rounds": 21, "speed_up": 1.0625, "interval": held(1.05, 1.075)});
     let written = serde_json::json!({
         "schema": 1, "tool": "autotune-lowered 0", "jobs": [], "inputs": [], "sets": [], "dump_without": [],
         "rounds_measured": 42, "rounds_kept": 0, "notes": ["a </script><script>alert(2)</script> note"],
@@ -151,7 +151,7 @@ fn a_page_shows_calls_alone_and_in_the_step() {
                 "alone": 2.25, "alone_interval": held(2.125, 2.375), "in_step": gains, "is_proven": true,
             })),
             call("other@v1", serde_json::json!({
-                "in_step": {"standing": "not-separated", "rounds": 0}, "is_proven": false,
+                "in_step": {"verdict": "not-separated", "rounds": 0}, "is_proven": false,
             })),
         ],
     });

@@ -19,7 +19,7 @@ const MODULE: &str = "tests/data/cli/module.mlir";
 
 /// The kept files of a store, or of a cache folder.
 fn kept(store: &Path) -> Vec<PathBuf> {
-    let files = fs::read_dir(store.join("executables-v2")).unwrap().map(|file| file.unwrap().path());
+    let files = fs::read_dir(store.join("executables-v1")).unwrap().map(|file| file.unwrap().path());
     let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "exe")).collect();
     files.sort();
     files

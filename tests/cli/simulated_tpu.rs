@@ -116,7 +116,7 @@ fn a_module_is_compiled_with_the_options_of_its_side_file() {
     };
     // the simulated executable holds the options
     let with_level = |value: u8| {
-        let files = fs::read_dir(tpu.place.path("store/executables-v2")).unwrap().map(|file| file.unwrap().path());
+        let files = fs::read_dir(tpu.place.path("store/executables-v1")).unwrap().map(|file| file.unwrap().path());
         let files = files.filter(|path| path.extension().is_some_and(|end| end == "exe"));
         let option = named(LEVEL, value);
         files.filter(|path| fs::read(path).unwrap().windows(option.len()).any(|part| part == option)).count()

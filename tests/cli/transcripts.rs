@@ -87,7 +87,7 @@ fn in_shell(place: &Place, line: &str) -> std::process::Command {
         shell.env_remove(name);
     }
     shell.env_remove("RUST_LOG").env("PATH", path.unwrap()).env("REPO", REPO);
-    shell.env("AUTOTUNE_LOWERED_CACHE_DIR", place.path("cache")).env("XDG_CACHE_HOME", place.path("native"));
+    shell.env("AUTOTUNE_LOWERED_CACHE", place.path("cache")).env("XDG_CACHE_HOME", place.path("native"));
     shell.current_dir(place.path("")).args(["-c", line]);
     shell.stdin(std::process::Stdio::null());
     shell
@@ -134,7 +134,6 @@ transcripts! {
     dry_run
     empty_parts_merge
     files_of_another_kind
-    guide
     kept_executables
     log_folder
     look_up
@@ -177,7 +176,7 @@ transcripts! {
 /// `docs/cli.md` is the program's own help.
 #[test]
 fn the_reference_of_the_command_line() {
-    let printed = run(Path::new("cache"), &["guide", "cli"]);
+    let printed = run(Path::new("cache"), &["man", "--markdown"]);
     assert_eq!(printed.code, 0, "{}", printed.stderr);
     let path = Path::new(REPO).join("docs/cli.md");
     Assert::new().action_env("SNAPSHOTS").eq(printed.stdout, Data::read_from(&path, None).raw());

@@ -1,14 +1,11 @@
-//! `profile view`: the page as a file and as served, refused requests, and the events of a page.
+//! `profile view`: the page as a file and in a browser, and the events of a page.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Stdio};
-use std::time::Duration;
 
 use crate::support::program;
 use crate::support::xspace::*;
@@ -16,166 +13,50 @@ use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::{HloFiles, SummaryOptions, summarize};
 use autotune_lowered::profile::XSpace;
 use autotune_lowered::report::{Timeline, ViewPage, write_view};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane").join(name)
 }
 
-/// A server under test, which ends with the test.
-struct Server {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    port: u16,
-}
-
-impl Server {
-    fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let mut command = program::command(folder);
-        command.args(["profile", "view"]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        let port = line.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.strip_suffix("/\n"));
-        let port = port.unwrap_or_else(|| panic!("{line:?}")).parse().unwrap();
-        Self { child, stdout, port }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let connection = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        connection
-    }
-
-    /// Sends bytes and returns the response's head and body.
-    fn ask(&self, request: &str) -> (String, Vec<u8>) {
-        let mut connection = self.connect();
-        connection.write_all(request.replace("PORT", &self.port.to_string()).as_bytes()).unwrap();
-        read_answer(connection)
-    }
-
-    fn get(&self, line: &str, host: &str) -> (String, Vec<u8>) {
-        self.ask(&format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn read_answer(mut connection: TcpStream) -> (String, Vec<u8>) {
-    let mut answer = Vec::new();
-    connection.read_to_end(&mut answer).unwrap();
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("no head");
-    (String::from_utf8(answer[..end].to_vec()).unwrap(), answer[end + 4..].to_vec())
-}
-
 #[test]
-fn the_page_is_served_as_it_is_written_and_ctrl_c_is_a_good_end() {
+fn the_page_is_written_and_opened_where_no_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("new/page.html");
     let capture = sample("multi8_shardmap.xplane.pb.gz");
     let capture = capture.to_str().unwrap();
     let file_text = file.to_str().unwrap();
-    let written = program::run(folder.path(), &["profile", "view", capture, "--no-serve", "-o", file_text]);
-    assert_eq!((written.code, written.stdout.trim_end()), (0, file_text), "{}", written.stderr);
-    let page = fs::read(&file).unwrap();
-    assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "a temporary file is left");
-
-    let mut server = Server::start(folder.path(), &[capture]);
-    for host in ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "LocalHost:PORT"] {
-        let (head, body) = server.get("GET /", host);
-        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{host}: {head}");
-        assert!(
-            head.contains("\r\nConnection: close") && head.contains(&format!("\r\nContent-Length: {}", page.len()))
-        );
-        assert!(body == page, "what is served is not what is written");
-    }
-    let (head, body) = server.get("HEAD /", "127.0.0.1:PORT");
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(&format!("Content-Length: {}", page.len())));
-    assert!(body.is_empty());
-    let (head, body) = server.get("HEAD /elsewhere", "127.0.0.1:PORT");
-    assert!(head.starts_with("HTTP/1.1 404 ") && body.is_empty(), "{head}");
-    kill_process(Pid::from_child(&server.child), Signal::INT).unwrap();
-    assert_eq!(server.child.wait().unwrap().code(), Some(0));
-    let mut rest = String::new();
-    server.stdout.read_to_string(&mut rest).unwrap();
-    assert_eq!(rest, "", "stdout holds the address alone");
-}
-
-#[test]
-fn other_hosts_paths_methods_and_heads_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let capture = sample("trivial.xplane.pb");
-    let server = Server::start(folder.path(), &[capture.to_str().unwrap(), "--port", "0"]);
-    let refused = |(head, body): (String, Vec<u8>), status: u16| {
-        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {head}");
-        assert!(!head.contains("text/html") && body.len() < 100, "{head}");
+    // `xdg-open` as a script that notes what it is to open, and as one that fails
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let note = folder.path().join("opened");
+    let view = |browser: &str, more: &[&str]| {
+        fs::write(bin.join("xdg-open"), format!("#!/bin/sh\n{browser}\n")).unwrap();
+        fs::set_permissions(bin.join("xdg-open"), fs::Permissions::from_mode(0o755)).unwrap();
+        let words = [&["profile", "view", capture], more].concat();
+        let output =
+            program::command(folder.path()).env("PATH", &bin).current_dir(&folder).args(&words).output().unwrap();
+        program::Run::of(output, &words)
     };
-    for host in ["evil.example:PORT", "127.0.0.1", "localhost:1", "127.0.0.1.evil.example:PORT", "localhost:PORT,evil"]
-    {
-        refused(server.get("GET /", host), 421);
-    }
-    for path in ["/etc/passwd", "/../..", "/?x", "//", "http://127.0.0.1:PORT/", "*"] {
-        refused(server.get(&format!("GET {path}"), "127.0.0.1:PORT"), 404);
-    }
-    for method in ["POST", "PUT", "DELETE", "OPTIONS", "get"] {
-        refused(server.get(&format!("{method} /"), "127.0.0.1:PORT"), 405);
-    }
-    for request in ["GET / HTTP/1.1\r\n\r\n", "\r\n\r\n", "GET /\r\n\r\n", "\u{0}\u{1}\r\n\r\n"] {
-        refused(server.ask(request), 400);
-    }
-    let twice = "GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nHost: evil.example\r\n\r\n";
-    refused(server.ask(twice), 400);
-    let head = |long: usize| format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nA: {}\r\n\r\n", "x".repeat(long));
-    refused(server.ask(&head(9000)), 431);
-    assert!(server.ask(&head(7000)).0.starts_with("HTTP/1.1 200 "));
+    let browser = format!("echo \"$@\" > '{}'", note.display());
 
-    // a silent connection is closed eventually, and blocks nobody meanwhile
-    let silent = server.connect();
-    assert!(server.get("GET /", "127.0.0.1:PORT").0.starts_with("HTTP/1.1 200 "));
-    silent.set_nonblocking(true).unwrap();
-    let unanswered = silent.peek(&mut [0]).unwrap_err();
-    assert_eq!(unanswered.kind(), ErrorKind::WouldBlock, "the silent one was waited for");
-    silent.set_nonblocking(false).unwrap();
-    refused(read_answer(silent), 408);
+    let written = view(&browser, &["-o", file_text]);
+    assert_eq!((written.code, written.stdout.trim_end()), (0, file_text), "{}", written.stderr);
+    assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "a temporary file is left");
+    assert!(!note.exists(), "with `-o` the page is only written");
+    let page = fs::read(&file).unwrap();
 
-    // a port in use is an error that names it
-    let port = server.port.to_string();
-    let taken = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap(), "--port", &port]);
-    assert_eq!((taken.code, taken.stdout.as_str()), (4, ""));
-    assert!(taken.fault().contains(&port) && taken.fault().contains("--port"), "{}", taken.stderr);
-}
+    let default = "autotune-lowered-view.html";
+    let opened = view(&browser, &[]);
+    assert_eq!((opened.code, opened.stdout.trim_end(), opened.stderr.as_str()), (0, default, ""));
+    assert!(fs::read(folder.path().join(default)).unwrap() == page, "the page differs from that of `-o`");
+    let told = fs::read_to_string(&note).unwrap();
+    assert_eq!(Path::new(told.trim_end()), folder.path().join(default));
 
-/// Connections that send no request, or read no response, lock nobody out.
-#[test]
-fn slow_connections_lock_nobody_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let capture = sample("multi8_shardmap.xplane.pb.gz");
-    let server = Server::start(folder.path(), &[capture.to_str().unwrap()]);
-    let page = server.get("GET /", "127.0.0.1:PORT").1;
-    // more than a socket buffers, so that the server waits for a client that does not read
-    assert!(page.len() > 100_000, "{}", page.len());
-    let request = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n", server.port);
-    for begun in ["", "G", request.as_str(), &format!("{request}\r\n")] {
-        let slow: Vec<TcpStream> = (0..64)
-            .map(|_| {
-                let mut connection = server.connect();
-                // the server may have closed it meanwhile
-                let _ = connection.write_all(begun.as_bytes());
-                connection
-            })
-            .collect();
-        for _ in 0..3 {
-            let (head, body) = server.get("GET /", "127.0.0.1:PORT");
-            assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && body == page, "{begun:?}: {head}");
-        }
-        drop(slow);
+    for failing in ["exit 3", "kill -9 $$"] {
+        let unopened = view(failing, &[]);
+        assert_eq!((unopened.code, unopened.stdout.trim_end()), (0, default), "{}", unopened.stderr);
+        assert!(unopened.stderr.contains(&format!("open `{default}` yourself")), "{}", unopened.stderr);
     }
 }
 

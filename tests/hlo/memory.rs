@@ -58,10 +58,10 @@ fn heaps_peak_where_another_reading_finds_it() {
         let (name, id) = program.trim_end_matches(')').split_once('(').unwrap();
         let module = programs.find(name, Some(id.parse().unwrap())).unwrap();
         let memory = ProgramMemory::of(module).unwrap();
-        let alive: Vec<u64> = memory.alive.iter().map(|buffer| buffer.bytes).collect();
+        let alive: Vec<u64> = memory.live.iter().map(|buffer| buffer.bytes).collect();
         assert_eq!((memory.heap_peak_bytes, &alive), (expected.peak, &expected.alive), "{program}");
         assert_eq!(alive.iter().sum::<u64>(), expected.peak, "{program}");
-        assert!(memory.alive.iter().all(|buffer| module.instruction(&buffer.instruction).is_some()), "{program}");
+        assert!(memory.live.iter().all(|buffer| module.instruction(&buffer.instruction).is_some()), "{program}");
     }
 }
 

@@ -358,7 +358,7 @@ fn records_of_one_call_are_merged_and_changes_told() {
     // a changed kernel: candidates of the older recordings alone were made from the old kernel
     registry.add(&invocation(&registry, "k", 7, &[4], |block| program_of(block + 1))).unwrap();
     assert_eq!(blocks(&registry), ["block=4"]);
-    let told: Vec<_> = registry.changes().iter().map(|c| (c.configs.clone(), c.arguments, c.left_out)).collect();
+    let told: Vec<_> = registry.changes().iter().map(|c| (c.configs.clone(), c.arguments, c.skipped)).collect();
     assert_eq!(told, [(vec![config(4)], false, 1), (vec![config(4)], false, 1)]);
 
     // another call under the same key, as keys can collide

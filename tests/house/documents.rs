@@ -46,8 +46,8 @@ fn the_figures_of_the_search_benchmark_agree_with_each_other() {
             (strategy, (cells[0], numbers[0], numbers[1], numbers[2..].to_vec()))
         })
         .collect();
-    let mean_of = |strategy: &str, left_out: &[usize]| {
-        let scores = rows[strategy].3.iter().enumerate().filter(|(space, _)| !left_out.contains(space));
+    let mean_of = |strategy: &str, skipped: &[usize]| {
+        let scores = rows[strategy].3.iter().enumerate().filter(|(space, _)| !skipped.contains(space));
         let scores: Vec<f64> = scores.map(|(_, score)| *score).collect();
         scores.iter().sum::<f64>() / scores.len() as f64
     };

@@ -18,7 +18,7 @@ use autotune_lowered::registry::{Invocation, ProgramFormat, custom_calls};
 use autotune_lowered::remote::Manifest;
 use autotune_lowered::samples::{Record, SampleLog};
 use autotune_lowered::selftest::{SELFTEST_FILE, Stored};
-use autotune_lowered::settings::{Found, SettingsFile};
+use autotune_lowered::settings::SettingsFile;
 use autotune_lowered::signature::PublicKeys;
 use autotune_lowered::timer::pjrt::kernels_of;
 use autotune_lowered::timer::protocol::Response;
@@ -149,7 +149,7 @@ fn small_files_that_come_with_code_are_read() {
     let is_json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).is_ok();
     assert!(of_kind(0, &|bytes| CompiledWith::read(bytes, &[]).is_ok()) >= 1);
     assert!(of_kind(1, &is_json) >= 1 && of_kind(2, &is_json) >= 1);
-    let settings = |bytes: &[u8]| matches!(SettingsFile::found(&written(bytes)), Ok(Found::Usable(file)) if file.values().len() >= 6);
+    let settings = |bytes: &[u8]| matches!(SettingsFile::found(&written(bytes), &|_| Some(0.01)), Ok(Some(file)) if file.values().len() >= 6);
     assert!(of_kind(3, &settings) >= 1);
     assert!(of_kind(4, &|bytes| serde_json::from_slice::<Manifest>(bytes).is_ok()) >= 1);
     assert!(of_kind(5, &|bytes| PublicKeys::read(&written(bytes)).is_ok()) >= 1);

@@ -19,7 +19,7 @@ fn committed_code_is_the_generated_code() {
     schemas.retain(|path| path.extension().is_some_and(|extension| extension == "proto"));
     let files = [
         ("xplane", "crates/profile/src/profile/xplane.rs"),
-        ("compile_options", "crates/timer/src/timer/pjrt/compile_options.rs"),
+        ("compile_options", "crates/timer/src/timer/pjrt/compile/options_proto.rs"),
     ];
     assert_eq!(schemas.len(), files.len(), "{schemas:?}");
     for (name, path) in files {

@@ -57,13 +57,13 @@ fn what_the_program_prints_is_as_its_schemas_say() {
     copy_folder(&example().join("registry"), Path::new(&registry));
     write_replay(Path::new(&registry), &replay);
     let (module, timer) = (module(), measured_as_in(&replay));
-    let config = place.file("autotune.toml", "timer = \"auto\"\n");
     let worker = "tests/data/cli/profiling_worker.py cpu tests/data/xplane/trivial.xplane.pb '' ''";
     let captured = format!("command:{} {worker}", python3());
     let (capture, stored) = ("tests/data/xplane/trivial.xplane.pb", cache.display().to_string());
-    let (old, other) = ("tests/data/cache/version-1.jsonl", "tests/data/xplane/multi8_shardmap.xplane.pb.gz");
+    let (old, other) = ("tests/data/cache/plain.jsonl", "tests/data/xplane/multi8_shardmap.xplane.pb.gz");
     let step = "tests/data/xplane/tf2_step.xplane.pb.gz";
-    let with_key = "tests/data/cache/version-2.snapshot";
+    let superseding = place.text("superseding.snapshot");
+    assert_eq!(place.run(&["cache", "merge", "tests/data/cache/superseding.jsonl", "-o", &superseding]).code, 0);
     for (code, arguments) in [
         (0, &[module.as_str(), "--timer", &timer, "--registry", &registry, "--dry-run"][..]),
         (0, &[module.as_str(), "--timer", &timer, "--registry", &registry]),
@@ -72,13 +72,12 @@ fn what_the_program_prints_is_as_its_schemas_say() {
         (3, &["tests/data/timer/add.mlir", "--timer", &timer, "--registry", &registry]),
         (0, &["scan", &module]),
         (0, &["cache", "ls"]),
-        (0, &["cache", "ls", "--cache", with_key]),
+        (0, &["cache", "ls", "--cache", &superseding]),
         (1, &["cache", "diff", &stored, old]),
         (0, &["cache", "verify", &stored, old]),
         (0, &["cache", "prune", "--for", "simulated", "--dry-run"]),
         (1, &["cache", "coverage", &module, "--of", old, "--for", "cpu:cpu"]),
         (0, &["cache", "coverage", &module, "--registry", &registry, "--for", "simulated"]),
-        (0, &["config", "--config", &config]),
         (0, &["registry", "ls", &registry]),
         (0, &["registry", "show", &registry, "flash_attention@v2"]),
         (0, &["registry", "verify", &registry]),
@@ -86,7 +85,7 @@ fn what_the_program_prints_is_as_its_schemas_say() {
         (0, &["candidates", "show", "flash_attention"]),
         (0, &["candidates", "options"]),
         (0, &["profile", "timings", capture]),
-        (0, &["profile", "timings", capture, "--seed-semantics"]),
+        (0, &["profile", "timings", capture, "--compat", "ejkernel"]),
         (0, &["profile", "collectives", other]),
         (0, &["profile", "compile", "tests/data/compile/compile2.xplane.pb.gz"]),
         (0, &["profile", "diff", capture, capture]),
@@ -173,7 +172,7 @@ fn a_schema_sees_what_is_missing_added_or_of_another_type() {
         ("/operations/0/speed_up", json!("2")),
         ("/operations/0/candidates/0/added", json!([])),
         ("/operations/0/candidates/1/interval/low", json!("-")),
-        ("/operations/0/spent/compile_ns", json!(-1)),
+        ("/operations/0/time_breakdown/compile_ns", json!(-1)),
     ] {
         let mut document = good.clone();
         let (parent, name) = at.rsplit_once('/').unwrap();

@@ -12,7 +12,8 @@ fn root() -> &'static Path {
 
 /// The documents for readers: at the root, in `docs`, and in the examples.
 fn pages() -> Vec<PathBuf> {
-    let mut pages = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)).to_vec();
+    let mut pages =
+        ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root().join(name)).to_vec();
     let examples = fs::read_dir(root().join("examples")).unwrap().map(|item| item.unwrap().path().join("README.md"));
     pages.extend(examples.filter(|path| path.exists()));
     let docs = fs::read_dir(root().join("docs")).unwrap().map(|item| item.unwrap().path());
@@ -218,4 +219,16 @@ fn the_tutorial_and_its_script_are_the_same() {
     let told: Vec<String> = told.flat_map(|(_, block)| lines(block)).collect();
     assert!(told.len() > 8, "{told:?}");
     assert_eq!(told, lines(commands));
+}
+
+#[test]
+fn every_page_stands_in_the_table_of_contents_once() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let link = |line: &str| Some(line.strip_prefix("- [")?.split_once("](")?.1.trim_end_matches(')').to_owned());
+    let listed: Vec<String> = summary.lines().filter_map(link).collect();
+    let docs = pages().into_iter().filter(|page| page.starts_with(root().join("docs")));
+    let docs = docs.map(|page| page.file_name().unwrap().to_str().unwrap().to_owned());
+    let files: BTreeSet<String> = docs.filter(|name| name != "SUMMARY.md").collect();
+    assert_eq!(listed.len(), files.len(), "a page is listed twice, or not at all");
+    assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), files);
 }

@@ -162,9 +162,9 @@ fn peaks(platform: Platform, executions: usize, rounds: usize) -> [usize; 3] {
     assert_eq!(events, counted * (rounds * OPERATIONS + 3) as u64);
     // by hand, the time of the loop that no operation covers: on one line half of each operation's time and all of one
     // more; on several lines half of every third one's, and half of one before the first
-    let own_ns = if platform == Platform::Tpu { (12 * rounds) as f64 + 1.0 } else { (4 * rounds) as f64 + 0.5 };
+    let self_time_ns = if platform == Platform::Tpu { (12 * rounds) as f64 + 1.0 } else { (4 * rounds) as f64 + 0.5 };
     let of_loop = made.operations.iter().find(|operation| operation.operation == "while.1").unwrap();
-    assert_eq!((of_loop.own_ns.mean, of_loop.executions), (own_ns, counted));
+    assert_eq!((of_loop.self_time_ns.mean, of_loop.executions), (self_time_ns, counted));
     let (stacked, _) = peak_of(|| stacks(&captures, &files, StacksBy::OpName, false));
     let (collectives, metrics) = peak_of(|| {
         let found = collectives(&captures, &files, false);

@@ -25,7 +25,7 @@ fn read(bytes: Vec<u8>) -> Option<Vec<Finding>> {
                 assert!(text.is_some() || !matches!(stat.value, StatValue::Str(_)));
             }
         }
-        for semantics in [Semantics::Seed, Semantics::PerExecution] {
+        for semantics in [Semantics::Ejkernel, Semantics::PerExecution] {
             for regex in [None, Some(regex.clone())] {
                 let mut profiler = Profiler::new(semantics);
                 profiler.prefix_filter.clear();

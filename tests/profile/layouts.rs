@@ -202,7 +202,7 @@ fn findings_name_what_could_mislead() {
         .map(|finding| serde_json::to_value(finding).unwrap()["code"].as_str().unwrap().to_owned())
         .collect();
     let expected = [
-        "profiler-said",
+        "profiler-message",
         "dropped-events",
         "no-operations",
         "negative-durations",

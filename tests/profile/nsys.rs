@@ -54,7 +54,7 @@ fn both_versions_of_the_synthetic_capture_give_what_was_put_into_them() {
         let found = collectives(&captures, false);
         let devices: Vec<i64> = found.devices.iter().map(|device| device.ordinal).collect();
         // three executions on two devices; each device's first one was compiled in the capture
-        assert_eq!((devices, found.left_out, found.parts.to_vec().len()), (vec![0, 1], 2, 4), "{name}");
+        assert_eq!((devices, found.skipped, found.parts.to_vec().len()), (vec![0, 1], 2, 4), "{name}");
         let metrics = collective_metrics(&found, Clocks::Recorded);
         let [row] = &metrics.operations[..] else { panic!("{:?}", metrics.operations) };
         let of = &row.figures;

@@ -89,9 +89,9 @@ fn the_synthetic_captures_have_the_summary_that_was_put_into_them() {
         close(of("all-reduce-start.1").time_ns, 200.0 + 100.0 * 250.0 / 260.0, "all-reduce-start.1");
         assert_eq!((of("fusion.1").opcode.as_str(), of("all-reduce-start.1").communication), ("fusion", true));
         // each first execution, since the capture contains its compilation; the autotuner's; a thunk without a module
-        let left_out = found.left_out;
-        assert_eq!((left_out.warm_up.executions, left_out.warm_up.span_ns), (2, 500.0));
-        assert_eq!((left_out.autotuner.executions, left_out.autotuner.span_ns), (1, 100.0));
+        let skipped = found.skipped;
+        assert_eq!((skipped.warm_up.executions, skipped.warm_up.span_ns), (2, 500.0));
+        assert_eq!((skipped.autotuner.executions, skipped.autotuner.span_ns), (1, 100.0));
         assert!(found.findings.iter().any(|one| one.to_string().contains("outside of any module")));
         let compiled: Vec<_> =
             found.compilations.iter().map(|one| (one.name.as_str(), one.count, one.time_ns)).collect();
@@ -148,7 +148,7 @@ fn a_capture_without_the_host_or_without_programs_is_still_shown() {
     };
     let alone = summary(&captures(new), false);
     // nothing shows that the first execution is slow; the name identifies the all-reduce
-    assert_eq!((alone.left_out.warm_up.executions, alone.modules[0].executions), (0, 6));
+    assert_eq!((alone.skipped.warm_up.executions, alone.modules[0].executions), (0, 6));
     let reduce = alone.operations.iter().find(|one| one.operation == "all-reduce-start.1").unwrap();
     assert_eq!((reduce.opcode.as_str(), reduce.run_ns.unwrap().mean), ("unknown", 75.0));
     said(&alone, "no trace of the host");
@@ -289,16 +289,13 @@ fn the_real_capture_has_the_modules_and_totals_of_the_notebook() {
     close(device.modules_ns, number(&all["modules_ns"]), "2");
     // the parts that left-out executions cover are no idle time here
     close(device.wall_ns + number(&all["left_out_within_ns"]), number(&all["wall_ns"]), "3");
-    assert_eq!(
-        found.left_out.warm_up.executions + found.left_out.autotuner.executions,
-        all["left_out"].as_u64().unwrap()
-    );
+    assert_eq!(found.skipped.warm_up.executions + found.skipped.autotuner.executions, all["skipped"].as_u64().unwrap());
     // the notebook's own totals are those of the modules beyond the last 1 %: one
     let top = &oracle["totals_of_top_modules"];
     assert_eq!(top["programs"], serde_json::json!([40]));
     let found = summary(&captures, notebook());
     let [device] = &found.devices[..] else { panic!("{:?}", found.devices) };
-    assert_eq!((found.modules.len(), found.left_out.minor.executions), (1, 12));
+    assert_eq!((found.modules.len(), found.skipped.minor.executions), (1, 12));
     close(device.operations_ns, number(&top["thunks_ns"]), "1 of the top module");
     close(device.modules_ns, number(&top["modules_ns"]), "2 of the top module");
     close(device.wall_ns + number(&top["left_out_within_ns"]), number(&top["wall_ns"]), "3 of the top module");

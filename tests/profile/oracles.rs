@@ -81,7 +81,7 @@ fn the_seeds_semantics_give_the_seeds_numbers() {
     let everything = Regex::new(".*").unwrap();
     for (path, space, oracle) in captures() {
         for variant in ["default", "noprefix", "unlimited", "regex_all"] {
-            let mut profiler = Profiler::new(Semantics::Seed);
+            let mut profiler = Profiler::new(Semantics::Ejkernel);
             match variant {
                 "noprefix" => profiler.prefix_filter.clear(),
                 // neither a cap nor a minimum duration

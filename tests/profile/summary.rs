@@ -73,8 +73,8 @@ fn devices_and_modules_are_the_oracles() {
         let all = of_oracle(name);
         let (counted, first) = without_first(&all);
         let summary = summary_of(&captured(name), SummaryOptions::default());
-        assert_eq!(summary.left_out.warm_up.executions, first as u64, "{name}");
-        assert_eq!(summary.left_out.autotuner.executions, 0);
+        assert_eq!(summary.skipped.warm_up.executions, first as u64, "{name}");
+        assert_eq!(summary.skipped.autotuner.executions, 0);
         let devices: BTreeSet<i64> = counted.iter().map(|one| one.2).collect();
         assert_eq!(summary.devices.iter().map(|device| device.device.unwrap()).collect::<BTreeSet<_>>(), devices);
         for device in &summary.devices {
@@ -208,8 +208,8 @@ fn warm_up_autotuner_and_overlapping_threads_by_hand() {
     files.add("f.hlo.pb", proto("jit_f", 3, &[("dot", "dot", label), ("add", "add", "jit(f)/add")]).0);
     let captures = synthetic(&[plane]);
     let summary = summarize(&captures, &files, SummaryOptions::default());
-    assert_eq!((summary.left_out.warm_up.executions, summary.left_out.warm_up.span_ns), (1, 500.0));
-    assert_eq!((summary.left_out.autotuner.executions, summary.left_out.autotuner.span_ns), (1, 50.0));
+    assert_eq!((summary.skipped.warm_up.executions, summary.skipped.warm_up.span_ns), (1, 500.0));
+    assert_eq!((summary.skipped.autotuner.executions, summary.skipped.autotuner.span_ns), (1, 50.0));
     let device = &summary.devices[0];
     // busy: 1000..1070 and 1090..1100, then all of 1300..1400
     assert_eq!((device.operations_ns, device.modules_ns, device.wall_ns), (180.0, 200.0, 400.0));
@@ -225,7 +225,7 @@ fn warm_up_autotuner_and_overlapping_threads_by_hand() {
     close(add.time_ns, 80.0 * 50.0 / 110.0);
     close(dot.share, dot.time_ns / 200.0);
     assert_eq!((dot.count, dot.executions, add.count, add.executions), (2, 2, 2, 1));
-    assert_eq!((dot.own_ns.mean, add.own_ns.mean, add.own_ns.std), (80.0, 50.0, None));
+    assert_eq!((dot.self_time_ns.mean, add.self_time_ns.mean, add.self_time_ns.std), (80.0, 50.0, None));
     assert_eq!((dot.source.as_deref(), dot.bytes), (Some("model.py:10"), 24));
     let label = &summary.labels[0];
     assert_eq!((label.label.to_string(), label.evidence), ("matmul@v1:0123456789abcdef".to_owned(), Evidence::Exact));
@@ -233,7 +233,7 @@ fn warm_up_autotuner_and_overlapping_threads_by_hand() {
     assert!(summary.notes.is_empty(), "{:?}", summary.notes);
 
     let all = summarize(&captures, &files, SummaryOptions::default().counting(true.into()));
-    assert_eq!((all.modules[0].executions, all.left_out.warm_up.executions), (3, 0));
+    assert_eq!((all.modules[0].executions, all.skipped.warm_up.executions), (3, 0));
     let user = UserLabels::new(r"jit\((?P<op>f)\)/add").unwrap();
     let labelled = summarize(&captures, &files, SummaryOptions::default().labels(Some(&user)));
     assert_eq!(labelled.labels[1].label.op_id, "f");
@@ -261,8 +261,8 @@ fn minor_modules_are_left_out_where_that_is_asked_for() {
             (active, drawn[&vec!["[idle between module executions]".to_owned()]]),
             (device.operations_ns, device.idle_between_ns)
         );
-        let left_out = (found.left_out.minor.executions, found.left_out.minor.span_ns);
-        (found.modules.len(), found.operations.len(), device.modules_ns, device.wall_ns, left_out)
+        let skipped = (found.skipped.minor.executions, found.skipped.minor.span_ns);
+        (found.modules.len(), found.operations.len(), device.modules_ns, device.wall_ns, skipped)
     };
     // second executions at 2000, 7000 and 12000; the first ones of `b` and `c` at 5000 and 10000 are no idle time
     assert_eq!(of(0.0), (3, 3, 1000.0, 10970.0 - 20.0 - 970.0, (0, 0.0)));
@@ -374,7 +374,7 @@ fn the_first_execution_is_the_earliest_wherever_it_stands() {
         &[("c", "jit_f", 3, 4, 3000, 40), ("a", "jit_f", 3, 1, 0, 1000)],
     ]);
     let summary = summary_of(&synthetic(&[plane]), SummaryOptions::default());
-    assert_eq!(summary.left_out.warm_up.span_ns, 1000.0);
+    assert_eq!(summary.skipped.warm_up.span_ns, 1000.0);
     let times: Vec<(&str, f64)> = summary.operations.iter().map(|one| (&*one.operation, one.time_ns)).collect();
     assert_eq!(times, [("b", 50.0), ("c", 40.0)]);
 }
@@ -461,7 +461,7 @@ fn work_is_what_xla_counts_and_roofs_follow() {
         for (found, expected) in [work.flops, work.transcendentals, work.bytes].into_iter().zip(&expected) {
             assert!((found - expected).abs() <= 1e-6 * expected, "{}: {work:?} {expected:?}", operation.operation);
         }
-        let roof = work.roof.unwrap();
+        let roof = work.roofline.unwrap();
         // memory at 3352.32 GB/s is the minimum; nothing here computes that much at an H100's slowest peak, 33.5
         // TFLOP/s
         assert!(roof.least_ns >= expected[2] / 3352.32 * 0.999_999, "{roof:?}");
@@ -482,5 +482,5 @@ fn work_is_what_xla_counts_and_roofs_follow() {
     }
     // without peaks there is work, but no roof: the capture is a CPU's
     let summary = summary_of(&captured("tf2_step"), SummaryOptions::default());
-    assert!(summary.peaks.is_none() && summary.modules[0].work.as_ref().unwrap().roof.is_none());
+    assert!(summary.peaks.is_none() && summary.modules[0].work.as_ref().unwrap().roofline.is_none());
 }

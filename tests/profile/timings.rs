@@ -44,7 +44,7 @@ fn every_execution_is_a_sample_and_the_seed_names_another_winner() {
         let (mean, expected) = (found["mean"].as_f64().unwrap(), mean_span(function));
         assert!((mean / expected - 1.0).abs() < 1e-12, "{function}: {mean} {expected}");
     }
-    let seed = timings(&[AUTOTUNE, "--seed-semantics"]).json();
+    let seed = timings(&[AUTOTUNE, "--compat", "ejkernel"]).json();
     assert_eq!(seed["timings"], oracle()["seed_on_proto_default"]["result"]);
     // 7 724 events of the plane last less than a microsecond or belong to a function: each is accounted for
     assert!(seed["dropped"]["overwritten"].as_u64().unwrap() > 1000);
@@ -59,7 +59,7 @@ fn every_execution_is_a_sample_and_the_seed_names_another_winner() {
 
 #[test]
 fn several_files_drop_lowest_and_highest() {
-    let seed = timings(&[AUTOTUNE, AUTOTUNE, AUTOTUNE, "--seed-semantics"]).json();
+    let seed = timings(&[AUTOTUNE, AUTOTUNE, AUTOTUNE, "--compat", "ejkernel"]).json();
     assert_eq!(seed["functions"]["3"]["n"], 1);
     let other = timings(&[AUTOTUNE, "tests/data/xplane/trivial.xplane.pb"]).json();
     assert_eq!(other["profiles"].as_array().unwrap().len(), 2);
@@ -157,7 +157,7 @@ fn executions_that_nsys_jax_captured_are_samples() {
         let planes = &document["profiles"][0]["planes"];
         assert_eq!(planes, &serde_json::json!(["/device:GPU:0", "/device:GPU:1"]));
         let said = document["findings"].as_array().unwrap();
-        assert!(said.iter().any(|one| one["said"].as_str().unwrap().contains("outside of any module")), "{said:?}");
+        assert!(said.iter().any(|one| one["message"].as_str().unwrap().contains("outside of any module")), "{said:?}");
         // `fusion.1` takes 100 ns of each, the autotuner's one execution 100
         let fusion = timings(&[capture, "--min-duration-ns", "0", "--regex", "^fusion.1$"]).json();
         assert_eq!(samples(&fusion)["jit_step(7-None)"], [1e-7; 6]);
@@ -175,7 +175,7 @@ fn executions_that_nsys_jax_captured_are_samples() {
 #[test]
 fn the_seed_reads_no_capture_of_nsys_jax() {
     let folder = tempfile::tempdir().unwrap();
-    let seed = run(folder.path(), &["profile", "timings", "tests/data/nsys/synthetic.zip", "--seed-semantics"]);
+    let seed = run(folder.path(), &["profile", "timings", "tests/data/nsys/synthetic.zip", "--compat", "ejkernel"]);
     assert_eq!((seed.code, seed.stdout.as_str(), seed.stderr.lines().count()), (2, "", 1), "{}", seed.stderr);
     assert!(seed.stderr.contains("synthetic.zip`: is a capture of nsys-jax"), "{}", seed.stderr);
     let mixed = run(folder.path(), &["profile", "timings", "tests/data/nsys/synthetic.zip", AUTOTUNE]);

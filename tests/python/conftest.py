@@ -16,9 +16,8 @@ import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # this user's tuned configs must not influence a test
-os.environ.pop("AUTOTUNE_LOWERED_CACHE", None)
-os.environ["AUTOTUNE_LOWERED_CACHE_DIR"] = tempfile.mkdtemp(prefix="autotune-lowered-test-cache-")
-atexit.register(shutil.rmtree, os.environ["AUTOTUNE_LOWERED_CACHE_DIR"], ignore_errors=True)
+os.environ["AUTOTUNE_LOWERED_CACHE"] = tempfile.mkdtemp(prefix="autotune-lowered-test-cache-")
+atexit.register(shutil.rmtree, os.environ["AUTOTUNE_LOWERED_CACHE"], ignore_errors=True)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 

@@ -200,24 +200,24 @@ def test_a_url_is_pulled_first(folder, monkeypatch):
         with pytest.raises(CacheError, match="cache pull") as refused:
             Cache.open(url)
         assert not any(secret in str(refused.value) for secret in ["ann", "p4ss", "s3cret"])
-    for name in ["AUTOTUNE_LOWERED_CACHE_DIR", "AUTOTUNE_LOWERED_CACHE"]:
-        monkeypatch.setenv(name, f"s3://bucket/{name[-1]}")
-        with pytest.raises(CacheError, match=f"`s3://bucket/{name[-1]}` is a URL"):
-            Cache.open()
+    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", "s3://bucket/y")
+    with pytest.raises(CacheError, match="`s3://bucket/y` is a URL"):
+        Cache.open()
     assert Cache.open(folder).digest
 
 
-def test_the_variable_of_the_cache_goes_before_its_old_name(folder, tmp_path, monkeypatch):
+def test_the_variable_names_the_cache(folder, tmp_path, monkeypatch):
     snapshot = tmp_path / "best.snapshot"
     snapshot.write_bytes(_native.snapshot_of(folder).read_bytes())
-    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE_DIR", str(folder))
+    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(folder))
     assert Cache.open().path == folder
     monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(snapshot))
     assert Cache.open().path == snapshot
     assert Cache.open().digest == Cache.open(folder).digest
     # an empty variable counts as unset
     monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", "")
-    assert Cache.open().path == folder
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert Cache.open().path == tmp_path / "autotune-lowered"
 
 
 def test_a_variable_that_names_no_folder_is_told_about(tmp_path, monkeypatch):

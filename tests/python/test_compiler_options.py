@@ -392,7 +392,7 @@ def test_the_tool_compiles_what_jax_compiles(run, plugin, tmp_path):
     both = [tmp_path / "module.mlir", tmp_path / "plain.mlir"]
     run("compare", *both, "--timer", "pjrt", "--plugin", plugin, "--rounds", 6, "--cache", tmp_path / "cache")
     found = {}
-    for path in (tmp_path / "cache" / "executables-v2").glob("*.exe"):
+    for path in (tmp_path / "cache" / "executables-v1").glob("*.exe"):
         # magic, length of the header, its digest, the header; no message of IFRT's before the plugin's bytes
         kept = path.read_bytes()
         start = 44 + int.from_bytes(kept[8:12], "little")

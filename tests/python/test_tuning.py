@@ -242,7 +242,7 @@ def tuned(x, *, rows=4):
     return x.reshape(rows, -1).sum(axis=0)
 print(tuned(jnp.arange(16.0)).shape)
 """
-    environment = {"AUTOTUNE_LOWERED_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {"AUTOTUNE_LOWERED_CACHE": str(tmp_path / "cache")}
     import os
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | environment)

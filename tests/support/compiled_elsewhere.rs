@@ -10,7 +10,7 @@ use autotune_lowered::digest::{Digest, FieldHasher};
 use autotune_lowered::signature::{Signatures, Signer, Statement};
 use serde_json::Value;
 
-const MAGIC: &[u8] = b"ATLEXE2\n";
+const MAGIC: &[u8] = b"ATLEXE1\n";
 
 /// Copies a run's executables into a store, as if they had been compiled for a target; `change` may alter each header
 /// further.
@@ -20,7 +20,7 @@ pub(crate) fn as_compiled_elsewhere(
     signer: &Signer,
     change: impl Fn(usize, &mut Value),
 ) -> usize {
-    let (from, to) = (cache.join("executables-v2"), store.join("executables-v2"));
+    let (from, to) = (cache.join("executables-v1"), store.join("executables-v1"));
     fs::create_dir_all(&to).unwrap();
     let files = fs::read_dir(from).unwrap().map(|file| file.unwrap().path());
     let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "exe")).collect();

@@ -16,8 +16,11 @@ use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Candidate, Program, Registry};
-use autotune_lowered::timer::events::{Event, Events, Kind};
-use autotune_lowered::timer::{CompilerFigures, Job, OutputArray, Prepared, ProgramFile, Timer};
+use autotune_lowered::timer::events::{Event, EventKind, Events};
+use autotune_lowered::timer::{
+    CompilerFigures, Foreknown, Job, OutputArray, OutputsAs, Prepared, ProgramFile, RoundRequest, RoundSamples,
+    TakenOutputs, Timer, TimerInfo,
+};
 use autotune_lowered::tune::{AutotuningResult, OperationResult, PlannedInvocation, Session, TuneOptions};
 
 /// Of this thread, so that other work on the machine and a slow disk do not count.
@@ -30,7 +33,7 @@ pub fn processor_time() -> Duration {
 pub type Behaviour = Box<dyn FnMut(&Config, &str) -> Result<(), Failure> + Send>;
 
 pub struct FormulaTimer {
-    pub device: DeviceFingerprint,
+    pub info: TimerInfo,
     pub ns: fn(&Config) -> u64,
     pub behaviour: Behaviour,
     /// Configs with wrong outputs.
@@ -38,11 +41,8 @@ pub struct FormulaTimer {
     /// The configs of each job, except the first one, which is the baseline.
     pub jobs: Vec<Vec<Config>>,
     pub calls: u64,
-    pub has_one_job_a_call: bool,
-    pub compiles_beside_outputs: bool,
     /// Digests of the programs that a compiler without a device refused, of configs with different programs.
     pub refused: Vec<Digest>,
-    pub restarts: u64,
     /// Processor time inside the timer in nanoseconds.
     pub spent: Arc<AtomicU64>,
     job: Option<Job>,
@@ -52,17 +52,17 @@ impl FormulaTimer {
     pub fn new(ns: fn(&Config) -> u64) -> Self {
         let identity =
             DeviceIdentity { platform: "cpu".into(), device_kind: "formula".into(), hardware: BTreeMap::new() };
+        let device = DeviceFingerprint { identity, environment: Environment::default() };
+        let mut info = TimerInfo::new("formula", Source::HostWall, device);
+        (info.can.build_programs, info.epoch) = (true, 0);
         Self {
-            device: DeviceFingerprint { identity, environment: Environment::default() },
+            info,
             ns,
             behaviour: Box::new(|_, _| Ok(())),
             is_wrong: |_| false,
             jobs: Vec::new(),
             calls: 0,
-            has_one_job_a_call: false,
-            compiles_beside_outputs: false,
             refused: Vec::new(),
-            restarts: 0,
             spent: Arc::default(),
             job: None,
         }
@@ -83,39 +83,26 @@ impl FormulaTimer {
         let config = self.job.as_ref().unwrap().candidates[candidate].config.clone();
         (self.behaviour)(&config, method).map(|()| config)
     }
+
+    fn times(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        let config = self.call(candidate, "measure")?;
+        let base = (self.ns)(&config);
+        Ok((0..u64::from(runs)).map(|run| base + base / 1000 * ((self.calls * 7 + run * 3) % 5)).collect())
+    }
 }
 
 impl Timer for FormulaTimer {
-    fn name(&self) -> &str {
-        "formula"
+    fn info(&self) -> &TimerInfo {
+        &self.info
     }
 
-    fn source(&self) -> Source {
-        Source::HostWall
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        &self.device
-    }
-
-    fn builds_programs(&self) -> bool {
-        true
-    }
-
-    fn has_one_job_a_call(&self) -> bool {
-        self.has_one_job_a_call
-    }
-
-    fn compiles_beside_outputs(&self) -> bool {
-        self.compiles_beside_outputs
-    }
-
-    fn compiler_figures(&self, program: &Program) -> Option<CompilerFigures> {
-        self.refused.contains(&program.digest).then(CompilerFigures::default)
-    }
-
-    fn refused(&self, program: &ProgramFile) -> Option<String> {
-        self.refused.contains(&program.program.digest).then(|| "no room".to_owned())
+    fn foreknown(&self, program: &Program, file: &dyn Fn() -> Option<ProgramFile>) -> Foreknown {
+        match self.refused.contains(&program.digest) {
+            true => {
+                Foreknown { figures: Some(CompilerFigures::default()), refused: file().map(|_| "no room".to_owned()) }
+            }
+            false => Foreknown::default(),
+        }
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
@@ -132,13 +119,11 @@ impl Timer for FormulaTimer {
         Ok(Prepared::new(1))
     }
 
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        let config = self.call(candidate, "measure")?;
-        let base = (self.ns)(&config);
-        Ok((0..u64::from(runs)).map(|run| base + base / 1000 * ((self.calls * 7 + run * 3) % 5)).collect())
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        round.one_by_one(|candidate, runs| self.times(candidate, runs))
     }
 
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+    fn outputs(&mut self, candidate: usize, _taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
         let begin = processor_time();
         let config = self.call(candidate, "outputs")?;
         let value: f32 = if (self.is_wrong)(&config) { 2.0 } else { 1.0 };
@@ -146,15 +131,11 @@ impl Timer for FormulaTimer {
         let bytes = value.to_le_bytes().repeat(4);
         let output = OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap();
         self.spent.fetch_add((processor_time() - begin).as_nanos() as u64, Ordering::Relaxed);
-        Ok(vec![output])
-    }
-
-    fn epoch(&self) -> u32 {
-        self.restarts as u32
+        Ok(TakenOutputs::Files(vec![output]))
     }
 
     fn restart(&mut self, _without: &[usize]) -> Result<(), Failure> {
-        self.restarts += 1;
+        self.info.epoch += 1;
         Ok(())
     }
 
@@ -186,7 +167,7 @@ pub fn tune_with(
     let cancel = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancel);
     let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-        if let Kind::Evaluated { done, .. } = event.kind {
+        if let EventKind::Evaluated { done, .. } = event.kind {
             on_evaluated(done, &flag);
         }
     })));

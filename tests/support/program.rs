@@ -15,7 +15,7 @@ use super::folder::in_memory;
 use super::prerequisite::python3;
 use super::schemas;
 
-pub const DIFFERENT: i32 = exit::DIFFERENT as i32;
+pub const SOME_FAILED: i32 = exit::SOME_FAILED as i32;
 pub const USAGE: i32 = exit::USAGE as i32;
 pub const NOTHING_MATCHED: i32 = exit::NOTHING_MATCHED as i32;
 pub const BAD_INPUT: i32 = exit::BAD_INPUT as i32;
@@ -87,8 +87,8 @@ impl Place {
 
 pub fn command(cache: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"));
-    command.env("AUTOTUNE_LOWERED_CACHE_DIR", cache).env_remove("AUTOTUNE_LOWERED_REGISTRY").env_remove("RUST_LOG");
-    command.env_remove("AUTOTUNE_LOWERED_CACHE").env_remove("AUTOTUNE_LOWERED_CONFIG");
+    command.env("AUTOTUNE_LOWERED_CACHE", cache).env_remove("AUTOTUNE_LOWERED_REGISTRY").env_remove("RUST_LOG");
+    command.env_remove("AUTOTUNE_LOWERED_CONFIG");
     // where the user's own key is kept, and the user's own configuration
     command.env("XDG_DATA_HOME", cache.with_file_name("data")).env("XDG_CONFIG_HOME", cache.with_file_name("config"));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());

@@ -15,11 +15,13 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::hlo::Cost;
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::measured_by::{Clocks, Source};
+use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
-use autotune_lowered::timer::events::{Event, Events, Kind};
+use autotune_lowered::timer::events::{Event, EventKind, Events};
 use autotune_lowered::timer::protocol::{ComparedOutput, KeptOutput};
-use autotune_lowered::timer::{Job, OutputArray, Prepared, Signature, Timer};
+use autotune_lowered::timer::{
+    Job, OutputArray, OutputsAs, Prepared, ProgramSignature, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerInfo,
+};
 use autotune_lowered::tune::{AutotuningResult, Plan, PlannedInvocation, Session, TuneError, TuneOptions};
 
 pub fn config(n: u64) -> Config {
@@ -75,8 +77,7 @@ pub type Script = Box<dyn FnMut(usize, &str, u64) -> Result<(), Failure> + Send>
 
 /// Plays times: candidate `i` takes `ns[i]`, with a small spread that differs by candidate.
 pub struct ScriptedTimer {
-    pub name: &'static str,
-    pub device: DeviceFingerprint,
+    pub info: TimerInfo,
     pub ns: Vec<u64>,
     pub outputs: Vec<f32>,
     pub script: Script,
@@ -86,7 +87,7 @@ pub struct ScriptedTimer {
     pub wobble: u64,
     pub restarts: Vec<Vec<usize>>,
     /// The signature of candidates other than `f32[4]`; `None` if it is unknown.
-    pub signatures: BTreeMap<usize, Option<Signature>>,
+    pub signatures: BTreeMap<usize, Option<ProgramSignature>>,
     /// The executable of each candidate: equal bytes are the same executable.
     pub executables: Vec<u8>,
     /// Bytes of temporary memory and floating-point operations of candidates for which they are known.
@@ -94,21 +95,16 @@ pub struct ScriptedTimer {
     pub work: BTreeMap<usize, Cost>,
     /// The number of the restart that fails, counted from one.
     pub failing_restart: Option<usize>,
-    /// Whether outputs are compared here, and stored in no file.
-    pub keeps_outputs: bool,
     /// What each program returns instead of an `f32[4]`: nothing, or an array without an element.
     pub returns: Option<Option<&'static str>>,
     kept: Option<Reference>,
-    pub clocks: Option<Clocks>,
-    epoch: u32,
     job: Option<Job>,
 }
 
 impl ScriptedTimer {
     pub fn new(ns: &[u64]) -> Self {
         Self {
-            name: "scripted",
-            device: device(),
+            info: TimerInfo::new("scripted", Source::HostWall, device()),
             ns: ns.to_vec(),
             outputs: vec![1.0; ns.len()],
             script: Box::new(|_, _, _| Ok(())),
@@ -121,11 +117,8 @@ impl ScriptedTimer {
             temporary_bytes: BTreeMap::new(),
             work: BTreeMap::new(),
             failing_restart: None,
-            keeps_outputs: false,
             returns: None,
             kept: None,
-            clocks: None,
-            epoch: 1,
             job: None,
         }
     }
@@ -139,23 +132,58 @@ impl ScriptedTimer {
         self.calls += 1;
         (self.script)(candidate, method, self.calls)
     }
+
+    /// The times of a candidate's next runs.
+    pub fn times(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        self.call(candidate, "measure")?;
+        self.measured += u64::from(runs);
+        let base = self.ns[candidate];
+        Ok((0..u64::from(runs))
+            .map(|run| base + base / 1000 * self.wobble * ((self.calls * 7 + run * 3) % 5))
+            .collect())
+    }
+
+    fn files(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
+        self.call(candidate, "outputs")?;
+        let scratch = &self.job.as_ref().unwrap().scratch;
+        if let Some(returned) = self.returns {
+            let write = |spec: &str| OutputArray::write(spec.parse().unwrap(), &[], scratch).unwrap();
+            return Ok(returned.map(write).into_iter().collect());
+        }
+        let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
+        let output = OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap();
+        Ok(vec![output])
+    }
+
+    fn keep(&mut self, candidate: usize) -> Result<Vec<KeptOutput>, Failure> {
+        self.call(candidate, "keep")?;
+        if let Some(returned) = self.returns {
+            let keep =
+                |spec: &str| KeptOutput::of(&Reference::new(spec.parse().unwrap(), Vec::new(), Tolerance::EXACT));
+            return Ok(returned.map(keep).into_iter().collect());
+        }
+        let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
+        let kept = self.kept.insert(Reference::new("f32[4]".parse().unwrap(), bytes, Tolerance::EXACT));
+        Ok(vec![KeptOutput::of(kept)])
+    }
+
+    fn compare(&mut self, candidate: usize, tolerance: Tolerance) -> Result<Vec<ComparedOutput>, Failure> {
+        self.call(candidate, "compare")?;
+        if let Some(returned) = self.returns {
+            let same = |spec: &str| ComparedOutput::of(spec.parse().unwrap(), &[], None);
+            return Ok(returned.map(same).into_iter().collect());
+        }
+        let kept = self.kept.take().unwrap().within(tolerance);
+        let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
+        let found = ComparedOutput::of("f32[4]".parse().unwrap(), &bytes, Some(&kept));
+        self.kept = Some(kept);
+        Ok(vec![found])
+    }
 }
 
 impl Timer for ScriptedTimer {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn source(&self) -> Source {
-        Source::HostWall
-    }
-
-    fn clocks(&self) -> Option<Clocks> {
-        self.clocks
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        &self.device
+    fn info(&self) -> &TimerInfo {
+        &self.info
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
@@ -174,75 +202,30 @@ impl Timer for ScriptedTimer {
         Ok(Prepared::new(1).executable(executable).temporary_bytes(temporary_bytes).work(work))
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.call(candidate, "signature")?;
         let usual = || {
             let arrays = vec!["f32[4]".parse().unwrap()];
-            Signature::new(arrays.clone()).results(Some(arrays))
+            ProgramSignature::new(arrays.clone()).results(Some(arrays))
         };
         Ok(self.signatures.get(&candidate).cloned().unwrap_or_else(|| Some(usual())))
     }
 
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        self.call(candidate, "measure")?;
-        self.measured += u64::from(runs);
-        let base = self.ns[candidate];
-        Ok((0..u64::from(runs))
-            .map(|run| base + base / 1000 * self.wobble * ((self.calls * 7 + run * 3) % 5))
-            .collect())
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        round.one_by_one(|candidate, runs| self.times(candidate, runs))
     }
 
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        self.call(candidate, "outputs")?;
-        let scratch = &self.job.as_ref().unwrap().scratch;
-        if let Some(returned) = self.returns {
-            let write = |spec: &str| OutputArray::write(spec.parse().unwrap(), &[], scratch).unwrap();
-            return Ok(returned.map(write).into_iter().collect());
+    fn outputs(&mut self, candidate: usize, taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
+        match taken {
+            OutputsAs::KeptAbove(_) if self.info.can.compare_outputs => self.keep(candidate).map(TakenOutputs::Kept),
+            OutputsAs::Compared(tolerances) => self.compare(candidate, tolerances[0]).map(TakenOutputs::Compared),
+            _ => self.files(candidate).map(TakenOutputs::Files),
         }
-        let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
-        let output = OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap();
-        Ok(vec![output])
-    }
-
-    fn compares_outputs(&self) -> bool {
-        self.keeps_outputs
-    }
-
-    fn keep_outputs(&mut self, candidate: usize, _above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
-        if !self.keeps_outputs {
-            return Ok(None);
-        }
-        self.call(candidate, "keep")?;
-        if let Some(returned) = self.returns {
-            let keep =
-                |spec: &str| KeptOutput::of(&Reference::new(spec.parse().unwrap(), Vec::new(), Tolerance::EXACT));
-            return Ok(Some(returned.map(keep).into_iter().collect()));
-        }
-        let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
-        let kept = self.kept.insert(Reference::new("f32[4]".parse().unwrap(), bytes, Tolerance::EXACT));
-        Ok(Some(vec![KeptOutput::of(kept)]))
-    }
-
-    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
-        self.call(candidate, "compare")?;
-        if let Some(returned) = self.returns {
-            let same = |spec: &str| ComparedOutput::of(spec.parse().unwrap(), &[], None);
-            return Ok(returned.map(same).into_iter().collect());
-        }
-        let kept = self.kept.take().unwrap().within(tolerances[0]);
-        let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
-        let found = ComparedOutput::of("f32[4]".parse().unwrap(), &bytes, Some(&kept));
-        self.kept = Some(kept);
-        Ok(vec![found])
-    }
-
-    fn epoch(&self) -> u32 {
-        self.epoch
     }
 
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
         self.restarts.push(without.to_vec());
-        self.epoch += 1;
+        self.info.epoch += 1;
         if self.failing_restart == Some(self.restarts.len()) {
             return Err(Failure::new(FailureKind::Device, "the worker does not start"));
         }
@@ -284,7 +267,7 @@ pub fn tune_told(
     let cancel = Arc::new(AtomicBool::new(false));
     let (flag, mut done) = (Arc::clone(&cancel), 0);
     let events = events.and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-        if let Kind::Round { .. } = event.kind {
+        if let EventKind::Round { .. } = event.kind {
             done += 1;
             if cancel_after.is_some_and(|limit| done >= limit) {
                 flag.store(true, Ordering::Relaxed);

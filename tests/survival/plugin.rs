@@ -29,7 +29,7 @@ fn exchanged_executables_are_compiled_again() {
     let (expected, _) = best(&[]);
     assert_eq!(expected.len(), survival::real::OPERATIONS);
     assert!(expected.iter().all(|(_, config)| *config == survival::real::Real::fastest()), "{expected:?}");
-    let folder = cache.join("executables-v2");
+    let folder = cache.join("executables-v1");
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|item| item.unwrap().path()).collect();
     files.sort();
     // the plugin's digest is kept beside them, once its file has not changed for a while

@@ -18,7 +18,7 @@ use autotune_lowered::measured_by::{Clocks, Metric};
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::signature::{PrivateKey, PublicKeys, Signer};
 use autotune_lowered::timer::pjrt::{CompiledOptions, PjrtOptions, PjrtTimer, probe};
-use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer};
+use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer, TimerExt};
 use serde_json::{Value, json};
 
 const FREE: &str = "0 1980 0 0";
@@ -76,16 +76,16 @@ fn simulated_clocks_are_those_of_the_gpu_that_is_measured() {
     assert_eq!((probed.clocks, probed.notes), (Some(clocks(1980)), Vec::new()), "the default of 1095 is no limit");
     gpu.say(SET);
     let mut timer = PjrtTimer::start(&gpu.options()).unwrap();
-    assert_eq!(timer.clocks(), Some(clocks(1410)));
-    assert_eq!(timer.measured_by(&Default::default()).clocks, Some(clocks(1410)));
+    assert_eq!(timer.info().clocks, Some(clocks(1410)));
+    assert_eq!(timer.info().measured_by(&Default::default()).clocks, Some(clocks(1410)));
     timer.begin(&gpu.simulated.job()).unwrap();
     timer.prepare(0).unwrap();
-    assert_eq!(timer.clocks_seen(), None);
-    timer.measure(0, 3).unwrap();
+    assert_eq!(timer.info().clocks_seen, None);
+    timer.run(0, 3).unwrap();
     gpu.say("1410 1410 1 0");
-    timer.measure_batches(0, 2, 2).unwrap();
+    timer.run_batches(0, 2, 2).unwrap();
     let seen = "the GPU ran at 1395 to 1410 of 1980 MHz when it was measured; held back by its power limit, the clocks that are set";
-    assert_eq!(timer.clocks_seen().unwrap(), seen);
+    assert_eq!(timer.info().clocks_seen.clone().unwrap(), seen);
     gpu.say(FREE);
     let failure = timer.restart(&[]).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Device);
@@ -170,7 +170,7 @@ fn what_a_simulated_gpu_would_measure_as_it_compiles_is_compiled_there() {
         let mut timer = PjrtTimer::start(&options).unwrap();
         timer.begin(&job).unwrap();
         let reused = [0, 1].map(|candidate| timer.prepare(candidate).unwrap().reused);
-        (reused, timer.notes().to_vec())
+        (reused, timer.info().notes.clone())
     };
     for (flags, expected) in [("", [false, true]), ("--xla_gpu_autotune_level=0", [true, true])] {
         let at = |name: &str| folder.join(format!("{name}{}", flags.len()));

@@ -15,3 +15,9 @@ mod pjrt_process;
 mod pjrt_profiler;
 mod replay_profiles;
 mod worker;
+
+/// A round of candidates, each run so many times.
+fn round(launches: &[(usize, u32)]) -> autotune_lowered::timer::RoundRequest {
+    let runs = |&(candidate, runs): &(usize, u32)| autotune_lowered::timer::CandidateRuns::new(candidate, runs);
+    autotune_lowered::timer::RoundRequest::new(launches.iter().map(runs).collect())
+}

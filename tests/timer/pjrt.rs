@@ -17,9 +17,11 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::FailureKind;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Program, ProgramFormat};
-use autotune_lowered::timer::conformance::{Outcome, check};
+use autotune_lowered::timer::conformance::{StepOutcome, check};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer, probe};
-use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerCommand};
+use autotune_lowered::timer::{
+    InputArray, Job, JobCandidate, ProgramFile, Timer, TimerExt, WorkerCommand, WorkerLimits,
+};
 
 struct Place {
     folder: tempfile::TempDir,
@@ -105,7 +107,10 @@ fn every_form_of_a_program_runs_and_is_right() {
     for plugin in plugins() {
         let place = Place::new();
         let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
-        assert_eq!((timer.name(), timer.source(), timer.epoch()), ("pjrt", Source::HostWall, 1));
+        assert_eq!(
+            (timer.info().name.as_str(), &timer.info().source, timer.info().epoch),
+            ("pjrt", &Source::HostWall, 1)
+        );
         let inputs = vec![
             place.input("a", "f32[4]", &f32s(&[1.0, 2.0, 3.0, 4.0]), false),
             place.input("b", "f32[4]", &f32s(&[0.5, 0.5, 0.5, -4.0]), false),
@@ -115,10 +120,10 @@ fn every_form_of_a_program_runs_and_is_right() {
         for candidate in 0..3 {
             let prepared = timer.prepare(candidate).unwrap();
             assert!(prepared.compile_ns > 0 && !prepared.reused, "{candidate}: {prepared:?}");
-            let samples = timer.measure(candidate, 7).unwrap();
+            let samples = timer.run(candidate, 7).unwrap();
             assert_eq!(samples.len(), 7);
             assert!(samples.iter().all(|&sample| sample > 0), "{samples:?}");
-            let outputs = timer.outputs(candidate).unwrap();
+            let outputs = timer.output_files(candidate).unwrap();
             assert_eq!(outputs.len(), 1);
             assert_eq!(outputs[0].spec, spec("f32[4]"));
             assert_eq!(fs::read(&outputs[0].path).unwrap(), f32s(&[1.5, 2.5, 3.5, 0.0]));
@@ -128,7 +133,7 @@ fn every_form_of_a_program_runs_and_is_right() {
         let mut again = PjrtTimer::start(&place.options(&plugin)).unwrap();
         again.begin(&job).unwrap();
         assert!(again.prepare(1).unwrap().reused);
-        assert_eq!(again.measure(1, 2).unwrap().len(), 2);
+        assert_eq!(again.run(1, 2).unwrap().len(), 2);
         again.end();
         let square = |name| place.input(name, "f32[64,64]", &f32s(&[0.5; 64 * 64]), false);
         again.begin(&place.job(&["matmul.mlir"], vec![square("c"), square("d")])).unwrap();
@@ -149,8 +154,8 @@ fn our_own_worker_conforms() {
         let place = Place::new();
         let exe = env!("CARGO_BIN_EXE_autotune-lowered");
         let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
-        let report = check(&command, &Limits::default(), place.folder.path()).unwrap();
-        assert!(report.steps.iter().all(|step| step.outcome == Outcome::Passed), "{report}");
+        let report = check(&command, &WorkerLimits::default(), place.folder.path()).unwrap();
+        assert!(report.steps.iter().all(|step| step.outcome == StepOutcome::Passed), "{report}");
         // beyond the minimum: its clock, batches, cold caches, outputs that it compares
         assert_eq!(report.steps.len(), 22);
     }
@@ -169,7 +174,7 @@ fn time_is_taken_to_completion() {
             timer.begin(&place.job(&["control.mlir"], inputs)).unwrap();
             timer.prepare(0).unwrap();
             let start = Instant::now();
-            let samples = timer.measure(0, runs).unwrap();
+            let samples = timer.run(0, runs).unwrap();
             let (elapsed, sum) = (start.elapsed(), Duration::from_nanos(samples.iter().sum()));
             assert!(sum <= elapsed, "the runs took {sum:?} one after the other, the call {elapsed:?}");
             samples.into_iter().min().unwrap()
@@ -196,7 +201,7 @@ fn a_flipped_byte_in_a_kept_executable_is_compiled_again() {
         timer.begin(&job).unwrap();
         timer.prepare(0).unwrap();
         timer.end();
-        let folder = place.folder.path().join("executables/executables-v2");
+        let folder = place.folder.path().join("executables/executables-v1");
         let kept = kept_in(&folder);
         assert_eq!(kept.len(), 1, "{kept:?}");
         let mut bytes = fs::read(&kept[0]).unwrap();
@@ -205,7 +210,7 @@ fn a_flipped_byte_in_a_kept_executable_is_compiled_again() {
         fs::write(&kept[0], &bytes).unwrap();
         timer.begin(&job).unwrap();
         assert!(!timer.prepare(0).unwrap().reused);
-        let outputs = timer.outputs(0).unwrap();
+        let outputs = timer.output_files(0).unwrap();
         assert_eq!(fs::read(&outputs[0].path).unwrap(), f32s(&[3.0; 4]));
         timer.end();
         timer.begin(&job).unwrap();
@@ -231,7 +236,7 @@ fn two_kept(place: &Place, plugin: &Path) -> (PjrtTimer, Job, Vec<PathBuf>) {
     file.program.digest = Digest::of(text.as_bytes());
     let mut timer = PjrtTimer::start(&place.options(plugin)).unwrap();
     timer.begin(&job).unwrap();
-    let folder = place.folder.path().join("executables/executables-v2");
+    let folder = place.folder.path().join("executables/executables-v1");
     timer.prepare(0).unwrap();
     let mut files = kept_in(&folder);
     timer.prepare(1).unwrap();
@@ -241,7 +246,7 @@ fn two_kept(place: &Place, plugin: &Path) -> (PjrtTimer, Job, Vec<PathBuf>) {
 }
 
 fn output_of(timer: &mut PjrtTimer, candidate: usize) -> Vec<u8> {
-    fs::read(&timer.outputs(candidate).unwrap()[0].path).unwrap()
+    fs::read(&timer.output_files(candidate).unwrap()[0].path).unwrap()
 }
 
 #[test]
@@ -276,7 +281,7 @@ fn an_executable_that_changes_or_goes_after_it_was_found_is_not_run() {
         timer.restart(&[]).unwrap();
         assert_eq!(output_of(&mut timer, 0), f32s(&[7.0; 4]));
         assert_eq!(output_of(&mut timer, 1), f32s(&[3.0; 4]));
-        assert_eq!(timer.epoch(), 2);
+        assert_eq!(timer.info().epoch, 2);
     }
 }
 
@@ -290,7 +295,7 @@ fn an_executable_that_cannot_be_kept_is_run_all_the_same() {
         timer.begin(&place.job(&["idle.mlir"], inputs)).unwrap();
         assert!(!timer.prepare(0).unwrap().reused);
         timer.restart(&[]).unwrap();
-        assert_eq!(timer.measure(0, 2).unwrap().len(), 2);
+        assert_eq!(timer.run(0, 2).unwrap().len(), 2);
     }
 }
 
@@ -306,8 +311,8 @@ fn donated_inputs_are_fresh_in_every_run() {
             let mut timer = PjrtTimer::start(&place.options(&plugin)).unwrap();
             timer.begin(&place.job(&["donated.mlir"], inputs)).unwrap();
             timer.prepare(0).unwrap();
-            assert_eq!(timer.measure(0, 20).unwrap().len(), 20);
-            let outputs = timer.outputs(0).unwrap();
+            assert_eq!(timer.run(0, 20).unwrap().len(), 20);
+            let outputs = timer.output_files(0).unwrap();
             let read = |index: usize| fs::read(&outputs[index].path).unwrap();
             assert_eq!(read(0), f32s(&[11.0, 12.0, 13.0, 14.0]), "donated: {donated}");
             assert_eq!(read(1), f32s(&[20.0; 4]), "donated: {donated}");
@@ -330,7 +335,7 @@ fn narrow_types_and_layouts_come_back_dense() {
         ];
         timer.begin(&place.job(&["types.mlir"], inputs)).unwrap();
         timer.prepare(0).unwrap();
-        let outputs = timer.outputs(0).unwrap();
+        let outputs = timer.output_files(0).unwrap();
         let told: Vec<String> = outputs.iter().map(|output| output.spec.to_string()).collect();
         assert_eq!(told, ["bf16[2,3]", "s8[2]", "s4[3]", "pred[2]"]);
         let bytes: Vec<Vec<u8>> = outputs.iter().map(|output| fs::read(&output.path).unwrap()).collect();
@@ -339,7 +344,7 @@ fn narrow_types_and_layouts_come_back_dense() {
         let inputs = vec![place.input("a", "f32[2,3]", &f32s(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), false)];
         timer.begin(&place.job(&["transposed.mlir"], inputs)).unwrap();
         timer.prepare(0).unwrap();
-        let outputs = timer.outputs(0).unwrap();
+        let outputs = timer.output_files(0).unwrap();
         assert_eq!(outputs[0].spec, spec("f32[3,2]"));
         assert_eq!(fs::read(&outputs[0].path).unwrap(), f32s(&[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]));
     }
@@ -397,7 +402,7 @@ fn what_a_program_takes_is_told_before_there_are_inputs() {
         assert_eq!(specs.len(), 2, "{specs:?}");
         timer.begin(&place.job(&["add.mlir"], inputs)).unwrap();
         assert!(timer.prepare(0).unwrap().reused);
-        assert_eq!(timer.measure(0, 3).unwrap().len(), 3);
+        assert_eq!(timer.run(0, 3).unwrap().len(), 3);
         assert_eq!(timer.signature(1).unwrap_err().kind, FailureKind::Protocol, "there is no candidate 1");
     }
 }
@@ -430,20 +435,20 @@ fn a_hang_costs_one_candidate() {
         timer.begin(&place.job(&["endless.mlir", "nan.mlir"], vec![input])).unwrap();
         timer.prepare(0).unwrap();
         timer.prepare(1).unwrap();
-        assert_eq!(timer.measure(1, 3).unwrap().len(), 3);
-        let failure = timer.measure(0, 1).unwrap_err();
+        assert_eq!(timer.run(1, 3).unwrap().len(), 3);
+        let failure = timer.run(0, 1).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Timeout);
         // a plugin may print anything while it hangs
         let expected = "no answer to `measure` within 3s, the time limit of a call";
         assert!(failure.message.starts_with(expected), "{failure}");
         assert!(failure.needs_restart());
-        assert_eq!(timer.measure(1, 1).unwrap_err().kind, FailureKind::Device, "gone until restarted");
+        assert_eq!(timer.run(1, 1).unwrap_err().kind, FailureKind::Device, "gone until restarted");
         timer.restart(&[0]).unwrap();
-        assert_eq!(timer.epoch(), 2);
-        assert_eq!(timer.measure(1, 3).unwrap().len(), 3);
-        assert!(timer.measure(0, 1).is_err());
+        assert_eq!(timer.info().epoch, 2);
+        assert_eq!(timer.run(1, 3).unwrap().len(), 3);
+        assert!(timer.run(0, 1).is_err());
         // NaN is a value: its meaning is decided elsewhere
-        let output = &timer.outputs(1).unwrap()[0];
+        let output = &timer.output_files(1).unwrap()[0];
         let bytes = fs::read(&output.path).unwrap();
         assert!(bytes.chunks_exact(4).all(|four| f32::from_le_bytes(four.try_into().unwrap()).is_nan()));
     }
@@ -463,11 +468,11 @@ fn memory_without_end_costs_one_candidate() {
         timer.begin(&place.job(&["hungry.mlir", "idle.mlir"], inputs)).unwrap();
         timer.prepare(0).unwrap();
         timer.prepare(1).unwrap();
-        let failure = timer.measure(0, 1).unwrap_err();
+        let failure = timer.run(0, 1).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Memory, "{failure}");
         assert!(failure.message.contains("1073741824 allowed"), "{failure}");
         timer.restart(&[0]).unwrap();
-        assert_eq!(timer.measure(1, 3).unwrap().len(), 3);
+        assert_eq!(timer.run(1, 3).unwrap().len(), 3);
     }
 }
 
@@ -503,8 +508,8 @@ fn what_the_compiler_refuses_costs_one_candidate() {
         assert_eq!(refused.kind, FailureKind::Unreadable, "{refused}");
         assert!(!refused.message.contains('\n'));
         timer.prepare(2).unwrap();
-        assert_eq!(timer.measure(2, 1).unwrap().len(), 1);
-        assert_eq!(timer.epoch(), 1, "the measuring worker was never touched");
+        assert_eq!(timer.run(2, 1).unwrap().len(), 1);
+        assert_eq!(timer.info().epoch, 1, "the measuring worker was never touched");
     }
 }
 
@@ -550,13 +555,13 @@ fn one_that_kills_its_compiler_among_expected_ones_fails_alone() {
             // a compilation without processor time is as impossible as one that takes a hundred times the wall time
             assert!(prepared.cpu_ns > prepared.compile_ns / 100, "{prepared:?}");
             assert!(prepared.cpu_ns < prepared.compile_ns.saturating_mul(100), "{prepared:?}");
-            assert_eq!(fs::read(&timer.outputs(candidate).unwrap()[0].path).unwrap(), f32s(&[3.0; 4]));
+            assert_eq!(fs::read(&timer.output_files(candidate).unwrap()[0].path).unwrap(), f32s(&[3.0; 4]));
         }
-        assert_eq!(timer.epoch(), 1, "the measuring worker was never touched");
+        assert_eq!(timer.info().epoch, 1, "the measuring worker was never touched");
         timer.end();
         // cancelled before most of it began
         fs::remove_dir_all(&options.executables).unwrap();
-        fs::create_dir_all(options.executables.join("executables-v2")).unwrap();
+        fs::create_dir_all(options.executables.join("executables-v1")).unwrap();
         timer.begin(&job).unwrap();
         timer.expect(&[0, 1, 3, 4, 5]).unwrap();
         timer.end();
@@ -594,8 +599,8 @@ fn nothing_is_compiled_during_a_measurement_nor_what_is_kept() {
         for candidate in 0..8 {
             timer.prepare(candidate).unwrap();
             // six are queued or being compiled at this first request
-            assert_eq!(timer.measure(candidate, 3).unwrap().len(), 3);
-            timer.outputs(candidate).unwrap();
+            assert_eq!(timer.run(candidate, 3).unwrap().len(), 3);
+            timer.output_files(candidate).unwrap();
         }
         timer.end();
         timer.begin(&job).unwrap();
@@ -686,13 +691,13 @@ fn one_kill_from_outside_costs_no_program_and_two_are_told() {
             let exe = killed(place.folder.path(), word, kills);
             let options = place.options_of(exe, &plugin).compile_jobs(Some(1));
             let mut timer = PjrtTimer::start(&options).unwrap();
-            assert_eq!(timer.notes().iter().filter(|note| note.contains("broke the worker")).count(), 0, "{word}");
+            assert_eq!(timer.info().notes.iter().filter(|note| note.contains("broke the worker")).count(), 0, "{word}");
             let inputs = vec![place.input("x", "f32[1024]", &f32s(&[1.0; 1024]), false)];
             timer.begin(&place.job(&["idle.mlir"], inputs)).unwrap();
             let prepared = timer.prepare(0);
             if kills == 1 {
                 prepared.unwrap();
-                assert_eq!(timer.measure(0, 2).unwrap().len(), 2, "{word}");
+                assert_eq!(timer.run(0, 2).unwrap().len(), 2, "{word}");
             } else {
                 let failure = prepared.unwrap_err();
                 assert_eq!(failure.kind, FailureKind::Compile);
@@ -735,15 +740,19 @@ fn flags_that_a_plugin_dies_of_are_taken_away_and_told() {
         let flags = format!("--no_such_flag=1 {good} --xla_cpu_enable_xprof_traceme=banana --other");
         let options = place.options(&plugin).xla_flags(Some(flags));
         let mut timer = PjrtTimer::start(&options).unwrap();
-        assert!(timer.device().environment.xla_flags.iter().any(|flag| flag == good));
-        assert!(!timer.device().environment.xla_flags.iter().any(|flag| flag.contains("other")));
-        assert!(timer.notes().iter().any(|note| note.contains("`--no_such_flag=1 --other`")), "{:?}", timer.notes());
+        assert!(timer.info().device.environment.xla_flags.iter().any(|flag| flag == good));
+        assert!(!timer.info().device.environment.xla_flags.iter().any(|flag| flag.contains("other")));
+        assert!(
+            timer.info().notes.iter().any(|note| note.contains("`--no_such_flag=1 --other`")),
+            "{:?}",
+            timer.info().notes
+        );
         // the compile worker also starts without them
         let inputs = vec![place.input("a", "f32[1024]", &f32s(&[1.0; 1024]), false)];
         timer.begin(&place.job(&["idle.mlir"], inputs)).unwrap();
         timer.prepare(0).unwrap();
         timer.restart(&[]).unwrap();
-        assert_eq!(timer.measure(0, 2).unwrap().len(), 2);
+        assert_eq!(timer.run(0, 2).unwrap().len(), 2);
     }
 }
 
@@ -790,8 +799,8 @@ fn a_plugin_that_cannot_serialize_compiles_where_it_measures() {
             }
             assert_eq!(timer.prepare(1).unwrap_err().kind, FailureKind::CustomCall);
             timer.restart(&[]).unwrap();
-            assert_eq!(fs::read(&timer.outputs(0).unwrap()[0].path).unwrap(), f32s(&[3.0; 4]));
-            let folder = place.folder.path().join("executables/executables-v2");
+            assert_eq!(fs::read(&timer.output_files(0).unwrap()[0].path).unwrap(), f32s(&[3.0; 4]));
+            let folder = place.folder.path().join("executables/executables-v1");
             assert_eq!(kept_in(&folder), [] as [PathBuf; 0], "nothing to keep");
             timer.end();
             let mut wrong = inputs();

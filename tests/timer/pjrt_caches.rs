@@ -16,8 +16,11 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::PjrtTimer;
-use autotune_lowered::timer::protocol::{BeginParams, LoadParams, Loaded, Measured, Method, Outputs};
-use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerClient, WorkerCommand};
+use autotune_lowered::timer::protocol::{BeginParams, LoadAnswer, LoadParams, MeasureAnswer, Method, OutputsAnswer};
+use autotune_lowered::timer::{
+    InputArray, Job, JobCandidate, OutputsAs, ProgramFile, TakenOutputs, Timer, TimerExt, WorkerClient, WorkerCommand,
+    WorkerLimits,
+};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -67,18 +70,18 @@ fn begun(folder: &Path, plugin: &Path, job: &Job) -> WorkerClient {
 }
 
 /// The same, with the worker's answer about the candidate.
-fn loaded(folder: &Path, plugin: &Path, job: &Job) -> (WorkerClient, Loaded) {
+fn loaded(folder: &Path, plugin: &Path, job: &Job) -> (WorkerClient, LoadAnswer) {
     let exe = env!("CARGO_BIN_EXE_autotune-lowered");
     let command = WorkerCommand::shell(exe, &format!("{exe} worker pjrt --plugin '{}'", plugin.display()));
-    let mut client = WorkerClient::spawn(&command, &Limits::default()).unwrap();
-    client.hello(&Limits::default()).unwrap();
+    let mut client = WorkerClient::spawn(&command, &WorkerLimits::default()).unwrap();
+    client.hello(&WorkerLimits::default()).unwrap();
     client.request::<Value>(Method::Begin(BeginParams::new(job, folder)), LIMIT).unwrap();
     let load = LoadParams::new(0, &job.candidates[0]);
     let loaded = client.request(Method::Load(load), LIMIT).unwrap();
     (client, loaded)
 }
 
-fn measure(client: &mut WorkerClient, runs: u32, batch: u32) -> Result<Measured, Failure> {
+fn measure(client: &mut WorkerClient, runs: u32, batch: u32) -> Result<MeasureAnswer, Failure> {
     client.request(Method::Measure { candidate: 0, runs, batch }, LIMIT)
 }
 
@@ -87,7 +90,7 @@ fn the_clock_is_told() {
     for plugin in plugins() {
         let folder = tempfile::tempdir().unwrap();
         let timer = start(folder.path(), &plugin);
-        let resolution = timer.clock_resolution_ns().unwrap();
+        let resolution = timer.info().clock_resolution_ns.unwrap();
         assert!((1..1_000_000).contains(&resolution), "{resolution} ns");
     }
 }
@@ -100,10 +103,10 @@ fn a_batch_gives_its_mean() {
         for donated in [false, true] {
             timer.begin(&job(folder.path(), 1 << 20, donated, CacheState::Warm)).unwrap();
             timer.prepare(0).unwrap();
-            timer.measure(0, 5).unwrap();
-            let single = timer.measure(0, 40).unwrap().into_iter().min().unwrap();
+            timer.run(0, 5).unwrap();
+            let single = timer.run(0, 40).unwrap().into_iter().min().unwrap();
             let start = Instant::now();
-            let batches = timer.measure_batches(0, 5, 40).unwrap();
+            let batches = timer.run_batches(0, 5, 40).unwrap();
             let elapsed = start.elapsed();
             assert_eq!(batches.len(), 5);
             // each batch took forty times a mean, and all of them were within the call: a sum would not fit, however
@@ -114,11 +117,11 @@ fn a_batch_gives_its_mean() {
             // a fortieth
             let mean = batches.into_iter().max().unwrap();
             assert!(mean > single / 20, "{mean} ns, {single} ns, donated: {donated}");
-            let output = &timer.outputs(0).unwrap()[0];
+            let output = &timer.output_files(0).unwrap()[0];
             assert_eq!(fs::read(&output.path).unwrap(), 2.0_f32.to_le_bytes().repeat(1 << 20), "donated: {donated}");
-            let failure = timer.measure_batches(0, 101, 100).unwrap_err();
+            let failure = timer.run_batches(0, 101, 100).unwrap_err();
             assert!(failure.message.contains("101 batches of 100 runs"), "{failure}");
-            assert_eq!(timer.measure_batches(0, 1, 1).unwrap().len(), 1, "nothing was asked of the worker");
+            assert_eq!(timer.run_batches(0, 1, 1).unwrap().len(), 1, "nothing was asked of the worker");
         }
     }
 }
@@ -160,7 +163,7 @@ fn donated_inputs_are_copied_on_the_device() {
             assert_eq!(measure(&mut client, 10, 1).unwrap().samples_ns.len(), 10);
             assert_eq!(measure(&mut client, 8, 4).unwrap().samples_ns.len(), 2);
             let outputs = Method::Outputs { candidate: 0, folder: folder.path().to_owned() };
-            let outputs: Outputs = client.request(outputs, LIMIT).unwrap();
+            let outputs: OutputsAnswer = client.request(outputs, LIMIT).unwrap();
             assert!(fs::read(&outputs.outputs[0].path).unwrap() == 2.0_f32.to_le_bytes().repeat(COUNT), "{round}");
         }
         // for few bytes, a separate copy program is not worthwhile
@@ -188,18 +191,23 @@ fn outputs_are_compared_in_the_worker() {
         for candidate in 0..4 {
             timer.prepare(candidate).unwrap();
         }
-        assert!(timer.compares_outputs());
-        assert_eq!(timer.keep_outputs(0, 4 * COUNT).unwrap(), None, "as small as that they are files");
+        assert!(timer.info().can.compare_outputs);
+        let small = timer.outputs(0, OutputsAs::KeptAbove(4 * COUNT)).unwrap();
+        assert_eq!(small.into_files().unwrap().len(), 1, "as small as that they are files");
         let exact = [Tolerance::EXACT];
-        assert!(timer.compare_outputs(1, &exact).unwrap_err().message.contains("`keep-outputs` must come first"));
-        let kept = timer.keep_outputs(0, 4 * COUNT - 1).unwrap().unwrap();
+        let early = timer.outputs(1, OutputsAs::Compared(&exact)).unwrap_err();
+        assert!(early.message.contains("`keep-outputs` must come first"));
+        let TakenOutputs::Kept(kept) = timer.outputs(0, OutputsAs::KeptAbove(4 * COUNT - 1)).unwrap() else {
+            panic!("they are larger")
+        };
         let bytes = 2.0_f32.to_le_bytes().repeat(COUNT as usize);
         assert_eq!((kept.len(), kept[0].digest), (1, Digest::of(&bytes)));
         assert_eq!(kept[0].finiteness.unwrap().finite, COUNT);
         let usual = [Tolerance::for_dtype(kept[0].spec.dtype)];
         for restarted in [false, true] {
             let mut compare = |candidate: usize, tolerances: &[Tolerance]| {
-                let found = timer.compare_outputs(candidate, tolerances).unwrap().remove(0);
+                let found = timer.outputs(candidate, OutputsAs::Compared(tolerances)).unwrap();
+                let found = found.into_compared().unwrap().remove(0);
                 let first = found.first.map(|first| (first.element, first.own, first.kept));
                 (found.mismatches, first, found.other_class)
             };
@@ -227,7 +235,7 @@ fn a_batch_with_cold_caches_is_refused_and_never_asked_for() {
         let mut timer = start(folder.path(), &plugin);
         timer.begin(&job).unwrap();
         timer.prepare(0).unwrap();
-        assert_eq!(timer.measure_batches(0, 2, 2).unwrap().len(), 2);
+        assert_eq!(timer.run_batches(0, 2, 2).unwrap().len(), 2);
     }
 }
 
@@ -241,9 +249,9 @@ fn cold_caches_are_flushed_between_runs_and_the_clock_does_not_see_it() {
         let mut timer = start(folder.path(), &plugin);
         timer.begin(&column_sums(folder.path(), CacheState::Cold)).unwrap();
         timer.prepare(0).unwrap();
-        timer.measure(0, 5).unwrap();
+        timer.run(0, 5).unwrap();
         let start = Instant::now();
-        let samples = timer.measure(0, RUNS).unwrap();
+        let samples = timer.run(0, RUNS).unwrap();
         let (elapsed, timed) = (start.elapsed(), Duration::from_nanos(samples.iter().sum()));
         let beside = elapsed.checked_sub(timed).expect("runs come one after the other");
         assert!(beside > RUNS * Duration::from_micros(100), "{timed:?} of {elapsed:?} were timed");

@@ -14,9 +14,10 @@ use autotune_lowered::call::Call;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::protocol::{
-    BeginParams, ComparedOutputs, DeviceMemory, KeptOutputs, LoadParams, Loaded, Measured, Method, Outputs,
+    BeginParams, ComparedOutputs, DeviceMemory, KeptOutputs, LoadAnswer, LoadParams, MeasureAnswer, Method,
+    OutputsAnswer,
 };
-use autotune_lowered::timer::{InputArray, Job, JobCandidate, Limits, ProgramFile, WorkerClient, WorkerCommand};
+use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, WorkerClient, WorkerCommand, WorkerLimits};
 use serde_json::Value;
 
 /// For one output: mismatches, the largest difference, elements of another class, and the first mismatch with both
@@ -62,7 +63,7 @@ impl Place {
 
     /// A worker with such limits, a begun job and all candidates loaded; its answers about them, and about its device's
     /// memory.
-    fn loaded(&self, limits: &str, job: &Job) -> (WorkerClient, Vec<Loaded>, Option<DeviceMemory>) {
+    fn loaded(&self, limits: &str, job: &Job) -> (WorkerClient, Vec<LoadAnswer>, Option<DeviceMemory>) {
         let exe = env!("CARGO_BIN_EXE_autotune-lowered");
         let (library, base) = (self.path().join("limited.so"), self.base.display());
         let command = format!(
@@ -70,8 +71,8 @@ impl Place {
              --output-block-bytes 4096",
             library.display()
         );
-        let mut client = WorkerClient::spawn(&WorkerCommand::shell(exe, &command), &Limits::default()).unwrap();
-        let memory = client.hello(&Limits::default()).unwrap().memory;
+        let mut client = WorkerClient::spawn(&WorkerCommand::shell(exe, &command), &WorkerLimits::default()).unwrap();
+        let memory = client.hello(&WorkerLimits::default()).unwrap().memory;
         client.request::<Value>(Method::Begin(BeginParams::new(job, self.path())), LIMIT).unwrap();
         let load = |(number, candidate): (usize, &JobCandidate)| {
             client.request(Method::Load(LoadParams::new(number, candidate)), LIMIT).unwrap()
@@ -144,7 +145,7 @@ fn large_outputs_are_compared_block_by_block() {
         assert_eq!(compare(1, loose), [none.clone(), at(COUNT as u64 - 2)], "{limits}");
         assert_eq!(compare(2, loose), [none.clone(), (0, 4.0, 0, None)], "{limits}");
         let whole = Method::Outputs { candidate: 1, folder: place.path().to_owned() };
-        assert_eq!(client.request::<Outputs>(whole, LIMIT).is_err(), limits == "no-whole", "{limits}");
+        assert_eq!(client.request::<OutputsAnswer>(whole, LIMIT).is_err(), limits == "no-whole", "{limits}");
     }
 }
 
@@ -177,9 +178,9 @@ fn donated_inputs_come_from_the_host_where_the_device_copies_none() {
         );
         for _ in 0..2 {
             let measured = client.request(Method::Measure { candidate: 0, runs: 4, batch: 2 }, LIMIT);
-            assert_eq!(measured.map(|measured: Measured| measured.samples_ns.len()), Ok(2));
+            assert_eq!(measured.map(|measured: MeasureAnswer| measured.samples_ns.len()), Ok(2));
             let outputs = Method::Outputs { candidate: 0, folder: place.path().to_owned() };
-            let outputs: Outputs = client.request(outputs, LIMIT).unwrap();
+            let outputs: OutputsAnswer = client.request(outputs, LIMIT).unwrap();
             assert!(fs::read(&outputs.outputs[0].path).unwrap() == expected, "{limits}");
         }
     }

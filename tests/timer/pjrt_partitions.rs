@@ -18,7 +18,9 @@ use autotune_lowered::failure::FailureKind;
 use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::PjrtTimer;
-use autotune_lowered::timer::{CommandTimer, InputArray, Job, JobCandidate, Limits, OutputArray, ProgramFile, Timer};
+use autotune_lowered::timer::{
+    CommandTimer, InputArray, Job, JobCandidate, OutputArray, ProgramFile, Timer, TimerExt, WorkerLimits,
+};
 use serde_json::{Value, json};
 
 /// An array with its values.
@@ -143,21 +145,21 @@ fn each_device_has_its_part_and_the_outputs_are_whole() {
         // the first two of eight devices, then two in the middle, each pair with different executables
         for first in [0, 5] {
             let mut timer = started(&plugin, folder.path(), 8, first);
-            assert_eq!(timer.device_count(), Some(8));
+            assert_eq!(timer.info().device_count, Some(8));
             timer.begin(&job).unwrap();
             for candidate in 0..files.len() {
                 let whose = format!("{} from {first} on: {candidate}", plugin.display());
                 let prepared = timer.prepare(candidate).unwrap_or_else(|failure| panic!("{whose}: {failure}"));
                 assert!(!prepared.reused, "{whose}");
-                assert_outputs(&timer.outputs(candidate).unwrap(), &expected, &whose);
-                assert!(timer.measure(candidate, 5).unwrap().iter().all(|&sample| sample > 1000), "{whose}");
+                assert_outputs(&timer.output_files(candidate).unwrap(), &expected, &whose);
+                assert!(timer.run(candidate, 5).unwrap().iter().all(|&sample| sample > 1000), "{whose}");
                 // once more, with the donated argument in a batch
-                assert_eq!(timer.measure_batches(candidate, 3, 4).unwrap().len(), 3, "{whose}");
+                assert_eq!(timer.run_batches(candidate, 3, 4).unwrap().len(), 3, "{whose}");
             }
             timer.end();
             timer.begin(&job).unwrap();
             assert!(timer.prepare(1).unwrap().reused);
-            assert_outputs(&timer.outputs(1).unwrap(), &expected, "kept");
+            assert_outputs(&timer.output_files(1).unwrap(), &expected, "kept");
         }
     }
 }
@@ -175,8 +177,8 @@ fn eight_devices_on_a_mesh_of_two_axes() {
         for candidate in 0..files.len() {
             let whose = format!("{}: {candidate}", plugin.display());
             timer.prepare(candidate).unwrap_or_else(|failure| panic!("{whose}: {failure}"));
-            assert_outputs(&timer.outputs(candidate).unwrap(), &expected, &whose);
-            assert_eq!(timer.measure(candidate, 3).unwrap().len(), 3, "{whose}");
+            assert_outputs(&timer.output_files(candidate).unwrap(), &expected, &whose);
+            assert_eq!(timer.run(candidate, 3).unwrap().len(), 3, "{whose}");
         }
     }
 }
@@ -195,7 +197,7 @@ fn the_slowest_device_counts() {
             inputs.insert(0, InputArray::new("rounds", "s32[2]".parse().unwrap(), path));
             timer.begin(&job.inputs(inputs)).unwrap();
             timer.prepare(0).unwrap();
-            timer.measure(0, runs).unwrap().into_iter().min().unwrap()
+            timer.run(0, runs).unwrap().into_iter().min().unwrap()
         };
         // of many short runs one is undisturbed on any machine, and disturbances only make the long ones longer
         let short = shortest([10_000; 2], 100);
@@ -215,7 +217,7 @@ fn copies_that_differ_are_no_output() {
             .begin(&job(folder.path(), vec![program("sharded2_apart.mlir")], &[("f32[4]", numbers(4, 1.0))], 1))
             .unwrap();
         timer.prepare(0).unwrap();
-        let failure = timer.outputs(0).unwrap_err();
+        let failure = timer.output_files(0).unwrap_err();
         assert_eq!(failure.kind, FailureKind::WrongOutput);
         let expected = "output 0 is not a whole array: devices 0 and 1 of the program differ in 4 of the elements";
         assert!(failure.message.contains(expected), "{}: {failure}", plugin.display());
@@ -284,12 +286,13 @@ fn jax_gives_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let job = job(folder.path(), files.iter().map(|name| program(name)).collect(), &arguments, donated);
         let exe = env!("CARGO_BIN_EXE_autotune-lowered");
-        let mut timer = CommandTimer::start_jax(Path::new(exe), &wrapped, 0, None, Limits::default(), None).unwrap();
+        let mut timer =
+            CommandTimer::start_jax(Path::new(exe), &wrapped, 0, None, WorkerLimits::default(), None).unwrap();
         timer.begin(&job).unwrap();
         let of_jax: Vec<Vec<OutputArray>> = (0..files.len())
             .map(|candidate| {
                 timer.prepare(candidate).unwrap();
-                timer.outputs(candidate).unwrap()
+                timer.output_files(candidate).unwrap()
             })
             .collect();
         for (candidate, outputs) in of_jax.iter().enumerate() {
@@ -300,7 +303,7 @@ fn jax_gives_the_same() {
             timer.begin(&job).unwrap();
             for (candidate, outputs) in of_jax.iter().enumerate() {
                 timer.prepare(candidate).unwrap();
-                let ours = timer.outputs(candidate).unwrap();
+                let ours = timer.output_files(candidate).unwrap();
                 for (ours, theirs) in ours.iter().zip(outputs) {
                     assert_eq!(ours.spec, theirs.spec);
                     let tolerance = Tolerance::for_dtype(theirs.spec.dtype);

@@ -11,7 +11,7 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::FailureKind;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::PjrtTimer;
-use autotune_lowered::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Timer};
+use autotune_lowered::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Timer, TimerExt};
 
 use crate::support::pjrt::options;
 use crate::support::prerequisite::plugins;
@@ -59,8 +59,8 @@ fn job(folder: &Path, flags: &[(&str, &str)]) -> Job {
 }
 
 fn outputs(timer: &mut PjrtTimer, candidate: usize) -> Vec<u8> {
-    timer.measure(candidate, 2).unwrap();
-    fs::read(&timer.outputs(candidate).unwrap()[0].path).unwrap()
+    timer.run(candidate, 2).unwrap();
+    fs::read(&timer.output_files(candidate).unwrap()[0].path).unwrap()
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn what_is_measured_is_what_was_compiled_under_the_flags() {
         ];
         let job = job(folder.path(), &asked);
         let mut timer = PjrtTimer::start(&options(&plugin, folder.path())).unwrap();
-        assert!(timer.takes_process_options());
+        assert!(timer.info().can.set_process_options);
         timer.begin(&job).unwrap();
         timer.expect(&[0, 1, 2, 3, 4, 5]).unwrap();
         let executables = [0, 1, 2, 3].map(|candidate| timer.prepare(candidate).unwrap().executable.unwrap());
@@ -110,7 +110,7 @@ fn what_is_measured_is_what_was_compiled_under_the_flags() {
         drop(timer);
 
         // the refusal is known without a worker: the kept message is one that no plugin gives
-        let kept = folder.path().join("executables/executables-v2/refused-options.json");
+        let kept = folder.path().join("executables/executables-v1/refused-options.json");
         fs::write(&kept, fs::read_to_string(&kept).unwrap().replace("this plugin does", "kept: does")).unwrap();
         // a process that its user started with the flag compiles the same, and keeps it separate from other flags
         let own = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::round;
 use crate::support::executable::write_executable;
 use crate::support::pjrt::build;
 use crate::support::prerequisite::plugin;
@@ -18,7 +19,7 @@ use autotune_lowered::measured_by::{Metric, Source};
 use autotune_lowered::profile::{Line, captures};
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
-use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, Timer};
+use autotune_lowered::timer::{InputArray, Job, JobCandidate, ProgramFile, RoundRequest, Timer, TimerExt};
 use serde_json::{Value, json};
 
 /// The simulated plugin, and a program that sets its mode and then runs this program.
@@ -120,21 +121,26 @@ fn simulated_durations_are_those_of_the_profile_in_launch_order() {
     let Some(simulated) = Simulated::new() else { return };
     for mode in ["good", "long-api", "exact", "two-calls", "twice"] {
         let mut timer = simulated.begun(mode);
-        assert_eq!((timer.source(), timer.metric()), (Source::DeviceProfile, Metric::Span), "a CPU by its platform");
-        assert!(timer.measures_rounds() && timer.notes().is_empty(), "{:?}", timer.notes());
+        assert_eq!(
+            (timer.info().source.clone(), timer.info().metric.clone()),
+            (Source::DeviceProfile, Metric::Span),
+            "a CPU by its platform"
+        );
+        assert!(timer.info().can.measure_rounds && timer.info().notes.is_empty(), "{:?}", timer.info().notes);
         // the n-th launch of a session takes n µs
-        let durations = timer.measure_round(&[(1, 2), (0, 3), (1, 1)]).unwrap();
+        let durations = timer.measure(&round(&[(1, 2), (0, 3), (1, 1)])).unwrap().durations_ns;
         assert_eq!(durations, [vec![1000, 2000], vec![3000, 4000, 5000], vec![6000]]);
-        assert_eq!(timer.measure(0, 2).unwrap(), [1000, 2000], "each round is a session of its own");
-        let round = timer.profile_round(&[(0, 1), (1, 1)]).unwrap();
+        assert_eq!(timer.run(0, 2).unwrap(), [1000, 2000], "each round is a session of its own");
+        let asked = RoundRequest { with_profile: true, ..round(&[(0, 1), (1, 1)]) };
+        let round = timer.measure(&asked).unwrap().profile.unwrap();
         let programs: Vec<i64> = (0..2).map(|launch| round.runs(launch).next().unwrap().program_id.unwrap()).collect();
         assert_ne!(programs[0], programs[1]);
-        assert_eq!(timer.outputs(0).unwrap().len(), 1);
+        assert_eq!(timer.output_files(0).unwrap().len(), 1);
         timer.end();
         timer.begin(&simulated.job()).unwrap();
         assert_eq!(timer.prepare(1).unwrap().reused, mode != "good", "the executable was kept");
         timer.restart(&[]).unwrap();
-        assert_eq!(timer.measure(1, 1).unwrap(), [1000]);
+        assert_eq!(timer.run(1, 1).unwrap(), [1000]);
     }
 }
 
@@ -207,8 +213,12 @@ fn without_a_working_profiler_the_reason_is_said() {
     let Some(simulated) = Simulated::new() else { return };
     let message = |mode: &str| {
         let timer = PjrtTimer::start(&simulated.options(mode)).unwrap();
-        assert_eq!((timer.source(), timer.metric()), (Source::HostWall, Metric::Elapsed), "{mode}");
-        let [note] = timer.notes() else { panic!("{mode}: {:?}", timer.notes()) };
+        assert_eq!(
+            (timer.info().source.clone(), timer.info().metric.clone()),
+            (Source::HostWall, Metric::Elapsed),
+            "{mode}"
+        );
+        let [note] = timer.info().notes.as_slice() else { panic!("{mode}: {:?}", timer.info().notes) };
         assert!(!note.contains('\n'), "{note}");
         note.strip_prefix("timed by the host clock: ").unwrap().to_owned()
     };
@@ -249,8 +259,8 @@ fn without_a_working_profiler_the_reason_is_said() {
 fn a_launch_that_is_lost_later_is_refused_and_no_other_clock_takes_over() {
     let Some(simulated) = Simulated::new() else { return };
     let mut timer = simulated.begun("drop-later");
-    assert_eq!(timer.source(), Source::DeviceProfile);
-    let failure: Failure = timer.measure_round(&[(0, 2), (1, 2)]).unwrap_err();
+    assert_eq!(timer.info().source, Source::DeviceProfile);
+    let failure: Failure = timer.measure(&round(&[(0, 2), (1, 2)])).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Protocol);
     assert!(failure.message.contains("3 executions, 4 were launched"), "{failure}");
     // from now on, workers find no device time

@@ -15,7 +15,7 @@ use autotune_lowered::failure::FailureKind;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::{CacheState, Metric, Source};
 use autotune_lowered::timer::replay::ProfileIndex;
-use autotune_lowered::timer::{Job, JobCandidate, ProfileReplay, Timer};
+use autotune_lowered::timer::{Job, JobCandidate, ProfileReplay, Timer, TimerExt};
 use autotune_lowered::tune::{Session, TuneOptions};
 use serde_json::{Value, json};
 
@@ -71,21 +71,27 @@ fn a_log_folder_gives_the_oracles_durations() {
     for (metric, member) in [(None, "span_ps"), (Some(Metric::Busy), "busy_union_ps")] {
         let expected = oracle(member);
         let mut timer = ProfileReplay::open(folder.path(), metric.clone()).unwrap();
-        assert_eq!((timer.source(), timer.metric()), (Source::Replay, metric.clone().unwrap_or(Metric::Span)));
-        assert_eq!((timer.name(), timer.device()), (&*format!("replay:{}", folder.path().display()), &device()));
+        assert_eq!(
+            (timer.info().source.clone(), timer.info().metric.clone()),
+            (Source::Replay, metric.clone().unwrap_or(Metric::Span))
+        );
+        assert_eq!(
+            (timer.info().name.as_str(), &timer.info().device),
+            (&*format!("replay:{}", folder.path().display()), &device())
+        );
         // the job's numbers differ from the functions' numbers
         timer.begin(&job(folder.path(), &[4, 0, 9, 2])).unwrap();
         for (candidate, function) in [(1, 0), (0, 4), (3, 2)] {
             timer.prepare(candidate).unwrap();
-            let (first, rest) = (timer.measure(candidate, 2).unwrap(), timer.measure(candidate, 3).unwrap());
+            let (first, rest) = (timer.run(candidate, 2).unwrap(), timer.run(candidate, 3).unwrap());
             assert_eq!([first, rest].concat(), expected[function], "{metric:?} {function}");
-            assert_eq!(timer.measure(candidate, 1).unwrap(), expected[function][..1], "from the start again");
-            assert!(timer.outputs(candidate).unwrap().is_empty(), "profiles hold none");
+            assert_eq!(timer.run(candidate, 1).unwrap(), expected[function][..1], "from the start again");
+            assert!(timer.output_files(candidate).unwrap().is_empty(), "profiles hold none");
         }
         let unknown = timer.prepare(2).unwrap_err();
         assert_eq!(unknown.kind, FailureKind::NoProgram);
         assert!(unknown.message.contains(r#"has the config {"block":9}"#), "{unknown}");
-        assert_eq!(timer.measure(2, 1).unwrap_err().kind, FailureKind::NoProgram, "it was not prepared");
+        assert_eq!(timer.run(2, 1).unwrap_err().kind, FailureKind::NoProgram, "it was not prepared");
     }
 }
 
@@ -502,5 +508,5 @@ fn bad_profiles_cost_their_invocation() {
         failure.message.contains("profiles.json names no profiles of op@v1:0123456789abcdef forward-vjp"),
         "{failure}"
     );
-    assert!(timer.prepare(0).is_err() && timer.measure(0, 1).is_err(), "no job was started");
+    assert!(timer.prepare(0).is_err() && timer.run(0, 1).is_err(), "no job was started");
 }

@@ -16,9 +16,11 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::FailureKind;
 use autotune_lowered::measured_by::{CacheState, Source};
 use autotune_lowered::registry::{Program, ProgramFormat};
-use autotune_lowered::timer::conformance::{Outcome, check};
+use autotune_lowered::timer::conformance::{StepOutcome, check};
 use autotune_lowered::timer::pjrt::{PjrtOptions, PjrtTimer};
-use autotune_lowered::timer::{CommandTimer, InputArray, Job, JobCandidate, Limits, ProgramFile, Timer, WorkerCommand};
+use autotune_lowered::timer::{
+    CommandTimer, InputArray, Job, JobCandidate, ProgramFile, Timer, TimerExt, WorkerCommand, WorkerLimits,
+};
 
 const EXE: &str = env!("CARGO_BIN_EXE_autotune-lowered");
 
@@ -33,12 +35,12 @@ fn misbehaving(mode: &str) -> String {
 /// Far longer than anything here takes on a busy machine: reached only if something waits that must not.
 const LONG: Duration = Duration::from_secs(60);
 
-fn limits() -> Limits {
-    Limits::default().start(LONG).measure(LONG).grace(Duration::from_millis(200))
+fn limits() -> WorkerLimits {
+    WorkerLimits::default().start(LONG).measure(LONG).grace(Duration::from_millis(200))
 }
 
 /// For calls that are never answered. Those before and after them are answered without any work.
-fn hasty() -> Limits {
+fn hasty() -> WorkerLimits {
     limits().measure(Duration::from_millis(800))
 }
 
@@ -65,19 +67,19 @@ fn wait_until(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
 }
 
 /// One bad `measure` of candidate 1: returns the failure, and checks that candidate 0 goes on and no process remains.
-fn costs_one_candidate(mode: &str, limits: Limits) -> (FailureKind, String) {
+fn costs_one_candidate(mode: &str, limits: WorkerLimits) -> (FailureKind, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving(mode), limits, None).unwrap();
     timer.begin(&job(folder.path(), &["{\"i\":0}", "{\"i\":1}"])).unwrap();
     timer.prepare(0).unwrap();
     timer.prepare(1).unwrap();
-    assert_eq!(timer.measure(0, 3).unwrap(), [100, 100, 100]);
-    let failure = timer.measure(1, 1).unwrap_err();
+    assert_eq!(timer.run(0, 3).unwrap(), [100, 100, 100]);
+    let failure = timer.run(1, 1).unwrap_err();
     assert!(!failure.message.contains('\n') && !failure.message.contains('\u{1b}'), "{failure}");
     assert!(failure.needs_restart(), "{failure}");
     timer.restart(&[1]).unwrap();
-    assert_eq!(timer.epoch(), 2);
-    assert_eq!(timer.measure(0, 2).unwrap(), [100, 100], "{mode}");
+    assert_eq!(timer.info().epoch, 2);
+    assert_eq!(timer.run(0, 2).unwrap(), [100, 100], "{mode}");
     (failure.kind, failure.message)
 }
 
@@ -128,21 +130,21 @@ fn a_slow_candidate_is_cut_off_long_before_the_limit() {
     timer.prepare(1).unwrap();
     timer.cut_off(Some(Duration::from_millis(50)));
     let start = Instant::now();
-    let failure = timer.measure(1, 4).unwrap_err();
+    let failure = timer.run(1, 4).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Timeout);
     let expected =
         "no answer to `measure` within 2.2s, the cut-off of slow candidates: runs of at most 50ms, 4 asked for";
     assert_eq!(failure.message, expected);
     assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
     timer.restart(&[1]).unwrap();
-    assert_eq!(timer.measure(0, 2).unwrap(), [100, 100]);
+    assert_eq!(timer.run(0, 2).unwrap(), [100, 100]);
     // it ends with the job
     let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("hang"), hasty(), None).unwrap();
     timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
     timer.cut_off(Some(Duration::from_nanos(1)));
     timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
     timer.prepare(1).unwrap();
-    let message = timer.measure(1, 1).unwrap_err().message;
+    let message = timer.run(1, 1).unwrap_err().message;
     assert!(message.starts_with("no answer to `measure` within 800ms, the time limit of a call"), "{message}");
 }
 
@@ -157,8 +159,8 @@ fn batches_are_timed_by_workers_that_can_and_are_means_of_runs_elsewhere() {
         let mut timer = CommandTimer::start(Path::new(EXE), &command, limits(), None).unwrap();
         timer.begin(&job(folder.path(), &["{}"])).unwrap();
         timer.prepare(0).unwrap();
-        assert_eq!(timer.measure_batches(0, 3, 4).unwrap(), expected, "{mode}");
-        assert_eq!(timer.measure(0, 2).unwrap().len(), 2);
+        assert_eq!(timer.run_batches(0, 3, 4).unwrap(), expected, "{mode}");
+        assert_eq!(timer.run(0, 2).unwrap().len(), 2);
         drop(timer);
         all += &fs::read_to_string(&asked).unwrap_or_default();
     }
@@ -167,7 +169,7 @@ fn batches_are_timed_by_workers_that_can_and_are_means_of_runs_elsewhere() {
     let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("batches-ignored"), limits(), None).unwrap();
     timer.begin(&job(folder.path(), &["{}"])).unwrap();
     timer.prepare(0).unwrap();
-    let failure = timer.measure_batches(0, 3, 4).unwrap_err();
+    let failure = timer.run_batches(0, 3, 4).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Protocol);
     assert_eq!(failure.message, "12 samples for 12 runs in batches of 4 of candidate 0");
 }
@@ -186,8 +188,8 @@ fn a_worker_that_knows_nothing_of_caches_measures_no_cold_ones() {
     );
     timer.begin(&warm).unwrap();
     timer.prepare(0).unwrap();
-    assert_eq!(timer.clock_resolution_ns(), None, "it told nothing of its clock");
-    assert_eq!(timer.measure(0, 1).unwrap(), [100]);
+    assert_eq!(timer.info().clock_resolution_ns, None, "it told nothing of its clock");
+    assert_eq!(timer.run(0, 1).unwrap(), [100]);
 }
 
 #[test]
@@ -212,7 +214,7 @@ fn a_limit_that_may_grow_is_that_of_the_machine_as_it_is() {
     let mut timer = CommandTimer::start(Path::new(EXE), &misbehaving("none"), grown, None).unwrap();
     timer.begin(&job(folder.path(), &["{}"])).unwrap();
     timer.prepare(0).unwrap();
-    assert_eq!(timer.measure(0, 1).unwrap(), [100]);
+    assert_eq!(timer.run(0, 1).unwrap(), [100]);
 }
 
 #[test]
@@ -247,16 +249,16 @@ fn a_candidate_that_breaks_every_new_worker_is_left_out_by_itself() {
     let failure = timer.prepare(1).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Crash, "{failure}");
     timer.restart(&[]).unwrap();
-    assert_eq!(timer.measure(0, 1).unwrap(), [100]);
+    assert_eq!(timer.run(0, 1).unwrap(), [100]);
     // missing outputs
-    let failure = timer.outputs(0).unwrap_err();
+    let failure = timer.output_files(0).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Protocol);
     assert!(failure.message.contains("/no/such/file"), "{failure}");
 }
 
 #[test]
 fn a_worker_that_never_starts_is_a_matter_of_the_device() {
-    let start = |command: &str, limits: Limits| {
+    let start = |command: &str, limits: WorkerLimits| {
         CommandTimer::start(Path::new(EXE), command, limits, None).map(|_| ()).unwrap_err()
     };
     let quick = limits().start(Duration::from_millis(500));
@@ -290,7 +292,7 @@ fn nothing_is_left_of_a_worker_that_hung() {
     timer.begin(&job(folder.path(), &["{}", "{}"])).unwrap();
     timer.prepare(0).unwrap();
     timer.prepare(1).unwrap();
-    assert_eq!(timer.measure(1, 1).unwrap_err().kind, FailureKind::Timeout);
+    assert_eq!(timer.run(1, 1).unwrap_err().kind, FailureKind::Timeout);
     let pids = fs::read_to_string(&pids).unwrap();
     assert_eq!(pids.split_whitespace().count(), 4, "the worker, its supervisor and two children");
     for pid in pids.split_whitespace() {
@@ -371,13 +373,13 @@ fn the_example_of_the_document_is_the_example_that_is_tested() {
 fn the_example_worker_conforms_and_times() {
     let folder = tempfile::tempdir().unwrap();
     let command = format!("exec {} {}", python3(), data("example_worker.py").display());
-    let report = check(&WorkerCommand::shell(EXE, &command), &Limits::default(), folder.path()).unwrap();
+    let report = check(&WorkerCommand::shell(EXE, &command), &WorkerLimits::default(), folder.path()).unwrap();
     assert!(report.passed() && report.steps.len() == 15, "{report}");
-    assert!(report.steps.iter().all(|step| step.outcome == Outcome::Passed), "{report}");
+    assert!(report.steps.iter().all(|step| step.outcome == StepOutcome::Passed), "{report}");
 
-    let mut timer = CommandTimer::start(Path::new(EXE), &command, Limits::default(), None).unwrap();
-    assert_eq!(timer.name(), format!("command:{command}"));
-    assert_eq!((timer.source(), timer.device().identity.platform.as_str()), (Source::HostWall, "python"));
+    let mut timer = CommandTimer::start(Path::new(EXE), &command, WorkerLimits::default(), None).unwrap();
+    assert_eq!(timer.info().name, format!("command:{command}"));
+    assert_eq!((&timer.info().source, timer.info().device.identity.platform.as_str()), (&Source::HostWall, "python"));
     let input = |name: &str, values: [f32; 3]| {
         let path = folder.path().join(name);
         fs::write(&path, values.map(f32::to_le_bytes).concat()).unwrap();
@@ -388,8 +390,8 @@ fn the_example_worker_conforms_and_times() {
     timer.begin(&job).unwrap();
     for candidate in 0..2 {
         timer.prepare(candidate).unwrap();
-        assert_eq!(timer.measure(candidate, 4).unwrap().len(), 4);
-        let outputs = timer.outputs(candidate).unwrap();
+        assert_eq!(timer.run(candidate, 4).unwrap().len(), 4);
+        let outputs = timer.output_files(candidate).unwrap();
         // 1e9 + 3 rounds to 1e9 in f32, whose spacing there is 64
         assert_eq!(fs::read(&outputs[0].path).unwrap(), [1.5_f32, 0.0, 1e9].map(f32::to_le_bytes).concat());
     }
@@ -405,17 +407,17 @@ fn the_conformance_test_can_fail() {
     // works, but fails on a line that is not JSON
     let report = run(&misbehaving("none"));
     assert!(!report.passed());
-    assert_eq!(report.steps[0].outcome, Outcome::Passed);
-    assert!(matches!(&report.steps[1].outcome, Outcome::Failed(why) if why.contains("exit code 1")), "{report}");
+    assert_eq!(report.steps[0].outcome, StepOutcome::Passed);
+    assert!(matches!(&report.steps[1].outcome, StepOutcome::Failed(why) if why.contains("exit code 1")), "{report}");
     let report = run("echo hello");
-    assert!(matches!(&report.steps[0].outcome, Outcome::Failed(_)), "{report}");
+    assert!(matches!(&report.steps[0].outcome, StepOutcome::Failed(_)), "{report}");
     // keeps running after its stdin was closed
     let lingering = format!("{} {}; sleep 1000", python3(), data("example_worker.py").display());
     let report = run(&lingering);
     let failed: Vec<&str> = report
         .steps
         .iter()
-        .filter(|step| matches!(&step.outcome, Outcome::Failed(why) if why.contains("still ran")))
+        .filter(|step| matches!(&step.outcome, StepOutcome::Failed(why) if why.contains("still ran")))
         .map(|step| step.name)
         .collect();
     assert_eq!(failed, ["`shutdown` is answered and ends the worker", "closing its stdin ends the worker"]);
@@ -511,13 +513,13 @@ fn an_answered_output_is_opened_in_its_folder_alone() {
         timer.begin(&job(scratch, &["{\"i\":0}", "{\"i\":1}"])).unwrap();
         timer.prepare(0).unwrap();
         timer.prepare(1).unwrap();
-        let failure = timer.outputs(1).unwrap_err();
+        let failure = timer.output_files(1).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Protocol, "{failure}");
         assert!(failure.message.starts_with("the worker's output `"), "{failure}");
         // another candidate continues
         timer.restart(&[1]).unwrap();
-        assert_eq!(timer.outputs(0).unwrap()[0].read().unwrap(), [0; 16]);
-        assert_eq!(timer.measure(0, 1).unwrap(), [100]);
+        assert_eq!(timer.output_files(0).unwrap()[0].read().unwrap(), [0; 16]);
+        assert_eq!(timer.run(0, 1).unwrap(), [100]);
         timer.end();
         Some(failure.message)
     });
@@ -530,12 +532,12 @@ fn an_answered_profile_is_opened_in_its_folder_alone() {
         timer.begin(&job(scratch, &["{\"i\":0}", "{\"i\":1}"])).unwrap();
         timer.prepare(0).unwrap();
         timer.prepare(1).unwrap();
-        let failure = timer.measure_round(&[(1, 1)]).unwrap_err();
+        let failure = timer.measure(&crate::round(&[(1, 1)])).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Protocol, "{failure}");
         assert!(failure.message.starts_with("the worker's profile `"), "{failure}");
         timer.restart(&[1]).unwrap();
         // its profile is read, and contains nothing
-        let failure_of_other = timer.measure_round(&[(0, 1)]).unwrap_err();
+        let failure_of_other = timer.measure(&crate::round(&[(0, 1)])).unwrap_err();
         assert!(failure_of_other.message.contains("holds 0 executions"), "{failure_of_other}");
         timer.end();
         Some(failure.message)
@@ -566,7 +568,7 @@ fn what_a_compile_worker_left_is_opened_in_its_folder_alone() {
             assert_eq!(failure.kind, FailureKind::Compile, "{failure}");
         }
         timer.prepare(0).unwrap();
-        assert_eq!(timer.measure(0, 1).unwrap(), [100]);
+        assert_eq!(timer.run(0, 1).unwrap(), [100]);
         timer.end();
         failure.map(|failure| failure.message)
     });
@@ -615,9 +617,9 @@ fn a_worker_that_is_none_is_told_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let supervisor = folder.path().join("supervisor");
     let worker = format!("tr '\\0' ' ' < /proc/$PPID/cmdline > {}; yes", supervisor.display());
-    let report = check(&WorkerCommand::shell(EXE, &worker), &Limits::default(), folder.path()).unwrap();
-    assert!(matches!(&report.steps[0].outcome, Outcome::Failed(why) if why.contains("`y`")), "{report}");
-    assert!(matches!(&report.steps[1].outcome, Outcome::Skipped(_)) && report.steps.len() == 2, "{report}");
+    let report = check(&WorkerCommand::shell(EXE, &worker), &WorkerLimits::default(), folder.path()).unwrap();
+    assert!(matches!(&report.steps[0].outcome, StepOutcome::Failed(why) if why.contains("`y`")), "{report}");
+    assert!(matches!(&report.steps[1].outcome, StepOutcome::Skipped(_)) && report.steps.len() == 2, "{report}");
     let words = fs::read_to_string(&supervisor).unwrap();
     assert!(words.contains(" --grace-ms 500 "), "{words}");
 }

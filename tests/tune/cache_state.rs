@@ -46,7 +46,7 @@ fn samples_of_set_clocks_are_their_own_and_free_ones_are_as_those_that_nobody_to
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let run = |ns: [u64; 3], clocks| {
         let mut timer = ScriptedTimer::new(&ns);
-        timer.clocks = clocks;
+        timer.info.clocks = clocks;
         let result = tune(&registry, &invocation, &mut timer, &ledger, &TuneOptions::default(), None).unwrap();
         let entries = ledger.cache().memory().entries().unwrap();
         let provenance = serde_json::to_value(entries[0].1.provenance.as_ref().unwrap()).unwrap();

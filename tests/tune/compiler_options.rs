@@ -9,16 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use autotune_lowered::array::{Reference, Special, Tolerance};
 use autotune_lowered::candidates::{OptionClass, OptionSpace};
 use autotune_lowered::compiler_options::{OptionModule, TunedOptions, tune_compiler_options};
-use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::MeasuredProgram;
 use autotune_lowered::measured_by::Source;
+use autotune_lowered::race::{RaceOptions, Runner};
 use autotune_lowered::timer::events::Events;
 use autotune_lowered::timer::protocol::{ComparedOutput, KeptOutput};
-use autotune_lowered::timer::{Job, OutputArray, Prepared, Signature, Timer};
-use autotune_lowered::tune::{CandidateStatus, OperationResult, RaceStage, Status, TuneOptions};
+use autotune_lowered::timer::{
+    Job, OutputArray, OutputsAs, Prepared, ProgramSignature, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerInfo,
+};
+use autotune_lowered::tune::{CandidateStatus, OperationResult, RaceStage, Status};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -40,7 +42,7 @@ pub(super) fn takes(factor: f64) -> Outcome {
 }
 
 pub(super) struct Compiler {
-    pub(super) device: DeviceFingerprint,
+    pub(super) info: TimerInfo,
     pub(super) of: fn(&Overrides, u32) -> Outcome,
     /// Programs with another behaviour.
     pub(super) others: BTreeMap<Digest, fn(&Overrides, u32) -> Outcome>,
@@ -55,9 +57,6 @@ pub(super) struct Compiler {
     /// Ends the run after this many calls of either kind.
     pub(super) ends_after: usize,
     pub(super) cancel: Arc<AtomicBool>,
-    epoch: u32,
-    /// Whether outputs are compared here, and stored in no file.
-    pub(super) keeps: bool,
     kept: Option<Reference>,
     /// The program's output for inputs in `f64`, and how often it was compiled for them.
     pub(super) in_f64: Result<f64, Failure>,
@@ -68,10 +67,12 @@ impl Compiler {
     pub(super) fn new(of: fn(&Overrides, u32) -> Outcome) -> Self {
         let random = ChaCha8Rng::seed_from_u64(1);
         let (device, others) = (device(), BTreeMap::new());
-        let (job, compiled, asked, measured, epoch, keeps, kept) = (None, 0, 0, 0, 1, false, None);
+        let mut info = TimerInfo::new("simulated", Source::HostWall, device);
+        info.can.set_process_options = true;
+        let (job, compiled, asked, measured, kept) = (None, 0, 0, 0, None);
         let (ends_after, cancel) = (usize::MAX, Arc::default());
         Self {
-            device,
+            info,
             of,
             others,
             random,
@@ -82,8 +83,6 @@ impl Compiler {
             measured,
             ends_after,
             cancel,
-            epoch,
-            keeps,
             kept,
             in_f64: Ok(1.0),
             compiled_in_f64: 0,
@@ -121,21 +120,21 @@ impl Compiler {
     }
 }
 
+impl Compiler {
+    fn times(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        self.count(0, 1);
+        let factor = self.outcome(candidate, "run")?.factor;
+        let mut run = || {
+            let chance = (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
+            (1e6 * factor * (1.0 + self.scatter * chance)) as u64
+        };
+        Ok((0..runs).map(|_| run()).collect())
+    }
+}
+
 impl Timer for Compiler {
-    fn name(&self) -> &str {
-        "simulated"
-    }
-
-    fn source(&self) -> Source {
-        Source::HostWall
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        &self.device
-    }
-
-    fn takes_process_options(&self) -> bool {
-        true
+    fn info(&self) -> &TimerInfo {
+        &self.info
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
@@ -143,9 +142,9 @@ impl Timer for Compiler {
         Ok(())
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.count(1, 0);
-        self.outcome(candidate, "compile").map(|_| Some(Signature::new(vec!["f32[4]".parse().unwrap()])))
+        self.outcome(candidate, "compile").map(|_| Some(ProgramSignature::new(vec!["f32[4]".parse().unwrap()])))
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
@@ -159,51 +158,33 @@ impl Timer for Compiler {
         Ok(Prepared::new(1).executable(Some(Digest::of(&outcome.factor.to_le_bytes()))))
     }
 
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        self.count(0, 1);
-        let factor = self.outcome(candidate, "run")?.factor;
-        let mut run = || {
-            let chance = (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
-            (1e6 * factor * (1.0 + self.scatter * chance)) as u64
-        };
-        Ok((0..runs).map(|_| run()).collect())
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        round.one_by_one(|candidate, runs| self.times(candidate, runs))
     }
 
-    fn compares_outputs(&self) -> bool {
-        self.keeps
-    }
-
-    fn keep_outputs(&mut self, candidate: usize, _above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
-        if !self.keeps {
-            return Ok(None);
+    fn outputs(&mut self, candidate: usize, taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
+        if let OutputsAs::Compared(tolerances) = taken {
+            let kept = self.kept.clone().unwrap().within(tolerances[0]);
+            let compared = ComparedOutput::of(kept.spec().clone(), &self.output(candidate)?, Some(&kept));
+            return Ok(TakenOutputs::Compared(vec![compared]));
         }
-        let output = self.output(candidate)?;
-        let kept = self.kept.insert(Reference::new("f32[4]".parse().unwrap(), output, Tolerance::EXACT));
-        Ok(Some(vec![KeptOutput::of(kept)]))
-    }
-
-    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
-        let kept = self.kept.clone().unwrap().within(tolerances[0]);
-        Ok(vec![ComparedOutput::of(kept.spec().clone(), &self.output(candidate)?, Some(&kept))])
-    }
-
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        assert!(!self.keeps, "a file");
         let bytes = self.output(candidate)?;
-        let scratch = &self.job.as_ref().unwrap().scratch;
-        if self.is_in_f64() {
-            let exact = self.in_f64.clone()?.to_le_bytes().repeat(4);
-            return Ok(vec![OutputArray::write("f64[4]".parse().unwrap(), &exact, scratch).unwrap()]);
+        if self.info.can.compare_outputs {
+            assert!(matches!(taken, OutputsAs::KeptAbove(_)), "a file");
+            let kept = self.kept.insert(Reference::new("f32[4]".parse().unwrap(), bytes, Tolerance::EXACT));
+            return Ok(TakenOutputs::Kept(vec![KeptOutput::of(kept)]));
         }
-        Ok(vec![OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap()])
-    }
-
-    fn epoch(&self) -> u32 {
-        self.epoch
+        let scratch = &self.job.as_ref().unwrap().scratch;
+        let (spec, bytes) = match self.is_in_f64() {
+            true => ("f64[4]", self.in_f64.clone()?.to_le_bytes().repeat(4)),
+            false => ("f32[4]", bytes),
+        };
+        let written = OutputArray::write(spec.parse().unwrap(), &bytes, scratch).unwrap();
+        Ok(TakenOutputs::Files(vec![written]))
     }
 
     fn restart(&mut self, _without: &[usize]) -> Result<(), Failure> {
-        self.epoch += 1;
+        self.info.epoch += 1;
         Ok(())
     }
 
@@ -238,15 +219,16 @@ pub(super) fn tune(
     timer: &mut Compiler,
     ledger: &Ledger,
     module: &OptionModule,
-    options: &TuneOptions,
+    options: &RaceOptions,
 ) -> TunedOptions {
     let cancel = Arc::clone(&timer.cancel);
-    tune_compiler_options(timer, ledger, module, options, &cancel, &Events::default()).unwrap()
+    let events = Events::default();
+    tune_compiler_options(&mut Runner::new(timer, ledger, &cancel, &events), module, options).unwrap()
 }
 
 fn tuned(of: fn(&Overrides, u32) -> Outcome) -> OperationResult {
     let ledger = Ledger::in_memory(vec![]);
-    tune(&mut Compiler::new(of), &ledger, &module(), &TuneOptions::default()).operation
+    tune(&mut Compiler::new(of), &ledger, &module(), &RaceOptions::default()).operation
 }
 
 pub(super) fn best(operation: &OperationResult) -> String {
@@ -287,7 +269,7 @@ pub(super) fn wide_crashes(options: &Overrides, _copy: u32) -> Outcome {
 fn options_that_add_up_are_found_and_the_second_run_measures_nothing() {
     let ledger = Ledger::in_memory(vec![]);
     let mut timer = Compiler::new(two_that_add_up);
-    let TunedOptions { operation, entry, .. } = tune(&mut timer, &ledger, &module(), &TuneOptions::default());
+    let TunedOptions { operation, entry, .. } = tune(&mut timer, &ledger, &module(), &RaceOptions::default());
     assert_eq!(operation.status, Status::Tuned, "{}", operation.reason);
     assert_eq!(best(&operation), r#"{"xla_backend_optimization_level":1,"xla_cpu_prefer_vector_width":512}"#);
     // 1 / (0.7 * 0.8)
@@ -301,12 +283,12 @@ fn options_that_add_up_are_found_and_the_second_run_measures_nothing() {
     assert_eq!(same.status(), CandidateStatus::SameProgram, "it compiles to the base's executable");
 
     let compiled = timer.compiled;
-    let again = tune(&mut timer, &ledger, &module(), &TuneOptions::default());
+    let again = tune(&mut timer, &ledger, &module(), &RaceOptions::default());
     assert_eq!((again.operation.status, timer.compiled), (Status::Cached, compiled));
     // another question needs another search
     let mut other = module();
     other.choices.truncate(3);
-    assert_eq!(tune(&mut timer, &ledger, &other, &TuneOptions::default()).operation.status, Status::Tuned);
+    assert_eq!(tune(&mut timer, &ledger, &other, &RaceOptions::default()).operation.status, Status::Tuned);
 }
 
 /// The winner has the numbers of the last race, as the headline does, and every other set those of the last one that it was in.
@@ -337,7 +319,7 @@ fn the_rounds_of_all_races_count_and_also_where_the_default_stays() {
     for of in [(|_, _| takes(1.0)) as fn(&Overrides, u32) -> Outcome, two_that_add_up] {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
-        let operation = tune(&mut Compiler::new(of), &ledger, &module(), &TuneOptions::default()).operation;
+        let operation = tune(&mut Compiler::new(of), &ledger, &module(), &RaceOptions::default()).operation;
         drop(ledger);
         let log = std::fs::read(folder.path().join("cache/samples-v1.log")).unwrap();
         let rounds = String::from_utf8_lossy(&log).matches(r#""record":"round""#).count();
@@ -351,7 +333,7 @@ fn what_is_ended_before_its_first_round_does_not_claim_samples() {
     let ended = |after: usize| {
         let mut timer = Compiler::new(two_that_add_up);
         timer.ends_after = after;
-        tune(&mut timer, &Ledger::in_memory(vec![]), &module(), &TuneOptions::default()).operation
+        tune(&mut timer, &Ledger::in_memory(vec![]), &module(), &RaceOptions::default()).operation
     };
     let (at_once, later) = (ended(1), ended(200));
     assert_eq!((at_once.status, later.status), (Status::Interrupted, Status::Interrupted));
@@ -365,8 +347,8 @@ fn what_is_ended_before_its_first_round_does_not_claim_samples() {
 fn on_a_gpu_values_with_equal_executables_are_timed_one_by_one() {
     let on = |platform: &str| {
         let mut timer = Compiler::new(two_that_add_up);
-        platform.clone_into(&mut timer.device.identity.platform);
-        tune(&mut timer, &Ledger::in_memory(vec![]), &module(), &TuneOptions::default()).operation
+        platform.clone_into(&mut timer.info.device.identity.platform);
+        tune(&mut timer, &Ledger::in_memory(vec![]), &module(), &RaceOptions::default()).operation
     };
     let counts = |operation: &OperationResult| {
         let rows = || operation.candidates.iter();
@@ -408,7 +390,7 @@ fn the_luck_of_the_first_rounds_wins_nothing() {
         });
         (timer.scatter, timer.random) = (0.4, ChaCha8Rng::seed_from_u64(seed));
         let ledger = Ledger::in_memory(vec![]);
-        let operation = tune(&mut timer, &ledger, &module(), &TuneOptions::default()).operation;
+        let operation = tune(&mut timer, &ledger, &module(), &RaceOptions::default()).operation;
         assert_eq!(operation.status, Status::BaselineKept, "seed {seed}: {}", best(&operation));
     }
 }
@@ -482,10 +464,11 @@ fn fast_arithmetic_is_tried_with_nan_and_says_what_it_makes_of_it() {
         true => Outcome { output: 1.0 + f32::EPSILON, ..takes(0.5) },
         false => takes(1.0),
     };
-    let operation = tune(&mut Compiler::new(fast), &ledger, &module, &TuneOptions::default()).operation;
+    let operation = tune(&mut Compiler::new(fast), &ledger, &module, &RaceOptions::default()).operation;
     // large outputs stay in the worker, and comparing them there gives the same result
-    let mut keeping = Compiler { keeps: true, ..Compiler::new(fast) };
-    let kept = tune(&mut keeping, &Ledger::in_memory(vec![]), &module, &TuneOptions::default()).operation;
+    let mut keeping = Compiler::new(fast);
+    keeping.info.can.compare_outputs = true;
+    let kept = tune(&mut keeping, &Ledger::in_memory(vec![]), &module, &RaceOptions::default()).operation;
     let found = |operation: &OperationResult| {
         let rows = operation.candidates.iter().map(|row| (row.config.clone(), row.special_values.clone()));
         rows.collect::<Vec<_>>()
@@ -528,8 +511,9 @@ fn what_the_default_differs_from_itself_is_not_held_against_a_set() {
     for (of, status) in [(noisy, Status::Tuned), (exact, Status::BaselineKept)] {
         let alone = tuned(of);
         assert_eq!(alone.status, status, "{}", alone.reason);
-        let mut keeping = Compiler { keeps: true, ..Compiler::new(of) };
-        let kept = tune(&mut keeping, &Ledger::in_memory(vec![]), &module(), &TuneOptions::default()).operation;
+        let mut keeping = Compiler::new(of);
+        keeping.info.can.compare_outputs = true;
+        let kept = tune(&mut keeping, &Ledger::in_memory(vec![]), &module(), &RaceOptions::default()).operation;
         assert_eq!((kept.status, best(&kept)), (status, best(&alone)));
     }
 }
@@ -539,7 +523,7 @@ fn a_module_without_a_digest_is_tuned_and_is_no_entry() {
     let ledger = Ledger::in_memory(vec![]);
     let mut module = module();
     module.key = Err("no text".to_owned());
-    let found = tune(&mut Compiler::new(two_that_add_up), &ledger, &module, &TuneOptions::default());
+    let found = tune(&mut Compiler::new(two_that_add_up), &ledger, &module, &RaceOptions::default());
     assert_eq!((found.operation.status, found.entry), (Status::Tuned, None));
     assert!(found.operation.flags.iter().any(|flag| flag == "not in the cache: no text"));
 }

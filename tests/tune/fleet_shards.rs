@@ -62,7 +62,7 @@ impl Place {
         let mut shell = Command::new("bash");
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
         shell.args(["-e", "-c", command]).current_dir(self.0.path()).env("PATH", path);
-        for name in ["AUTOTUNE_LOWERED_CACHE", "AUTOTUNE_LOWERED_CACHE_DIR", "AUTOTUNE_LOWERED_REGISTRY", "RUST_LOG"] {
+        for name in ["AUTOTUNE_LOWERED_CACHE", "AUTOTUNE_LOWERED_REGISTRY", "RUST_LOG"] {
             shell.env_remove(name);
         }
         shell.env("RECORDING", self.path("here.json")).envs(variables);

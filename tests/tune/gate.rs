@@ -10,14 +10,15 @@ use crate::support::scripted;
 use crate::support::scripted::*;
 use autotune_lowered::cache::{CacheKey, SNAPSHOT_FILE};
 use autotune_lowered::decision::{Resolution, Round};
-use autotune_lowered::device::{DeviceFingerprint, MatchMode};
+use autotune_lowered::device::MatchMode;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::gate::{CheckOptions, CheckResult, Limits, OperationCheck, Verdict, look, margin};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::Registry;
 use autotune_lowered::stats::Interval;
-use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
+use autotune_lowered::timer::{
+    Job, OutputsAs, Prepared, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerExt, TimerInfo,
+};
 use autotune_lowered::tune::{Session, Shard, Status, TuneOptions};
 
 /// The options of a check.
@@ -25,12 +26,12 @@ struct Asked {
     options: TuneOptions,
     match_mode: MatchMode,
     shard: Option<Shard>,
-    false_alarms: f64,
+    false_positive_rate: f64,
 }
 
 impl Default for Asked {
     fn default() -> Self {
-        Self { options: TuneOptions::default(), match_mode: MatchMode::Exact, shard: None, false_alarms: 0.01 }
+        Self { options: TuneOptions::default(), match_mode: MatchMode::Exact, shard: None, false_positive_rate: 0.01 }
     }
 }
 
@@ -49,10 +50,10 @@ fn check(registry: &Registry, timer: &mut dyn Timer, ledger: &Ledger, asked: &As
     let mut session = Session::new(registry, ledger, timer).options(asked.options.clone());
     let mut told = 0;
     let mut on_checked = |_: &OperationCheck| told += 1;
-    let Asked { match_mode, shard, false_alarms, .. } = *asked;
+    let Asked { match_mode, shard, false_positive_rate, .. } = *asked;
     let all = planned(registry.invocations());
     let plan = shard.map_or(all.clone(), |shard| all.of_shard(shard));
-    let options = CheckOptions::default().match_mode(match_mode).false_alarms(false_alarms);
+    let options = CheckOptions::default().match_mode(match_mode).false_positive_rate(false_positive_rate);
     let result = autotune_lowered::gate::check(&mut session, &plan, options, &mut on_checked).unwrap();
     assert_eq!(told, result.operations.len());
     result
@@ -138,31 +139,22 @@ fn a_winner_that_fails_is_broken_and_trouble_around_it_is_not() {
 fn one_slow_process_is_no_alarm() {
     struct FirstSlow(Noisy);
     impl Timer for FirstSlow {
-        // as the timer that tuned
-        fn name(&self) -> &str {
-            "scripted"
+        fn info(&self) -> &TimerInfo {
+            &self.0.timer.info
         }
-        fn source(&self) -> Source {
-            self.0.source()
-        }
-        fn device(&self) -> &DeviceFingerprint {
-            self.0.device()
-        }
+
         fn begin(&mut self, job: &Job) -> Result<(), Failure> {
             self.0.begin(job)
         }
         fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
             self.0.prepare(candidate)
         }
-        fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-            self.0.times[2] = if self.0.epoch() == 1 { 0.8 } else { 0.5 };
-            self.0.measure(candidate, runs)
+        fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+            self.0.times[2] = if self.0.info().epoch == 1 { 0.8 } else { 0.5 };
+            self.0.measure(round)
         }
-        fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-            self.0.outputs(candidate)
-        }
-        fn epoch(&self) -> u32 {
-            self.0.epoch()
+        fn outputs(&mut self, candidate: usize, taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
+            self.0.outputs(candidate, taken)
         }
         fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
             self.0.restart(without)
@@ -171,7 +163,10 @@ fn one_slow_process_is_no_alarm() {
             self.0.end();
         }
     }
-    let mut timer = FirstSlow(Noisy::new(1, QUIET, &[1.0, 0.9, 0.5]));
+    let mut noisy = Noisy::new(1, QUIET, &[1.0, 0.9, 0.5]);
+    // as the timer that tuned
+    noisy.timer.info.name = "scripted".to_owned();
+    let mut timer = FirstSlow(noisy);
     let found = tuned_then(&[10 * MS, 9 * MS, 5 * MS], &mut timer);
     assert_eq!((found.verdict, found.processes), (Verdict::Holds, 2), "{}", found.reason);
 }
@@ -220,7 +215,7 @@ fn at_the_limit_itself_the_error_is_the_one_that_was_asked_for() {
             let mut rounds = Vec::new();
             (0..4).any(|epoch| {
                 for _ in 0..20 {
-                    let mut sample = |candidate| noisy.measure(candidate, 1).unwrap()[0] as f64;
+                    let mut sample = |candidate| noisy.run(candidate, 1).unwrap()[0] as f64;
                     let (begin, samples_ns) = (sample(0), vec![Some(sample(0)), Some(sample(1))]);
                     rounds.push(Round::new(epoch, samples_ns).sentinel_ns(Some([begin, sample(0)])));
                 }
@@ -273,7 +268,7 @@ fn what_is_cached_for_other_circumstances_is_stale_and_still_measured() {
     let ledger = Ledger::in_memory(vec![]);
     tune_all(&registry, &mut ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]), &ledger);
     let mut now = ScriptedTimer::new(&[10 * MS, 5 * MS]);
-    now.device.environment.driver = Some("999.1".into());
+    now.info.device.environment.driver = Some("999.1".into());
     let found = check(&registry, &mut now, &ledger, &Asked::default()).operations.remove(0);
     assert_eq!(found.verdict, Verdict::Stale, "{}", found.reason);
     assert!(found.stale[0].contains("driver `none` there, `999.1` here"), "{:?}", found.stale);
@@ -301,7 +296,7 @@ fn what_is_cached_for_other_circumstances_is_stale_and_still_measured() {
 
     // another device's entry, which the user's options accept
     let mut elsewhere = ScriptedTimer::new(&[10 * MS, 7 * MS]);
-    elsewhere.device.identity.hardware.insert("cores".into(), "64".into());
+    elsewhere.info.device.identity.hardware.insert("cores".into(), "64".into());
     let found = check(&registry, &mut elsewhere, &ledger, &Asked::default()).operations.remove(0);
     assert_eq!(found.verdict, Verdict::Missing, "{}", found.reason);
     assert!(found.reason.contains("--match kind"), "{}", found.reason);
@@ -359,14 +354,15 @@ fn the_error_is_of_all_operations_together_whatever_the_shard() {
     let ledger = Ledger::in_memory(vec![]);
     tune_all(&registry, &mut ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]), &ledger);
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
-    let whole = check(&registry, &mut timer, &ledger, &Asked { false_alarms: 0.03, ..Asked::default() });
+    let whole = check(&registry, &mut timer, &ledger, &Asked { false_positive_rate: 0.03, ..Asked::default() });
     assert_eq!((whole.compared, whole.operations.len()), (9, 9));
-    assert!((whole.odds_needed - 300.0).abs() < 1e-9, "nine operations share three per cent");
+    assert!((whole.e_value_needed - 300.0).abs() < 1e-9, "nine operations share three per cent");
     let mut seen: Vec<CacheKey> = Vec::new();
     for index in 0..4 {
         let shard = Some(Shard::new(index, 4).unwrap());
-        let part = check(&registry, &mut timer, &ledger, &Asked { shard, false_alarms: 0.03, ..Asked::default() });
-        assert!((part.odds_needed - 300.0).abs() < 1e-9);
+        let part =
+            check(&registry, &mut timer, &ledger, &Asked { shard, false_positive_rate: 0.03, ..Asked::default() });
+        assert!((part.e_value_needed - 300.0).abs() < 1e-9);
         seen.extend(part.operations.into_iter().map(|operation| CacheKey {
             call: operation.call,
             direction: operation.direction,

@@ -3,11 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use autotune_lowered::config::Config;
-use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::measured_by::Source;
-use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
+use autotune_lowered::timer::{Job, OutputsAs, Prepared, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerInfo};
 use autotune_lowered::tune::{Session, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -30,7 +28,7 @@ pub(crate) const BUSY: Machine = Machine { deviation: 0.05, disturbed: 0.15, pla
 
 /// Candidate `i` takes `times[i]` milliseconds on such a machine.
 pub(crate) struct Noisy {
-    timer: ScriptedTimer,
+    pub(crate) timer: ScriptedTimer,
     random: ChaCha8Rng,
     machine: Machine,
     pub(crate) times: Vec<f64>,
@@ -43,7 +41,8 @@ impl Noisy {
     pub(crate) fn new(seed: u64, machine: Machine, times: &[f64]) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let placed = times.iter().map(|_| (machine.placement * normal(&mut random)).exp()).collect();
-        let timer = ScriptedTimer::new(&vec![MS; times.len()]);
+        let mut timer = ScriptedTimer::new(&vec![MS; times.len()]);
+        timer.info.name = "noisy".to_owned();
         Self { timer, random, machine, times: times.to_vec(), configs: Vec::new(), placed }
     }
 }
@@ -57,29 +56,8 @@ fn normal(random: &mut ChaCha8Rng) -> f64 {
     (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0
 }
 
-impl Timer for Noisy {
-    fn name(&self) -> &str {
-        "noisy"
-    }
-
-    fn source(&self) -> Source {
-        self.timer.source()
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        &self.timer.device
-    }
-
-    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
-        self.configs = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();
-        self.timer.begin(job)
-    }
-
-    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        self.timer.prepare(candidate)
-    }
-
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+impl Noisy {
+    fn times(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
         let number = (0..self.times.len()).find(|&n| config(n as u64) == self.configs[candidate]).unwrap();
         let level = 1e6 * self.times[number] * self.placed[number];
         // a disturbance affects all runs of a sample; otherwise the fastest run would nearly always be undisturbed
@@ -91,13 +69,28 @@ impl Timer for Noisy {
         let mut run = || (level * beside * (self.machine.deviation * normal(&mut self.random)).exp()) as u64;
         Ok((0..runs).map(|_| run()).collect())
     }
+}
 
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        self.timer.outputs(candidate)
+impl Timer for Noisy {
+    fn info(&self) -> &TimerInfo {
+        &self.timer.info
     }
 
-    fn epoch(&self) -> u32 {
-        self.timer.epoch()
+    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        self.configs = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();
+        self.timer.begin(job)
+    }
+
+    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
+        self.timer.prepare(candidate)
+    }
+
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        round.one_by_one(|candidate, runs| self.times(candidate, runs))
+    }
+
+    fn outputs(&mut self, candidate: usize, taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
+        self.timer.outputs(candidate, taken)
     }
 
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {

@@ -7,7 +7,8 @@ use autotune_lowered::compiler_options::OptionModule;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::MeasuredProgram;
-use autotune_lowered::tune::{CandidateResult, CandidateStatus, OperationResult, Status, TuneOptions};
+use autotune_lowered::race::RaceOptions;
+use autotune_lowered::tune::{CandidateResult, CandidateStatus, OperationResult, Status};
 
 use super::compiler_options::{
     Compiler, LEVEL, Outcome, Overrides, WIDE, best, has, module, takes, tune, two_that_add_up,
@@ -36,7 +37,7 @@ fn compiler(in_f64: Result<f64, Failure>, of: Gives) -> Compiler {
 }
 
 fn tuned(timer: &mut Compiler, module: &OptionModule) -> OperationResult {
-    tune(timer, &Ledger::in_memory(vec![]), module, &TuneOptions::default()).operation
+    tune(timer, &Ledger::in_memory(vec![]), module, &RaceOptions::default()).operation
 }
 
 fn row<'a>(operation: &'a OperationResult, config: &str) -> &'a CandidateResult {
@@ -131,7 +132,7 @@ fn without_a_reference_the_comparison_stays_and_the_reason_is_told() {
     let call = IN_F32
         .replace("    return", "    %y = stablehlo.custom_call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>\n    return");
     let mut keeping = Compiler::new(of);
-    keeping.keeps = true;
+    keeping.info.can.compare_outputs = true;
     let cases = [
         (compiler(crash, of), IN_F32, "the worker died", 1),
         (keeping, IN_F32, "in f64 its outputs take more than 128 MiB", 1),

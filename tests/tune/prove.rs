@@ -13,13 +13,14 @@ use crate::support::step::{seal, write_step, write_variants};
 use autotune_lowered::cache::{CacheKey, Entry, Mapping, Snapshot, write_snapshot};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::compare::CompareOptions;
-use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::measured_by::Source;
 use autotune_lowered::prove::{ProveError, ProveResult, StepVariants, StepVerdict, prove, proven_entries};
-use autotune_lowered::timer::{Job, OutputArray, Prepared, Signature, Timer};
+use autotune_lowered::race::Runner;
+use autotune_lowered::timer::{
+    Job, OutputsAs, Prepared, ProgramSignature, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerInfo,
+};
 use serde_json::{Value, json};
 
 const MS: f64 = 1e6;
@@ -63,16 +64,18 @@ fn program(tuned: &[usize]) -> String {
     )
 }
 
+impl StepTimer {
+    fn times(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        let ns = self.inner.ns[candidate] as f64;
+        Ok((0..runs).map(|_| (ns * (0.995 + 0.01 * self.chance())) as u64).collect())
+    }
+}
+
 impl Timer for StepTimer {
-    fn name(&self) -> &str {
-        "step"
+    fn info(&self) -> &TimerInfo {
+        &self.inner.info
     }
-    fn source(&self) -> Source {
-        Source::HostWall
-    }
-    fn device(&self) -> &DeviceFingerprint {
-        &self.inner.device
-    }
+
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         let texts = job.candidates.iter().map(|one| fs::read_to_string(&one.program.as_ref().unwrap().path).unwrap());
         self.inner.ns = texts.map(|text| self.time(&text) as u64).collect();
@@ -82,18 +85,14 @@ impl Timer for StepTimer {
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         self.inner.prepare(candidate)
     }
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.inner.signature(candidate)
     }
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        let ns = self.inner.ns[candidate] as f64;
-        Ok((0..runs).map(|_| (ns * (0.995 + 0.01 * self.chance())) as u64).collect())
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        round.one_by_one(|candidate, runs| self.times(candidate, runs))
     }
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        self.inner.outputs(candidate)
-    }
-    fn epoch(&self) -> u32 {
-        self.inner.epoch()
+    fn outputs(&mut self, candidate: usize, taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
+        self.inner.outputs(candidate, taken)
     }
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
         self.inner.restart(without)
@@ -113,7 +112,8 @@ fn run(folder: &Path, factors: &[f64], seed: u64, options: &CompareOptions) -> R
 fn run_on(timer: &mut StepTimer, folder: &Path, options: &CompareOptions) -> Result<ProveResult, ProveError> {
     let (step, scratch) = (StepVariants::open(folder)?, tempfile::tempdir().unwrap());
     let ledger = Ledger::in_memory(Vec::new());
-    prove(timer, &ledger, &step, options, scratch.path(), &AtomicBool::new(false), &Default::default())
+    let (never, events) = (AtomicBool::new(false), Default::default());
+    prove(&mut Runner::new(timer, &ledger, &never, &events), &step, options, scratch.path())
 }
 
 fn verdicts(found: &ProveResult) -> Vec<StepVerdict> {

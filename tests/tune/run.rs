@@ -14,9 +14,9 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::{Invocation, Registry, Target};
 use autotune_lowered::report::{Document as _, HtmlReport, write_html};
-use autotune_lowered::timer::Signature;
-use autotune_lowered::timer::events::{Event, Events, Kind};
-use autotune_lowered::timer::replay::Method;
+use autotune_lowered::timer::ProgramSignature;
+use autotune_lowered::timer::events::{Event, EventKind, Events};
+use autotune_lowered::timer::replay::RecordedMethod;
 use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions, stored_results};
 
 const MS: u64 = 1_000_000;
@@ -155,44 +155,6 @@ fn what_broke_the_worker_is_known_even_where_no_other_can_be_started() {
     }
 }
 
-/// Earlier versions recorded a single kill of a compile worker as the program's failure.
-#[test]
-fn what_older_versions_held_against_a_killed_program_is_not_believed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
-    let timer = || ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-    for (message, is_believed) in [
-        ("crash: the worker died of SIGKILL during `compile`", false),
-        ("crash: the worker's supervisor was killed during `compile`", false),
-        ("crash: the worker died of SIGSEGV during `compile`", true),
-        ("crash: twice, in fresh workers: the worker died of SIGKILL during `compile`", true),
-    ] {
-        let cache = folder.path().join(Digest::of(message.as_bytes()).to_short());
-        let failing = |at: usize| {
-            timer().with_script(move |candidate, method, _| match (candidate, method) {
-                (found, "prepare") if found == at => Err(Failure::new(FailureKind::Compile, message)),
-                _ => Ok(()),
-            })
-        };
-        // nothing was measured without it
-        let ledger = Ledger::open(&cache.join("baseline"), vec![]).unwrap();
-        let result = tune(&registry, &invocation, &mut failing(0), &ledger, &options(), None).unwrap();
-        assert_eq!(result.operations[0].status, Status::Failed);
-        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
-        let expected = if is_believed { Status::Failed } else { Status::Tuned };
-        assert_eq!(result.operations[0].status, expected, "{message}");
-        // and once it is measured after all, that result stays trusted
-        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
-        let expected = if is_believed { Status::Failed } else { Status::Cached };
-        assert_eq!(result.operations[0].status, expected, "{message}");
-        // others were measured without it: no times of it could be compared with theirs
-        let ledger = Ledger::open(&cache.join("other"), vec![]).unwrap();
-        tune(&registry, &invocation, &mut failing(1), &ledger, &options(), None).unwrap();
-        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
-        assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2), "{message}");
-    }
-}
-
 #[test]
 fn a_compile_failure_costs_one_candidate_a_custom_call_the_invocation() {
     let folder = tempfile::tempdir().unwrap();
@@ -324,13 +286,13 @@ fn wrong_outputs_reject_the_fastest() {
             "outputs" if keeps => Err(Failure::new(FailureKind::Protocol, "no file is to hold these")),
             _ => Ok(()),
         });
-        timer.keeps_outputs = keeps;
+        timer.info.can.compare_outputs = keeps;
         timer.outputs[1] = wrong;
         // one call of each candidate, as in a replay, with either way of comparing
         let calls = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&calls);
         let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-            if let Kind::Called { candidate, method: Method::Outputs, .. } = event.kind {
+            if let EventKind::Called { candidate, method: RecordedMethod::Outputs, .. } = event.kind {
                 seen.lock().unwrap().push(candidate);
             }
         })));
@@ -352,7 +314,7 @@ fn outputs_with_nothing_finite_decide_nothing() {
     for (value, keeps) in [(f32::NAN, false), (f32::INFINITY, true)] {
         let ledger = Ledger::open(&cache, vec![]).unwrap();
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-        timer.keeps_outputs = keeps;
+        timer.info.can.compare_outputs = keeps;
         timer.outputs = vec![value; 3];
         let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         let operation = &result.operations[0];
@@ -377,9 +339,9 @@ fn outputs_that_are_not_there_decide_nothing() {
     let run = |registry: &Registry, invocation: &Arc<Invocation>, returned: Option<&'static str>, keeps: bool| {
         let ledger = Ledger::in_memory(vec![]);
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-        (timer.returns, timer.keeps_outputs) = (Some(returned), keeps);
+        (timer.returns, timer.info.can.compare_outputs) = (Some(returned), keeps);
         // a worker's own word on its programs proves nothing either
-        let none = Signature::new(vec!["f32[4]".parse().unwrap()]).results(Some(Vec::new()));
+        let none = ProgramSignature::new(vec!["f32[4]".parse().unwrap()]).results(Some(Vec::new()));
         timer.signatures = (0..3).map(|candidate| (candidate, Some(none.clone()))).collect();
         let result = tune(registry, invocation, &mut timer, &ledger, &options(), None).unwrap();
         assert_eq!(result.entries.len(), ledger.own_entries().unwrap().len());
@@ -446,7 +408,7 @@ fn a_speed_up_beyond_belief_is_said_and_decides_nothing() {
     assert!(ledger.own_entries().unwrap().is_empty());
     // a user who knows better accepts it: the rounds are there
     let mut accepting = options();
-    accepting.rules.max_speed_up = 2e5;
+    accepting.race.rules.max_speed_up = 2e5;
     let result = tune(&registry, &invocation, &mut timer, &ledger, &accepting, None).unwrap();
     let operation = &result.operations[0];
     assert_eq!((operation.status, operation.rounds_measured), (Status::Tuned, 0));
@@ -536,7 +498,7 @@ fn a_small_gain_keeps_the_baseline_and_that_is_known_afterwards() {
     assert_eq!((again.operations[0].status, timer.calls), (Status::Cached, calls));
     // the rules are applied to the existing samples
     let mut eager = options();
-    eager.rules.min_improvement = 0.0;
+    eager.race.rules.min_improvement = 0.0;
     let decided = tune(&registry, &invocation, &mut timer, &ledger, &eager, None).unwrap();
     assert_eq!((decided.operations[0].status, timer.calls), (Status::Tuned, calls));
 }
@@ -550,11 +512,11 @@ fn another_environment_is_measured_again_and_flagged_at_look_up() {
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
     tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
-    timer.device.environment.driver = Some("999.1".into());
+    timer.info.device.environment.driver = Some("999.1".into());
     let look = |ledger: &Ledger, timer: &ScriptedTimer| {
         ledger
             .cache()
-            .lookup(&timer.device, "op@v1", "0123456789abcdef", None, MatchMode::Exact)
+            .lookup(&timer.info.device, "op@v1", "0123456789abcdef", None, MatchMode::Exact)
             .unwrap()
             .found()
             .unwrap()
@@ -667,23 +629,24 @@ fn what_another_timer_decided_stays_until_it_is_forced_or_asks_another_question(
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let ledger = Ledger::in_memory(vec![]);
     let mut first = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-    first.device.environment.plugin = Some("jaxlib 0.10.2".into());
+    first.info.device.environment.plugin = Some("jaxlib 0.10.2".into());
     let tuned = tune(&registry, &invocation, &mut first, &ledger, &options(), None).unwrap();
     assert_eq!(tuned.operations[0].status, Status::Tuned);
     assert_eq!(tuned.measured_by.compiler.as_deref(), Some("jaxlib 0.10.2"));
     assert!(tuned.notes.is_empty(), "{:?}", tuned.notes);
     let mut of_other_jax = invocation.as_ref().clone();
-    of_other_jax.recorded_on = Some(DeviceFingerprint { environment: first.device.environment.clone(), ..device() });
+    of_other_jax.recorded_on =
+        Some(DeviceFingerprint { environment: first.info.device.environment.clone(), ..device() });
     let mut plugin = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-    plugin.device.environment.plugin = Some("plugin.so".into());
+    plugin.info.device.environment.plugin = Some("plugin.so".into());
     let planned = Arc::new(of_other_jax);
     let noted = tune(&registry, &planned, &mut plugin, &Ledger::in_memory(vec![]), &options(), None).unwrap();
     assert!(noted.notes[0].contains("under jaxlib 0.10.2 and are timed as plugin.so compiles"), "{:?}", noted.notes);
 
     let other = || {
         let mut timer = ScriptedTimer::new(&[10 * MS, 9 * MS, 4 * MS]);
-        timer.name = "another";
-        timer.device.environment.plugin = Some("plugin.so".into());
+        timer.info.name = "another".to_owned();
+        timer.info.device.environment.plugin = Some("plugin.so".into());
         timer
     };
     let mut timer = other();
@@ -731,8 +694,8 @@ fn of_equals_the_smaller_one_wins_and_the_result_says_how_good_it_is() {
         for (time, bytes, share) in [("baseline", 4096, 0.2), ("best", 1000, 0.4)] {
             assert_eq!(json[time]["temporary_bytes"], bytes);
             let work = &json[time]["work"];
-            assert_eq!((&work["flops"], &work["roof"]["least_ns"]), (&2e9.into(), &2e6.into()));
-            assert!((work["roof"]["share"].as_f64().unwrap() - share).abs() < 0.01 * share, "{work}");
+            assert_eq!((&work["flops"], &work["roofline"]["least_ns"]), (&2e9.into(), &2e6.into()));
+            assert!((work["roofline"]["share"].as_f64().unwrap() - share).abs() < 0.01 * share, "{work}");
         }
         let told: Vec<u64> =
             (0..4).map(|candidate| json["candidates"][candidate]["temporary_bytes"].as_u64().unwrap()).collect();

@@ -8,17 +8,19 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::scripted::*;
 use autotune_lowered::cache::FolderLock;
-use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::measured_by::{CacheState, Source};
+use autotune_lowered::measured_by::CacheState;
+use autotune_lowered::race::RaceError;
 use autotune_lowered::selftest::{
     Figures, Point, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
-use autotune_lowered::timer::events::{Event, Events, Kind};
-use autotune_lowered::timer::{Job, OutputArray, Prepared, Timer};
-use autotune_lowered::tune::{CopiesError, Status, TuneOptions};
+use autotune_lowered::timer::events::{Event, EventKind, Events};
+use autotune_lowered::timer::{
+    Job, OutputsAs, Prepared, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerExt, TimerInfo,
+};
+use autotune_lowered::tune::{Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -55,17 +57,20 @@ impl Machine {
     }
 }
 
+impl Machine {
+    fn times(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        let ns = self.inner.run(candidate, runs)?;
+        let level = self.levels[candidate];
+        // one draw for all runs of a sample: a slow phase lasts for a while
+        let scatter = self.rounds * self.normal();
+        let disturbed = if self.uniform() < 0.2 { 3.0 * self.rounds * self.uniform() } else { 0.0 };
+        Ok(ns.iter().map(|_| (1e6 * (level + scatter + disturbed).exp()) as u64).collect())
+    }
+}
+
 impl Timer for Machine {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn source(&self) -> Source {
-        self.inner.source()
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        self.inner.device()
+    fn info(&self) -> &TimerInfo {
+        self.inner.info()
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
@@ -76,21 +81,12 @@ impl Timer for Machine {
         self.inner.prepare(candidate)
     }
 
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        let ns = self.inner.measure(candidate, runs)?;
-        let level = self.levels[candidate];
-        // one draw for all runs of a sample: a slow phase lasts for a while
-        let scatter = self.rounds * self.normal();
-        let disturbed = if self.uniform() < 0.2 { 3.0 * self.rounds * self.uniform() } else { 0.0 };
-        Ok(ns.iter().map(|_| (1e6 * (level + scatter + disturbed).exp()) as u64).collect())
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        round.one_by_one(|candidate, runs| self.times(candidate, runs))
     }
 
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        self.inner.outputs(candidate)
-    }
-
-    fn epoch(&self) -> u32 {
-        self.inner.epoch()
+    fn outputs(&mut self, candidate: usize, taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
+        self.inner.outputs(candidate, taken)
     }
 
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
@@ -111,7 +107,7 @@ fn run(timer: &mut dyn Timer, cancel_after: u32) -> Result<Figures, SelftestErro
     let cancel = Arc::new(AtomicBool::new(false));
     let (flag, mut rounds) = (Arc::clone(&cancel), 0);
     let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-        if let Kind::Round { contenders, .. } = event.kind {
+        if let EventKind::Round { contenders, .. } = event.kind {
             assert_eq!(contenders, 8, "none leaves");
             rounds += 1;
             flag.store(rounds >= cancel_after, Ordering::Relaxed);
@@ -157,7 +153,7 @@ fn all_rounds_are_measured_and_every_copy_is_in_them() {
 #[test]
 fn what_gives_no_figures_says_why() {
     let ended = run(&mut ScriptedTimer::new(&[MS; 8]), 3).unwrap_err();
-    assert!(matches!(ended, SelftestError::Copies(CopiesError::Interrupted)), "{ended}");
+    assert!(matches!(ended, SelftestError::Copies(RaceError::Interrupted)), "{ended}");
     let zero = run(&mut ScriptedTimer::new(&[0; 8]), u32::MAX).unwrap_err();
     assert!(zero.to_string().contains("usable times"), "{zero}");
     let mut one = ScriptedTimer::new(&[MS; 8]).with_script(|candidate, method, _| {

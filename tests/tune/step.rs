@@ -117,7 +117,7 @@ fn a_budget_that_is_used_up_begins_nothing_more() {
     assert_eq!(run.code, 1, "{}", run.stderr);
     let result = run.json();
     for operation in result["operations"].as_array().unwrap() {
-        assert_eq!(operation["status"], "not-begun");
+        assert_eq!(operation["status"], "not-started");
         assert_eq!(operation["reason"], "the budget of the run was used up before it started");
     }
     assert_eq!((&result["step"]["decided"], &result["step"]["expected_gain"]), (&0.0.into(), &0.0.into()));

@@ -133,7 +133,7 @@ fn every_call_is_a_slice_of_its_candidate_in_its_phase() {
 
     let path = folder.path().join("run.json");
     let traced = trace.write(&path, TraceFormat::Chrome).unwrap();
-    assert_eq!((traced.extra_tracks, traced.notes().len(), trace.left_out()), (0, 0, 0), "{traced:?}");
+    assert_eq!((traced.extra_tracks, traced.notes().len(), trace.skipped()), (0, 0, 0), "{traced:?}");
     let document: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     assert_eq!(document["otherData"]["start_ns"], START_NS.to_string());
     let slices = slices(&document);
@@ -304,7 +304,7 @@ fn the_program_writes_the_trace_of_its_run() {
             let of_phase = slices.iter().filter(|slice| slice.depth == 1 && slice.name == phase);
             let inside = of_phase.filter(|slice| slice.start_ns >= whole.start_ns && slice.end_ns <= whole.end_ns);
             let took: u64 = inside.map(|slice| slice.end_ns - slice.start_ns).sum();
-            let told = operation["spent"][member].as_u64().unwrap();
+            let told = operation["time_breakdown"][member].as_u64().unwrap();
             assert!(told > 0 && took >= told, "{phase} of {call}: {took} ns, and {told} ns are told");
         }
     }

@@ -279,7 +279,7 @@ fn what_is_left_is_said_and_a_thorough_run_compiles_just_that() {
     let left = count(&operation, CandidateStatus::NotCompiled);
     assert!(left >= 24, "{left} are left");
     assert_eq!(compiled.lock().unwrap().len() + left, 64);
-    assert!(operation.chance_left.unwrap() <= 0.05);
+    assert!(operation.untried_chance.unwrap() <= 0.05);
     let best = operation.candidates.iter().filter_map(|one| Some(one.times()?.ratio)).fold(f64::INFINITY, f64::min);
     let mut inside = 0;
     for candidate in &operation.candidates {
@@ -300,7 +300,7 @@ fn what_is_left_is_said_and_a_thorough_run_compiles_just_that() {
     let (mut whole, more) = timer();
     let thorough = tune_one(&call("aa00"), &mut whole, &ledger, &options.clone().thorough(true));
     assert_eq!(count(&thorough, CandidateStatus::NotCompiled), 0);
-    assert_eq!(thorough.chance_left, None);
+    assert_eq!(thorough.untried_chance, None);
     assert!(thorough.rounds_kept > 0, "samples of the run before count");
     let (before, after) = (compiled.lock().unwrap(), more.lock().unwrap());
     let unseen = after.iter().filter(|config| !before.contains(config)).count();
@@ -447,7 +447,7 @@ fn outputs_are_compared_while_the_rest_of_a_wave_compiles() {
             log.lock().unwrap().push(method.to_owned());
             Ok(())
         });
-        timer.compiles_beside_outputs = compiles_beside_outputs;
+        timer.info.can.compile_beside_outputs = compiles_beside_outputs;
         // the fastest of all, which no first wave contains
         timer.is_wrong = |one| *one == config(128, 32);
         tune_one(

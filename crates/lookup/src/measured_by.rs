@@ -114,17 +114,16 @@ pub struct MeasuredBy {
     pub timer: String,
     /// The samples' clock.
     pub source: Source,
-    /// The metric: which part of an execution is its duration. Entries from before there was a choice have `elapsed`.
+    /// The metric: which part of an execution is its duration; `elapsed` if it is absent.
     #[serde(default)]
     pub metric: Metric,
     /// The state of the caches before every timed run; not written if they were warm.
     #[serde(default, skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
-    /// How kernels were launched; `None` if there is no choice, as on a CPU, and for entries from before there was one.
+    /// How kernels were launched; `None` if there is no choice, as on a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<Launch>,
-    /// The GPU's clock limits; `None` if no driver reports them, as for a CPU, and for entries from before they were
-    /// recorded.
+    /// The GPU's clock limits; `None` if no driver reports them, as for a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<Clocks>,
     /// The programs' compiler, see [`Environment::compiler`](crate::device::Environment::compiler); `None` if not

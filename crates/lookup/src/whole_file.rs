@@ -52,6 +52,9 @@ pub fn folder_of(path: &Path) -> &Path {
 }
 
 /// A file in a folder, to be renamed when it is written.
+///
+/// # Errors
+/// If it cannot be made.
 pub fn unfinished_file(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     // opened here, because the crate's own error would hide the system's error code, which determines what to do
     let open = |path: &Path| File::options().read(true).write(true).create_new(true).mode(mode).open(path);

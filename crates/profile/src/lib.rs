@@ -16,6 +16,5 @@
 use autotune_lowered_lookup::{array, hlo, measured_by, outside_file, peaks, remedy, setters, stats, whole_file, wire};
 
 pub mod analysis;
-#[cfg(feature = "nsys")]
 pub mod nsys;
 pub mod profile;

@@ -28,7 +28,7 @@ def winner(data):
 
 
 def compiling(data):
-    one, eight = (data[jobs]["spent"]["compile_ns"] / 1e9 for jobs in ("1", "8"))
+    one, eight = (data[jobs]["time_breakdown"]["compile_ns"] / 1e9 for jobs in ("1", "8"))
     return f"{one:.1f} s with 1 job, {eight:.1f} s with 8: {one / eight:.1f} times as fast"
 
 

@@ -124,7 +124,7 @@ def jax_alone(tools):
 def executions(tools, file):
     """How many executions this program finds in an XSpace, and the names of its operations."""
     summary, _ = tools.ask(f"summary-{file.name.split('.')[0]}", "profile", "summary", file, "--top", 20, limit=30)
-    left_out = sum(part["executions"] for part in summary.get("left_out", {}).values())
+    left_out = sum(part["executions"] for part in summary.get("skipped", {}).values())
     return {
         "executions": sum(one["executions"] for one in summary["devices"]) + left_out,
         "layouts": sorted({one["layout"] for one in summary["devices"]}),

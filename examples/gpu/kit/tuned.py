@@ -62,7 +62,7 @@ class Tuned:
 
     def spent(self, phase):
         """Seconds of a phase."""
-        return self.operation.get("spent", {}).get(f"{phase}_ns", 0) / 1e9
+        return self.operation.get("time_breakdown", {}).get(f"{phase}_ns", 0) / 1e9
 
     def clock(self):
         """By which clock it was measured; the reason, if there is no profile."""
@@ -79,7 +79,7 @@ class Tuned:
 
     def data(self):
         """What is noted of it."""
-        keys = ("status", "reason", "speed_up", "speed_up_interval", "resolution", "spent", "flags", "rounds_measured")
+        keys = ("status", "reason", "speed_up", "speed_up_interval", "resolution", "time_breakdown", "flags", "rounds_measured")
         return {
             "best": self.best,
             "baseline": self.baseline,

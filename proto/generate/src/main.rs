@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 fn main() -> Result<(), Box<dyn Error>> {
     // slices of the file instead of copies, and an order that does not change between runs
     write("xplane", "crates/profile/src/profile/xplane.rs", Config::new().bytes(["."]).btree_map(["."]))?;
-    write("compile_options", "crates/timer/src/timer/pjrt/compile_options.rs", Config::new().btree_map(["."]))
+    write("compile_options", "crates/timer/src/timer/pjrt/compile/options_proto.rs", Config::new().btree_map(["."]))
 }
 
 fn write(name: &str, path: &str, config: &mut Config) -> Result<(), Box<dyn Error>> {

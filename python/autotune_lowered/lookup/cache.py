@@ -34,9 +34,8 @@ class SnapshotMismatch(CacheError):
 
 
 def _of_environment() -> str | None:
-    """The value of `AUTOTUNE_LOWERED_CACHE`, or of its old name `AUTOTUNE_LOWERED_CACHE_DIR`; an empty variable counts
-    as unset."""
-    return os.environ.get("AUTOTUNE_LOWERED_CACHE") or os.environ.get("AUTOTUNE_LOWERED_CACHE_DIR") or None
+    """The value of `AUTOTUNE_LOWERED_CACHE`; an empty variable counts as unset."""
+    return os.environ.get("AUTOTUNE_LOWERED_CACHE") or None
 
 
 def default_folder() -> pathlib.Path:

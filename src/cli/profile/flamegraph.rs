@@ -21,7 +21,7 @@ words_for! {
         /// The calls of the program that was traced, and the `op_name` below them
         Source,
         /// The scopes of the `op_name`
-        #[value(name = "op_name", alias = "op-name")]
+        #[value(name = "op_name")]
         OpName,
     }
 }

@@ -13,6 +13,19 @@ use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::options::{FormatArg, number};
 
+/// Programs whose numbers can be computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CompatWord {
+    /// ejkernel 0.0.80
+    Ejkernel,
+}
+
+impl From<CompatWord> for Semantics {
+    fn from(CompatWord::Ejkernel: CompatWord) -> Self {
+        Self::Ejkernel
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct TimingsArgs {
     #[command(flatten)]
@@ -23,18 +36,18 @@ pub(crate) struct TimingsArgs {
     /// Only names with this prefix; empty for all
     #[arg(long, value_name = "TEXT", default_value = "jit_")]
     pub prefix: String,
-    /// Only time of operations whose names match; with --seed-semantics, of inner events whose names match
+    /// Only time of operations whose names match; with --compat ejkernel, of inner events whose names match
     #[arg(long, value_name = "REGEX")]
     pub regex: Option<String>,
     /// Leave out shorter samples
     #[arg(long, value_name = "NS", default_value_t = 1000.0, value_parser = duration_ns)]
     pub min_duration_ns: f64,
-    /// Maximum number of samples per plane, or `none` [default: none; with --seed-semantics 10000 events]
+    /// Maximum number of samples per plane, or `none` [default: none; with --compat ejkernel 10000 events]
     #[arg(long, value_name = "N", value_parser = cap)]
     pub max_events: Option<Cap>,
-    /// Compute what ejkernel's profiler would, with its errors; never decide by it
-    #[arg(long)]
-    pub seed_semantics: bool,
+    /// Compute what this program's profiler would, with its errors; never decide by it
+    #[arg(long, value_enum)]
+    pub compat: Option<CompatWord>,
     #[command(flatten)]
     pub format: FormatArg,
 }
@@ -56,7 +69,7 @@ fn duration_ns(text: &str) -> Result<f64, String> {
 }
 
 fn profiler(args: &TimingsArgs) -> Result<Profiler, Fault> {
-    let mut profiler = Profiler::new(if args.seed_semantics { Semantics::Seed } else { Semantics::PerExecution });
+    let mut profiler = Profiler::new(args.compat.map_or(Semantics::PerExecution, Semantics::from));
     profiler.prefix_filter.clone_from(&args.prefix);
     profiler.min_duration_ns = args.min_duration_ns;
     if let Some(cap) = args.max_events {

@@ -1,7 +1,11 @@
-//! `profile view`: a profile as one page, served on loopback or written to a file.
+//! `profile view`: a profile as one page, written to a file and opened in a browser.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{self, Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -10,15 +14,21 @@ use crate::analysis::{
     Capture, Counting, HloFiles, ProfileDiff, Stacks, StacksBy, Summary, SummaryOptions, profile_diff, stacks_by,
     summarize,
 };
+use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::options::{LabelArgs, PeaksArg};
 use crate::cli::report::read_results;
 use crate::cli::say::say;
 use crate::cli::scan::user_labels;
-use crate::cli::{ending, exit};
-use crate::report::{AfterPage, MAX_EVENTS, Server, Timeline, ViewPage, view_commands, write_view};
+use crate::report::{AfterPage, MAX_EVENTS, Timeline, ViewPage, view_commands, write_view};
 
 use super::summary::ModulesArgs;
+
+/// The page without `-o`. A browser in a sandbox of its own may not see the folder of temporary files.
+const DEFAULT_PAGE: &str = "autotune-lowered-view.html";
+const OPENER: &str = "xdg-open";
+/// How long a failure of the opener is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
@@ -26,15 +36,10 @@ pub(crate) struct ViewArgs {
     /// captures of nsys-jax, one per process, as a zip or a folder
     #[arg(value_name = "FILE|LOGDIR", required = true)]
     files: Vec<PathBuf>,
-    /// Port of 127.0.0.1 to serve on [default: a free one]
-    #[arg(long, value_name = "N", conflicts_with = "output")]
-    port: Option<u16>,
-    /// Write the page to a file and exit; replaces an existing file. `-` for standard output
+    /// Write the page to this file, replacing an existing one, and open no browser; `-` for standard output [default:
+    /// write `autotune-lowered-view.html` to the working directory, and open it]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Do not serve the page; implied by `-o`
-    #[arg(long, requires = "output")]
-    no_serve: bool,
     /// A profile of the same program after a change, a file or a log folder: the page shows the differences, as flame
     /// graphs and tables
     #[arg(long, value_name = "FILE|LOGDIR")]
@@ -54,11 +59,6 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let user = user_labels(&args.labels)?;
     let peaks = args.peaks.read()?;
     let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
-    // a taken port is reported before a large capture is read
-    let server = match args.output {
-        None => Some(Server::bind(args.port).map_err(|error| unserved(args.port, &error))?),
-        Some(_) => None,
-    };
     let results = args.results.as_deref().map(read_results).transpose()?.unwrap_or_default();
     let captures = Capture::read(&args.files, &files)?;
     let timeline = Timeline::new(&captures, MAX_EVENTS);
@@ -92,23 +92,16 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         }),
         results: &results,
     };
-    match (&args.output, server) {
-        (Some(path), _) if path == Path::new("-") => write_view(out, &page)?,
-        (Some(path), _) => {
-            write_file(path, false, |file| write_view(file, &page))?;
-            writeln!(out, "{}", path.display())?;
-        }
-        (None, Some(server)) => {
-            let mut bytes = Vec::new();
-            write_view(&mut bytes, &page)?;
-            drop(captures);
-            ending::end_with(exit::FINE)?;
-            writeln!(out, "{}", server.url())?;
-            out.flush()?;
-            say("open it in a browser of this machine; Ctrl-C ends");
-            server.run(bytes);
-        }
-        (None, None) => {}
+    let path = args.output.as_deref().unwrap_or(Path::new(DEFAULT_PAGE));
+    if path == Path::new("-") {
+        write_view(out, &page)?;
+        return Ok(exit::FINE);
+    }
+    write_file(path, false, |file| write_view(file, &page))?;
+    writeln!(out, "{}", path.display())?;
+    if args.output.is_none() {
+        out.flush()?;
+        open_in_browser(path);
     }
     Ok(exit::FINE)
 }
@@ -137,7 +130,24 @@ impl AfterProfile {
     }
 }
 
-fn unserved(port: Option<u16>, error: &std::io::Error) -> Fault {
-    let next = if port.is_some() { "; choose another --port, or omit it" } else { "" };
-    Fault::input(format!("cannot serve on port {} of 127.0.0.1: {error}{next}", port.unwrap_or(0)))
+/// Opens a page as the desktop does. A browser may stay in the foreground, so only an early failure is waited for.
+fn open_in_browser(page: &Path) {
+    let opened = path::absolute(page).and_then(|page| {
+        let mut opener = Command::new(OPENER);
+        opener.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Ctrl-C in this terminal does not end the browser
+        let mut opener = opener.process_group(0).spawn()?;
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            match opener.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(io::Error::other(status.to_string())),
+                None => thread::sleep(Duration::from_millis(20)),
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = opened {
+        say(&format!("cannot open a browser with `{OPENER}`: {error}; open `{}` yourself", page.display()));
+    }
 }

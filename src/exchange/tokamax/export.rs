@@ -55,7 +55,7 @@ pub struct TokamaxExport {
     /// Calls in them that came from here.
     pub written: usize,
     /// What was left out, each with the reason.
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
 }
 
 /// Writes entries as an `AutotuningResult` if the path ends in `.json`, otherwise into the databases of a folder, whose
@@ -76,7 +76,7 @@ pub fn export_tokamax(
     measured: &mut dyn FnMut(&CacheKey, &Entry) -> Result<TokamaxCall, String>,
 ) -> Result<TokamaxExport, ExchangeError> {
     let mut export = TokamaxExport::default();
-    let records = records(entries, device_kind, measured, &mut export.left_out)?;
+    let records = records(entries, device_kind, measured, &mut export.skipped)?;
     let is_file = path.extension().is_some_and(|extension| extension == "json") && !path.is_dir();
     let contents = if is_file {
         result(path, records, &mut export)?.into_iter().collect()
@@ -103,7 +103,7 @@ fn records<'a>(
     entries: &'a [(CacheKey, Arc<Entry>)],
     device_kind: Option<&str>,
     measured: &mut dyn FnMut(&CacheKey, &Entry) -> Result<TokamaxCall, String>,
-    left_out: &mut Vec<String>,
+    skipped: &mut Vec<String>,
 ) -> Result<Vec<Record<'a>>, ExchangeError> {
     let mut records: Vec<Record<'a>> = Vec::new();
     let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
@@ -115,18 +115,18 @@ fn records<'a>(
             Some(peer) if peer.format == FORMAT => {
                 peer.records.iter().map(|record| (record.place, record.key.clone(), record.value.clone())).collect()
             }
-            _ => match measured(key, entry).and_then(|call| texts_of(key, entry, &call, left_out)) {
+            _ => match measured(key, entry).and_then(|call| texts_of(key, entry, &call, skipped)) {
                 // after those with an index
                 Ok((stamp, data)) => vec![(u64::MAX, stamp, data)],
                 Err(reason) => {
-                    left_out.push(format!("{name}: {reason}"));
+                    skipped.push(format!("{name}: {reason}"));
                     continue;
                 }
             },
         };
         for (place, stamp, data) in texts {
             let Some(canonical) = canonical(&stamp) else {
-                left_out.push(format!("{name}: its record is not JSON"));
+                skipped.push(format!("{name}: its record is not JSON"));
                 continue;
             };
             let record = Record { kind: kind.to_owned(), place, stamp, data, key };
@@ -157,7 +157,7 @@ fn records<'a>(
                 });
             }
             // Tokamax tunes a forward pass by itself; its backward passes are operations of their own
-            left_out.push(format!("{name}: the config of `forward-vjp` cannot be stored beside that of `forward`"));
+            skipped.push(format!("{name}: the config of `forward-vjp` cannot be stored beside that of `forward`"));
             if key.direction == Direction::Forward {
                 *known = record;
             }
@@ -173,7 +173,7 @@ fn texts_of(
     key: &CacheKey,
     entry: &Entry,
     call: &TokamaxCall,
-    left_out: &mut Vec<String>,
+    skipped: &mut Vec<String>,
 ) -> Result<(String, String), String> {
     let object = |member: &str| call.stamp.get(member).and_then(Value::as_object);
     let (Some(op), Some(arguments)) = (object("op"), object("arguments")) else {
@@ -200,7 +200,7 @@ fn texts_of(
         let samples = in_ms(samples);
         match median(samples.clone()) {
             None => {}
-            Some(median) if median < least => left_out.push(format!(
+            Some(median) if median < least => skipped.push(format!(
                 "`{}`: the config `{}` has a smaller median, but the paired rounds did not prove it faster",
                 key.call,
                 config.to_brief()
@@ -294,13 +294,13 @@ fn databases(
         let stamp: Option<Stamp<'_>> = serde_json::from_str(&record.stamp).ok();
         let file = stamp.as_ref().and_then(|stamp| file_stem_of(&stamp.op.path));
         let (Some(stamp), Some(file), Some(folder)) = (&stamp, file, folder_of(&record.kind)) else {
-            export.left_out.push(format!("{name}: its class or device kind is not a valid file name"));
+            export.skipped.push(format!("{name}: its class or device kind is not a valid file name"));
             continue;
         };
         let calls = files.entry(root.join(folder).join(format!("{file}.json"))).or_default();
         if calls.put(stamp.arguments.get().to_owned(), record.data).is_some() {
             let reason = "a database does not distinguish the operation's own settings; it has the first one's config";
-            export.left_out.push(format!("{name}: {reason}"));
+            export.skipped.push(format!("{name}: {reason}"));
         } else {
             export.written += 1;
         }

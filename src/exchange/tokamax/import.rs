@@ -31,7 +31,7 @@ pub struct TokamaxImport {
     /// The entries, in the order of the files.
     pub entries: Vec<(CacheKey, Arc<Entry>)>,
     /// What was left out, each with the reason.
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
     /// Notes on the entries, one line each.
     pub notes: Vec<String>,
 }
@@ -59,7 +59,7 @@ pub fn import_tokamax(path: &Path, device_kind: Option<&str>) -> Result<TokamaxI
     if path.is_dir() {
         for file in files_below(path)? {
             if let Err(error) = import.file(&file) {
-                import.left_out.push(error.to_string());
+                import.skipped.push(error.to_string());
             }
         }
     } else {
@@ -67,7 +67,7 @@ pub fn import_tokamax(path: &Path, device_kind: Option<&str>) -> Result<TokamaxI
     }
     import.keep_without_config();
     let entries = import.entries.into_iter().map(|(key, entry)| (key, Arc::new(entry))).collect();
-    Ok(TokamaxImport { entries, left_out: import.left_out, notes: import.notes })
+    Ok(TokamaxImport { entries, skipped: import.skipped, notes: import.notes })
 }
 
 fn files_below(root: &Path) -> Result<Vec<PathBuf>, ExchangeError> {
@@ -100,7 +100,7 @@ struct Import<'a> {
     places: HashMap<CacheKey, usize>,
     /// Records of calls without a config, by device kind.
     without_config: BTreeMap<String, Vec<PeerRecord>>,
-    left_out: Vec<String>,
+    skipped: Vec<String>,
     notes: Vec<String>,
     place: u64,
 }
@@ -127,7 +127,7 @@ impl Import<'_> {
     fn result(&mut self, path: &Path, result: &ResultFile<'_>) {
         if self.device_kind.is_some_and(|wanted| wanted != result.device_kind) {
             let kind = result.device_kind.escape_debug();
-            return self.left_out.push(format!("`{}` is of the device kind `{kind}`", path.display()));
+            return self.skipped.push(format!("`{}` is of the device kind `{kind}`", path.display()));
         }
         for (index, (stamp, data)) in result.data.iter().enumerate() {
             let what = || format!("`{}`, call {index}", path.display());
@@ -142,19 +142,19 @@ impl Import<'_> {
         let device_kind = match self.device_kind {
             Some(kind) if folder_of(kind).as_deref() == Some(&folder) => kind.to_owned(),
             Some(_) => {
-                return self.left_out.push(format!("`{}` is of the device kind `{folder}`", path.display()));
+                return self.skipped.push(format!("`{}` is of the device kind `{folder}`", path.display()));
             }
             None => folder,
         };
         let stem = name(path.file_stem());
         let Some(class) = class_of(&stem) else {
             let reason = format!("Tokamax {} has no operation `{}`", version(), stem.escape_debug());
-            return self.left_out.push(format!("`{}`: {reason}", path.display()));
+            return self.skipped.push(format!("`{}`: {reason}", path.display()));
         };
         let mut last = BTreeMap::new();
         for (index, (arguments, _)) in members.iter().enumerate() {
             if last.insert(arguments.as_str(), index).is_some() {
-                self.left_out.push(format!("`{}`: call {index} occurs twice; the last one counts", path.display()));
+                self.skipped.push(format!("`{}`: call {index} occurs twice; the last one counts", path.display()));
             }
         }
         for (index, (arguments, data)) in members.iter().enumerate() {
@@ -163,7 +163,7 @@ impl Import<'_> {
             }
             let what = || format!("`{}`, call {index}", path.display());
             if !matches!(serde_json::from_str(arguments), Ok(Value::Object(_))) {
-                self.left_out.push(format!("{}: its arguments are not a JSON object", what()));
+                self.skipped.push(format!("{}: its arguments are not a JSON object", what()));
                 continue;
             }
             // the text between the quotes is a key there, to be exported unchanged
@@ -175,11 +175,11 @@ impl Import<'_> {
     fn call(&mut self, what: impl Fn() -> String, device_kind: &str, stamp: String, data: &str) {
         let value = compact(data);
         if stamp.len() + value.len() > MAX_CALL_BYTES {
-            return self.left_out.push(format!("{}: more than {MAX_CALL_BYTES} bytes for one call", what()));
+            return self.skipped.push(format!("{}: more than {MAX_CALL_BYTES} bytes for one call", what()));
         }
         let Some((op_id, call_key)) = tokamax_label(&stamp).and_then(|label| Some((label.op_id, label.call_key?)))
         else {
-            return self.left_out.push(format!("{}: it names no operation with its arguments", what()));
+            return self.skipped.push(format!("{}: it names no operation with its arguments", what()));
         };
         let config = match fastest(&value) {
             Ok(Some(config)) => config,
@@ -190,7 +190,7 @@ impl Import<'_> {
                 return self.without_config.entry(device_kind.to_owned()).or_default().push(record);
             }
             Err(reason) => {
-                return self.left_out.push(format!("{}, `{}`: {reason}", what(), Call::new(op_id, call_key)));
+                return self.skipped.push(format!("{}, `{}`: {reason}", what(), Call::new(op_id, call_key)));
             }
         };
         let key = CacheKey {
@@ -219,11 +219,11 @@ impl Import<'_> {
             if index == 0 {
                 entry.config = config;
             }
-            return self.left_out.push(format!("{name} occurs twice; the last one counts"));
+            return self.skipped.push(format!("{name} occurs twice; the last one counts"));
         }
         if !has_room(peer, &record) {
             let reason = format!("more than {MAX_RECORDS} calls or {MAX_CALL_BYTES} bytes for one label");
-            return self.left_out.push(format!("{name}: {reason}"));
+            return self.skipped.push(format!("{name}: {reason}"));
         }
         peer.records.push(record);
         self.notes.push(format!(
@@ -250,7 +250,7 @@ impl Import<'_> {
                 self.notes.push(format!("`{kind}`: {kept} calls have no config; they are kept only for exports"));
             }
             if kept < count {
-                self.left_out.push(format!("`{kind}`: {} calls have no config", count - kept));
+                self.skipped.push(format!("`{kind}`: {} calls have no config", count - kept));
             }
         }
     }

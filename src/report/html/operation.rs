@@ -8,7 +8,7 @@ use crate::hlo::Evidence;
 use crate::report::date::date;
 use crate::report::differences::flat;
 use crate::report::figures::format_confidence;
-use crate::report::roofline::{goodness, temporary_memory};
+use crate::report::roofline::{temporary_memory, work_line};
 use crate::report::{format_ns, format_part, format_ratio};
 use crate::tune::{CandidateResult, CandidateStatus, ConfigTime, OperationResult, Searched};
 
@@ -135,7 +135,7 @@ fn write_facts(operation: &OperationResult, decided_at: Option<u64>, out: &mut d
     if let Some(resolution) = operation.resolution {
         facts.push(format!("The noise floor is {}: smaller differences cannot be detected.", format_part(resolution)));
     }
-    facts.extend([goodness(operation), temporary_memory(operation)].into_iter().flatten().map(|fact| sentence(&fact)));
+    facts.extend([work_line(operation), temporary_memory(operation)].into_iter().flatten().map(|fact| sentence(&fact)));
     let others = operation
         .tie_set
         .iter()

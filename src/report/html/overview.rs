@@ -42,7 +42,7 @@ struct OptionalColumns {
 /// The share of the roof that a call reaches with its best config, or with its baseline if undecided.
 fn roof_of(operation: &OperationResult) -> Option<f64> {
     let time = operation.best.as_ref().unwrap_or(&operation.baseline);
-    Some(time.work.as_ref()?.roof?.share)
+    Some(time.work.as_ref()?.roofline?.share)
 }
 
 /// `op@vN:key`, with its direction unless it is forward.

@@ -36,7 +36,7 @@ impl Point<'_> {
     /// Its description when it has the focus or the pointer.
     fn label(&self) -> String {
         let Self { operation, work } = self;
-        let roof = work.roof.map_or_else(String::new, |roof| {
+        let roof = work.roofline.map_or_else(String::new, |roof| {
             format!("{} of the roof, bound by {}, ", format_part(roof.share), roof.bound.name())
         });
         format!(
@@ -88,7 +88,7 @@ pub(in crate::report) fn write_roofline_plot(out: &mut dyn Write, summary: &Summ
     for point in &points {
         let (x, y) = (FRAME.x(across.along(point.intensity())), FRAME.y(up.along(point.work.flops_per_second())));
         let radius = RADIUS.0 + RADIUS.1 * (point.work.time_ns / most_ns).sqrt();
-        let class = match point.work.roof.map(|roof| roof.bound) {
+        let class = match point.work.roofline.map(|roof| roof.bound) {
             Some(Bound::Compute) => "point compute",
             _ => "point",
         };
@@ -100,15 +100,15 @@ pub(in crate::report) fn write_roofline_plot(out: &mut dyn Write, summary: &Summ
         )?;
     }
     writeln!(out, "</svg></div>\n<p class=\"told\" aria-hidden=\"true\"></p></figure>")?;
-    let mut left_out = Vec::new();
+    let mut skipped = Vec::new();
     if all > computing {
-        left_out.push(format!("{} that only move data", all - computing));
+        skipped.push(format!("{} that only move data", all - computing));
     }
     if computing > points.len() {
-        left_out.push(format!("{} with less time", computing - points.len()));
+        skipped.push(format!("{} with less time", computing - points.len()));
     }
-    if !left_out.is_empty() {
-        writeln!(out, "<p class=\"fine\">Not drawn: {}.</p>", left_out.join(" and "))?;
+    if !skipped.is_empty() {
+        writeln!(out, "<p class=\"fine\">Not drawn: {}.</p>", skipped.join(" and "))?;
     }
     writeln!(out, "</section>")
 }

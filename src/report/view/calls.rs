@@ -7,7 +7,7 @@ use crate::call::split_op_id;
 use crate::report::differences::differences;
 use crate::report::figures::expected_text;
 use crate::report::html::escape::Text;
-use crate::report::roofline::{goodness, temporary_memory};
+use crate::report::roofline::{temporary_memory, work_line};
 use crate::report::{format_bytes, format_ns, format_ratio};
 use crate::tune::{AutotuningResult, CandidateResult, CandidateStatus, OperationResult};
 
@@ -59,7 +59,7 @@ impl Call<'_> {
         write_linked(out, (self.id().as_str(), name.as_str()), &columns, rows, (candidates.len(), &[]))?;
         let speed_up = operation.speed_up.map(|speed_up| format!("{} as fast as the baseline", format_ratio(speed_up)));
         let facts =
-            [Some(operation.status.name().to_owned()), speed_up, goodness(operation), temporary_memory(operation)];
+            [Some(operation.status.name().to_owned()), speed_up, work_line(operation), temporary_memory(operation)];
         let facts: Vec<String> = facts.into_iter().flatten().collect();
         writeln!(
             out,

@@ -62,7 +62,7 @@ pub(super) fn write_tables(out: &mut dyn Write, summary: &Summary, results: &[Au
             operation.operation.clone(),
             format_part(operation.share),
             format_ns(operation.time_ns),
-            mean_std(operation.own_ns),
+            mean_std(operation.self_time_ns),
             operation.count.to_string(),
             operation.opcode.clone(),
             program(&operation.module, operation.program_id),
@@ -105,8 +105,8 @@ fn write_memory(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     write_table(out, "Memory of each device", &columns, rows, known.len())?;
     let Some((module, memory)) = known.first() else { return Ok(()) };
     let name = format!("Alive at the heap peak of {}", program(&module.module, module.program_id));
-    let alive = memory.alive.iter().map(|buffer| vec![buffer.instruction.clone(), format_bytes(buffer.bytes)]);
-    write_linked(out, ("table-alive", &name), &["instruction", ">bytes"], alive, (memory.alive.len(), &[]))
+    let alive = memory.live.iter().map(|buffer| vec![buffer.instruction.clone(), format_bytes(buffer.bytes)]);
+    write_linked(out, ("table-alive", &name), &["instruction", ">bytes"], alive, (memory.live.len(), &[]))
 }
 
 /// The operations that lose the most time below the roof.
@@ -130,13 +130,13 @@ fn write_parts(out: &mut dyn Write, name: &str, parts: &[Part]) -> io::Result<()
 }
 
 fn write_notes(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
-    let left_out = [
-        (summary.left_out.warm_up, "first executions of a module on a device (--with-warm-up counts them)"),
-        (summary.left_out.autotuner, "executions of XLA’s autotuner"),
-        (summary.left_out.minor, "executions of minor modules"),
+    let skipped = [
+        (summary.skipped.warm_up, "first executions of a module on a device (--with-warm-up counts them)"),
+        (summary.skipped.autotuner, "executions of XLA’s autotuner"),
+        (summary.skipped.minor, "executions of minor modules"),
     ];
-    let left_out = left_out.iter().filter(|(time, _)| time.executions > 0);
-    let mut notes: Vec<String> = left_out
+    let skipped = skipped.iter().filter(|(time, _)| time.executions > 0);
+    let mut notes: Vec<String> = skipped
         .map(|(time, what)| {
             format!("left out of these tables: {} {what}, {}", time.executions, format_ns(time.span_ns))
         })

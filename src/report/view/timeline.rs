@@ -144,14 +144,14 @@ impl Timeline {
         }];
         let shorter =
             format!("shorter than those drawn: a page holds {}, and the longest of each lane were kept", self.most);
-        let left_out = [
+        let skipped = [
             (self.earlier, "from before these steps"),
             (self.shorter, shorter.as_str()),
             (self.crowded, "beyond the limit of rows and lanes"),
             (self.unusable, "that cannot be decoded or have no usable time"),
         ];
-        let left_out = left_out.iter().filter(|(count, _)| *count > 0);
-        notes.extend(left_out.map(|(count, which)| format!("Left out: {count} events {which}.")));
+        let skipped = skipped.iter().filter(|(count, _)| *count > 0);
+        notes.extend(skipped.map(|(count, which)| format!("Left out: {count} events {which}.")));
         notes
     }
 }

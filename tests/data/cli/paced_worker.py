@@ -27,7 +27,7 @@ while line := sys.stdin.readline():
         ns = job["configs"][params["candidate"]]["ns"]
         measured[ns] = measured.get(ns, 0) + 1
         if control.get("terminate") and measured[ns] == 6:
-            with open(os.environ["AUTOTUNE_LOWERED_CACHE_DIR"] + "/lock") as file:
+            with open(os.environ["AUTOTUNE_LOWERED_CACHE"] + "/lock") as file:
                 os.kill(int(file.read().split()[1]), signal.SIGTERM)
         pace = control.get("pace", {}).get(str(ns), 1)
         result = {"samples_ns": [int(ns * pace) + 10 * n for n in range(params["runs"])]}

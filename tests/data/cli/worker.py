@@ -38,10 +38,10 @@ def misbehave(what, request):
         say(json.dumps({"id": request["id"], "error": {"kind": "device", "message": "the device fell off the bus"}}))
         return True
     if what == "remove-cache" and measured[request["params"]["candidate"]] == 6:
-        shutil.rmtree(os.environ["AUTOTUNE_LOWERED_CACHE_DIR"])
+        shutil.rmtree(os.environ["AUTOTUNE_LOWERED_CACHE"])
     if what in ("SIGTERM", "SIGHUP", "SIGQUIT") and measured[request["params"]["candidate"]] == 14:
         # the cache's lock file names the process that has it: the tuner
-        with open(os.environ["AUTOTUNE_LOWERED_CACHE_DIR"] + "/lock") as file:
+        with open(os.environ["AUTOTUNE_LOWERED_CACHE"] + "/lock") as file:
             os.kill(int(file.read().split()[1]), getattr(signal, what))
     return False
 

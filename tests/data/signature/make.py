@@ -1,4 +1,4 @@
-"""Signs the SHA-256 of `abc` as docs/trust.md has it, and as version 1 did, with the `cryptography` package in place of this program."""
+"""Signs the SHA-256 of `abc` as docs/trust.md has it, with the `cryptography` package in place of this program."""
 
 import hashlib
 import pathlib
@@ -16,12 +16,8 @@ digest = hashlib.sha256(b"abc").digest()
 # as the generation 7 that was published at this time, seconds since 1970
 GENERATION, TIME = 7, 1_790_000_000
 numbers = struct.pack(">QQ", GENERATION, TIME)
-signature = key.sign(b"autotune-lowered snapshot v2\0" + digest + numbers)
+signature = key.sign(b"autotune-lowered snapshot v1\0" + digest + numbers)
 (folder / "key").write_text(f"autotune-lowered-private-key-v1 {SEED.hex()}\n")
 (folder / "key.pub").write_text(f"autotune-lowered-public-key-v1 {public.hex()}\n")
-line = f"autotune-lowered-signature-v2 {public.hex()} {digest.hex()} {GENERATION} {TIME} {signature.hex()}\n"
+line = f"autotune-lowered-signature-v1 {public.hex()} {digest.hex()} {GENERATION} {TIME} {signature.hex()}\n"
 (folder / "abc.sig").write_text(line)
-# version 1 signed the digest alone
-old = key.sign(b"autotune-lowered snapshot v1\0" + digest)
-old_line = f"autotune-lowered-signature-v1 {public.hex()} {digest.hex()} {old.hex()}\n"
-(folder / "version-1.sig").write_text(old_line)

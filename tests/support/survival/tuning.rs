@@ -141,7 +141,7 @@ impl Tuning {
         let closed = "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-";
         let script = format!("{closed}; {limits}; exec \"$0\" \"$@\"");
         shell.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_autotune-lowered"));
-        let output = shell.args(self.words()).env("AUTOTUNE_LOWERED_CACHE_DIR", cache).env_remove("RUST_LOG").output();
+        let output = shell.args(self.words()).env("AUTOTUNE_LOWERED_CACHE", cache).env_remove("RUST_LOG").output();
         let output = output.unwrap();
         Run::of(output, &[])
     }

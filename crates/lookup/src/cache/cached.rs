@@ -41,15 +41,18 @@ impl Cached {
         let is_measured =
             |row: &&Row<'_>| !row.may_be_replayed() || !row.to_entry().is_ok_and(|entry| entry.is_replayed());
         let measured: Vec<_> = rows.iter().filter(is_measured).collect();
-        let left_out = rows.len() - measured.len();
-        if left_out == 0 {
+        let skipped = rows.len() - measured.len();
+        if skipped == 0 {
             return Ok((self, 0));
         }
         let measured = measured.into_iter().map(Row::to_pair).collect::<Result<_, _>>()?;
-        Ok((Self::Entries(measured), left_out))
+        Ok((Self::Entries(measured), skipped))
     }
 
     /// Every entry in place, in the keys' order, each key once.
+    ///
+    /// # Errors
+    /// If an entry of a snapshot is damaged.
     pub fn rows(&self) -> Result<Vec<Row<'_>>, StoreError> {
         match self {
             Self::Snapshot(store) => rows_of_snapshot(store.snapshot()),

@@ -111,10 +111,10 @@ pub struct Provenance {
     pub search: Option<String>,
     /// Candidates that were not compiled because the predicted gain was too small.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub left: u32,
+    pub untried: u32,
     /// Probability that one of those is better by the minimum improvement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chance_left: Option<f64>,
+    pub untried_chance: Option<f64>,
     /// Program and version that decided.
     pub tool: String,
     /// When, seconds since 1970.

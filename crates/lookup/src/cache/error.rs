@@ -32,8 +32,6 @@ pub enum StoreErrorKind {
     Damaged,
     /// A snapshot is not what was written.
     Snapshot,
-    /// A snapshot of an earlier format, which counts as none until it is published again.
-    OldSnapshot,
     /// A snapshot of a later program.
     NewerSnapshot,
     /// The store is read-only.
@@ -134,15 +132,6 @@ impl StoreError {
         let line = format!("`{}` cannot be used: it is not a snapshot", path.display());
         let next = "; check the path, or publish it again with `autotune-lowered cache snapshot`";
         Self { kind: StoreErrorKind::Snapshot, line, next, source: None }
-    }
-
-    /// A snapshot of a version that is no longer read.
-    pub(super) fn old_snapshot(path: &Path, version: u32) -> Self {
-        let path = path.display();
-        let line = format!("the snapshot `{path}` has version {version}, which is no longer read");
-        let next = "; publish it again: that of a cache folder by any run that tunes or `autotune-lowered cache \
-                    rebuild`, any other with `autotune-lowered cache snapshot`";
-        Self { kind: StoreErrorKind::OldSnapshot, line, next, source: None }
     }
 
     /// A snapshot of a later program: which part of it is unknown here.

@@ -78,7 +78,10 @@ pub fn why_refused(config: &Config) -> Option<String> {
     ))
 }
 
-/// The same for an entry of any operation: only compiler options are refused.
+/// Refuses an entry of compiler options that sets what no entry may.
+///
+/// # Errors
+/// If it does.
 pub fn refuse(key: KeyRef<'_>, config: &Config) -> Result<(), StoreError> {
     let why = (key.op_id == COMPILER_OPTIONS).then(|| why_refused(config)).flatten();
     why.map_or(Ok(()), |why| Err(StoreError::refused(key.op_id, key.call_key, &why)))

@@ -1,6 +1,6 @@
 //! How the user's program compiles a module, from the side file that `dump` writes: options, flags, devices, arguments.
 //!
-//! Every member may be absent: older side files have none, and not every version of JAX reports all of them.
+//! Every member may be absent, because not every version of JAX reports all of them.
 
 use std::path::Path;
 
@@ -181,7 +181,7 @@ mod tests {
         let [weights, step] = &found.arguments.unwrap()[..] else { panic!("two arguments") };
         assert_eq!((weights.path.as_str(), weights.spec.to_string().as_str()), ("params/w", "bf16[2,128]"));
         assert_eq!((weights.donated, step.donated), (true, false));
-        assert_eq!(read_members(&json!({"labels": []})), Ok(Some(CompiledAs::default())), "an older side file");
+        assert_eq!(read_members(&json!({"labels": []})), Ok(Some(CompiledAs::default())), "no member");
     }
 
     #[test]

@@ -29,13 +29,13 @@ pub struct ProgramMemory {
     /// no trace.
     pub heap_peak_bytes: u64,
     /// The buffers that are alive at the peak, the largest first.
-    pub alive: Vec<AliveBuffer>,
+    pub live: Vec<LiveBuffer>,
 }
 
 /// A buffer that is alive at the peak.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct AliveBuffer {
+pub struct LiveBuffer {
     /// The instruction that writes it.
     pub instruction: String,
     /// Its size.
@@ -94,14 +94,14 @@ impl ProgramMemory {
         }
         let names: HashMap<i64, &str> = module.instructions.iter().map(|one| (one.id, &*one.name)).collect();
         let alive = alive.iter().filter_map(|id| buffers.get(id));
-        memory.alive = alive
+        memory.live = alive
             .map(|buffer| {
                 let name = names.get(&(buffer.instruction as i64)).map(|&name| name.to_owned());
                 let instruction = name.unwrap_or_else(|| String::from_utf8_lossy(buffer.name).into_owned());
-                AliveBuffer { instruction, bytes: buffer.bytes }
+                LiveBuffer { instruction, bytes: buffer.bytes }
             })
             .collect();
-        memory.alive.sort_by(|one, other| (other.bytes, &one.instruction).cmp(&(one.bytes, &other.instruction)));
+        memory.live.sort_by(|one, other| (other.bytes, &one.instruction).cmp(&(one.bytes, &other.instruction)));
         Ok(memory)
     }
 

@@ -69,7 +69,7 @@ pub use frames::Frame;
 pub use in_f64::{NotInF64, in_f64};
 pub use interface::ProgramArgument;
 pub use label::{Evidence, Label};
-pub use memory::{AliveBuffer, ProgramMemory};
+pub use memory::{LiveBuffer, ProgramMemory};
 pub use module::{HloComputation, HloInstruction, HloModule};
 pub use pallas::TpuKernel;
 pub use placement::Placement;

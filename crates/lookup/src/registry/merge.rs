@@ -26,7 +26,7 @@ pub struct Change {
     /// Whether the records differ in number, type or shape of the arguments.
     pub arguments: bool,
     /// Candidates of the older record that are left out.
-    pub left_out: usize,
+    pub skipped: usize,
 }
 
 /// Merges records of one key; `None` for no record at all.
@@ -44,7 +44,7 @@ pub(super) fn merge(mut records: Vec<Record>) -> Option<(Invocation, Vec<Change>
         if configs.is_empty() && !arguments {
             merged.candidates.extend(only_older);
         } else {
-            changes.push(Change { call: merged.call.clone(), configs, arguments, left_out: only_older.len() });
+            changes.push(Change { call: merged.call.clone(), configs, arguments, skipped: only_older.len() });
         }
     }
     Some((merged, changes))

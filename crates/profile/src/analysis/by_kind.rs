@@ -56,7 +56,7 @@ pub struct OperationSummary {
     /// Executions in which it ran.
     pub executions: u64,
     /// Its self time in an execution in which it ran.
-    pub own_ns: MeanStd,
+    pub self_time_ns: MeanStd,
     /// Time of each of its runs, for communication the part that no computation hides; `None` if the capture's format
     /// does not have it.
     pub run_ns: Option<MeanStd>,
@@ -71,7 +71,7 @@ pub struct OperationSummary {
 impl OperationSummary {
     /// The values behind its spread, and their number: its runs if each is known, otherwise its time per execution.
     pub fn varying_ns(&self) -> (MeanStd, u64) {
-        self.run_ns.map_or((self.own_ns, self.executions), |run| (run, self.count))
+        self.run_ns.map_or((self.self_time_ns, self.executions), |run| (run, self.count))
     }
 }
 
@@ -139,7 +139,7 @@ impl ByKind {
             communication,
             count: total.count,
             executions: total.own.count(),
-            own_ns: total.own.into(),
+            self_time_ns: total.own.into(),
             run_ns: (total.runs.count() > 0).then(|| total.runs.into()),
             time_ns: total.time_ns,
             share: share(total.time_ns),

@@ -10,7 +10,6 @@ use crate::profile::{
 };
 use crate::stats::Moments;
 
-#[cfg(feature = "nsys")]
 use super::nsys::NsysProfile;
 
 /// The profile of one host or process.
@@ -20,7 +19,6 @@ pub enum Capture {
     /// A capture of XLA's profiler.
     XSpace(XSpaceCapture),
     /// A capture of nsys-jax; [`nsys_captures`](super::nsys_captures) creates it.
-    #[cfg(feature = "nsys")]
     Nsys(Box<NsysProfile>),
 }
 
@@ -40,7 +38,6 @@ impl Capture {
     pub fn path(&self) -> &Path {
         match self {
             Self::XSpace(capture) => &capture.path,
-            #[cfg(feature = "nsys")]
             Self::Nsys(profile) => &profile.path,
         }
     }
@@ -49,7 +46,6 @@ impl Capture {
     pub fn host(&self) -> &str {
         match self {
             Self::XSpace(capture) => &capture.host,
-            #[cfg(feature = "nsys")]
             Self::Nsys(profile) => &profile.host,
         }
     }
@@ -67,7 +63,6 @@ impl Capture {
     pub fn timeline(&self) -> &XSpace {
         match self {
             Self::XSpace(capture) => &capture.space,
-            #[cfg(feature = "nsys")]
             Self::Nsys(profile) => &profile.timeline,
         }
     }
@@ -76,7 +71,6 @@ impl Capture {
     pub fn import_findings(&self) -> &[Finding] {
         match self {
             Self::XSpace(_) => &[],
-            #[cfg(feature = "nsys")]
             Self::Nsys(profile) => profile.findings(),
         }
     }
@@ -92,7 +86,6 @@ impl Capture {
     pub fn executions_folded<'c>(&'c self, fold: &mut dyn FnMut(&mut Execution, &'c [Moments])) -> DeviceTime {
         match self {
             Self::XSpace(capture) => executions_folded(&capture.space, &mut |execution| fold(execution, &[])),
-            #[cfg(feature = "nsys")]
             Self::Nsys(profile) => profile.executions_folded(fold),
         }
     }
@@ -101,7 +94,6 @@ impl Capture {
     pub fn executions_of_operations(&self, wanted: &Regex) -> DeviceTime {
         match self {
             Self::XSpace(capture) => executions_of_operations(&capture.space, wanted),
-            #[cfg(feature = "nsys")]
             Self::Nsys(profile) => profile.executions_of_operations(wanted),
         }
     }
@@ -111,17 +103,14 @@ impl Capture {
     pub fn timings(&self, profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) -> Option<Timings> {
         match self {
             Self::XSpace(_) => Some(profiler.timings(plane, time)),
-            #[cfg(feature = "nsys")]
             Self::Nsys(profile) => profile.timings(profiler, plane, time),
         }
     }
 
     /// Whether the first execution of a program on a device is warm-up, as far as this capture shows.
-    #[cfg_attr(not(feature = "nsys"), allow(unused_variables))]
     pub(super) fn has_warm_up(&self, module: &str, program_id: Option<i64>) -> bool {
         match self {
             Self::XSpace(_) => true,
-            #[cfg(feature = "nsys")]
             Self::Nsys(profile) => profile.has_compiled(module, program_id),
         }
     }

@@ -30,7 +30,6 @@ mod flame;
 mod host_work;
 mod minor;
 pub mod mosaic;
-#[cfg(feature = "nsys")]
 mod nsys;
 mod programs;
 mod read;
@@ -48,13 +47,12 @@ pub use diff::{DiffRow, ProfileDiff, Sample as DiffSample, Verdict, profile_diff
 pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks, stacks_by};
 pub use host_work::HostWork;
 pub use minor::Counting;
-#[cfg(feature = "nsys")]
 pub use nsys::{NsysProfile, nsys_captures};
 pub use programs::{HloFileError, HloFiles, Programs};
 pub use read::CaptureError;
-pub use runtime::{Counted, DeviceRuntime, LeftOut};
+pub use runtime::{Counted, DeviceRuntime, Skipped};
 pub use summary::{
-    AllLeftOut, IDLE_INSIDE, LabelShare, LeftOutTime, ModuleSummary, ProfileRead, Summary, SummaryOptions, summarize,
+    AllSkipped, IDLE_INSIDE, LabelShare, LeftOutTime, ModuleSummary, ProfileRead, Summary, SummaryOptions, summarize,
 };
 pub use timings::{DeviceSeconds, ProfileTimings, TimedProfile};
-pub use work::{Bound, Roof, Work};
+pub use work::{Bound, Roofline, Work};

@@ -17,11 +17,9 @@ pub enum CaptureError {
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// A capture of nsys-jax cannot be used.
-    #[cfg(feature = "nsys")]
     #[error(transparent)]
     Nsys(#[from] crate::nsys::NsysError),
     /// The timeline drawn from a capture of nsys-jax cannot be read back.
-    #[cfg(feature = "nsys")]
     #[error(transparent)]
     Drawn(#[from] crate::profile::ProfileErrorKind),
     /// This program reads no captures of nsys-jax.
@@ -36,10 +34,10 @@ pub enum CaptureError {
     TwoKinds,
     /// A capture of nsys-jax, although ejkernel's semantics were requested.
     #[error(
-        "`{}`: is a capture of nsys-jax, which ejkernel's profiler cannot read; omit `--seed-semantics`",
+        "`{}`: is a capture of nsys-jax, which ejkernel's profiler cannot read; omit `--compat ejkernel`",
         .0.display()
     )]
-    NotOfTheSeed(PathBuf),
+    NotOfEjkernel(PathBuf),
 }
 
 impl Capture {

@@ -16,11 +16,11 @@ pub struct Counted<'t> {
     /// By plane, device and start.
     pub executions: Vec<&'t Execution>,
     /// First executions of a module on a device.
-    pub warm_up: LeftOut,
+    pub warm_up: Skipped,
     /// Runs of XLA's autotuner.
-    pub autotuner: LeftOut,
+    pub autotuner: Skipped,
     /// Executions of minor modules.
-    pub minor: LeftOut,
+    pub minor: Skipped,
     /// Whether first executions count because nothing else ran.
     pub only_first: bool,
 }
@@ -28,14 +28,14 @@ pub struct Counted<'t> {
 /// Executions that do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LeftOut {
+pub struct Skipped {
     /// How many.
     pub executions: u64,
     /// Their spans, added up.
     pub span_ps: u64,
 }
 
-impl LeftOut {
+impl Skipped {
     pub(super) fn join(&mut self, other: Self) {
         self.executions += other.executions;
         self.span_ps = self.span_ps.saturating_add(other.span_ps);
@@ -51,7 +51,7 @@ impl<'t> Counted<'t> {
     /// Leaves out the first execution of each program on each device, since it may load code and fill caches
     /// ([`DeviceTime::slow_first`]), and runs of XLA's autotuner. If there are only such executions, they count.
     pub fn new(time: &'t DeviceTime, with_warm_up: bool) -> Self {
-        let (mut warm_up, mut autotuner) = (LeftOut::default(), LeftOut::default());
+        let (mut warm_up, mut autotuner) = (Skipped::default(), Skipped::default());
         let mut seen: HashSet<(usize, Option<i64>, NameId, Option<i64>)> = HashSet::new();
         let (mut first, mut executions) = (Vec::new(), Vec::new());
         for execution in &time.executions {
@@ -68,9 +68,9 @@ impl<'t> Counted<'t> {
         }
         let only_first = executions.is_empty() && !first.is_empty();
         if only_first {
-            (executions, warm_up) = (first, LeftOut::default());
+            (executions, warm_up) = (first, Skipped::default());
         }
-        Self { executions, warm_up, autotuner, minor: LeftOut::default(), only_first }
+        Self { executions, warm_up, autotuner, minor: Skipped::default(), only_first }
     }
 }
 

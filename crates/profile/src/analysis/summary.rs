@@ -17,7 +17,7 @@ use super::capture::Capture;
 use super::host_work::{HostWork, host_work, window};
 use super::minor::{Counting, Minor};
 use super::programs::{HloFiles, Programs};
-use super::runtime::{Counted, DeviceRuntime, LeftOut, device_runtimes, ns};
+use super::runtime::{Counted, DeviceRuntime, Skipped, device_runtimes, ns};
 use super::totals::Totals;
 use super::work::{Work, peaks_of};
 
@@ -63,7 +63,7 @@ pub struct Summary {
     /// Compilations while the profiler ran.
     pub compilations: Vec<HostWork>,
     /// Executions that do not count.
-    pub left_out: AllLeftOut,
+    pub skipped: AllSkipped,
     /// Notes, one line each.
     pub notes: Vec<String>,
     /// Warnings.
@@ -130,7 +130,7 @@ pub struct LabelShare {
 /// What is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct AllLeftOut {
+pub struct AllSkipped {
     /// First executions of a module on a device.
     pub warm_up: LeftOutTime,
     /// What XLA's autotuner ran.
@@ -149,9 +149,9 @@ pub struct LeftOutTime {
     pub span_ns: f64,
 }
 
-impl From<LeftOut> for LeftOutTime {
-    fn from(left_out: LeftOut) -> Self {
-        Self { executions: left_out.executions, span_ns: ns(left_out.span_ps) }
+impl From<Skipped> for LeftOutTime {
+    fn from(skipped: Skipped) -> Self {
+        Self { executions: skipped.executions, span_ns: ns(skipped.span_ps) }
     }
 }
 
@@ -177,16 +177,16 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
     let mut modules = Modules::new();
     let (mut devices, mut profiles, mut findings) = (Vec::new(), Vec::new(), Vec::new());
     let (mut transfers, mut compilations) = (Vec::new(), Vec::new());
-    let (mut warm_up, mut autotuner, mut minor) = (LeftOut::default(), LeftOut::default(), LeftOut::default());
+    let (mut warm_up, mut autotuner, mut minor) = (Skipped::default(), Skipped::default(), Skipped::default());
     let with_warm_up = options.counting.with_warm_up;
-    let programs_left_out = Minor::of(captures, options.counting);
+    let skipped_programs = Minor::of(captures, options.counting);
     let mut notes: Vec<String> = files.notes().to_vec();
     for (number, capture) in captures.iter().enumerate() {
         let mut totals = Totals::read(capture, with_warm_up);
-        totals.leave_out(&programs_left_out);
+        totals.leave_out(&skipped_programs);
         let time = &totals.time;
         let mut counted = Counted::new(time, with_warm_up);
-        counted.leave_out(time, &programs_left_out);
+        counted.leave_out(time, &skipped_programs);
         let programs = Programs::new(capture.timeline(), files);
         add(&mut modules, number, &totals, &counted);
         attribute(&mut modules, &programs, options.labels, &mut notes);
@@ -209,7 +209,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         findings.extend(totals.time.findings);
     }
     notes.extend(missing(&modules));
-    let left_out = AllLeftOut { warm_up: warm_up.into(), autotuner: autotuner.into(), minor: minor.into() };
+    let skipped = AllSkipped { warm_up: warm_up.into(), autotuner: autotuner.into(), minor: minor.into() };
     let mut summary = Summary {
         schema: 1,
         profiles,
@@ -223,7 +223,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         peaks: options.peaks.cloned().or_else(|| captures.iter().find_map(|capture| peaks_of(capture.timeline()))),
         transfers,
         compilations,
-        left_out,
+        skipped,
         notes,
         findings,
     };
@@ -300,7 +300,7 @@ impl Summary {
         self.modules
             .iter_mut()
             .filter_map(|module| module.memory.as_mut())
-            .for_each(|memory| memory.alive.truncate(top));
+            .for_each(|memory| memory.live.truncate(top));
     }
 
     fn fill(&mut self, modules: Modules) {

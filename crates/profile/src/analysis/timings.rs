@@ -99,7 +99,7 @@ impl ProfileTimings {
         for (name, samples) in samples {
             // the seed keeps the last profile's number of a name
             let one = match profiler.semantics {
-                Semantics::Seed => samples.last().copied(),
+                Semantics::Ejkernel => samples.last().copied(),
                 Semantics::PerExecution => median(&samples),
             };
             found.timings.extend(one.map(|seconds| (name.to_owned(), seconds)));
@@ -120,7 +120,7 @@ impl ProfileTimings {
         let mut of_profile = Timings::default();
         for plane in &planes {
             let timings = capture.timings(profiler, *plane, &time);
-            let timings = timings.ok_or_else(|| CaptureError::NotOfTheSeed(capture.path().to_owned()))?;
+            let timings = timings.ok_or_else(|| CaptureError::NotOfEjkernel(capture.path().to_owned()))?;
             self.dropped.add(timings.dropped);
             self.devices.extend(timings.by_device.into_iter().map(|((name, device), seconds)| {
                 let (host, plane) = (capture.host().to_owned(), plane.name().into_owned());
@@ -154,7 +154,7 @@ fn wanted_planes<'c>(
         return Err(ProfileError::new(capture.path().display().to_string(), kind));
     }
     // the seed reads the first plane that matches and no other
-    if semantics == Semantics::Seed {
+    if semantics == Semantics::Ejkernel {
         planes.truncate(1);
     }
     Ok(planes)

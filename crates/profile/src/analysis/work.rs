@@ -20,13 +20,13 @@ pub struct Work {
     /// The time that it took.
     pub time_ns: f64,
     /// The roof, if the device's peaks are known.
-    pub roof: Option<Roof>,
+    pub roofline: Option<Roofline>,
 }
 
 /// What limits work, and how close it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Roof {
+pub struct Roofline {
     /// The least time that a device at its peaks would take.
     pub least_ns: f64,
     /// It as a share of the actual time. More than 1 if caches served what counts as read from memory.
@@ -63,14 +63,14 @@ impl Work {
         let roof = peaks.and_then(|peaks| {
             let (compute, memory) = least_seconds(cost, peaks);
             let bound = if compute > memory { Bound::Compute } else { Bound::Memory };
-            Roof::of(compute.max(memory) * runs * 1e9, time_ns, bound)
+            Roofline::of(compute.max(memory) * runs * 1e9, time_ns, bound)
         });
         Self {
             flops: cost.total_flops() * runs,
             transcendentals: cost.transcendentals * runs,
             bytes: cost.bytes * runs,
             time_ns,
-            roof,
+            roofline: roof,
         }
     }
 
@@ -84,14 +84,14 @@ impl Work {
             sum.transcendentals += part.transcendentals;
             sum.bytes += part.bytes;
             sum.time_ns += part.time_ns;
-            if let Some(roof) = part.roof {
+            if let Some(roof) = part.roofline {
                 has_roof = true;
                 least_ns += roof.least_ns;
                 compute_ns += if roof.bound == Bound::Compute { roof.least_ns } else { 0.0 };
             }
         }
         let bound = if compute_ns * 2.0 > least_ns { Bound::Compute } else { Bound::Memory };
-        sum.roof = has_roof.then(|| Roof::of(least_ns, sum.time_ns, bound)).flatten();
+        sum.roofline = has_roof.then(|| Roofline::of(least_ns, sum.time_ns, bound)).flatten();
         any.then_some(sum)
     }
 
@@ -106,7 +106,7 @@ impl Work {
     }
 }
 
-impl Roof {
+impl Roofline {
     fn of(least_ns: f64, time_ns: f64, bound: Bound) -> Option<Self> {
         let share = least_ns / time_ns;
         share.is_finite().then_some(Self { least_ns, share, bound })
@@ -151,17 +151,20 @@ mod tests {
         .unwrap();
         let mut cost = Cost { bytes: 100.0, ..Cost::default() };
         let memory = Work::of(&cost, 3, 12e9, Some(&peaks));
-        assert_eq!(memory.roof, Some(Roof { least_ns: 6e9, share: 0.5, bound: Bound::Memory }));
+        assert_eq!(memory.roofline, Some(Roofline { least_ns: 6e9, share: 0.5, bound: Bound::Memory }));
         assert_eq!((memory.bytes, memory.bytes_per_second()), (300.0, 25.0));
         cost.flops.push(flops(FlopUnit::Matrix, 200.0));
         cost.flops.push(flops(FlopUnit::Vector, 20.0));
         // 2 s + 2 s of arithmetic, 2 s of memory beside it
         let compute = Work::of(&cost, 1, 16e9, Some(&peaks));
-        assert_eq!(compute.roof, Some(Roof { least_ns: 4e9, share: 0.25, bound: Bound::Compute }));
+        assert_eq!(compute.roofline, Some(Roofline { least_ns: 4e9, share: 0.25, bound: Bound::Compute }));
         let sum = Work::sum([&memory, &compute].into_iter()).unwrap();
-        assert_eq!(sum.roof, Some(Roof { least_ns: 10e9, share: 10.0 / 28.0, bound: Bound::Memory }));
+        assert_eq!(sum.roofline, Some(Roofline { least_ns: 10e9, share: 10.0 / 28.0, bound: Bound::Memory }));
         assert_eq!((sum.flops, sum.time_ns), (220.0, 28e9));
-        assert_eq!((Work::of(&cost, 1, 1.0, None).roof, Work::of(&cost, 1, 0.0, Some(&peaks)).roof), (None, None));
+        assert_eq!(
+            (Work::of(&cost, 1, 1.0, None).roofline, Work::of(&cost, 1, 0.0, Some(&peaks)).roofline),
+            (None, None)
+        );
         assert!(Work::sum([].into_iter()).is_none());
     }
 

@@ -51,10 +51,3 @@ pub enum NsysErrorKind {
         what: &'static str,
     },
 }
-
-impl NsysErrorKind {
-    /// The error at a place.
-    pub(super) fn at(self, place: impl Into<String>) -> NsysError {
-        NsysError { place: place.into(), kind: self }
-    }
-}

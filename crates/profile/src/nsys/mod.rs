@@ -3,16 +3,13 @@
 //! nsys-jax (NVIDIA/JAX-Toolbox) runs a program under Nsight Systems and keeps what its recipes make of the report:
 //! `nvtx_gpu_proj_trace/trace.parquet` (NVTX ranges, projected on the GPU work that they launched), `thread-metadata.parquet`,
 //! `report_nvtx_pushpop_trace.parquet` (or `.csv.xz`), and `dump/*.hlo.pb.xz`. Everything is read into memory, with limits;
-//! nothing is written. `docs/nsys.md` has the columns.
+//! nothing is written. `docs/nsys.md` has the columns. The feature `nsys` adds the reader, with Parquet, zip and xz.
 
-mod archive;
 mod capture;
 mod error;
-mod pages;
-mod pushpop;
 mod range;
-mod table;
-mod trace;
+#[cfg(feature = "nsys")]
+mod read;
 
 pub use capture::NsysCapture;
 pub use error::{NsysError, NsysErrorKind};

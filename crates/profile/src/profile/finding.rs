@@ -11,15 +11,12 @@ pub enum Finding {
     #[error("the profiler dropped events: {message}; trace fewer launches at a time")]
     DroppedEvents {
         /// The profiler's message, or the stat that says so.
-        #[serde(rename = "said")]
         message: String,
     },
     /// The profiler reported something else.
     #[error("the profiler says: {message}")]
-    #[serde(rename = "profiler-said")]
     ProfilerMessage {
         /// Its message.
-        #[serde(rename = "said")]
         message: String,
     },
     /// There is neither a device's plane nor a host plane with thunk events.
@@ -99,7 +96,6 @@ pub enum Finding {
         "events of `{module}` name no run: {executions} executions separated at their first operation; compare with \
          the launches"
     )]
-    #[serde(rename = "told-apart-by-first-operation")]
     SplitByFirstOperation {
         /// The module.
         module: String,
@@ -110,7 +106,6 @@ pub enum Finding {
     #[error("{message}")]
     Imported {
         /// Its message.
-        #[serde(rename = "said")]
         message: String,
     },
     /// A function of which only some profiles have samples.

@@ -68,7 +68,7 @@ pub use operation_events::{EventFold, ExecutionOf, OperationEvent, TakeDone, fol
 pub use plane_view::Layout;
 pub(crate) use plane_view::module_name;
 pub use profiler::{
-    Dropped, FunctionTime, Profiler, SEED_MAX_EVENTS, Semantics, Timings, function_times, missing_functions,
+    Dropped, EJKERNEL_MAX_EVENTS, FunctionTime, Profiler, Semantics, Timings, function_times, missing_functions,
 };
 pub use runs::{CaptureFile, CaptureRun, capture_runs};
 pub use source::{MAX_SPACE_BYTES, XSpaceCapture, capture_files, captures};

@@ -1,6 +1,6 @@
 //! ejkernel's `Profiler`: seconds by event name, and their statistics by function id.
 //!
-//! [`Semantics::Seed`] does what ejkernel 0.0.80 does (`ejkernel/profiler.py`, `Profiler.get_events_from_plane`), with
+//! [`Semantics::Ejkernel`] does what ejkernel 0.0.80 does (`ejkernel/profiler.py`, `Profiler.get_events_from_plane`), with
 //! everything that makes its numbers unfit for decisions: for a repeated name only the last event counts, events are
 //! compared by their offsets even where their lines begin at different times, children are searched in every line of
 //! the plane, and after `max_events` nothing more is read. [`Semantics::PerExecution`] takes each module execution as
@@ -36,14 +36,13 @@ pub struct Profiler {
 #[non_exhaustive]
 pub enum Semantics {
     /// ejkernel's, errors included.
-    Seed,
+    Ejkernel,
     /// Every execution is a sample.
-    #[serde(rename = "mended")]
     PerExecution,
 }
 
 /// ejkernel's cap on the events of a profile.
-pub const SEED_MAX_EVENTS: usize = 10_000;
+pub const EJKERNEL_MAX_EVENTS: usize = 10_000;
 
 impl Default for Profiler {
     fn default() -> Self {
@@ -91,7 +90,7 @@ impl Profiler {
             prefix_filter: "jit_".to_owned(),
             event_filter_regex: None,
             min_duration_ns: 1000.0,
-            max_events_per_profile: (semantics == Semantics::Seed).then_some(SEED_MAX_EVENTS),
+            max_events_per_profile: (semantics == Semantics::Ejkernel).then_some(EJKERNEL_MAX_EVENTS),
             semantics,
         }
     }

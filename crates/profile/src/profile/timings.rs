@@ -10,7 +10,7 @@ impl Profiler {
     /// The samples of one plane of a profile, given its executions.
     pub fn timings(&self, plane: Plane<'_>, time: &DeviceTime) -> Timings {
         match self.semantics {
-            Semantics::Seed => seed::timings(self, plane),
+            Semantics::Ejkernel => seed::timings(self, plane),
             Semantics::PerExecution => per_execution::timings(self, plane, time, true),
         }
     }

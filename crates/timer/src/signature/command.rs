@@ -20,13 +20,13 @@ const MAX_TALK: usize = 4096;
 const PIPE: usize = 64 << 10;
 
 /// A running command. Dropping this ends it and the processes that it started.
-struct Running {
+struct RunningCommand {
     child: Child,
     /// `None` once its leader was waited for, because the number may then be reused.
     group: Option<Pid>,
 }
 
-impl Running {
+impl RunningCommand {
     fn end(&mut self) -> io::Result<ExitStatus> {
         if let Some(group) = self.group.take() {
             let _ = kill_process_group(group, Signal::KILL);
@@ -35,7 +35,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -54,7 +54,7 @@ fn ask(command: &OsStr, message: &[u8], patience: Duration) -> io::Result<Vec<u8
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let group = group.ok_or_else(|| io::Error::other("its process id is out of range"))?;
-    let mut running = Running { child, group: Some(group) };
+    let mut running = RunningCommand { child, group: Some(group) };
     let (Some(mut stdin), Some(mut stdout), Some(mut stderr)) = pipes else {
         return Err(io::Error::other("it has no pipes"));
     };

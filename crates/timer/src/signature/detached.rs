@@ -6,9 +6,7 @@ use super::key::{bytes_of, hex};
 use super::{PrivateKey, PublicKeys, SignatureError, Statement};
 use crate::digest::Digest;
 
-const WORD: &str = "autotune-lowered-signature-v2";
-/// The prefix of version 1, which signed only a digest, so that anything ever signed could be replayed.
-const OLD_WORD: &str = "autotune-lowered-signature-v1";
+const WORD: &str = "autotune-lowered-signature-v1";
 /// Longest line: word, key, digest, two numbers of 20 digits, signature, five blanks and the line feed.
 pub(super) const MAX_LINE_BYTES: usize = WORD.len() + 64 + 64 + 2 * 20 + 128 + 5 + 1;
 
@@ -50,10 +48,7 @@ impl Signature {
             };
             Some(Self { key: bytes_of(key)?, statement, signature: bytes_of(signature)? })
         };
-        parse().ok_or_else(|| match line.split(' ').next() {
-            Some(OLD_WORD) => SignatureError::OldVersion { file: file.to_owned() },
-            _ => SignatureError::NotASignature { file: file.to_owned() },
-        })
+        parse().ok_or_else(|| SignatureError::NotASignature { file: file.to_owned() })
     }
 
     /// Whether one of the keys made it, regardless of the statement.

@@ -56,15 +56,6 @@ pub enum SignatureError {
         /// Where it is published.
         file: String,
     },
-    /// A signature of version 1, which covers only a digest.
-    #[error(
-        "the signature of `{file}` is of version 1, which does not cover the generation; sign it again with \
-         `autotune-lowered cache sign`, or publish it again with `autotune-lowered cache push --replace --sign-key`"
-    )]
-    OldVersion {
-        /// The file that should be signed.
-        file: String,
-    },
     /// The maximum number of signatures exists.
     #[error("`{file}` already has the maximum of {most} signatures; sign it with fewer keys")]
     Full {

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::digest::Digest;
 
-const DOMAIN: &[u8] = b"autotune-lowered snapshot v2\0";
+const DOMAIN: &[u8] = b"autotune-lowered snapshot v1\0";
 
 /// States that this snapshot was published as this generation, at this time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -88,9 +88,9 @@ pub(super) fn sorted_entries(folder: &Path) -> Vec<PathBuf> {
     entries
 }
 
-/// Prints the package folders in the order in which a program's imports search them. `-I` isolates this process from the
-/// current folder and from Python's variables. It also removes the user's own folder, which is therefore printed separately,
-/// if the interpreter's own packages are on the path.
+/// Prints the package folders in the order in which a program's imports search them. `-I` isolates this process from
+/// the current folder and from Python's variables. It also removes the user's own folder, which is therefore printed
+/// separately, if the interpreter's own packages are on the path.
 const QUESTION: &str = "
 import os, site, sys
 base = set(site.getsitepackages([sys.base_prefix])) & set(sys.path)

@@ -1,28 +1,31 @@
 //! A measuring worker and the state that it needs again after a restart: the part that all process timers share.
 
+mod outputs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::answers::{AnswerFolder, OutputArray, private_folder};
-use super::call_time_limits::{AwaitedCall, CallTimeLimits, Limit};
-use super::client::{Limits, WorkerClient, WorkerCommand};
-use super::events::{Events, Kind, Slice};
-use super::job::{InputArray, Job};
-use super::model::{means, runs_of_batches};
+use super::answers::{AnswerFolder, private_folder};
+use super::argument_check::check_signature;
+use super::call_time_limits::{AwaitedCall, CallLimit, CallTimeLimits};
+use super::client::WorkerClient;
+use super::events::{EventKind, Events, Slice};
+use super::info::TimerInfo;
+use super::job::{InputArray, Job, scratch};
+use super::measured::{CandidateRuns, RoundRequest, RoundSamples, means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, ComparedOutput, ComparedOutputs, Hello, KeptOutput, KeptOutputs, Launch, LoadParams, Loaded, Measured,
-    Method, OutputRef, Outputs, Profiled, Signature, capability, one_line,
+    BeginParams, Hello, KeptOutput, Launch, LoadAnswer, LoadParams, MeasureAnswer, Method, ProgramSignature,
+    RoundAnswer, RunningClocks, capability, one_line,
 };
 use super::seen_clocks::SeenClocks;
-use crate::array::Tolerance;
+use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::Cost;
-use crate::measured_by::{CacheState, Clocks, Source};
+use crate::measured_by::{CacheState, Metric};
 use crate::outside_file;
 use crate::remedy::remedy;
 
@@ -32,10 +35,10 @@ const MAX_OPTIMIZED_BYTES: u64 = 1 << 28;
 /// One measuring worker after the other, with the job and the candidates that each of them must hold.
 pub(crate) struct Bench {
     command: WorkerCommand,
-    limits: Limits,
+    limits: WorkerLimits,
     client: Option<WorkerClient>,
     hello: Hello,
-    epoch: u32,
+    pub(crate) info: TimerInfo,
     begin: Option<BeginParams>,
     /// The folder for the worker's own files.
     own_files: Option<TempDir>,
@@ -54,17 +57,23 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(command: WorkerCommand, limits: Limits, client: WorkerClient, hello: Hello) -> Self {
-        Self { client: Some(client), epoch: 1, ..Self::without_worker(command, limits, hello) }
+    /// The first worker, which is running, and the timer that it makes.
+    pub(crate) fn new(
+        command: WorkerCommand,
+        limits: WorkerLimits,
+        (client, hello): (WorkerClient, Hello),
+        info: TimerInfo,
+    ) -> Self {
+        Self { client: Some(client), ..Self::without_worker(command, limits, hello, info) }
     }
 
-    fn without_worker(command: WorkerCommand, limits: Limits, hello: Hello) -> Self {
+    fn without_worker(command: WorkerCommand, limits: WorkerLimits, hello: Hello, info: TimerInfo) -> Self {
         Self {
             command,
             limits,
             client: None,
             hello,
-            epoch: 0,
+            info,
             begin: None,
             own_files: None,
             inputs: Vec::new(),
@@ -80,31 +89,38 @@ impl Bench {
 
     /// The same kind of worker, started when there is a job for it.
     pub(crate) fn beside(&self) -> Self {
-        Self::without_worker(self.command.clone(), self.limits.clone(), self.hello.clone())
+        let info = TimerInfo { epoch: 0, notes: Vec::new(), clocks_seen: None, ..self.info.clone() };
+        Self::without_worker(self.command.clone(), self.limits.clone(), self.hello.clone(), info)
     }
 
     pub(crate) fn hello(&self) -> &Hello {
         &self.hello
     }
 
-    pub(crate) fn epoch(&self) -> u32 {
-        self.epoch
+    /// Takes a report on the clocks of the worker's GPU.
+    fn see(&mut self, clocks: Option<RunningClocks>) {
+        self.seen.take(clocks);
+        self.info.clocks_seen = self.seen.note(self.hello.clocks);
     }
 
-    /// The resolution of the worker's clock, if it reads one around a run.
-    pub(crate) fn clock_resolution_ns(&self) -> Option<u64> {
-        let by_clock = self.hello.source == Source::HostWall && !self.hello.can(capability::PROFILE);
-        self.hello.clock_resolution_ns.filter(|&resolution| by_clock && resolution > 0)
-    }
-
-    /// The clock limits of the worker's GPU.
-    pub(crate) fn clocks(&self) -> Option<Clocks> {
-        self.hello.clocks
-    }
-
-    /// Its actual clocks, for people.
-    pub(crate) fn clocks_seen(&self) -> Option<String> {
-        self.seen.note(self.hello.clocks)
+    /// Runs a round: by its profile, if this metric is the duration of an execution in it, else by the worker's clock.
+    pub(crate) fn measure(
+        &mut self,
+        round: &RoundRequest,
+        by_profile: Option<&Metric>,
+        job: &Option<Job>,
+    ) -> Result<RoundSamples, Failure> {
+        if by_profile.is_none() && !round.with_profile {
+            let runs = round.launches.iter().map(|of| self.measure_batches(of.candidate, of.samples, of.batch));
+            return Ok(RoundSamples::new(runs.collect::<Result<_, _>>()?));
+        }
+        let runs = |of: &CandidateRuns| Ok((of.candidate, runs_of_batches(of.samples, of.batch)?));
+        let launches: Vec<(usize, u32)> = round.launches.iter().map(runs).collect::<Result<_, Failure>>()?;
+        let profile = self.profile_round(&launches, &scratch(job)?)?;
+        let durations = by_profile.map(|metric| profile.durations(metric)).unwrap_or_default();
+        let batched = durations.iter().zip(&round.launches).map(|(durations, of)| means(durations, of.batch));
+        let durations_ns = batched.collect();
+        Ok(RoundSamples { durations_ns, profile: round.with_profile.then_some(profile) })
     }
 
     pub(crate) fn begin(&mut self, job: &Job) -> Result<(), Failure> {
@@ -148,7 +164,7 @@ impl Bench {
     }
 
     /// Time limit of a call that runs candidates, including waiting for background compilation.
-    fn limit(&self, awaited: AwaitedCall) -> Limit {
+    fn limit(&self, awaited: AwaitedCall) -> CallLimit {
         let call_time_limits = if self.ahead.is_empty() { self.call_time_limits } else { CallTimeLimits::default() };
         call_time_limits.limit(awaited, self.limits.measure)
     }
@@ -164,10 +180,10 @@ impl Bench {
     }
 
     /// Loads a candidate now and after each restart.
-    pub(crate) fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
+    pub(crate) fn load(&mut self, params: LoadParams) -> Result<LoadAnswer, Failure> {
         let candidate = params.candidate;
         let limit = self.limit_of_load(&params);
-        let mut loaded: Loaded = self.client()?.request(Method::Load(params.clone()), limit)?;
+        let mut loaded: LoadAnswer = self.client()?.request(Method::Load(params.clone()), limit)?;
         let counted = loaded.optimized.take().and_then(|path| self.work_of(&path));
         loaded.work = loaded.work.or(counted).filter(Cost::is_plausible);
         if let Some(signature) = &loaded.signature {
@@ -193,19 +209,15 @@ impl Bench {
     }
 
     /// The arguments of a program, independent of the job's inputs; does not prepare the candidate.
-    pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<Signature>, Failure> {
+    pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<ProgramSignature>, Failure> {
         let limit = self.limits.compile;
-        let loaded: Loaded = self.client()?.request(Method::Load(params), limit)?;
+        let loaded: LoadAnswer = self.client()?.request(Method::Load(params), limit)?;
         Ok(loaded.signature)
-    }
-
-    pub(crate) fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        self.measure_runs(candidate, runs, 1)
     }
 
     /// Durations of `batch` runs each. A worker that times single runs returns their means; so does one whose caches
     /// are flushed before every run, since a batch would warm them.
-    pub(crate) fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
+    fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
         let runs = runs_of_batches(samples, batch)?;
         let is_warm = self.begin.as_ref().is_none_or(|begin| begin.cache_state.is_warm());
         if is_warm && self.hello.can(capability::BATCHES) {
@@ -218,9 +230,9 @@ impl Bench {
         self.check_loaded(candidate)?;
         let limit = self.limit(AwaitedCall::Measure { runs: u64::from(runs) });
         let call = Method::Measure { candidate, runs, batch };
-        let measured: Result<Measured, Failure> = self.client()?.request(call, limit.time);
+        let measured: Result<MeasureAnswer, Failure> = self.client()?.request(call, limit.time);
         let mut measured = measured.map_err(|failure| limit.explain(failure))?;
-        self.seen.take(measured.clocks.take());
+        self.see(measured.clocks.take());
         let expected = (runs / batch.max(1)) as usize;
         if measured.samples_ns.len() != expected {
             let batches = if batch == 1 { String::new() } else { format!(" in batches of {batch}") };
@@ -235,13 +247,9 @@ impl Bench {
     }
 
     /// Runs candidates under one profile, which the worker writes into a folder in `scratch`, and emits it as an event.
-    pub(crate) fn profile_round(
-        &mut self,
-        launches: &[(usize, u32)],
-        scratch: &Path,
-    ) -> Result<ProfiledRound, Failure> {
+    fn profile_round(&mut self, launches: &[(usize, u32)], scratch: &Path) -> Result<ProfiledRound, Failure> {
         let round = self.profile(launches, scratch);
-        self.events.offer(Kind::Profiled { launches, round: round.as_ref() })?;
+        self.events.offer(EventKind::Profiled { launches, round: round.as_ref() })?;
         round
     }
 
@@ -261,86 +269,14 @@ impl Bench {
         // borrowed apart from the client
         let events = self.events.clone();
         let running = events.open(Slice::Detail("run under the profiler"));
-        let profiled: Result<Profiled, Failure> = self.client()?.request(call, limit.time);
+        let profiled: Result<RoundAnswer, Failure> = self.client()?.request(call, limit.time);
         drop(running);
         let mut profiled = profiled.map_err(|failure| limit.explain(failure))?;
-        self.seen.take(profiled.clocks.take());
+        self.see(profiled.clocks.take());
         // a round begins when all compilation is over
         self.ahead.clear();
         let _reading = events.open(Slice::Detail("read the profile"));
         ProfiledRound::read(&folder, &profiled, launches)
-    }
-
-    /// Runs a candidate once; its outputs are in a folder in `scratch`.
-    pub(crate) fn outputs(&mut self, candidate: usize, scratch: &Path) -> Result<Vec<OutputArray>, Failure> {
-        self.check_loaded(candidate)?;
-        let limit = self.limit(AwaitedCall::Outputs);
-        let folder = Arc::new(AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?);
-        let call = Method::Outputs { candidate, folder: folder.path().to_owned() };
-        let outputs: Result<Outputs, Failure> = self.client()?.request(call, limit.time);
-        let outputs = outputs.map_err(|failure| limit.explain(failure))?;
-        let check = |output: OutputRef| {
-            let shown = output.path.display().to_string();
-            OutputArray::answered(output.spec, output.path, &folder)
-                .map_err(|error| Failure::new(FailureKind::Protocol, format!("the worker's output `{shown}`: {error}")))
-        };
-        outputs.outputs.into_iter().map(check).collect()
-    }
-
-    /// Makes the worker keep the outputs of a candidate, if it can and they are larger than this many bytes.
-    pub(crate) fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
-        self.kept = None;
-        if !self.hello.can(capability::COMPARE_OUTPUTS) {
-            return Ok(None);
-        }
-        let kept: KeptOutputs = self.on_outputs(candidate, Method::KeepOutputs { candidate, above })?;
-        self.kept = kept.outputs.clone().map(|outputs| (candidate, outputs, self.epoch));
-        Ok(kept.outputs)
-    }
-
-    /// Makes the worker compare the outputs of a candidate with the kept ones. A worker started since must first keep
-    /// them again.
-    pub(crate) fn compare_outputs(
-        &mut self,
-        candidate: usize,
-        tolerances: &[Tolerance],
-    ) -> Result<Vec<ComparedOutput>, Failure> {
-        if let Some((kept, before, epoch)) = self.kept.clone()
-            && epoch != self.epoch
-        {
-            let lost = |reason: String| {
-                let message = format!("the baseline's outputs cannot be produced again: {reason}");
-                Failure::new(FailureKind::Device, message)
-            };
-            let again = self.keep_outputs(kept, 0).map_err(|failure| lost(failure.message));
-            // they are requested again next time
-            self.kept.get_or_insert((kept, before.clone(), epoch));
-            let again = again?.ok_or_else(|| lost("the worker keeps none".to_owned()))?;
-            let specs = |outputs: &[KeptOutput]| outputs.iter().map(|one| one.spec.clone()).collect::<Vec<_>>();
-            if specs(&again) != specs(&before) {
-                return Err(lost("they are different arrays".to_owned()));
-            }
-            if again != before {
-                tracing::info!("candidate {kept} gives other outputs in another process");
-            }
-        }
-        let call = Method::CompareOutputs { candidate, tolerances: tolerances.to_vec() };
-        let compared: ComparedOutputs = self.on_outputs(candidate, call)?;
-        match compared.outputs.iter().find(|output| !is_plausible(output)) {
-            Some(output) => {
-                let message = format!("the worker counts more differences than `{}` has elements", output.spec);
-                Err(Failure::new(FailureKind::Protocol, message))
-            }
-            None => Ok(compared.outputs),
-        }
-    }
-
-    /// A call that runs a candidate once and examines its outputs.
-    fn on_outputs<T: serde::de::DeserializeOwned>(&mut self, candidate: usize, call: Method) -> Result<T, Failure> {
-        self.check_loaded(candidate)?;
-        let limit = self.limit(AwaitedCall::Outputs);
-        let answer = self.client()?.request(call, limit.time);
-        answer.map_err(|failure| limit.explain(failure))
     }
 
     fn check_loaded(&self, candidate: usize) -> Result<(), Failure> {
@@ -420,13 +356,13 @@ impl Bench {
     /// The candidate that broke the worker and how, if one did.
     fn restart_once(&mut self) -> Result<Option<(usize, Failure)>, Failure> {
         self.client = None;
-        self.epoch += 1;
+        self.info.epoch += 1;
         let mut client = self.fresh_worker()?;
         for (&candidate, params) in &self.prepared {
             if self.missing.contains_key(&candidate) {
                 continue;
             }
-            let mut loaded = client.request::<Loaded>(Method::Load(params.clone()), self.limit_of_load(params));
+            let mut loaded = client.request::<LoadAnswer>(Method::Load(params.clone()), self.limit_of_load(params));
             if params.executable.is_some() && loaded.as_ref().is_err_and(|failure| failure.kind == FailureKind::Compile)
             {
                 // its file was removed or replaced: the program still exists
@@ -479,64 +415,8 @@ impl Bench {
     }
 }
 
-/// Compares a program's arguments with the recorded inputs, because a plugin would accept other bytes of the same
-/// length.
-pub(crate) fn check_signature(signature: &Signature, inputs: &[InputArray]) -> Result<(), Failure> {
-    let mismatch = |message: String| Err(Failure::new(FailureKind::Signature, message));
-    if signature.parameters.len() != inputs.len() {
-        return mismatch(format!(
-            "the program takes {} arguments, {} are recorded",
-            signature.parameters.len(),
-            inputs.len()
-        ));
-    }
-    for (index, (parameter, input)) in signature.parameters.iter().zip(inputs).enumerate() {
-        if *parameter != input.spec {
-            return mismatch(format!(
-                "argument {index} `{}`: the program takes {parameter}, {} is recorded",
-                input.name, input.spec
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a worker's comparison can be true.
-fn is_plausible(output: &ComparedOutput) -> bool {
-    let ComparedOutput { spec, mismatches, max_absolute, first, other_class } = output;
-    let elements = spec.elements().unwrap_or(u64::MAX);
-    *mismatches.max(other_class) <= elements
-        && *max_absolute >= 0.0
-        && first.is_some() == (*mismatches > 0)
-        && first.as_ref().is_none_or(|first| first.element < elements)
-}
-
 /// No candidate is to blame if no folder can be created for a worker.
 fn no_folder(scratch: &Path, error: std::io::Error) -> Failure {
     let message = format!("cannot make a folder in `{}`: {error}{}", scratch.display(), remedy(&error));
     Failure::new(FailureKind::Device, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::PathBuf;
-
-    #[test]
-    fn a_mismatch_names_the_argument() {
-        let input = |name: &str, spec: &str| InputArray {
-            name: name.into(),
-            spec: spec.parse().unwrap(),
-            path: PathBuf::new(),
-            donated: false,
-        };
-        let signature = |specs: &[&str]| Signature::new(specs.iter().map(|spec| spec.parse().unwrap()).collect());
-        let inputs = [input("query", "f32[2,4]"), input("lengths", "s32[2]")];
-        assert_eq!(check_signature(&signature(&["f32[2,4]", "s32[2]"]), &inputs), Ok(()));
-        let failure = check_signature(&signature(&["f32[2,4]", "f32[2]"]), &inputs).unwrap_err();
-        assert_eq!(failure.kind, FailureKind::Signature);
-        assert_eq!(failure.message, "argument 1 `lengths`: the program takes f32[2], s32[2] is recorded");
-        assert!(check_signature(&signature(&["f32[2,4]"]), &inputs).unwrap_err().message.contains("takes 1 arguments"));
-        assert!(check_signature(&signature(&["f32[4,2]", "s32[2]"]), &inputs).is_err());
-    }
 }

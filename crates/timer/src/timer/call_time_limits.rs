@@ -35,7 +35,7 @@ pub(super) enum AwaitedCall {
 
 /// The time limit of a call, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Limit {
+pub(super) struct CallLimit {
     pub(super) time: Duration,
     why: String,
 }
@@ -50,7 +50,7 @@ impl CallTimeLimits {
     }
 
     /// The time limit of a call: at most `most`.
-    pub(super) fn limit(self, awaited: AwaitedCall, most: Duration) -> Limit {
+    pub(super) fn limit(self, awaited: AwaitedCall, most: Duration) -> CallLimit {
         let of_runs = self.longest_run.map(|longest| {
             let (runs, grace) = match awaited {
                 AwaitedCall::Measure { runs } => (runs, GRACE),
@@ -60,15 +60,15 @@ impl CallTimeLimits {
             let a_run = longest.saturating_add(self.untimed);
             let all = a_run.saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX)).saturating_add(grace);
             let why = format!("the cut-off of slow candidates: runs of at most {longest:?}, {runs} asked for");
-            Limit { time: all, why }
+            CallLimit { time: all, why }
         });
         of_runs
             .filter(|limit| limit.time < most)
-            .unwrap_or_else(|| Limit { time: most, why: "the time limit of a call".to_owned() })
+            .unwrap_or_else(|| CallLimit { time: most, why: "the time limit of a call".to_owned() })
     }
 }
 
-impl Limit {
+impl CallLimit {
     /// States in a time-out which limit applied.
     pub(super) fn explain(&self, failure: Failure) -> Failure {
         if failure.kind != FailureKind::Timeout {

@@ -3,11 +3,8 @@
 //! A single thread polls the worker's three pipes, so that a worker that stops reading, or floods stdout or stderr,
 //! cannot block the tuner.
 
-use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,155 +13,20 @@ use serde::de::DeserializeOwned;
 
 use super::exec::{EXIT_CANNOT_START, EXIT_MEMORY, EXIT_SIGNAL_BASE, ExecOptions};
 use super::protocol::{Hello, MAX_LINE_BYTES, Method, PROTOCOL_VERSION, Request, Response, one_line};
+use super::stderr_tail::{StderrTail, reason_line, telling_line};
+use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::failure::{Failure, FailureKind};
-use crate::setters;
 
-/// Bytes of stderr that are kept.
-const TAIL_BYTES: usize = 64 << 10;
-/// Bytes that are kept of its beginning.
-const HEAD_BYTES: usize = 8 << 10;
 /// Time limit for a supervisor to end the remains of a worker.
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(5);
 /// Maximum wait for the exit code of a worker that closed its stdout.
 const EXIT_WAIT: Duration = Duration::from_secs(5);
-
-/// Limits of time and memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// From the start of the process to its `hello`, in which a plugin is loaded and its devices are opened.
-    pub start: Duration,
-    /// One compilation.
-    pub compile: Duration,
-    /// Loading an executable, or the inputs.
-    pub load: Duration,
-    /// One `measure` or `outputs`.
-    pub measure: Duration,
-    /// Resident memory of a worker, bytes.
-    pub memory_bytes: Option<u64>,
-    /// Three quarters of the machine's memory are allowed if that is more, however it grows.
-    pub memory_may_grow: bool,
-    /// From the closing of its stdin until it is killed.
-    pub grace: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            start: Duration::from_secs(60),
-            compile: Duration::from_secs(120),
-            load: Duration::from_secs(60),
-            measure: Duration::from_secs(60),
-            memory_bytes: None,
-            memory_may_grow: false,
-            grace: Duration::from_millis(500),
-        }
-    }
-}
-
-setters!(Limits {
-    start: Duration,
-    compile: Duration,
-    load: Duration,
-    measure: Duration,
-    memory_bytes: Option<u64>,
-    memory_may_grow: bool,
-    grace: Duration,
-});
-
-/// How to start a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct WorkerCommand {
-    /// This program, for `worker exec`.
-    pub exe: PathBuf,
-    /// The worker and its arguments.
-    pub command: Vec<OsString>,
-    /// Environment variables to set or to remove.
-    pub environment: Vec<(OsString, Option<OsString>)>,
-}
-
-impl WorkerCommand {
-    /// A worker as a shell command: `python3 worker.py --fast`.
-    pub fn shell(exe: impl Into<PathBuf>, command: &str) -> Self {
-        // a dead supervisor's signal reaches only the shell, so the command replaces it if possible
-        let command = if is_plain(command) { format!("exec {command}") } else { command.to_owned() };
-        Self { exe: exe.into(), command: vec!["sh".into(), "-c".into(), command.into()], environment: Vec::new() }
-    }
-}
-
-/// Whether a shell command is certainly a single program with its arguments.
-fn is_plain(command: &str) -> bool {
-    let first = command.split_whitespace().next().unwrap_or_default();
-    // a path is not a shell builtin or keyword, nor are these
-    let is_program = first.contains('/') || ["python", "python3"].contains(&first);
-    is_program
-        && !first.contains('=')
-        && !command.contains([';', '|', '&', '<', '>', '(', ')', '$', '`', '\\', '\n', '#'])
-}
-
-/// The beginning and the end of a worker's stderr: a plugin that dies of a flag prints its reason first and then
-/// its whole manual.
-#[derive(Debug, Default)]
-struct Tail {
-    head: Vec<u8>,
-    bytes: VecDeque<u8>,
-    /// How many of all bytes were already here when the current request started.
-    earlier: usize,
-    pushed: usize,
-}
-
-impl Tail {
-    fn push(&mut self, bytes: &[u8]) {
-        self.pushed += bytes.len();
-        let to_head = HEAD_BYTES.saturating_sub(self.head.len()).min(bytes.len());
-        let (head, bytes) = bytes.split_at(to_head);
-        self.head.extend_from_slice(head);
-        self.bytes.extend(bytes);
-        let beyond = self.bytes.len().saturating_sub(TAIL_BYTES);
-        self.bytes.drain(..beyond);
-    }
-
-    fn to_text(&self) -> String {
-        let (front, back) = self.bytes.as_slices();
-        String::from_utf8_lossy(&[&self.head, front, back].concat()).into_owned()
-    }
-
-    /// The output since the current request was sent.
-    fn to_recent_text(&self) -> String {
-        let (front, back) = self.bytes.as_slices();
-        let kept = [&self.head, front, back].concat();
-        let recent = kept.len().saturating_sub(self.pushed - self.earlier);
-        String::from_utf8_lossy(kept.get(recent..).unwrap_or_default()).into_owned()
-    }
-}
-
-/// The line of a worker's stderr that most likely states the cause of death: stack traces follow the cause.
-pub(crate) fn telling_line(stderr: &str) -> Option<String> {
-    let last_line = || stderr.lines().rev().find(|line| !line.trim().is_empty() && !is_chatter(line));
-    reason_line(stderr).or_else(|| Some(one_line(last_line()?, 300)))
-}
-
-/// The last line that names a cause of death.
-fn reason_line(stderr: &str) -> Option<String> {
-    const REASONS: [&str; 7] =
-        ["Check failed", "Unknown flag", "panicked at", "terminate called", "Fatal", "FATAL", "Error: "];
-    let line = stderr.lines().rev().find(|line| REASONS.iter().any(|reason| line.contains(reason)))?;
-    Some(one_line(line, 300))
-}
 
 /// JSON can only hold UTF-8 paths, which is not a candidate's fault.
 fn cannot_write(method: &str, error: &serde_json::Error) -> Failure {
     let message =
         format!("`{method}` cannot be written: {error}; the folders of registry, cache and TMPDIR need UTF-8 names");
     Failure::new(FailureKind::Device, message)
-}
-
-/// Whether a line is a log line below the level of a warning, from glog (`I0000 00:00:…`) or `tracing`, and thus not a
-/// cause.
-fn is_chatter(line: &str) -> bool {
-    let digits = |rest: &str| rest.len() > 4 && rest.bytes().take(4).all(|byte| byte.is_ascii_digit());
-    let starts = ["TRACE ", "DEBUG ", "INFO ", "WARNING: All log messages before absl::InitializeLog()"];
-    line.strip_prefix('I').is_some_and(digits) || starts.iter().any(|start| line.trim_start().starts_with(start))
 }
 
 /// A running worker.
@@ -175,7 +37,7 @@ pub struct WorkerClient {
     stdout: ChildStdout,
     stderr: Option<ChildStderr>,
     received: Vec<u8>,
-    tail: Tail,
+    tail: StderrTail,
     next_id: u64,
     gone: bool,
     killed: bool,
@@ -185,7 +47,7 @@ pub struct WorkerClient {
 impl WorkerClient {
     /// Starts a worker and sends `hello`. If a signal ended it meanwhile, it is started once more, since anybody may
     /// have sent it.
-    pub(crate) fn start(command: &WorkerCommand, limits: &Limits) -> Result<(Self, Hello), Failure> {
+    pub(crate) fn start(command: &WorkerCommand, limits: &WorkerLimits) -> Result<(Self, Hello), Failure> {
         let mut client = Self::spawn(command, limits)?;
         let mut hello = client.hello(limits);
         if hello.is_err() && client.was_killed() {
@@ -200,7 +62,7 @@ impl WorkerClient {
     /// # Errors
     ///
     /// If the program cannot be started.
-    pub fn spawn(command: &WorkerCommand, limits: &Limits) -> Result<Self, Failure> {
+    pub fn spawn(command: &WorkerCommand, limits: &WorkerLimits) -> Result<Self, Failure> {
         let options = ExecOptions {
             memory_bytes: limits.memory_bytes,
             memory_may_grow: limits.memory_may_grow,
@@ -234,7 +96,7 @@ impl WorkerClient {
             stdout,
             stderr: Some(stderr),
             received: Vec::new(),
-            tail: Tail::default(),
+            tail: StderrTail::default(),
             next_id: 1,
             gone: false,
             killed: false,
@@ -249,7 +111,7 @@ impl WorkerClient {
     /// # Errors
     ///
     /// If the worker does not answer, or speaks another protocol: of kind `device`.
-    pub fn hello(&mut self, limits: &Limits) -> Result<Hello, Failure> {
+    pub fn hello(&mut self, limits: &WorkerLimits) -> Result<Hello, Failure> {
         let as_device = |failure: Failure| {
             let failure = match failure.kind {
                 FailureKind::Timeout => {
@@ -321,7 +183,7 @@ impl WorkerClient {
             return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
         }
         self.drain_stderr();
-        self.tail.earlier = self.tail.pushed;
+        self.tail.start_request();
         let deadline = Instant::now() + limit;
         let mut unsent = bytes;
         let mut scanned = 0;
@@ -468,8 +330,8 @@ impl WorkerClient {
         self.gone
     }
 
-    /// Whether a signal ended the worker or its supervisor during a request, and not because of a limit of ours: it crashed, or
-    /// somebody killed it (as the system does if memory is short). The two cannot be distinguished.
+    /// Whether a signal ended the worker or its supervisor during a request, and not because of a limit of ours: it
+    /// crashed, or somebody killed it (as the system does if memory is short). The two cannot be distinguished.
     pub(crate) fn was_killed(&self) -> bool {
         self.killed
     }
@@ -487,7 +349,7 @@ impl WorkerClient {
     }
 
     /// Requests the worker's end and waits for it; otherwise its supervisor ends it.
-    pub fn shutdown(mut self, limits: &Limits) {
+    pub fn shutdown(mut self, limits: &WorkerLimits) {
         if !self.gone {
             let _ = self.request::<serde_json::Value>(Method::Shutdown {}, limits.grace);
         }
@@ -563,31 +425,4 @@ fn signal_name(number: i32) -> String {
         other => return format!("signal {other}"),
     };
     name.to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn only_what_is_one_program_for_certain_replaces_its_shell() {
-        for plain in ["python3 worker.py --fast", "/opt/a/python 'a b.py' --x=1 \"q\"", "./worker"] {
-            assert!(super::is_plain(plain), "{plain}");
-        }
-        let others =
-            ["cd /x && ./w", "A=1 python3 w.py", "exec ./w", "./w | tee log", "./w; true", "(./w)", "./w > log"];
-        for other in others.into_iter().chain(["$HOME/w", "w 2>&1", "a/b() { w; }", "./w\n./v", "", "A=/x w"]) {
-            assert!(!super::is_plain(other), "{other}");
-        }
-    }
-
-    use super::*;
-
-    #[test]
-    fn the_reason_of_a_death_is_found_among_the_chatter() {
-        let chatter = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n\
-                       I0000 00:00:1795261467.495203   15304 client.cc:59] cpu_device_count set: 1\nDEBUG sent\n";
-        assert_eq!(telling_line(chatter), None);
-        assert_eq!(telling_line(&format!("no such kernel\n{chatter}")).unwrap(), "no such kernel");
-        assert_eq!(telling_line("Check failed: a\n  @ main\n").unwrap(), "Check failed: a");
-        assert_eq!(telling_line("I am lost\n").unwrap(), "I am lost");
-    }
 }

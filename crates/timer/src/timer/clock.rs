@@ -1,12 +1,17 @@
 //! The resolution of the host's clock.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Prefix of the note that says why there is no device time; it is no warning if a device has no better clock.
 pub const HOST_CLOCK: &str = "timed by the host clock";
 
 /// Why a plugin gives no device time, if it never does.
 pub const NO_PROFILER: &str = "the plugin has no profiler extension";
+
+/// A duration as protocol and stores have it.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// Consecutive reads that are compared.
 const READS: usize = 4096;
@@ -15,7 +20,7 @@ const READS: usize = 4096;
 /// that does not advance.
 pub(super) fn resolution_ns() -> Option<u64> {
     let start = Instant::now();
-    resolution_of(|| u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    resolution_of(|| nanoseconds(start.elapsed()))
 }
 
 fn resolution_of(mut read_ns: impl FnMut() -> u64) -> Option<u64> {

@@ -1,38 +1,32 @@
 //! `command:…`: a timer whose worker is any program that speaks the protocol of `docs/worker-protocol.md`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answers::OutputArray;
 use super::bench::Bench;
-use super::client::{Limits, WorkerClient, WorkerCommand};
+use super::client::WorkerClient;
 use super::clock::HOST_CLOCK;
 use super::events::Events;
-use super::job::{Job, JobCandidate, Prepared};
-use super::model::{Timer, means, runs_of_batches};
-use super::profiled::{ProfiledRound, default_metric};
-use super::protocol::{ComparedOutput, DeviceMemory, KeptOutput, LoadParams, Signature, capability};
+use super::info::TimerInfo;
+use super::job::{Job, JobCandidate, Prepared, find};
+use super::measured::{OutputsAs, RoundRequest, RoundSamples, TakenOutputs};
+use super::model::Timer;
+use super::profiled::default_metric;
+use super::protocol::{LoadParams, ProgramSignature, capability};
 use super::refusals::Refusals;
-use crate::array::Tolerance;
-use crate::device::{DeviceFingerprint, xla_autotuning};
+use super::worker_command::{WorkerCommand, WorkerLimits};
+use crate::device::xla_autotuning;
 use crate::failure::{Failure, FailureKind};
-use crate::measured_by::{Clocks, Metric, Source};
+use crate::measured_by::{Metric, Source};
 use crate::scratch::Scratch;
 
 /// Drives an external worker.
 pub struct CommandTimer {
-    name: String,
     bench: Bench,
-    device: DeviceFingerprint,
     job: Option<Job>,
-    metric: Metric,
     /// Options that the worker's compiler refuses, if that compiler is known.
     refusals: Option<Refusals>,
-    notes: Vec<String>,
-    /// Compiler options of programs that bring options of their own, which these replace.
-    launch_options: BTreeMap<String, String>,
     /// The script of a built-in worker, removed when none can be started any more.
     script: Option<Arc<Scratch>>,
 }
@@ -49,12 +43,12 @@ impl CommandTimer {
     /// # Errors
     ///
     /// If the worker cannot be started or does not answer `hello`.
-    pub fn start(exe: &Path, command: &str, limits: Limits, metric: Option<Metric>) -> Result<Self, Failure> {
+    pub fn start(exe: &Path, command: &str, limits: WorkerLimits, metric: Option<Metric>) -> Result<Self, Failure> {
         Self::start_worker(format!("command:{command}"), WorkerCommand::shell(exe, command), limits, metric, None)
     }
 
-    /// Starts the `jax` worker with this Python on one of its devices. It times by profiles, and with the metric `elapsed` by
-    /// the host clock.
+    /// Starts the `jax` worker with this Python on one of its devices. It times by profiles, and with the metric
+    /// `elapsed` by the host clock.
     ///
     /// # Errors
     ///
@@ -64,7 +58,7 @@ impl CommandTimer {
         python: &Path,
         device: usize,
         xla_flags: Option<String>,
-        limits: Limits,
+        limits: WorkerLimits,
         metric: Option<Metric>,
     ) -> Result<Self, Failure> {
         let failure = |error: std::io::Error| {
@@ -82,7 +76,7 @@ impl CommandTimer {
     fn start_worker(
         name: String,
         worker: WorkerCommand,
-        limits: Limits,
+        limits: WorkerLimits,
         metric: Option<Metric>,
         script: Option<Arc<Scratch>>,
     ) -> Result<Self, Failure> {
@@ -112,10 +106,13 @@ impl CommandTimer {
             None if from_profile => default_metric(&device.identity.platform),
             None => Metric::Elapsed,
         };
-        let notes = hello.notes.clone();
-        let bench = Bench::new(worker, limits, client, hello);
-        let launch_options = BTreeMap::new();
-        Ok(Self { name, bench, device, job: None, metric, refusals: None, notes, launch_options, script })
+        let mut info = TimerInfo::of_worker(name, &hello, device, metric);
+        // unknown for an external worker; on other devices each process takes device memory
+        info.can.compile_beside_outputs = script.is_some() && info.device.identity.platform == "cpu";
+        let bench = Bench::new(worker, limits, (client, hello), info);
+        let mut timer = Self { bench, job: None, refusals: None, script };
+        timer.choose_clock();
+        Ok(timer)
     }
 
     /// Times a CPU's programs by the host clock: while a profile is taken, each of their operations takes longer, so
@@ -123,19 +120,13 @@ impl CommandTimer {
     /// Elsewhere nothing changes.
     #[must_use]
     pub fn prefer_clock(mut self) -> Self {
-        if self.script.is_some() && self.device.identity.platform == "cpu" {
-            self.metric = Metric::Elapsed;
-            self.notes.push(format!(
+        if self.script.is_some() && self.bench.info.device.identity.platform == "cpu" {
+            self.bench.info.metric = Metric::Elapsed;
+            self.bench.info.notes.push(format!(
                 "{HOST_CLOCK}: JAX's profiler slows programs on a CPU; `--metric span` uses it all the same"
             ));
+            self.choose_clock();
         }
-        self
-    }
-
-    /// Launches kernels by these options, also those of programs that bring other ones.
-    #[must_use]
-    pub fn with_launch_options(mut self, options: BTreeMap<String, String>) -> Self {
-        self.launch_options = options;
         self
     }
 
@@ -147,9 +138,11 @@ impl CommandTimer {
         self
     }
 
-    /// Whether a worker that could take profiles times by the host clock.
-    fn by_clock(&self) -> bool {
-        self.script.is_some() && self.metric == Metric::Elapsed
+    /// A built-in worker that could take profiles may time by the host clock all the same.
+    fn choose_clock(&mut self) {
+        if self.script.is_some() && self.bench.info.metric == Metric::Elapsed {
+            (self.bench.info.source, self.bench.info.can.measure_rounds) = (Source::HostWall, false);
+        }
     }
 
     /// Why the options of a candidate are refused, if known.
@@ -166,10 +159,10 @@ impl CommandTimer {
         if found.program.is_none() && !can_build {
             return Err(Failure::new(FailureKind::NoProgram, "the worker cannot build its program"));
         }
-        let build = found.build.clone().over(found.program.as_ref(), &self.launch_options);
+        let build = found.build.clone();
         let mut params = LoadParams::new(candidate, &JobCandidate { build, ..found.clone() });
         if !params.overrides.is_empty() && !hello.can(capability::COMPILER_OPTIONS) {
-            let message = format!("`{}` cannot set compiler options", self.name);
+            let message = format!("`{}` cannot set compiler options", self.bench.info.name);
             return Err(Failure::new(FailureKind::NoProgram, message));
         }
         if let Some(program) = params.program.as_mut().filter(|_| !hello.can(capability::COMPILE_OPTIONS)) {
@@ -180,65 +173,19 @@ impl CommandTimer {
 }
 
 impl Timer for CommandTimer {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn source(&self) -> Source {
-        if self.by_clock() { Source::HostWall } else { self.bench.hello().source.clone() }
-    }
-
-    fn metric(&self) -> Metric {
-        self.metric.clone()
-    }
-
-    fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn device_memory(&self) -> Option<DeviceMemory> {
-        self.bench.hello().memory
-    }
-
-    fn clocks(&self) -> Option<Clocks> {
-        self.bench.clocks()
-    }
-
-    fn clocks_seen(&self) -> Option<String> {
-        self.bench.clocks_seen()
-    }
-
-    fn clock_resolution_ns(&self) -> Option<u64> {
-        self.bench.clock_resolution_ns()
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        &self.device
-    }
-
-    fn builds_programs(&self) -> bool {
-        self.bench.hello().can(capability::BUILD_PROGRAMS)
+    fn info(&self) -> &TimerInfo {
+        &self.bench.info
     }
 
     fn beside(&self) -> Option<Box<dyn Timer>> {
-        self.compiles_beside_outputs().then(|| {
+        self.bench.info.can.compile_beside_outputs.then(|| {
             Box::new(Self {
-                name: self.name.clone(),
                 bench: self.bench.beside(),
-                device: self.device.clone(),
                 job: None,
-                metric: self.metric.clone(),
                 refusals: self.refusals.clone(),
-                notes: Vec::new(),
-                launch_options: self.launch_options.clone(),
                 script: self.script.clone(),
             }) as Box<dyn Timer>
         })
-    }
-
-    fn compiles_beside_outputs(&self) -> bool {
-        // unknown for an external worker; on other devices each process takes device memory
-        self.script.is_some() && self.device.identity.platform == "cpu"
     }
 
     fn follow(&mut self, events: &Events) {
@@ -251,7 +198,7 @@ impl Timer for CommandTimer {
         self.bench.begin(job)
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         let params = self.load_params(candidate)?;
         self.bench.signature(params)
     }
@@ -284,57 +231,18 @@ impl Timer for CommandTimer {
         Ok(Prepared::of(&loaded).executable(loaded.executable))
     }
 
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        if self.measures_rounds() {
-            return self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default());
-        }
-        self.bench.measure(candidate, runs)
-    }
-
-    fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
-        if self.measures_rounds() {
-            let runs = runs_of_batches(samples, batch)?;
-            return Ok(means(&self.measure(candidate, runs)?, batch));
-        }
-        self.bench.measure_batches(candidate, samples, batch)
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        let info = &self.bench.info;
+        let by_profile = info.can.measure_rounds.then(|| info.metric.clone());
+        self.bench.measure(round, by_profile.as_ref(), &self.job)
     }
 
     fn cut_off(&mut self, longest_run: Option<Duration>) {
         self.bench.cut_off(longest_run);
     }
 
-    fn measures_rounds(&self) -> bool {
-        !self.by_clock() && self.bench.hello().can(capability::PROFILE)
-    }
-
-    fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
-        Ok(self.profile_round(launches)?.durations(&self.metric))
-    }
-
-    fn profile_round(&mut self, launches: &[(usize, u32)]) -> Result<ProfiledRound, Failure> {
-        let folder = scratch(&self.job)?;
-        self.bench.profile_round(launches, &folder)
-    }
-
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        let folder = scratch(&self.job)?;
-        self.bench.outputs(candidate, &folder)
-    }
-
-    fn compares_outputs(&self) -> bool {
-        self.bench.hello().can(capability::COMPARE_OUTPUTS)
-    }
-
-    fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<Option<Vec<KeptOutput>>, Failure> {
-        self.bench.keep_outputs(candidate, above)
-    }
-
-    fn compare_outputs(&mut self, candidate: usize, tolerances: &[Tolerance]) -> Result<Vec<ComparedOutput>, Failure> {
-        self.bench.compare_outputs(candidate, tolerances)
-    }
-
-    fn epoch(&self) -> u32 {
-        self.bench.epoch()
+    fn outputs(&mut self, candidate: usize, taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
+        self.bench.outputs(candidate, taken, &self.job)
     }
 
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
@@ -351,17 +259,4 @@ impl Drop for CommandTimer {
     fn drop(&mut self) {
         self.bench.shutdown();
     }
-}
-
-/// A candidate of the current job.
-pub(crate) fn find(job: &Option<Job>, candidate: usize) -> Result<&JobCandidate, Failure> {
-    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
-    job.candidates
-        .get(candidate)
-        .ok_or_else(|| Failure::new(FailureKind::Protocol, format!("the job has no candidate {candidate}")))
-}
-
-pub(crate) fn scratch(job: &Option<Job>) -> Result<std::path::PathBuf, Failure> {
-    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
-    Ok(job.scratch.clone())
 }

@@ -1,4 +1,16 @@
 //! `worker check CMD`: whether a program follows the worker protocol, step by step.
+//!
+//! ```
+//! use autotune_lowered_timer::timer::{WorkerCommand, WorkerLimits, conformance::check};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let worker = WorkerCommand::shell("/no/autotune-lowered", "python3 worker.py");
+//! // without the program that supervises workers, none is started: that is no violation of the worker's
+//! let failure = check(&worker, &WorkerLimits::default(), folder.path()).unwrap_err();
+//! assert!(failure.message.starts_with("cannot start `/no/autotune-lowered`"), "{failure}");
+//! assert!(folder.path().join("add.mlir").exists());
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::fmt;
 use std::fs;
@@ -10,12 +22,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::answers::{AnswerFolder, OutputArray, private_folder};
-use super::client::{Limits, WorkerClient, WorkerCommand};
+use super::client::WorkerClient;
+use super::job::InputArray;
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, ComparedOutput, ComparedOutputs, Hello, Input, KeptOutputs, Launch, LoadParams, Loaded,
-    MAX_LINE_BYTES, Measured, Method, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, Response, capability,
+    BeginParams, ComparedOutput, ComparedOutputs, Hello, KeptOutputs, Launch, LoadAnswer, LoadParams, MAX_LINE_BYTES,
+    MeasureAnswer, Method, OutputRef, OutputsAnswer, PROTOCOL_VERSION, ProgramRef, Response, RoundAnswer, capability,
 };
+use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::array::Tolerance;
 use crate::call::{Call, Direction};
 use crate::config::Config;
@@ -26,7 +40,7 @@ use crate::registry::ProgramFormat;
 
 /// The outcome of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StepOutcome {
     /// It conforms to the protocol.
     Passed,
     /// It does not; the text says what was observed.
@@ -38,35 +52,35 @@ pub enum Outcome {
 /// One requirement of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Step {
+pub struct ConformanceStep {
     /// The requirement.
     pub name: &'static str,
     /// What the worker did.
-    pub outcome: Outcome,
+    pub outcome: StepOutcome,
 }
 
 /// Every step, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct ConformanceReport {
     /// The steps.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ConformanceStep>,
 }
 
-impl Report {
+impl ConformanceReport {
     /// Whether no step failed.
     pub fn passed(&self) -> bool {
-        self.steps.iter().all(|step| !matches!(step.outcome, Outcome::Failed(_)))
+        self.steps.iter().all(|step| !matches!(step.outcome, StepOutcome::Failed(_)))
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ConformanceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for step in &self.steps {
             match &step.outcome {
-                Outcome::Passed => writeln!(f, "pass  {}", step.name)?,
-                Outcome::Failed(why) => writeln!(f, "FAIL  {}: {}", step.name, printable(why))?,
-                Outcome::Skipped(why) => writeln!(f, "skip  {}: {}", step.name, printable(why))?,
+                StepOutcome::Passed => writeln!(f, "pass  {}", step.name)?,
+                StepOutcome::Failed(why) => writeln!(f, "FAIL  {}: {}", step.name, printable(why))?,
+                StepOutcome::Skipped(why) => writeln!(f, "skip  {}: {}", step.name, printable(why))?,
             }
         }
         Ok(())
@@ -90,11 +104,11 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// # Errors
 ///
 /// If the worker cannot be started; its violations are in the report.
-pub fn check(command: &WorkerCommand, limits: &Limits, folder: &Path) -> Result<Report, Failure> {
+pub fn check(command: &WorkerCommand, limits: &WorkerLimits, folder: &Path) -> Result<ConformanceReport, Failure> {
     let files = TrialFiles::write(folder).map_err(|error| {
         Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", folder.display()))
     })?;
-    let mut trial = Trial { steps: Vec::new() };
+    let mut trial = ConformanceTrial { steps: Vec::new() };
     let mut client = WorkerClient::spawn(command, limits)?;
     let hello = client.hello(limits);
     let answered = hello.as_ref().map(drop).map_err(ToString::to_string);
@@ -103,13 +117,13 @@ pub fn check(command: &WorkerCommand, limits: &Limits, folder: &Path) -> Result<
         Ok(hello) => hello,
         Err(why) => {
             trial.skip_rest(&why.to_string());
-            return Ok(Report { steps: trial.steps });
+            return Ok(ConformanceReport { steps: trial.steps });
         }
     };
     trial.robustness(&mut client, limits);
     trial.job(&mut client, limits, &files, &hello);
     trial.endings(client, command, limits)?;
-    Ok(Report { steps: trial.steps })
+    Ok(ConformanceReport { steps: trial.steps })
 }
 
 struct TrialFiles {
@@ -145,23 +159,23 @@ impl TrialFiles {
     }
 }
 
-struct Trial {
-    steps: Vec<Step>,
+struct ConformanceTrial {
+    steps: Vec<ConformanceStep>,
 }
 
-impl Trial {
+impl ConformanceTrial {
     fn step<E: fmt::Display>(&mut self, name: &'static str, result: Result<(), E>) -> bool {
         let outcome = match result {
-            Ok(()) => Outcome::Passed,
-            Err(error) => Outcome::Failed(error.to_string()),
+            Ok(()) => StepOutcome::Passed,
+            Err(error) => StepOutcome::Failed(error.to_string()),
         };
-        let passed = outcome == Outcome::Passed;
-        self.steps.push(Step { name, outcome });
+        let passed = outcome == StepOutcome::Passed;
+        self.steps.push(ConformanceStep { name, outcome });
         passed
     }
 
     fn skip(&mut self, name: &'static str, why: &str) {
-        self.steps.push(Step { name, outcome: Outcome::Skipped(why.to_owned()) });
+        self.steps.push(ConformanceStep { name, outcome: StepOutcome::Skipped(why.to_owned()) });
     }
 
     fn skip_rest(&mut self, why: &str) {
@@ -169,7 +183,7 @@ impl Trial {
     }
 
     /// Malformed lines are answered with an error, and the worker continues.
-    fn robustness(&mut self, client: &mut WorkerClient, limits: &Limits) {
+    fn robustness(&mut self, client: &mut WorkerClient, limits: &WorkerLimits) {
         let cases: [(&'static str, Vec<u8>, Option<u64>); 5] = [
             ("a line that is not JSON is answered with an error", b"{\"id\": 1,,\n".to_vec(), None),
             ("a line that is not UTF-8 is answered with an error", b"\"\xff\xfe\"\n".to_vec(), None),
@@ -195,56 +209,71 @@ impl Trial {
         }
     }
 
-    fn job(&mut self, client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, hello: &Hello) {
-        let (can_build, profiles) = (hello.can(capability::BUILD_PROGRAMS), hello.can(capability::PROFILE));
+    fn job(&mut self, client: &mut WorkerClient, limits: &WorkerLimits, files: &TrialFiles, hello: &Hello) {
         if let Some(resolution) = hello.clock_resolution_ns {
             self.step(
                 "the resolution that `hello` reports belongs to a clock",
                 expect_resolution(&hello.source, resolution),
             );
         }
+        if !self.is_loaded(client, limits, files, hello.can(capability::BUILD_PROGRAMS)) {
+            return;
+        }
+        self.measurements(client, limits, files, hello);
+        self.outputs(client, limits, files, hello);
+        let ended = client.request::<Value>(Method::End {}, limits.load).map(drop);
+        self.step("`end` ends the job", ended);
+        let profiles = hello.can(capability::PROFILE);
+        let again = refused(client, |client| measure(client, limits, files, profiles, 1));
+        self.step("after `end` the candidate is gone", again);
+        if hello.can(capability::COLD_CACHES) {
+            self.cold_job(client, limits, files, hello);
+        }
+    }
+
+    /// Begins a job and loads its candidate; `false` if there is nothing to measure.
+    fn is_loaded(
+        &mut self,
+        client: &mut WorkerClient,
+        limits: &WorkerLimits,
+        files: &TrialFiles,
+        can_build: bool,
+    ) -> bool {
         let begun = begin(client, limits, files, CacheState::Warm);
         if !self.step("`begin` takes inputs, a donated one too", begun) {
-            return;
+            return false;
         }
         let loaded = load(client, limits, files, can_build);
         if can_build && loaded.as_ref().is_err_and(|failure| !failure.needs_restart()) {
             self.skip("a job is done", "the worker builds its own programs and knows none of this operation");
-            return;
+            return false;
         }
-        if !self.step("`load` makes a candidate ready", loaded.map(drop)) {
-            return;
-        }
-        let measured = measure(client, limits, files, profiles, 5).map_err(|failure| failure.to_string());
+        self.step("`load` makes a candidate ready", loaded.map(drop))
+    }
+
+    fn measurements(&mut self, client: &mut WorkerClient, limits: &WorkerLimits, files: &TrialFiles, hello: &Hello) {
+        let profiles = hello.can(capability::PROFILE);
         let step = if profiles {
             "`measure-round` gives a profile of every run"
         } else {
             "`measure` gives as many samples as runs"
         };
-        self.step(
-            step,
-            measured.and_then(|samples| match samples.len() {
-                5 => Ok(()),
-                other => Err(format!("{other} samples for 5 runs")),
-            }),
-        );
+        let measured = measure(client, limits, files, profiles, 5);
+        self.step(step, expect_samples(measured, 5, "5 runs"));
         if hello.can(capability::BATCHES) {
-            let asked = |client: &mut WorkerClient, runs| {
-                let call = Method::Measure { candidate: 7, runs, batch: 3 };
-                client.request::<Measured>(call, limits.measure)
-            };
-            let batches = asked(client, 6).map_err(|failure| failure.to_string());
-            let batches = batches.and_then(|measured| match measured.samples_ns.len() {
-                2 => Ok(()),
-                other => Err(format!("{other} samples for 6 runs in batches of 3")),
-            });
+            let batches = measure_batches(client, limits, 6).map(|measured| measured.samples_ns);
+            let batches = expect_samples(batches, 2, "6 runs in batches of 3");
             self.step("`measure` gives one sample for each `batch`", batches);
-            self.step("a `batch` that is cut short is refused", refused(client, |client| asked(client, 7)));
+            let cut_short = refused(client, |client| measure_batches(client, limits, 7));
+            self.step("a `batch` that is cut short is refused", cut_short);
         }
+    }
+
+    fn outputs(&mut self, client: &mut WorkerClient, limits: &WorkerLimits, files: &TrialFiles, hello: &Hello) {
         let written = outputs(client, limits, files);
         self.step(
             "`outputs` writes dense arrays of the sizes that it reports",
-            written.and_then(|outputs| expect_outputs(&outputs, can_build)),
+            written.and_then(|outputs| expect_outputs(&outputs, hello.can(capability::BUILD_PROGRAMS))),
         );
         if hello.can(capability::COMPARE_OUTPUTS) {
             let nothing = refused(client, |client| compare_outputs(client, limits, 1));
@@ -253,40 +282,28 @@ impl Trial {
             let same = compared.map_err(|failure| failure.to_string()).and_then(expect_no_difference);
             self.step("`compare-outputs` finds no difference of a program from itself", same);
         }
-        let ended = client.request::<Value>(Method::End {}, limits.load).map(drop);
-        self.step("`end` ends the job", ended);
-        let again = refused(client, |client| measure(client, limits, files, profiles, 1));
-        self.step("after `end` the candidate is gone", again);
-        if hello.can(capability::COLD_CACHES) {
-            self.cold_job(client, limits, files, hello);
-        }
     }
 
     /// The same job with cold caches.
-    fn cold_job(&mut self, client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, hello: &Hello) {
+    fn cold_job(&mut self, client: &mut WorkerClient, limits: &WorkerLimits, files: &TrialFiles, hello: &Hello) {
         let (can_build, profiles) = (hello.can(capability::BUILD_PROGRAMS), hello.can(capability::PROFILE));
         let samples = begin(client, limits, files, CacheState::Cold)
             .and_then(|()| load(client, limits, files, can_build))
             .and_then(|_| measure(client, limits, files, profiles, 2));
-        let samples = samples.map_err(|failure| failure.to_string());
-        let step = self.step(
-            "a job with cold caches is measured",
-            samples.and_then(|samples| match samples.len() {
-                2 => Ok(()),
-                other => Err(format!("{other} samples for 2 runs")),
-            }),
-        );
+        let step = self.step("a job with cold caches is measured", expect_samples(samples, 2, "2 runs"));
         if step && hello.can(capability::BATCHES) {
-            let batch = |client: &mut WorkerClient| {
-                let call = Method::Measure { candidate: 7, runs: 6, batch: 3 };
-                client.request::<Measured>(call, limits.measure)
-            };
-            self.step("with cold caches a `batch` is refused", refused(client, batch));
+            let batch = refused(client, |client| measure_batches(client, limits, 6));
+            self.step("with cold caches a `batch` is refused", batch);
         }
         let _ = client.request::<Value>(Method::End {}, limits.load);
     }
 
-    fn endings(&mut self, mut client: WorkerClient, command: &WorkerCommand, limits: &Limits) -> Result<(), Failure> {
+    fn endings(
+        &mut self,
+        mut client: WorkerClient,
+        command: &WorkerCommand,
+        limits: &WorkerLimits,
+    ) -> Result<(), Failure> {
         let hello = client.request::<Hello>(Method::Hello { protocol: PROTOCOL_VERSION }, limits.start).map(drop);
         self.step("stdout carries only answers, and `hello` may be repeated", hello);
         let shut = client.request::<Value>(Method::Shutdown {}, limits.load).map(drop);
@@ -295,7 +312,7 @@ impl Trial {
         self.step("`shutdown` is answered and ends the worker", shut.and_then(|()| ended(client.wait(limit), limit)));
         drop(client);
         // otherwise the supervisor would kill the worker before its own time is up
-        let limits = &Limits { grace: limits.grace.max(limit * 2), ..limits.clone() };
+        let limits = &WorkerLimits { grace: limits.grace.max(limit * 2), ..limits.clone() };
         let mut client = WorkerClient::spawn(command, limits)?;
         let greeted = client.hello(limits).map_err(|failure| failure.to_string());
         let closed = greeted.and_then(|_| ended(client.close_and_wait(limit), limit));
@@ -306,13 +323,13 @@ impl Trial {
 
 fn begin(
     client: &mut WorkerClient,
-    limits: &Limits,
+    limits: &WorkerLimits,
     files: &TrialFiles,
     cache_state: CacheState,
 ) -> Result<(), Failure> {
     let input = |name: &str, path: &Path, donated: bool| {
         let spec = "f32[4]".parse().map_err(|error| Failure::new(FailureKind::Protocol, format!("{error}")));
-        spec.map(|spec| Input { name: name.to_owned(), spec, path: path.to_owned(), donated })
+        spec.map(|spec| InputArray { name: name.to_owned(), spec, path: path.to_owned(), donated })
     };
     let params = BeginParams {
         call: Call::new("conformance@v1", "0000000000000000"),
@@ -325,7 +342,12 @@ fn begin(
     client.request::<Value>(Method::Begin(params), limits.load).map(drop)
 }
 
-fn load(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles, can_build: bool) -> Result<Loaded, Failure> {
+fn load(
+    client: &mut WorkerClient,
+    limits: &WorkerLimits,
+    files: &TrialFiles,
+    can_build: bool,
+) -> Result<LoadAnswer, Failure> {
     let program =
         ProgramRef { format: ProgramFormat::StablehloText, path: files.program.clone(), compile_options: None };
     let program = (!can_build).then_some(program);
@@ -351,6 +373,18 @@ fn refused<T>(
     }
 }
 
+/// Runs of the trial's candidate in batches of three.
+fn measure_batches(client: &mut WorkerClient, limits: &WorkerLimits, runs: u32) -> Result<MeasureAnswer, Failure> {
+    client.request(Method::Measure { candidate: 7, runs, batch: 3 }, limits.measure)
+}
+
+fn expect_samples(samples: Result<Vec<u64>, Failure>, expected: usize, of: &str) -> Result<(), String> {
+    match samples.map_err(|failure| failure.to_string())?.len() {
+        count if count == expected => Ok(()),
+        other => Err(format!("{other} samples for {of}")),
+    }
+}
+
 fn expect_resolution(source: &Source, resolution_ns: u64) -> Result<(), String> {
     if *source != Source::HostWall {
         return Err(format!("no clock is read around a run whose time comes from `{source}`"));
@@ -364,7 +398,7 @@ fn expect_resolution(source: &Source, resolution_ns: u64) -> Result<(), String> 
 /// Samples of the trial's candidate, by whichever method the worker has.
 fn measure(
     client: &mut WorkerClient,
-    limits: &Limits,
+    limits: &WorkerLimits,
     files: &TrialFiles,
     profiles: bool,
     runs: u32,
@@ -373,16 +407,16 @@ fn measure(
         let launches = vec![Launch { candidate: 7, runs }];
         let folder = files.answer_folder()?;
         let call = Method::MeasureRound { launches, folder: folder.path().to_owned() };
-        let profiled: Profiled = client.request(call, limits.measure)?;
+        let profiled: RoundAnswer = client.request(call, limits.measure)?;
         let round = ProfiledRound::read(&folder, &profiled, &[(7, runs)])?;
         return Ok(round.durations(&Metric::Span).pop().unwrap_or_default());
     }
-    let measured: Measured = client.request(Method::Measure { candidate: 7, runs, batch: 1 }, limits.measure)?;
+    let measured: MeasureAnswer = client.request(Method::Measure { candidate: 7, runs, batch: 1 }, limits.measure)?;
     Ok(measured.samples_ns)
 }
 
 /// A limited wait.
-fn end_limit(limits: &Limits) -> Duration {
+fn end_limit(limits: &WorkerLimits) -> Duration {
     END_LIMIT.min(limits.load)
 }
 
@@ -406,10 +440,10 @@ fn expect_error(line: &[u8], id: Option<u64>) -> Result<(), String> {
 }
 
 /// The result of the trial's candidate.
-fn outputs(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles) -> Result<Vec<OutputArray>, String> {
+fn outputs(client: &mut WorkerClient, limits: &WorkerLimits, files: &TrialFiles) -> Result<Vec<OutputArray>, String> {
     let folder = Arc::new(files.answer_folder().map_err(|failure| failure.to_string())?);
     let call = Method::Outputs { candidate: 7, folder: folder.path().to_owned() };
-    let outputs: Outputs = client.request(call, limits.measure).map_err(|failure| failure.to_string())?;
+    let outputs: OutputsAnswer = client.request(call, limits.measure).map_err(|failure| failure.to_string())?;
     let answered = |output: OutputRef| {
         let shown = output.path.display().to_string();
         OutputArray::answered(output.spec, output.path, &folder).map_err(|error| format!("{shown}: {error}"))
@@ -418,13 +452,13 @@ fn outputs(client: &mut WorkerClient, limits: &Limits, files: &TrialFiles) -> Re
 }
 
 /// Makes the worker keep outputs of any size; returns their number.
-fn keep_outputs(client: &mut WorkerClient, limits: &Limits) -> Result<usize, Failure> {
+fn keep_outputs(client: &mut WorkerClient, limits: &WorkerLimits) -> Result<usize, Failure> {
     let kept: KeptOutputs = client.request(Method::KeepOutputs { candidate: 7, above: 0 }, limits.measure)?;
     let nothing = || Failure::new(FailureKind::Protocol, "nothing is kept of outputs that have bytes");
     kept.outputs.map(|outputs| outputs.len()).ok_or_else(nothing)
 }
 
-fn compare_outputs(client: &mut WorkerClient, limits: &Limits, count: usize) -> Result<ComparedOutputs, Failure> {
+fn compare_outputs(client: &mut WorkerClient, limits: &WorkerLimits, count: usize) -> Result<ComparedOutputs, Failure> {
     let call = Method::CompareOutputs { candidate: 7, tolerances: vec![Tolerance::EXACT; count] };
     client.request(call, limits.measure)
 }

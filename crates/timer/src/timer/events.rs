@@ -2,6 +2,22 @@
 //!
 //! Work that takes time is a [`Slice`], which begins and ends; the other kinds are moments in it. A [`Sink`] receives
 //! the stream: progress, the time breakdown, the trace of a run and the keepers of profiles are folds of this stream.
+//!
+//! ```
+//! use std::sync::{Arc, Mutex};
+//!
+//! use autotune_lowered_timer::timer::events::{Event, Events, EventKind, Slice};
+//!
+//! let begun = Arc::new(Mutex::new(Vec::new()));
+//! let names = Arc::clone(&begun);
+//! let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
+//!     if let EventKind::Begin(slice) = event.kind {
+//!         names.lock().unwrap().push(slice.to_string());
+//!     }
+//! })));
+//! let _open = events.open(Slice::Step("scan"));
+//! assert_eq!(*begun.lock().unwrap(), ["scan"]);
+//! ```
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::job::{Job, Prepared};
 use super::profiled::ProfiledRound;
-use super::replay::Method;
+use super::replay::RecordedMethod;
 use crate::config::Config;
 use crate::failure::Failure;
 
@@ -25,12 +41,12 @@ pub struct Event<'a> {
     /// The track: its events are sequential, and its slices nest.
     pub track: &'a str,
     /// The kind.
-    pub kind: Kind<'a>,
+    pub kind: EventKind<'a>,
 }
 
 /// The kind of an event.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind<'a> {
+pub enum EventKind<'a> {
     /// A slice begins.
     Begin(&'a Slice<'a>),
     /// The innermost slice of the track ends: this one.
@@ -72,7 +88,7 @@ pub enum Kind<'a> {
         /// Which one.
         candidate: usize,
         /// For what.
-        method: Method,
+        method: RecordedMethod,
         /// Why it could not.
         failure: Option<&'a Failure>,
     },
@@ -237,8 +253,8 @@ impl fmt::Display for Slice<'_> {
 
 /// A receiver of events.
 pub trait Sink: Send {
-    /// Takes an event. An error becomes the job's failure if the event can be refused: the beginning of a [`Slice::Job`], and a
-    /// [`Kind::Profiled`] with a profile.
+    /// Takes an event. An error becomes the job's failure if the event can be refused: the beginning of a
+    /// [`Slice::Job`], and a [`EventKind::Profiled`] with a profile.
     ///
     /// # Errors
     ///
@@ -293,8 +309,8 @@ impl Events {
         with
     }
 
-    /// The same stream on another track. The track has this name; beside one of several tuners, the tuner's name precedes
-    /// it.
+    /// The same stream on another track. The track has this name; beside one of several tuners, the tuner's name
+    /// precedes it.
     #[must_use]
     pub fn on_track(&self, name: &str) -> Self {
         let track = if *self.track == *TUNER { name.into() } else { format!("{} {name}", self.track).into() };
@@ -302,7 +318,7 @@ impl Events {
     }
 
     /// Emits an event.
-    pub fn tell(&self, kind: Kind<'_>) {
+    pub fn tell(&self, kind: EventKind<'_>) {
         let _ = self.offer(kind);
     }
 
@@ -310,7 +326,7 @@ impl Events {
     ///
     /// # Errors
     /// If a sink refuses it: the first refusal. Every sink gets the event.
-    pub fn offer(&self, kind: Kind<'_>) -> Result<(), Failure> {
+    pub fn offer(&self, kind: EventKind<'_>) -> Result<(), Failure> {
         if self.sinks.is_empty() {
             return Ok(());
         }
@@ -323,18 +339,18 @@ impl Events {
     }
 
     /// Begins a slice, which ends when the result is dropped.
-    pub fn open<'e>(&'e self, slice: Slice<'e>) -> Open<'e> {
-        self.tell(Kind::Begin(&slice));
-        Open { events: self, slice }
+    pub fn open<'e>(&'e self, slice: Slice<'e>) -> OpenSlice<'e> {
+        self.tell(EventKind::Begin(&slice));
+        OpenSlice { events: self, slice }
     }
 
     /// The same for a slice that a sink may refuse: then it ends at once.
     ///
     /// # Errors
     /// As [`offer`](Self::offer).
-    pub fn try_open<'e>(&'e self, slice: Slice<'e>) -> Result<Open<'e>, Failure> {
-        let begun = self.offer(Kind::Begin(&slice));
-        let open = Open { events: self, slice };
+    pub fn try_open<'e>(&'e self, slice: Slice<'e>) -> Result<OpenSlice<'e>, Failure> {
+        let begun = self.offer(EventKind::Begin(&slice));
+        let open = OpenSlice { events: self, slice };
         begun.map(|()| open)
     }
 }
@@ -342,14 +358,14 @@ impl Events {
 /// A slice that is open.
 #[derive(Debug)]
 #[must_use = "a slice ends where this is dropped"]
-pub struct Open<'e> {
+pub struct OpenSlice<'e> {
     events: &'e Events,
     slice: Slice<'e>,
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenSlice<'_> {
     fn drop(&mut self) {
-        self.events.tell(Kind::End(&self.slice));
+        self.events.tell(EventKind::End(&self.slice));
     }
 }
 
@@ -365,7 +381,7 @@ mod tests {
         struct Refusing;
         impl Sink for Refusing {
             fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
-                let is_refused = matches!(event.kind, Kind::Begin(Slice::Step("refused")));
+                let is_refused = matches!(event.kind, EventKind::Begin(Slice::Step("refused")));
                 if is_refused { Err(Failure::new(FailureKind::Device, "the disk is full")) } else { Ok(()) }
             }
         }
@@ -374,8 +390,8 @@ mod tests {
         let events = events.and(Arc::new(Mutex::new(Refusing)));
         let events = events.and(Arc::new(Mutex::new(move |event: &Event<'_>| {
             let what = match event.kind {
-                Kind::Begin(slice) => format!("+{slice}"),
-                Kind::End(slice) => format!("-{slice}"),
+                EventKind::Begin(slice) => format!("+{slice}"),
+                EventKind::End(slice) => format!("-{slice}"),
                 _ => unreachable!(),
             };
             note.lock().unwrap().push((event.at_ns, event.track.to_owned(), what));

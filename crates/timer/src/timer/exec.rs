@@ -9,6 +9,16 @@
 //!
 //! Address space is not limited, because XLA reserves far more than it touches. Resident memory is, by checks every 20
 //! ms.
+//!
+//! ```
+//! use autotune_lowered_timer::timer::exec::ExecOptions;
+//!
+//! let command = vec!["python3".into(), "worker.py".into()];
+//! let options = ExecOptions::default().memory_bytes(Some(1 << 30)).command(command);
+//! let arguments = options.to_arguments();
+//! assert_eq!(arguments[..4], ["worker", "exec", "--memory-bytes", "1073741824"]);
+//! assert_eq!(arguments[arguments.len() - 3..], ["--", "python3", "worker.py"]);
+//! ```
 
 use std::ffi::OsString;
 use std::fs;
@@ -44,7 +54,8 @@ const LOOK_AROUND_EVERY: Duration = Duration::from_millis(500);
 pub struct ExecOptions {
     /// Maximum resident memory of the worker and its children, bytes.
     pub memory_bytes: Option<u64>,
-    /// The limit is three quarters of the machine's memory if that is more: a virtual machine may get more as it needs it.
+    /// The limit is three quarters of the machine's memory if that is more: a virtual machine may get more as it needs
+    /// it.
     pub memory_may_grow: bool,
     /// Maximum CPU time of the worker, seconds.
     pub cpu_seconds: Option<u64>,
@@ -150,7 +161,7 @@ fn become_worker(options: &ExecOptions, supervisor: u32) -> io::Error {
 }
 
 /// Why the worker must end.
-enum Ending {
+enum CommandEnd {
     /// It ended by itself.
     Exited,
     /// The tuner closed the pipe or is gone.
@@ -182,11 +193,11 @@ fn supervise(options: &ExecOptions, exe: &Path) -> io::Result<u8> {
     let status = child.wait()?;
     end_descendants();
     Ok(match ending? {
-        Ending::Memory(bytes, limit) => {
+        CommandEnd::Memory(bytes, limit) => {
             say(&format!("ended the worker: {bytes} bytes resident, {limit} allowed"));
             EXIT_MEMORY
         }
-        Ending::Exited | Ending::Alone => match (status.code(), status.signal()) {
+        CommandEnd::Exited | CommandEnd::Alone => match (status.code(), status.signal()) {
             (Some(code), _) => u8::try_from(code).unwrap_or(1),
             (None, Some(signal)) => u8::try_from(signal).unwrap_or(0).saturating_add(EXIT_SIGNAL_BASE),
             (None, None) => 1,
@@ -195,7 +206,7 @@ fn supervise(options: &ExecOptions, exe: &Path) -> io::Result<u8> {
 }
 
 /// Waits until the worker ends or must be ended.
-fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) -> io::Result<Ending> {
+fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) -> io::Result<CommandEnd> {
     let handle = pidfd_open(group, PidfdFlags::empty())?;
     let stdin = rustix::stdio::stdin();
     let mut alone_since: Option<Instant> = None;
@@ -217,7 +228,7 @@ fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) 
         }
         let [process, pipe] = &ready;
         if process.revents().contains(PollFlags::IN) {
-            return Ok(Ending::Exited);
+            return Ok(CommandEnd::Exited);
         }
         if pipe.revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             alone_since = alone_since.or(Some(Instant::now()));
@@ -226,11 +237,11 @@ fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) 
         if look_around {
             looked_around = Instant::now();
             if getppid() != parent {
-                return Ok(Ending::Alone);
+                return Ok(CommandEnd::Alone);
             }
         }
         if alone_since.is_some_and(|since| since.elapsed() >= options.grace) {
-            return Ok(Ending::Alone);
+            return Ok(CommandEnd::Alone);
         }
         if let Some(limit) = options.memory_bytes {
             if look_around {
@@ -240,7 +251,7 @@ fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) 
             // asked only when it matters
             let now = || three_quarters_of_memory().filter(|_| options.memory_may_grow).unwrap_or_default();
             if bytes > limit && bytes > now() {
-                return Ok(Ending::Memory(bytes, limit.max(now())));
+                return Ok(CommandEnd::Memory(bytes, limit.max(now())));
             }
         }
     }
@@ -273,14 +284,14 @@ fn family(group: Pid) -> Vec<u32> {
         .collect()
 }
 
-struct Process {
+struct ProcessIds {
     id: i32,
     parent: i32,
     group: i32,
 }
 
 /// Every process in `/proc`.
-fn processes() -> impl Iterator<Item = Process> {
+fn processes() -> impl Iterator<Item = ProcessIds> {
     fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
         let id = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
@@ -288,7 +299,7 @@ fn processes() -> impl Iterator<Item = Process> {
         let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
         let parent = fields.nth(1)?.parse().ok()?;
         let group = fields.next()?.parse().ok()?;
-        Some(Process { id, parent, group })
+        Some(ProcessIds { id, parent, group })
     })
 }
 

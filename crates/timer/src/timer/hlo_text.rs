@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::client::Limits;
 use super::exec::{EXIT_MEMORY, EXIT_SIGNAL_BASE, ExecOptions};
+use super::worker_command::WorkerLimits;
 use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
 use crate::printable::printable;
@@ -36,12 +36,12 @@ with open(proto, 'wb') as file:
     file.write(module.as_serialized_hlo_module_proto())
 ";
 
-/// The serialized `HloModuleProto` of HLO text. XLA's parser runs in its own process, with the time limit of a compilation and
-/// the memory limit of a worker; `exe` is this program.
+/// The serialized `HloModuleProto` of HLO text. XLA's parser runs in its own process, with the time limit of a
+/// compilation and the memory limit of a worker; `exe` is this program.
 ///
 /// # Errors
 /// If the Python's jaxlib has no such parser, the parser rejects the text, or a limit is reached.
-pub fn hlo_text_to_proto(exe: &Path, python: &Path, limits: &Limits, text: &[u8]) -> Result<Vec<u8>, Failure> {
+pub fn hlo_text_to_proto(exe: &Path, python: &Path, limits: &WorkerLimits, text: &[u8]) -> Result<Vec<u8>, Failure> {
     let of_scratch = |error: io::Error| Failure::new(FailureKind::Device, format!("the scratch folder: {error}"));
     let scratch = Scratch::new().map_err(of_scratch)?;
     let place = |name: &str| scratch.path().join(name);

@@ -9,6 +9,7 @@ use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
 use crate::config::Config;
 use crate::digest::Digest;
+use crate::failure::{Failure, FailureKind};
 use crate::hlo::Cost;
 use crate::measured_by::CacheState;
 use crate::registry::Program;
@@ -41,8 +42,8 @@ pub struct OptionsFile {
     pub path: PathBuf,
     /// SHA-256 of its bytes.
     pub digest: Digest,
-    /// The options in it that the program's user set, by name, spelled as XLA reads them: for a worker that does not read the
-    /// file.
+    /// The options in it that the program's user set, by name, spelled as XLA reads them: for a worker that does not
+    /// read the file.
     pub named: BTreeMap<String, String>,
 }
 
@@ -56,7 +57,7 @@ impl OptionsFile {
 setters!(OptionsFile { named: BTreeMap<String, String> });
 
 /// One input array, written once as dense little-endian bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputArray {
     /// Name of the argument.
     pub name: String,
@@ -65,6 +66,7 @@ pub struct InputArray {
     /// Its file.
     pub path: PathBuf,
     /// Whether it is restored before every run, outside the timed region.
+    #[serde(default)]
     pub donated: bool,
 }
 
@@ -104,10 +106,11 @@ setters!(JobCandidate { program: Option<ProgramFile>, build: Build });
 pub struct Build {
     /// Compiler options for this program alone, by name, with values as XLA reads them: `True`, `512`, `0.5`, text.
     pub options: BTreeMap<String, String>,
-    /// Options of the compiling process, spelled likewise. The measuring process does not have them, because it loads the
-    /// executable compiled with them.
+    /// Options of the compiling process, spelled likewise. The measuring process does not have them, because it loads
+    /// the executable compiled with them.
     pub process: BTreeMap<String, String>,
-    /// Number of the compilation among those of the same program with the same options: each number is compiled separately.
+    /// Number of the compilation among those of the same program with the same options: each number is compiled
+    /// separately.
     pub copy: u32,
 }
 
@@ -212,4 +215,18 @@ setters!(Prepared {
 #[allow(clippy::trivially_copy_pass_by_ref)]
 pub(super) fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+/// A candidate of the current job.
+pub(crate) fn find(job: &Option<Job>, candidate: usize) -> Result<&JobCandidate, Failure> {
+    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
+    job.candidates
+        .get(candidate)
+        .ok_or_else(|| Failure::new(FailureKind::Protocol, format!("the job has no candidate {candidate}")))
+}
+
+/// The folder of the current job.
+pub(crate) fn scratch(job: &Option<Job>) -> Result<PathBuf, Failure> {
+    let job = job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "no job was started"))?;
+    Ok(job.scratch.clone())
 }

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::events::{Event, Kind, Sink, Slice};
+use super::events::{Event, EventKind, Sink, Slice};
 use super::phases::Phases;
 use super::profiled::ProfiledRound;
 use crate::failure::Failure;
@@ -103,11 +103,11 @@ impl LogKeeper {
 
 impl Sink for LogKeeper {
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
-        if let Kind::Begin(Slice::Job(job)) = event.kind {
+        if let EventKind::Begin(Slice::Job(job)) = event.kind {
             self.of_job = plain(&format!("{}-{}", job.call.op_id, job.call.call_key));
         }
         self.phases.take(event);
-        if let Kind::Profiled { launches, round: Ok(round) } = event.kind {
+        if let EventKind::Profiled { launches, round: Ok(round) } = event.kind {
             self.follow(event.at_ns, round, launches);
         }
         Ok(())

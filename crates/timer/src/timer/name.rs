@@ -54,8 +54,8 @@ impl fmt::Display for TimerName {
 }
 
 impl TimerName {
-    /// The name as a file in this folder gives it: its paths are relative to the folder. A Python without `/` is looked up
-    /// in PATH.
+    /// The name as a file in this folder gives it: its paths are relative to the folder. A Python without `/` is looked
+    /// up in PATH.
     #[must_use]
     pub fn in_folder(self, folder: &Path) -> Self {
         match self {

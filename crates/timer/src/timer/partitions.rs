@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::profile::{DeviceTime, Execution};
 
 /// The plane and device of an execution.
-type Device = (usize, Option<i64>);
+type DeviceKey = (usize, Option<i64>);
 
 /// A run: indices into [`DeviceTime::executions`], one for each participating device.
 pub(super) type Run = Vec<usize>;
@@ -22,7 +22,7 @@ pub(super) enum NoRuns {
 /// Groups the executions of `launched` runs, by start. Devices that run one launch share its id; without ids the
 /// k-th executions of all devices are one run, since a device keeps the order of the launches.
 pub(super) fn runs(times: &DeviceTime, places: &[usize], launched: usize) -> Result<Vec<Run>, NoRuns> {
-    let mut of_device: BTreeMap<Device, Vec<usize>> = BTreeMap::new();
+    let mut of_device: BTreeMap<DeviceKey, Vec<usize>> = BTreeMap::new();
     for (place, execution) in by_start(times, places) {
         of_device.entry((execution.plane, execution.device)).or_default().push(place);
     }
@@ -57,7 +57,7 @@ pub(super) fn runs(times: &DeviceTime, places: &[usize], launched: usize) -> Res
 /// its device used twice, stays alone.
 pub(super) fn by_run_id(times: &DeviceTime, places: &[usize]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    let mut of_id: BTreeMap<i64, (usize, BTreeSet<Device>)> = BTreeMap::new();
+    let mut of_id: BTreeMap<i64, (usize, BTreeSet<DeviceKey>)> = BTreeMap::new();
     for (place, execution) in by_start(times, places) {
         let device = (execution.plane, execution.device);
         if let Some(id) = execution.run_id {

@@ -7,7 +7,7 @@ use std::io::{self, Read as _, Seek as _};
 
 use super::answers::AnswerFolder;
 use super::partitions::{NoRuns, Run, runs};
-use super::protocol::Profiled;
+use super::protocol::RoundAnswer;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Metric;
 use crate::outside_file;
@@ -47,7 +47,11 @@ pub struct ProfiledRound {
 
 impl ProfiledRound {
     /// Reads the profile that a worker wrote into a folder, and finds every launch in it.
-    pub(crate) fn read(folder: &AnswerFolder, profiled: &Profiled, launches: &[(usize, u32)]) -> Result<Self, Failure> {
+    pub(crate) fn read(
+        folder: &AnswerFolder,
+        profiled: &RoundAnswer,
+        launches: &[(usize, u32)],
+    ) -> Result<Self, Failure> {
         let failed = |reason: &dyn Display| {
             let message = format!("the worker's profile `{}`: {reason}", profiled.profile.display());
             Failure::new(FailureKind::Protocol, message)
@@ -117,9 +121,9 @@ impl ProfiledRound {
         self.module_name.as_deref()
     }
 
-    /// Executions are distinguished by their module's name and, among equals, by the order in which they started; without
-    /// a name by that order alone. A profile with more or fewer executions than launches is rejected, because it is
-    /// unknown which launch is missing.
+    /// Executions are distinguished by their module's name and, among equals, by the order in which they started;
+    /// without a name by that order alone. A profile with more or fewer executions than launches is rejected, because
+    /// it is unknown which launch is missing.
     pub(crate) fn find(
         times: DeviceTime,
         module_name: Option<&str>,
@@ -211,8 +215,9 @@ fn by_name(times: &DeviceTime, module_name: &str, launches: &[(usize, u32)]) -> 
     Ok(launches.iter().map(of_launch).collect())
 }
 
-/// How often each program ran, if no execution has an id and a device has fewer or more than were launched: an operation may
-/// then occur several times in an execution. Programs appear in the order in which candidates were launched.
+/// How often each program ran, if no execution has an id and a device has fewer or more than were launched: an
+/// operation may then occur several times in an execution. Programs appear in the order in which candidates were
+/// launched.
 fn runs_of_programs(times: &DeviceTime, launches: &[(usize, u32)]) -> Option<BTreeMap<(String, Option<i64>), u64>> {
     let has_run = |execution: &Execution| execution.run_id.is_some() || execution.layout != Layout::DeviceStreams;
     let launched: usize = launches.iter().map(|&(_, runs)| runs as usize).sum();

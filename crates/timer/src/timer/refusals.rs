@@ -30,7 +30,7 @@ pub(super) const NOT_ACCEPTED: &str = "this plugin does not accept `";
 
 /// A refusal by a plugin or another compiler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Refused {
+struct RefusedOption {
     name: String,
     /// The value of the wrong type; `None` if there is no such option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,9 +39,9 @@ struct Refused {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct OfPlugin {
+struct PluginRefusals {
     plugin: Digest,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedOption>,
 }
 
 /// The refusals of one plugin.
@@ -49,7 +49,7 @@ struct OfPlugin {
 pub(super) struct Refusals {
     path: PathBuf,
     plugin: Digest,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedOption>,
 }
 
 impl Refusals {
@@ -62,7 +62,7 @@ impl Refusals {
 
     /// Why a set of options is refused, if known. Flags of a process have their dashes.
     pub(super) fn find(&self, options: &BTreeMap<String, String>) -> Option<Failure> {
-        let holds = |one: &&Refused| {
+        let holds = |one: &&RefusedOption| {
             options.get(&one.name).is_some_and(|given| one.value.as_ref().is_none_or(|value| value == given))
         };
         let refused = self.refused.iter().find(holds)?;
@@ -79,20 +79,20 @@ impl Refusals {
         self.refused.push(refused);
         let mut all = read(&self.path);
         all.retain(|one| one.plugin != self.plugin);
-        all.insert(0, OfPlugin { plugin: self.plugin, refused: self.refused.clone() });
+        all.insert(0, PluginRefusals { plugin: self.plugin, refused: self.refused.clone() });
         all.truncate(MOST_PLUGINS);
         let _ = serde_json::to_vec(&all).map(|text| write_whole(&self.path, |file| file.write_all(&text)));
     }
 }
 
 /// The option that a message names (openxla/xla, xla/pjrt/pjrt_executable.cc, `CompileOptions::ApplyOption`).
-fn refused(options: &BTreeMap<String, String>, message: &str) -> Option<Refused> {
+fn refused(options: &BTreeMap<String, String>, message: &str) -> Option<RefusedOption> {
     let reason = one_line(message, MOST_OF_REASON);
     let after = |words: &str| message.split_once(words).map(|(_, rest)| rest);
     if let Some(rest) = after("No such compile option: '") {
         let (name, _) = rest.split_once('\'')?;
         let (name, _) = options.get_key_value(name)?;
-        return (name.len() <= MAX_TEXT_BYTES).then(|| Refused { name: name.clone(), value: None, reason });
+        return (name.len() <= MAX_TEXT_BYTES).then(|| RefusedOption { name: name.clone(), value: None, reason });
     }
     let named = match message.strip_prefix(NOT_ACCEPTED) {
         Some(flag) => flag.split_once('='),
@@ -101,10 +101,10 @@ fn refused(options: &BTreeMap<String, String>, message: &str) -> Option<Refused>
     let (name, _) = named?;
     let (name, value) = options.get_key_value(name)?;
     let is_short = name.len() <= MAX_TEXT_BYTES && value.len() <= MAX_TEXT_BYTES;
-    is_short.then(|| Refused { name: name.clone(), value: Some(value.clone()), reason })
+    is_short.then(|| RefusedOption { name: name.clone(), value: Some(value.clone()), reason })
 }
 
-fn read(path: &Path) -> Vec<OfPlugin> {
+fn read(path: &Path) -> Vec<PluginRefusals> {
     let own = || {
         let file = outside_file::open_own(path, MAX_FILE_BYTES).ok()?;
         let is_own = file.metadata().is_ok_and(|metadata| metadata.uid() == rustix::process::geteuid().as_raw());

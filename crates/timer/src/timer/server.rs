@@ -1,4 +1,29 @@
 //! The worker's side of the protocol: a loop that reads requests and answers them on a private copy of stdout.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use autotune_lowered_lookup::{failure::Failure, measured_by::Source};
+//! use autotune_lowered_timer::timer::protocol::*;
+//! use autotune_lowered_timer::timer::server::{Worker, serve};
+//!
+//! struct Idle;
+//! impl Worker for Idle {
+//!     fn hello(&mut self) -> Result<Hello, Failure> { Ok(Hello::new("idle 1", Source::HostWall, Vec::new())) }
+//!     fn begin(&mut self, _: BeginParams) -> Result<(), Failure> { Ok(()) }
+//!     fn compile(&mut self, _: CompileParams) -> Result<CompileAnswer, Failure> { Ok(CompileAnswer::new(0)) }
+//!     fn load(&mut self, _: LoadParams) -> Result<LoadAnswer, Failure> { Ok(LoadAnswer::default()) }
+//!     fn measure(&mut self, _: usize, _: u32) -> Result<MeasureAnswer, Failure> { Ok(MeasureAnswer::new(vec![1, 1])) }
+//!     fn outputs(&mut self, _: usize, _: &Path) -> Result<OutputsAnswer, Failure> { Ok(OutputsAnswer::new(Vec::new())) }
+//!     fn end(&mut self) {}
+//! }
+//!
+//! let mut answers = Vec::new();
+//! let request = b"{\"id\":1,\"method\":\"measure\",\"params\":{\"candidate\":0,\"runs\":2}}\n";
+//! serve(&request[..], &mut answers, &mut Idle)?;
+//! assert_eq!(answers, b"{\"id\":1,\"result\":{\"samples_ns\":[1,1]}}\n");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};
@@ -8,8 +33,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::protocol::{
-    BeginParams, ComparedOutputs, CompileParams, Compiled, Hello, KeptOutputs, Launch, LineRead, LoadParams, Loaded,
-    MAX_LINE_BYTES, Measured, Method, Outputs, Profiled, Request, Response, read_line,
+    BeginParams, ComparedOutputs, CompileAnswer, CompileParams, Hello, KeptOutputs, Launch, LineRead, LoadAnswer,
+    LoadParams, MAX_LINE_BYTES, MeasureAnswer, Method, OutputsAnswer, Request, Response, RoundAnswer, read_line,
 };
 use crate::array::Tolerance;
 use crate::failure::{Failure, FailureKind};
@@ -32,37 +57,37 @@ pub trait Worker {
     ///
     /// # Errors
     /// If the program cannot be read or compiled, or the executable cannot be written.
-    fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure>;
+    fn compile(&mut self, params: CompileParams) -> Result<CompileAnswer, Failure>;
     /// Answers `load`.
     ///
     /// # Errors
     /// If there is no program and none can be built, or it does not compile or load.
-    fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure>;
+    fn load(&mut self, params: LoadParams) -> Result<LoadAnswer, Failure>;
     /// Answers `measure`.
     ///
     /// # Errors
     /// If the candidate is not loaded, or its program fails.
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure>;
-    /// Answers a `measure` whose runs are timed `batch` at a time; `runs` is a multiple of it. A worker without the capability
-    /// `batches` need not implement it.
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<MeasureAnswer, Failure>;
+    /// Answers a `measure` whose runs are timed `batch` at a time; `runs` is a multiple of it. A worker without the
+    /// capability `batches` need not implement it.
     ///
     /// # Errors
     /// As [`measure`](Self::measure), and if the worker times no batches.
-    fn measure_batches(&mut self, _candidate: usize, _runs: u32, _batch: u32) -> Result<Measured, Failure> {
+    fn measure_batches(&mut self, _candidate: usize, _runs: u32, _batch: u32) -> Result<MeasureAnswer, Failure> {
         Err(Failure::new(FailureKind::Protocol, "`batch` is not a parameter of this worker"))
     }
     /// Answers `measure-round`; a worker without the capability `profile` need not implement it.
     ///
     /// # Errors
     /// As [`measure`](Self::measure), and if the worker takes no profiles or cannot write one.
-    fn measure_round(&mut self, _launches: &[Launch], _folder: &std::path::Path) -> Result<Profiled, Failure> {
+    fn measure_round(&mut self, _launches: &[Launch], _folder: &std::path::Path) -> Result<RoundAnswer, Failure> {
         Err(Failure::new(FailureKind::Protocol, "`measure-round` is not a method of this worker"))
     }
     /// Answers `outputs`.
     ///
     /// # Errors
     /// As [`measure`](Self::measure), and if an output cannot be written.
-    fn outputs(&mut self, candidate: usize, folder: &std::path::Path) -> Result<Outputs, Failure>;
+    fn outputs(&mut self, candidate: usize, folder: &std::path::Path) -> Result<OutputsAnswer, Failure>;
     /// Answers `keep-outputs`; a worker without the capability `compare-outputs` need not implement it.
     ///
     /// # Errors

@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
-use super::answers::OutputArray;
 use super::events::Events;
+use super::info::{TimerCapabilities, TimerInfo};
 use super::job::{Job, Prepared};
+use super::measured::{CandidateRuns, OutputsAs, RoundRequest, RoundSamples, TakenOutputs};
 use super::model::Timer;
-use super::protocol::Signature;
-use crate::device::DeviceFingerprint;
+use super::protocol::ProgramSignature;
 use crate::failure::{Failure, FailureKind};
-use crate::measured_by::{CacheState, MeasuredBy, Metric, Source};
 use crate::remedy::scratch_remedy;
 
 /// Why timers cannot be combined.
@@ -53,8 +52,7 @@ pub struct SideBySide {
     first: Box<dyn Timer>,
     others: Vec<Box<dyn Timer>>,
     owners: Vec<usize>,
-    name: String,
-    notes: Vec<String>,
+    info: TimerInfo,
 }
 
 impl SideBySide {
@@ -64,29 +62,30 @@ impl SideBySide {
     /// # Errors
     /// If their devices, clocks or metrics differ.
     pub fn new(first: Box<dyn Timer>, others: Vec<Box<dyn Timer>>, owners: Vec<usize>) -> Result<Self, OtherClock> {
-        for other in &others {
-            let (name, other_name) = (first.name().to_owned(), other.name().to_owned());
-            let (device, other_device) = (&first.device().identity, &other.device().identity);
+        let own = first.info();
+        for other in others.iter().map(|other| other.info()) {
+            let (name, other_name) = (own.name.clone(), other.name.clone());
+            let (device, other_device) = (&own.device.identity, &other.device.identity);
             if device != other_device {
                 let (first_device, other_device) = (device.to_string(), other_device.to_string());
                 return Err(OtherClock::Device { first: name, first_device, other: other_name, other_device });
             }
-            let clock = |timer: &dyn Timer| format!("{} ({})", timer.source(), timer.metric());
-            let (first_clock, other_clock) = (clock(&*first), clock(&**other));
-            if first_clock != other_clock || first.measures_rounds() != other.measures_rounds() {
+            let clock = |info: &TimerInfo| format!("{} ({})", info.source, info.metric);
+            let (first_clock, other_clock) = (clock(own), clock(other));
+            if first_clock != other_clock || own.can.measure_rounds != other.can.measure_rounds {
                 return Err(OtherClock::Differs { first: name, first_clock, other: other_name, other_clock });
             }
         }
-        let mut both = Self { first, others, owners, name: String::new(), notes: Vec::new() };
-        both.name = both.all().map(Timer::name).collect::<Vec<_>>().join(" + ");
-        let mut notes: Vec<String> = Vec::new();
-        for note in both.all().flat_map(Timer::notes) {
-            if !notes.contains(note) {
-                notes.push(note.clone());
-            }
-        }
-        both.notes = notes;
-        Ok(both)
+        let all: Vec<&TimerInfo> = std::iter::once(own).chain(others.iter().map(|other| other.info())).collect();
+        let info = info_of_all(own, &all);
+        Ok(Self { first, others, owners, info })
+    }
+
+    /// Takes over what changes while timers measure.
+    fn look_again(&mut self) {
+        // grows whenever any worker is restarted
+        self.info.epoch = self.all().map(|timer| timer.info().epoch).fold(0, u32::saturating_add);
+        self.info.clocks_seen.clone_from(&self.first.info().clocks_seen);
     }
 
     fn owner(&self, candidate: usize) -> usize {
@@ -113,69 +112,59 @@ impl SideBySide {
     }
 }
 
+/// Several timers as one: on the first one's device, as slow as the slowest clock.
+fn info_of_all(first: &TimerInfo, all: &[&TimerInfo]) -> TimerInfo {
+    let own = &first.device.environment;
+    // the compiler names each timer with its environment, since the device only has the first one's
+    let compiler = |timer: &&TimerInfo| {
+        let environment = &timer.device.environment;
+        let name = environment.compiler().unwrap_or_else(|| timer.name.clone());
+        // flags and drivers of another one are not part of the first device's environment
+        match environment.differences(own).is_empty() {
+            true => name,
+            false => format!("{name} ({})", environment.xla_flags.join(" ")),
+        }
+    };
+    let names: Vec<&str> = all.iter().map(|timer| timer.name.as_str()).collect();
+    let mut notes: Vec<String> = Vec::new();
+    for note in all.iter().flat_map(|timer| &timer.notes) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
+    let resolutions = all.iter().map(|timer| timer.clock_resolution_ns).collect::<Option<Vec<u64>>>();
+    let counts = all.iter().map(|timer| timer.device_count).collect::<Option<Vec<usize>>>();
+    let can = TimerCapabilities {
+        measure_rounds: first.can.measure_rounds,
+        only_one_job_a_call: all.iter().any(|timer| timer.can.only_one_job_a_call),
+        ..TimerCapabilities::default()
+    };
+    let mut info = TimerInfo::new(names.join(" + "), first.source.clone(), first.device.clone());
+    info.clock_resolution_ns = resolutions.and_then(|all| all.into_iter().max());
+    info.compiler = Some(all.iter().map(compiler).collect::<Vec<_>>().join(" + "));
+    info.epoch = all.iter().map(|timer| timer.epoch).fold(0, u32::saturating_add);
+    info.clocks(first.clocks)
+        .metric(first.metric.clone())
+        .device_count(counts.and_then(|all| all.into_iter().min()))
+        .notes(notes)
+        .can(can)
+}
+
 /// Consecutive launches of one timer.
-fn stretches(launches: &[(usize, u32)], owner: impl Fn(usize) -> usize) -> Vec<(usize, Vec<(usize, u32)>)> {
-    let mut found: Vec<(usize, Vec<(usize, u32)>)> = Vec::new();
-    for &(candidate, runs) in launches {
+fn stretches(launches: &[CandidateRuns], owner: impl Fn(usize) -> usize) -> Vec<(usize, Vec<CandidateRuns>)> {
+    let mut found: Vec<(usize, Vec<CandidateRuns>)> = Vec::new();
+    for &of in launches {
         match found.last_mut() {
-            Some((last, stretch)) if *last == owner(candidate) => stretch.push((candidate, runs)),
-            _ => found.push((owner(candidate), vec![(candidate, runs)])),
+            Some((last, stretch)) if *last == owner(of.candidate) => stretch.push(of),
+            _ => found.push((owner(of.candidate), vec![of])),
         }
     }
     found
 }
 
 impl Timer for SideBySide {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn source(&self) -> Source {
-        self.first.source()
-    }
-
-    fn metric(&self) -> Metric {
-        self.first.metric()
-    }
-
-    /// The compiler names each timer with its environment, since the device only has the first one's.
-    fn measured_by(&self, cache_state: &CacheState) -> MeasuredBy {
-        let first = &*self.first;
-        let mut by = first.measured_by(cache_state);
-        self.name.clone_into(&mut by.timer);
-        let compiler = |timer: &dyn Timer| {
-            let own = &timer.device().environment;
-            let differences = own.differences(&first.device().environment);
-            let name = own.compiler().unwrap_or_else(|| timer.name().to_owned());
-            // flags and drivers of another one are not part of the first device's environment
-            if differences.is_empty() { name } else { format!("{name} ({})", own.xla_flags.join(" ")) }
-        };
-        let compilers: Vec<String> = self.all().map(compiler).collect();
-        by.compiler(Some(compilers.join(" + ")))
-    }
-
-    fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn clocks_seen(&self) -> Option<String> {
-        self.first.clocks_seen()
-    }
-
-    fn clock_resolution_ns(&self) -> Option<u64> {
-        self.all().map(Timer::clock_resolution_ns).collect::<Option<Vec<u64>>>()?.into_iter().max()
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        self.first.device()
-    }
-
-    fn device_count(&self) -> Option<usize> {
-        self.all().map(Timer::device_count).collect::<Option<Vec<usize>>>()?.into_iter().min()
-    }
-
-    fn has_one_job_a_call(&self) -> bool {
-        self.all().any(Timer::has_one_job_a_call)
+    fn info(&self) -> &TimerInfo {
+        &self.info
     }
 
     fn follow(&mut self, events: &Events) {
@@ -193,10 +182,11 @@ impl Timer for SideBySide {
             })?;
             timer.begin(&Job { scratch, ..job.clone() })?;
         }
+        self.look_again();
         Ok(())
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.of(candidate).signature(candidate)
     }
 
@@ -213,41 +203,32 @@ impl Timer for SideBySide {
         self.of(candidate).prepare(candidate)
     }
 
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        self.of(candidate).measure(candidate, runs)
-    }
-
-    fn measure_batches(&mut self, candidate: usize, samples: u32, batch: u32) -> Result<Vec<u64>, Failure> {
-        self.of(candidate).measure_batches(candidate, samples, batch)
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        if round.with_profile {
+            let message = format!("the timer `{}` takes no profiles", self.info.name);
+            return Err(Failure::new(FailureKind::Device, message));
+        }
+        let mut durations = Vec::with_capacity(round.launches.len());
+        for (owner, stretch) in stretches(&round.launches, |candidate| self.owner(candidate)) {
+            durations.extend(self.timer(owner).measure(&RoundRequest::new(stretch))?.durations_ns);
+        }
+        self.look_again();
+        Ok(RoundSamples::new(durations))
     }
 
     fn cut_off(&mut self, longest_run: Option<Duration>) {
         self.all_mut().for_each(|timer| timer.cut_off(longest_run));
     }
 
-    fn measures_rounds(&self) -> bool {
-        self.first.measures_rounds()
-    }
-
-    fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
-        let mut durations = Vec::with_capacity(launches.len());
-        for (owner, stretch) in stretches(launches, |candidate| self.owner(candidate)) {
-            durations.extend(self.timer(owner).measure_round(&stretch)?);
-        }
-        Ok(durations)
-    }
-
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        self.of(candidate).outputs(candidate)
-    }
-
-    /// Grows whenever any worker is restarted.
-    fn epoch(&self) -> u32 {
-        self.all().map(Timer::epoch).fold(0, u32::saturating_add)
+    fn outputs(&mut self, candidate: usize, _taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
+        // none are kept: another timer's worker would have to compare with them
+        self.of(candidate).outputs(candidate, OutputsAs::Files)
     }
 
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
-        self.all_mut().try_for_each(|timer| timer.restart(without))
+        let restarted = self.all_mut().try_for_each(|timer| timer.restart(without));
+        self.look_again();
+        restarted
     }
 
     fn end(&mut self) {
@@ -261,9 +242,11 @@ mod tests {
 
     #[test]
     fn launches_are_cut_where_the_timer_changes() {
-        let launches = [(0, 3), (2, 3), (1, 1), (3, 2), (0, 3)];
-        let found = stretches(&launches, |candidate| candidate % 2);
-        assert_eq!(found, [(0, vec![(0, 3), (2, 3)]), (1, vec![(1, 1), (3, 2)]), (0, vec![(0, 3)])]);
+        let runs = |all: &[(usize, u32)]| -> Vec<CandidateRuns> {
+            all.iter().map(|&(candidate, runs)| CandidateRuns::new(candidate, runs)).collect()
+        };
+        let found = stretches(&runs(&[(0, 3), (2, 3), (1, 1), (3, 2), (0, 3)]), |candidate| candidate % 2);
+        assert_eq!(found, [(0, runs(&[(0, 3), (2, 3)])), (1, runs(&[(1, 1), (3, 2)])), (0, runs(&[(0, 3)]))]);
         assert!(stretches(&[], |_| 0).is_empty());
     }
 }

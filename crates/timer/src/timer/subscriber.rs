@@ -1,4 +1,11 @@
 //! Detects another CUPTI subscriber: CUPTI allows one per process, and XLA's profiler then sees no kernel.
+//!
+//! ```
+//! use autotune_lowered_timer::timer::subscriber::named;
+//!
+//! assert!(named("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED").is_some());
+//! assert_eq!(named("out of memory"), None);
+//! ```
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

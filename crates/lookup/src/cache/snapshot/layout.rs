@@ -7,7 +7,7 @@ use crate::call::Direction;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89ATLSNP\n";
 /// The one version that is written and read.
-pub(super) const VERSION: u32 = 5;
+pub(super) const VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 64;
 const SECTION_BYTES: usize = 64;
 /// Sections begin and end at multiples of this.
@@ -159,11 +159,6 @@ impl Header {
             _ if start.len() < HEADER_BYTES => return Err(wrong("it ends inside its header")),
             VERSION => {}
             0 => return Err(wrong("its version was never written")),
-            // a look-up treats an earlier program's file as not published: a flipped bit must not look like one
-            version if version < VERSION && Self::read(&as_own_version(start), file_bytes).is_ok() => {
-                return Err(wrong("its version was never written"));
-            }
-            version if version < VERSION => return Err(HeaderError::Old(version)),
             version => return Err(HeaderError::Newer(format!("version {version}"))),
         }
         let count = usize::try_from(u64_at(start, 24)).unwrap_or(usize::MAX);
@@ -219,15 +214,6 @@ impl Header {
     }
 }
 
-/// The header of another version read as this one: it is valid only if nothing but the version was changed.
-fn as_own_version(start: &[u8]) -> Vec<u8> {
-    let mut own = start.get(..header_bytes(MAX_SECTIONS)).unwrap_or(start).to_vec();
-    if let Some(version) = own.get_mut(8..12) {
-        version.copy_from_slice(&VERSION.to_le_bytes());
-    }
-    own
-}
-
 /// Whether a number of items of a size fit in a section after its checksum.
 fn fits(section: Section, size: u64) -> bool {
     let bytes = section.count.checked_mul(size).and_then(|bytes| bytes.checked_add(4));
@@ -239,8 +225,6 @@ fn fits(section: Section, size: u64) -> bool {
 pub(super) enum HeaderError {
     /// It is something else.
     Foreign,
-    /// It was written by an earlier program.
-    Old(u32),
     /// It was written by a later program, whose feature this is.
     Newer(String),
     /// It is damaged.

@@ -1,6 +1,6 @@
 //! Snapshots: one immutable file of best configs that any number of processes map at once, without a lock.
 //!
-//! # The file, version 5
+//! # The file, version 1
 //!
 //! Numbers are unsigned and little-endian. A checksum is the lower half of the XXH3-64 of what it covers. A file is written
 //! under a temporary name, synced, renamed, and never changed again; equal entries make equal bytes.

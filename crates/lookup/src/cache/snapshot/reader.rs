@@ -79,7 +79,6 @@ impl Snapshot {
         let header_of = |bytes: &[u8], file_bytes| {
             Header::read(bytes, file_bytes).map_err(|error| match error {
                 HeaderError::Foreign => StoreError::no_snapshot(path),
-                HeaderError::Old(version) => StoreError::old_snapshot(path, version),
                 HeaderError::Newer(what) => StoreError::newer_snapshot(path, what),
                 HeaderError::Damaged(what) => damaged(&what),
             })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::reader::{Snapshot, SnapshotRecord};
 use crate::cache::entry::Entry;
-use crate::cache::error::{StoreError, StoreErrorKind};
+use crate::cache::error::StoreError;
 use crate::cache::key::{CacheKey, KeyRef};
 use crate::cache::store::{ConfigStore, Tier};
 use crate::mapped_file::Mapping;
@@ -26,20 +26,15 @@ impl SnapshotStore {
         Self { snapshot }
     }
 
-    /// The tier of the snapshot at a path. If there is none yet, or one of an earlier format, for which a warning says
-    /// what to do, it is empty until it is [refreshed](ConfigStore::refreshed).
+    /// The tier of the snapshot at a path. If there is none yet, it is empty until it is
+    /// [refreshed](ConfigStore::refreshed).
     ///
     /// # Errors
-    /// As [`Snapshot::open`], except for a file that does not exist or has an earlier format.
+    /// As [`Snapshot::open`], except for a file that does not exist.
     pub fn at(path: &Path, mapping: Mapping) -> Result<Box<dyn ConfigStore>, StoreError> {
-        let unpublished = || Box::new(Unpublished { path: path.to_owned(), mapping });
         match Snapshot::open(path, mapping) {
             Ok(snapshot) => Ok(Box::new(Self::new(snapshot))),
-            Err(error) if error.is_not_found() => Ok(unpublished()),
-            Err(error) if error.kind() == StoreErrorKind::OldSnapshot => {
-                tracing::warn!("{error}");
-                Ok(unpublished())
-            }
+            Err(error) if error.is_not_found() => Ok(Box::new(Unpublished { path: path.to_owned(), mapping })),
             Err(error) => Err(error),
         }
     }
@@ -108,8 +103,7 @@ impl ConfigStore for Unpublished {
     fn refreshed(&self) -> Result<Option<Box<dyn ConfigStore>>, StoreError> {
         match Snapshot::open(&self.path, self.mapping) {
             Ok(snapshot) => Ok(Some(Box::new(SnapshotStore::new(snapshot)))),
-            // reported when it was opened
-            Err(error) if error.is_not_found() || error.kind() == StoreErrorKind::OldSnapshot => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }

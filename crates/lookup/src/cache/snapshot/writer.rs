@@ -32,7 +32,10 @@ pub fn write_snapshot(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result
     write_rows(path, &Rows::of_entries(entries))
 }
 
-/// The same for rows, each key once and in the keys' order.
+/// Writes rows as a snapshot, each key once and in the keys' order.
+///
+/// # Errors
+/// As [`write_snapshot`].
 pub fn write_rows(path: &Path, rows: &Rows<'_>) -> Result<Digest, StoreError> {
     let write = |file: &mut File| {
         let header = write_sections(file, rows)?;

@@ -36,7 +36,7 @@ impl<'p> Assembly<'p> {
         give: &mut dyn FnMut(Vec<Part>),
     ) {
         let placed = self.plan.executions.next((launch.capture, launch.place), &mut self.come);
-        let Some(placed) = placed.filter(|placed| !placed.is_left_out) else { return };
+        let Some(placed) = placed.filter(|placed| !placed.is_skipped) else { return };
         let pending = self.programs.entry(placed.program).or_default();
         let (come, parts) = pending.launches.entry(placed.launch).or_default();
         *come += 1;

@@ -63,7 +63,7 @@ pub(super) struct Placed {
     pub(super) launch: u32,
     pub(super) device: u32,
     /// Whether it is left out.
-    pub(super) is_left_out: bool,
+    pub(super) is_skipped: bool,
 }
 
 /// Where all of them belong.
@@ -106,7 +106,7 @@ pub(super) struct Plan {
     pub(super) executions: Placements,
     /// By program and launch, how many devices are expected.
     pub(super) awaited: Vec<Vec<u32>>,
-    pub(super) left_out: u64,
+    pub(super) skipped: u64,
     pub(super) notes: Vec<String>,
 }
 
@@ -158,7 +158,7 @@ impl Gatherer {
             of_program.entry(merged.get(program).copied().unwrap_or(program)).or_default().push(number as u32);
         }
         let mut placed: Vec<Option<Placed>> = vec![None; self.seen.len()];
-        let (mut left_out, mut by_order) = (0, false);
+        let (mut skipped, mut by_order) = (0, false);
         for (program, mut launches) in of_program {
             launches.sort_by_key(|&number| self.of(number).map(|seen| (seen.device, seen.start_ps, seen.place)));
             let warms = self.programs.get(program).is_some_and(|(_, module, id)| has_warm_up(module, *id));
@@ -172,17 +172,17 @@ impl Gatherer {
                 last = Some(seen.device);
                 let launch = runs.as_ref().zip(seen.run_id).and_then(|(runs, run)| runs.get(&run).copied());
                 let device = devices.get(seen.device as usize).copied().unwrap_or(seen.device);
-                let is_left_out = warms && order == 0;
-                left_out += u64::from(is_left_out);
+                let is_skipped = warms && order == 0;
+                skipped += u64::from(is_skipped);
                 let (program, launch) = (program as u32, launch.unwrap_or(order));
-                *slot = Some(Placed { program, launch, device, is_left_out });
+                *slot = Some(Placed { program, launch, device, is_skipped });
             }
         }
         let mut notes = Vec::new();
-        if left_out == self.seen.len() as u64 && left_out > 0 {
+        if skipped == self.seen.len() as u64 && skipped > 0 {
             notes.push("there are only first executions, so they count".to_owned());
-            placed.iter_mut().flatten().for_each(|placed| placed.is_left_out = false);
-            left_out = 0;
+            placed.iter_mut().flatten().for_each(|placed| placed.is_skipped = false);
+            skipped = 0;
         }
         if by_order {
             let note = "executions of different devices are matched by their order, because there is no run id";
@@ -194,7 +194,7 @@ impl Gatherer {
         for (seen, placed) in self.seen.iter().zip(placed) {
             executions.add((seen.place.0 as usize, seen.place.1), placed);
         }
-        Plan { devices: self.devices, operations, places, executions, awaited, left_out, notes }
+        Plan { devices: self.devices, operations, places, executions, awaited, skipped, notes }
     }
 
     fn of(&self, number: u32) -> Option<&SeenExecution> {
@@ -277,7 +277,7 @@ impl Gatherer {
 /// By program and launch, how many executions of it count.
 fn awaited(programs: usize, placed: &[Option<Placed>]) -> Vec<Vec<u32>> {
     let mut awaited: Vec<Vec<u32>> = vec![Vec::new(); programs];
-    for placed in placed.iter().flatten().filter(|placed| !placed.is_left_out) {
+    for placed in placed.iter().flatten().filter(|placed| !placed.is_skipped) {
         let Some(launches) = awaited.get_mut(placed.program as usize) else { continue };
         let launch = placed.launch as usize;
         launches.resize(launches.len().max(launch + 1), 0);

@@ -78,7 +78,7 @@ pub struct Collectives<'c> {
     /// What ran.
     pub parts: Parts<'c>,
     /// Executions that were left out as warm-up.
-    pub left_out: u64,
+    pub skipped: u64,
     /// Caveats on the numbers, in words.
     pub notes: Vec<String>,
 }

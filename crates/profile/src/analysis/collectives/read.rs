@@ -47,7 +47,7 @@ pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_u
     Collectives {
         devices: plan.devices.clone(),
         operations: plan.operations.clone(),
-        left_out: plan.left_out,
+        skipped: plan.skipped,
         notes,
         parts: Parts::read(Reader { captures, programs, plan }),
     }
@@ -99,7 +99,6 @@ fn each_execution(
     for ((number, capture), fold) in captures.iter().enumerate().zip(&folds) {
         match capture {
             Capture::XSpace(capture) => spaces.push((number, (&capture.space, fold))),
-            #[cfg(feature = "nsys")]
             Capture::Nsys(profile) => {
                 profile.fold_events(fold, &mut |place, of, ended| give(number, place, of, ended));
             }

@@ -4,7 +4,6 @@
 //! has it and says where we differ.
 
 mod forest;
-#[cfg(feature = "nsys")]
 mod nsys;
 mod phase;
 mod ranges;

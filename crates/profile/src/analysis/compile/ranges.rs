@@ -3,7 +3,6 @@
 use crate::analysis::Capture;
 
 use super::forest::CompileRange;
-#[cfg(feature = "nsys")]
 use super::nsys::nsys_compile_ranges;
 use super::space::space_compile_ranges;
 
@@ -11,7 +10,6 @@ use super::space::space_compile_ranges;
 pub fn compile_ranges(capture: &Capture) -> Option<Vec<CompileRange>> {
     match capture {
         Capture::XSpace(capture) => Some(space_compile_ranges(&capture.space)),
-        #[cfg(feature = "nsys")]
         Capture::Nsys(profile) => profile.host_ranges.as_deref().map(nsys_compile_ranges),
     }
 }

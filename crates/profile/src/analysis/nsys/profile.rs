@@ -71,7 +71,7 @@ impl NsysProfile {
         time: &DeviceTime,
     ) -> Option<Timings> {
         match profiler.semantics {
-            Semantics::Seed => None,
+            Semantics::Ejkernel => None,
             // each event of a device is drawn of an execution
             _ if plane.name().starts_with("/device:") => Some(profiler.timings_of_executions(plane, time)),
             Semantics::PerExecution => Some(profiler.timings(plane, time)),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use super::absent::Topology;
 use super::plugin::{Client, DeviceDescription, PjrtError};
-use super::topology::Topology;
 use crate::device::{DeviceFingerprint, DeviceIdentity, Environment, xla_autotuning};
 use crate::outside_file;
 
@@ -45,8 +45,8 @@ fn fingerprint(platform: &str, description: DeviceDescription, environment: &Env
     DeviceFingerprint { identity, environment: environment.clone() }
 }
 
-/// JAX adds a line before the version of a client that it reaches through the C API, and so do we; its CPU client is built in
-/// and has none. Kernel libraries key their caches by JAX's spelling.
+/// JAX adds a line before the version of a client that it reaches through the C API, and so do we; its CPU client is
+/// built in and has none. Kernel libraries key their caches by JAX's spelling.
 fn as_jax_has_it(platform: &str, version: String) -> String {
     if platform == "cpu" { version } else { format!("PJRT C API\n{version}") }
 }
@@ -126,8 +126,8 @@ fn nvidia_driver(text: &str) -> Option<String> {
 /// Largest flags file that is read.
 const MAX_FLAGS_BYTES: u64 = 1 << 20;
 
-/// The flags in force, on a TPU also libtpu's own. As in `xla/parse_flags_from_env.cc`, a value that does not begin with a dash
-/// names a file of flags.
+/// The flags in force, on a TPU also libtpu's own. As in `xla/parse_flags_from_env.cc`, a value that does not begin
+/// with a dash names a file of flags.
 fn xla_flags(platform: &str) -> Vec<String> {
     let text = std::env::var("XLA_FLAGS").unwrap_or_default();
     let is_file = !text.trim_start().is_empty() && !text.trim_start().starts_with('-');

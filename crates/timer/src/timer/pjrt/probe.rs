@@ -4,10 +4,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::compiling::compile_failure;
-use super::executable::{Call, Executable};
-use super::plugin::{Buffer, Client, PjrtError, one_line};
-use super::profiler::Profiler;
+use super::compile::compile_failure;
+use super::execute::{Buffer, DeviceArguments, Executable, Profiler};
+use super::plugin::{Client, PjrtError, one_line};
 use crate::array::{ArraySpec, DType};
 use crate::measured_by::Metric;
 use crate::profile::XSpace;
@@ -79,7 +78,7 @@ fn trial(
     let run = |program: usize| match programs.get(program) {
         Some(program) => {
             let arguments = [(std::slice::from_ref(&input), false)];
-            program.run(&Call::new(1, &arguments)?, Duration::ZERO).map(drop)
+            program.run(&DeviceArguments::new(1, &arguments)?, Duration::ZERO).map(drop)
         }
         None => Ok(()),
     };

@@ -1,22 +1,18 @@
 //! How a plugin's worker is started, and what a plugin offers.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::beside_plugin;
-use super::compiled::CompiledOptions;
-use super::cuda_tools::cuda_home_for;
-use super::flags::leave_out_fatal;
-use super::no_device::{explained, without_metadata};
-use super::plugin_digest::digest_of_plugin;
+use super::compile::CompiledOptions;
+use super::plugin::{beside, cuda_home_for, digest_while, explained, leave_out_fatal, without_metadata};
 use crate::device::DeviceFingerprint;
-use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::measured_by::{Clocks, Metric};
 use crate::setters;
-use crate::timer::client::{Limits, WorkerClient, WorkerCommand};
+use crate::timer::client::WorkerClient;
 use crate::timer::clock::HOST_CLOCK;
 use crate::timer::protocol::Hello;
+use crate::timer::worker_command::{WorkerCommand, WorkerLimits};
 
 /// How to start a [`PjrtTimer`](super::PjrtTimer).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,18 +29,19 @@ pub struct PjrtOptions {
     pub xla_flags: Option<String>,
     /// Compiler options of programs that bring options of their own, which these replace.
     pub launch_options: BTreeMap<String, String>,
-    /// What counts as an execution's duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's profiler.
-    /// The default is the device time of a profile if available.
+    /// What counts as an execution's duration: [`Metric::Elapsed`] is the host clock, the others need the plugin's
+    /// profiler. The default is the device time of a profile if available.
     pub metric: Option<Metric>,
     /// Folder that contains the folder of kept executables.
     pub executables: PathBuf,
     /// Executables that were compiled for this device without it.
     pub compiled: Option<CompiledOptions>,
-    /// Maximum number of concurrent compilations. Default: one for each core, at most 8 on a CPU and 16 elsewhere. If XLA's
-    /// own autotuning measures on the device during a compilation, by default only one such compilation runs at a time.
+    /// Maximum number of concurrent compilations. Default: one for each core, at most 8 on a CPU and 16 elsewhere. If
+    /// XLA's own autotuning measures on the device during a compilation, by default only one such compilation runs at a
+    /// time.
     pub compile_jobs: Option<usize>,
     /// Limits of each worker.
-    pub limits: Limits,
+    pub limits: WorkerLimits,
 }
 
 setters!(PjrtOptions {
@@ -55,7 +52,7 @@ setters!(PjrtOptions {
     metric: Option<Metric>,
     compiled: Option<CompiledOptions>,
     compile_jobs: Option<usize>,
-    limits: Limits,
+    limits: WorkerLimits,
 });
 
 impl PjrtOptions {
@@ -72,7 +69,7 @@ impl PjrtOptions {
             executables: executables.into(),
             compiled: None,
             compile_jobs: None,
-            limits: Limits::default(),
+            limits: WorkerLimits::default(),
         }
     }
 
@@ -92,7 +89,7 @@ impl PjrtOptions {
         if is_libtpu {
             environment.extend(without_metadata());
         }
-        environment.extend(beside_plugin::environment(&self.plugin));
+        environment.extend(beside::environment(&self.plugin));
         WorkerCommand { exe: self.exe.clone(), command, environment }
     }
 
@@ -120,27 +117,9 @@ pub(super) fn without_device(command: &WorkerCommand, topology: &str) -> WorkerC
     command
 }
 
-/// The plugin's digest, computed while its first worker starts, and that worker; `kept` is a folder of digests.
-pub(super) fn start_and_digest(
-    options: &PjrtOptions,
-    kept: Option<&Path>,
-) -> Result<(Digest, (WorkerCommand, WorkerClient, Hello)), Failure> {
-    std::thread::scope(|scope| {
-        let digest = std::thread::Builder::new().spawn_scoped(scope, || digest_of_plugin(&options.plugin, kept));
-        let started = start_worker(options);
-        let digest = match digest.map(std::thread::ScopedJoinHandle::join) {
-            Ok(Ok(digest)) => digest,
-            // no thread could be started
-            _ => digest_of_plugin(&options.plugin, kept),
-        };
-        // an unreadable file is the better reason
-        Ok((digest?, started?))
-    })
-}
-
 /// What a plugin offers.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Probed {
+pub struct ProbedPlugin {
     /// Every device.
     pub devices: Vec<DeviceFingerprint>,
     /// Clock limits of the chosen GPU, if its driver reports them.
@@ -154,21 +133,21 @@ pub struct Probed {
 /// # Errors
 ///
 /// If the plugin cannot be loaded or shows no device.
-pub fn probe(options: &PjrtOptions) -> Result<Probed, Failure> {
+pub fn probe(options: &PjrtOptions) -> Result<ProbedPlugin, Failure> {
     // listing devices does not need a profiler
     let options = &PjrtOptions { metric: Some(Metric::Elapsed), ..options.clone() };
-    let (plugin_digest, (_, client, hello)) = start_and_digest(options, None)?;
+    let (plugin_digest, (_, client, hello)) = digest_while(&options.plugin, None, || start_worker(options))?;
     client.shutdown(&options.limits);
     let Hello { mut devices, clocks, notes, .. } = hello;
     for device in &mut devices {
         device.environment.plugin_digest = Some(plugin_digest);
     }
-    Ok(Probed { devices, clocks, notes })
+    Ok(ProbedPlugin { devices, clocks, notes })
 }
 
-/// A worker after its greeting, and the command that works: without flags that crash the plugin, and without its profiler if
-/// the trial of it breaks the worker.
-fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, Hello), Failure> {
+/// A worker after its greeting, and the command that works: without flags that crash the plugin, and without its
+/// profiler if the trial of it breaks the worker.
+pub(super) fn start_worker(options: &PjrtOptions) -> Result<(WorkerCommand, WorkerClient, Hello), Failure> {
     let limits = &options.limits;
     let mut command = options.command();
     let mut notes = Vec::new();

@@ -9,33 +9,31 @@ use std::rc::Rc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::compiling::{
-    compile_failure, described, gives_no_reason, options_of, read_code, timed, work_of, write_file, written,
+use super::absent::{TargetWorker, topology_of};
+use super::compile::figures::{described, work_of, write_file, written};
+use super::compile::{
+    MAX_EXECUTABLE_BYTES, Partitions, compile_failure, compile_options, gives_no_reason, options_of,
+    partitioned_options, read_code, timed,
 };
 use super::device::fingerprints;
-use super::executable::{Executable, read_bounded};
-use super::job::{Job, Restored, device_failure, execute_failure};
-use super::kept::BLOCK_BYTES;
-use super::nvml::Nvml;
-use super::options::{Partitions, compile_options, default_client_options, parse_client_option, partitioned_options};
-use super::plugin::{Client, PjrtError, Plugin, one_line};
+use super::execute::{
+    BLOCK_BYTES, DeviceJob, Executable, Nvml, Profiler, ProgramShardings, RestoredInputs, execute_failure,
+};
+use super::plugin::{
+    Client, PjrtError, Plugin, default_client_options, device_failure, one_line, parse_client_option, read_bounded,
+};
 use super::probe::{probe, trial_program};
-use super::profiler::Profiler;
-use super::program_shardings::ProgramShardings;
-use super::store::MAX_EXECUTABLE_BYTES;
-use super::target_worker::TargetWorker;
-use super::topology;
 use super::worker_options::PjrtWorkerOptions;
 use crate::array::Tolerance;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
-use crate::timer::clock::HOST_CLOCK;
-use crate::timer::clock::resolution_ns;
-use crate::timer::model::means;
+use crate::timer::clock::{HOST_CLOCK, resolution_ns};
+use crate::timer::measured::means;
 use crate::timer::protocol::{
-    BeginParams, ComparedOutputs, CompileParams, Compiled, ExecutableRef, Hello, KeptOutputs, Launch, LoadParams,
-    Loaded, MAX_RUNS, Measured, OutputRef, Outputs, PROTOCOL_VERSION, Profiled, ProgramRef, RunningClocks, capability,
+    BeginParams, ComparedOutputs, CompileAnswer, CompileParams, ExecutableRef, Hello, KeptOutputs, Launch, LoadAnswer,
+    LoadParams, MAX_RUNS, MeasureAnswer, OutputRef, OutputsAnswer, PROTOCOL_VERSION, ProgramRef, RoundAnswer,
+    RunningClocks, capability,
 };
 use crate::timer::server::{Worker, serve, take_stdout};
 use crate::timer::subscriber::named;
@@ -61,11 +59,11 @@ pub fn worker_main(options: &PjrtWorkerOptions) -> ExitCode {
 
 struct PjrtWorker {
     options: PjrtWorkerOptions,
-    opened: Option<Opened>,
-    job: Option<Job>,
+    opened: Option<OpenedPlugin>,
+    job: Option<DeviceJob>,
 }
 
-struct Opened {
+struct OpenedPlugin {
     client: Rc<Client>,
     /// The device to compile for, if it is not the first.
     device_id: Option<i64>,
@@ -76,22 +74,22 @@ struct Opened {
 }
 
 impl PjrtWorker {
-    fn open(&mut self) -> Result<&Opened, Failure> {
+    fn open(&mut self) -> Result<&OpenedPlugin, Failure> {
         if self.opened.is_none() {
             self.opened = Some(open(&self.options).map_err(|error| device_failure(&error))?);
         }
         self.opened.as_ref().ok_or_else(|| Failure::new(FailureKind::Device, "there is no client"))
     }
 
-    fn client(&self) -> Result<&Opened, Failure> {
+    fn client(&self) -> Result<&OpenedPlugin, Failure> {
         self.opened.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`hello` must come first"))
     }
 
-    fn job(&self) -> Result<&Job, Failure> {
+    fn job(&self) -> Result<&DeviceJob, Failure> {
         self.job.as_ref().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
     }
 
-    fn job_mut(&mut self) -> Result<&mut Job, Failure> {
+    fn job_mut(&mut self) -> Result<&mut DeviceJob, Failure> {
         self.job.as_mut().ok_or_else(|| Failure::new(FailureKind::Protocol, "`begin` must come first"))
     }
 
@@ -101,7 +99,7 @@ impl PjrtWorker {
     }
 
     /// The job, if its runs are timed by the host's clock. Otherwise host times would be taken for device time.
-    fn job_by_clock(&self, candidate: usize) -> Result<&Job, Failure> {
+    fn job_by_clock(&self, candidate: usize) -> Result<&DeviceJob, Failure> {
         let job = self.job()?;
         job.find(candidate)?;
         if self.client()?.profiler.is_ok() {
@@ -115,7 +113,7 @@ impl PjrtWorker {
         &self,
         program: &ProgramRef,
         overrides: &BTreeMap<String, String>,
-    ) -> Result<(Executable, Compiled), Failure> {
+    ) -> Result<(Executable, CompileAnswer), Failure> {
         let opened = self.client()?;
         let code = read_code(program)?;
         let options = self.options_here(opened, program, &code, overrides)?;
@@ -132,7 +130,7 @@ impl PjrtWorker {
 
     /// Why a program does not compile. A message without a reason may hide one that holds for every program, which a
     /// trial finds.
-    fn why_refused(&self, opened: &Opened, error: &PjrtError) -> Failure {
+    fn why_refused(&self, opened: &OpenedPlugin, error: &PjrtError) -> Failure {
         let failure_of = |error: &PjrtError| compile_failure(error, &self.options.plugin);
         let trial = || trial_program(&opened.client, "add", &compile_options(opened.device_id, &BTreeMap::new())).err();
         let of_trial = gives_no_reason(error).then(trial).flatten().map(|error| failure_of(&error));
@@ -142,7 +140,7 @@ impl PjrtWorker {
     /// The compile options of a program, with the devices that run it here.
     fn options_here(
         &self,
-        opened: &Opened,
+        opened: &OpenedPlugin,
         program: &ProgramRef,
         code: &[u8],
         overrides: &BTreeMap<String, String>,
@@ -190,7 +188,7 @@ fn executable_bytes(file: &ExecutableRef) -> Result<Vec<u8>, PjrtError> {
     }
 }
 
-impl Opened {
+impl OpenedPlugin {
     /// The ids of `count` devices from `first` on.
     fn device_ids(&self, first: usize, count: u64) -> Result<Vec<i64>, Failure> {
         let shown = self.client.device_count();
@@ -214,7 +212,7 @@ impl Opened {
     }
 }
 
-fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
+fn open(options: &PjrtWorkerOptions) -> Result<OpenedPlugin, PjrtError> {
     let plugin = Plugin::load(&options.plugin)?;
     let given = options
         .client_options
@@ -242,15 +240,15 @@ fn open(options: &PjrtWorkerOptions) -> Result<Opened, PjrtError> {
         .platform_name()?
         .eq_ignore_ascii_case("cuda")
         .then(|| Nvml::open(client.local_id(options.device).unwrap_or(options.device)));
-    Ok(Opened { client, device_id, profiler, nvml })
+    Ok(OpenedPlugin { client, device_id, profiler, nvml })
 }
 
-/// The description of a GPU's devices, for workers that compile for them without opening them. A CPU's workers take nothing
-/// from a measurement that such a description would save.
+/// The description of a GPU's devices, for workers that compile for them without opening them. A CPU's workers take
+/// nothing from a measurement that such a description would save.
 fn described_devices(client: &Client) -> Option<String> {
     let platform = client.platform_name().ok()?;
     let is_gpu = ["cuda", "rocm"].iter().any(|gpu| platform.eq_ignore_ascii_case(gpu));
-    let description = is_gpu.then(|| topology::serialized(client).ok()).flatten()?;
+    let description = is_gpu.then(|| topology_of(client).ok()).flatten()?;
     (description.len() <= MAX_DESCRIPTION_BYTES).then(|| STANDARD.encode(description))
 }
 
@@ -313,23 +311,23 @@ impl Worker for PjrtWorker {
         self.job = None;
         let opened = self.client()?;
         let block_bytes = self.options.output_block_bytes.unwrap_or(BLOCK_BYTES);
-        self.job = Some(Job::begin(&opened.client, self.options.device, &params, block_bytes)?);
+        self.job = Some(DeviceJob::begin(&opened.client, self.options.device, &params, block_bytes)?);
         Ok(())
     }
 
-    fn compile(&mut self, params: CompileParams) -> Result<Compiled, Failure> {
+    fn compile(&mut self, params: CompileParams) -> Result<CompileAnswer, Failure> {
         let (executable, compiled) = self.compile_program(&params.program, &params.overrides)?;
         let platform = self.client()?.client.platform_name().map_err(|error| device_failure(&error))?;
         written(compiled, executable.plain(), &params.executable, &platform)
     }
 
-    fn load(&mut self, params: LoadParams) -> Result<Loaded, Failure> {
+    fn load(&mut self, params: LoadParams) -> Result<LoadAnswer, Failure> {
         let (executable, loaded) = match (&params.executable, &params.program) {
-            (Some(file), _) => (self.load_file(file, &params)?, Loaded::default()),
+            (Some(file), _) => (self.load_file(file, &params)?, LoadAnswer::default()),
             (None, Some(program)) => {
                 let (executable, compiled) = self.compile_program(program, &params.overrides)?;
-                let Compiled { compile_ns, cpu_ns, signature, .. } = compiled;
-                (executable, Loaded::default().compile_ns(compile_ns).cpu_ns(cpu_ns).signature(signature))
+                let CompileAnswer { compile_ns, cpu_ns, signature, .. } = compiled;
+                (executable, LoadAnswer::default().compile_ns(compile_ns).cpu_ns(cpu_ns).signature(signature))
             }
             (None, None) => {
                 return Err(Failure::new(FailureKind::NoProgram, "a PJRT plugin cannot build programs from a config"));
@@ -339,35 +337,35 @@ impl Worker for PjrtWorker {
         let job = self.job_mut()?;
         let shardings = ProgramShardings::of(executable.plain())?;
         Ok(match job.insert(params.candidate, executable, shardings)? {
-            Restored::Nothing => loaded,
-            Restored::OnDevice(bytes) => loaded.restored_bytes(bytes),
-            Restored::FromHost { bytes, reason } => loaded.from_host(Some(format!(
+            RestoredInputs::Nothing => loaded,
+            RestoredInputs::OnDevice(bytes) => loaded.restored_bytes(bytes),
+            RestoredInputs::FromHost { bytes, reason } => loaded.from_host(Some(format!(
                 "{bytes} bytes of donated inputs come from the host before every run, because the device does not \
                  copy them: {reason}"
             ))),
         })
     }
 
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Measured, Failure> {
+    fn measure(&mut self, candidate: usize, runs: u32) -> Result<MeasureAnswer, Failure> {
         check_runs(runs)?;
         let job = self.job_by_clock(candidate)?;
         let samples_ns = (0..runs).map(|_| job.timed_run(candidate)).collect::<Result<_, _>>()?;
-        Ok(Measured::new(samples_ns).clocks(self.running()))
+        Ok(MeasureAnswer::new(samples_ns).clocks(self.running()))
     }
 
-    fn measure_batches(&mut self, candidate: usize, runs: u32, batch: u32) -> Result<Measured, Failure> {
+    fn measure_batches(&mut self, candidate: usize, runs: u32, batch: u32) -> Result<MeasureAnswer, Failure> {
         check_runs(runs)?;
         let job = self.job_by_clock(candidate)?;
         if let Err(reason) = job.check_batch(candidate, batch)? {
-            let Measured { samples_ns, clocks, .. } = self.measure(candidate, runs)?;
-            return Ok(Measured::new(means(&samples_ns, batch)).single_runs(Some(reason)).clocks(clocks));
+            let MeasureAnswer { samples_ns, clocks, .. } = self.measure(candidate, runs)?;
+            return Ok(MeasureAnswer::new(means(&samples_ns, batch)).single_runs(Some(reason)).clocks(clocks));
         }
         let batches = runs / batch.max(1);
         let samples_ns = (0..batches).map(|_| job.timed_batch(candidate, batch)).collect::<Result<_, _>>()?;
-        Ok(Measured::new(samples_ns).clocks(self.running()))
+        Ok(MeasureAnswer::new(samples_ns).clocks(self.running()))
     }
 
-    fn measure_round(&mut self, launches: &[Launch], folder: &Path) -> Result<Profiled, Failure> {
+    fn measure_round(&mut self, launches: &[Launch], folder: &Path) -> Result<RoundAnswer, Failure> {
         let mut devices = Vec::with_capacity(launches.len());
         for launch in launches {
             check_runs(launch.runs)?;
@@ -395,10 +393,10 @@ impl Worker for PjrtWorker {
         let bytes = session.finish().map_err(failed)?;
         let profile = folder.join("round.xplane.pb");
         write_file(&profile, &bytes)?;
-        Ok(Profiled::new(profile).devices(Some(devices)).clocks(clocks))
+        Ok(RoundAnswer::new(profile).devices(Some(devices)).clocks(clocks))
     }
 
-    fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<Outputs, Failure> {
+    fn outputs(&mut self, candidate: usize, folder: &Path) -> Result<OutputsAnswer, Failure> {
         let mut outputs = Vec::new();
         self.job()?.outputs(candidate, |index, array| {
             let path = folder.join(format!("output-{candidate}-{index}.bin"));
@@ -407,7 +405,7 @@ impl Worker for PjrtWorker {
             outputs.push(OutputRef { spec, path });
             Ok(())
         })?;
-        Ok(Outputs { outputs })
+        Ok(OutputsAnswer { outputs })
     }
 
     fn keep_outputs(&mut self, candidate: usize, above: u64) -> Result<KeptOutputs, Failure> {

@@ -13,13 +13,13 @@ pub struct PjrtWorkerOptions {
     pub device: usize,
     /// `name=value` for `PJRT_Client_Create`; the program's own defaults if empty.
     pub client_options: Vec<String>,
-    /// Compile for the devices of the topology with this name instead of a present device. Some plugins know topologies by
-    /// options alone; then the name is empty.
+    /// Compile for the devices of the topology with this name instead of a present device. Some plugins know topologies
+    /// by options alone; then the name is empty.
     pub topology: Option<String>,
     /// `name=value` for `PJRT_TopologyDescription_Create`.
     pub topology_options: Vec<String>,
-    /// Compile for the devices of this description in base64, as [`Hello`](crate::timer::protocol::Hello) has it, without
-    /// opening them.
+    /// Compile for the devices of this description in base64, as [`Hello`](crate::timer::protocol::Hello) has it,
+    /// without opening them.
     pub topology_description: Option<String>,
     /// The folder into which libtpu dumps its schedules, as its flags specify.
     pub llo_dump: Option<PathBuf>,

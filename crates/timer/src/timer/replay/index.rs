@@ -61,7 +61,7 @@ pub struct IndexedInvocation {
     #[serde(default = "usual_name", skip_serializing_if = "is_usual_name")]
     pub module_name: Option<String>,
     /// The config of each function.
-    pub functions: Functions,
+    pub functions: FunctionConfigs,
     /// Calls outside the rounds that failed, by function.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<usize, Vec<RecordedFailure>>,
@@ -86,24 +86,24 @@ fn is_usual_name(name: &Option<String>) -> bool {
 /// Configs by function number.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Functions(pub BTreeMap<usize, Config>);
+pub struct FunctionConfigs(pub BTreeMap<usize, Config>);
 
-impl<'de> Deserialize<'de> for Functions {
+impl<'de> Deserialize<'de> for FunctionConfigs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FunctionsVisitor)
+        deserializer.deserialize_map(FunctionConfigsVisitor)
     }
 }
 
-struct FunctionsVisitor;
+struct FunctionConfigsVisitor;
 
-impl<'de> Visitor<'de> for FunctionsVisitor {
-    type Value = Functions;
+impl<'de> Visitor<'de> for FunctionConfigsVisitor {
+    type Value = FunctionConfigs;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of configs by function number")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Functions, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FunctionConfigs, A::Error> {
         let (mut functions, mut owners) = (BTreeMap::new(), BTreeMap::new());
         while let Some((id, config)) = map.next_entry::<String, Config>()? {
             let number = id.parse::<usize>().ok().filter(|number| number.to_string() == id);
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for FunctionsVisitor {
                 return Err(A::Error::custom(format!("`functions`: {number} occurs twice")));
             }
         }
-        Ok(Functions(functions))
+        Ok(FunctionConfigs(functions))
     }
 }
 

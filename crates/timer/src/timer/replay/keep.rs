@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::calls::{Calls, Method, RecordedFailure};
-use super::index::{self, Functions, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
+use super::calls::{RecordedCalls, RecordedFailure, RecordedMethod};
+use super::index::{self, FunctionConfigs, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
 use super::json_file::wrong;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
-use crate::timer::events::{Event, Kind, Sink, Slice};
+use crate::timer::events::{Event, EventKind, Sink, Slice};
 use crate::timer::job::Job;
 use crate::timer::model::Timer;
 use crate::timer::profiled::ProfiledRound;
@@ -28,7 +28,7 @@ pub struct ReplayKeeper {
     in_job: bool,
     /// Whether the index has unsaved changes.
     is_dirty: bool,
-    calls: Calls,
+    calls: RecordedCalls,
 }
 
 impl ReplayKeeper {
@@ -38,15 +38,15 @@ impl ReplayKeeper {
     /// # Errors
     /// If the timer takes no profiles, or the folder holds something else or cannot be written.
     pub fn new(timer: &dyn Timer, folder: &Path) -> Result<Self, Failure> {
-        if timer.source() != Source::DeviceProfile {
-            let message = format!("the timer `{}` takes no profiles that could be kept", timer.name());
+        if timer.info().source != Source::DeviceProfile {
+            let message = format!("the timer `{}` takes no profiles that could be kept", timer.info().name);
             return Err(Failure::new(FailureKind::Device, message));
         }
         fs::create_dir_all(folder).map_err(|error| wrong(folder, format!("cannot be made: {error}")))?;
-        let builds_programs = timer.builds_programs();
+        let builds_programs = timer.info().can.build_programs;
         let is_new = fs::read_dir(folder).map_err(|error| wrong(folder, error))?.next().is_none();
         let index = if is_new {
-            let device = timer.device().clone();
+            let device = timer.info().device.clone();
             ProfileIndex { schema: index::SCHEMA, device, builds_programs, invocations: Vec::new() }
         } else {
             let index = ProfileIndex::read(folder)?;
@@ -54,7 +54,7 @@ impl ReplayKeeper {
             index
         };
         let mut keeper =
-            Self { folder: folder.to_owned(), index, in_job: false, is_dirty: is_new, calls: Calls::default() };
+            Self { folder: folder.to_owned(), index, in_job: false, is_dirty: is_new, calls: RecordedCalls::default() };
         keeper.save()?;
         Ok(keeper)
     }
@@ -116,16 +116,16 @@ impl ReplayKeeper {
             direction: job.direction,
             cache_state: job.cache_state.clone(),
             module_name: None,
-            functions: Functions(configs.enumerate().collect()),
+            functions: FunctionConfigs(configs.enumerate().collect()),
             failures: BTreeMap::new(),
             profiles: Vec::new(),
         });
-        (self.in_job, self.calls) = (true, Calls::default());
+        (self.in_job, self.calls) = (true, RecordedCalls::default());
         Ok(())
     }
 
     /// Records the outcome of a call outside the rounds.
-    fn note(&mut self, candidate: usize, method: Method, failure: Option<&Failure>) {
+    fn note(&mut self, candidate: usize, method: RecordedMethod, failure: Option<&Failure>) {
         let Some(Failure { kind, message }) = failure else {
             let _ = self.calls.call(candidate, method, &[]);
             return;
@@ -152,16 +152,16 @@ impl ReplayKeeper {
 impl Sink for ReplayKeeper {
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         match event.kind {
-            Kind::Begin(Slice::Job(job)) => return self.begin(job),
-            Kind::Called { candidate, method, failure } => self.note(candidate, method, failure),
-            Kind::Profiled { launches, round: Ok(round) } => return self.keep(round, launches),
-            Kind::Profiled { launches, round: Err(failure) } => {
+            EventKind::Begin(Slice::Job(job)) => return self.begin(job),
+            EventKind::Called { candidate, method, failure } => self.note(candidate, method, failure),
+            EventKind::Profiled { launches, round: Ok(round) } => return self.keep(round, launches),
+            EventKind::Profiled { launches, round: Err(failure) } => {
                 if let Some(invocation) = self.invocation() {
                     let (failure, launches) = (Some(failure.clone()), launches.to_vec());
                     invocation.profiles.push(TakenProfile::Round(TakenRound { profile: None, failure, launches }));
                 }
             }
-            Kind::End(Slice::Job(_)) => self.end(),
+            EventKind::End(Slice::Job(_)) => self.end(),
             _ => {}
         }
         Ok(())
@@ -170,7 +170,7 @@ impl Sink for ReplayKeeper {
 
 /// Why new profiles cannot be added to those of a folder.
 fn check_origin(index: &ProfileIndex, timer: &dyn Timer) -> Result<(), String> {
-    let (there, here) = (&index.device, timer.device());
+    let (there, here) = (&index.device, &timer.info().device);
     if there.identity != here.identity {
         return Err(format!("holds profiles of another device, {}; this is {}", there.identity, here.identity));
     }
@@ -179,7 +179,7 @@ fn check_origin(index: &ProfileIndex, timer: &dyn Timer) -> Result<(), String> {
         let differences = if differences.is_empty() { "plugin".to_owned() } else { differences.join(", ") };
         return Err(format!("holds profiles of other software ({differences})"));
     }
-    if index.builds_programs != timer.builds_programs() {
+    if index.builds_programs != timer.info().can.build_programs {
         return Err("holds profiles of a timer that builds programs, or of one that builds none".to_owned());
     }
     Ok(())

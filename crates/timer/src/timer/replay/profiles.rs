@@ -7,14 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use super::calls::{Calls, Method, ends_worker};
+use super::calls::{RecordedCalls, RecordedMethod, ends_worker};
 use super::index::{IndexedInvocation, NUMBER, ProfileIndex, TakenProfile, TakenRound, check_real, inside};
-use crate::device::DeviceFingerprint;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{Metric, Source};
 use crate::profile::{DeviceTime, XSpace, capture_files, executions};
-use crate::timer::answers::OutputArray;
+use crate::timer::info::{TimerCapabilities, TimerInfo};
 use crate::timer::job::{Job, Prepared};
+use crate::timer::measured::{
+    CandidateRuns, OutputsAs, RoundRequest, RoundSamples, TakenOutputs, means, runs_of_batches,
+};
 use crate::timer::model::Timer;
 use crate::timer::partitions::by_run_id;
 use crate::timer::profiled::{ProfiledRound, default_metric, slowest_ns};
@@ -25,11 +27,9 @@ const MODULES_LISTED: usize = 4;
 /// Replays the durations in a folder's profiles.
 #[derive(Debug)]
 pub struct ProfileReplay {
-    name: String,
+    info: TimerInfo,
     root: PathBuf,
     index: ProfileIndex,
-    metric: Metric,
-    epoch: u32,
     broken: bool,
     job: Option<CurrentJob>,
 }
@@ -39,9 +39,9 @@ pub struct ProfileReplay {
 struct CurrentJob {
     job: Job,
     invocation: usize,
-    found: Found,
+    found: FoundExecutions,
     loaded: BTreeSet<usize>,
-    calls: Calls,
+    calls: RecordedCalls,
     /// Rounds requested.
     rounds: usize,
     /// For each function the position in its samples.
@@ -51,7 +51,7 @@ struct CurrentJob {
 
 /// The content of an invocation's profiles.
 #[derive(Debug, Default)]
-struct Found {
+struct FoundExecutions {
     /// For each function its durations, nanoseconds: round by round, or all in one list.
     samples: BTreeMap<usize, Vec<Vec<u64>>>,
     by_round: bool,
@@ -79,7 +79,15 @@ impl ProfileReplay {
         let metric = metric.unwrap_or_else(|| default_metric(&index.device.identity.platform));
         let root = folder.canonicalize().map_err(|error| super::json_file::wrong(folder, error))?;
         let name = format!("replay:{}", folder.display());
-        Ok(Self { name, root, index, metric, epoch: 1, broken: false, job: None })
+        let can = TimerCapabilities {
+            build_programs: index.builds_programs,
+            only_one_job_a_call: true,
+            measure_rounds: true,
+            skip_outputs: true,
+            ..TimerCapabilities::default()
+        };
+        let info = TimerInfo::new(name, Source::Replay, index.device.clone()).metric(metric).can(can);
+        Ok(Self { info, root, index, broken: false, job: None })
     }
 
     fn current(&mut self) -> Result<(&mut CurrentJob, &IndexedInvocation), Failure> {
@@ -94,15 +102,15 @@ impl ProfileReplay {
     }
 
     /// Counts a call outside the rounds, and fails if the recorded one did.
-    fn call(&mut self, candidate: usize, method: Method) -> Result<(), Failure> {
+    fn call(&mut self, candidate: usize, method: RecordedMethod) -> Result<(), Failure> {
         let (current, invocation) = self.current()?;
         let function = current.function(candidate, invocation)?;
-        if method != Method::Prepare && !current.loaded.contains(&candidate) {
+        if method != RecordedMethod::Prepare && !current.loaded.contains(&candidate) {
             return Err(not_prepared(candidate));
         }
         let failures = invocation.failures.get(&function).map(Vec::as_slice).unwrap_or_default();
         let called = current.calls.call(candidate, method, failures);
-        if called.is_ok() && method == Method::Prepare {
+        if called.is_ok() && method == RecordedMethod::Prepare {
             if failures.is_empty() && !current.found.knows(function) {
                 return Err(current.found.missing(function, invocation));
             }
@@ -166,7 +174,7 @@ impl CurrentJob {
     }
 }
 
-impl Found {
+impl FoundExecutions {
     /// Reads an invocation's profiles.
     fn read(root: &Path, invocation: &IndexedInvocation, metric: &Metric) -> Result<Self, Failure> {
         let mut found = Self { by_round: invocation.knows_launches(), ..Self::default() };
@@ -292,28 +300,8 @@ fn failure(name: &str, what: impl std::fmt::Display) -> Failure {
 }
 
 impl Timer for ProfileReplay {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn source(&self) -> Source {
-        Source::Replay
-    }
-
-    fn metric(&self) -> Metric {
-        self.metric.clone()
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        &self.index.device
-    }
-
-    fn builds_programs(&self) -> bool {
-        self.index.builds_programs
-    }
-
-    fn has_one_job_a_call(&self) -> bool {
-        true
+    fn info(&self) -> &TimerInfo {
+        &self.info
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
@@ -332,9 +320,9 @@ impl Timer for ProfileReplay {
         self.job = Some(CurrentJob {
             job: job.clone(),
             invocation: number,
-            found: Found::read(&self.root, invocation, &self.metric)?,
+            found: FoundExecutions::read(&self.root, invocation, &self.info.metric)?,
             loaded: BTreeSet::new(),
-            calls: Calls::default(),
+            calls: RecordedCalls::default(),
             rounds: 0,
             read: BTreeMap::new(),
             has_said_again: false,
@@ -343,38 +331,29 @@ impl Timer for ProfileReplay {
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        self.call(candidate, Method::Prepare).map(|()| Prepared::default())
+        self.call(candidate, RecordedMethod::Prepare).map(|()| Prepared::default())
     }
 
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        self.measure_round(&[(candidate, runs)]).map(|mut durations| durations.pop().unwrap_or_default())
-    }
-
-    fn measures_rounds(&self) -> bool {
-        true
-    }
-
-    fn measure_round(&mut self, launches: &[(usize, u32)]) -> Result<Vec<Vec<u64>>, Failure> {
-        let durations = self.round(launches);
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        if round.with_profile {
+            return Err(Failure::new(FailureKind::Device, "the profiles were taken before: there is no new one"));
+        }
+        let runs = |of: &CandidateRuns| Ok((of.candidate, runs_of_batches(of.samples, of.batch)?));
+        let launches: Vec<(usize, u32)> = round.launches.iter().map(runs).collect::<Result<_, Failure>>()?;
+        let durations = self.round(&launches);
         self.broken |= durations.as_ref().is_err_and(ends_worker);
-        durations
-    }
-
-    fn compared_before(&self) -> bool {
-        true
+        let batched =
+            durations?.iter().zip(&round.launches).map(|(durations, of)| means(durations, of.batch)).collect();
+        Ok(RoundSamples::new(batched))
     }
 
     /// No outputs, because profiles have none.
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        self.call(candidate, Method::Outputs).map(|()| Vec::new())
-    }
-
-    fn epoch(&self) -> u32 {
-        self.epoch
+    fn outputs(&mut self, candidate: usize, _taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
+        self.call(candidate, RecordedMethod::Outputs).map(|()| TakenOutputs::Files(Vec::new()))
     }
 
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
-        self.epoch += 1;
+        self.info.epoch += 1;
         self.broken = false;
         if let Some(current) = &mut self.job {
             current.loaded.retain(|candidate| !without.contains(candidate));

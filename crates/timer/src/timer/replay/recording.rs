@@ -36,7 +36,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::{Calls, Method, RecordedFailure, ends_worker};
+use super::calls::{RecordedCalls, RecordedFailure, RecordedMethod, ends_worker};
 use super::json_file;
 use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
@@ -46,8 +46,9 @@ use crate::failure::{Failure, FailureKind};
 use crate::hlo::Cost;
 use crate::measured_by::Source;
 use crate::timer::answers::OutputArray;
-use crate::timer::command::{find, scratch};
-use crate::timer::job::{Job, Prepared};
+use crate::timer::info::TimerInfo;
+use crate::timer::job::{Job, Prepared, find, scratch};
+use crate::timer::measured::{OutputsAs, RoundRequest, RoundSamples, TakenOutputs};
 use crate::timer::model::Timer;
 
 /// The schema that this program reads.
@@ -131,15 +132,14 @@ pub struct RecordedOutput {
 /// Replays recorded samples.
 #[derive(Debug)]
 pub struct ReplayTimer {
-    name: String,
+    info: TimerInfo,
     recording: Recording,
-    epoch: u32,
     broken: bool,
     job: Option<Job>,
     loaded: BTreeSet<usize>,
     /// Position in a candidate's samples of this epoch.
     read: BTreeMap<usize, usize>,
-    calls: Calls,
+    calls: RecordedCalls,
 }
 
 impl ReplayTimer {
@@ -151,7 +151,7 @@ impl ReplayTimer {
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let recording = json_file::read(path, "recording of samples", NEXT, MAX_FILE_BYTES)?;
         let mut timer = Self::new(recording).map_err(|failure| json_file::wrong(path, failure.message))?;
-        timer.name = format!("replay:{}", path.display());
+        timer.info.name = format!("replay:{}", path.display());
         Ok(timer)
     }
 
@@ -166,14 +166,13 @@ impl ReplayTimer {
             return Err(Failure::new(FailureKind::Device, message));
         }
         Ok(Self {
-            name: "replay".to_owned(),
+            info: TimerInfo::new("replay", Source::Replay, recording.device.clone()),
             recording,
-            epoch: 1,
             broken: false,
             job: None,
             loaded: BTreeSet::new(),
             read: BTreeMap::new(),
-            calls: Calls::default(),
+            calls: RecordedCalls::default(),
         })
     }
 
@@ -197,11 +196,11 @@ impl ReplayTimer {
     }
 
     /// The candidate, unless this call fails.
-    fn call(&mut self, candidate: usize, method: Method) -> Result<RecordedCandidate, Failure> {
+    fn call(&mut self, candidate: usize, method: RecordedMethod) -> Result<RecordedCandidate, Failure> {
         if self.broken {
             return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
         }
-        if method != Method::Prepare && !self.loaded.contains(&candidate) {
+        if method != RecordedMethod::Prepare && !self.loaded.contains(&candidate) {
             return Err(Failure::new(FailureKind::NoProgram, format!("candidate {candidate} was not prepared")));
         }
         let recorded = self.recorded(candidate)?.clone();
@@ -211,41 +210,11 @@ impl ReplayTimer {
         }
         Ok(recorded)
     }
-}
 
-impl Timer for ReplayTimer {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn source(&self) -> Source {
-        Source::Replay
-    }
-
-    fn device(&self) -> &DeviceFingerprint {
-        &self.recording.device
-    }
-
-    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
-        self.end();
-        if !job.cache_state.is_warm() {
-            let message = "recorded samples do not say what was in the caches: omit `--cache-state`";
-            return Err(Failure::new(FailureKind::Device, message));
-        }
-        self.job = Some(job.clone());
-        Ok(())
-    }
-
-    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        let recorded = self.call(candidate, Method::Prepare)?;
-        self.loaded.insert(candidate);
-        let work = recorded.work.filter(Cost::is_plausible);
-        Ok(Prepared::new(recorded.compile_ns).temporary_bytes(recorded.temporary_bytes).work(work))
-    }
-
-    fn measure(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        let recorded = self.call(candidate, Method::Measure)?;
-        let epoch = (self.epoch as usize).min(recorded.epochs.len());
+    /// The next recorded samples of a candidate in this epoch.
+    fn next_samples(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
+        let recorded = self.call(candidate, RecordedMethod::Measure)?;
+        let epoch = (self.info.epoch as usize).min(recorded.epochs.len());
         let samples = epoch.checked_sub(1).and_then(|index| recorded.epochs.get(index));
         let samples = samples.filter(|samples| !samples.is_empty()).ok_or_else(|| {
             Failure::new(FailureKind::Execute, format!("{} has no recorded samples", recorded.config))
@@ -256,8 +225,7 @@ impl Timer for ReplayTimer {
         Ok(taken)
     }
 
-    fn outputs(&mut self, candidate: usize) -> Result<Vec<OutputArray>, Failure> {
-        let recorded = self.call(candidate, Method::Outputs)?;
+    fn recorded_outputs(&self, recorded: &RecordedCandidate) -> Result<Vec<OutputArray>, Failure> {
         let folder = scratch(&self.job)?;
         let mut outputs = Vec::new();
         for (index, output) in recorded.outputs.iter().enumerate() {
@@ -275,13 +243,41 @@ impl Timer for ReplayTimer {
         }
         Ok(outputs)
     }
+}
 
-    fn epoch(&self) -> u32 {
-        self.epoch
+impl Timer for ReplayTimer {
+    fn info(&self) -> &TimerInfo {
+        &self.info
+    }
+
+    fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        self.end();
+        if !job.cache_state.is_warm() {
+            let message = "recorded samples do not say what was in the caches: omit `--cache-state`";
+            return Err(Failure::new(FailureKind::Device, message));
+        }
+        self.job = Some(job.clone());
+        Ok(())
+    }
+
+    fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
+        let recorded = self.call(candidate, RecordedMethod::Prepare)?;
+        self.loaded.insert(candidate);
+        let work = recorded.work.filter(Cost::is_plausible);
+        Ok(Prepared::new(recorded.compile_ns).temporary_bytes(recorded.temporary_bytes).work(work))
+    }
+
+    fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
+        round.one_by_one(|candidate, runs| self.next_samples(candidate, runs))
+    }
+
+    fn outputs(&mut self, candidate: usize, _taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
+        let recorded = self.call(candidate, RecordedMethod::Outputs)?;
+        self.recorded_outputs(&recorded).map(TakenOutputs::Files)
     }
 
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {
-        self.epoch += 1;
+        self.info.epoch += 1;
         self.broken = false;
         self.read.clear();
         for candidate in without {
@@ -294,7 +290,7 @@ impl Timer for ReplayTimer {
         self.job = None;
         self.loaded.clear();
         self.read.clear();
-        self.calls = Calls::default();
+        self.calls = RecordedCalls::default();
     }
 }
 
@@ -310,6 +306,7 @@ mod tests {
     use super::*;
     use crate::measured_by::CacheState;
     use crate::timer::job::JobCandidate;
+    use crate::timer::model::TimerExt;
     use std::fs;
 
     const RECORDING: &str = r#"{
@@ -350,11 +347,11 @@ mod tests {
         timer.begin(&job(folder.path(), &[64])).unwrap();
         timer.prepare(0).unwrap();
         // means of what follows in the recording: 9 8 7 9 8 7
-        assert_eq!(timer.measure_batches(0, 2, 3).unwrap(), [8, 8]);
-        assert_eq!(timer.measure_batches(0, 1, 2).unwrap(), [9], "8.5, rounded");
-        assert_eq!(timer.clock_resolution_ns(), None);
+        assert_eq!(timer.run_batches(0, 2, 3).unwrap(), [8, 8]);
+        assert_eq!(timer.run_batches(0, 1, 2).unwrap(), [9], "8.5, rounded");
+        assert_eq!(timer.info().clock_resolution_ns, None);
         timer.cut_off(Some(std::time::Duration::ZERO));
-        assert_eq!(timer.measure(0, 1).unwrap(), [7], "there is nothing to wait for");
+        assert_eq!(timer.run(0, 1).unwrap(), [7], "there is nothing to wait for");
     }
 
     #[test]
@@ -363,28 +360,31 @@ mod tests {
         let path = folder.path().join("recording.json");
         fs::write(&path, RECORDING).unwrap();
         let mut timer = ReplayTimer::open(&path).unwrap();
-        assert_eq!((timer.name(), timer.source()), (format!("replay:{}", path.display()).as_str(), Source::Replay));
+        assert_eq!(
+            (timer.info().name.clone(), timer.info().source.clone()),
+            (format!("replay:{}", path.display()), Source::Replay)
+        );
         timer.begin(&job(folder.path(), &[128, 64, 256, 512])).unwrap();
         assert_eq!(timer.prepare(1), Ok(Prepared::new(5)));
-        assert_eq!(timer.measure(1, 2).unwrap(), [9, 8]);
-        assert_eq!(timer.measure(1, 3).unwrap(), [7, 9, 8]);
-        let outputs = timer.outputs(1).unwrap();
+        assert_eq!(timer.run(1, 2).unwrap(), [9, 8]);
+        assert_eq!(timer.run(1, 3).unwrap(), [7, 9, 8]);
+        let outputs = timer.output_files(1).unwrap();
         assert_eq!(fs::read(&outputs[0].path).unwrap(), 1.0_f32.to_le_bytes());
         assert_eq!(timer.prepare(2).unwrap_err(), Failure::new(FailureKind::Compile, "no"));
-        assert_eq!(timer.measure(2, 1).unwrap_err().kind, FailureKind::NoProgram);
+        assert_eq!(timer.run(2, 1).unwrap_err().kind, FailureKind::NoProgram);
         assert_eq!(timer.prepare(3).unwrap_err().kind, FailureKind::NoProgram);
         // a crash after two good calls, once; everything waits for the restart
         timer.prepare(0).unwrap();
-        assert_eq!(timer.measure(0, 1).unwrap(), [1]);
-        assert_eq!(timer.measure(0, 1).unwrap(), [1]);
-        assert_eq!(timer.measure(0, 1).unwrap_err(), Failure::new(FailureKind::Crash, "died"));
-        assert_eq!(timer.measure(1, 1).unwrap_err().kind, FailureKind::Device);
+        assert_eq!(timer.run(0, 1).unwrap(), [1]);
+        assert_eq!(timer.run(0, 1).unwrap(), [1]);
+        assert_eq!(timer.run(0, 1).unwrap_err(), Failure::new(FailureKind::Crash, "died"));
+        assert_eq!(timer.run(1, 1).unwrap_err().kind, FailureKind::Device);
         timer.restart(&[]).unwrap();
-        assert_eq!((timer.epoch(), timer.measure(0, 1).unwrap()), (2, vec![1]));
-        assert_eq!(timer.measure(1, 2).unwrap(), [4, 4], "the second epoch's samples");
+        assert_eq!((timer.info().epoch, timer.run(0, 1).unwrap()), (2, vec![1]));
+        assert_eq!(timer.run(1, 2).unwrap(), [4, 4], "the second epoch's samples");
         timer.restart(&[0]).unwrap();
-        assert_eq!(timer.measure(1, 1).unwrap(), [4], "and those of the last serve on");
-        assert_eq!(timer.measure(0, 1).unwrap_err().kind, FailureKind::NoProgram);
+        assert_eq!(timer.run(1, 1).unwrap(), [4], "and those of the last serve on");
+        assert_eq!(timer.run(0, 1).unwrap_err().kind, FailureKind::NoProgram);
     }
 
     #[test]

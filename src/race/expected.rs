@@ -1,0 +1,38 @@
+//! The outputs that those of all candidates are compared with.
+
+use crate::array::{ArraySpec, Finiteness, Reference};
+use crate::timer::protocol::KeptOutput;
+
+/// Outputs with more bytes than this in total are compared in the worker, without files, if the timer can.
+pub(crate) const LARGE_OUTPUTS: u64 = 64 << 20;
+
+/// The baseline's outputs.
+pub(super) enum Expected {
+    /// Outputs that this process holds.
+    Here(Vec<Reference>),
+    /// Outputs that the timer holds. It compares others with them.
+    Kept(Vec<KeptOutput>),
+}
+
+impl Expected {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Here(reference) => reference.len(),
+            Self::Kept(kept) => kept.len(),
+        }
+    }
+
+    /// The number of elements of all outputs together.
+    pub(super) fn elements(&self) -> u64 {
+        let elements = (0..self.len()).filter_map(|index| self.get(index)?.0.elements());
+        elements.fold(0, u64::saturating_add)
+    }
+
+    /// An output's spec and the finiteness of its elements.
+    pub(super) fn get(&self, index: usize) -> Option<(&ArraySpec, Option<Finiteness>)> {
+        match self {
+            Self::Here(reference) => reference.get(index).map(|output| (output.spec(), output.finiteness())),
+            Self::Kept(kept) => kept.get(index).map(|output| (&output.spec, output.finiteness)),
+        }
+    }
+}
