@@ -32,8 +32,8 @@
 //!
 //! # The modules
 //!
-//! The program is one walk, and every module is one step of it. Each uses only earlier ones; `ARCHITECTURE.md` lists the
-//! floors.
+//! The program is one walk, and every module is one step of it. Each uses only earlier ones; `ARCHITECTURE.md` lists
+//! the floors.
 //!
 //! | step | modules |
 //! | --- | --- |
@@ -73,7 +73,7 @@ pub use autotune_lowered_lookup::{
     registry, target,
 };
 pub(crate) use autotune_lowered_lookup::{
-    clock, counted, mapped_file, outside_file, remedy, scratch, setters, whole_file,
+    atomic_write, clock, counted, io_hint, mapped_file, outside_file, scratch, setters,
 };
 #[doc(hidden)]
 pub use autotune_lowered_lookup::{printable, stats, wire};

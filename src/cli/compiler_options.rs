@@ -57,14 +57,16 @@ pub(super) struct OptionArgs {
     #[arg(long = "only-compiler-options", requires = "compiler_options")]
     pub only_options: bool,
     /// Find one set for all modules of a folder, because `XLA_FLAGS` apply to a whole process: it slows none of them
-    /// down and saves the most in all. With --profile, modules are weighted by their time in the step. Only then are options
-    /// tried that act on a process, such as `xla_cpu_max_isa`, and no module's cache entry holds one (docs/options.md)
+    /// down and saves the most in all. With --profile, modules are weighted by their time in the step. Only then are
+    /// options tried that act on a process, such as `xla_cpu_max_isa`, and no module's cache entry holds one
+    /// (docs/options.md)
     #[arg(long, requires = "compiler_options")]
     pub shared: bool,
     /// Try the options of this file, in the format of candidates/options/cpu.json, instead of the program's own
     #[arg(long = "options-file", value_name = "FILE", requires = "compiler_options")]
     pub options_file: Option<PathBuf>,
-    /// An option of one compilation that is always set, `NAME=VALUE`; may be repeated. Such options are part of the baseline
+    /// An option of one compilation that is always set, `NAME=VALUE`; may be repeated. Such options are part of the
+    /// baseline
     #[arg(
         long = "base-options",
         value_name = "NAME=VALUE",
@@ -117,8 +119,8 @@ impl OptionArgs {
     }
 }
 
-/// The user's own list. It has other values of the options that the program's lists have: an entry with others would be refused
-/// at every use.
+/// The user's own list. It has other values of the options that the program's lists have: an entry with others would be
+/// refused at every use.
 fn own_list(path: &Path) -> Result<OptionSpace, Fault> {
     let wrong = |error| Fault::input(format!("`--options-file` needs a list of compiler options as JSON: {error}"));
     let space = OptionSpace::open(path).map_err(wrong)?;
@@ -154,8 +156,8 @@ impl ModulesToTune {
         self
     }
 
-    /// Tunes them one after the other, or all together, and adds the outcome to a result. In a dry run, adds what would be
-    /// measured.
+    /// Tunes them one after the other, or all together, and adds the outcome to a result. In a dry run, adds what would
+    /// be measured.
     pub(super) fn tune(
         mut self,
         runner: &mut Runner<'_>,
@@ -205,8 +207,8 @@ impl ModulesToTune {
         }
     }
 
-    /// A module with the choices of the class, except for options that the user has set, which change only if named. `own` are
-    /// the settings of this run's environment.
+    /// A module with the choices of the class, except for options that the user has set, which change only if named.
+    /// `own` are the settings of this run's environment.
     fn ready(
         &self,
         space: &OptionSpace,

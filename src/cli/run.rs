@@ -75,8 +75,8 @@ pub(super) fn with_main_job(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// The fault of a command's name that is mistyped: then it is taken for the module of the main job, and an argument of the
-/// command for one too many.
+/// The fault of a command's name that is mistyped: then it is taken for the module of the main job, and an argument of
+/// the command for one too many.
 fn mistyped(error: &clap::Error, given: &[OsString], words: &[OsString]) -> Option<Fault> {
     let at = given.iter().zip(words).position(|(given, word)| given != word)?;
     let name = given.get(at)?.to_str().filter(|name| !Path::new(name).exists())?;

@@ -25,8 +25,8 @@ use crate::timer::{Build, Job, JobCandidate, ProgramFile, ProgramSignature, Time
 /// A contestant that fails, or returns other outputs, is reported in its row.
 ///
 /// # Errors
-/// If there are fewer than two contestants, the programs take or return different arrays, the inputs cannot be made, the first
-/// contestant or the worker fails, the user ends it, or nothing can be stored.
+/// If there are fewer than two contestants, the programs take or return different arrays, the inputs cannot be made,
+/// the first contestant or the worker fails, the user ends it, or nothing can be stored.
 pub fn compare(
     runner: &mut Runner<'_>,
     contestants: &[Contestant],

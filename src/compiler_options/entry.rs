@@ -80,7 +80,8 @@ pub(super) enum Known {
     No(Option<String>),
 }
 
-/// Looks up the entry of a search. It counts if the compiler, the environment's flags and the way of sampling are the same.
+/// Looks up the entry of a search. It counts if the compiler, the environment's flags and the way of sampling are the
+/// same.
 pub(super) fn known(
     (timer, ledger): (&dyn Timer, &Ledger),
     options: &RaceOptions,

@@ -19,12 +19,13 @@ use super::OPERATION;
 pub struct OptionModule {
     /// The module.
     pub program: MeasuredProgram,
-    /// Digest of its StableHLO text without locations, by which a process finds the entry; otherwise why there can be no entry.
+    /// Digest of its StableHLO text without locations, by which a process finds the entry; otherwise why there can be
+    /// no entry.
     pub key: Result<Digest, String>,
     /// Options that are always set.
     pub base: OptionSet,
-    /// Options that may be added. A set with an option of a whole process becomes no entry, because no single program can be
-    /// compiled with it.
+    /// Options that may be added. A set with an option of a whole process becomes no entry, because no single program
+    /// can be compiled with it.
     pub choices: Vec<Choice>,
     /// How its inputs are made.
     pub inputs: InputOptions,

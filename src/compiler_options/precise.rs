@@ -1,12 +1,12 @@
-//! A reference of higher precision: the module in `f64` on the same inputs. It shows whether a difference is the set's error or
-//! the default's.
+//! A reference of higher precision: the module in `f64` on the same inputs. It shows whether a difference is the set's
+//! error or the default's.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use super::race::VariantRaces;
-use super::special::of_device;
+use super::special_values::of_device;
 use super::variant::{Variant, Variants};
 use crate::array::{ArrayError, ArraySpec, Tolerance, error_of, widened};
 use crate::config::Config;
@@ -33,7 +33,7 @@ pub(super) fn planned(
 ) -> (Preflight, Result<MeasuredProgram, String>) {
     let wide = program.in_f64().and_then(|wide| {
         let results = signature.results.as_deref().unwrap_or_default();
-        check_size(results.iter().map(|spec| spec.widest().host_bytes()))?;
+        check_size(results.iter().map(|spec| spec.in_f64().host_bytes()))?;
         let larger = preflight.clone().with_reference(&signature.parameters, results);
         larger.check(scratch).map_err(|error| error.to_string())?;
         Ok((larger, wide))
@@ -56,9 +56,9 @@ fn too_large() -> String {
     format!("in f64 its outputs take more than {} MiB", LARGEST_OUTPUTS >> 20)
 }
 
-/// Compares sets with the module in `f64`: finalists whose outputs differ from the base's, sets that change arithmetic, and some
-/// that were rejected for their outputs. Writes the errors into their rows and refuses a set whose error is clearly larger than
-/// the base's. Returns a further note.
+/// Compares sets with the module in `f64`: finalists whose outputs differ from the base's, sets that change arithmetic,
+/// and some that were rejected for their outputs. Writes the errors into their rows and refuses a set whose error is
+/// clearly larger than the base's. Returns a further note.
 pub(super) fn try_reference(
     races: &mut VariantRaces<'_>,
     wide: Result<MeasuredProgram, String>,
@@ -113,8 +113,8 @@ fn is_closer(errors: &[ReferenceError]) -> bool {
     pairs().all(|(own, base)| own <= base) && pairs().any(|(own, base)| own < base)
 }
 
-/// The errors of each variant's outputs and of the base's, relative to the module in `f64`; otherwise why they are unknown for
-/// all. The timer has no job afterwards.
+/// The errors of each variant's outputs and of the base's, relative to the module in `f64`; otherwise why they are
+/// unknown for all. The timer has no job afterwards.
 fn reference_errors(
     races: &mut VariantRaces<'_>,
     wide: &MeasuredProgram,
@@ -177,7 +177,7 @@ fn reference(races: &mut VariantRaces<'_>, wide: &MeasuredProgram, base: &Varian
 /// The same values in `f64`.
 fn wider(inputs: &[InputArray], folder: &Path) -> Result<Vec<InputArray>, Failure> {
     let wide = |(index, input): (usize, &InputArray)| {
-        let spec = input.spec.widest();
+        let spec = input.spec.in_f64();
         if spec == input.spec {
             return Ok(input.clone());
         }
@@ -195,7 +195,7 @@ fn errors(
     outputs: &[OutputArray],
     reference: &[OutputArray],
 ) -> Result<Vec<Option<ArrayError>>, String> {
-    let specs = |outputs: &[OutputArray]| outputs.iter().map(|output| output.spec.widest()).collect::<Vec<ArraySpec>>();
+    let specs = |outputs: &[OutputArray]| outputs.iter().map(|output| output.spec.in_f64()).collect::<Vec<ArraySpec>>();
     if specs(outputs) != specs(reference) {
         return Err("the outputs in `f64` are other arrays".to_owned());
     }

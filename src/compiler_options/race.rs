@@ -169,7 +169,8 @@ pub(super) fn counted(raced: &Raced) -> Vec<&Round> {
     raced.rounds.iter().enumerate().filter(|(number, _)| !aside.contains(number)).map(|(_, round)| round).collect()
 }
 
-/// Minimum time for the last rounds if there is no budget. They may take a third of the time spent before, and at least this.
+/// Minimum time for the last rounds if there is no budget. They may take a third of the time spent before, and at least
+/// this.
 const LEAST_LAST: Duration = Duration::from_secs(10);
 
 pub(super) fn time_for_last(since: Instant) -> Duration {

@@ -20,10 +20,10 @@ pub(super) struct FirstRace {
     pub(super) failed: Vec<CandidateResult>,
 }
 
-/// The choices that may rescue a default that does not run, the likeliest first. An option that switches something off is
-/// likely, because it removes the code that crashes from the program. Options that change arithmetic are excluded, because there
-/// is no default to compare with. Options of a process are excluded, because the rescue becomes the baseline, which belongs to
-/// one module.
+/// The choices that may rescue a default that does not run, the likeliest first. An option that switches something off
+/// is likely, because it removes the code that crashes from the program. Options that change arithmetic are excluded,
+/// because there is no default to compare with. Options of a process are excluded, because the rescue becomes the
+/// baseline, which belongs to one module.
 pub(super) fn rescuers(singles: &[Variant], module: &OptionModule) -> Vec<Variant> {
     let choice = |variant: &Variant| variant.choices.first().and_then(|&choice| module.choices.get(choice));
     let known = singles.iter().filter_map(|variant| Some((variant, choice(variant)?)));

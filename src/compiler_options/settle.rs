@@ -10,7 +10,7 @@ use super::precise::{error_from_reference, planned, try_reference};
 use super::race::{Rules, VariantRaces, counted, forecast, time_for_last};
 use super::rescue::{FirstRace, first_that_runs, rescuers};
 use super::rows::{Rows, take_rows, take_verdict};
-use super::special::{error_of, special_value_flags, special_values};
+use super::special_values::{error_of, special_value_flags, special_values};
 use super::variant::{Variant, Variants};
 use super::verdict::{Finalist, Verdict, decide};
 use crate::cache::{CacheKey, Entry};
@@ -38,8 +38,8 @@ const TRIED_TOGETHER: usize = 24;
 /// The gain that another choice must add to join the set.
 const ADDS: f64 = 0.01;
 
-/// Finds the options that run a module fastest and commits them. The result includes the choices that are refused, crash or
-/// compute something else.
+/// Finds the options that run a module fastest and commits them. The result includes the choices that are refused,
+/// crash or compute something else.
 ///
 /// # Errors
 /// If the inputs cannot be made, or a store fails.
@@ -100,7 +100,8 @@ struct Walk<'a, 'r> {
 }
 
 impl Walk<'_, '_> {
-    /// Returns the known result before compiling anything. Every result of a search is stored, including that nothing runs.
+    /// Returns the known result before compiling anything. Every result of a search is stored, including that nothing
+    /// runs.
     fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, RaceError> {
         let search = self.search()?;
         let options = self.races.options;
@@ -244,8 +245,8 @@ impl Walk<'_, '_> {
         measured.iter().filter(move |(_, ratio)| *ratio < enough).map(|(variant, _)| variant)
     }
 
-    /// Combines the best choice with others, one more at a time while each adds enough. First tries all measured choices,
-    /// because one without an effect alone may help beside the best one; then only those that helped.
+    /// Combines the best choice with others, one more at a time while each adds enough. First tries all measured
+    /// choices, because one without an effect alone may help beside the best one; then only those that helped.
     fn combine(
         &mut self,
         variants: &Variants<'_>,
@@ -327,7 +328,8 @@ impl Walk<'_, '_> {
         Ok(finals)
     }
 
-    /// Compares finalists with the module in `f64`. A finalist whose error is clearly larger than the default's cannot win.
+    /// Compares finalists with the module in `f64`. A finalist whose error is clearly larger than the default's cannot
+    /// win.
     fn try_reference(
         &mut self,
         variants: &Variants<'_>,

@@ -1,7 +1,8 @@
 //! One set of options for all modules of a process, because `XLA_FLAGS` apply to everything that it compiles.
 //!
-//! Modules are searched in their order. The next module first tries the sets that won on an earlier one, and is searched only if
-//! none of them wins. All sets found, and all of them together, then race on every module in separate rounds.
+//! Modules are searched in their order. The next module first tries the sets that won on an earlier one, and is
+//! searched only if none of them wins. All sets found, and all of them together, then race on every module in separate
+//! rounds.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

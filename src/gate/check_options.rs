@@ -41,8 +41,9 @@ impl CheckedModule {
     }
 }
 
-/// Checks the compiler options that are cached for a module, as [`check`](super::check()) does calls; `None` if none are for
-/// this device. `compared` is the number of comparisons with these included: the required e-value follows from it.
+/// Checks the compiler options that are cached for a module, as [`check`](super::check()) does calls; `None` if none
+/// are for this device. `compared` is the number of comparisons with these included: the required e-value follows from
+/// it.
 ///
 /// # Errors
 /// If the ledger, a cache tier or the scratch folder fails.

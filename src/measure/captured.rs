@@ -70,8 +70,8 @@ impl Captured {
         Ok(Some(Self { path: path.to_owned(), folder, arguments, by_path }))
     }
 
-    /// The capture of an argument: by its path if the program names it, otherwise by its number if there are as many captures
-    /// as arguments.
+    /// The capture of an argument: by its path if the program names it, otherwise by its number if there are as many
+    /// captures as arguments.
     ///
     /// # Errors
     /// If it was not captured.

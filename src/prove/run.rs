@@ -19,11 +19,12 @@ const PART_OF_BUDGET: u32 = 3;
 /// The fraction of the total time reserved for the last race.
 const LAST_PART_OF_BUDGET: u32 = 10;
 
-/// Races a step's variants: the gain of all tuned configs over the baselines, and the contribution of each call, by halving.
-/// `options` apply to each race; the budget is for all races together.
+/// Races a step's variants: the gain of all tuned configs over the baselines, and the contribution of each call, by
+/// halving. `options` apply to each race; the budget is for all races together.
 ///
-/// A set with a significant effect is divided before one without, which may still hold calls whose contributions cancel out. All
-/// intervals hold simultaneously, because each possible comparison gets an equal part of the error probability.
+/// A set with a significant effect is divided before one without, which may still hold calls whose contributions cancel
+/// out. All intervals hold simultaneously, because each possible comparison gets an equal part of the error
+/// probability.
 ///
 /// # Errors
 /// As [`compare`], and if a program cannot be read.

@@ -1,7 +1,8 @@
 //! Calls that are tuned side by side on one device: the call that measures has the machine to itself.
 //!
-//! Each call has a [`DeviceSlot`]. All of them compile at the same time, which keeps the cores busy at the end of a wave too.
-//! When all have compiled, they measure one at a time and then compile again, so the two phases rarely alternate.
+//! Each call has a [`DeviceSlot`]. All of them compile at the same time, which keeps the cores busy at the end of a
+//! wave too. When all have compiled, they measure one at a time and then compile again, so the two phases rarely
+//! alternate.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 

@@ -1,9 +1,9 @@
 //! Why a race has no result.
 
 use crate::failure::Failure;
+use crate::io_hint::scratch_hint;
 use crate::ledger::LedgerError;
 use crate::measure::MeasureError;
-use crate::remedy::scratch_remedy;
 
 /// Why a race ended before its last round.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ pub enum TuneError {
     #[error(transparent)]
     Ledger(LedgerError),
     /// The scratch folder cannot be made or written.
-    #[error("cannot write input arrays under `{path}`: {source}{}", scratch_remedy(source), path = path.display())]
+    #[error("cannot write input arrays under `{path}`: {source}{}", scratch_hint(source), path = path.display())]
     Scratch {
         /// Where.
         path: std::path::PathBuf,

@@ -152,8 +152,8 @@ impl Measuring<'_> {
         self.in_phase(Phase::WarmUp, |this| this.warm_up(wave, warm))
     }
 
-    /// Whether the time is used up, with what passed since `begin`. A comparison needs all its programs, so compiling them does
-    /// not count there.
+    /// Whether the time is used up, with what passed since `begin`. A comparison needs all its programs, so compiling
+    /// them does not count there.
     pub(super) fn is_late(&self, begin: Instant) -> bool {
         let compiling = if self.referee.terms.wants_each_ratio() { Duration::ZERO } else { self.spent.compiling };
         let budget = self.referee.options.budget;

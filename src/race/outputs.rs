@@ -4,8 +4,8 @@ use crate::array::{ArraySpec, Finiteness, Reference, Tolerance};
 use crate::counted::counted;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::read_program;
+use crate::io_hint::io_hint;
 use crate::outside_file;
-use crate::remedy::remedy;
 use crate::timer::events::EventKind;
 use crate::timer::protocol::{ComparedOutput, one_line};
 use crate::timer::replay::RecordedMethod;
@@ -46,7 +46,7 @@ impl Measuring<'_> {
             })
             .collect::<Result<_, _>>()
             .map_err(|error| {
-                let message = format!("the baseline's outputs cannot be read: {error}{}", remedy(&error));
+                let message = format!("the baseline's outputs cannot be read: {error}{}", io_hint(&error));
                 RaceError::Failed(Failure::new(FailureKind::Device, message))
             })?;
         let seen = reference.iter().enumerate();
@@ -393,8 +393,8 @@ mod tests {
                 own.iter_mut().skip(place).take(1).for_each(|old| *old = byte);
             }
             if special {
-                crate::array::plant(&spec, &mut own, crate::array::Special::Nan, 7);
-                crate::array::plant(&spec, &mut baseline, crate::array::Special::Infinities, 9);
+                crate::array::plant(&spec, &mut own, crate::array::SpecialKind::Nan, 7);
+                crate::array::plant(&spec, &mut baseline, crate::array::SpecialKind::Infinities, 9);
             }
             let [by_files, by_worker] = both_ways(&spec, &baseline, &own);
             prop_assert_eq!(by_files, by_worker);

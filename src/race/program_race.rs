@@ -35,7 +35,8 @@ pub struct ProgramRace {
     pub is_exact: bool,
     /// The question that the race answers.
     pub goal: RaceGoal,
-    /// By output, how far elements may be off beyond their type's tolerance: the largest difference of the baseline from itself.
+    /// By output, how far elements may be off beyond their type's tolerance: the largest difference of the baseline
+    /// from itself.
     pub slack: Vec<f64>,
 }
 

@@ -131,7 +131,8 @@ impl Measuring<'_> {
             return rounds >= most;
         }
         if self.process.timer.info().can.measure_rounds {
-            // a profile costs far more than the programs in it, and a replay asks for the same ones, however fast it compiles
+            // a profile costs far more than the programs in it, and a replay asks for the same ones, however fast it
+            // compiles
             return rounds >= least.min(most);
         }
         let one_run_each = sampling.iter().map(|sampling| sampling.run_ns).fold(0, u64::saturating_add);

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::io_hint::io_hint;
 use crate::outside_file;
 use crate::printable::printable;
-use crate::remedy::remedy;
 
 use super::{Setting, SettingKind};
 
@@ -25,7 +25,7 @@ const MAX_FILE_BYTES: u64 = 1 << 18;
 #[non_exhaustive]
 pub enum SettingsError {
     /// It cannot be opened or read, is not a regular file, or others may write the user's own.
-    #[error("cannot read the configuration `{}`: {source}{}; `--config FILE` names another one, `--no-config` uses none", .path.display(), remedy(.source))]
+    #[error("cannot read the configuration `{}`: {source}{}; `--config FILE` names another one, `--no-config` uses none", .path.display(), io_hint(.source))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -106,8 +106,8 @@ impl SettingsFile {
         Self::parse(path.to_owned(), &text).map(Some)
     }
 
-    /// Reads a file that was found; `None` for that of another user. Links in its folder's path are resolved, so that it
-    /// has one path however it was reached. `in_force` is the number that a key has without the file.
+    /// Reads a file that was found; `None` for that of another user. Links in its folder's path are resolved, so that
+    /// it has one path however it was reached. `in_force` is the number that a key has without the file.
     ///
     /// # Errors
     /// As [`named`](Self::named), if it is a link, and if it sets what such a file may not.

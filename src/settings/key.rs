@@ -24,8 +24,8 @@ pub enum SettingKind {
     Targets,
 }
 
-/// What a file that was merely found may set a key to. It may have come with somebody else's code, so a key that is not on
-/// this list is refused. `docs/configuration.md` has the reason for each.
+/// What a file that was merely found may set a key to. It may have come with somebody else's code, so a key that is not
+/// on this list is refused. `docs/configuration.md` has the reason for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfFound {
     /// Nothing: it runs code, names files, or decides whose results count.
@@ -156,8 +156,8 @@ impl Setting {
     }
 }
 
-/// Whether a path leads to something in a folder, and not out of it again, by `..` or by a link. What does not exist is in it if
-/// what does exist of the path is.
+/// Whether a path leads to something in a folder, and not out of it again, by `..` or by a link. What does not exist is
+/// in it if what does exist of the path is.
 fn is_inside(text: &str, folder: &Path) -> bool {
     let parts = Path::new(text).components();
     let is_below = parts.into_iter().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));

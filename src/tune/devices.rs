@@ -35,8 +35,8 @@ struct Shared {
 /// On one device the calls of an operation run one after another, since each starts from the outcomes of the previous
 /// one.
 ///
-/// The result has the plan's order, whichever device finished first. A lost device leaves its invocation to the others. After an
-/// error of the ledger all devices finish what they have started.
+/// The result has the plan's order, whichever device finished first. A lost device leaves its invocation to the others.
+/// After an error of the ledger all devices finish what they have started.
 pub(super) fn run_on_devices(
     mut result: AutotuningResult,
     ledger: &Ledger,
@@ -108,8 +108,8 @@ impl Shared {
         }
     }
 
-    /// The next invocation. Waits while another device may still return one, and while an earlier call of its operation is in
-    /// progress.
+    /// The next invocation. Waits while another device may still return one, and while an earlier call of its operation
+    /// is in progress.
     fn next(&self, plan: &[PlannedInvocation], slot: &mut Option<DeviceSlot>) -> Option<(usize, bool)> {
         let tuned = |index: &usize| plan.get(*index).map(PlannedInvocation::tuned);
         let mut work = self.lock();

@@ -6,7 +6,7 @@ use crate::decision::{DecisionRules, Resolution};
 use crate::measured_by::CacheState;
 use crate::peaks::Peaks;
 use crate::race::RaceOptions;
-use crate::search::{Budget, Kind};
+use crate::search::{Budget, StrategyKind};
 use crate::setters;
 
 /// Settings of a tuning run.
@@ -56,7 +56,7 @@ setters!(TuneOptions {
 #[non_exhaustive]
 pub struct SearchOptions {
     /// Which strategy picks the next config.
-    pub kind: Kind,
+    pub kind: StrategyKind,
     /// How many configs are tried, and for how long; at least one.
     pub budget: Budget,
     /// Rounds in which each tried config runs beside the baseline.
@@ -68,11 +68,11 @@ pub struct SearchOptions {
 impl Default for SearchOptions {
     fn default() -> Self {
         let budget = Budget::default().evaluations(Some(128));
-        Self { kind: Kind::Auto, budget, rounds: 1, finalists: 15 }
+        Self { kind: StrategyKind::Auto, budget, rounds: 1, finalists: 15 }
     }
 }
 
-setters!(SearchOptions { kind: Kind, budget: Budget, rounds: u32, finalists: usize });
+setters!(SearchOptions { kind: StrategyKind, budget: Budget, rounds: u32, finalists: usize });
 
 impl Default for TuneOptions {
     fn default() -> Self {

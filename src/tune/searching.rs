@@ -386,8 +386,8 @@ impl Search {
         ranked
     }
 
-    /// The baseline, the cached configs and the best ones, in an order independent of their times: the same configs are the same
-    /// job.
+    /// The baseline, the cached configs and the best ones, in an order independent of their times: the same configs are
+    /// the same job.
     fn to_race(
         &self,
         invocation: &Invocation,

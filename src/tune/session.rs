@@ -161,8 +161,8 @@ impl<'a> Session<'a> {
 
     /// Prepares to measure a config of an invocation beside its baseline, on the first device.
     ///
-    /// The samples go to the log under a job of their own: a check decides nothing, so neither a tuner nor a search takes
-    /// them for its own.
+    /// The samples go to the log under a job of their own: a check decides nothing, so neither a tuner nor a search
+    /// takes them for its own.
     ///
     /// # Errors
     /// If the inputs cannot be made or written, or the recorded baseline is not among the candidates.

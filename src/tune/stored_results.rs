@@ -20,8 +20,8 @@ use super::job::same_programs;
 use super::work::fill_work;
 use super::{AutotuningResult, CandidateOutcome, CandidateResult, OperationResult, RESULT_SCHEMA, Status};
 
-/// The decisions in force in a cache folder, one result per device, timer, clock and metric, in the order of their keys. Takes
-/// no lock and writes nothing; the notes report damage in the log.
+/// The decisions in force in a cache folder, one result per device, timer, clock and metric, in the order of their
+/// keys. Takes no lock and writes nothing; the notes report damage in the log.
 ///
 /// Times, ratios, intervals and ties are those of the decisions. Labels are not kept, so there are no occurrences.
 ///
@@ -121,8 +121,8 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     operation
 }
 
-/// Rows of the race that decided a set of compiler options: without the default's copy, and the set with the interval of its own
-/// verdict.
+/// Rows of the race that decided a set of compiler options: without the default's copy, and the set with the interval
+/// of its own verdict.
 fn as_decided(rows: &mut Vec<CandidateResult>, entry: &Entry) {
     let mut seen = BTreeSet::new();
     rows.retain(|row| seen.insert(row.config.clone()));

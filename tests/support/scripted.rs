@@ -1,4 +1,5 @@
-//! A timer that plays a script, and invocations for it. Simulated, so that the tuner's logic is tested without a device.
+//! A timer that plays a script, and invocations for it. Simulated, so that the tuner's logic is tested without a
+//! device.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use autotune_lowered::array::{Reference, Special, Tolerance};
+use autotune_lowered::array::{Reference, SpecialKind, Tolerance};
 use autotune_lowered::candidates::{OptionClass, OptionSpace};
 use autotune_lowered::compiler_options::{OptionModule, TunedOptions, tune_compiler_options};
 use autotune_lowered::digest::Digest;
@@ -291,7 +291,8 @@ fn options_that_add_up_are_found_and_the_second_run_measures_nothing() {
     assert_eq!(tune(&mut timer, &ledger, &other, &RaceOptions::default()).operation.status, Status::Tuned);
 }
 
-/// The winner has the numbers of the last race, as the headline does, and every other set those of the last one that it was in.
+/// The winner has the numbers of the last race, as the headline does, and every other set those of the last one that it
+/// was in.
 fn its_rows_say_which_race_they_are_of(operation: &OperationResult) {
     let rows = |stage| operation.candidates.iter().filter(move |row| row.race.is_some_and(|race| race.stage == stage));
     let winner = rows(RaceStage::Last).find(|row| row.config.as_str() == best(operation)).unwrap();
@@ -478,7 +479,10 @@ fn fast_arithmetic_is_tried_with_nan_and_says_what_it_makes_of_it() {
     let best = operation.best.as_ref().unwrap();
     let row = operation.candidates.iter().find(|row| row.config == best.config).unwrap();
     let found: Vec<_> = row.special_values.iter().map(|one| (one.values, one.outputs.len(), &one.failure)).collect();
-    assert_eq!(found, [(Special::Nan, 1, &None), (Special::Infinities, 0, &None), (Special::Denormals, 0, &None)]);
+    assert_eq!(
+        found,
+        [(SpecialKind::Nan, 1, &None), (SpecialKind::Infinities, 0, &None), (SpecialKind::Denormals, 0, &None)]
+    );
     let nan = &row.special_values[0].outputs[0];
     assert_eq!((nan.to_string().as_str(), nan.differing, nan.elements), ("output 0 `loss`", 1, 4));
     let said = "1 of 4 elements of output 0 `loss`";

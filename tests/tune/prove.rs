@@ -187,8 +187,8 @@ fn nothing_is_proven_where_nothing_is_gained_or_there_is_no_time() {
 }
 
 /// Three calls are halved into two and one. The race of these sets takes all the time: the single call has its part,
-/// and the two were not raced individually. A race has a third of the time, which a busy machine may use up before the first
-/// round: then all is repeated with more.
+/// and the two were not raced individually. A race has a third of the time, which a busy machine may use up before the
+/// first round: then all is repeated with more.
 #[test]
 fn calls_for_which_no_time_is_left_are_not_separated() {
     use StepVerdict::{Gains, NotSeparated};

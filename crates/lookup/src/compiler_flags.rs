@@ -71,8 +71,8 @@ pub fn flags_of(config: &Config) -> Result<String, String> {
     Ok(config.as_map().iter().map(flag).collect::<Result<Vec<_>, _>>()?.join(" "))
 }
 
-/// A variable's own value with these flags at its end, without its flags of the same names. `None` if the value names a file
-/// of flags, as one does that begins with no dash.
+/// A variable's own value with these flags at its end, without its flags of the same names. `None` if the value names a
+/// file of flags, as one does that begins with no dash.
 pub fn flags_after(own: &str, flags: &str) -> Option<String> {
     let own = own.trim_start();
     if !own.is_empty() && !own.starts_with('-') {

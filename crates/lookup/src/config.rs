@@ -72,7 +72,8 @@ fn brief_into(name: &str, value: &Value, parts: &mut Vec<String>) {
 
 /// JSON with object keys sorted by their bytes at every depth and no blanks.
 ///
-/// Numbers keep the spelling that `serde_json` gives them: `1` and `1.0` are different configs, as they are to a kernel.
+/// Numbers keep the spelling that `serde_json` gives them: `1` and `1.0` are different configs, as they are to a
+/// kernel.
 pub fn canonical_json(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);

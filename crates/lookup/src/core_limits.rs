@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn what_runs_at_one_time_is_what_nvidias_calculator_says() {
-        // CUDA C++ Programming Guide: 65536 registers and 2048 threads, 228 KiB of shared memory on 9.0 and 100 KiB on 8.9
+        // CUDA C++ Programming Guide: 65536 registers and 2048 threads, 228 KiB of shared memory on 9.0 and 100 KiB on
+        // 8.9
         let hopper = CoreLimits::of("9.0").unwrap();
         assert_eq!((hopper.resident_threads(32), hopper.resident_threads(64)), (1.0, 0.5));
         assert_eq!(hopper.resident_threads(255), 256.0 / 2048.0);

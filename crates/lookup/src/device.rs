@@ -169,8 +169,8 @@ pub fn gpu_launch(platform: &str, flags: &[String]) -> Option<Launch> {
     autotunes(platform).then_some(if is_eager { Launch::Eager } else { Launch::Replay })
 }
 
-/// What makes XLA replay all it can: a program of one kernel, too (the default is five), and under a profiler, while which some
-/// versions launch one by one.
+/// What makes XLA replay all it can: a program of one kernel, too (the default is five), and under a profiler, while
+/// which some versions launch one by one.
 const REPLAY: [(&str, &str); 2] =
     [("xla_gpu_graph_min_graph_size", "1"), ("xla_enable_command_buffers_during_profiling", "true")];
 

@@ -1,5 +1,5 @@
-//! The options of compilers that are known: those of the lists that are tried, with the forms of their values, and the fields
-//! of XLA's `DebugOptions`, with what JAX sends in each.
+//! The options of compilers that are known: those of the lists that are tried, with the forms of their values, and the
+//! fields of XLA's `DebugOptions`, with what JAX sends in each.
 //!
 //! ```
 //! use autotune_lowered_lookup::known_options::{DebugOption, ListedValues};
@@ -41,7 +41,8 @@ pub struct DebugOption {
     pub kind: DebugOptionKind,
     /// What JAX sends: each value that some version has as its default.
     pub defaults: Vec<SentValue>,
-    /// Whether it only writes files, logs, keeps what was compiled or says where a tool is: the program is the same without it.
+    /// Whether it only writes files, logs, keeps what was compiled or says where a tool is: the program is the same
+    /// without it.
     pub aside: bool,
 }
 

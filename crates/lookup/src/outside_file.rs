@@ -127,11 +127,12 @@ impl Folder {
         Ok(Self { path: path.to_owned(), identity })
     }
 
-    /// Opens a regular file of at most `limit` bytes: `path` is relative to the folder, or begins with its path, and neither
-    /// leaves it nor leads through a link.
+    /// Opens a regular file of at most `limit` bytes: `path` is relative to the folder, or begins with its path, and
+    /// neither leaves it nor leads through a link.
     ///
     /// # Errors
-    /// If the path is outside or leads through a link, or the file cannot be opened, is not a regular file, or is larger.
+    /// If the path is outside or leads through a link, or the file cannot be opened, is not a regular file, or is
+    /// larger.
     pub fn open_file(&self, path: &Path, limit: u64) -> io::Result<File> {
         let inner = if path.is_absolute() { path.strip_prefix(&self.path).map_err(|_| self.outside())? } else { path };
         let mut names = Vec::new();

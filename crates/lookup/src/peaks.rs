@@ -187,7 +187,8 @@ mod tests {
             };
             assert_eq!(line("memory_bandwidth:").parse::<f64>().unwrap(), peaks.bytes_per_second, "{name}");
             assert_eq!([line("device_description_str:")], *peaks.kinds, "{name}");
-            // an FMA a core and clock, at the clock that the compiler is told: the data sheets' boost clock is no higher
+            // an FMA a core and clock, at the clock that the compiler is told: the data sheets' boost clock is no
+            // higher
             let [cores, fpus, clock] =
                 ["core_count:", "fpus_per_core:", "clock_rate_ghz:"].map(|field| line(field).parse::<f64>().unwrap());
             let vector = 2.0 * cores * fpus * clock * 1e9;

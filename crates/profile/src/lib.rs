@@ -13,7 +13,9 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)
 )]
 
-use autotune_lowered_lookup::{array, hlo, measured_by, outside_file, peaks, remedy, setters, stats, whole_file, wire};
+use autotune_lowered_lookup::{
+    array, atomic_write, hlo, io_hint, measured_by, outside_file, peaks, setters, stats, wire,
+};
 
 pub mod analysis;
 pub mod nsys;

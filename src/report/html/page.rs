@@ -176,8 +176,8 @@ fn write_controls(report: &HtmlReport<'_>, out: &mut dyn Write) -> io::Result<()
     write_filter(out, "Operations", ("operation, config, reason", "Status"), statuses)
 }
 
-/// A heading, and the filter of its table, which the script enables; without the script everything is shown and the filter is hidden.
-/// `found` names what the text is searched in, and the choice of a status.
+/// A heading, and the filter of its table, which the script enables; without the script everything is shown and the
+/// filter is hidden. `found` names what the text is searched in, and the choice of a status.
 pub(super) fn write_filter(
     out: &mut dyn Write,
     heading: &str,

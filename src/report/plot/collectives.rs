@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use crate::analysis::collectives::{CollectiveMetrics, Collectives, Kind, Waits};
+use crate::analysis::collectives::{CollectiveKind, CollectiveMetrics, Collectives, Waits};
 use crate::report::html::escape::Text;
 
 use super::picture::{Frame, Picture};
@@ -47,7 +47,7 @@ pub fn write_collectives_plot(
     }
 
     let (columns, wide) = if panels.len() == 1 { (1, 860.0) } else { (2, 560.0) };
-    let kinds: BTreeSet<Kind> = metrics.sizes.iter().map(|row| row.kind).collect();
+    let kinds: BTreeSet<CollectiveKind> = metrics.sizes.iter().map(|row| row.kind).collect();
     let rows = panels.len().div_ceil(columns) as f64;
     let width = wide * columns as f64;
     // two rows of the legend at most: there are eight kinds

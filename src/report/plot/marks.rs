@@ -1,29 +1,29 @@
 //! Marks of collectives: one for each kind, group and message size.
 
-use crate::analysis::collectives::Kind;
+use crate::analysis::collectives::CollectiveKind;
 use crate::report::html::escape::Text;
 
 use super::axis::Axis;
 use super::picture::{Frame, Picture, STYLES, Style};
 
 /// A kind's colour and mark.
-pub(super) fn style(kind: Kind) -> Style {
+pub(super) fn style(kind: CollectiveKind) -> Style {
     let place = match kind {
-        Kind::AllGather => 0,
-        Kind::AllReduce => 1,
-        Kind::AllToAll => 2,
-        Kind::ReduceScatter => 3,
-        Kind::CollectivePermute => 4,
-        Kind::CollectiveBroadcast => 5,
-        Kind::DeviceToHost => 6,
-        Kind::HostToDevice => 7,
+        CollectiveKind::AllGather => 0,
+        CollectiveKind::AllReduce => 1,
+        CollectiveKind::AllToAll => 2,
+        CollectiveKind::ReduceScatter => 3,
+        CollectiveKind::CollectivePermute => 4,
+        CollectiveKind::CollectiveBroadcast => 5,
+        CollectiveKind::DeviceToHost => 6,
+        CollectiveKind::HostToDevice => 7,
     };
     STYLES.get(place).copied().unwrap_or_default()
 }
 
 /// A mark: a value, and a line from the lowest to the highest instance.
 pub(super) struct Mark {
-    pub(super) kind: Kind,
+    pub(super) kind: CollectiveKind,
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) low: f64,

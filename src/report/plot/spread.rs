@@ -139,7 +139,8 @@ fn cut(name: &str) -> String {
     short
 }
 
-/// Names of the operations with the most excess, beside the plot in the order of their marks, each with a line to its mark.
+/// Names of the operations with the most excess, beside the plot in the order of their marks, each with a line to its
+/// mark.
 fn write_names(picture: &mut Picture, points: &[Point<'_>], frame: &Frame, across: &Axis, up: &Axis) {
     let mut named: Vec<&Point<'_>> = points.iter().filter(|point| point.excess > 0.0).collect();
     named.sort_by(|one, other| other.excess.total_cmp(&one.excess));

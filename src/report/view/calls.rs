@@ -20,8 +20,8 @@ pub(super) struct Call<'a> {
     operation: &'a OperationResult,
 }
 
-/// For each label the result of its call, if there is one. Of several results the first decided one counts. A label of which
-/// only the name is left has the result of the only call with that name.
+/// For each label the result of its call, if there is one. Of several results the first decided one counts. A label of
+/// which only the name is left has the result of the only call with that name.
 pub(super) fn calls<'a>(summary: &Summary, results: &'a [AutotuningResult]) -> Vec<Option<Call<'a>>> {
     let of = |(place, label): (usize, &LabelShare)| {
         let is_own = |operation: &&OperationResult| match &label.label.call_key {

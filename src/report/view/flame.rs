@@ -57,7 +57,8 @@ fn write_figure(out: &mut dyn Write, (title, beside): (&str, &str), svg: Vec<u8>
 const ABOVE: u32 = 58;
 const BELOW: u32 = 32;
 
-/// The frames, each with its title, and the height that they need. Names in them are escaped, so all tags are the graph's own.
+/// The frames, each with its title, and the height that they need. Names in them are escaped, so all tags are the
+/// graph's own.
 fn frames(svg: &str) -> Option<(String, u32)> {
     let (_, height) = svg.split_once(" height=\"")?;
     let height: u32 = height.split_once('"')?.0.parse().ok()?;

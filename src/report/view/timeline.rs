@@ -69,8 +69,8 @@ impl Data {
 }
 
 impl Timeline {
-    /// Chooses at most this many events: all of them, or those of as many of the newest steps as fit, or the longest of each
-    /// lane of the newest step.
+    /// Chooses at most this many events: all of them, or those of as many of the newest steps as fit, or the longest of
+    /// each lane of the newest step.
     pub fn new(captures: &[Capture], most: usize) -> Self {
         let late_ps = alignment(captures).1;
         let tracks = tracks(captures, &late_ps);

@@ -11,9 +11,9 @@ const BLOCK: usize = 1024;
 
 /// How far an element may be off: `|a - b| <= absolute + relative * min(|a|, |b|) + of_rms * rms(b)`.
 ///
-/// The smaller of the two, so that no tolerance of a narrow type makes zero, or the least power of two, equal to everything.
-/// The last part is scaled by the root mean square of the reference's finite elements: where a sum cancels to nearly
-/// zero its error is that of the terms, which the element itself does not show.
+/// The smaller of the two, so that no tolerance of a narrow type makes zero, or the least power of two, equal to
+/// everything. The last part is scaled by the root mean square of the reference's finite elements: where a sum cancels
+/// to nearly zero its error is that of the terms, which the element itself does not show.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Tolerance {

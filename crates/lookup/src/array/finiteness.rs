@@ -32,8 +32,8 @@ pub struct Counting {
     found: Finiteness,
     /// Finite elements.
     sized: u64,
-    /// The largest power of two that is no larger than the largest of them, and the sum of their squares, each over it: squares of `f64`
-    /// elements may overflow, and a division by a power of two rounds nothing.
+    /// The largest power of two that is no larger than the largest of them, and the sum of their squares, each over it:
+    /// squares of `f64` elements may overflow, and a division by a power of two rounds nothing.
     scale: f64,
     sum: f64,
 }

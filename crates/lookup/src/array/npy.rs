@@ -25,7 +25,8 @@ impl<'h> NpyHeader<'h> {
     /// Reads the header of a file.
     ///
     /// # Errors
-    /// If it is something else, or its array is in Fortran's order; what the file does, as a phrase that follows its name.
+    /// If it is something else, or its array is in Fortran's order; what the file does, as a phrase that follows its
+    /// name.
     pub fn read(bytes: &'h [u8]) -> Result<Self, String> {
         let cut = || "ends within its header".to_owned();
         let rest = bytes.strip_prefix(MAGIC).ok_or("is not a file of `numpy.save`")?;
@@ -80,8 +81,8 @@ fn quoted(text: &str) -> String {
     printable(&text.chars().take(80).collect::<String>())
 }
 
-/// A member of the header, which is a dictionary in Python's spelling: the text after its name up to the next comma that
-/// stands outside brackets.
+/// A member of the header, which is a dictionary in Python's spelling: the text after its name up to the next comma
+/// that stands outside brackets.
 fn member<'h>(header: &'h str, name: &str) -> Option<&'h str> {
     let after = ["'", "\""].iter().find_map(|quote| header.split_once(&format!("{quote}{name}{quote}")))?.1;
     let value = after.trim_start().strip_prefix(':')?;

@@ -1,6 +1,6 @@
-//! Which options of a compiler an entry, a side file or any other file may set. They may come from anyone, so what is not on
-//! a list is refused: the lists are those of the program's own option spaces, with their forms of values, and what JAX itself
-//! sends. Options that only write, log or find tools are on a list of their own.
+//! Which options of a compiler an entry, a side file or any other file may set. They may come from anyone, so what is
+//! not on a list is refused: the lists are those of the program's own option spaces, with their forms of values, and
+//! what JAX itself sends. Options that only write, log or find tools are on a list of their own.
 
 use serde_json::Value;
 

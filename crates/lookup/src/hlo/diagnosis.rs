@@ -142,13 +142,13 @@ fn form_name(form: ModuleForm) -> &'static str {
 
 fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
     // how to keep the existing labels, or to get some
-    let remedy = |keep: &str| match counts.is_ejkernel {
+    let io_hint = |keep: &str| match counts.is_ejkernel {
         true if keep.is_empty() => format!("{STAMP_COMMAND}; {OWN_LABELS}"),
         true => format!("{STAMP_COMMAND}, and {keep}; {OWN_LABELS}"),
         false => OWN_LABELS.to_owned(),
     };
     let Some(structure) = counts.structure else {
-        return ("no-labels", format!("no label in this {form}: {}", remedy(STABLEHLO_COMMAND)));
+        return ("no-labels", format!("no label in this {form}: {}", io_hint(STABLEHLO_COMMAND)));
     };
     let census = &structure.census;
     let hints: Vec<&str> = census.hints.iter().map(String::as_str).take(8).collect();
@@ -163,7 +163,7 @@ fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
             format!(
                 "no label in this {form}: either nothing was stamped, or it was written without debug info, which \
                  `jax.export.export(…)(…).mlir_module_serialized` keeps: {}",
-                remedy("")
+                io_hint("")
             ),
         ),
         ModuleForm::HloText | ModuleForm::HloProto if census.names == 0 => (
@@ -181,7 +181,7 @@ fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
                  {STABLEHLO_COMMAND}; where the program has no labels {OWN_LABELS}"
             ),
         ),
-        _ => ("no-labels", no_name_has_one(counts.form, structure, form, remedy)),
+        _ => ("no-labels", no_name_has_one(counts.form, structure, form, io_hint)),
     }
 }
 
@@ -190,7 +190,7 @@ fn no_name_has_one(
     module_form: ModuleForm,
     structure: &Structure,
     form: &str,
-    remedy: impl Fn(&str) -> String,
+    io_hint: impl Fn(&str) -> String,
 ) -> String {
     let census = &structure.census;
     let lost = if structure.is_optimized && census.relative > 0 {
@@ -203,7 +203,7 @@ fn no_name_has_one(
         String::new()
     };
     let keep = if lost.is_empty() && module_form != ModuleForm::StablehloText { STABLEHLO_COMMAND } else { "" };
-    format!("none of the {} names in this {form} carries a label{lost}: {}", census.names, remedy(keep))
+    format!("none of the {} names in this {form} carries a label{lost}: {}", census.names, io_hint(keep))
 }
 
 fn long_names(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String)) {

@@ -1,9 +1,9 @@
 //! Scans the bytes of a module in any form for its labels: their names, counts, places and evidence.
 //!
-//! [`scan_path`] scans files and dump folders, [`scan_reader`] streams, [`scan_bytes`] memory. The form is recognized by the
-//! content. A scan has two parts. The first searches raw blocks for labels and counts them, in parallel and in constant memory.
-//! The second reads the structure of modules up to 256 MiB. It adds call sites with their operand shapes, calls in a backward
-//! pass, and whether the module is partitioned.
+//! [`scan_path`] scans files and dump folders, [`scan_reader`] streams, [`scan_bytes`] memory. The form is recognized
+//! by the content. A scan has two parts. The first searches raw blocks for labels and counts them, in parallel and in
+//! constant memory. The second reads the structure of modules up to 256 MiB. It adds call sites with their operand
+//! shapes, calls in a backward pass, and whether the module is partitioned.
 //!
 //! A scan is never silently empty: a [`Diagnosis`] reports missing or weak labels. `docs/scanning.md` lists their
 //! codes, the label families and the side file.

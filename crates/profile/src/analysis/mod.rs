@@ -1,8 +1,8 @@
 //! Where the time goes: the only module that combines HLO ([`crate::hlo`]) with profiles.
 //!
 //! A [`Capture`] is one of XLA's profiler ([`crate::profile`]) or of nsys-jax (`nsys`); each analysis takes both.
-//! [`Programs`] finds the HLO of what a capture ran, from the capture itself and from [`HloFiles`]; [`Attribution`] says
-//! what an operation is by it. [`Counted`] leaves out executions that are not measurements. [`summarize`] adds up.
+//! [`Programs`] finds the HLO of what a capture ran, from the capture itself and from [`HloFiles`]; [`Attribution`]
+//! says what an operation is by it. [`Counted`] leaves out executions that are not measurements. [`summarize`] adds up.
 //!
 //! ```
 //! use autotune_lowered_profile::analysis::{Capture, HloFiles, SummaryOptions, summarize};

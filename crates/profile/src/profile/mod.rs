@@ -4,10 +4,9 @@
 //! holds lines, one per thread, stream or view; a line holds events. [`XSpace`] decodes the metadata and indexes the
 //! lines; events and stats are read in place, without an allocation. Times are whole picoseconds.
 //!
-//! [`executions`] finds the module executions with span, busy time and the operations' self time; a [`Measurement`] adds up
-//! the kernels of those of one program. [`Profiler`] is
-//! ejkernel's profiler as in `ejkernel/profiler.py`, and one with a sample for each execution. [`Finding`] lists a
-//! profile's caveats.
+//! [`executions`] finds the module executions with span, busy time and the operations' self time; a [`Measurement`]
+//! adds up the kernels of those of one program. [`Profiler`] is ejkernel's profiler as in `ejkernel/profiler.py`, and
+//! one with a sample for each execution. [`Finding`] lists a profile's caveats.
 //!
 //! ```
 //! use autotune_lowered_profile::profile::{PlaneWriter, XSpace};

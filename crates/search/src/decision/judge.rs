@@ -71,11 +71,11 @@ impl Judgement {
 
 /// Decides one invocation of `candidates` candidates, of which those in `competing` have times of their own.
 ///
-/// The best candidate has the least median ratio to the baseline. It wins when it saves the minimum improvement, more than
-/// the resolution, and significantly so. Among those that cannot be distinguished from it, `incumbent`, the config already cached,
-/// stays if it wins by the same rule; else, of those that lose nothing, the one with the smallest memory, and of several such
-/// the one whose times scatter least. So caches do not flap. `temporary_bytes` has what each candidate's runs need; it counts only
-/// if it is known of all that lose nothing.
+/// The best candidate has the least median ratio to the baseline. It wins when it saves the minimum improvement, more
+/// than the resolution, and significantly so. Among those that cannot be distinguished from it, `incumbent`, the config
+/// already cached, stays if it wins by the same rule; else, of those that lose nothing, the one with the smallest
+/// memory, and of several such the one whose times scatter least. So caches do not flap. `temporary_bytes` has what
+/// each candidate's runs need; it counts only if it is known of all that lose nothing.
 pub fn judge(
     rounds: &[Round],
     candidates: usize,

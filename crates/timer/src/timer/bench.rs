@@ -25,9 +25,9 @@ use super::seen_clocks::SeenClocks;
 use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::Cost;
+use crate::io_hint::io_hint;
 use crate::measured_by::{CacheState, Metric};
 use crate::outside_file;
-use crate::remedy::remedy;
 
 /// Maximum size of an optimized program whose work is counted.
 const MAX_OPTIMIZED_BYTES: u64 = 1 << 28;
@@ -417,6 +417,6 @@ impl Bench {
 
 /// No candidate is to blame if no folder can be created for a worker.
 fn no_folder(scratch: &Path, error: std::io::Error) -> Failure {
-    let message = format!("cannot make a folder in `{}`: {error}{}", scratch.display(), remedy(&error));
+    let message = format!("cannot make a folder in `{}`: {error}{}", scratch.display(), io_hint(&error));
     Failure::new(FailureKind::Device, message)
 }

@@ -10,8 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::events::{Event, EventKind, Sink, Slice};
 use super::phases::Phases;
 use super::profiled::ProfiledRound;
+use crate::atomic_write::write_atomic;
 use crate::failure::Failure;
-use crate::whole_file::write_whole;
 
 /// Stores one in N of a timer's profiles, from its events, as a run of a log folder:
 /// `plugins/profile/RUN/HOST.xplane.pb`.
@@ -83,7 +83,7 @@ impl LogKeeper {
         fs::create_dir(&run)?;
         let path = run.join(format!("{}.xplane.pb", host()));
         // a capture's planes are fields of one message, so another can be appended
-        let written = write_whole(&path, |file| {
+        let written = write_atomic(&path, |file| {
             io::copy(&mut source, file)?;
             file.write_all(plane)
         });

@@ -199,8 +199,8 @@ impl Instruction<'_, '_> {
     }
 }
 
-/// The cost of all iterations of a `while`; `None` if XLA did not record the trip count. The condition is evaluated once more
-/// than the body.
+/// The cost of all iterations of a `while`; `None` if XLA did not record the trip count. The condition is evaluated
+/// once more than the body.
 pub(super) fn cost_of_loop(node: &Node<'_>, of_computations: &[Cost]) -> Option<Cost> {
     let trips = trips(node)?;
     let called = |number: usize| of_computations.get(*node.called.get(number)?);

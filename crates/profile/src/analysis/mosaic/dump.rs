@@ -53,7 +53,8 @@ pub enum Timeline {
 }
 
 impl<'w> Dump<'w> {
-    /// The traces of a launch. How a header counts is recognized by the counts: with the header's three words they are odd.
+    /// The traces of a launch. How a header counts is recognized by the counts: with the header's three words they are
+    /// odd.
     ///
     /// # Errors
     /// If the buffer does not fit the launch, or a trace did not fit the buffer.

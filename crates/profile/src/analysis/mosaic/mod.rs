@@ -1,7 +1,7 @@
 //! On-device profiles of Mosaic GPU kernels: what JAX's `ProfilerSpec` left in a buffer, drawn as a trace.
 //!
-//! Writing the records on the device is JAX's part (`jax.experimental.mosaic.gpu.profiler`); this reads the buffer. Each
-//! warpgroup of a block (or each warp) owns a row of 32-bit words:
+//! Writing the records on the device is JAX's part (`jax.experimental.mosaic.gpu.profiler`); this reads the buffer.
+//! Each warpgroup of a block (or each warp) owns a row of 32-bit words:
 //!
 //! | word | what it holds |
 //! | --- | --- |

@@ -1,6 +1,6 @@
-//! Chrome's JSON (the Trace Event Format): complete events, `ph` `X`. Times are microseconds after the capture's first line,
-//! with nanoseconds as decimals, both ends rounded down: Perfetto reads no finer, and drops a slice that does not nest
-//! after it has rounded start and duration by themselves.
+//! Chrome's JSON (the Trace Event Format): complete events, `ph` `X`. Times are microseconds after the capture's first
+//! line, with nanoseconds as decimals, both ends rounded down: Perfetto reads no finer, and drops a slice that does not
+//! nest after it has rounded start and duration by themselves.
 
 use super::plane_names::{Argument, PlaneNames, Value};
 use super::sink::{Sink, Track};

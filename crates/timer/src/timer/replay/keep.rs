@@ -11,13 +11,13 @@ use flate2::write::GzEncoder;
 use super::calls::{RecordedCalls, RecordedFailure, RecordedMethod};
 use super::index::{self, FunctionConfigs, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
 use super::json_file::wrong;
+use crate::atomic_write::write_atomic;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
 use crate::timer::events::{Event, EventKind, Sink, Slice};
 use crate::timer::job::Job;
 use crate::timer::model::Timer;
 use crate::timer::profiled::ProfiledRound;
-use crate::whole_file::write_whole;
 
 /// Stores the profiles of every round of a timer, from its events.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl ReplayKeeper {
     fn save(&mut self) -> Result<(), Failure> {
         if std::mem::take(&mut self.is_dirty) {
             let path = self.folder.join(index::FILE_NAME);
-            let written = write_whole(&path, |file| {
+            let written = write_atomic(&path, |file| {
                 serde_json::to_writer(&mut *file, &self.index)?;
                 file.write_all(b"\n")
             });
@@ -197,7 +197,7 @@ fn plain(op_id: &str) -> String {
 
 fn compress(source: impl Read, path: &Path) -> io::Result<()> {
     let mut source = BufReader::new(source);
-    write_whole(path, |file| {
+    write_atomic(path, |file| {
         let mut encoder = GzEncoder::new(io::BufWriter::new(file), Compression::fast());
         io::copy(&mut source, &mut encoder)?;
         encoder.finish()?.flush()

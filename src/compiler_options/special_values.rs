@@ -1,15 +1,16 @@
-//! How sets that change arithmetic treat NaN, infinities and denormals: the same programs run on inputs that contain some.
+//! How sets that change arithmetic treat NaN, infinities and denormals: the same programs run on inputs that contain
+//! some.
 
 use std::fs;
 use std::path::Path;
 
 use super::race::VariantRaces;
 use super::variant::Variant;
-use crate::array::{Special, Tolerance, other_class, plant};
+use crate::array::{SpecialKind, Tolerance, other_class, plant};
 use crate::counted::listed;
 use crate::failure::{Failure, FailureKind};
+use crate::io_hint::io_hint;
 use crate::race::{LARGE_OUTPUTS, OutputDifference, RaceError, SpecialValues};
-use crate::remedy::remedy;
 use crate::timer::events::Slice;
 use crate::timer::protocol::{ComparedOutput, KeptOutput};
 use crate::timer::{InputArray, Job, OutputArray, OutputsAs, TakenOutputs, TimerExt};
@@ -17,8 +18,8 @@ use crate::timer::{InputArray, Job, OutputArray, OutputsAs, TakenOutputs, TimerE
 /// The places of the planted values follow from this seed and the argument's number.
 const SEED: u64 = 0x7370_6563;
 
-/// Runs the base and the variants on inputs with planted values of each kind, and compares the outputs by class. Reports what
-/// cannot be run for each variant. The timer has no job afterwards.
+/// Runs the base and the variants on inputs with planted values of each kind, and compares the outputs by class.
+/// Reports what cannot be run for each variant. The timer has no job afterwards.
 pub(super) fn special_values(
     races: &mut VariantRaces<'_>,
     base: &Variant,
@@ -26,7 +27,7 @@ pub(super) fn special_values(
 ) -> Result<Vec<Vec<SpecialValues>>, RaceError> {
     let mut found: Vec<Vec<SpecialValues>> = variants.iter().map(|_| Vec::new()).collect();
     let all: Vec<Variant> = std::iter::once(base).chain(variants).cloned().collect();
-    for values in Special::ALL {
+    for values in SpecialKind::ALL {
         let _slice = races.runner.events.open(Slice::Step("NaN, infinities and denormals"));
         let folder =
             tempfile::tempdir_in(races.scratch).map_err(|error| RaceError::Failed(of_device("a folder", &error)))?;
@@ -62,11 +63,11 @@ pub(super) fn special_values(
 }
 
 pub(super) fn of_device(what: &str, error: &std::io::Error) -> Failure {
-    Failure::new(FailureKind::Device, format!("{what} cannot be made for other inputs: {error}{}", remedy(error)))
+    Failure::new(FailureKind::Device, format!("{what} cannot be made for other inputs: {error}{}", io_hint(error)))
 }
 
 /// The inputs with planted values; `None` if none of them can hold any.
-fn planted(inputs: &[InputArray], values: Special, folder: &Path) -> Result<Option<Vec<InputArray>>, Failure> {
+fn planted(inputs: &[InputArray], values: SpecialKind, folder: &Path) -> Result<Option<Vec<InputArray>>, Failure> {
     let mut count = 0;
     let mut plant_in = |(index, input): (usize, &InputArray)| {
         let mut bytes = fs::read(&input.path)?;
