@@ -1,10 +1,10 @@
 //! Profiles of XLA programs: XSpaces and captures of nsys-jax, the executions in them, and what they took.
 //!
 //! ```
-//! use autotune_lowered_profile::profile::XSpace;
+//! use autotune_lowered_profile::profile::{PlaneWriter, XSpace};
 //!
-//! let empty = XSpace::from_bytes(Vec::new())?;
-//! assert!(empty.planes().next().is_none());
+//! let space = XSpace::from_bytes(PlaneWriter::new("/host:CPU").to_space())?;
+//! assert_eq!((space.planes().count(), space.event_count()), (1, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
