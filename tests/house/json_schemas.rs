@@ -73,7 +73,7 @@ fn what_the_program_prints_is_as_its_schemas_say() {
         (0, &["scan", &module]),
         (0, &["cache", "ls"]),
         (0, &["cache", "ls", "--cache", &superseding]),
-        (1, &["cache", "diff", &stored, old]),
+        (8, &["cache", "diff", &stored, old]),
         (0, &["cache", "verify", &stored, old]),
         (0, &["cache", "prune", "--for", "simulated", "--dry-run"]),
         (1, &["cache", "coverage", &module, "--of", old, "--for", "cpu:cpu"]),
