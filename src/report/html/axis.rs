@@ -1,6 +1,6 @@
 //! A logarithmic axis of ratios.
 
-use std::io::{self, Write};
+use maud::{Markup, html};
 
 /// Units of an axis in a picture whose width depends on the window.
 pub(super) const WIDTH: f64 = 1000.0;
@@ -61,27 +61,27 @@ impl Axis {
     }
 
     /// The axis with its numbers, in percentages, so that letters keep their shape at any width.
-    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        write!(out, r#"<svg class="axis" aria-hidden="true">"#)?;
-        for tick in self.ticks() {
-            let part = self.place(tick) / WIDTH * 100.0;
-            let anchor = match part {
-                _ if part < 5.0 => "start",
-                _ if part > 95.0 => "end",
-                _ => "middle",
-            };
-            write!(out, r#"<text x="{part:.1}%" y="11" text-anchor="{anchor}">{}</text>"#, tick_text(tick))?;
+    pub(super) fn numbers(&self) -> Markup {
+        let anchor = |part: f64| match part {
+            _ if part < 5.0 => "start",
+            _ if part > 95.0 => "end",
+            _ => "middle",
+        };
+        let ticks = self.ticks().into_iter().map(|tick| (tick, self.place(tick) / WIDTH * 100.0));
+        html! {
+            svg.axis aria-hidden="true" {
+                @for (tick, part) in ticks {
+                    text x=(format_args!("{part:.1}%")) y="11" text-anchor=(anchor(part)) { (tick_text(tick)) }
+                }
+            }
         }
-        write!(out, "</svg>")
     }
 
     /// Lines through a strip of this height: one at each tick, and a stronger one at the baseline.
-    pub(super) fn write_lines(&self, height: u32, out: &mut dyn Write) -> io::Result<()> {
-        write!(out, r#"<path class="grid" d=""#)?;
-        for tick in self.ticks().into_iter().filter(|tick| *tick != 1.0) {
-            write!(out, "M{:.1} 0v{height}", self.place(tick))?;
-        }
-        write!(out, r#""/><path class="one" d="M{:.1} 0v{height}"/>"#, self.place(1.0))
+    pub(super) fn lines(&self, height: u32) -> Markup {
+        let line = |tick: f64| format!("M{:.1} 0v{height}", self.place(tick));
+        let grid: String = self.ticks().into_iter().filter(|tick| *tick != 1.0).map(line).collect();
+        html! { path.grid d=(grid) {} path.one d=(line(1.0)) {} }
     }
 }
 

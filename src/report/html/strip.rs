@@ -1,6 +1,6 @@
 //! One candidate's samples as a strip: a dot per round, the box of the middle half, the interval and the median.
 
-use std::io::{self, Write};
+use maud::{Markup, html};
 
 use crate::counted::counted;
 use crate::stats::{median, quantile};
@@ -59,52 +59,39 @@ impl Strip {
         self.dots.iter().filter(|(ratio, _)| !axis.holds(*ratio)).count()
     }
 
-    /// Writes the strip.
-    pub(super) fn write(&self, axis: &Axis, out: &mut dyn Write) -> io::Result<()> {
-        write!(
-            out,
-            r#"<svg class="strip {}" viewBox="0 0 1000 {HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{}">"#,
-            self.kind,
-            self.to_words()
-        )?;
-        axis.write_lines(HEIGHT, out)?;
-        if let Some((low, high)) = self.middle_half {
-            let (low, high) = (axis.place(low), axis.place(high));
-            write!(out, r#"<rect class="box" x="{low:.1}" y="3" width="{:.1}" height="28"/>"#, high - low)?;
+    /// The strip as a picture.
+    pub(super) fn draw(&self, axis: &Axis) -> Markup {
+        let place = |ratio: f64| axis.place(ratio);
+        let classes = [("aside", false, true), ("dots", true, true), ("beyond", true, false), ("beyond", false, false)];
+        html! {
+            svg class={"strip " (self.kind)} viewBox={"0 0 1000 " (HEIGHT)} preserveAspectRatio="none" role="img"
+                aria-label=(self.to_words()) {
+                (axis.lines(HEIGHT))
+                @if let Some((low, high)) = self.middle_half.map(|(low, high)| (place(low), place(high))) {
+                    rect.box x=(format_args!("{low:.1}")) y="3" width=(format_args!("{:.1}", high - low)) height="28" {}
+                }
+                @if let Some((low, high)) = self.interval {
+                    path.interval d=(format_args!("M{:.1} 17H{:.1}", place(low), place(high))) {}
+                }
+                @for (class, counted, inside) in classes {
+                    @if let Some(dots) = self.dots(axis, counted, inside) { path class=(class) d=(dots) {} }
+                }
+                @if let Some(median) = self.median { path.median d=(format_args!("M{:.1} 5v24", place(median))) {} }
+            }
         }
-        if let Some((low, high)) = self.interval {
-            write!(out, r#"<path class="interval" d="M{:.1} 17H{:.1}"/>"#, axis.place(low), axis.place(high))?;
-        }
-        for (class, counted, inside) in
-            [("aside", false, true), ("dots", true, true), ("beyond", true, false), ("beyond", false, false)]
-        {
-            self.write_dots(axis, class, (counted, inside), out)?;
-        }
-        if let Some(median) = self.median {
-            write!(out, r#"<path class="median" d="M{:.1} 5v24"/>"#, axis.place(median))?;
-        }
-        write!(out, "</svg>")
     }
 
-    /// Dots from top to bottom in the order of the rounds. A line of zero length with round ends is a dot that keeps
-    /// its shape at any width.
-    fn write_dots(
-        &self,
-        axis: &Axis,
-        class: &str,
-        (counted, inside): (bool, bool),
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    /// Dots from top to bottom in the order of the rounds, if there are any. A line of zero length with round ends is
+    /// a dot that keeps its shape at any width.
+    fn dots(&self, axis: &Axis, counted: bool, inside: bool) -> Option<String> {
         let step = 24.0 / self.dots.len().saturating_sub(1).max(1) as f64;
-        let mut dots = self.dots.iter().enumerate().filter(|(_, (ratio, is_counted))| {
+        let dots = self.dots.iter().enumerate().filter(|(_, (ratio, is_counted))| {
             ratio.is_finite() && *is_counted == counted && axis.holds(*ratio) == inside
         });
-        let Some(first) = dots.next() else { return Ok(()) };
-        write!(out, r#"<path class="{class}" d=""#)?;
-        for (index, (ratio, _)) in std::iter::once(first).chain(dots) {
-            write!(out, "M{:.1} {:.1}h0", axis.place(*ratio), 5.0 + step * index as f64)?;
-        }
-        write!(out, r#""/>"#)
+        let dot = |(index, (ratio, _)): (usize, &(f64, bool))| {
+            format!("M{:.1} {:.1}h0", axis.place(*ratio), 5.0 + step * index as f64)
+        };
+        Some(dots.map(dot).collect()).filter(|dots: &String| !dots.is_empty())
     }
 
     fn to_words(&self) -> String {
@@ -123,22 +110,21 @@ impl Strip {
 mod tests {
     use super::*;
 
-    fn drawn(strip: &Strip, axis: &Axis) -> String {
-        let mut out = Vec::new();
-        strip.write(axis, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
-    }
-
     #[test]
     fn every_sample_is_a_dot_where_the_axis_has_it() {
         let strip = Strip::of(vec![(0.5, true), (2.0, true), (0.5, false), (1e6, true), (f64::NAN, true)], "other");
         let axis = Axis::of([0.5, 2.0]);
-        let svg = drawn(&strip, &axis);
+        let svg = strip.draw(&axis).into_string();
         // 3 % of a span of two doublings on either side
         let margin = 1000.0 * 0.03 / 1.06;
-        assert!(svg.contains(&format!(r#"<path class="dots" d="M{margin:.1} 5.0h0M{:.1} 11.0h0"/>"#, 1000.0 - margin)));
-        assert!(svg.contains(&format!(r#"<path class="aside" d="M{margin:.1} 17.0h0"/>"#)), "{svg}");
-        assert!(svg.contains(r#"<path class="beyond" d="M1000.0 23.0h0"/>"#), "{svg}");
+        assert!(
+            svg.contains(&format!(
+                r#"<path class="dots" d="M{margin:.1} 5.0h0M{:.1} 11.0h0"></path>"#,
+                1000.0 - margin
+            ))
+        );
+        assert!(svg.contains(&format!(r#"<path class="aside" d="M{margin:.1} 17.0h0"></path>"#)), "{svg}");
+        assert!(svg.contains(r#"<path class="beyond" d="M1000.0 23.0h0"></path>"#), "{svg}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }
 

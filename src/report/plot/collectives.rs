@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use crate::analysis::collectives::{CollectiveMetrics, Collectives, Kind, Waits};
-use crate::report::html::escape::Text;
 
-use super::picture::{Frame, Picture};
+use super::picture::{Frame, Picture, escaped};
 use super::{bandwidth, marks, skew, waits};
 
 /// Height of a panel with its heading and names.
@@ -62,7 +61,7 @@ pub fn write_collectives_plot(
     }
     for (row, text) in missing.iter().enumerate() {
         let y = above + rows * HIGH + 22.0 * row as f64 + 6.0;
-        picture.add(format_args!("<text class=\"soft\" x=\"24\" y=\"{y:.0}\">{}</text>\n", Text(text)));
+        picture.add(format_args!("<text class=\"soft\" x=\"24\" y=\"{y:.0}\">{}</text>\n", escaped(text)));
     }
     out.write_all(&picture.finish())?;
     Ok(true)

@@ -1,10 +1,9 @@
 //! Marks of collectives: one for each kind, group and message size.
 
 use crate::analysis::collectives::Kind;
-use crate::report::html::escape::Text;
 
 use super::axis::Axis;
-use super::picture::{Frame, Picture, STYLES, Style};
+use super::picture::{Frame, Picture, STYLES, Style, escaped};
 
 /// A kind's colour and mark.
 pub(super) fn style(kind: Kind) -> Style {
@@ -43,7 +42,7 @@ pub(super) fn draw(picture: &mut Picture, frame: &Frame, (across, up): (&Axis, &
         let (class, path) = style(mark.kind);
         let x = frame.x(across.along(mark.x));
         let [y, low, high] = [mark.y, mark.low, mark.high].map(|value| frame.y(up.along(value)));
-        picture.add(format_args!("<g class=\"{class}\"><title>{}</title>", Text(&mark.label)));
+        picture.add(format_args!("<g class=\"{class}\"><title>{}</title>", escaped(&mark.label)));
         picture.add(format_args!("<path d=\"M{x:.1} {low:.1}V{high:.1}\"/>"));
         picture.add(format_args!("<path transform=\"translate({x:.1} {y:.1})\" d=\"{path}\"/></g>\n"));
     }

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::report::html::escape::Text;
+use maud::html;
+
+use crate::printable::printable;
 
 use super::axis::Axis;
 
@@ -60,10 +62,15 @@ const COLOURS: [(&str, &str); 8] = [
     ("#757575", "#ababab"),
 ];
 
+/// Text for an element or a quoted attribute; XML forbids two characters that HTML allows.
+pub(super) fn escaped(text: &str) -> String {
+    html! { (printable(text).replace(['\u{fffe}', '\u{ffff}'], " ")) }.into_string()
+}
+
 impl Picture {
     /// A picture of this size with its title.
     pub(super) fn new(title: &str, (width, height): (f64, f64)) -> Self {
-        let title = Text(title);
+        let title = escaped(title);
         let rules = |of: fn(&(&'static str, &'static str)) -> &'static str| {
             let rule = |(place, colours)| format!(".k{place}{{fill:{0};stroke:{0}}}", of(colours));
             COLOURS.iter().enumerate().map(rule).collect::<String>()
@@ -106,7 +113,7 @@ impl Picture {
                 "<path class=\"{class}\" transform=\"translate({:.0} {y:.0})\" d=\"{mark}\"/>",
                 x + 8.0
             ));
-            self.add(format_args!("<text x=\"{:.0}\" y=\"{:.0}\">{}</text>\n", x + 20.0, y + 4.5, Text(name)));
+            self.add(format_args!("<text x=\"{:.0}\" y=\"{:.0}\">{}</text>\n", x + 20.0, y + 4.5, escaped(name)));
             x += wide;
         }
         y + 12.0
@@ -120,19 +127,19 @@ impl Picture {
             self.add(format_args!(
                 "<text x=\"{left}\" y=\"{}\" font-size=\"14\">{}</text>\n",
                 top - 12.0,
-                Text(heading)
+                escaped(heading)
             ));
         }
         let (middle, half) = ((left + right) / 2.0, (top + bottom) / 2.0);
         let below = bottom + 42.0;
         self.add(format_args!(
             "<text class=\"soft\" x=\"{middle}\" y=\"{below}\" text-anchor=\"middle\">{}</text>\n",
-            Text(x_name)
+            escaped(x_name)
         ));
         self.add(format_args!(
             "<text class=\"soft\" transform=\"translate({} {half}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
             left - 62.0,
-            Text(y_name)
+            escaped(y_name)
         ));
     }
 

@@ -2,9 +2,8 @@
 
 use crate::analysis::collectives::{Clocks, CollectiveMetrics, Collectives};
 use crate::report::figures::signed_ns;
-use crate::report::html::escape::Text;
 
-use super::picture::{Frame, Picture};
+use super::picture::{Frame, Picture, escaped};
 
 /// Maximum number of devices named below the axis.
 const MOST_NAMES: usize = 16;
@@ -68,7 +67,7 @@ pub(super) fn panel(picture: &mut Picture, frame: &Frame, found: &Collectives<'_
             signed_ns(*ns, ""),
             alignment.collectives
         );
-        picture.add(format_args!("<g class=\"k0\"><title>{}</title>", Text(&label)));
+        picture.add(format_args!("<g class=\"k0\"><title>{}</title>", escaped(&label)));
         picture.add(format_args!(
             "<path stroke-width=\"{:.1}\" d=\"M{x:.1} {:.1}V{:.1}\"/>",
             (wide / 3.0).min(3.0),

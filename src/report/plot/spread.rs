@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::analysis::{MeanStd, OperationSummary, Summary};
-use crate::report::html::escape::Text;
 use crate::report::naming::program;
 use crate::report::{format_ns, format_part};
 
 use super::axis::{Axis, part, time};
-use super::picture::{Frame, Picture, STYLES, Style};
+use super::picture::{Frame, Picture, STYLES, Style, escaped};
 
 const WIDTH: f64 = 1080.0;
 /// Width of the names beside the plot.
@@ -73,7 +72,7 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
         picture.add(format_args!(
             "<path class=\"{class}\" opacity=\"{opacity}\" transform=\"translate({x:.1} {y:.1}) scale({size})\" d=\"{mark}\">"
         ));
-        picture.add(format_args!("<title>{}</title></path>\n", Text(&title(point.operation, point))));
+        picture.add(format_args!("<title>{}</title></path>\n", escaped(&title(point.operation, point))));
     }
     write_names(&mut picture, &points, &frame, &across, &up);
     let mut lines = vec![format!(
@@ -90,7 +89,7 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
         lines.push(format!("{more} with less time are left out."));
     }
     let y = HEIGHT - 18.0;
-    picture.add(format_args!("<text class=\"soft\" x=\"24\" y=\"{y}\">{}</text>\n", Text(&lines.join(" "))));
+    picture.add(format_args!("<text class=\"soft\" x=\"24\" y=\"{y}\">{}</text>\n", escaped(&lines.join(" "))));
     out.write_all(&picture.finish())?;
     Ok(true)
 }
@@ -159,6 +158,6 @@ fn write_names(picture: &mut Picture, points: &[Point<'_>], frame: &Frame, acros
         let (edge, name) = (frame.right, cut(&point.operation.operation));
         picture.add(format_args!("<circle class=\"frame\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"8\"/>"));
         picture.add(format_args!("<path class=\"frame\" d=\"M{:.1} {y:.1}L{edge:.1} {at:.1}h8\"/>", x + 8.0));
-        picture.add(format_args!("<text x=\"{:.1}\" y=\"{:.1}\">{}</text>\n", edge + 13.0, at + 4.5, Text(&name)));
+        picture.add(format_args!("<text x=\"{:.1}\" y=\"{:.1}\">{}</text>\n", edge + 13.0, at + 4.5, escaped(&name)));
     }
 }
