@@ -9,7 +9,7 @@ use indicatif::MultiProgress;
 use crate::cache::FolderLock;
 use crate::decision::Resolution;
 use crate::measured_by::CacheState;
-use crate::report::{Failed, SelftestResult, resolution_note};
+use crate::report::{FailedProgram, SelftestResult, resolution_note};
 use crate::selftest::{
     Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
@@ -86,7 +86,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
             Err(error) => {
                 worst = worst.max(exit_code(&error, !args.programs.is_empty()));
                 let reason = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-                document.failed.push(Failed { program: program.name.clone(), reason });
+                document.failed.push(FailedProgram { program: program.name.clone(), reason });
             }
         }
     }

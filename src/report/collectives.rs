@@ -11,7 +11,7 @@ use crate::counted::counted;
 
 use super::figures::signed_ns;
 use super::grid::{cells, dash};
-use super::{Document, Grid, Top, format_bytes, format_ns, format_part, write_line, write_notes};
+use super::{Document, Grid, Top, format_bytes, format_ns, format_part, line, write_notes};
 
 #[derive(Serialize)]
 struct CollectivesDocument<'a> {
@@ -113,7 +113,7 @@ impl<'f> Document for Top<(&'f Collectives<'_>, CollectiveMetrics)> {
                 "\nfastest: shortest duration among an instance's devices, which gives its bandwidth; ± standard error"
             )?;
             writeln!(out, "wait: last end − first start − shortest duration of an instance")?;
-            write_line(out, format_args!("{}", clocks_line(found, &metrics.alignment)))?;
+            line!(out, "{}", clocks_line(found, &metrics.alignment))?;
         }
         if found.skipped > 0 {
             let executions = counted(found.skipped, "first execution");

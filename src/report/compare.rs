@@ -11,7 +11,7 @@ use crate::stats::Interval;
 
 use super::document::versioned;
 use super::grid::{cells, dash};
-use super::{Document, Grid, format_ns, format_part, write_line, write_notes};
+use super::{Document, Grid, format_ns, format_part, line, write_notes};
 
 /// A comparison with the names of its timers, by number.
 #[derive(Debug, Serialize)]
@@ -108,16 +108,13 @@ impl Document for ComparedPrograms<'_> {
         let (timer, metric) = (&measured_by.timer, &measured_by.metric);
         let identity = &device.identity;
         writeln!(out)?;
-        write_line(out, format_args!("{}{kept} on {identity} with `{timer}` ({metric})", counted(*rounds, "round")))?;
+        line!(out, "{}{kept} on {identity} with `{timer}` ({metric})", counted(*rounds, "round"))?;
         if let Some(bound) = noise.as_ref().and_then(|noise| noise.bound) {
-            write_line(
-                out,
-                format_args!("by noise alone the first differs from itself by up to {}", format_part(bound)),
-            )?;
+            line!(out, "by noise alone the first differs from itself by up to {}", format_part(bound))?;
         }
         if !is_settled {
             let more = "not settled: `--budget TIME` or `--rounds N` measure more, after what is kept";
-            write_line(out, format_args!("{more}"))?;
+            line!(out, "{more}")?;
         }
         write_notes(out, notes)
     }

@@ -9,7 +9,7 @@ use crate::counted::counted;
 
 use super::document::versioned;
 use super::grid::{cells, dash};
-use super::{Document, Grid, format_ns, format_part, write_line, write_notes};
+use super::{Document, Grid, format_ns, format_part, line, write_notes};
 
 /// Phases below this share of the time are summarised in the table.
 const FOLDED: f64 = 0.001;
@@ -60,7 +60,7 @@ impl Document for CompileProfiles {
                 if number > 0 {
                     writeln!(out)?;
                 }
-                write_line(out, format_args!("{}", profile.host))?;
+                line!(out, "{}", profile.host)?;
             }
             write_report(out, &profile.report)?;
         }

@@ -11,7 +11,7 @@ use crate::device::DeviceIdentity;
 use crate::gate::Coverage;
 
 use super::grid::cells;
-use super::{Document, Grid, write_line};
+use super::{Document, Grid, line};
 
 /// The calls of a module, and which of them have a config for a device.
 #[non_exhaustive]
@@ -49,6 +49,6 @@ impl Document for CoverageResult<'_> {
             grid.write(out)?;
         }
         let (covered, of) = (self.coverage.covered(), counted(self.coverage.calls.len(), "call"));
-        write_line(out, format_args!("{covered} of {of} with a config for {}", self.device))
+        line!(out, "{covered} of {of} with a config for {}", self.device)
     }
 }

@@ -7,7 +7,7 @@ use crate::tune::AutotuningResult;
 /// An operation without a decision counts as unchanged, one without a time not at all. How often a step calls an
 /// operation is unknown here: a label in a loop appears once in the module.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Gain {
+pub struct ExpectedGain {
     /// Operations that are counted.
     pub counted: usize,
     /// Operations without a time, which are not.
@@ -22,7 +22,7 @@ pub struct Gain {
     pub most_ns: f64,
 }
 
-impl Gain {
+impl ExpectedGain {
     /// Of all operations of some results.
     pub fn of<'a>(results: impl IntoIterator<Item = &'a AutotuningResult>) -> Self {
         let mut gain = Self::default();

@@ -14,7 +14,7 @@ use crate::stats::quantile;
 use crate::timer::Timer;
 
 use super::grid::cells;
-use super::{Document, Grid, format_ns, write_line, write_lines, write_notes};
+use super::{Document, Grid, format_ns, line, write_lines, write_notes};
 
 /// A program's times with how they were measured.
 #[derive(Serialize)]
@@ -35,7 +35,7 @@ pub struct MeasuredDocument<'a> {
     kernels: u64,
     median_ns: Option<f64>,
     quartiles_ns: Option<[f64; 2]>,
-    samples: Vec<Sample>,
+    samples: Vec<IterationSample>,
     #[serde(skip_serializing_if = "Option::is_none")]
     per_kernel: Option<Vec<KernelRow>>,
     notes: Vec<String>,
@@ -43,7 +43,7 @@ pub struct MeasuredDocument<'a> {
 }
 
 #[derive(Serialize)]
-struct Sample {
+struct IterationSample {
     kernels_ns: f64,
     span_ns: f64,
     busy_ns: f64,
@@ -128,8 +128,8 @@ impl<'a> MeasuredDocument<'a> {
     }
 }
 
-fn sample(iteration: &Iteration) -> Sample {
-    Sample {
+fn sample(iteration: &Iteration) -> IterationSample {
+    IterationSample {
         kernels_ns: ns(iteration.kernels_ps),
         span_ns: ns(iteration.span_ps),
         busy_ns: ns(iteration.busy_ps),
@@ -144,7 +144,7 @@ impl Document for MeasuredDocument<'_> {
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         let mut grid = Grid::new(&["", ">median", ">quartiles"]);
-        let mut row = |name: &str, time: &dyn Fn(&Sample) -> f64| {
+        let mut row = |name: &str, time: &dyn Fn(&IterationSample) -> f64| {
             let times: Vec<f64> = self.samples.iter().map(time).collect();
             if let (Some(low), Some(median), Some(high)) =
                 (quantile(&times, 0.25), quantile(&times, 0.5), quantile(&times, 0.75))
@@ -177,12 +177,9 @@ impl Document for MeasuredDocument<'_> {
         let Self { iterations, device, warm_up, launch, .. } = &self;
         let launch = launch.as_ref().map_or_else(String::new, |launch| format!(", launched {}", launch.to_words()));
         writeln!(out)?;
-        write_line(
-            out,
-            format_args!("{iterations} iterations on {device}{launch}; {warm_up} {one} before them {was} left out"),
-        )?;
+        line!(out, "{iterations} iterations on {device}{launch}; {warm_up} {one} before them {was} left out")?;
         let anew = if self.inputs_given_anew { "; supplied again before each iteration" } else { "" };
-        write_line(out, format_args!("inputs: {}{anew}", inputs(self.inputs)))?;
+        line!(out, "inputs: {}{anew}", inputs(self.inputs))?;
         write_notes(out, &self.notes)?;
         write_lines(out, self.findings)
     }

@@ -13,7 +13,7 @@ use crate::stats::Interval;
 
 use super::document::versioned;
 use super::grid::{cells, dash};
-use super::{Document, Grid, format_ns, format_part, format_ratio, write_line, write_notes};
+use super::{Document, Grid, format_ns, format_part, format_ratio, line, write_notes};
 
 /// The contributions of a step's calls, and the snapshot that was written.
 #[derive(Debug, Serialize)]
@@ -23,11 +23,11 @@ pub struct ProvenStep<'a> {
     #[serde(flatten)]
     result: &'a ProveResult,
     #[serde(skip_serializing_if = "Option::is_none")]
-    snapshot: Option<Snapshot<'a>>,
+    snapshot: Option<WrittenSnapshot<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct Snapshot<'a> {
+struct WrittenSnapshot<'a> {
     path: &'a Path,
     digest: Digest,
 }
@@ -35,7 +35,7 @@ struct Snapshot<'a> {
 impl<'a> ProvenStep<'a> {
     /// The result, and the snapshot of the proven set with its digest, if one was written.
     pub fn new(result: &'a ProveResult, snapshot: Option<(&'a Path, Digest)>) -> Self {
-        Self { tool: TOOL, result, snapshot: snapshot.map(|(path, digest)| Snapshot { path, digest }) }
+        Self { tool: TOOL, result, snapshot: snapshot.map(|(path, digest)| WrittenSnapshot { path, digest }) }
     }
 
     fn name(&self, call: usize) -> String {
@@ -47,17 +47,14 @@ impl<'a> ProvenStep<'a> {
             return writeln!(out, "nothing is proven in this step, so no snapshot is written");
         };
         let (some, all) = (proven.calls.len(), self.result.calls.len());
-        write_line(
-            out,
-            format_args!("proven: {} with {some} of {} tuned", gain(&proven.in_step), counted(all, "call")),
-        )?;
+        line!(out, "proven: {} with {some} of {} tuned", gain(&proven.in_step), counted(all, "call"))?;
         let left = self.result.calls.iter().filter(|call| !call.is_proven).map(|call| call.call.call.to_string());
         let left: Vec<String> = left.collect();
         if !left.is_empty() {
-            write_line(out, format_args!("left out: {}", left.join(", ")))?;
+            line!(out, "left out: {}", left.join(", "))?;
         }
         match &self.snapshot {
-            Some(Snapshot { path, digest }) => write_line(out, format_args!("written: {digest}  {}", path.display())),
+            Some(WrittenSnapshot { path, digest }) => line!(out, "written: {digest}  {}", path.display()),
             None => writeln!(out, "not written: `-o FILE` writes it as a snapshot"),
         }
     }
@@ -104,28 +101,24 @@ impl Document for ProvenStep<'_> {
         let ProveResult { device, measured_by, step, baseline_ns, dump_without, notes, .. } = self.result;
         let (timer, metric) = (&measured_by.timer, &measured_by.metric);
         writeln!(out)?;
-        write_line(
+        line!(
             out,
-            format_args!(
-                "the step takes {} at its baselines; with all tuned it is {} as fast: {}",
-                dash(*baseline_ns, format_ns),
-                gain(step),
-                step.verdict.name()
-            ),
+            "the step takes {} at its baselines; with all tuned it is {} as fast: {}",
+            dash(*baseline_ns, format_ns),
+            gain(step),
+            step.verdict.name()
         )?;
         if let Some(failure) = &step.failure {
-            write_line(out, format_args!("with all tuned: {failure}"))?;
+            line!(out, "with all tuned: {failure}")?;
         }
-        write_line(out, format_args!("on {} with `{timer}` ({metric})", device.identity))?;
+        line!(out, "on {} with `{timer}` ({metric})", device.identity)?;
         self.write_verdict(out)?;
         if !dump_without.is_empty() {
             let names: Vec<String> = dump_without.iter().map(|&call| format!("\"{}\"", self.name(call))).collect();
             let names = names.join(", ");
-            write_line(
+            line!(
                 out,
-                format_args!(
-                    "several calls lose: `dump(…, variants=…, without=[{names}])` and `prove` again decide on the rest"
-                ),
+                "several calls lose: `dump(…, variants=…, without=[{names}])` and `prove` again decide on the rest"
             )?;
         }
         write_notes(out, notes)

@@ -6,10 +6,9 @@ use crate::analysis::{OperationSummary, Summary, Work};
 use crate::peaks::Peaks;
 use crate::tune::OperationResult;
 
-use super::Grid;
 use super::figures::{format_bytes, format_part, format_per_second, format_quotient};
-use super::grid::{cells, dash};
-use super::lines::heading;
+use super::grid::{dash, write_section};
+use super::line;
 use super::naming::{named, short};
 
 /// Headings of [`work_cells`].
@@ -99,20 +98,13 @@ pub(super) fn temporary_memory(operation: &OperationResult) -> Option<String> {
 /// Writes the roofline of the operations, if the work of any is known.
 pub(super) fn write_roofline(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
     let worst = worst(summary);
-    if worst.is_empty() {
-        return Ok(());
-    }
     let order = if summary.peaks.is_some() { "most time lost below the roof first" } else { "most time first" };
-    heading(out, &format!("roofline of compute operations, {order}"))?;
-    let [flops, bytes, intensity, roof, bound] = WORK_COLUMNS;
-    let mut grid = Grid::new(&[">share", flops, bytes, intensity, roof, bound, "opcode", "operation"]);
-    for operation in worst.iter().take(top) {
-        let [flops, bytes, intensity, roof, bound] = work_cells(operation.work.as_ref());
-        let (share, opcode) = (format_part(operation.share), short(&operation.opcode));
-        let name = named(operation, summary.modules.len() > 1);
-        grid.row(cells![share, flops, bytes, intensity, roof, bound, opcode, name]);
-    }
-    grid.write(out)?;
-    super::document::write_more(out, top, worst.len(), "")?;
-    writeln!(out, "{}", crate::printable::printable(&peaks_line(summary)))
+    let title = format!("roofline of compute operations, {order}");
+    let headings = [&[">share"][..], &WORK_COLUMNS, &["opcode", "operation"]].concat();
+    let rows = worst.iter().map(|operation| {
+        let last = [short(&operation.opcode), named(operation, summary.modules.len() > 1)];
+        [format_part(operation.share)].into_iter().chain(work_cells(operation.work.as_ref())).chain(last)
+    });
+    write_section(out, &title, &headings, rows, top)?;
+    if worst.is_empty() { Ok(()) } else { line!(out, "{}", peaks_line(summary)) }
 }

@@ -8,7 +8,7 @@ use crate::counted::counted;
 use crate::hlo::Scan;
 
 use super::grid::{cells, dash};
-use super::{Document, Grid, write_line};
+use super::{Document, Grid, line};
 
 impl Document for &Scan {
     fn into_json(self) -> impl Serialize {
@@ -32,7 +32,7 @@ impl Document for &Scan {
             grid.write(out)?;
         }
         for diagnosis in &self.diagnosis {
-            write_line(out, format_args!("{}: {}", diagnosis.code, diagnosis.message))?;
+            line!(out, "{}: {}", diagnosis.code, diagnosis.message)?;
         }
         Ok(())
     }

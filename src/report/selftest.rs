@@ -39,7 +39,7 @@ pub struct SelftestResult {
     /// The figures of each program.
     pub programs: Vec<Point>,
     /// The programs without figures.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedProgram>,
     /// The file that the figures are kept in.
     pub kept_in: Option<PathBuf>,
     /// Notes.
@@ -51,7 +51,7 @@ pub struct SelftestResult {
 /// A program without figures.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
-pub struct Failed {
+pub struct FailedProgram {
     /// Its name.
     pub program: String,
     /// Why it has none.
@@ -132,7 +132,7 @@ impl Document for &SelftestResult {
                 more => grid.line(&format!("{more} disturbed rounds do not count")),
             }
         }
-        for Failed { program, reason } in &self.failed {
+        for FailedProgram { program, reason } in &self.failed {
             let mut cells = vec![program.clone()];
             cells.resize(headings.len(), "—".to_owned());
             grid.row(cells);

@@ -17,7 +17,7 @@ use super::grid::dash;
 use super::naming::brief_config;
 use super::roofline::{goodness, roof_line, temporary_memory};
 use super::time::time_line;
-use super::{Document, Grid, format_ns, format_part, format_ratio, write_line};
+use super::{Document, Grid, format_ns, format_part, format_ratio, line};
 
 /// Minimum drift that is reported.
 const WORTH_A_LINE: f64 = 0.05;
@@ -60,10 +60,10 @@ impl Document for &AutotuningResult {
         grid.write_or(out, "nothing to tune")?;
         let has_roof = |time: &ConfigTime| time.work.as_ref().is_some_and(|work| work.roofline.is_some());
         if let Some(peaks) = self.peaks.as_ref().filter(|_| self.operations.iter().any(|one| has_roof(&one.baseline))) {
-            write_line(out, format_args!("{}", roof_line(peaks)))?;
+            line!(out, "{}", roof_line(peaks))?;
         }
         match &self.step {
-            Some(step) => write_line(out, format_args!("{}", step_line(step))),
+            Some(step) => line!(out, "{}", step_line(step)),
             None => Ok(()),
         }
     }

@@ -5,7 +5,7 @@ use crate::tune::TimeBreakdown;
 use super::format_ns;
 
 /// A part of the work.
-pub(super) struct Part {
+pub(super) struct TimePart {
     /// Its name.
     pub(super) what: &'static str,
     /// Its wall time.
@@ -15,10 +15,10 @@ pub(super) struct Part {
 }
 
 /// Every part of the work, in the order of the walk.
-pub(super) fn parts(time_breakdown: &TimeBreakdown) -> [Part; 7] {
+pub(super) fn parts(time_breakdown: &TimeBreakdown) -> [TimePart; 7] {
     let beside =
         |ns: u64, what: &str| if ns > 0 { format!(" ({} {what})", format_ns(ns as f64)) } else { String::new() };
-    let part = |what, ns, beside| Part { what, ns, beside };
+    let part = |what, ns, beside| TimePart { what, ns, beside };
     [
         part("inputs", time_breakdown.inputs_ns, String::new()),
         part("compiling", time_breakdown.compile_ns, beside(time_breakdown.compile_cpu_ns, "of processor time")),

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::program::*;
-use autotune_lowered::report::{Document, Gain, HtmlReport, write_html};
+use autotune_lowered::report::{Document, ExpectedGain, HtmlReport, write_html};
 use autotune_lowered::samples::{Record, SampleLog};
 use autotune_lowered::tune::AutotuningResult;
 use regex::Regex;
@@ -374,9 +374,10 @@ fn the_gain_is_that_of_one_call_each() {
     let mut unknown = operation.clone();
     unknown.baseline.median_ns = None;
     result.operations = vec![operation, kept, unknown];
-    let gain = Gain::of([&result]);
-    let expected = Gain { counted: 2, uncounted: 1, baseline_ns: 40e6, best_ns: 25e6, least_ns: 20e6, most_ns: 30e6 };
+    let gain = ExpectedGain::of([&result]);
+    let expected =
+        ExpectedGain { counted: 2, uncounted: 1, baseline_ns: 40e6, best_ns: 25e6, least_ns: 20e6, most_ns: 30e6 };
     assert_eq!(gain, expected);
     assert_eq!(gain.speed_up(), Some(1.6));
-    assert_eq!(Gain::of([]).speed_up(), None);
+    assert_eq!(ExpectedGain::of([]).speed_up(), None);
 }

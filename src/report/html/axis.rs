@@ -13,12 +13,12 @@ const TICKS: usize = 6;
 
 /// The position of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Axis {
+pub(super) struct RatioAxis {
     low: f64,
     high: f64,
 }
 
-impl Axis {
+impl RatioAxis {
     /// An axis that shows these ratios, and 1.
     pub(super) fn of(ratios: impl IntoIterator<Item = f64>) -> Self {
         let (mut low, mut high) = (1.0_f64, 1.0_f64);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn halves_and_doubles_are_as_far_from_one() {
-        let axis = Axis::of([0.5, 2.0, f64::NAN, f64::INFINITY, -1.0]);
+        let axis = RatioAxis::of([0.5, 2.0, f64::NAN, f64::INFINITY, -1.0]);
         assert!((axis.place(1.0) - WIDTH / 2.0).abs() < 1e-9);
         assert!((axis.place(0.5) + axis.place(2.0) - WIDTH).abs() < 1e-9);
         assert_eq!((axis.place(1e9), axis.place(1e-9), axis.place(f64::NAN)), (WIDTH, 0.0, 0.0));
@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_few() {
-        let of = |low: f64, high: f64| Axis::of([low, high]).ticks().into_iter().map(tick_text).collect::<Vec<_>>();
+        let of =
+            |low: f64, high: f64| RatioAxis::of([low, high]).ticks().into_iter().map(tick_text).collect::<Vec<_>>();
         assert_eq!(of(0.2, 1.0), ["0.25×", "0.5×", "1×"]);
         assert_eq!(of(0.98, 1.03), ["0.96×", "0.98×", "1×", "1.02×", "1.04×"]);
         for (low, high) in [(1e-9, 1e9), (1.0, 1.0), (0.9, 1.4), (0.3, 1.0), (0.99, 3.0), (1.0, 40.0)] {

@@ -13,10 +13,10 @@ use crate::report::naming::brief_config;
 use crate::report::{format_bytes, format_ns, format_part, format_ratio};
 use crate::tune::{CandidateRace, CandidateResult, CandidateStatus, OperationResult, RaceStage};
 
-use super::axis::Axis;
+use super::axis::RatioAxis;
 use super::cells::{number_cell, strips_heading, table};
 use super::escape::prose;
-use super::strip::Strip;
+use super::strip::SampleStrip;
 
 /// A candidate's role in its operation.
 #[derive(Clone, Copy, PartialEq)]
@@ -36,7 +36,7 @@ impl CandidateRole {
 struct CandidateRow<'a> {
     candidate: &'a CandidateResult,
     role: CandidateRole,
-    strip: Strip,
+    strip: SampleStrip,
 }
 
 /// The table of an operation's candidates, the fastest first and those without a time last.
@@ -103,10 +103,10 @@ fn sorted_rows(operation: &OperationResult) -> Vec<CandidateRow<'_>> {
     candidates.into_iter().map(row).collect()
 }
 
-fn axis_of(rows: &[CandidateRow<'_>]) -> Axis {
+fn axis_of(rows: &[CandidateRow<'_>]) -> RatioAxis {
     let times = rows.iter().filter(|row| row.candidate.dropped.is_none()).filter_map(|row| row.candidate.times());
     let ends = times.flat_map(|times| [times.interval.low, times.interval.high]);
-    Axis::of(rows.iter().flat_map(|row| row.strip.extent()).chain(ends))
+    RatioAxis::of(rows.iter().flat_map(|row| row.strip.extent()).chain(ends))
 }
 
 /// A heading above the rows of one race, whose times are comparable.
@@ -147,16 +147,16 @@ fn folded_row(operation: &OperationResult, rows: &[CandidateRow<'_>], columns: u
     }
 }
 
-fn strip_of(candidate: &CandidateResult, role: CandidateRole) -> Strip {
+fn strip_of(candidate: &CandidateResult, role: CandidateRole) -> SampleStrip {
     match role {
-        CandidateRole { is_baseline: true, .. } => Strip::of_baseline(&candidate.samples),
-        CandidateRole { is_best: true, .. } => Strip::of_candidate(candidate, "best"),
-        _ if candidate.tied_with_best => Strip::of_candidate(candidate, "tied"),
-        _ => Strip::of_candidate(candidate, "other"),
+        CandidateRole { is_baseline: true, .. } => SampleStrip::of_baseline(&candidate.samples),
+        CandidateRole { is_best: true, .. } => SampleStrip::of_candidate(candidate, "best"),
+        _ if candidate.tied_with_best => SampleStrip::of_candidate(candidate, "tied"),
+        _ => SampleStrip::of_candidate(candidate, "other"),
     }
 }
 
-fn table_row(operation: &OperationResult, row: &CandidateRow<'_>, axis: &Axis, with_memory: bool) -> Markup {
+fn table_row(operation: &OperationResult, row: &CandidateRow<'_>, axis: &RatioAxis, with_memory: bool) -> Markup {
     let CandidateRow { candidate, role, strip } = row;
     let class = match role {
         CandidateRole { is_best: true, .. } => Some("best"),
@@ -187,7 +187,7 @@ fn table_row(operation: &OperationResult, row: &CandidateRow<'_>, axis: &Axis, w
 }
 
 /// A candidate's strip, or why there is none.
-fn drawing(candidate: &CandidateResult, strip: &Strip, axis: &Axis) -> Markup {
+fn drawing(candidate: &CandidateResult, strip: &SampleStrip, axis: &RatioAxis) -> Markup {
     match candidate.failure() {
         Some(failure) => {
             html! { p.failure { strong { (failure.kind.to_string()) } " " (prose(&failure.message)) } }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::axis::Axis;
+use super::axis::RatioAxis;
 
 /// A table with the markup of its headings and rows.
 pub(super) fn table(class: &str, caption: &str, headings: &Markup, rows: &Markup) -> Markup {
@@ -26,7 +26,7 @@ pub(super) fn heading(index: usize, name: &str, is_number: bool) -> Markup {
 }
 
 /// The heading of a column of strips: their axis.
-pub(super) fn strips_heading(name: &str, axis: &Axis) -> Markup {
+pub(super) fn strips_heading(name: &str, axis: &RatioAxis) -> Markup {
     html! { th.strips role="columnheader" { span.unseen { (name) } (axis.numbers()) } }
 }
 

@@ -8,7 +8,7 @@ use crate::report::grid::dash;
 use crate::report::{format_ns, format_part, format_ratio};
 use crate::tune::{AutotuningResult, MissedLabel, OperationResult, Status};
 
-use super::axis::Axis;
+use super::axis::RatioAxis;
 use super::cells::{heading, name_cell, number_cell, status_cell, strips_heading, table, text_cell};
 use super::escape::prose;
 
@@ -53,7 +53,7 @@ pub(super) fn overview(result: &AutotuningResult, first: usize) -> Markup {
     let operations = &result.operations;
     let intervals = operations.iter().filter_map(|operation| operation.speed_up_interval);
     let speed_ups = operations.iter().filter_map(|operation| operation.speed_up);
-    let axis = Axis::of(speed_ups.chain(intervals.flat_map(|interval| [interval.low, interval.high])));
+    let axis = RatioAxis::of(speed_ups.chain(intervals.flat_map(|interval| [interval.low, interval.high])));
     let with = OptionalColumns {
         share: result.step.is_some(),
         roof: operations.iter().any(|operation| roof_of(operation).is_some()),
@@ -87,7 +87,7 @@ fn missed_row(missed: &MissedLabel, with: OptionalColumns) -> Markup {
     }
 }
 
-fn row(operation: &OperationResult, number: usize, with: OptionalColumns, axis: &Axis) -> Markup {
+fn row(operation: &OperationResult, number: usize, with: OptionalColumns, axis: &RatioAxis) -> Markup {
     let OperationResult { baseline, best, speed_up, .. } = operation;
     let under = match best {
         Some(best) if best.config == baseline.config => "keep the baseline".to_owned(),
@@ -120,7 +120,7 @@ fn row(operation: &OperationResult, number: usize, with: OptionalColumns, axis: 
 }
 
 /// The interval of the speed-up on the axis.
-fn strip(operation: &OperationResult, axis: &Axis) -> Markup {
+fn strip(operation: &OperationResult, axis: &RatioAxis) -> Markup {
     let Some((speed_up, interval)) = operation.speed_up.zip(operation.speed_up_interval) else { return html! {} };
     let is_better = operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config);
     let kind = if is_better { "strip best small" } else { "strip base small" };

@@ -13,7 +13,7 @@ use crate::printable::printable;
 use super::escape::script_json;
 
 /// What all pages have.
-pub(in crate::report) struct Page<'a> {
+pub(in crate::report) struct PageFrame<'a> {
     /// The kind of page, and its subject.
     pub(in crate::report) title: (&'a str, &'a str),
     pub(in crate::report) style: &'a str,
@@ -24,7 +24,7 @@ pub(in crate::report) struct Page<'a> {
     pub(in crate::report) tool: &'a str,
 }
 
-impl Page<'_> {
+impl PageFrame<'_> {
     /// Writes the page with what programs find in it, in the element `data`.
     pub(in crate::report) fn write(&self, out: &mut dyn Write, body: &Markup, data: &impl Serialize) -> io::Result<()> {
         let Self { title: (what, subject), style, script, has_icon, tool } = *self;

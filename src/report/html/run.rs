@@ -9,13 +9,13 @@ use serde::Serialize;
 use crate::cache::CacheKey;
 use crate::counted::counted;
 use crate::measured_by::Source;
-use crate::report::{Gain, format_ns, format_part, format_ratio};
+use crate::report::{ExpectedGain, format_ns, format_part, format_ratio};
 use crate::tune::{AutotuningResult, OperationResult, PairedSample, ProfiledStep, Status, TimeBreakdown};
 
 use super::environment::{clock_of, environment};
 use super::operation;
 use super::overview::overview;
-use super::page::{Page, card};
+use super::page::{PageFrame, card};
 use super::time_breakdown::bar;
 
 pub(super) const STYLE: &str = include_str!("report.css");
@@ -41,7 +41,7 @@ impl<'a> HtmlReport<'a> {
 /// The machine-readable data of the page, in the element `data`: each result as `--format json` prints it, and the
 /// samples of each candidate.
 #[derive(Serialize)]
-struct Data<'a> {
+struct RunData<'a> {
     subject: &'a str,
     results: &'a [AutotuningResult],
     samples: Vec<Vec<Vec<&'a [PairedSample]>>>,
@@ -69,8 +69,8 @@ pub fn write_html(out: &mut dyn Write, report: &HtmlReport<'_>) -> io::Result<()
     };
     let samples = results.iter().map(|result| result.operations.iter().map(samples_of).collect()).collect();
     let tool = results.first().map_or("autotune-lowered", |result| &result.tool);
-    let page = Page { title: ("Tuning", report.subject), style: STYLE, script: SCRIPT, has_icon: false, tool };
-    page.write(out, &body, &Data { subject: report.subject, results, samples })
+    let page = PageFrame { title: ("Tuning", report.subject), style: STYLE, script: SCRIPT, has_icon: false, tool };
+    page.write(out, &body, &RunData { subject: report.subject, results, samples })
 }
 
 fn samples_of(operation: &OperationResult) -> Vec<&[PairedSample]> {
@@ -143,7 +143,7 @@ fn step_card(step: &ProfiledStep) -> Markup {
 }
 
 fn gain_card(result: &AutotuningResult) -> Markup {
-    let gain = Gain::of([result]);
+    let gain = ExpectedGain::of([result]);
     let Some(speed_up) = gain.speed_up() else { return html! {} };
     let (low, high) = (gain.baseline_ns / gain.most_ns, gain.baseline_ns / gain.least_ns);
     let between = match result.operations.iter().any(has_faster_config) {
@@ -208,7 +208,7 @@ fn section(result: &AutotuningResult, first: usize, one_of_many: bool) -> Markup
                     (result.device.identity) " "
                     small {
                         (result.measured_by.timer) ", " (clock_of(&result.measured_by.source))
-                        @if let Some(speed_up) = Gain::of([result]).speed_up() {
+                        @if let Some(speed_up) = ExpectedGain::of([result]).speed_up() {
                             "; expected gain " (format_ratio(speed_up)) " if each operation runs once"
                         }
                     }

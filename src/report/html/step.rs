@@ -18,7 +18,7 @@ use crate::stats::Interval;
 
 use super::cells::{heading, name_cell, number_cell, status_cell, table, text_cell};
 use super::environment::{clock_of, facts};
-use super::page::{Page, card};
+use super::page::{PageFrame, card};
 use super::run::{SCRIPT, STYLE, filter};
 
 /// What `prove --format json` printed.
@@ -44,7 +44,7 @@ struct MeasuredStep {
 
 /// What programs find in the page, in the element `data`.
 #[derive(Serialize)]
-struct Data<'a> {
+struct StepData<'a> {
     subject: &'a str,
     step: &'a Value,
 }
@@ -89,8 +89,8 @@ pub fn write_step_html(out: &mut dyn Write, StepReport { subject, document, step
             }
         }
     };
-    let page = Page { title: ("Step", subject), style: STYLE, script: SCRIPT, has_icon: false, tool: &step.tool };
-    page.write(out, &body, &Data { subject, step: document })
+    let page = PageFrame { title: ("Step", subject), style: STYLE, script: SCRIPT, has_icon: false, tool: &step.tool };
+    page.write(out, &body, &StepData { subject, step: document })
 }
 
 /// The title and the few figures that a reader came for.

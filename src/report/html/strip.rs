@@ -6,13 +6,13 @@ use crate::counted::counted;
 use crate::stats::{median, quantile};
 use crate::tune::{CandidateResult, PairedSample};
 
-use super::axis::Axis;
+use super::axis::RatioAxis;
 
 /// Height of a strip in its own units, which are the page's pixels.
 const HEIGHT: u32 = 34;
 
 /// The ratios of one candidate in the order of their rounds.
-pub(super) struct Strip {
+pub(super) struct SampleStrip {
     dots: Vec<(f64, bool)>,
     /// The box, if there are enough dots.
     middle_half: Option<(f64, f64)>,
@@ -21,7 +21,7 @@ pub(super) struct Strip {
     kind: &'static str,
 }
 
-impl Strip {
+impl SampleStrip {
     /// The paired ratios of a candidate. `kind` is the class that it is drawn with.
     pub(super) fn of_candidate(candidate: &CandidateResult, kind: &'static str) -> Self {
         let ratios: Vec<(f64, bool)> =
@@ -55,12 +55,12 @@ impl Strip {
     }
 
     /// Samples outside the axis.
-    pub(super) fn beyond(&self, axis: &Axis) -> usize {
+    pub(super) fn beyond(&self, axis: &RatioAxis) -> usize {
         self.dots.iter().filter(|(ratio, _)| !axis.holds(*ratio)).count()
     }
 
     /// The strip as a picture.
-    pub(super) fn draw(&self, axis: &Axis) -> Markup {
+    pub(super) fn draw(&self, axis: &RatioAxis) -> Markup {
         let place = |ratio: f64| axis.place(ratio);
         let classes = [("aside", false, true), ("dots", true, true), ("beyond", true, false), ("beyond", false, false)];
         html! {
@@ -83,7 +83,7 @@ impl Strip {
 
     /// Dots from top to bottom in the order of the rounds, if there are any. A line of zero length with round ends is
     /// a dot that keeps its shape at any width.
-    fn dots(&self, axis: &Axis, counted: bool, inside: bool) -> Option<String> {
+    fn dots(&self, axis: &RatioAxis, counted: bool, inside: bool) -> Option<String> {
         let step = 24.0 / self.dots.len().saturating_sub(1).max(1) as f64;
         let dots = self.dots.iter().enumerate().filter(|(_, (ratio, is_counted))| {
             ratio.is_finite() && *is_counted == counted && axis.holds(*ratio) == inside
@@ -112,8 +112,9 @@ mod tests {
 
     #[test]
     fn every_sample_is_a_dot_where_the_axis_has_it() {
-        let strip = Strip::of(vec![(0.5, true), (2.0, true), (0.5, false), (1e6, true), (f64::NAN, true)], "other");
-        let axis = Axis::of([0.5, 2.0]);
+        let strip =
+            SampleStrip::of(vec![(0.5, true), (2.0, true), (0.5, false), (1e6, true), (f64::NAN, true)], "other");
+        let axis = RatioAxis::of([0.5, 2.0]);
         let svg = strip.draw(&axis).into_string();
         // 3 % of a span of two doublings on either side
         let margin = 1000.0 * 0.03 / 1.06;
@@ -131,9 +132,9 @@ mod tests {
     #[test]
     fn the_baseline_is_drawn_about_its_own_median() {
         let sample = |round, ns| PairedSample { round, epoch: 0, ns, baseline_ns: ns, is_counted: true };
-        let strip = Strip::of_baseline(&[sample(0, 10.0), sample(1, 20.0), sample(2, 40.0)]);
+        let strip = SampleStrip::of_baseline(&[sample(0, 10.0), sample(1, 20.0), sample(2, 40.0)]);
         assert_eq!(strip.dots, [(0.5, true), (1.0, true), (2.0, true)]);
         assert_eq!((strip.median, strip.interval), (Some(1.0), None));
-        assert_eq!(Strip::of_baseline(&[]).median, None);
+        assert_eq!(SampleStrip::of_baseline(&[]).median, None);
     }
 }

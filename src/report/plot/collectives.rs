@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use crate::analysis::collectives::{CollectiveMetrics, Collectives, Kind, Waits};
 
-use super::picture::{Frame, Picture, escaped};
+use super::picture::{PanelFrame, Picture, escaped};
 use super::{bandwidth, marks, skew, waits};
 
 /// Height of a panel with its heading and names.
@@ -18,10 +18,10 @@ pub fn write_collectives_plot(
     metrics: &CollectiveMetrics,
     straggler_waits: &Waits,
 ) -> io::Result<bool> {
-    type Panel<'a> = Box<dyn Fn(&mut Picture, &Frame) + 'a>;
+    type DrawPanel<'a> = Box<dyn Fn(&mut Picture, &PanelFrame) + 'a>;
     let by_size = bandwidth::marks(metrics);
     let waits_by_size = waits::marks(straggler_waits);
-    let mut panels: Vec<Panel<'_>> = Vec::new();
+    let mut panels: Vec<DrawPanel<'_>> = Vec::new();
     let mut missing: Vec<&str> = Vec::new();
     if by_size.is_empty() {
         missing.push("No bandwidth: no collective has a message size.");
@@ -56,7 +56,8 @@ pub fn write_collectives_plot(
     picture.legend(kinds.iter().map(|kind| (marks::style(*kind), kind.name())), 54.0);
     for (place, panel) in panels.iter().enumerate() {
         let (left, top) = (wide * (place % columns) as f64, above + HIGH * (place / columns) as f64);
-        let frame = Frame { left: left + 92.0, top: top + 38.0, right: left + wide - 24.0, bottom: top + HIGH - 62.0 };
+        let frame =
+            PanelFrame { left: left + 92.0, top: top + 38.0, right: left + wide - 24.0, bottom: top + HIGH - 62.0 };
         panel(&mut picture, &frame);
     }
     for (row, text) in missing.iter().enumerate() {

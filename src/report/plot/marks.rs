@@ -2,11 +2,11 @@
 
 use crate::analysis::collectives::Kind;
 
-use super::axis::Axis;
-use super::picture::{Frame, Picture, STYLES, Style, escaped};
+use super::axis::LogAxis;
+use super::picture::{MarkStyle, PanelFrame, Picture, STYLES, escaped};
 
 /// A kind's colour and mark.
-pub(super) fn style(kind: Kind) -> Style {
+pub(super) fn style(kind: Kind) -> MarkStyle {
     let place = match kind {
         Kind::AllGather => 0,
         Kind::AllReduce => 1,
@@ -21,7 +21,7 @@ pub(super) fn style(kind: Kind) -> Style {
 }
 
 /// A mark: a value, and a line from the lowest to the highest instance.
-pub(super) struct Mark {
+pub(super) struct SizeMark {
     pub(super) kind: Kind,
     pub(super) x: f64,
     pub(super) y: f64,
@@ -31,13 +31,13 @@ pub(super) struct Mark {
 }
 
 /// The axes of marks; `None` if there are none.
-pub(super) fn axes(marks: &[Mark]) -> Option<(Axis, Axis)> {
-    let x = Axis::of(marks.iter().map(|mark| mark.x), (0, 3))?;
-    let y = Axis::of(marks.iter().flat_map(|mark| [mark.low, mark.y, mark.high]), (-1, 1))?;
+pub(super) fn axes(marks: &[SizeMark]) -> Option<(LogAxis, LogAxis)> {
+    let x = LogAxis::of(marks.iter().map(|mark| mark.x), (0, 3))?;
+    let y = LogAxis::of(marks.iter().flat_map(|mark| [mark.low, mark.y, mark.high]), (-1, 1))?;
     Some((x, y))
 }
 
-pub(super) fn draw(picture: &mut Picture, frame: &Frame, (across, up): (&Axis, &Axis), marks: &[Mark]) {
+pub(super) fn draw(picture: &mut Picture, frame: &PanelFrame, (across, up): (&LogAxis, &LogAxis), marks: &[SizeMark]) {
     for mark in marks {
         let (class, path) = style(mark.kind);
         let x = frame.x(across.along(mark.x));

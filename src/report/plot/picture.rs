@@ -6,7 +6,7 @@ use maud::html;
 
 use crate::printable::printable;
 
-use super::axis::Axis;
+use super::axis::LogAxis;
 
 /// An SVG under construction.
 pub(super) struct Picture {
@@ -16,14 +16,14 @@ pub(super) struct Picture {
 
 /// The position of a panel's axes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Frame {
+pub(super) struct PanelFrame {
     pub(super) left: f64,
     pub(super) top: f64,
     pub(super) right: f64,
     pub(super) bottom: f64,
 }
 
-impl Frame {
+impl PanelFrame {
     /// The coordinate of a position on the horizontal axis.
     pub(super) fn x(&self, along: f64) -> f64 {
         self.left + (self.right - self.left) * along
@@ -36,10 +36,10 @@ impl Frame {
 }
 
 /// How things of one kind are marked, by class and shape, so that they can be distinguished without colour.
-pub(super) type Style = (&'static str, &'static str);
+pub(super) type MarkStyle = (&'static str, &'static str);
 
 /// Marks, in order of use.
-pub(super) const STYLES: [Style; 8] = [
+pub(super) const STYLES: [MarkStyle; 8] = [
     ("k0", "M-5-5h10v10h-10z"),
     ("k1", "M0-6L6 5H-6z"),
     ("k2", "M0-7L7 0L0 7L-7 0z"),
@@ -102,7 +102,7 @@ impl Picture {
     }
 
     /// The legend, in rows from `top` on; returns where the last one ends.
-    pub(super) fn legend<'a>(&mut self, entries: impl IntoIterator<Item = (Style, &'a str)>, top: f64) -> f64 {
+    pub(super) fn legend<'a>(&mut self, entries: impl IntoIterator<Item = (MarkStyle, &'a str)>, top: f64) -> f64 {
         let (mut x, mut y) = (24.0, top);
         for ((class, mark), name) in entries {
             let wide = 34.0 + text_width(name);
@@ -120,8 +120,8 @@ impl Picture {
     }
 
     /// A frame with its heading and the names of its axes.
-    pub(super) fn frame(&mut self, frame: &Frame, heading: &str, x_name: &str, y_name: &str) {
-        let Frame { left, top, right, bottom } = *frame;
+    pub(super) fn frame(&mut self, frame: &PanelFrame, heading: &str, x_name: &str, y_name: &str) {
+        let PanelFrame { left, top, right, bottom } = *frame;
         self.add(format_args!("<path class=\"frame\" d=\"M{left} {top}V{bottom}H{right}\"/>\n"));
         if !heading.is_empty() {
             self.add(format_args!(
@@ -144,7 +144,7 @@ impl Picture {
     }
 
     /// Lines and numbers of the horizontal axis.
-    pub(super) fn columns(&mut self, frame: &Frame, axis: &Axis, label: fn((u8, i32)) -> String) {
+    pub(super) fn columns(&mut self, frame: &PanelFrame, axis: &LogAxis, label: fn((u8, i32)) -> String) {
         for (along, tick) in axis.ticks() {
             let (x, text) = (frame.x(along), tick.map_or_else(|| "0".to_owned(), label));
             self.add(format_args!("<path class=\"grid\" d=\"M{x:.1} {}V{}\"/>", frame.top, frame.bottom));
@@ -156,14 +156,14 @@ impl Picture {
     }
 
     /// Lines and numbers of the vertical axis.
-    pub(super) fn lines(&mut self, frame: &Frame, axis: &Axis, label: fn((u8, i32)) -> String) {
+    pub(super) fn lines(&mut self, frame: &PanelFrame, axis: &LogAxis, label: fn((u8, i32)) -> String) {
         for (along, tick) in axis.ticks() {
             self.line(frame, frame.y(along), &tick.map_or_else(|| "0".to_owned(), label));
         }
     }
 
     /// A line across with its number.
-    pub(super) fn line(&mut self, frame: &Frame, y: f64, text: &str) {
+    pub(super) fn line(&mut self, frame: &PanelFrame, y: f64, text: &str) {
         let (left, base) = (frame.left - 8.0, y + 4.5);
         self.add(format_args!("<path class=\"grid\" d=\"M{} {y:.1}H{}\"/>", frame.left, frame.right));
         self.add(format_args!("<text x=\"{left}\" y=\"{base:.1}\" text-anchor=\"end\">{text}</text>\n"));

@@ -11,24 +11,24 @@ use crate::peaks::Peaks;
 use crate::report::figures::{format_part, format_per_second, format_quotient};
 use crate::report::format_ns;
 
-use super::axis::{Axis, number, rate};
-use super::picture::Frame;
+use super::axis::{LogAxis, number, rate};
+use super::picture::PanelFrame;
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 440.0;
-const FRAME: Frame = Frame { left: 76.0, top: 24.0, right: 690.0, bottom: 384.0 };
+const FRAME: PanelFrame = PanelFrame { left: 76.0, top: 24.0, right: 690.0, bottom: 384.0 };
 /// Maximum number of operations drawn.
 const MOST: usize = 200;
 /// Radius of an operation that takes no time, and the extra radius of the one with the most time.
 const RADIUS: (f64, f64) = (3.5, 14.0);
 
 /// An operation on the plot.
-struct Point<'a> {
+struct RooflinePoint<'a> {
     operation: &'a OperationSummary,
     work: &'a Work,
 }
 
-impl Point<'_> {
+impl RooflinePoint<'_> {
     fn intensity(&self) -> f64 {
         self.work.flops / self.work.bytes
     }
@@ -51,7 +51,7 @@ impl Point<'_> {
     }
 }
 
-impl<'a> Point<'a> {
+impl<'a> RooflinePoint<'a> {
     /// The operations whose work is known, and of them those that compute, the longest first.
     fn all(summary: &'a Summary) -> (usize, Vec<Self>) {
         let known =
@@ -67,7 +67,7 @@ impl<'a> Point<'a> {
 
 /// The figure; nothing if no operation computes.
 pub(in crate::report) fn roofline_plot(summary: &Summary) -> Markup {
-    let (all, mut points) = Point::all(summary);
+    let (all, mut points) = RooflinePoint::all(summary);
     let skipped = [(all - points.len(), "that only move data"), (points.len().saturating_sub(MOST), "with less time")];
     let skipped = skipped.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     let skipped: Vec<String> = skipped.collect();
@@ -75,9 +75,9 @@ pub(in crate::report) fn roofline_plot(summary: &Summary) -> Markup {
     let roofs = summary.peaks.as_ref().map(roofs).unwrap_or_default();
     let ridges =
         summary.peaks.iter().flat_map(|peaks| roofs.iter().map(move |roof| roof.per_second / peaks.bytes_per_second));
-    let across = Axis::of(points.iter().map(Point::intensity).chain(ridges), (-2, 3));
+    let across = LogAxis::of(points.iter().map(RooflinePoint::intensity).chain(ridges), (-2, 3));
     let rates = points.iter().map(|point| point.work.flops_per_second());
-    let up = Axis::of(rates.chain(roofs.iter().map(|roof| roof.per_second)), (6, 12));
+    let up = LogAxis::of(rates.chain(roofs.iter().map(|roof| roof.per_second)), (6, 12));
     let (Some(across), Some(up), Some(first)) = (across, up, points.first()) else { return html! {} };
     let name = format!("Roofline: {} operations by FLOP/byte and FLOP/s", points.len());
     html! {
@@ -104,7 +104,7 @@ pub(in crate::report) fn roofline_plot(summary: &Summary) -> Markup {
     }
 }
 
-fn circle(point: &Point<'_>, most_ns: f64, across: &Axis, up: &Axis) -> Markup {
+fn circle(point: &RooflinePoint<'_>, most_ns: f64, across: &LogAxis, up: &LogAxis) -> Markup {
     let (x, y) = (FRAME.x(across.along(point.intensity())), FRAME.y(up.along(point.work.flops_per_second())));
     let radius = RADIUS.0 + RADIUS.1 * (point.work.time_ns / most_ns).sqrt();
     let class = match point.work.roofline.map(|roof| roof.bound) {
@@ -120,8 +120,8 @@ fn circle(point: &Point<'_>, most_ns: f64, across: &Axis, up: &Axis) -> Markup {
     }
 }
 
-fn axes(across: &Axis, up: &Axis) -> Markup {
-    let Frame { left, top, right, bottom } = FRAME;
+fn axes(across: &LogAxis, up: &LogAxis) -> Markup {
+    let PanelFrame { left, top, right, bottom } = FRAME;
     let columns = across.ticks().into_iter().map(|(along, tick)| (FRAME.x(along), tick.map(number)));
     let lines = up.ticks().into_iter().map(|(along, tick)| (FRAME.y(along), tick.map(rate)));
     let (middle, half) = ((left + right) / 2.0, (top + bottom) / 2.0);
@@ -170,7 +170,7 @@ fn roofs(peaks: &Peaks) -> Vec<ComputeRoof> {
 }
 
 /// The memory's line up to the highest of the others, and these from where they intersect it.
-fn roof_lines(peaks: &Peaks, roofs: &[ComputeRoof], across: &Axis, up: &Axis) -> Markup {
+fn roof_lines(peaks: &Peaks, roofs: &[ComputeRoof], across: &LogAxis, up: &LogAxis) -> Markup {
     let place = |x: f64, y: f64| (FRAME.x(across.along(x)), FRAME.y(up.along(y)));
     let bandwidth = peaks.bytes_per_second;
     let ((x_low, x_high), (y_low, _)) = (across.ends(), up.ends());

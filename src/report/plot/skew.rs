@@ -3,7 +3,7 @@
 use crate::analysis::collectives::{Clocks, CollectiveMetrics, Collectives};
 use crate::report::figures::signed_ns;
 
-use super::picture::{Frame, Picture, escaped};
+use super::picture::{PanelFrame, Picture, escaped};
 
 /// Maximum number of devices named below the axis.
 const MOST_NAMES: usize = 16;
@@ -26,7 +26,7 @@ fn step_to(farthest: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| step * 5.0 >= farthest).unwrap_or(farthest)
 }
 
-pub(super) fn panel(picture: &mut Picture, frame: &Frame, found: &Collectives<'_>, metrics: &CollectiveMetrics) {
+pub(super) fn panel(picture: &mut Picture, frame: &PanelFrame, found: &Collectives<'_>, metrics: &CollectiveMetrics) {
     let alignment = &metrics.alignment;
     let skews: Vec<f64> = alignment.skews_ps.iter().map(|&ps| ps as f64 / 1e3).collect();
     let farthest = skews.iter().fold(0.0_f64, |most, ns| most.max(ns.abs()));

@@ -7,8 +7,8 @@ use crate::analysis::{MeanStd, OperationSummary, Summary};
 use crate::report::naming::program;
 use crate::report::{format_ns, format_part};
 
-use super::axis::{Axis, part, time};
-use super::picture::{Frame, Picture, STYLES, Style, escaped};
+use super::axis::{LogAxis, part, time};
+use super::picture::{MarkStyle, PanelFrame, Picture, STYLES, escaped};
 
 const WIDTH: f64 = 1080.0;
 /// Width of the names beside the plot.
@@ -24,10 +24,10 @@ const NAMES: usize = 8;
 const LONGEST: usize = 28;
 /// Height of a line of names.
 const LINE: f64 = 18.0;
-const OTHER: Style = STYLES[7];
+const OTHER: MarkStyle = STYLES[7];
 
 /// An operation that is drawn.
-struct Point<'a> {
+struct SpreadPoint<'a> {
     operation: &'a OperationSummary,
     mean: f64,
     spread: f64,
@@ -39,13 +39,13 @@ struct Point<'a> {
 pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<bool> {
     let compute: Vec<&OperationSummary> =
         summary.operations.iter().filter(|operation| !operation.communication).collect();
-    let mut points: Vec<Point<'_>> = compute.iter().filter_map(|operation| point(operation)).collect();
+    let mut points: Vec<SpreadPoint<'_>> = compute.iter().filter_map(|operation| point(operation)).collect();
     let once = compute.len() - points.len();
     // the operations come by their time
     let more = points.len().saturating_sub(MOST);
     points.truncate(MOST);
-    let across = Axis::of(points.iter().map(|point| point.mean), (0, 3));
-    let up = Axis::of(points.iter().map(|point| point.spread), (-3, 0));
+    let across = LogAxis::of(points.iter().map(|point| point.mean), (0, 3));
+    let up = LogAxis::of(points.iter().map(|point| point.spread), (-3, 0));
     let (Some(across), Some(up)) = (across, up) else { return Ok(false) };
 
     let mut picture = Picture::new("Spread of compute operations", (WIDTH, HEIGHT));
@@ -58,7 +58,7 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
     let names: Vec<String> = opcodes.iter().map(|opcode| cut(opcode)).collect();
     let entries = names.iter().zip(&opcodes).map(|(name, opcode)| (style(opcode), name.as_str()));
     let above = picture.legend(entries.chain(others.then_some((OTHER, "other"))), 54.0);
-    let frame = Frame { left: 92.0, top: above + 20.0, right: WIDTH - BESIDE, bottom: HEIGHT - 92.0 };
+    let frame = PanelFrame { left: 92.0, top: above + 20.0, right: WIDTH - BESIDE, bottom: HEIGHT - 92.0 };
     let of_runs = points.iter().any(|point| point.operation.run_ns.is_some());
     let what = if of_runs { "mean time of a run" } else { "mean self time in an execution" };
     picture.columns(&frame, &across, time);
@@ -94,19 +94,19 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
     Ok(true)
 }
 
-fn point(operation: &OperationSummary) -> Option<Point<'_>> {
+fn point(operation: &OperationSummary) -> Option<SpreadPoint<'_>> {
     let (MeanStd { mean, std }, times) = operation.varying_ns();
     let std = std?;
-    let point = Point { operation, mean, spread: std / mean, excess: std * times as f64 };
+    let point = SpreadPoint { operation, mean, spread: std / mean, excess: std * times as f64 };
     (mean > 0.0 && point.spread.is_finite()).then_some(point)
 }
 
-fn place(point: &Point<'_>, frame: &Frame, across: &Axis, up: &Axis) -> (f64, f64) {
+fn place(point: &SpreadPoint<'_>, frame: &PanelFrame, across: &LogAxis, up: &LogAxis) -> (f64, f64) {
     (frame.x(across.along(point.mean)), frame.y(up.along(point.spread)))
 }
 
 /// The opcodes with the most excess, most first.
-fn opcodes<'a>(points: &[Point<'a>]) -> Vec<&'a str> {
+fn opcodes<'a>(points: &[SpreadPoint<'a>]) -> Vec<&'a str> {
     let mut excess: BTreeMap<&str, f64> = BTreeMap::new();
     for point in points {
         *excess.entry(&point.operation.opcode).or_default() += point.excess;
@@ -116,7 +116,7 @@ fn opcodes<'a>(points: &[Point<'a>]) -> Vec<&'a str> {
     opcodes.into_iter().take(OPCODES).map(|(opcode, _)| opcode).collect()
 }
 
-fn title(operation: &OperationSummary, point: &Point<'_>) -> String {
+fn title(operation: &OperationSummary, point: &SpreadPoint<'_>) -> String {
     let source = operation.source.as_ref().map_or_else(String::new, |source| format!(", {source}"));
     format!(
         "{} of {}{source}: {} ± {} ({}), {} executions, {} events",
@@ -139,11 +139,11 @@ fn cut(name: &str) -> String {
 }
 
 /// Names of the operations with the most excess, beside the plot in the order of their marks, each with a line to its mark.
-fn write_names(picture: &mut Picture, points: &[Point<'_>], frame: &Frame, across: &Axis, up: &Axis) {
-    let mut named: Vec<&Point<'_>> = points.iter().filter(|point| point.excess > 0.0).collect();
+fn write_names(picture: &mut Picture, points: &[SpreadPoint<'_>], frame: &PanelFrame, across: &LogAxis, up: &LogAxis) {
+    let mut named: Vec<&SpreadPoint<'_>> = points.iter().filter(|point| point.excess > 0.0).collect();
     named.sort_by(|one, other| other.excess.total_cmp(&one.excess));
     named.truncate(NAMES);
-    let mut named: Vec<(f64, f64, &Point<'_>)> = named
+    let mut named: Vec<(f64, f64, &SpreadPoint<'_>)> = named
         .into_iter()
         .map(|point| (place(point, frame, across, up), point))
         .map(|((x, y), point)| (x, y, point))

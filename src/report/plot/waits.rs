@@ -3,17 +3,17 @@
 use crate::analysis::collectives::{Kind, STEPS, SizeWaits, Waits};
 use crate::report::format_ns;
 
-use super::axis::{Axis, bytes, multiple, time};
-use super::marks::{Mark, axes, draw, style};
-use super::picture::{Frame, Picture};
+use super::axis::{LogAxis, bytes, multiple, time};
+use super::marks::{SizeMark, axes, draw, style};
+use super::picture::{PanelFrame, Picture};
 
 /// One mark for each kind, group and message size: all waits over all of the fastest durations.
-pub(super) fn marks(waits: &Waits) -> Vec<Mark> {
+pub(super) fn marks(waits: &Waits) -> Vec<SizeMark> {
     let mark = |(&(kind, _, size), sum): (&(Kind, Option<u64>, u64), &SizeWaits)| {
         let SizeWaits { count, low, high, .. } = *sum;
         let of_fastest = sum.wait_ps as f64 / sum.fastest_ps as f64;
         let mean = format_ns(sum.wait_ps as f64 / count as f64 / 1e3);
-        Mark {
+        SizeMark {
             kind,
             x: size as f64,
             y: of_fastest,
@@ -27,7 +27,7 @@ pub(super) fn marks(waits: &Waits) -> Vec<Mark> {
     waits.sizes.iter().map(mark).collect()
 }
 
-pub(super) fn panel(picture: &mut Picture, frame: &Frame, marks: &[Mark]) {
+pub(super) fn panel(picture: &mut Picture, frame: &PanelFrame, marks: &[SizeMark]) {
     let Some((across, up)) = axes(marks) else { return };
     picture.columns(frame, &across, bytes);
     picture.lines(frame, &up, multiple);
@@ -36,11 +36,11 @@ pub(super) fn panel(picture: &mut Picture, frame: &Frame, marks: &[Mark]) {
 }
 
 /// Histogram of waits: a row for each kind, its bars relative to its highest one.
-pub(super) fn distribution(picture: &mut Picture, frame: &Frame, waits: &Waits) {
+pub(super) fn distribution(picture: &mut Picture, frame: &PanelFrame, waits: &Waits) {
     let kinds = &waits.kinds;
     let ends = waits.ends_ps.into_iter().flat_map(|(least, most)| [least, most]).map(|ps| ps as f64 / 1e3);
     let none = kinds.values().any(|steps| steps.contains_key(&None)).then_some(0.0);
-    let Some(across) = Axis::of(ends.chain(none), (0, 3)) else { return };
+    let Some(across) = LogAxis::of(ends.chain(none), (0, 3)) else { return };
     picture.columns(frame, &across, time);
     picture.frame(
         frame,

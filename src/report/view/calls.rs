@@ -14,7 +14,7 @@ use crate::tune::{AutotuningResult, CandidateResult, CandidateStatus, OperationR
 use super::table::linked_table;
 
 /// The tuning results of a label's call.
-pub(super) struct Call<'a> {
+pub(super) struct TunedCall<'a> {
     /// Its place among the labels.
     place: usize,
     operation: &'a OperationResult,
@@ -22,7 +22,7 @@ pub(super) struct Call<'a> {
 
 /// For each label the result of its call, if there is one. Of several results the first decided one counts. A label of which
 /// only the name is left has the result of the only call with that name.
-pub(super) fn calls<'a>(summary: &Summary, results: &'a [AutotuningResult]) -> Vec<Option<Call<'a>>> {
+pub(super) fn calls<'a>(summary: &Summary, results: &'a [AutotuningResult]) -> Vec<Option<TunedCall<'a>>> {
     let of = |(place, label): (usize, &LabelShare)| {
         let is_own = |operation: &&OperationResult| match &label.label.call_key {
             Some(key) => operation.call.op_id == label.label.op_id && operation.call.call_key == *key,
@@ -33,12 +33,12 @@ pub(super) fn calls<'a>(summary: &Summary, results: &'a [AutotuningResult]) -> V
         found.sort_by_key(|operation| !operation.status.is_decided());
         let first = *found.first()?;
         // a name alone may stand for any of several calls
-        found.iter().all(|other| other.call == first.call).then_some(Call { place, operation: first })
+        found.iter().all(|other| other.call == first.call).then_some(TunedCall { place, operation: first })
     };
     summary.labels.iter().enumerate().map(of).collect()
 }
 
-impl Call<'_> {
+impl TunedCall<'_> {
     /// The id of its candidates in the page.
     pub(super) fn id(&self) -> String {
         format!("call-{}", self.place + 1)

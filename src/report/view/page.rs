@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use maud::{Markup, html};
 
 use crate::analysis::{DeviceRuntime, Summary};
-use crate::report::html::page::{Page, card};
+use crate::report::html::page::{PageFrame, card};
 use crate::report::plot::roofline_plot;
 use crate::report::{format_ns, format_part};
 use crate::setters;
@@ -89,7 +89,7 @@ pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
         }
     };
     let tool = concat!("autotune-lowered ", env!("CARGO_PKG_VERSION"));
-    let frame = Page { title: ("Profile", page.subject), style: STYLE, script: SCRIPT, has_icon: true, tool };
+    let frame = PageFrame { title: ("Profile", page.subject), style: STYLE, script: SCRIPT, has_icon: true, tool };
     frame.write(out, &body, &page.timeline.data)
 }
 
