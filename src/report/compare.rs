@@ -7,9 +7,9 @@ use serde::Serialize;
 use crate::compare::{CompareResult, ContestantResult, Noise, Outputs};
 use crate::counted::counted;
 use crate::measured_by::TOOL;
-use crate::stats::Interval;
 
 use super::document::versioned;
+use super::figures::format_interval;
 use super::grid::{cells, dash};
 use super::{Document, Grid, format_ns, format_part, line, write_notes};
 
@@ -49,7 +49,7 @@ impl<'a> ComparedPrograms<'a> {
             format!("{} {}", place + 1, contestant.name),
             dash(contestant.median_ns, format_ns),
             dash(contestant.ratio, ratio),
-            dash(contestant.interval, interval),
+            dash(contestant.interval, |held| format_interval(held, 3)),
             outputs
         ]);
         if !contestant.options.is_empty() {
@@ -69,7 +69,14 @@ impl<'a> ComparedPrograms<'a> {
 
     fn noise_row(grid: &mut Grid, noise: &Noise) {
         let cell = "1 once more, compiled and loaded separately";
-        grid.row(cells!["A/A", cell, "—", dash(noise.ratio, ratio), dash(noise.interval, interval), ""]);
+        grid.row(cells![
+            "A/A",
+            cell,
+            "—",
+            dash(noise.ratio, ratio),
+            dash(noise.interval, |held| format_interval(held, 3)),
+            ""
+        ]);
         if noise.same_executable == Some(false) {
             grid.line("its executable has other bytes: the compiler is not deterministic");
         }
@@ -81,10 +88,6 @@ impl<'a> ComparedPrograms<'a> {
 
 fn ratio(ratio: f64) -> String {
     format!("{ratio:.3}")
-}
-
-fn interval(interval: Interval) -> String {
-    format!("{:.3}–{:.3}", interval.low, interval.high)
 }
 
 impl Document for ComparedPrograms<'_> {

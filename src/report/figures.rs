@@ -1,6 +1,7 @@
 //! Figures with three significant digits and their unit.
 
 use crate::search::Expected;
+use crate::stats::Interval;
 
 /// Nanoseconds for people: `812 ns`, `31.2 µs`, `4.05 ms`, `1.20 s`.
 pub fn format_ns(ns: f64) -> String {
@@ -65,6 +66,11 @@ pub(super) fn format_per_second(rate: f64) -> String {
 pub(super) fn format_quotient(count: f64, of: f64) -> String {
     let quotient = count / of;
     if quotient.is_finite() { three_digits(quotient) } else { "—".to_owned() }
+}
+
+/// Writes the bounds of an interval with this many digits: `0.95–1.08`.
+pub(super) fn format_interval(interval: Interval, digits: usize) -> String {
+    format!("{:.digits$}–{:.digits$}", interval.low, interval.high)
 }
 
 /// A confidence as a percentage with as many digits as set it apart from 100 %.

@@ -82,28 +82,6 @@ impl<'a> MeasuredDocument<'a> {
         };
         // a time without kernels is not a time of the program
         let times: Vec<f64> = iterations.iter().filter(|_| has_kernels).map(|iteration| ns(time(iteration))).collect();
-        let all: u64 = iterations.iter().map(|iteration| iteration.kernels_ps).sum();
-        let rows = kernels.iter().map(|kernel| {
-            let totals: Vec<f64> = kernel.total_ps.iter().map(|&ps| ns(ps)).collect();
-            let sum: u64 = kernel.total_ps.iter().sum();
-            KernelRow {
-                name: kernel.name.clone(),
-                count: kernel.count,
-                median_ns: quantile(&totals, 0.5).unwrap_or_default(),
-                mean_ns: totals.iter().sum::<f64>() / totals.len().max(1) as f64,
-                share: if all == 0 { 0.0 } else { sum as f64 / all as f64 },
-            }
-        });
-        let mut notes = Vec::new();
-        if iterations.iter().any(|iteration| iteration.kernels_ps > iteration.busy_ps) {
-            notes.push("kernels ran at the same time, so their sum is more than the time in which they ran".to_owned());
-        }
-        let is_zero_index = |input: &MadeInput| {
-            matches!(input.made, InputSource::Fill(Fill::Constant { value: 0.0 })) && !input.spec.dtype.has_fractions()
-        };
-        if measured.inputs.iter().any(is_zero_index) {
-            notes.push("integer and boolean inputs are zeros; set others with `--fill` or `--inputs DIR`".to_owned());
-        }
         Self {
             schema: 1,
             program: path.to_owned(),
@@ -121,11 +99,41 @@ impl<'a> MeasuredDocument<'a> {
             median_ns: quantile(&times, 0.5),
             quartiles_ns: quantile(&times, 0.25).zip(quantile(&times, 0.75)).map(|(low, high)| [low, high]),
             samples: iterations.iter().map(sample).collect(),
-            per_kernel: per_kernel.then(|| rows.collect()),
-            notes,
+            per_kernel: per_kernel.then(|| kernel_rows(&measured.measurement)),
+            notes: notes(measured),
             findings: &measured.findings,
         }
     }
+}
+
+fn kernel_rows(Measurement { iterations, kernels }: &Measurement) -> Vec<KernelRow> {
+    let all: u64 = iterations.iter().map(|iteration| iteration.kernels_ps).sum();
+    let rows = kernels.iter().map(|kernel| {
+        let totals: Vec<f64> = kernel.total_ps.iter().map(|&ps| ns(ps)).collect();
+        let sum: u64 = kernel.total_ps.iter().sum();
+        KernelRow {
+            name: kernel.name.clone(),
+            count: kernel.count,
+            median_ns: quantile(&totals, 0.5).unwrap_or_default(),
+            mean_ns: totals.iter().sum::<f64>() / totals.len().max(1) as f64,
+            share: if all == 0 { 0.0 } else { sum as f64 / all as f64 },
+        }
+    });
+    rows.collect()
+}
+
+fn notes(measured: &Measured) -> Vec<String> {
+    let mut notes = Vec::new();
+    if measured.measurement.iterations.iter().any(|iteration| iteration.kernels_ps > iteration.busy_ps) {
+        notes.push("kernels ran at the same time, so their sum is more than the time in which they ran".to_owned());
+    }
+    let is_zero_index = |input: &MadeInput| {
+        matches!(input.made, InputSource::Fill(Fill::Constant { value: 0.0 })) && !input.spec.dtype.has_fractions()
+    };
+    if measured.inputs.iter().any(is_zero_index) {
+        notes.push("integer and boolean inputs are zeros; set others with `--fill` or `--inputs DIR`".to_owned());
+    }
+    notes
 }
 
 fn sample(iteration: &Iteration) -> IterationSample {

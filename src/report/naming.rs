@@ -2,8 +2,9 @@
 
 use crate::analysis::OperationSummary;
 use crate::cache::COMPILER_OPTIONS;
-use crate::call::Call;
+use crate::call::{Call, Direction};
 use crate::config::Config;
+use crate::tune::OperationResult;
 
 /// Longest name in the table.
 const MAX_NAME: usize = 72;
@@ -16,6 +17,12 @@ pub(super) fn short(name: &str) -> String {
     }
     let (head, tail) = (MAX_NAME / 3, MAX_NAME - 1 - MAX_NAME / 3);
     name.chars().take(head).chain(['…']).chain(name.chars().skip(length - tail)).collect()
+}
+
+/// `op@vN:key`, with its direction unless it is forward.
+pub(super) fn name_with_direction(operation: &OperationResult) -> String {
+    let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
+    format!("{}{direction}", operation.call.to_short())
 }
 
 /// A config in one line. Without options a compiler has its own.

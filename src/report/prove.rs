@@ -9,9 +9,9 @@ use crate::counted::counted;
 use crate::digest::Digest;
 use crate::measured_by::TOOL;
 use crate::prove::{Effect, ProveResult};
-use crate::stats::Interval;
 
 use super::document::versioned;
+use super::figures::format_interval;
 use super::grid::{cells, dash};
 use super::{Document, Grid, format_ns, format_part, format_ratio, line, write_notes};
 
@@ -62,16 +62,13 @@ impl<'a> ProvenStep<'a> {
 
 /// Such as `1.061× (1.052–1.070)`.
 fn gain(effect: &Effect) -> String {
-    let interval = effect.interval.map(|held| format!(" ({})", interval(held))).unwrap_or_default();
+    let interval = effect.interval.map(|held| format!(" ({})", format_interval(held, 3))).unwrap_or_default();
     format!("{}{interval}", dash(effect.speed_up, ratio))
 }
 
-fn ratio(ratio: f64) -> String {
+/// Writes a step's ratio, which is close to one.
+pub(super) fn ratio(ratio: f64) -> String {
     format!("{ratio:.3}×")
-}
-
-fn interval(interval: Interval) -> String {
-    format!("{:.3}–{:.3}", interval.low, interval.high)
 }
 
 impl Document for ProvenStep<'_> {
@@ -90,7 +87,7 @@ impl Document for ProvenStep<'_> {
                 dash(call.share, format_part),
                 dash(call.alone, format_ratio),
                 dash(effect.in_step.speed_up, ratio),
-                dash(effect.in_step.interval, interval),
+                dash(effect.in_step.interval, |held| format_interval(held, 3)),
                 call.tuned.to_brief()
             ]);
             if let Some(failure) = &effect.in_step.failure {

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::analysis::{HostWork, MeanStd, OperationSummary, Part, Summary};
 
-use super::document::write_more;
 use super::grid::{cells, dash, write_section};
 use super::lines::heading;
 use super::memory::write_memory;
@@ -161,14 +160,11 @@ fn runs_each(operation: &OperationSummary) -> String {
 }
 
 fn write_parts(out: &mut dyn Write, what: &str, parts: &[Part], top: usize) -> io::Result<()> {
-    heading(out, what)?;
-    let mut grid = Grid::new(&[">share", ">time", ">operations", "name"]);
-    for part in parts.iter().take(top) {
+    let rows = parts.iter().map(|part| {
         let operations = if part.operations > 0 { part.operations.to_string() } else { String::new() };
-        grid.row(cells![format_part(part.share), format_ns(part.time_ns), operations, short(&part.name)]);
-    }
-    grid.write(out)?;
-    write_more(out, top, parts.len(), "")
+        cells![format_part(part.share), format_ns(part.time_ns), operations, short(&part.name)]
+    });
+    write_section(out, what, &[">share", ">time", ">operations", "name"], rows, top)
 }
 
 fn write_labels(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {

@@ -5,16 +5,15 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::call::Direction;
 use crate::counted::counted;
 use crate::failure::Failure;
 use crate::hlo::Evidence;
 use crate::tune::{AutotuningResult, CandidateResult, ConfigTime, OperationResult, ProfiledStep, Searched, Status};
 
 use super::differences::differences;
-use super::figures::expected_text;
+use super::figures::{expected_text, format_interval};
 use super::grid::dash;
-use super::naming::brief_config;
+use super::naming::{brief_config, name_with_direction};
 use super::roofline::{goodness, roof_line, temporary_memory};
 use super::time::time_line;
 use super::{Document, Grid, format_ns, format_part, format_ratio, line};
@@ -37,17 +36,20 @@ impl Document for &AutotuningResult {
         let mut grid = Grid::new(&headings);
         for operation in &self.operations {
             let time = |config: Option<&ConfigTime>| dash(config.and_then(|config| config.median_ns), format_ns);
-            let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
-            let name = format!("{}{direction}", operation.call.to_short());
             let cells = [
                 time(Some(&operation.baseline)),
                 time(operation.best.as_ref()),
                 dash(operation.speed_up, format_ratio),
-                dash(operation.speed_up_interval, |interval| format!("{:.2}–{:.2}", interval.low, interval.high)),
+                dash(operation.speed_up_interval, |interval| format_interval(interval, 2)),
                 operation.evidence.to_string(),
                 operation.status.name().to_owned(),
             ];
-            grid.row([name].into_iter().chain(share(format_part(operation.share.unwrap_or(0.0)))).chain(cells));
+            grid.row(
+                [name_with_direction(operation)]
+                    .into_iter()
+                    .chain(share(format_part(operation.share.unwrap_or(0.0))))
+                    .chain(cells),
+            );
             for line in details(operation) {
                 grid.line(&line);
             }

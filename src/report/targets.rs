@@ -76,6 +76,12 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
         Some(forecast) => line!(out, "{}", forecast_line(forecast))?,
         None => grid.write_or(out, NOTHING)?,
     }
+    write_findings(target, out)?;
+    write_notes(out, &target.notes)
+}
+
+/// Writes whether the module fits, and what became worse than the baseline.
+fn write_findings(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> {
     if let Some((needed, memory)) = target.module_memory() {
         let verdict = if needed <= memory { "it fits" } else { "it does not fit" };
         let (needed, memory) = (format_bytes(needed), format_bytes(memory));
@@ -93,7 +99,7 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
             line!(out, "  {regression}")?;
         }
     }
-    write_notes(out, &target.notes)
+    Ok(())
 }
 
 /// The cost of compiling.

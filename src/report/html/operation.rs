@@ -12,6 +12,7 @@ use crate::report::date::date;
 use crate::report::differences::flat;
 use crate::report::figures::format_confidence;
 use crate::report::grid::dash;
+use crate::report::naming::name_with_direction;
 use crate::report::roofline::{goodness, temporary_memory};
 use crate::report::{format_ns, format_part, format_ratio};
 use crate::stats::Interval;
@@ -19,13 +20,13 @@ use crate::tune::{CandidateStatus, ConfigTime, OperationResult};
 
 use super::candidates::candidates;
 use super::escape::prose;
-use super::overview::{name_of, status_class};
+use super::overview::status_class;
 use super::time_breakdown::bar;
 
 /// An operation's section; `decided_at` is the time of its decision, if there is one.
 pub(super) fn section(operation: &OperationResult, number: usize, decided_at: Option<u64>) -> Markup {
     let OperationResult { status, baseline, best, candidates: all, time_breakdown, .. } = operation;
-    let name = name_of(operation);
+    let name = name_with_direction(operation);
     let facts = facts(operation, decided_at);
     let mut measured = all.iter().filter(|candidate| candidate.status() == CandidateStatus::Measured);
     html! {

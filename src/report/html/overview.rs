@@ -2,9 +2,10 @@
 
 use maud::{Markup, html};
 
-use crate::call::Direction;
 use crate::report::differences::differences;
+use crate::report::figures::format_interval;
 use crate::report::grid::dash;
+use crate::report::naming::name_with_direction;
 use crate::report::{format_ns, format_part, format_ratio};
 use crate::tune::{AutotuningResult, MissedLabel, OperationResult, Status};
 
@@ -29,12 +30,6 @@ struct OptionalColumns {
 fn roof_of(operation: &OperationResult) -> Option<f64> {
     let time = operation.best.as_ref().unwrap_or(&operation.baseline);
     Some(time.work.as_ref()?.roofline?.share)
-}
-
-/// `op@vN:key`, with its direction unless it is forward.
-pub(super) fn name_of(operation: &OperationResult) -> String {
-    let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
-    format!("{}{direction}", operation.call.to_short())
 }
 
 /// The word for a status in a class.
@@ -98,14 +93,14 @@ fn row(operation: &OperationResult, number: usize, with: OptionalColumns, axis: 
     let failures = operation.candidates.iter().filter(|candidate| candidate.failure().is_some()).count();
     let failed = (failures > 0).then(|| format!("{failures} failed"));
     let rounds = u64::from(operation.rounds_kept) + u64::from(operation.rounds_measured);
-    let interval = operation.speed_up_interval.map(|interval| format!("{:.2}–{:.2}", interval.low, interval.high));
+    let interval = operation.speed_up_interval.map(|interval| format_interval(interval, 2));
     let evidence = if operation.occurrences > 0 { operation.evidence.to_string() } else { "—".to_owned() };
     let number_of = |name: &str, value: Option<f64>, text: fn(f64) -> String, beside: Option<&str>| {
         number_cell(name, value, &dash(value, text), beside)
     };
     html! {
         tr role="row" data-status=(status) data-section={"op-" (number)} {
-            (name_cell(&name_of(operation), Some(number), &prose(&under)))
+            (name_cell(&name_with_direction(operation), Some(number), &prose(&under)))
             (status_cell(status, status_class(operation.status), failed.as_deref()))
             @if with.share { (number_of("share", operation.share, format_part, None)) }
             (number_of("baseline", baseline.median_ns, format_ns, None))

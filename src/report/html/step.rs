@@ -12,9 +12,10 @@ use crate::device::DeviceFingerprint;
 use crate::measured_by::MeasuredBy;
 use crate::prove::{CallEffect, Effect, ProvenSet, StepVerdict};
 use crate::report::differences::differences;
+use crate::report::figures::format_interval;
 use crate::report::grid::dash;
+use crate::report::prove::ratio;
 use crate::report::{format_ns, format_part};
-use crate::stats::Interval;
 
 use super::cells::{heading, name_cell, number_cell, status_cell, table, text_cell};
 use super::environment::{clock_of, facts};
@@ -96,7 +97,7 @@ pub fn write_step_html(out: &mut dyn Write, StepReport { subject, document, step
 /// The title and the few figures that a reader came for.
 fn header(subject: &str, MeasuredStep { device, step, baseline_ns, calls, proven, .. }: &MeasuredStep) -> Markup {
     let of_step = |effect: &Effect| {
-        let interval = effect.interval.map_or_else(String::new, |held| format!("{}, ", interval(held)));
+        let interval = effect.interval.map_or_else(String::new, |held| format!("{}, ", format_interval(held, 3)));
         format!("{interval}{}", effect.verdict.name())
     };
     let (figure, beside) = match proven {
@@ -134,7 +135,8 @@ fn row(CallEffect { call, in_step, is_proven, .. }: &CallEffect, has_shares: boo
     let verdict = in_step.verdict.name();
     let failure = in_step.failure.as_ref().map(ToString::to_string);
     let under = html! { "use " (differences(&call.tuned, &call.baseline).0) };
-    let [alone_held, in_step_held] = [call.alone_interval, in_step.interval].map(|held| held.map(interval));
+    let [alone_held, in_step_held] =
+        [call.alone_interval, in_step.interval].map(|held| held.map(|held| format_interval(held, 3)));
     html! {
         tr role="row" data-status=(verdict) {
             (name_cell(&call.call.to_string(), None, &under))
@@ -155,12 +157,4 @@ fn class_of(verdict: StepVerdict) -> &'static str {
         StepVerdict::NotSeparated => "open",
         StepVerdict::WithinNoise | StepVerdict::NoEffect | StepVerdict::PutBack => "kept",
     }
-}
-
-fn ratio(ratio: f64) -> String {
-    format!("{ratio:.3}×")
-}
-
-fn interval(held: Interval) -> String {
-    format!("{:.3}–{:.3}", held.low, held.high)
 }

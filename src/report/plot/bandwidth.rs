@@ -3,7 +3,7 @@
 use crate::analysis::collectives::{CollectiveMetrics, SizeRow};
 
 use super::axis::{bytes, number};
-use super::marks::{SizeMark, axes, draw};
+use super::marks::{SizeMark, axes, draw_marks};
 use super::picture::{PanelFrame, Picture};
 
 /// One mark for each row that has a size.
@@ -28,5 +28,5 @@ pub(super) fn panel(picture: &mut Picture, frame: &PanelFrame, marks: &[SizeMark
     picture.columns(frame, &across, bytes);
     picture.lines(frame, &up, number);
     picture.frame(frame, "Bus bandwidth, mean of the instances", "message size", "GB/s");
-    draw(picture, frame, (&across, &up), marks);
+    draw_marks(picture, frame, (&across, &up), marks);
 }

@@ -5,11 +5,14 @@ use std::io::{self, Write};
 
 use crate::analysis::collectives::{CollectiveMetrics, Collectives, Kind, Waits};
 
-use super::picture::{PanelFrame, Picture, escaped};
+use super::picture::{PanelFrame, Picture, draw, escaped};
 use super::{bandwidth, marks, skew, waits};
 
 /// Height of a panel with its heading and names.
 const HIGH: f64 = 370.0;
+
+/// Draws a panel into its frame.
+type DrawPanel<'a> = Box<dyn Fn(&mut Picture, &PanelFrame) + 'a>;
 
 /// Writes the picture. `false` if there is nothing to plot, and nothing is written.
 pub fn write_collectives_plot(
@@ -18,7 +21,6 @@ pub fn write_collectives_plot(
     metrics: &CollectiveMetrics,
     straggler_waits: &Waits,
 ) -> io::Result<bool> {
-    type DrawPanel<'a> = Box<dyn Fn(&mut Picture, &PanelFrame) + 'a>;
     let by_size = bandwidth::marks(metrics);
     let waits_by_size = waits::marks(straggler_waits);
     let mut panels: Vec<DrawPanel<'_>> = Vec::new();
@@ -44,9 +46,14 @@ pub fn write_collectives_plot(
     if panels.is_empty() {
         return Ok(false);
     }
-
-    let (columns, wide) = if panels.len() == 1 { (1, 860.0) } else { (2, 560.0) };
     let kinds: BTreeSet<Kind> = metrics.sizes.iter().map(|row| row.kind).collect();
+    out.write_all(&arrange(&panels, &missing, &kinds))?;
+    Ok(true)
+}
+
+/// Draws the legend, the panels in one or two columns, and why others are missing.
+fn arrange(panels: &[DrawPanel<'_>], missing: &[&str], kinds: &BTreeSet<Kind>) -> Vec<u8> {
+    let (columns, wide) = if panels.len() == 1 { (1, 860.0) } else { (2, 560.0) };
     let rows = panels.len().div_ceil(columns) as f64;
     let width = wide * columns as f64;
     // two rows of the legend at most: there are eight kinds
@@ -62,8 +69,7 @@ pub fn write_collectives_plot(
     }
     for (row, text) in missing.iter().enumerate() {
         let y = above + rows * HIGH + 22.0 * row as f64 + 6.0;
-        picture.add(format_args!("<text class=\"soft\" x=\"24\" y=\"{y:.0}\">{}</text>\n", escaped(text)));
+        draw!(picture, "<text class=\"soft\" x=\"24\" y=\"{y:.0}\">{}</text>\n", escaped(text));
     }
-    out.write_all(&picture.finish())?;
-    Ok(true)
+    picture.finish()
 }

@@ -3,7 +3,7 @@
 use crate::analysis::collectives::Kind;
 
 use super::axis::LogAxis;
-use super::picture::{MarkStyle, PanelFrame, Picture, STYLES, escaped};
+use super::picture::{MarkStyle, PanelFrame, Picture, STYLES, draw, escaped};
 
 /// A kind's colour and mark.
 pub(super) fn style(kind: Kind) -> MarkStyle {
@@ -37,13 +37,18 @@ pub(super) fn axes(marks: &[SizeMark]) -> Option<(LogAxis, LogAxis)> {
     Some((x, y))
 }
 
-pub(super) fn draw(picture: &mut Picture, frame: &PanelFrame, (across, up): (&LogAxis, &LogAxis), marks: &[SizeMark]) {
+pub(super) fn draw_marks(
+    picture: &mut Picture,
+    frame: &PanelFrame,
+    (across, up): (&LogAxis, &LogAxis),
+    marks: &[SizeMark],
+) {
     for mark in marks {
         let (class, path) = style(mark.kind);
         let x = frame.x(across.along(mark.x));
         let [y, low, high] = [mark.y, mark.low, mark.high].map(|value| frame.y(up.along(value)));
-        picture.add(format_args!("<g class=\"{class}\"><title>{}</title>", escaped(&mark.label)));
-        picture.add(format_args!("<path d=\"M{x:.1} {low:.1}V{high:.1}\"/>"));
-        picture.add(format_args!("<path transform=\"translate({x:.1} {y:.1})\" d=\"{path}\"/></g>\n"));
+        draw!(picture, "<g class=\"{class}\"><title>{}</title>", escaped(&mark.label));
+        draw!(picture, "<path d=\"M{x:.1} {low:.1}V{high:.1}\"/>");
+        draw!(picture, "<path transform=\"translate({x:.1} {y:.1})\" d=\"{path}\"/></g>\n");
     }
 }

@@ -62,6 +62,12 @@ const COLOURS: [(&str, &str); 8] = [
     ("#757575", "#ababab"),
 ];
 
+/// Adds markup to a picture, formatted as by `format!`.
+macro_rules! draw {
+    ($picture:expr, $($markup:tt)+) => { $picture.add(format_args!($($markup)+)) };
+}
+pub(super) use draw;
+
 /// Text for an element or a quoted attribute; XML forbids two characters that HTML allows.
 pub(super) fn escaped(text: &str) -> String {
     html! { (printable(text).replace(['\u{fffe}', '\u{ffff}'], " ")) }.into_string()
@@ -109,11 +115,8 @@ impl Picture {
             if x + wide > self.width - 12.0 && x > 24.0 {
                 (x, y) = (24.0, y + 22.0);
             }
-            self.add(format_args!(
-                "<path class=\"{class}\" transform=\"translate({:.0} {y:.0})\" d=\"{mark}\"/>",
-                x + 8.0
-            ));
-            self.add(format_args!("<text x=\"{:.0}\" y=\"{:.0}\">{}</text>\n", x + 20.0, y + 4.5, escaped(name)));
+            draw!(self, "<path class=\"{class}\" transform=\"translate({:.0} {y:.0})\" d=\"{mark}\"/>", x + 8.0);
+            draw!(self, "<text x=\"{:.0}\" y=\"{:.0}\">{}</text>\n", x + 20.0, y + 4.5, escaped(name));
             x += wide;
         }
         y + 12.0
@@ -122,36 +125,31 @@ impl Picture {
     /// A frame with its heading and the names of its axes.
     pub(super) fn frame(&mut self, frame: &PanelFrame, heading: &str, x_name: &str, y_name: &str) {
         let PanelFrame { left, top, right, bottom } = *frame;
-        self.add(format_args!("<path class=\"frame\" d=\"M{left} {top}V{bottom}H{right}\"/>\n"));
+        draw!(self, "<path class=\"frame\" d=\"M{left} {top}V{bottom}H{right}\"/>\n");
         if !heading.is_empty() {
-            self.add(format_args!(
-                "<text x=\"{left}\" y=\"{}\" font-size=\"14\">{}</text>\n",
-                top - 12.0,
-                escaped(heading)
-            ));
+            draw!(self, "<text x=\"{left}\" y=\"{}\" font-size=\"14\">{}</text>\n", top - 12.0, escaped(heading));
         }
         let (middle, half) = ((left + right) / 2.0, (top + bottom) / 2.0);
         let below = bottom + 42.0;
-        self.add(format_args!(
+        draw!(
+            self,
             "<text class=\"soft\" x=\"{middle}\" y=\"{below}\" text-anchor=\"middle\">{}</text>\n",
             escaped(x_name)
-        ));
-        self.add(format_args!(
+        );
+        draw!(
+            self,
             "<text class=\"soft\" transform=\"translate({} {half}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
             left - 62.0,
             escaped(y_name)
-        ));
+        );
     }
 
     /// Lines and numbers of the horizontal axis.
     pub(super) fn columns(&mut self, frame: &PanelFrame, axis: &LogAxis, label: fn((u8, i32)) -> String) {
         for (along, tick) in axis.ticks() {
             let (x, text) = (frame.x(along), tick.map_or_else(|| "0".to_owned(), label));
-            self.add(format_args!("<path class=\"grid\" d=\"M{x:.1} {}V{}\"/>", frame.top, frame.bottom));
-            self.add(format_args!(
-                "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>\n",
-                frame.bottom + 19.0
-            ));
+            draw!(self, "<path class=\"grid\" d=\"M{x:.1} {}V{}\"/>", frame.top, frame.bottom);
+            draw!(self, "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>\n", frame.bottom + 19.0);
         }
     }
 
@@ -165,8 +163,8 @@ impl Picture {
     /// A line across with its number.
     pub(super) fn line(&mut self, frame: &PanelFrame, y: f64, text: &str) {
         let (left, base) = (frame.left - 8.0, y + 4.5);
-        self.add(format_args!("<path class=\"grid\" d=\"M{} {y:.1}H{}\"/>", frame.left, frame.right));
-        self.add(format_args!("<text x=\"{left}\" y=\"{base:.1}\" text-anchor=\"end\">{text}</text>\n"));
+        draw!(self, "<path class=\"grid\" d=\"M{} {y:.1}H{}\"/>", frame.left, frame.right);
+        draw!(self, "<text x=\"{left}\" y=\"{base:.1}\" text-anchor=\"end\">{text}</text>\n");
     }
 }
 

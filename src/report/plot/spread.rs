@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::analysis::{MeanStd, OperationSummary, Summary};
+use crate::counted::counted;
 use crate::report::naming::program;
 use crate::report::{format_ns, format_part};
 
 use super::axis::{LogAxis, part, time};
-use super::picture::{MarkStyle, PanelFrame, Picture, STYLES, escaped};
+use super::picture::{MarkStyle, PanelFrame, Picture, STYLES, draw, escaped};
 
 const WIDTH: f64 = 1080.0;
 /// Width of the names beside the plot.
@@ -69,29 +70,34 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
     for point in &points {
         let (class, mark) = style(&point.operation.opcode);
         let (x, y) = place(point, &frame, &across, &up);
-        picture.add(format_args!(
+        draw!(
+            picture,
             "<path class=\"{class}\" opacity=\"{opacity}\" transform=\"translate({x:.1} {y:.1}) scale({size})\" d=\"{mark}\">"
-        ));
-        picture.add(format_args!("<title>{}</title></path>\n", escaped(&title(point.operation, point))));
+        );
+        draw!(picture, "<title>{}</title></path>\n", escaped(&title(point.operation, point)));
     }
     write_names(&mut picture, &points, &frame, &across, &up);
-    let mut lines = vec![format!(
-        "{} operation{} drawn. Labelled: the largest deviation × {}.",
-        points.len(),
-        if points.len() == 1 { "" } else { "s" },
-        if of_runs { "runs" } else { "executions" }
-    )];
-    if once > 0 {
-        let ran = if of_runs { "once" } else { "in one execution" };
-        lines.push(format!("{once} that ran {ran}, or took no time, have no spread."));
-    }
-    if more > 0 {
-        lines.push(format!("{more} with less time are left out."));
-    }
     let y = HEIGHT - 18.0;
-    picture.add(format_args!("<text class=\"soft\" x=\"24\" y=\"{y}\">{}</text>\n", escaped(&lines.join(" "))));
+    draw!(
+        picture,
+        "<text class=\"soft\" x=\"24\" y=\"{y}\">{}</text>\n",
+        escaped(&caption(points.len(), once, more, of_runs))
+    );
     out.write_all(&picture.finish())?;
     Ok(true)
+}
+
+/// How many operations are drawn, ran once, and are too many.
+fn caption(drawn: usize, once: usize, more: usize, of_runs: bool) -> String {
+    let (times, ran) = if of_runs { ("runs", "once") } else { ("executions", "in one execution") };
+    let mut caption = format!("{} drawn. Labelled: the largest deviation × {times}.", counted(drawn, "operation"));
+    if once > 0 {
+        caption += &format!(" {once} that ran {ran}, or took no time, have no spread.");
+    }
+    if more > 0 {
+        caption += &format!(" {more} with less time are left out.");
+    }
+    caption
 }
 
 fn point(operation: &OperationSummary) -> Option<SpreadPoint<'_>> {
@@ -156,8 +162,8 @@ fn write_names(picture: &mut Picture, points: &[SpreadPoint<'_>], frame: &PanelF
         let at = y.min(frame.bottom - LINE * left).max(free);
         (free, left) = (at + LINE, left - 1.0);
         let (edge, name) = (frame.right, cut(&point.operation.operation));
-        picture.add(format_args!("<circle class=\"frame\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"8\"/>"));
-        picture.add(format_args!("<path class=\"frame\" d=\"M{:.1} {y:.1}L{edge:.1} {at:.1}h8\"/>", x + 8.0));
-        picture.add(format_args!("<text x=\"{:.1}\" y=\"{:.1}\">{}</text>\n", edge + 13.0, at + 4.5, escaped(&name)));
+        draw!(picture, "<circle class=\"frame\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"8\"/>");
+        draw!(picture, "<path class=\"frame\" d=\"M{:.1} {y:.1}L{edge:.1} {at:.1}h8\"/>", x + 8.0);
+        draw!(picture, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>\n", edge + 13.0, at + 4.5, escaped(&name));
     }
 }

@@ -4,8 +4,8 @@ use crate::analysis::collectives::{Kind, STEPS, SizeWaits, Waits};
 use crate::report::format_ns;
 
 use super::axis::{LogAxis, bytes, multiple, time};
-use super::marks::{SizeMark, axes, draw, style};
-use super::picture::{PanelFrame, Picture};
+use super::marks::{SizeMark, axes, draw_marks, style};
+use super::picture::{PanelFrame, Picture, draw};
 
 /// One mark for each kind, group and message size: all waits over all of the fastest durations.
 pub(super) fn marks(waits: &Waits) -> Vec<SizeMark> {
@@ -32,7 +32,7 @@ pub(super) fn panel(picture: &mut Picture, frame: &PanelFrame, marks: &[SizeMark
     picture.columns(frame, &across, bytes);
     picture.lines(frame, &up, multiple);
     picture.frame(frame, "Wait for stragglers", "message size", "of the fastest device’s time");
-    draw(picture, frame, (&across, &up), marks);
+    draw_marks(picture, frame, (&across, &up), marks);
 }
 
 /// Histogram of waits: a row for each kind, its bars relative to its highest one.
@@ -53,7 +53,7 @@ pub(super) fn distribution(picture: &mut Picture, frame: &PanelFrame, waits: &Wa
         let (base, (class, _)) = (frame.top + high * (row as f64 + 1.0), style(*kind));
         let (all, most) = (steps.values().sum::<u64>(), steps.values().max().copied().unwrap_or(1));
         let tallest = high * 0.8;
-        picture.add(format_args!("<path class=\"grid\" d=\"M{} {base:.1}H{}\"/>", frame.left, frame.right));
+        draw!(picture, "<path class=\"grid\" d=\"M{} {base:.1}H{}\"/>", frame.left, frame.right);
         for (step, count) in steps {
             let ends = step.map_or([0.0, 0.0], |step| [step, step + 1].map(|end| 10_f64.powf(f64::from(end) / STEPS)));
             let (from, to) = match step {
@@ -65,14 +65,11 @@ pub(super) fn distribution(picture: &mut Picture, frame: &PanelFrame, waits: &Wa
                 None => "not at all".to_owned(),
             };
             let tall = tallest * *count as f64 / most as f64;
-            picture.add(format_args!(
-                "<rect class=\"{class}\" stroke-width=\"0\" x=\"{from:.1}\" y=\"{:.1}\"",
-                base - tall
-            ));
-            picture.add(format_args!(" width=\"{:.1}\" height=\"{tall:.1}\">", (to - from - 0.5).max(1.0)));
-            picture.add(format_args!("<title>{kind}: {count} of {all} wait {label}</title></rect>\n"));
+            draw!(picture, "<rect class=\"{class}\" stroke-width=\"0\" x=\"{from:.1}\" y=\"{:.1}\"", base - tall);
+            draw!(picture, " width=\"{:.1}\" height=\"{tall:.1}\">", (to - from - 0.5).max(1.0));
+            draw!(picture, "<title>{kind}: {count} of {all} wait {label}</title></rect>\n");
         }
         let (x, y) = (frame.left - 8.0, base - high / 2.0 + 4.5);
-        picture.add(format_args!("<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{all}</text>\n"));
+        draw!(picture, "<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{all}</text>\n");
     }
 }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::analysis::{LabelShare, Summary};
 use crate::call::split_op_id;
 use crate::report::differences::differences;
-use crate::report::figures::expected_text;
+use crate::report::figures::{expected_text, format_interval};
 use crate::report::grid::dash;
 use crate::report::roofline::{goodness, temporary_memory};
 use crate::report::{format_bytes, format_ns, format_ratio};
@@ -90,7 +90,7 @@ fn row(candidate: &CandidateResult, operation: &OperationResult) -> Vec<String> 
         config,
         dash(times, |times| format_ns(times.median_ns)),
         dash(times, |times| format!("{:.3}", times.ratio)),
-        dash(times, |times| format!("{:.3}–{:.3}", times.interval.low, times.interval.high)),
+        dash(times, |times| format_interval(times.interval, 3)),
         times.map_or(0, |times| times.rounds).to_string(),
         dash(candidate.temporary_bytes, format_bytes),
         outcome,

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::analysis::Capture;
 use crate::analysis::trace::alignment;
+use crate::printable::printable;
 use crate::profile::{Line, Plane, text};
 use crate::timer::PHASES_PLANE;
 
@@ -180,13 +181,10 @@ fn name(plane: &Plane<'_>, id: i64) -> String {
     )
 }
 
-/// The beginning of a text, without characters that change the writing direction.
+/// The beginning of a text.
 fn short(text: &str) -> String {
-    let is_unfit = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let mut short: String = text.chars().take(MAX_NAME).map(|c| if is_unfit(c) { ' ' } else { c }).collect();
+    let text = printable(text);
+    let mut short: String = text.chars().take(MAX_NAME).collect();
     if text.chars().nth(MAX_NAME).is_some() {
         short.push('…');
     }
