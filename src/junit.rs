@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// The outcome of a case.
-pub(crate) enum Outcome {
+pub(crate) enum CaseOutcome {
     Passed,
     /// What is checked does not hold.
     Failure,
@@ -17,7 +17,7 @@ pub(crate) struct Case<'a> {
     pub(crate) class: &'a str,
     pub(crate) name: String,
     pub(crate) seconds: f64,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CaseOutcome,
     /// The outcome in a word or two.
     pub(crate) kind: &'a str,
     pub(crate) message: &'a str,
@@ -46,10 +46,10 @@ pub(crate) fn write_suites(out: &mut dyn Write, command: &str, suites: &[Suite<'
             write!(out, r#"    <testcase classname="{class}" name="{name}" time="{seconds:.3}">"#)?;
             let (kind, message, text) = (escaped(kind), escaped(message), escaped(text));
             match outcome {
-                Outcome::Passed => write!(out, "<system-out>{kind}: {message}&#10;{text}</system-out>")?,
-                Outcome::Failure => write!(out, r#"<failure type="{kind}" message="{message}">{text}</failure>"#)?,
-                Outcome::Error => write!(out, r#"<error type="{kind}" message="{message}">{text}</error>"#)?,
-                Outcome::Skipped => write!(out, r#"<skipped message="{message}"/>"#)?,
+                CaseOutcome::Passed => write!(out, "<system-out>{kind}: {message}&#10;{text}</system-out>")?,
+                CaseOutcome::Failure => write!(out, r#"<failure type="{kind}" message="{message}">{text}</failure>"#)?,
+                CaseOutcome::Error => write!(out, r#"<error type="{kind}" message="{message}">{text}</error>"#)?,
+                CaseOutcome::Skipped => write!(out, r#"<skipped message="{message}"/>"#)?,
             }
             writeln!(out, "</testcase>")?;
         }
@@ -59,10 +59,10 @@ pub(crate) fn write_suites(out: &mut dyn Write, command: &str, suites: &[Suite<'
 }
 
 fn counts(cases: &[&Case<'_>]) -> String {
-    let count = |wanted: fn(&Outcome) -> bool| cases.iter().filter(|case| wanted(&case.outcome)).count();
-    let failures = count(|outcome| matches!(outcome, Outcome::Failure));
-    let errors = count(|outcome| matches!(outcome, Outcome::Error));
-    let skipped = count(|outcome| matches!(outcome, Outcome::Skipped));
+    let count = |wanted: fn(&CaseOutcome) -> bool| cases.iter().filter(|case| wanted(&case.outcome)).count();
+    let failures = count(|outcome| matches!(outcome, CaseOutcome::Failure));
+    let errors = count(|outcome| matches!(outcome, CaseOutcome::Error));
+    let skipped = count(|outcome| matches!(outcome, CaseOutcome::Skipped));
     let seconds: f64 = cases.iter().map(|case| case.seconds).sum();
     let tests = cases.len();
     format!(r#"tests="{tests}" failures="{failures}" errors="{errors}" skipped="{skipped}" time="{seconds:.3}""#)

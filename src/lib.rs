@@ -32,8 +32,8 @@
 //!
 //! # The modules
 //!
-//! The program is one walk, and every module is one step of it. Each uses only earlier ones; `ARCHITECTURE.md` lists the
-//! floors.
+//! The program is one walk, and every module is one step of it. Each uses only earlier ones; `ARCHITECTURE.md` lists
+//! the floors.
 //!
 //! | step | modules |
 //! | --- | --- |
@@ -44,7 +44,7 @@
 //! | Keep every sample, and decide on them | [`samples`], [`decision`] |
 //! | Commit the best configs, and look them up | [`ledger`], [`cache`] |
 //! | Share caches between machines | [`remote`], [`signature`] |
-//! | Run all steps; measure one program | [`tune`], [`measure`], [`compiler_options`] |
+//! | Race programs; run all steps; measure one program | [`race`], [`tune`], [`measure`], [`compiler_options`] |
 //! | Compare whole programs, and ways to compile them | [`compare`] |
 //! | Check that cached configs still hold, and find this machine's noise floor | [`gate`], [`selftest`] |
 //! | Read profiles | [`profile`], [`analysis`] |
@@ -73,7 +73,7 @@ pub use autotune_lowered_lookup::{
     registry, target,
 };
 pub(crate) use autotune_lowered_lookup::{
-    clock, counted, mapped_file, outside_file, remedy, scratch, setters, whole_file,
+    atomic_write, clock, counted, io_hint, mapped_file, outside_file, scratch, setters,
 };
 #[doc(hidden)]
 pub use autotune_lowered_lookup::{printable, stats, wire};
@@ -94,6 +94,7 @@ pub mod matching;
 pub mod measure;
 pub mod merge;
 pub mod prove;
+pub mod race;
 pub mod remote;
 pub mod report;
 pub mod samples;

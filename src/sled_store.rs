@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::atomic_write::write_atomic;
 use crate::cache::{CacheKey, ConfigStore, Entry, KeyRef, StoreError, Tier, text_of};
 use crate::clock::check_clock;
 use crate::digest::{Digest, FieldHasher, SetDigest};
+use crate::io_hint::io_hint;
 use crate::outside_file;
-use crate::remedy::remedy;
-use crate::whole_file::write_whole;
 
 const FOLDER: &str = "sled-v1";
 const STATE_FILE: &str = "sled-v1.state";
@@ -28,15 +28,15 @@ const MAX_FILES: usize = 10_000;
 const RELEASE_TRIES: u32 = 1000;
 const RELEASE_WAIT: Duration = Duration::from_millis(2);
 
-/// How long sled may take to open its folder, besides a second a mebibyte. On pages that name each other in a circle, it never
-/// ends.
+/// How long sled may take to open its folder, besides a second a mebibyte. On pages that name each other in a circle,
+/// it never ends.
 const OPENING: Duration = Duration::from_secs(20);
 /// The thread that opens it.
 pub const SLED_OPENER: &str = "open-sled";
 
 fn database_error(action: &'static str, path: &Path, source: sled::Error) -> StoreError {
     let next = match &source {
-        sled::Error::Io(error) if !remedy(error).is_empty() => remedy(error),
+        sled::Error::Io(error) if !io_hint(error).is_empty() => io_hint(error),
         _ => "; `autotune-lowered cache rebuild` makes it again from the sample log",
     };
     StoreError::database(action, path, source, next)
@@ -131,8 +131,8 @@ impl SledStore {
         Ok((store, SledCondition::SetAside { reason: reason.to_owned(), moved_to }))
     }
 
-    /// Opens a folder whose bytes are those of the last close, within a limit of time. If that is exceeded, sled's loop goes
-    /// on in its thread until the process ends.
+    /// Opens a folder whose bytes are those of the last close, within a limit of time. If that is exceeded, sled's loop
+    /// goes on in its thread until the process ends.
     fn open_trusted(root: &Path) -> Result<Self, StoreError> {
         let bytes = fs::metadata(root.join(FOLDER).join("db")).map_or(0, |database| database.len());
         Self::open_within(root, OPENING + Duration::from_secs(bytes >> 20))
@@ -448,7 +448,7 @@ fn check_state(root: &Path, folder: &Path) -> State {
 
 fn write_state(root: &Path, state: &str) -> Result<(), StoreError> {
     let path = root.join(STATE_FILE);
-    write_whole(&path, |file| file.write_all(state.as_bytes())).map_err(StoreError::io("write", &path))
+    write_atomic(&path, |file| file.write_all(state.as_bytes())).map_err(StoreError::io("write", &path))
 }
 
 /// sled's own threads may hold the database a moment longer than the last handle. Until they release it, its bytes are

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use autotune_lowered::search::Kind;
+use autotune_lowered::search::StrategyKind;
 use clap::{Parser, ValueEnum};
 
 use super::prior::Prior;
@@ -11,7 +11,8 @@ use super::prior::Prior;
 #[derive(Debug, Parser)]
 #[command(name = "search")]
 pub(crate) struct SearchArgs {
-    /// Recorded spaces: T4 results or Kernel Tuner caches, gzip or not, or `simulated:NAME` [default: the simulated ones]
+    /// Recorded spaces: T4 results or Kernel Tuner caches, gzip or not, or `simulated:NAME` [default: the simulated
+    /// ones]
     #[arg(value_name = "SPACE")]
     pub(super) spaces: Vec<PathBuf>,
     /// Runs of each strategy on each space, with the seeds from 0
@@ -19,7 +20,7 @@ pub(crate) struct SearchArgs {
     pub(super) seeds: u64,
     /// Only this strategy: auto, model, random or exhaustive; may be repeated
     #[arg(long = "strategy", value_name = "NAME", value_parser = strategy)]
-    pub(super) strategies: Vec<Kind>,
+    pub(super) strategies: Vec<StrategyKind>,
     /// The axis ends where random search is this far from the median to the best time
     #[arg(long, value_name = "SHARE", default_value_t = super::score::CUT_OFF, value_parser = share)]
     pub(super) cut_off: f64,
@@ -57,9 +58,9 @@ pub(crate) enum Format {
     Json,
 }
 
-fn strategy(text: &str) -> Result<Kind, String> {
-    let known = || Kind::ALL.map(Kind::name).join(", ");
-    Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| format!("expected one of {}", known()))
+fn strategy(text: &str) -> Result<StrategyKind, String> {
+    let known = || StrategyKind::ALL.map(StrategyKind::name).join(", ");
+    StrategyKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| format!("expected one of {}", known()))
 }
 
 fn share(text: &str) -> Result<f64, String> {

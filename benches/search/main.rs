@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use autotune_lowered::report::{Grid, write_json};
-use autotune_lowered::search::{Kind, Outcome, Plan, WaveRules, start};
+use autotune_lowered::search::{Outcome, Plan, StrategyKind, WaveRules, start};
 use clap::Parser;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn W
         };
     }
     let mut strategies = Vec::new();
-    let kinds = if args.strategies.is_empty() { &Kind::ALL[..] } else { &args.strategies };
+    let kinds = if args.strategies.is_empty() { &StrategyKind::ALL[..] } else { &args.strategies };
     for &kind in kinds {
         let scores = benches.iter().map(|bench| own_score(bench, kind, args)).collect();
         let tool = format!("autotune-lowered {}", env!("CARGO_PKG_VERSION"));
@@ -143,7 +143,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn W
         .filter(|row| row.tool.starts_with("kernel_tuner"))
         .filter_map(|row| Some((row.strategy.clone(), row.mean_score?)));
     let best_peer = best_peer.max_by(|a, b| a.1.total_cmp(&b.1));
-    let auto = strategies.iter().find(|row| row.strategy == Kind::Auto.name()).and_then(|row| row.mean_score);
+    let auto = strategies.iter().find(|row| row.strategy == StrategyKind::Auto.name()).and_then(|row| row.mean_score);
     let ratio = auto.zip(best_peer.as_ref()).map(|(auto, (_, peer))| auto / peer).filter(|ratio| *ratio > 0.0);
     let document = Document {
         schema: 1,
@@ -230,7 +230,7 @@ impl StrategyRow {
     }
 }
 
-fn own_score(bench: &Bench, kind: Kind, args: &SearchArgs) -> ScoreRow {
+fn own_score(bench: &Bench, kind: StrategyKind, args: &SearchArgs) -> ScoreRow {
     let search = |seed: u64| -> Simulated {
         let times = (0..bench.recorded.space.count()).map(|point| match bench.recorded.outcome(point) {
             Outcome::Time(time) => Some(time),

@@ -36,7 +36,8 @@ pub(crate) struct WavesRow {
     /// How much slower the best compiled config is than the best: mean and 95th percentile.
     regret: f64,
     regret_95: f64,
-    /// The best time over the best time so far: mean over the evaluations that compiling everything takes, and over the parts.
+    /// The best time over the best time so far: mean over the evaluations that compiling everything takes, and over the
+    /// parts.
     score: f64,
 }
 

@@ -82,7 +82,7 @@ enum {
 
 typedef struct atl_open_options {
   size_t struct_size;
-  atl_string path;  /* a cache folder, or a snapshot; no URL. A folder without a snapshot has the shipped configs alone */
+  atl_string path;  /* a cache folder, or a snapshot; no URL. A folder without one has the shipped configs alone */
   atl_string shipped; /* a folder of configs, used before the library's own; {NULL, 0}: none */
   atl_string pin;   /* the digest that the snapshot must have, 64 hexadecimal digits; {NULL, 0}: any */
   uint32_t flags;   /* ATL_OPEN_... */

@@ -1,5 +1,5 @@
-//! What the C programs of `tests/` cannot see: memory that is asked for, offsets in Rust, panics, and files that are not what
-//! was written.
+//! What the C programs of `tests/` cannot see: memory that is asked for, offsets in Rust, panics, and files that are
+//! not what was written.
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "every pointer is to what the test itself holds")]

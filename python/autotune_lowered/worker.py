@@ -400,6 +400,9 @@ class Worker:
         self.job = {}
         # flushes the caches before each run, if they are to be cold
         self.flush = None
+        # what was compiled for a job without inputs, by candidate: the request and its answer. It serves the same job once
+        # that has its inputs
+        self.compiled_before = {}
         # compilations in the background, by candidate: the request and its future
         self.ahead = {}
         self.pool = None
@@ -427,7 +430,7 @@ class Worker:
     def compile_ahead(self, params):
         """Starts a compilation in the background, because XLA compiles with the interpreter's lock released."""
         # a recipe runs code of other libraries, which may not be thread-safe
-        if params.get("program") is None:
+        if params.get("program") is None or self.is_compiled(params):
             return {}
         if self.pool is None:
             from jax._src.lib import xla_client  # type: ignore[attr-defined]
@@ -464,10 +467,18 @@ class Worker:
             self.inputs.append((host, item["donated"]))
         return {}
 
+    def is_compiled(self, params):
+        return self.compiled_before.get(params["candidate"], (None, None))[0] == params
+
     def load(self, params):
         asked, future = self.ahead.pop(params["candidate"], (None, None))
-        # raises a failure of the background thread here, like one of this thread
-        compiled = future.result() if asked == params else self.compiled(params)
+        if self.is_compiled(params):
+            compiled = self.compiled_before[params["candidate"]][1]
+        else:
+            # raises a failure of the background thread here, like one of this thread
+            compiled = future.result() if asked == params else self.compiled(params)
+        if not self.inputs:
+            self.compiled_before[params["candidate"]] = (params, compiled)
         loaded, answer = compiled
         self.loaded[params["candidate"]] = loaded
         self.ran.discard(params["candidate"])
@@ -652,6 +663,7 @@ class Worker:
     def measure(self, params):
         """Runs a candidate and returns each run's time by the host clock, from launch to completion."""
         self.forget_ahead()
+        self.compiled_before = {}
         candidate, samples = params["candidate"], []
         program = self.find(candidate)
         # a garbage collection during a run would count as its time
@@ -676,6 +688,7 @@ class Worker:
         import jax
 
         self.forget_ahead()
+        self.compiled_before = {}
         devices = [self.find(launch["candidate"]).count for launch in params["launches"]]
         for launch in params["launches"]:
             # A GPU's first run loads code, and XLA captures kernels in it that later runs replay: a profile would name
@@ -715,7 +728,7 @@ class Worker:
 
     def end(self, _):
         self.forget_ahead()
-        self.loaded, self.placed, self.inputs, self.flush = {}, {}, [], None
+        self.loaded, self.placed, self.inputs, self.flush, self.compiled_before = {}, {}, [], None, {}
         return {}
 
     def shutdown(self, _):

@@ -56,7 +56,8 @@ impl RegistryWriter {
     }
 }
 
-/// Why a call that is recorded for a device cannot be tuned from its record alone; None where it can, or was not recorded.
+/// Why a call that is recorded for a device cannot be tuned from its record alone; None where it can, or was not
+/// recorded.
 #[pyfunction]
 pub(crate) fn not_runnable(
     py: Python<'_>,

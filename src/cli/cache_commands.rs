@@ -36,7 +36,8 @@ pub(super) enum CacheCommand {
         /// Which devices' results may apply to this device: exact, kind or any
         #[arg(long = "match", value_name = "MODE", default_value = "exact")]
         match_mode: MatchMode,
-        /// State of the hardware's caches in the runs that the config is for; a config measured in the other one is flagged
+        /// State of the hardware's caches in the runs that the config is for; a config measured in the other one is
+        /// flagged
         #[arg(long, value_parser = cache_state(), default_value = "warm")]
         cache_state: CacheState,
         #[command(flatten)]

@@ -12,8 +12,8 @@ use super::fault::Fault;
 use super::options::CacheArgs;
 use super::{cache, exit};
 
-/// Looks up what a program finds at run time, in the published snapshot. If there is none, or it is damaged, the folder's other
-/// stores answer.
+/// Looks up what a program finds at run time, in the published snapshot. If there is none, or it is damaged, the
+/// folder's other stores answer.
 pub(super) fn look_up(
     args: &CacheArgs,
     (device, is_replay): (&DeviceFingerprint, bool),

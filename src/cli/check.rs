@@ -2,7 +2,8 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -13,21 +14,23 @@ use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
 use crate::gate::{
     CheckOptions, CheckResult, CheckedModule, OperationCheck, Verdict, check, check_compiler_options,
-    has_compiler_options, write_annotations, write_junit,
+    has_compiler_options, without_calls, write_annotations, write_junit,
 };
 use crate::ledger::Ledger;
-use crate::measured_by::Source;
-use crate::registry::Registry;
+use crate::measured_by;
+use crate::race::Runner;
 use crate::report::check_lines;
+use crate::scratch::Scratch;
+use crate::timer::Timer;
 use crate::timer::events::Events;
-use crate::tune::{Plan, Session, Stopped, TuneOptions};
+use crate::tune::{Plan, Session, Stopped, TuneError, TuneOptions};
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::input_args::InputArgs;
 use super::options::{CacheArgs, Format, FormatArg, number, part, seconds};
 use super::output_file::OutputFile;
-use super::plan::PlanArgs;
+use super::plan::{PlanArgs, Source};
 use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::say::say;
@@ -95,74 +98,15 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     // an unwritable file fails before anything is measured
     let junit = args.junit.as_deref().map(|path| OutputFile::at(path, "report of `--junit`")).transpose()?;
     let read = args.plan.read(&args.module, NoLabels::Explained)?;
-    let mut ledger = cache::open_for_reading(&args.cache)?;
+    let ledger = cache::open_for_reading(&args.cache)?;
     let module = module_with_options(args, &ledger)?;
-    let source = match read {
-        Ok(source) => Some(source),
+    let calls = match read {
+        Ok(calls) => Some(calls),
         Err(_) if module.is_some() => None,
         Err(scan) => return nothing_matched(&scan, &args.format, out),
     };
-    let cancel = cancel_flag()?;
-    let scratch = scratch()?;
-    let executables = executables::folder_for(&ledger, scratch.path())?;
-    let (compiled, verify_key) = (args.compiled.as_slice(), args.cache.verify_key.as_deref());
-    let from = Executables { kept: &executables, compiled, verify_key };
-    let mut timer = start_timer(&args.timer, from)?;
-    ledger.cache_mut().set_finds_replayed(timer.info().source == Source::Replay);
-    if timer.info().can.only_one_job_a_call {
-        let message =
-            "profiles of an earlier run cannot be measured again; name a timer that does, such as `--timer pjrt`";
-        return Err(Fault::new(exit::USAGE, message));
-    }
-    let (resolution, of_selftest) =
-        selftest::known_resolution(cache::folder(&args.cache).ok().as_deref(), &*timer, args.timer.cache_state.clone());
-    let plan = match &source {
-        Some(source) => source.plan(&timer.info().device.identity, &args.plan.options())?,
-        None => Plan::default(),
-    };
-    let registry = match source {
-        Some(source) => source.registry,
-        None => Registry::create_or_open(scratch.path().join("no-registry")).map_err(Fault::input)?,
-    };
-    if let Some(widest) = plan.widest(&registry) {
-        widest.check_hosts(&*timer).map_err(Fault::input)?;
-    }
-    let options = TuneOptions {
-        rounds: Some(args.rounds),
-        rules: DecisionRules::default().min_improvement(args.min_improvement),
-        resolution,
-        budget: args.budget,
-        cache_state: args.timer.cache_state.clone(),
-        ..TuneOptions::default()
-    };
-    let events = || Events::default().and(Progress::new(bars.clone()));
-    let mut session =
-        Session::new(&registry, &ledger, &mut *timer).options(options.clone()).cancel(&cancel).events(events());
-    let mut on_checked = |operation: &OperationCheck| {
-        let OperationCheck { call, verdict, reason, .. } = operation;
-        if *verdict == Verdict::Missing && args.format.format == Format::Table {
-            return; // it took no time, and the table says the same
-        }
-        bars.suspend(|| say(&format!("{call}: {}: {reason}", verdict.name())));
-    };
-    let asked = CheckOptions::default().match_mode(args.plan.match_mode).false_positive_rate(args.false_positive_rate);
-    let asked = asked.others(usize::from(module.is_some()));
-    let (mut result, mut stopped_by) = match check(&mut session, &plan, asked, &mut on_checked) {
-        Ok(result) => (result, None),
-        Err(Stopped { so_far, error }) => (*so_far, Some(*error)),
-    };
-    if let Some(module) = module.filter(|_| stopped_by.is_none() && !result.interrupted) {
-        let (asked, compared) = ((&options, asked), result.compared);
-        match check_compiler_options(&mut *timer, &ledger, &module, asked, compared, &cancel, &events()) {
-            Ok(checked) => {
-                checked.iter().for_each(&mut on_checked);
-                result.operations.extend(checked);
-            }
-            Err(error) => stopped_by = Some(error),
-        }
-        result.interrupted |= cancel.load(Ordering::Relaxed);
-    }
-    result.notes.extend(of_selftest);
+    let mut open = OpenCheck::open(args, ledger, calls, module)?;
+    let (result, stopped_by) = open.check(bars);
     let printed = args.format.write(out, &result).and_then(|()| out.flush());
     // even if stdout fails, because others wait for these
     if let Some(junit) = junit {
@@ -179,7 +123,108 @@ pub(super) fn run(args: &CheckArgs, bars: &MultiProgress, out: &mut dyn Write) -
     check_lines(&result).iter().for_each(|line| say(line));
     printed?;
     let has_options = result.operations.iter().any(|operation| operation.call.op_id == COMPILER_OPTIONS);
-    Ok(exit_code(&result, has_options || !plan.matched_nothing(), args))
+    Ok(exit_code(&result, has_options || open.has_calls(), args))
+}
+
+/// A check whose cache and device are open.
+struct OpenCheck<'a> {
+    args: &'a CheckArgs,
+    timer: Box<dyn Timer>,
+    ledger: Ledger,
+    /// The labelled calls, if there are any.
+    calls: Option<(Source, Plan)>,
+    /// The module, if compiler options are cached for it.
+    module: Option<CheckedModule>,
+    options: TuneOptions,
+    cancel: Arc<AtomicBool>,
+    /// Where the noise floor is from.
+    of_selftest: Vec<String>,
+    /// Deleted last.
+    _scratch: Scratch,
+}
+
+impl<'a> OpenCheck<'a> {
+    /// Starts the timer and plans the calls.
+    fn open(
+        args: &'a CheckArgs,
+        mut ledger: Ledger,
+        calls: Option<Source>,
+        module: Option<CheckedModule>,
+    ) -> Result<Self, Fault> {
+        let (cancel, scratch) = (cancel_flag()?, scratch()?);
+        let executables = executables::folder_for(&ledger, scratch.path())?;
+        let (compiled, verify_key) = (args.compiled.as_slice(), args.cache.verify_key.as_deref());
+        let from = Executables { kept: &executables, compiled, verify_key };
+        let timer = start_timer(&args.timer, from)?;
+        ledger.cache_mut().set_finds_replayed(timer.info().source == measured_by::Source::Replay);
+        if timer.info().can.only_one_job_a_call {
+            let message =
+                "profiles of an earlier run cannot be measured again; name a timer that does, such as `--timer pjrt`";
+            return Err(Fault::new(exit::USAGE, message));
+        }
+        let (folder, cache_state) = (cache::folder(&args.cache).ok(), args.timer.cache_state.clone());
+        let (resolution, of_selftest) = selftest::known_resolution(folder.as_deref(), &*timer, cache_state.clone());
+        let plan = |calls: Source| {
+            let plan = calls.plan(&timer.info().device.identity, &args.plan.options())?;
+            if let Some(widest) = plan.widest(&calls.registry) {
+                widest.check_hosts(&*timer).map_err(Fault::input)?;
+            }
+            Ok::<_, Fault>((calls, plan))
+        };
+        let calls = calls.map(plan).transpose()?;
+        let options = TuneOptions::default()
+            .rounds(Some(args.rounds))
+            .rules(DecisionRules::default().min_improvement(args.min_improvement))
+            .resolution(resolution)
+            .budget(args.budget)
+            .cache_state(cache_state);
+        Ok(Self { args, timer, ledger, calls, module, options, cancel, of_selftest, _scratch: scratch })
+    }
+
+    /// Whether any call of the module was recorded.
+    fn has_calls(&self) -> bool {
+        self.calls.as_ref().is_some_and(|(_, plan)| !plan.matched_nothing())
+    }
+
+    /// Checks the calls, and then the module's compiler options. Returns the result, and what stopped it.
+    fn check(&mut self, bars: &MultiProgress) -> (CheckResult, Option<TuneError>) {
+        let events = || Events::default().and(Progress::new(bars.clone()));
+        let mut on_checked = |operation: &OperationCheck| {
+            let OperationCheck { call, verdict, reason, .. } = operation;
+            if *verdict == Verdict::Missing && self.args.format.format == Format::Table {
+                return; // it took no time, and the table says the same
+            }
+            bars.suspend(|| say(&format!("{call}: {}: {reason}", verdict.name())));
+        };
+        let asked = CheckOptions::default()
+            .match_mode(self.args.plan.match_mode)
+            .false_positive_rate(self.args.false_positive_rate);
+        let asked = asked.others(usize::from(self.module.is_some()));
+        let own = events();
+        let mut runner = Runner::new(&mut *self.timer, &self.ledger, &self.cancel, &own);
+        let (mut result, mut stopped_by) = match &self.calls {
+            None => (without_calls(&runner, &self.options.race, asked), None),
+            Some((calls, plan)) => {
+                let mut session = Session::new(&calls.registry, &self.ledger, &mut *runner.timer)
+                    .options(self.options.clone())
+                    .cancel(&self.cancel)
+                    .events(events());
+                Stopped::split(check(&mut session, plan, asked, &mut on_checked))
+            }
+        };
+        if let Some(module) = self.module.as_ref().filter(|_| stopped_by.is_none() && !result.interrupted) {
+            match check_compiler_options(&mut runner, module, (&self.options.race, asked), result.compared) {
+                Ok(checked) => {
+                    checked.iter().for_each(&mut on_checked);
+                    result.operations.extend(checked);
+                }
+                Err(error) => stopped_by = Some(error),
+            }
+            result.interrupted |= self.cancel.load(Ordering::Relaxed);
+        }
+        result.notes.append(&mut self.of_selftest);
+        (result, stopped_by)
+    }
 }
 
 /// The module, if compiler options are cached for it and the whole module is requested.

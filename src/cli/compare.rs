@@ -10,10 +10,10 @@ use indicatif::MultiProgress;
 use crate::compare::{CompareError, CompareOptions, Contestant, compare};
 use crate::decision::ComparisonRules;
 use crate::ledger::Ledger;
+use crate::race::{RaceError, Runner};
 use crate::report::ComparedPrograms;
 use crate::timer::events::Events;
 use crate::timer::{Build, SideBySide, Timer};
-use crate::tune::CopiesError;
 
 use super::contestants::{ContestantArgs, Contestants};
 use super::ending::cancel_flag;
@@ -40,6 +40,13 @@ pub(super) struct CompareArgs {
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
     pub min_difference: f64,
     #[command(flatten)]
+    pub race: ProgramRaceArgs,
+}
+
+/// How whole programs are raced, and where their samples are kept.
+#[derive(Debug, Args)]
+pub(super) struct ProgramRaceArgs {
+    #[command(flatten)]
     pub inputs: InputArgs,
     /// Measure again what the cache folder's sample log holds
     #[arg(long)]
@@ -55,15 +62,38 @@ pub(super) struct CompareArgs {
     pub format: FormatArg,
 }
 
+impl ProgramRaceArgs {
+    /// The ledger of the samples.
+    pub(super) fn ledger(&self) -> Result<Ledger, Fault> {
+        let ledger = match self.no_persist {
+            true => Ledger::in_memory(Vec::new()),
+            false => Ledger::open(&cache::folder(&self.cache)?, Vec::new())?,
+        };
+        ledger.notes().iter().for_each(|note| tracing::warn!("{note}"));
+        Ok(ledger)
+    }
+
+    /// The library's form of it.
+    pub(super) fn options(&self, rounds: Option<u32>, budget: Option<Duration>, min_difference: f64) -> CompareOptions {
+        CompareOptions::default()
+            .rounds(rounds)
+            .budget(budget)
+            .rules(ComparisonRules::default().min_difference(min_difference))
+            .inputs(self.inputs.options())
+            .cache_state(self.timer.cache_state.clone())
+            .force(self.force)
+    }
+}
+
 /// Compares programs and prints how each compares with the first.
 pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let Contestants(given) = &args.contestants;
     let own = given.iter().filter_map(|contestant| contestant.timer.as_ref());
-    for timer in own.chain([&args.timer.timer]) {
+    for timer in own.chain([&args.race.timer.timer]) {
         refuse_replay(timer, ": only a device can compare them")?;
     }
     // a file that is not a program fails before a device is started
-    let programs = ProgramReader::new(&args.timer.timer, &args.timer.limits);
+    let programs = ProgramReader::new(&args.race.timer.timer, &args.race.timer.limits);
     let mut contestants = Vec::with_capacity(given.len());
     for ContestantArgs { module, options, .. } in given {
         let program = programs.open(module).map_err(Fault::input)?;
@@ -73,28 +103,18 @@ pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write)
     let cancel = cancel_flag()?;
     let scratch = scratch()?;
     // the cache comes first: a locked or broken one fails before a device is started
-    let ledger = match args.no_persist {
-        true => Ledger::in_memory(Vec::new()),
-        false => Ledger::open(&cache::folder(&args.cache)?, Vec::new())?,
-    };
-    ledger.notes().iter().for_each(|note| tracing::warn!("{note}"));
+    let ledger = args.race.ledger()?;
     let folder = executables::folder_for(&ledger, scratch.path())?;
-    let (timers, owners) = timers(&args.timer, given);
+    let (timers, owners) = timers(&args.race.timer, given);
     for (contestant, owner) in contestants.iter_mut().zip(&owners) {
         contestant.timer = *owner;
     }
     let (mut timer, names) = start(&timers, owners, &folder)?;
-    let options = CompareOptions::default()
-        .rounds(args.rounds)
-        .budget(args.budget)
-        .rules(ComparisonRules::default().min_difference(args.min_difference))
-        .inputs(args.inputs.options())
-        .cache_state(args.timer.cache_state.clone())
-        .force(args.force);
+    let options = args.race.options(args.rounds, args.budget, args.min_difference);
     let events = Events::default().and(Progress::new(bars.clone()));
-    let result = compare(&mut *timer, &ledger, &contestants, &options, scratch.path(), &cancel, &events);
-    let result = result.map_err(fault)?;
-    args.format.write(out, ComparedPrograms::new(&result, &names))?;
+    let mut runner = Runner::new(&mut *timer, &ledger, &cancel, &events);
+    let result = compare(&mut runner, &contestants, &options, scratch.path()).map_err(fault)?;
+    args.race.format.write(out, ComparedPrograms::new(&result, &names))?;
     Ok(if result.all_ran() { exit::FINE } else { exit::SOME_FAILED })
 }
 
@@ -146,12 +166,12 @@ fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<
 /// The fault of a race that ended without a result.
 pub(super) fn fault(error: CompareError) -> Fault {
     match error {
-        CompareError::Race(CopiesError::Interrupted) => Fault::new(
+        CompareError::Race(RaceError::Interrupted) => Fault::new(
             exit::INTERRUPTED,
             "ended before it was settled; the same command continues from the samples \
                                            that are kept",
         ),
-        CompareError::Race(CopiesError::Fatal(error)) => error.into(),
+        CompareError::Race(RaceError::Fatal(error)) => error.into(),
         error if error.is_of_input() => Fault::input(error),
         error => Fault::device(error),
     }

@@ -16,6 +16,7 @@ use crate::compile::{
 use crate::counted::counted;
 use crate::measure::MeasureError;
 use crate::printable::printable;
+use crate::scratch::Scratch;
 use crate::target::Target;
 use crate::timer::WorkerLimits;
 use crate::timer::pjrt::{CompileOutcome, TargetCompiler, TargetOptions, discover};
@@ -83,10 +84,10 @@ pub(super) struct CompileArgs {
 }
 
 /// Reports, for `tune --dry-run`, the cost of compiling a module's candidates for its targets.
-pub(super) fn forecast(args: &TuneArgs, module: &Path, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
+pub(super) fn forecast(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let scratch = scratch()?;
     let args = CompileArgs {
-        module: module.to_owned(),
+        module: args.module.clone(),
         plan: args.plan.clone(),
         targets: args.targets.clone(),
         store: scratch.path().to_owned(),
@@ -116,108 +117,135 @@ pub(super) fn run(args: &CompileArgs, bars: &MultiProgress, out: &mut dyn Write)
     let targets = targets(&args.targets)?;
     // everything that would fail after the run fails before it
     let junit = args.junit.as_deref().map(|path| OutputFile::at(path, "report of `--junit`")).transpose()?;
-    let signer = if args.dry_run { None } else { args.signer.signer()?.map(Arc::new) };
-    let trusted = args.signer.trusted(args.verify_key.as_deref())?;
-    let baseline = args.baseline.as_deref().map(|store| {
-        let wrong = |error| {
-            let store = store.display();
-            Fault::input(format!("`{store}` is not a store to compare with: {error}; name what `compile -o` wrote"))
-        };
-        Baseline::open(store, &trusted).map_err(wrong)
-    });
-    let baseline = baseline.transpose()?;
-    if let Some(note) = baseline.as_ref().and_then(Baseline::note) {
-        tracing::warn!("{note}");
-    }
-    for store in &args.compiled {
-        let wrong = |error| {
-            let store = store.display();
-            Fault::input(format!(
-                "`{store}` is not a store of compiled programs: {error}; name what `compile -o` wrote"
-            ))
-        };
-        Baseline::open(store, &trusted).map(drop).map_err(wrong)?;
-    }
-    let source = read(args)?;
-    // a dry run leaves nothing behind
-    let scratch = (args.dry_run && !args.store.exists()).then(scratch).transpose()?;
-    let store = scratch.as_ref().map_or(args.store.as_path(), |scratch| scratch.path());
-    if store.exists() && !store.is_dir() {
-        return Err(Fault::input(format!(
-            "`{}` cannot keep executables: it is no folder; name one with `--output`",
-            store.display()
-        )));
-    }
-    let plugins = targets.iter().map(|target| plugin_for(args, target)).collect::<Result<Vec<_>, Fault>>()?;
-    // now, because without a plugin nothing will be kept
-    std::fs::create_dir_all(store).map_err(|error| {
-        Fault::input(format!(
-            "`{}` cannot keep executables: {error}; name another folder with `--output`",
-            store.display()
-        ))
-    })?;
-    let cancel = cancel_flag()?;
-    // a target that cannot be compiled for is reported before the others are compiled
-    let start = |(target, plugin): (&Target, PathBuf)| {
-        let options = options(args, target, (plugin, store))?.trusted(trusted.clone());
-        TargetCompiler::start(&options, signer.clone()).map_err(Fault::device)
-    };
-    let compilers = targets.iter().zip(plugins).map(start).collect::<Result<Vec<_>, Fault>>()?;
-    let mut result = CompileResult::new();
-    let name = args.module.file_name().unwrap_or(args.module.as_os_str()).to_string_lossy();
-    let (mut matched, mut failed) = (source.is_none(), false);
-    for (target, mut compiler) in targets.iter().zip(compilers) {
-        if cancel.load(Ordering::Relaxed) {
-            break;
-        }
-        let mut follower = Bar::new(&target.name, bars, &cancel);
-        let mut compiled = match &source {
-            Some(source) => {
-                let plan = source.plan(&compiler.device().identity, &args.plan.options())?;
-                matched |= !plan.matched_nothing();
-                match args.dry_run {
-                    true => forecast_plan(&plan, &source.registry, &target.name, &compiler),
-                    false => compile_plan(&plan, &source.registry, &target.name, &mut compiler, &mut follower)
-                        .map_err(Fault::device)?,
-                }
-            }
-            None if args.dry_run => forecast_module(&args.module, &name, &target.name, &compiler).map_err(of_module)?,
-            None => {
-                compile_module(&args.module, &name, &target.name, &mut compiler, &mut follower).map_err(of_module)?
-            }
-        };
-        follower.bar.finish_and_clear();
-        if let Some(name) = target.other_figures_of() {
-            compiled.notes.push(format!(
-                "`{target}` names the device of `cuda:{name}` and gives other figures for it: what is refused here is \
-                 refused on that device too; give it a name of its own in `device_description_str`"
-            ));
-        }
-        compiled.baseline =
-            baseline.as_ref().filter(|_| !args.dry_run).map(|baseline| baseline.compare(&compiled, &name));
-        failed |= compiled.outcomes().any(|outcome| matches!(outcome, CompileOutcome::Failed { .. }));
-        result.targets.push(compiled);
-    }
-    result.interrupted = cancel.load(Ordering::Relaxed);
-    let interrupted = result.interrupted;
+    let mut open = OpenCompile::open(args, targets)?;
+    let result = open.compile(bars)?;
     let comparisons = result.targets.iter().filter_map(|target| target.baseline.as_ref());
     let regressed = comparisons.map(|comparison| comparison.regressions.len()).sum::<usize>() > 0;
     if let Some(junit) = junit {
-        junit.write(|out| write_compile_junit(out, &result, &name))?;
+        junit.write(|out| write_compile_junit(out, &result, &open.name))?;
     }
-    let (ended, all) = (result.targets.iter().flat_map(CompiledTarget::outcomes).count(), result.programs());
+    let outcomes = || result.targets.iter().flat_map(CompiledTarget::outcomes);
+    let failed = outcomes().any(|outcome| matches!(outcome, CompileOutcome::Failed { .. }));
+    let (interrupted, ended, all) = (result.interrupted, outcomes().count(), result.programs());
     args.format.write(out, result)?;
     if interrupted {
         out.flush()?;
         say(&format!("interrupted, {ended} of {} compiled; run again to go on", counted(all, "program")));
     }
-    Ok(match (interrupted, matched) {
+    Ok(match (interrupted, open.is_matched) {
         (true, _) => exit::INTERRUPTED,
         (_, false) => exit::NOTHING_MATCHED,
         _ if regressed => exit::REGRESSED,
         _ if failed => exit::SOME_FAILED,
         _ => exit::FINE,
     })
+}
+
+/// A compilation whose compilers are started.
+struct OpenCompile<'a> {
+    args: &'a CompileArgs,
+    compilers: Vec<(Target, TargetCompiler)>,
+    baseline: Option<Baseline>,
+    /// The module's labelled calls; `None` if the module itself is compiled.
+    calls: Option<Source>,
+    /// The module's file name.
+    name: String,
+    /// Whether the module has anything for one of the targets.
+    is_matched: bool,
+    cancel: Arc<AtomicBool>,
+    /// Where a dry run would keep executables.
+    _scratch: Option<Scratch>,
+}
+
+impl<'a> OpenCompile<'a> {
+    fn open(args: &'a CompileArgs, targets: Vec<Target>) -> Result<Self, Fault> {
+        let signer = if args.dry_run { None } else { args.signer.signer()?.map(Arc::new) };
+        let trusted = args.signer.trusted(args.verify_key.as_deref())?;
+        let open = |store: &PathBuf, what: &str| {
+            Baseline::open(store, &trusted).map_err(|error| {
+                let store = store.display();
+                Fault::input(format!("`{store}` is not a store {what}: {error}; name what `compile -o` wrote"))
+            })
+        };
+        let baseline = args.baseline.as_ref().map(|store| open(store, "to compare with")).transpose()?;
+        if let Some(note) = baseline.as_ref().and_then(Baseline::note) {
+            tracing::warn!("{note}");
+        }
+        args.compiled.iter().try_for_each(|store| open(store, "of compiled programs").map(drop))?;
+        let calls = read(args)?;
+        // a dry run leaves nothing behind
+        let scratch = (args.dry_run && !args.store.exists()).then(scratch).transpose()?;
+        let store = scratch.as_ref().map_or(args.store.as_path(), |scratch| scratch.path());
+        let refused = |why: &str, another: &str| {
+            let store = store.display();
+            Fault::input(format!("`{store}` cannot keep executables: {why}; name {another} with `--output`"))
+        };
+        if store.exists() && !store.is_dir() {
+            return Err(refused("it is no folder", "one"));
+        }
+        let plugins = targets.iter().map(|target| plugin_for(args, target)).collect::<Result<Vec<_>, Fault>>()?;
+        // now, because without a plugin nothing will be kept
+        std::fs::create_dir_all(store).map_err(|error| refused(&error.to_string(), "another folder"))?;
+        let cancel = cancel_flag()?;
+        // a target that cannot be compiled for is reported before the others are compiled
+        let start = |(target, plugin): (Target, PathBuf)| {
+            let options = options(args, &target, (plugin, store))?.trusted(trusted.clone());
+            Ok((target, TargetCompiler::start(&options, signer.clone()).map_err(Fault::device)?))
+        };
+        let compilers = targets.into_iter().zip(plugins).map(start).collect::<Result<Vec<_>, Fault>>()?;
+        let name = args.module.file_name().unwrap_or(args.module.as_os_str()).to_string_lossy().into_owned();
+        let is_matched = calls.is_none();
+        Ok(Self { args, compilers, baseline, calls, name, is_matched, cancel, _scratch: scratch })
+    }
+
+    /// Compiles for one target after the other.
+    fn compile(&mut self, bars: &MultiProgress) -> Result<CompileResult, Fault> {
+        let mut result = CompileResult::new();
+        for (target, compiler) in std::mem::take(&mut self.compilers) {
+            if self.cancel.load(Ordering::Relaxed) {
+                break;
+            }
+            let mut compiled = self.compile_for(&target, compiler, bars)?;
+            if let Some(name) = target.other_figures_of() {
+                compiled.notes.push(format!(
+                    "`{target}` names the device of `cuda:{name}` and gives other figures for it: what is refused here \
+                     is refused on that device too; give it a name of its own in `device_description_str`"
+                ));
+            }
+            let baseline = self.baseline.as_ref().filter(|_| !self.args.dry_run);
+            compiled.baseline = baseline.map(|baseline| baseline.compare(&compiled, &self.name));
+            result.targets.push(compiled);
+        }
+        result.interrupted = self.cancel.load(Ordering::Relaxed);
+        Ok(result)
+    }
+
+    fn compile_for(
+        &mut self,
+        target: &Target,
+        mut compiler: TargetCompiler,
+        bars: &MultiProgress,
+    ) -> Result<CompiledTarget, Fault> {
+        let mut follower = Bar::new(&target.name, bars, &self.cancel);
+        let (module, is_dry) = (&self.args.module, self.args.dry_run);
+        let compiled = match &self.calls {
+            Some(calls) => {
+                let plan = calls.plan(&compiler.device().identity, &self.args.plan.options())?;
+                self.is_matched |= !plan.matched_nothing();
+                match is_dry {
+                    true => forecast_plan(&plan, &calls.registry, &target.name, &compiler),
+                    false => compile_plan(&plan, &calls.registry, &target.name, &mut compiler, &mut follower)
+                        .map_err(Fault::device)?,
+                }
+            }
+            None if is_dry => forecast_module(module, &self.name, &target.name, &compiler).map_err(of_module)?,
+            None => {
+                compile_module(module, &self.name, &target.name, &mut compiler, &mut follower).map_err(of_module)?
+            }
+        };
+        follower.bar.finish_and_clear();
+        Ok(compiled)
+    }
 }
 
 /// The module's labels and their recordings; `None` if the module itself is compiled.

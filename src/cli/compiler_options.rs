@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use clap::Args;
@@ -18,11 +17,9 @@ use crate::compiler_options::{
 use crate::config::Config;
 use crate::counted::{counted, listed};
 use crate::device::DeviceFingerprint;
-use crate::ledger::Ledger;
 use crate::measure::{CompiledWith, InputOptions};
 use crate::printable::printable;
-use crate::timer::Timer;
-use crate::timer::events::Events;
+use crate::race::{Deadline, RaceOptions, Runner};
 use crate::tune::{AutotuningResult, OperationResult, Status, StepProfile, TuneOptions};
 
 use super::exit;
@@ -60,14 +57,16 @@ pub(super) struct OptionArgs {
     #[arg(long = "only-compiler-options", requires = "compiler_options")]
     pub only_options: bool,
     /// Find one set for all modules of a folder, because `XLA_FLAGS` apply to a whole process: it slows none of them
-    /// down and saves the most in all. With --profile, modules are weighted by their time in the step. Only then are options
-    /// tried that act on a process, such as `xla_cpu_max_isa`, and no module's cache entry holds one (docs/options.md)
+    /// down and saves the most in all. With --profile, modules are weighted by their time in the step. Only then are
+    /// options tried that act on a process, such as `xla_cpu_max_isa`, and no module's cache entry holds one
+    /// (docs/options.md)
     #[arg(long, requires = "compiler_options")]
     pub shared: bool,
     /// Try the options of this file, in the format of candidates/options/cpu.json, instead of the program's own
     #[arg(long = "options-file", value_name = "FILE", requires = "compiler_options")]
     pub options_file: Option<PathBuf>,
-    /// An option of one compilation that is always set, `NAME=VALUE`; may be repeated. Such options are part of the baseline
+    /// An option of one compilation that is always set, `NAME=VALUE`; may be repeated. Such options are part of the
+    /// baseline
     #[arg(
         long = "base-options",
         value_name = "NAME=VALUE",
@@ -120,8 +119,8 @@ impl OptionArgs {
     }
 }
 
-/// The user's own list. It has other values of the options that the program's lists have: an entry with others would be refused
-/// at every use.
+/// The user's own list. It has other values of the options that the program's lists have: an entry with others would be
+/// refused at every use.
 fn own_list(path: &Path) -> Result<OptionSpace, Fault> {
     let wrong = |error| Fault::input(format!("`--options-file` needs a list of compiler options as JSON: {error}"));
     let space = OptionSpace::open(path).map_err(wrong)?;
@@ -157,18 +156,16 @@ impl ModulesToTune {
         self
     }
 
-    /// Tunes them one after the other, or all together, and adds the outcome to a result. In a dry run, adds what would be
-    /// measured.
+    /// Tunes them one after the other, or all together, and adds the outcome to a result. In a dry run, adds what would
+    /// be measured.
     pub(super) fn tune(
         mut self,
-        (timer, ledger): (&mut dyn Timer, &Ledger),
+        runner: &mut Runner<'_>,
         is_dry: bool,
         options: &TuneOptions,
-        cancel: &AtomicBool,
-        events: &Events,
         result: &mut AutotuningResult,
     ) -> Result<(), Fault> {
-        let platform = timer.info().device.identity.platform.clone();
+        let platform = runner.timer.info().device.identity.platform.clone();
         let space = self.space.take();
         if let Some(other) = space.as_ref().map(OptionSpace::platform).filter(|other| *other != platform) {
             let message = format!("`--options-file` is for `{other}`, and the device's platform is `{platform}`");
@@ -187,11 +184,11 @@ impl ModulesToTune {
         }
         let mut notes: Vec<String> = self.files.left_aside.take().into_iter().collect();
         let files = std::mem::take(&mut self.files.modules);
-        let own = set_here(&timer.info().device);
+        let own = set_here(&runner.timer.info().device);
         let modules = files.into_iter().map(|file| self.ready(space, file, &own, &mut notes));
         let mut modules = modules.collect::<Result<Vec<Ready>, Fault>>()?;
-        if !timer.info().can.set_process_options {
-            notes.extend(without_process_options(&mut modules, &timer.info().name));
+        if !runner.timer.info().can.set_process_options {
+            notes.extend(without_process_options(&mut modules, &runner.timer.info().name));
         }
         notes.into_iter().for_each(|line| tell(result, line));
         if is_dry {
@@ -203,16 +200,15 @@ impl ModulesToTune {
             return Ok(());
         }
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
-        let budget = options.budget.or(options.stop_at.map(left));
-        let options = TuneOptions { budget, stop_at: None, ..options.clone() };
+        let options = options.race.clone().budget(options.race.budget.or(options.stop_at.map(left)));
         match self.is_shared {
-            true => self.tune_shared((timer, ledger), modules, &options, cancel, events, result),
-            false => self.tune_each((timer, ledger), modules, &options, cancel, events, result),
+            true => self.tune_shared(runner, modules, &options, result),
+            false => self.tune_each(runner, modules, &options, result),
         }
     }
 
-    /// A module with the choices of the class, except for options that the user has set, which change only if named. `own` are
-    /// the settings of this run's environment.
+    /// A module with the choices of the class, except for options that the user has set, which change only if named.
+    /// `own` are the settings of this run's environment.
     fn ready(
         &self,
         space: &OptionSpace,
@@ -256,22 +252,19 @@ impl ModulesToTune {
 
     fn tune_each(
         &self,
-        (timer, ledger): (&mut dyn Timer, &Ledger),
+        runner: &mut Runner<'_>,
         modules: Vec<Ready>,
-        options: &TuneOptions,
-        cancel: &AtomicBool,
-        events: &Events,
+        options: &RaceOptions,
         result: &mut AutotuningResult,
     ) -> Result<(), Fault> {
-        let until = options.budget.and_then(|budget| Instant::now().checked_add(budget));
+        let until = Deadline::after(options.budget);
         let mut left = modules.len();
         for Ready { name, module } in modules {
             // a module leaves its unused time to the others
-            let part =
-                until.map(|until| until.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1));
+            let part = until.left().map(|time| time / u32::try_from(left).unwrap_or(1));
             left -= 1;
-            let options = TuneOptions { budget: part, ..options.clone() };
-            match tune_compiler_options(timer, ledger, &module, &options, cancel, events) {
+            let options = options.clone().budget(part);
+            match tune_compiler_options(runner, &module, &options) {
                 Ok(mut tuned) => {
                     if self.files.are_of_folder {
                         tuned.operation.how = name;
@@ -294,11 +287,9 @@ impl ModulesToTune {
 
     fn tune_shared(
         &self,
-        (timer, ledger): (&mut dyn Timer, &Ledger),
+        runner: &mut Runner<'_>,
         modules: Vec<Ready>,
-        options: &TuneOptions,
-        cancel: &AtomicBool,
-        events: &Events,
+        options: &RaceOptions,
         result: &mut AutotuningResult,
     ) -> Result<(), Fault> {
         let mut modules: Vec<SharedModule> =
@@ -320,10 +311,10 @@ impl ModulesToTune {
                 "`--shared` is for the modules of one process, and these were dumped with different XLA_FLAGS";
             return Err(Fault::new(exit::USAGE, message));
         }
-        let found = tune_shared_options(timer, ledger, &modules, options, cancel, events).map_err(fault)?;
+        let found = tune_shared_options(runner, &modules, options).map_err(fault)?;
         tell(result, format!("one set for {}: {}", counted(modules.len(), "module"), found.reason));
         if let Some(set) = found.set {
-            let variable = FlagVariable::of_platform(&timer.info().device.identity.platform);
+            let variable = FlagVariable::of_platform(&runner.timer.info().device.identity.platform);
             let flags = flags_of(&set.to_config()).map_err(|error| Fault::new(exit::BAD_INPUT, error))?;
             tell(result, format!("set for the process: {}='{flags}'", variable.name()));
         }

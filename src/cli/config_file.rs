@@ -17,8 +17,8 @@ const OWN_FILE_NAME: &str = "config.toml";
 /// Which configuration file to use.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ConfigFileArgs {
-    /// Configuration file, which may set everything [default: the nearest `autotune.toml` in the working folder and those
-    /// above it, which may set what is harmless] (docs/configuration.md)
+    /// Configuration file, which may set everything [default: the nearest `autotune.toml` in the working folder and
+    /// those above it, which may set what is harmless] (docs/configuration.md)
     #[arg(long, global = true, value_name = "FILE", env = VARIABLE)]
     pub config: Option<PathBuf>,
     /// Use no configuration file, not even your own
@@ -37,8 +37,8 @@ pub(super) fn setting_of(arg: &Arg) -> Option<&'static Setting> {
     arg.get_long().and_then(Setting::named)
 }
 
-/// The files in use, the one with priority first: the named or found one, and the user's own. `shape` is the definition of
-/// the whole command line.
+/// The files in use, the one with priority first: the named or found one, and the user's own. `shape` is the definition
+/// of the whole command line.
 pub(super) fn read(args: &ConfigFileArgs, shape: &Command) -> Result<Vec<SettingsFile>, Fault> {
     if args.no_config {
         return Ok(Vec::new());

@@ -10,8 +10,8 @@ use signal_hook::flag::{register, register_conditional_shutdown};
 use super::exit;
 use super::fault::Fault;
 
-/// Set by the first Ctrl-C, SIGTERM, SIGQUIT or SIGHUP. The same signal again ends the process at once. Another one does not,
-/// because service managers send SIGTERM and SIGHUP together.
+/// Set by the first Ctrl-C, SIGTERM, SIGQUIT or SIGHUP. The same signal again ends the process at once. Another one
+/// does not, because service managers send SIGTERM and SIGHUP together.
 pub(super) fn cancel_flag() -> Result<Arc<AtomicBool>, Fault> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in ending_signals() {

@@ -44,8 +44,8 @@ pub(super) struct ExportArgs {
     /// Folder of recorded invocations, which hold Tokamax's names for the calls tuned here
     #[arg(long, value_name = "DIR", env = "AUTOTUNE_LOWERED_REGISTRY")]
     pub registry: Option<PathBuf>,
-    /// Also what replayed samples decided (`--timer replay:`), which other tools cannot tell from what was measured; JSON
-    /// always has it
+    /// Also what replayed samples decided (`--timer replay:`), which other tools cannot tell from what was measured;
+    /// JSON always has it
     #[arg(long)]
     pub replayed: bool,
     #[command(flatten)]
@@ -67,7 +67,8 @@ pub(super) enum ExchangeArg {
     XlaFlags,
     /// The same for a TPU's entry as `LIBTPU_INIT_ARGS=…`
     LibtpuInitArgs,
-    /// The compiler options of all entries as a JSON object, by the digest of the program's StableHLO text; written, not read
+    /// The compiler options of all entries as a JSON object, by the digest of the program's StableHLO text; written,
+    /// not read
     OptionsJson,
 }
 

@@ -8,8 +8,8 @@ use crate::measure::{ArgumentFill, InputOptions};
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct InputArgs {
-    /// Folder of inputs: one that `autotune_lowered.capture` wrote, or dense little-endian elements in `0.bin`, `1.bin`, …
-    /// [default: normal values, indices in range, zeros for other integers]
+    /// Folder of inputs: one that `autotune_lowered.capture` wrote, or dense little-endian elements in `0.bin`,
+    /// `1.bin`, … [default: normal values, indices in range, zeros for other integers]
     #[arg(long, value_name = "DIR")]
     pub inputs: Option<PathBuf>,
     /// Values of an argument, given by its path, the beginning of its path, or its number: `normal`, `normal:SCALE`,

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 
+use crate::io_hint::io_hint;
 use crate::measured_by::Source;
-use crate::remedy::remedy;
 use crate::timer::events::Sink;
 use crate::timer::{LogKeeper, ReplayKeeper, Timer};
 
@@ -51,7 +51,7 @@ impl KeepArgs {
         }
         if let Some(every) = self.profile_every {
             let keeper = LogKeeper::new(folder, every, self.profiles_kept as usize).map_err(|error| {
-                Fault::input(format!("cannot keep profiles in `{}`: {error}{}", folder.display(), remedy(&error)))
+                Fault::input(format!("cannot keep profiles in `{}`: {error}{}", folder.display(), io_hint(&error)))
             })?;
             return Ok(Some(Arc::new(Mutex::new(keeper))));
         }

@@ -71,8 +71,8 @@ pub(super) fn parsed(command: Command, words: &[OsString]) -> Result<Cli, clap::
     command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
-/// Whether a file may set arguments of a command. Workers are excluded, because the tuner passes them everything, and the file
-/// may change while they run.
+/// Whether a file may set arguments of a command. Workers are excluded, because the tuner passes them everything, and
+/// the file may change while they run.
 fn takes_settings(leaf: &Command, names: &[String]) -> bool {
     names.first().is_none_or(|first| first != "worker") && leaf.get_arguments().any(|arg| setting_of(arg).is_some())
 }

@@ -50,6 +50,7 @@ mod signature;
 mod timers;
 mod tune;
 mod tune_args;
+mod tune_run;
 mod verify;
 mod worker;
 

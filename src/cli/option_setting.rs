@@ -30,8 +30,8 @@ pub(super) fn setting(text: &str) -> Result<(String, Value), String> {
     Ok((name.to_owned(), value))
 }
 
-/// The settings of a variable such as `XLA_FLAGS`. A flag without a value is a boolean that is on, as in XLA. Words that are no
-/// flags are left out.
+/// The settings of a variable such as `XLA_FLAGS`. A flag without a value is a boolean that is on, as in XLA. Words
+/// that are no flags are left out.
 pub(super) fn settings_of(variable: &str) -> Vec<(String, Value)> {
     let of = |word: &str| match word.contains('=') {
         true => setting(word).ok(),

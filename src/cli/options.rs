@@ -176,7 +176,8 @@ pub(super) struct LimitArgs {
     /// at least 60
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
-    /// MiB of memory that one worker may use; N workers may use N times as much [default: three quarters of the machine's]
+    /// MiB of memory that one worker may use; N workers may use N times as much [default: three quarters of the
+    /// machine's]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
     pub memory_limit: Option<u64>,
     /// Programs that `--timer pjrt` compiles at once, each in its own worker [default: one per core, at most 8 on a CPU

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use crate::remedy::remedy;
-use crate::whole_file::{folder_of, write_whole};
+use crate::atomic_write::{folder_of, write_atomic};
+use crate::io_hint::io_hint;
 
 use super::fault::Fault;
 
@@ -39,7 +39,7 @@ impl<'a> OutputFile<'a> {
 
     /// Writes it.
     pub(super) fn write(&self, write: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>) -> Result<(), Fault> {
-        let written = write_whole(self.path, |file| {
+        let written = write_atomic(self.path, |file| {
             let mut out = BufWriter::new(file);
             write(&mut out)?;
             out.flush()
@@ -52,6 +52,6 @@ impl<'a> OutputFile<'a> {
     }
 
     fn unwritten(&self, error: &io::Error) -> Fault {
-        Fault::input(format!("cannot write the {} `{}`: {error}{}", self.what, self.path.display(), remedy(error)))
+        Fault::input(format!("cannot write the {} `{}`: {error}{}", self.what, self.path.display(), io_hint(error)))
     }
 }

@@ -10,7 +10,7 @@ use crate::counted::counted;
 use crate::failure::Failure;
 use crate::printable::printable;
 use crate::report::format_ratio;
-use crate::timer::events::{Event, Kind, Sink, Slice};
+use crate::timer::events::{Event, EventKind, Sink, Slice};
 use crate::tune::Status;
 
 /// Draws the events of one tuner.
@@ -48,24 +48,24 @@ impl Progress {
         }))
     }
 
-    fn draw(&mut self, kind: &Kind<'_>) {
+    fn draw(&mut self, kind: &EventKind<'_>) {
         match kind {
-            Kind::Begin(Slice::Operation { name, index, of }) => {
+            EventKind::Begin(Slice::Operation { name, index, of }) => {
                 self.name = (*name).to_owned();
                 self.head = printable(&format!("[{}/{of}] {name}", index + 1));
                 (self.programs, self.failure) = (0, None);
             }
-            Kind::End(Slice::Operation { .. }) => self.clear(),
-            Kind::Begin(Slice::Search { configs, sampled, .. }) => {
+            EventKind::End(Slice::Operation { .. }) => self.clear(),
+            EventKind::Begin(Slice::Search { configs, sampled, .. }) => {
                 let sample = if *sampled { ", a sample of more" } else { "" };
                 self.plain(&format!("{}: searching {}{sample}", self.head, counted(*configs, "config")));
             }
-            Kind::Begin(Slice::Try { .. }) => self.in_try = true,
-            Kind::End(Slice::Try { .. }) => self.in_try = false,
-            Kind::Begin(Slice::Restart(reason)) => {
+            EventKind::Begin(Slice::Try { .. }) => self.in_try = true,
+            EventKind::End(Slice::Try { .. }) => self.in_try = false,
+            EventKind::Begin(Slice::Restart(reason)) => {
                 self.line(&format!("{}: worker restarted after {reason}", self.head));
             }
-            Kind::Started { programs, rounds_kept } => {
+            EventKind::Started { programs, rounds_kept } => {
                 (self.programs, self.failure) = (*programs, None);
                 let kept = match rounds_kept {
                     0 => String::new(),
@@ -73,7 +73,7 @@ impl Progress {
                 };
                 self.plain(&format!("{}: {}{kept}", self.head, counted(*programs, "program")));
             }
-            Kind::Evaluated { done, of, best } => {
+            EventKind::Evaluated { done, of, best } => {
                 let best =
                     best.map_or_else(String::new, |best| format!(", the best at {best:.3} of the baseline's time"));
                 self.advance(SEARCHING, *done as u64, of.unwrap_or(*done) as u64);
@@ -85,13 +85,13 @@ impl Progress {
                     self.plain(&format!("{}: {done}{of} configs tried{best}", self.head));
                 }
             }
-            Kind::Prepared { done, of, .. } if !self.in_try => {
+            EventKind::Prepared { done, of, .. } if !self.in_try => {
                 self.advance(COMPILING, *done as u64, *of as u64);
                 if done == of {
                     self.plain(&format!("{}: {} ready", self.head, counted(*of, "program")));
                 }
             }
-            Kind::Round { done, of, is_most, contenders } if !self.in_try => {
+            EventKind::Round { done, of, is_most, contenders } if !self.in_try => {
                 self.advance(MEASURING, u64::from(*done), u64::from(*of.max(done)));
                 let is_smaller = *contenders < self.programs;
                 if let (Some(bar), true) = (&self.bar, is_smaller) {
@@ -113,14 +113,14 @@ impl Progress {
                     self.plain(&format!("{}: round {done}{of}{left}", self.head));
                 }
             }
-            Kind::Failed { config, failure, .. } => {
+            EventKind::Failed { config, failure, .. } => {
                 let is_known = self.failure.as_ref() == Some(*failure);
                 let why = if is_known { "likewise".to_owned() } else { failure.to_string() };
                 self.line(&format!("{}: {} is rejected: {why}", self.head, config.to_brief()));
                 self.failure = Some((*failure).clone());
             }
-            Kind::Ahead(text) => self.line(&format!("{}: {text}", self.head)),
-            Kind::Finished { status, reason, speed_up } => {
+            EventKind::Ahead(text) => self.line(&format!("{}: {text}", self.head)),
+            EventKind::Finished { status, reason, speed_up } => {
                 self.clear();
                 self.line(&finished(&self.name, status, reason, *speed_up));
             }

@@ -8,22 +8,20 @@ use clap::Args;
 use indicatif::MultiProgress;
 
 use crate::cache::write_snapshot;
-use crate::compare::CompareOptions;
-use crate::decision::ComparisonRules;
-use crate::ledger::Ledger;
 use crate::prove::{ProveError, StepVariants, prove, proven_entries};
+use crate::race::Runner;
 use crate::report::ProvenStep;
 use crate::timer::events::Events;
 
+use super::compare::ProgramRaceArgs;
 use super::ending::cancel_flag;
 use super::fault::Fault;
-use super::input_args::InputArgs;
 use super::named_timer::refuse_replay;
-use super::options::{CacheArgs, FormatArg, part, time};
+use super::options::{part, time};
 use super::output_file::OutputFile;
 use super::progress::Progress;
-use super::timers::{Executables, TimerArgs, scratch, start_timer};
-use super::{cache, compare, executables, exit};
+use super::timers::{Executables, scratch, start_timer};
+use super::{compare, executables, exit};
 
 #[derive(Debug, Args)]
 pub(super) struct ProveArgs {
@@ -44,52 +42,31 @@ pub(super) struct ProveArgs {
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
     pub min_difference: f64,
     #[command(flatten)]
-    pub inputs: InputArgs,
-    /// Measure again what the cache folder's sample log holds
-    #[arg(long)]
-    pub force: bool,
-    /// Keep neither samples nor executables
-    #[arg(long)]
-    pub no_persist: bool,
-    #[command(flatten)]
-    pub cache: CacheArgs,
-    #[command(flatten)]
-    pub timer: TimerArgs,
-    #[command(flatten)]
-    pub format: FormatArg,
+    pub race: ProgramRaceArgs,
 }
 
 /// Races a step's variants, prints each call's contribution, and writes the proven set.
 pub(super) fn run(args: &ProveArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
-    refuse_replay(&args.timer.timer, ": only a device can prove a gain")?;
+    refuse_replay(&args.race.timer.timer, ": only a device can prove a gain")?;
     // damaged files, and an unwritable output, fail before a device is started
     let step = StepVariants::open(&args.variants).map_err(fault)?;
     let file = args.out.as_deref();
     file.map(|path| OutputFile::at(path, "snapshot")).transpose()?;
     let cancel = cancel_flag()?;
     let scratch = scratch()?;
-    let ledger = match args.no_persist {
-        true => Ledger::in_memory(Vec::new()),
-        false => Ledger::open(&cache::folder(&args.cache)?, Vec::new())?,
-    };
-    ledger.notes().iter().for_each(|note| tracing::warn!("{note}"));
+    let ledger = args.race.ledger()?;
     let folder = executables::folder_for(&ledger, scratch.path())?;
-    let mut timer = start_timer(&args.timer, Executables::kept(&folder))?;
-    let options = CompareOptions::default()
-        .rounds(args.rounds)
-        .budget(args.budget)
-        .rules(ComparisonRules::default().min_difference(args.min_difference))
-        .inputs(args.inputs.options())
-        .cache_state(args.timer.cache_state.clone())
-        .force(args.force);
+    let mut timer = start_timer(&args.race.timer, Executables::kept(&folder))?;
+    let options = args.race.options(args.rounds, args.budget, args.min_difference);
     let events = Events::default().and(Progress::new(bars.clone()));
-    let result = prove(&mut *timer, &ledger, &step, &options, scratch.path(), &cancel, &events).map_err(fault)?;
+    let mut runner = Runner::new(&mut *timer, &ledger, &cancel, &events);
+    let result = prove(&mut runner, &step, &options, scratch.path()).map_err(fault)?;
     let entries = proven_entries(&result, &ledger.own_entries()?);
     let snapshot = match file.filter(|_| !entries.is_empty()) {
         Some(path) => Some((path, write_snapshot(path, &entries)?)),
         None => None,
     };
-    args.format.write(out, ProvenStep::new(&result, snapshot))?;
+    args.race.format.write(out, ProvenStep::new(&result, snapshot))?;
     Ok(if result.proven.is_some() { exit::FINE } else { exit::SOME_FAILED })
 }
 

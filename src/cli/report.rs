@@ -7,8 +7,8 @@ use clap::Args;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::io_hint::io_hint;
 use crate::outside_file;
-use crate::remedy::remedy;
 use crate::report::{HtmlReport, StepReport, write_html, write_step_html};
 use crate::tune::{AutotuningResult, stored_results};
 
@@ -67,7 +67,7 @@ fn read_document(path: &Path) -> Result<AutotuningResult, Fault> {
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, Fault> {
     let unread =
-        |error: io::Error| Fault::input(format!("cannot read `{}`: {error}{}", path.display(), remedy(&error)));
+        |error: io::Error| Fault::input(format!("cannot read `{}`: {error}{}", path.display(), io_hint(&error)));
     outside_file::input(path, MAX_DOCUMENT_BYTES).map_err(unread)
 }
 

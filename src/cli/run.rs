@@ -75,8 +75,8 @@ pub(super) fn with_main_job(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// The fault of a command's name that is mistyped: then it is taken for the module of the main job, and an argument of the
-/// command for one too many.
+/// The fault of a command's name that is mistyped: then it is taken for the module of the main job, and an argument of
+/// the command for one too many.
 fn mistyped(error: &clap::Error, given: &[OsString], words: &[OsString]) -> Option<Fault> {
     let at = given.iter().zip(words).position(|(given, word)| given != word)?;
     let name = given.get(at)?.to_str().filter(|name| !Path::new(name).exists())?;
@@ -110,6 +110,8 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Resul
         start_threads()?;
     }
     match &cli.command {
+        // for absent devices there is nothing to open
+        Command::Tune(args) if !args.targets.is_empty() => compile::forecast(args, bars, out),
         Command::Tune(args) => tune::run(args, bars, out),
         Command::Scan(args) => scan::run(args, out),
         Command::Device(args) => device::run(args, out),

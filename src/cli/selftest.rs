@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use indicatif::MultiProgress;
@@ -9,13 +10,13 @@ use indicatif::MultiProgress;
 use crate::cache::FolderLock;
 use crate::decision::Resolution;
 use crate::measured_by::CacheState;
+use crate::race::RaceError;
 use crate::report::{FailedProgram, SelftestResult, resolution_note};
 use crate::selftest::{
     Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
 use crate::timer::Timer;
 use crate::timer::events::Events;
-use crate::tune::CopiesError;
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
@@ -66,30 +67,11 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
         rounds: args.rounds,
         cache_state: args.timer.cache_state.clone(),
     };
-    let events = Events::default().and(Progress::new(bars.clone()));
     let mut document = SelftestResult::new(&*timer, &options);
-    let mut worst = exit::FINE;
-    let mut points = Vec::new();
-    for (index, program) in programs.iter().enumerate() {
-        let place = (index, programs.len());
-        // separates the files of different programs
-        let own = scratch.path().join(index.to_string());
-        std::fs::create_dir(&own)
-            .map_err(|error| Fault::device(format!("cannot write to `{}`: {error}", own.display())))?;
-        let found = selftest(&mut *timer, program, place, &options, &own, &cancel, &events);
-        match found {
-            Ok(point) => points.push(point),
-            Err(SelftestError::Copies(CopiesError::Interrupted)) => {
-                document.interrupted = true;
-                break;
-            }
-            Err(error) => {
-                worst = worst.max(exit_code(&error, !args.programs.is_empty()));
-                let reason = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-                document.failed.push(FailedProgram { program: program.name.clone(), reason });
-            }
-        }
-    }
+    let events = Events::default().and(Progress::new(bars.clone()));
+    let is_of_user = !args.programs.is_empty();
+    let (points, worst) =
+        measure(&mut *timer, (&programs, is_of_user), &options, (scratch.path(), &cancel), &events, &mut document)?;
     timer.end();
     if let ([failed], true, false) = (document.failed.as_slice(), points.is_empty(), document.interrupted) {
         return Err(Fault::new(worst, format!("`{}`: {}", failed.program, failed.reason)));
@@ -110,6 +92,37 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
         (false, false) if document.failed.is_empty() => exit::FINE,
         (false, false) => exit::SOME_FAILED,
     })
+}
+
+/// Measures each program. The document gets the failures; returned is also the worst one's exit code.
+fn measure(
+    timer: &mut dyn Timer,
+    (programs, is_of_user): (&[SelftestProgram], bool),
+    options: &SelftestOptions,
+    (scratch, cancel): (&Path, &AtomicBool),
+    events: &Events,
+    document: &mut SelftestResult,
+) -> Result<(Vec<Point>, u8), Fault> {
+    let (mut worst, mut points) = (exit::FINE, Vec::new());
+    for (index, program) in programs.iter().enumerate() {
+        // separates the files of different programs
+        let own = scratch.join(index.to_string());
+        std::fs::create_dir(&own)
+            .map_err(|error| Fault::device(format!("cannot write to `{}`: {error}", own.display())))?;
+        match selftest(timer, program, (index, programs.len()), options, &own, cancel, events) {
+            Ok(point) => points.push(point),
+            Err(SelftestError::Copies(RaceError::Interrupted)) => {
+                document.interrupted = true;
+                break;
+            }
+            Err(error) => {
+                worst = worst.max(exit_code(&error, is_of_user));
+                let reason = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+                document.failed.push(FailedProgram { program: program.name.clone(), reason });
+            }
+        }
+    }
+    Ok((points, worst))
 }
 
 fn exit_code(error: &SelftestError, of_user: bool) -> u8 {

@@ -8,8 +8,8 @@ use clap::Args;
 
 use crate::device::{flags_with_launch, launch_options};
 use crate::failure::Failure;
+use crate::io_hint::scratch_hint;
 use crate::measured_by::{CacheState, Launch, Metric};
-use crate::remedy::scratch_remedy;
 use crate::scratch::Scratch;
 use crate::timer::exec::three_quarters_of_memory;
 use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
@@ -30,8 +30,8 @@ pub(super) struct TimerArgs {
     /// tuning also `replay:DIR` (earlier profiles)
     #[arg(long, value_name = "TIMER", default_value = "auto")]
     pub timer: String,
-    /// What counts as an execution's duration: `elapsed` by the host clock, or `span` or `busy` from a profile [default:
-    /// `elapsed` without a profiler and for JAX on a CPU; else `span` on a CPU and `busy` elsewhere]
+    /// What counts as an execution's duration: `elapsed` by the host clock, or `span` or `busy` from a profile
+    /// [default: `elapsed` without a profiler and for JAX on a CPU; else `span` on a CPU and `busy` elsewhere]
     #[arg(long, value_parser = metric())]
     pub metric: Option<Metric>,
     /// Whether the caller needs profiles, regardless of the metric.
@@ -250,7 +250,7 @@ impl From<&LimitArgs> for WorkerLimits {
 /// A folder for temporary files of this run.
 pub(super) fn scratch() -> Result<Scratch, Fault> {
     Scratch::new()
-        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}{}", scratch_remedy(&error))))
+        .map_err(|error| Fault::device(format!("cannot make a scratch folder: {error}{}", scratch_hint(&error))))
 }
 
 /// This program's executable, from which workers are started.

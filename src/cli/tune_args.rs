@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::decision::DecisionRules;
-use crate::search::{Budget, Kind};
+use crate::search::{Budget, StrategyKind};
 use crate::tune::SearchOptions;
 
 use super::compiler_options::OptionArgs;
@@ -52,9 +52,9 @@ pub(super) struct TuneArgs {
     /// proportional to its compile time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: Option<u32>,
-    /// Time for each operation, of which compiling may take half; whatever is undecided by then is decided by the samples
-    /// so far. With --profile, time for the whole run: afterwards no operation is started. Seconds, or such as `30m`
-    /// and `2h`
+    /// Time for each operation, of which compiling may take half; whatever is undecided by then is decided by the
+    /// samples so far. With --profile, time for the whole run: afterwards no operation is started. Seconds, or such as
+    /// `30m` and `2h`
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
     /// Profile of a step that runs the module: an XSpace, a log folder, or a capture of nsys-jax. Operations are tuned
@@ -131,9 +131,9 @@ impl SearchArgs {
 }
 
 /// A search strategy by its name.
-pub(super) fn strategy(text: &str) -> Result<Kind, String> {
-    Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+pub(super) fn strategy(text: &str) -> Result<StrategyKind, String> {
+    StrategyKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+        let known: Vec<&str> = StrategyKind::ALL.iter().map(|kind| kind.name()).collect();
         format!("expected one of {}", known.join(", "))
     })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::decision::ComparisonRules;
 use crate::measure::{InputOptions, MeasureError, MeasuredProgram};
 use crate::measured_by::CacheState;
+use crate::race::RaceOptions;
 use crate::setters;
 use crate::timer::Build;
 
@@ -44,22 +45,15 @@ impl Contestant {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CompareOptions {
-    /// The exact number of rounds that count; `None` measures until each contestant is distinguished from the first.
-    pub rounds: Option<u32>,
-    /// Time for the rounds. Without it an undecided comparison ends after some seconds of the programs' own time.
-    pub budget: Option<Duration>,
+    /// How much is measured. With `rounds`, exactly so many count; without, each contestant is measured until it is
+    /// distinguished from the first, or for `budget`, or for some seconds of the programs' own time.
+    pub race: RaceOptions,
     /// When a contestant is distinguished from the first.
     pub rules: ComparisonRules,
     /// Whether the first contestant is compiled and loaded once more, to measure the effect of noise alone.
     pub with_copy: bool,
     /// How the inputs are made.
     pub inputs: InputOptions,
-    /// The state of the caches before every timed run.
-    pub cache_state: CacheState,
-    /// Whether to measure again what the sample log already has.
-    pub force: bool,
-    /// Seed of the order inside a round.
-    pub seed: u64,
     /// Identifies one of several comparisons of the same programs, whose samples are never mixed.
     pub stage: String,
     /// Whether to report what the inputs and outputs need before anything is measured.
@@ -69,29 +63,28 @@ pub struct CompareOptions {
 impl Default for CompareOptions {
     fn default() -> Self {
         Self {
-            rounds: None,
-            budget: None,
+            race: RaceOptions::default(),
             rules: ComparisonRules::default(),
             with_copy: true,
             inputs: InputOptions::default(),
-            cache_state: CacheState::Warm,
-            force: false,
-            seed: 0,
             stage: "compare".to_owned(),
             tells_preflight: true,
         }
     }
 }
 
-setters!(CompareOptions {
+setters!(CompareOptions.race {
     rounds: Option<u32>,
     budget: Option<Duration>,
-    rules: ComparisonRules,
-    with_copy: bool,
-    inputs: InputOptions,
     cache_state: CacheState,
     force: bool,
     seed: u64,
+});
+
+setters!(CompareOptions {
+    rules: ComparisonRules,
+    with_copy: bool,
+    inputs: InputOptions,
     stage: String,
     tells_preflight: bool,
 });

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, FailureKind};
 use crate::measure::MeasureError;
-use crate::tune::CopiesError;
+use crate::race::RaceError;
 
 /// Why programs could not be compared.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub enum CompareError {
     },
     /// The worker or the user ended it, or a store failed.
     #[error(transparent)]
-    Race(CopiesError),
+    Race(RaceError),
 }
 
 impl CompareError {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map, Value};
 
@@ -12,14 +11,13 @@ use super::result::{CompareResult, ContestantResult, Noise, Outputs};
 use crate::array::ArraySpec;
 use crate::call::Call;
 use crate::config::Config;
-use crate::decision;
+use crate::decision::{self, Compared};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
-use crate::ledger::Ledger;
-use crate::measure::{InputOptions, Inputs, MadeInput, MeasureError, Preflight, make_inputs};
-use crate::timer::events::{Events, Kind, Slice};
-use crate::timer::{Build, Job, JobCandidate, ProgramFile, Signature, Timer};
-use crate::tune::{CopiesError, LARGE_OUTPUTS, ProgramRace, RaceGoal, Raced, TuneOptions, race_programs};
+use crate::measure::{CompiledWith, InputOptions, Inputs, MadeInput, MeasureError, make_inputs};
+use crate::race::{ProgramRace, RaceError, RaceGoal, Raced, Runner, preflight, race_programs};
+use crate::timer::events::{EventKind, Slice};
+use crate::timer::{Build, Job, JobCandidate, ProgramFile, ProgramSignature, Timer};
 
 /// Races programs on the same inputs and compares each with the first: time, outputs and executable. Rounds of the same
 /// comparison in the ledger's sample log are not measured again.
@@ -27,50 +25,41 @@ use crate::tune::{CopiesError, LARGE_OUTPUTS, ProgramRace, RaceGoal, Raced, Tune
 /// A contestant that fails, or returns other outputs, is reported in its row.
 ///
 /// # Errors
-/// If there are fewer than two contestants, the programs take or return different arrays, the inputs cannot be made, the first
-/// contestant or the worker fails, the user ends it, or nothing can be stored.
+/// If there are fewer than two contestants, the programs take or return different arrays, the inputs cannot be made,
+/// the first contestant or the worker fails, the user ends it, or nothing can be stored.
 pub fn compare(
-    timer: &mut dyn Timer,
-    ledger: &Ledger,
+    runner: &mut Runner<'_>,
     contestants: &[Contestant],
     options: &CompareOptions,
     scratch: &Path,
-    cancel: &AtomicBool,
-    events: &Events,
 ) -> Result<CompareResult, CompareError> {
     let Some((first, [_, ..])) = contestants.split_first() else {
         return Err(CompareError::TooFew(contestants.len()));
     };
-    let _slice = events.open(Slice::Operation { name: &first.name, index: 0, of: 1 });
+    let _slice = runner.events.open(Slice::Operation { name: &first.name, index: 0, of: 1 });
     let copy = options.with_copy.then_some(contestants.len());
     let files = write_programs(contestants, scratch)?;
     let mut job = Job::new(Call::new("compare@v1", first.program.digest().to_short()), scratch)
         .candidates(candidates(contestants, &files, copy))
-        .cache_state(options.cache_state.clone());
-    let signature = signature(timer, &job, contestants)?;
+        .cache_state(options.race.cache_state.clone());
+    let signature = signature(runner.timer, &job, contestants)?;
     let inputs = shared_inputs(contestants, &signature.parameters, &options.inputs, scratch)?;
-    let preflight = preflight(timer, &inputs, signature.results.as_deref(), first.program.partitions);
+    let preflight = preflight(&*runner.timer, &inputs, signature.results.as_deref(), first.program.partitions);
     preflight.check(scratch)?;
     if options.tells_preflight {
-        events.tell(Kind::Ahead(&preflight.to_string()));
+        runner.events.tell(EventKind::Ahead(&preflight.to_string()));
     }
     let Inputs { arrays, made: inputs, digest, .. } = inputs;
     job.inputs = arrays;
-    events.tell(Kind::Started { programs: job.candidates.len(), rounds_kept: 0 });
+    runner.events.tell(EventKind::Started { programs: job.candidates.len(), rounds_kept: 0 });
     let mut race = ProgramRace::new(job, digest, options.stage.clone());
-    race.is_exact = options.rounds.is_some();
+    race.is_exact = options.race.rounds.is_some();
     race.goal = RaceGoal::EachRatio { copy, rules: options.rules };
-    let tune = TuneOptions::default()
-        .rounds(options.rounds)
-        .budget(options.budget)
-        .cache_state(options.cache_state.clone())
-        .force(options.force)
-        .seed(options.seed);
-    let raced = race_programs(timer, ledger, &race, &tune, cancel, events).map_err(|error| match error {
-        CopiesError::Failed(failure) => CompareError::First { name: first.name.clone(), failure },
+    let raced = race_programs(runner, &race, &options.race).map_err(|error| match error {
+        RaceError::Failed(failure) => CompareError::First { name: first.name.clone(), failure },
         error => CompareError::Race(error),
     })?;
-    Ok(result(timer, contestants, copy, inputs, raced, options))
+    Ok(result(&*runner.timer, contestants, copy, inputs, raced, options))
 }
 
 /// The programs' files, by their source; a program that is named twice is written once.
@@ -116,7 +105,7 @@ fn candidates(
 }
 
 /// The first program's arguments, after checking that the others take and return the same.
-fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Result<Signature, CompareError> {
+fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Result<ProgramSignature, CompareError> {
     let Some(first) = contestants.first() else { return Err(CompareError::TooFew(0)) };
     let of_timer = |failure| CompareError::Program(MeasureError::Failed(failure));
     timer.begin(job).map_err(of_timer)?;
@@ -196,17 +185,6 @@ fn shared_inputs(
     Ok(inputs)
 }
 
-/// What the inputs need, and what the outputs need if the first program reports them.
-fn preflight(timer: &dyn Timer, inputs: &Inputs, results: Option<&[ArraySpec]>, devices: u64) -> Preflight {
-    let files_up_to = if timer.info().can.compare_outputs { LARGE_OUTPUTS } else { u64::MAX };
-    let preflight = inputs.preflight.clone();
-    let preflight = match results {
-        Some(results) => preflight.with_outputs(results, files_up_to),
-        None => preflight,
-    };
-    preflight.on_device(timer.info().device_memory, devices)
-}
-
 fn result(
     timer: &dyn Timer,
     contestants: &[Contestant],
@@ -219,33 +197,8 @@ fn result(
     let competing: Vec<usize> = (0..count).filter(|candidate| !raced.failures.contains_key(candidate)).collect();
     let found = decision::compare(&raced.rounds, count, &competing, (0, copy), &options.rules);
     let compared = |candidate: usize| found.candidates.get(candidate).copied().flatten();
-    let executable = |candidate: usize| raced.executables.get(&candidate).copied();
-    let same_as = |place: usize| {
-        let (own, timer) = (executable(place)?, contestants.get(place)?.timer);
-        let earlier = contestants.iter().take(place).enumerate();
-        let mut same =
-            earlier.filter(|(other, contestant)| contestant.timer == timer && executable(*other) == Some(own));
-        same.next().map(|(other, _)| other)
-    };
-    let rows = contestants.iter().enumerate().map(|(place, contestant)| {
-        let times = compared(place);
-        let failure = raced.failures.get(&place).cloned();
-        ContestantResult {
-            name: contestant.name.clone(),
-            program: contestant.program.digest(),
-            options: contestant.build.options.clone(),
-            timer: contestant.timer,
-            executable: executable(place),
-            same_executable: same_as(place),
-            outputs: outputs(place, failure.as_ref(), raced.errors.get(&place).copied()),
-            rounds: times.map_or(0, |times| times.rounds),
-            median_ns: times.map(|times| times.median_ns),
-            ratio: times.filter(|_| place > 0).map(|times| times.ratio),
-            interval: times.filter(|_| place > 0).map(|times| times.interval),
-            relation: times.filter(|_| place > 0).map(|times| times.relation),
-            failure,
-        }
-    });
+    let rows = (0..contestants.len()).filter_map(|place| row(contestants, place, compared(place), &raced));
+    let executable = |candidate: usize| raced.executables.get(&candidate);
     let noise = copy.map(|copy| Noise {
         ratio: compared(copy).map(|times| times.ratio),
         interval: compared(copy).map(|times| times.interval),
@@ -253,15 +206,13 @@ fn result(
         same_executable: executable(0).zip(executable(copy)).map(|(own, copy)| own == copy),
         failure: raced.failures.get(&copy).cloned(),
     });
-    let mut notes = timer.info().notes.clone();
-    notes.extend(timer.info().clocks_seen.clone());
-    notes.extend(raced.notes);
-    let of_dumps = contestants.iter().filter_map(|contestant| contestant.program.compiled_with.as_ref()?.note());
-    notes.extend(of_dumps.collect::<BTreeSet<String>>());
     let rounds = compared(0).map_or(0, |times| times.rounds);
+    let contestants_of_dumps = contestants.iter().filter_map(|contestant| contestant.program.compiled_with.as_ref());
+    let of_dumps: BTreeSet<String> = contestants_of_dumps.filter_map(CompiledWith::note).collect();
+    let of_timer = timer.info().notes.iter().cloned().chain(timer.info().clocks_seen.clone());
     CompareResult {
         device: timer.info().device.clone(),
-        measured_by: timer.info().measured_by(&options.cache_state),
+        measured_by: timer.info().measured_by(&options.race.cache_state),
         job: raced.digest,
         contestants: rows.collect(),
         noise,
@@ -271,8 +222,35 @@ fn result(
         rounds_kept: raced.rounds_kept,
         rounds_set_aside: u32::try_from(found.disturbance.set_aside.len()).unwrap_or(u32::MAX),
         is_settled: found.is_settled,
-        notes,
+        notes: of_timer.chain(raced.notes).chain(of_dumps).collect(),
     }
+}
+
+/// The row of a contestant, with its times beside the first one's if there are any.
+fn row(contestants: &[Contestant], place: usize, times: Option<Compared>, raced: &Raced) -> Option<ContestantResult> {
+    let contestant = contestants.get(place)?;
+    let executable = raced.executables.get(&place).copied();
+    let is_same = |(other, earlier): &(usize, &Contestant)| {
+        earlier.timer == contestant.timer && executable.is_some() && raced.executables.get(other).copied() == executable
+    };
+    let same_executable = contestants.iter().take(place).enumerate().find(is_same).map(|(other, _)| other);
+    let failure = raced.failures.get(&place).cloned();
+    let beside_first = times.filter(|_| place > 0);
+    Some(ContestantResult {
+        name: contestant.name.clone(),
+        program: contestant.program.digest(),
+        options: contestant.build.options.clone(),
+        timer: contestant.timer,
+        executable,
+        same_executable,
+        outputs: outputs(place, failure.as_ref(), raced.errors.get(&place).copied()),
+        rounds: times.map_or(0, |times| times.rounds),
+        median_ns: times.map(|times| times.median_ns),
+        ratio: beside_first.map(|times| times.ratio),
+        interval: beside_first.map(|times| times.interval),
+        relation: beside_first.map(|times| times.relation),
+        failure,
+    })
 }
 
 fn outputs(place: usize, failure: Option<&Failure>, error: Option<f64>) -> Outputs {

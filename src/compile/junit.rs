@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::result::{CompileResult, CompiledTarget};
 use crate::counted::counted;
-use crate::junit::{Case, Outcome as CaseOutcome, Suite, write_suites};
+use crate::junit::{Case, CaseOutcome, Suite, write_suites};
 use crate::timer::pjrt::CompileOutcome;
 
 /// Writes the whole document. A regression is a failure, an undecided case an error, and a refusal neither. `module` is

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::race::Aborted;
 use crate::cache::{CacheKey, Entry, Provenance, why_refused};
 use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::ledger::Ledger;
 use crate::measured_by::TOOL;
+use crate::race::{CandidateOutcome, CandidateResult, CandidateTimes, RaceError, RaceOptions, TuneError};
+use crate::stats::Interval;
 use crate::timer::Timer;
-use crate::tune::{CandidateOutcome, CandidateResult, CandidateTimes, TuneOptions};
 
 /// What was decided about a module.
 pub(super) struct Decided<'a> {
@@ -31,7 +31,7 @@ pub(super) struct Decided<'a> {
 }
 
 impl Decided<'_> {
-    pub(super) fn into_entry(self, timer: &dyn Timer, options: &TuneOptions) -> Entry {
+    pub(super) fn into_entry(self, timer: &dyn Timer, options: &RaceOptions) -> Entry {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let failed = self.candidates.iter().filter(|row| row.failure().is_some()).count();
         let measured =
@@ -66,6 +66,12 @@ impl Decided<'_> {
     }
 }
 
+/// The times of a baseline beside itself.
+pub(super) fn beside_itself(of_base: CandidateTimes) -> CandidateTimes {
+    let interval = Interval { low: 1.0, high: 1.0, confidence: 1.0 };
+    CandidateTimes { ratio: 1.0, interval, ..of_base }
+}
+
 /// What the cache knows about a module.
 pub(super) enum Known {
     /// The entry of the same search, for the same program and conditions.
@@ -74,14 +80,15 @@ pub(super) enum Known {
     No(Option<String>),
 }
 
-/// Looks up the entry of a search. It counts if the compiler, the environment's flags and the way of sampling are the same.
+/// Looks up the entry of a search. It counts if the compiler, the environment's flags and the way of sampling are the
+/// same.
 pub(super) fn known(
     (timer, ledger): (&dyn Timer, &Ledger),
-    options: &TuneOptions,
+    options: &RaceOptions,
     key: &CacheKey,
     (search, program): (&str, Digest),
-) -> Result<Known, Aborted> {
-    let cached = ledger.cache().entry(key).map_err(|error| Aborted::Fatal(error.into()))?;
+) -> Result<Known, RaceError> {
+    let cached = ledger.cache().entry(key).map_err(TuneError::from)?;
     let Some((entry, _)) = cached else { return Ok(Known::No(None)) };
     if let Some(why) = why_refused(&entry.config) {
         return Ok(Known::No(Some(format!("the entry in force is not used: it {why}"))));

@@ -1,17 +1,16 @@
 //! Modules that do not run as they are. The sample log keeps the reason for the next run.
 
-use super::module::OptionModule;
-use super::race::{Aborted, call};
+use super::module::{OptionModule, call};
 use crate::call::Direction;
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
+use crate::race::{RaceError, RaceOptions};
 use crate::samples::{CandidateRecord, FailureRecord, JobRecord, Record};
 use crate::timer::Timer;
-use crate::tune::TuneOptions;
 
 /// What the failure belongs to: the search, the module, and how it was compiled and run.
-fn job(timer: &dyn Timer, options: &TuneOptions, search: &str, module: &OptionModule) -> Digest {
+fn job(timer: &dyn Timer, options: &RaceOptions, search: &str, module: &OptionModule) -> Digest {
     let device = &timer.info().device;
     let by = timer.info().measured_by(&options.cache_state);
     let mut hasher = FieldHasher::new("a module that does not run, of shared compiler options, 1");
@@ -36,10 +35,10 @@ pub(super) fn as_known(failure: &Failure) -> String {
 /// Why a module did not run the last time, unless it must be tried again.
 pub(super) fn known_failure(
     (timer, ledger): (&dyn Timer, &Ledger),
-    options: &TuneOptions,
+    options: &RaceOptions,
     search: &str,
     module: &OptionModule,
-) -> Result<Option<Failure>, Aborted> {
+) -> Result<Option<Failure>, RaceError> {
     if options.force {
         return Ok(None);
     }
@@ -50,10 +49,10 @@ pub(super) fn known_failure(
 /// Withdraws the stored failure of a module that runs now.
 pub(super) fn forget_failure(
     (timer, ledger): (&dyn Timer, &Ledger),
-    options: &TuneOptions,
+    options: &RaceOptions,
     search: &str,
     module: &OptionModule,
-) -> Result<(), Aborted> {
+) -> Result<(), RaceError> {
     if ledger.history(job(timer, options, search, module))?.failures.is_empty() {
         return Ok(());
     }
@@ -61,7 +60,7 @@ pub(super) fn forget_failure(
 }
 
 /// Only records after this one count for the job.
-fn job_record(timer: &dyn Timer, options: &TuneOptions, search: &str, module: &OptionModule) -> JobRecord {
+fn job_record(timer: &dyn Timer, options: &RaceOptions, search: &str, module: &OptionModule) -> JobRecord {
     let job = job(timer, options, search, module);
     let key = module.key.as_ref().copied().unwrap_or_else(|_| module.program.digest());
     let base = CandidateRecord { config: module.base.to_config(), semantic_digest: Some(key) };
@@ -72,11 +71,11 @@ fn job_record(timer: &dyn Timer, options: &TuneOptions, search: &str, module: &O
 /// Stores why a module does not run.
 pub(super) fn note_failure(
     (timer, ledger): (&dyn Timer, &Ledger),
-    options: &TuneOptions,
+    options: &RaceOptions,
     search: &str,
     module: &OptionModule,
     failure: &Failure,
-) -> Result<(), Aborted> {
+) -> Result<(), RaceError> {
     let record = job_record(timer, options, search, module);
     let failed = FailureRecord::new(record.job, 0, failure.clone());
     ledger.append(&Record::Job(Box::new(record)))?;

@@ -1,14 +1,15 @@
 //! The compiler options of a whole module: which set of them runs it fastest with the same outputs.
 //!
-//! [`tune_compiler_options`] takes a module and [choices](crate::candidates::Choice) of options. It compiles each choice alone,
-//! beside the base. Choices that compile to the same executable are one candidate. It combines the promising ones step by step
-//! and measures the best set again in new rounds, beside the base, a second compilation of the base, and every part of the set.
-//! Only these rounds decide whether a set wins, because the choice of the set by the first rounds favours lucky ones.
+//! [`tune_compiler_options`] takes a module and [choices](crate::candidates::Choice) of options. It compiles each
+//! choice alone, beside the base. Choices that compile to the same executable are one candidate. It combines the
+//! promising ones step by step and measures the best set again in new rounds, beside the base, a second compilation of
+//! the base, and every part of the set. Only these rounds decide whether a set wins, because the choice of the set by
+//! the first rounds favours lucky ones.
 //!
 //! [`tune_shared_options`] finds one set for all modules of a process. It is slower on none of them.
 //!
-//! The result is one [`OperationResult`](crate::tune::OperationResult) of the operation [`OPERATION`], whose call key is the digest of
-//! the module's StableHLO text without locations.
+//! The result is one [`OperationResult`](crate::tune::OperationResult) of the operation [`OPERATION`], whose call key
+//! is the digest of the module's StableHLO text without locations.
 
 mod entry;
 mod failed;
@@ -19,8 +20,9 @@ mod rescue;
 mod rows;
 mod settle;
 mod shared;
+mod shared_sets;
 mod shared_verdict;
-mod special;
+mod special_values;
 mod variant;
 mod verdict;
 

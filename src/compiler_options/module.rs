@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cache::{CacheKey, Entry};
-use crate::call::Direction;
+use crate::call::{Call, Direction};
 use crate::candidates::{Choice, OptionScope, OptionSet};
 use crate::counted::{counted, listed};
 use crate::digest::{Digest, FieldHasher};
@@ -11,7 +11,7 @@ use crate::ledger::LedgerError;
 use crate::measure::{InputOptions, MeasureError, MeasuredProgram};
 use crate::tune::{OperationResult, Status, TuneError};
 
-use super::race::call;
+use super::OPERATION;
 
 /// A module, and the options that may change when it is compiled.
 #[derive(Debug, Clone)]
@@ -19,12 +19,13 @@ use super::race::call;
 pub struct OptionModule {
     /// The module.
     pub program: MeasuredProgram,
-    /// Digest of its StableHLO text without locations, by which a process finds the entry; otherwise why there can be no entry.
+    /// Digest of its StableHLO text without locations, by which a process finds the entry; otherwise why there can be
+    /// no entry.
     pub key: Result<Digest, String>,
     /// Options that are always set.
     pub base: OptionSet,
-    /// Options that may be added. A set with an option of a whole process becomes no entry, because no single program can be
-    /// compiled with it.
+    /// Options that may be added. A set with an option of a whole process becomes no entry, because no single program
+    /// can be compiled with it.
     pub choices: Vec<Choice>,
     /// How its inputs are made.
     pub inputs: InputOptions,
@@ -48,6 +49,11 @@ impl OptionModule {
             ..OperationResult::undecided(call, Direction::Forward, self.base.to_config())
         }
     }
+}
+
+/// The call of a module.
+pub(super) fn call(digest: Digest) -> Call {
+    Call::new(OPERATION, digest.to_string())
 }
 
 /// Hashes the choices, because a decision depends on them.

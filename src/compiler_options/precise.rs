@@ -1,22 +1,21 @@
-//! A reference of higher precision: the module in `f64` on the same inputs. It shows whether a difference is the set's error or
-//! the default's.
+//! A reference of higher precision: the module in `f64` on the same inputs. It shows whether a difference is the set's
+//! error or the default's.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
-use super::race::{Aborted, Races};
-use super::special::{of_device, run};
+use super::race::VariantRaces;
+use super::special_values::of_device;
 use super::variant::{Variant, Variants};
 use crate::array::{ArrayError, ArraySpec, Tolerance, error_of, widened};
 use crate::config::Config;
 use crate::counted::listed;
 use crate::failure::{Failure, FailureKind};
 use crate::measure::{MeasuredProgram, Preflight};
+use crate::race::{CandidateOutcome, CandidateResult, LARGE_OUTPUTS, RaceError, ReferenceError};
 use crate::timer::events::Slice;
-use crate::timer::{InputArray, Job, OutputArray, OutputsAs, Signature, TakenOutputs, TimerExt};
-use crate::tune::{CandidateOutcome, CandidateResult, LARGE_OUTPUTS, ReferenceError};
+use crate::timer::{InputArray, Job, OutputArray, OutputsAs, ProgramSignature, TakenOutputs, TimerExt};
 
 /// Maximum bytes of all outputs in `f64`: twice the `f32` outputs that are written to files.
 const LARGEST_OUTPUTS: u64 = 2 * LARGE_OUTPUTS;
@@ -29,12 +28,12 @@ const MOST_REJECTED: usize = 8;
 pub(super) fn planned(
     program: &MeasuredProgram,
     preflight: Preflight,
-    signature: &Signature,
+    signature: &ProgramSignature,
     scratch: &Path,
 ) -> (Preflight, Result<MeasuredProgram, String>) {
     let wide = program.in_f64().and_then(|wide| {
         let results = signature.results.as_deref().unwrap_or_default();
-        check_size(results.iter().map(|spec| spec.widest().host_bytes()))?;
+        check_size(results.iter().map(|spec| spec.in_f64().host_bytes()))?;
         let larger = preflight.clone().with_reference(&signature.parameters, results);
         larger.check(scratch).map_err(|error| error.to_string())?;
         Ok((larger, wide))
@@ -57,16 +56,16 @@ fn too_large() -> String {
     format!("in f64 its outputs take more than {} MiB", LARGEST_OUTPUTS >> 20)
 }
 
-/// Compares sets with the module in `f64`: finalists whose outputs differ from the base's, sets that change arithmetic, and some
-/// that were rejected for their outputs. Writes the errors into their rows and refuses a set whose error is clearly larger than
-/// the base's. Returns a further note.
+/// Compares sets with the module in `f64`: finalists whose outputs differ from the base's, sets that change arithmetic,
+/// and some that were rejected for their outputs. Writes the errors into their rows and refuses a set whose error is
+/// clearly larger than the base's. Returns a further note.
 pub(super) fn try_reference(
-    races: &mut Races<'_>,
+    races: &mut VariantRaces<'_>,
     wide: Result<MeasuredProgram, String>,
     (variants, base): (&Variants<'_>, &Variant),
     finalists: &[Variant],
     rows: &mut BTreeMap<Config, CandidateResult>,
-) -> Result<Option<String>, Aborted> {
+) -> Result<Option<String>, RaceError> {
     let mut rejected = 0;
     let mut is_asked = |row: &CandidateResult, variant: &Variant| match &row.outcome {
         CandidateOutcome::Measured(_) => {
@@ -86,7 +85,7 @@ pub(super) fn try_reference(
         return Ok(None);
     }
     let found = match wide {
-        _ if races.is_late() => Err("the time is used up".to_owned()),
+        _ if races.until.is_over() => Err("the time is used up".to_owned()),
         Ok(wide) => reference_errors(races, &wide, base, &asked)?,
         Err(why) => Err(why),
     };
@@ -114,36 +113,31 @@ fn is_closer(errors: &[ReferenceError]) -> bool {
     pairs().all(|(own, base)| own <= base) && pairs().any(|(own, base)| own < base)
 }
 
-/// The errors of each variant's outputs and of the base's, relative to the module in `f64`; otherwise why they are unknown for
-/// all. The timer has no job afterwards.
+/// The errors of each variant's outputs and of the base's, relative to the module in `f64`; otherwise why they are
+/// unknown for all. The timer has no job afterwards.
 fn reference_errors(
-    races: &mut Races<'_>,
+    races: &mut VariantRaces<'_>,
     wide: &MeasuredProgram,
     base: &Variant,
     variants: &[Variant],
-) -> Result<Result<Vec<Vec<ReferenceError>>, String>, Aborted> {
-    let _slice = races.events.open(Slice::Step("the module in f64"));
+) -> Result<Result<Vec<Vec<ReferenceError>>, String>, RaceError> {
+    let _slice = races.runner.events.open(Slice::Step("the module in f64"));
     let reference = reference(races, wide, base);
-    races.timer.end();
+    races.runner.timer.end();
     let reference = match reference {
         Ok(reference) => reference,
         Err(why) => return Ok(Err(why)),
     };
     let all: Vec<Variant> = std::iter::once(base).chain(variants).cloned().collect();
-    races.timer.begin(&races.job(&all))?;
-    let order: Vec<usize> = (0..all.len()).collect();
-    if races.timer.expect(&order).is_err() {
-        races.timer.restart(&[])?;
-    }
+    let job = races.job(&all);
+    races.runner.begin(&job)?;
     let mut found = Vec::new();
-    for candidate in order {
-        if races.cancel.load(Ordering::Relaxed) {
-            return Err(Aborted::Interrupted);
-        }
-        let outputs = run(races, candidate, |timer| timer.output_files(candidate));
+    for candidate in 0..all.len() {
+        races.runner.check_cancelled()?;
+        let outputs = races.runner.run_once(candidate, |timer| timer.output_files(candidate));
         found.push(outputs.map_err(|failure| failure.message).and_then(|outputs| errors(races, &outputs, &reference)));
     }
-    races.timer.end();
+    races.runner.timer.end();
     let mut found = found.into_iter();
     let of_base = match found.next() {
         Some(Ok(of_base)) => of_base,
@@ -162,7 +156,7 @@ fn reference_errors(
 }
 
 /// The outputs of the module in `f64`, compiled with the base's options.
-fn reference(races: &mut Races<'_>, wide: &MeasuredProgram, base: &Variant) -> Result<Vec<OutputArray>, String> {
+fn reference(races: &mut VariantRaces<'_>, wide: &MeasuredProgram, base: &Variant) -> Result<Vec<OutputArray>, String> {
     let message_of = |failure: Failure| failure.to_string();
     let folder = tempfile::tempdir_in(races.scratch).map_err(|error| message_of(of_device("a folder", &error)))?;
     let program = wide.write(folder.path(), "program").map_err(|error| error.to_string())?;
@@ -170,8 +164,9 @@ fn reference(races: &mut Races<'_>, wide: &MeasuredProgram, base: &Variant) -> R
     let mut job = Job { inputs, ..races.job(std::slice::from_ref(base)) };
     job.candidates.iter_mut().for_each(|candidate| candidate.program = Some(program.clone()));
     // these inputs may be too large, but others are not: the next job starts the worker again
-    races.timer.begin(&job).map_err(message_of)?;
-    let outputs = match run(races, 0, |timer| timer.outputs(0, OutputsAs::KeptAbove(LARGEST_OUTPUTS))) {
+    races.runner.timer.begin(&job).map_err(message_of)?;
+    let taken = races.runner.run_once(0, |timer| timer.outputs(0, OutputsAs::KeptAbove(LARGEST_OUTPUTS)));
+    let outputs = match taken {
         Ok(TakenOutputs::Kept(_)) => return Err(too_large()),
         outputs => outputs.and_then(TakenOutputs::into_files).map_err(message_of)?,
     };
@@ -182,7 +177,7 @@ fn reference(races: &mut Races<'_>, wide: &MeasuredProgram, base: &Variant) -> R
 /// The same values in `f64`.
 fn wider(inputs: &[InputArray], folder: &Path) -> Result<Vec<InputArray>, Failure> {
     let wide = |(index, input): (usize, &InputArray)| {
-        let spec = input.spec.widest();
+        let spec = input.spec.in_f64();
         if spec == input.spec {
             return Ok(input.clone());
         }
@@ -196,11 +191,11 @@ fn wider(inputs: &[InputArray], folder: &Path) -> Result<Vec<InputArray>, Failur
 
 /// The error of each output; `None` for integers.
 fn errors(
-    races: &Races<'_>,
+    races: &VariantRaces<'_>,
     outputs: &[OutputArray],
     reference: &[OutputArray],
 ) -> Result<Vec<Option<ArrayError>>, String> {
-    let specs = |outputs: &[OutputArray]| outputs.iter().map(|output| output.spec.widest()).collect::<Vec<ArraySpec>>();
+    let specs = |outputs: &[OutputArray]| outputs.iter().map(|output| output.spec.in_f64()).collect::<Vec<ArraySpec>>();
     if specs(outputs) != specs(reference) {
         return Err("the outputs in `f64` are other arrays".to_owned());
     }
@@ -256,7 +251,7 @@ mod tests {
         let text = "func.func public @main(%x: tensor<1024xf32>) -> tensor<1024xf32>";
         let program = MeasuredProgram::of_text(text);
         let spec: ArraySpec = "f32[1024]".parse().unwrap();
-        let signature = Signature::new(vec![spec.clone()]).results(Some(vec![spec.clone()]));
+        let signature = ProgramSignature::new(vec![spec.clone()]).results(Some(vec![spec.clone()]));
         let scratch = tempfile::tempdir().unwrap();
         let mut preflight = Preflight::of([(&spec, true)], scratch.path());
         // 8 KiB of inputs and 8 KiB of outputs in `f64`, beside the 4 KiB of inputs in `f32`
@@ -269,7 +264,7 @@ mod tests {
         let why = wide.unwrap_err();
         assert!(same == preflight && why.contains("take 20.0 KiB of disk"), "{why}");
         // 2^24 numbers are 128 MiB in f64
-        let outputs = |spec: &str| Signature::new(Vec::new()).results(Some(vec![spec.parse().unwrap()]));
+        let outputs = |spec: &str| ProgramSignature::new(Vec::new()).results(Some(vec![spec.parse().unwrap()]));
         (preflight.disk_free, preflight.host_free) = (None, None);
         assert!(planned(&program, preflight.clone(), &outputs("f32[16777216]"), scratch.path()).1.is_ok());
         let (_, wide) = planned(&program, preflight, &outputs("f32[16777217]"), scratch.path());

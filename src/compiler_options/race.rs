@@ -1,29 +1,24 @@
 //! The races of one module: jobs of variants on one timer.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::OPERATION;
+use super::module::OptionModule;
 use super::variant::Variant;
 use crate::call::{Call, Direction};
 use crate::counted::counted as number_of;
-use crate::decision::{DecisionRules, Round};
+use crate::decision::Round;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
-use crate::ledger::Ledger;
-use crate::measure::MeasureError;
-use crate::timer::events::Events;
-use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, Signature, Timer};
-use crate::tune::{CopiesError, ProgramRace, Raced, TimeBreakdown, TuneError, TuneOptions, race_programs};
+use crate::measure::{Inputs, make_inputs};
+use crate::race::{Deadline, ProgramRace, RaceError, RaceOptions, Raced, Runner, no_signature, race_programs};
+use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, ProgramSignature};
+use crate::tune::TimeBreakdown;
 
-/// A timer, and everything else that a race of a module's variants needs.
-pub(super) struct Races<'a> {
-    pub(super) timer: &'a mut dyn Timer,
-    pub(super) ledger: &'a Ledger,
-    pub(super) options: &'a TuneOptions,
-    pub(super) cancel: &'a AtomicBool,
-    pub(super) events: &'a Events,
+/// The races of a module's variants, and everything that they have in common.
+pub(super) struct VariantRaces<'a> {
+    pub(super) runner: Runner<'a>,
+    pub(super) options: &'a RaceOptions,
     pub(super) program: &'a ProgramFile,
     pub(super) call: Call,
     pub(super) inputs: Vec<InputArray>,
@@ -33,8 +28,7 @@ pub(super) struct Races<'a> {
     /// By output, the largest difference of the default from its copy. A set may differ by as much.
     pub(super) slack: Vec<f64>,
     pub(super) scratch: &'a Path,
-    /// When the time is over.
-    pub(super) until: Option<Instant>,
+    pub(super) until: Deadline,
 }
 
 /// Maximum number of sets that hang before no more are tried, because each takes the whole time limit.
@@ -66,46 +60,31 @@ pub(super) struct Rules<'a> {
     pub(super) joins: bool,
 }
 
-/// Why there is no result.
-pub(super) enum Aborted {
-    Failed(Failure),
-    Interrupted,
-    Fatal(TuneError),
-    Inputs(MeasureError),
-}
-
-impl From<CopiesError> for Aborted {
-    fn from(error: CopiesError) -> Self {
-        match error {
-            CopiesError::Failed(failure) => Self::Failed(failure),
-            CopiesError::Interrupted => Self::Interrupted,
-            CopiesError::Fatal(error) => Self::Fatal(error),
-        }
+impl<'a> VariantRaces<'a> {
+    /// The races of a module, whose inputs are not made yet.
+    pub(super) fn new(
+        runner: Runner<'a>,
+        options: &'a RaceOptions,
+        (call, program): (Call, &'a ProgramFile),
+        module: &OptionModule,
+        (scratch, until): (&'a Path, Deadline),
+    ) -> Self {
+        let (inputs, inputs_digest, slack) = (Vec::new(), Digest::of(b""), Vec::new());
+        let results = module.program.results.clone();
+        Self { runner, options, program, call, inputs, inputs_digest, results, slack, scratch, until }
     }
-}
 
-impl From<Failure> for Aborted {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
+    /// Makes the inputs of all variants.
+    pub(super) fn make_inputs(
+        &mut self,
+        module: &OptionModule,
+        signature: &ProgramSignature,
+    ) -> Result<Inputs, RaceError> {
+        let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, self.scratch)?;
+        (self.inputs, self.inputs_digest) = (inputs.arrays.clone(), inputs.digest);
+        Ok(inputs)
     }
-}
 
-impl From<MeasureError> for Aborted {
-    fn from(error: MeasureError) -> Self {
-        match error {
-            MeasureError::Failed(failure) => Self::Failed(failure),
-            error => Self::Inputs(error),
-        }
-    }
-}
-
-impl From<crate::ledger::LedgerError> for Aborted {
-    fn from(error: crate::ledger::LedgerError) -> Self {
-        Self::Fatal(error.into())
-    }
-}
-
-impl Races<'_> {
     /// A job of variants. A second variant with the same options is compiled again.
     pub(super) fn job(&self, variants: &[Variant]) -> Job {
         let candidate = |(index, variant): (usize, &Variant)| {
@@ -128,40 +107,34 @@ impl Races<'_> {
     }
 
     /// The module's inputs and outputs, from the first variant that compiles. The base is always tried.
-    pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<Signature, Aborted> {
+    pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<ProgramSignature, RaceError> {
         let variants: Vec<Variant> = std::iter::once(base).chain(others).cloned().collect();
         let job = self.job(&variants);
         let mut failures: Vec<Failure> = Vec::new();
         for candidate in 0..variants.len() {
             if let Some(why) = self.gives_up(&failures)? {
-                return Err(without_rescue(failures, why).into());
+                return Err(RaceError::Failed(without_rescue(failures, why)));
             }
-            let timer = &mut *self.timer;
-            timer.begin(&job)?;
+            let timer = &mut *self.runner.timer;
+            timer.begin(&job).map_err(RaceError::Failed)?;
             match timer.signature(candidate) {
-                Ok(Some(signature)) => {
-                    timer.end();
-                    return Ok(signature);
-                }
-                Ok(None) => {
-                    let message = format!("the timer `{}` does not report the module's inputs", timer.info().name);
-                    return Err(Failure::new(FailureKind::Signature, message).into());
-                }
+                Ok(Some(signature)) => return Ok(signature),
+                Ok(None) => return Err(RaceError::Failed(no_signature(timer))),
                 Err(failure) => {
                     if failure.needs_restart() {
-                        timer.restart(&[])?;
+                        timer.restart(&[]).map_err(RaceError::Failed)?;
                     }
                     failures.push(failure);
                 }
             }
         }
-        Err(without_rescue(failures, NONE_RUNS).into())
+        Err(RaceError::Failed(without_rescue(failures, NONE_RUNS)))
     }
 
     /// Why nothing else is tried after this many failures.
-    pub(super) fn gives_up(&self, failures: &[Failure]) -> Result<Option<&'static str>, Aborted> {
-        if self.cancel.load(Ordering::Relaxed) {
-            return Err(Aborted::Interrupted);
+    pub(super) fn gives_up(&self, failures: &[Failure]) -> Result<Option<&'static str>, RaceError> {
+        if self.runner.is_cancelled() {
+            return Err(RaceError::Interrupted);
         }
         if failures.is_empty() {
             return Ok(None);
@@ -169,22 +142,16 @@ impl Races<'_> {
         let hung = failures.iter().filter(|failure| failure.kind == FailureKind::Timeout).count();
         Ok(match hung {
             MOST_HANGS.. => Some("others hang, too"),
-            _ if self.is_late() => Some("the time was used up before one ran"),
+            _ if self.until.is_over() => Some("the time was used up before one ran"),
             _ => None,
         })
     }
 
     /// Races variants. The others are compared with the first one.
-    pub(super) fn race(&mut self, variants: &[Variant], rules: &Rules<'_>) -> Result<Raced, Aborted> {
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        let mut options = TuneOptions { force: rules.is_fresh, budget: left, stop_at: None, ..self.options.clone() };
+    pub(super) fn race(&mut self, variants: &[Variant], rules: &Rules<'_>) -> Result<Raced, RaceError> {
+        let mut options = self.options.clone().force(rules.is_fresh).budget(self.until.left());
         if let Some(rounds) = rules.exact {
-            options = TuneOptions {
-                rounds: Some(rounds),
-                rules: DecisionRules::ALL_ROUNDS,
-                resolution: Default::default(),
-                ..options
-            };
+            options = options.rounds(Some(rounds)).without_verdict();
         }
         let race = ProgramRace {
             joins_executables: rules.joins,
@@ -192,18 +159,8 @@ impl Races<'_> {
             slack: self.slack.clone(),
             ..ProgramRace::new(self.job(variants), self.inputs_digest, rules.stage)
         };
-        Ok(race_programs(self.timer, self.ledger, &race, &options, self.cancel, self.events)?)
+        race_programs(&mut self.runner, &race, &options)
     }
-
-    /// Whether the time is over.
-    pub(super) fn is_late(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() >= until)
-    }
-}
-
-/// The call of a module.
-pub(super) fn call(digest: Digest) -> Call {
-    Call::new(OPERATION, digest.to_string())
 }
 
 /// The rounds that count.
@@ -212,7 +169,8 @@ pub(super) fn counted(raced: &Raced) -> Vec<&Round> {
     raced.rounds.iter().enumerate().filter(|(number, _)| !aside.contains(number)).map(|(_, round)| round).collect()
 }
 
-/// Minimum time for the last rounds if there is no budget. They may take a third of the time spent before, and at least this.
+/// Minimum time for the last rounds if there is no budget. They may take a third of the time spent before, and at least
+/// this.
 const LEAST_LAST: Duration = Duration::from_secs(10);
 
 pub(super) fn time_for_last(since: Instant) -> Duration {
@@ -220,8 +178,13 @@ pub(super) fn time_for_last(since: Instant) -> Duration {
 }
 
 /// One line that forecasts the time for this many values from the base's compile time and run time.
-pub(super) fn forecast(races: &Races<'_>, time_breakdown: &TimeBreakdown, base_ns: f64, values: usize) -> String {
-    let is_cpu = races.timer.info().device.identity.platform == "cpu";
+pub(super) fn forecast(
+    races: &VariantRaces<'_>,
+    time_breakdown: &TimeBreakdown,
+    base_ns: f64,
+    values: usize,
+) -> String {
+    let is_cpu = races.runner.timer.info().device.identity.platform == "cpu";
     let at_once = if is_cpu { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
     // the base and its copy were compiled one by one, unless they were stored
     let one = time_breakdown.compile_baselines_ns.max(time_breakdown.compile_candidates_ns) as f64;

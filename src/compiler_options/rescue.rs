@@ -1,11 +1,11 @@
 //! The first race, of the default against itself, and the choices that are tried if the default does not run.
 
 use super::module::OptionModule;
-use super::race::{Aborted, NONE_RUNS, Races, Rules, without_rescue};
+use super::race::{NONE_RUNS, Rules, VariantRaces, without_rescue};
 use super::variant::Variant;
 use crate::candidates::{Choice, OptionKind, OptionScope};
 use crate::failure::{Failure, FailureKind};
-use crate::tune::{BASELINE_FAILED, CandidateOutcome, CandidateResult, Raced};
+use crate::race::{BASELINE_FAILED, CandidateOutcome, CandidateResult, RaceError, Raced};
 
 /// Rounds of the base against its copy, before anything else.
 const FIRST_ROUNDS: u32 = 6;
@@ -20,10 +20,10 @@ pub(super) struct FirstRace {
     pub(super) failed: Vec<CandidateResult>,
 }
 
-/// The choices that may rescue a default that does not run, the likeliest first. An option that switches something off is
-/// likely, because it removes the code that crashes from the program. Options that change arithmetic are excluded, because there
-/// is no default to compare with. Options of a process are excluded, because the rescue becomes the baseline, which belongs to
-/// one module.
+/// The choices that may rescue a default that does not run, the likeliest first. An option that switches something off
+/// is likely, because it removes the code that crashes from the program. Options that change arithmetic are excluded,
+/// because there is no default to compare with. Options of a process are excluded, because the rescue becomes the
+/// baseline, which belongs to one module.
 pub(super) fn rescuers(singles: &[Variant], module: &OptionModule) -> Vec<Variant> {
     let choice = |variant: &Variant| variant.choices.first().and_then(|&choice| module.choices.get(choice));
     let known = singles.iter().filter_map(|variant| Some((variant, choice(variant)?)));
@@ -36,26 +36,26 @@ pub(super) fn rescuers(singles: &[Variant], module: &OptionModule) -> Vec<Varian
 
 /// Races the base with a second compilation of itself. If it fails, races the rescuers in their order until one runs.
 pub(super) fn first_that_runs(
-    races: &mut Races<'_>,
+    races: &mut VariantRaces<'_>,
     base: &Variant,
     rescuers: &[Variant],
-) -> Result<FirstRace, Aborted> {
+) -> Result<FirstRace, RaceError> {
     let rules = Rules { stage: "itself", exact: Some(FIRST_ROUNDS), is_fresh: races.options.force, joins: false };
     let (mut failed, mut failures) = (Vec::new(), Vec::new());
     for variant in std::iter::once(base).chain(rescuers) {
         if let Some(why) = races.gives_up(&failures)? {
-            return Err(without_rescue(failures, why).into());
+            return Err(RaceError::Failed(without_rescue(failures, why)));
         }
         match races.race(&[variant.clone(), variant.clone()], &rules) {
             Ok(raced) => {
                 if let Some(Failure { kind: FailureKind::WrongOutput, message }) = raced.failures.get(&1) {
                     let message = format!("nondeterministic: compiled twice it computes two results, {message}");
-                    return Err(Failure::new(FailureKind::WrongOutput, message).into());
+                    return Err(RaceError::Failed(Failure::new(FailureKind::WrongOutput, message)));
                 }
                 let rescue = (!failed.is_empty()).then(|| variant.clone());
                 return Ok(FirstRace { raced, rescue, failed });
             }
-            Err(Aborted::Failed(failure)) if is_of_program(&failure) => {
+            Err(RaceError::Failed(failure)) if is_of_program(&failure) => {
                 let message = failure.message.strip_prefix(BASELINE_FAILED).unwrap_or(&failure.message).to_owned();
                 let failure = Failure::new(failure.kind, message);
                 failures.push(failure.clone());
@@ -64,7 +64,7 @@ pub(super) fn first_that_runs(
             Err(ended) => return Err(ended),
         }
     }
-    Err(without_rescue(failures, NONE_RUNS).into())
+    Err(RaceError::Failed(without_rescue(failures, NONE_RUNS)))
 }
 
 fn failed_row(variant: &Variant, failure: Failure) -> CandidateResult {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::variant::Variant;
 use super::verdict::Verdict;
 use crate::config::Config;
+use crate::race::{CandidateOutcome, CandidateRace, CandidateResult, RaceStage, Raced};
 use crate::stats::Interval;
-use crate::tune::{CandidateOutcome, CandidateRace, CandidateResult, RaceStage, Raced};
 
 /// The rows, by the set's config.
 pub(super) type Rows = BTreeMap<Config, CandidateResult>;

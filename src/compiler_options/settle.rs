@@ -1,17 +1,16 @@
 //! The steps: every choice alone, the promising ones together, and the remaining ones in separate rounds.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::entry::{Decided, Known, known, not_of_jax};
+use super::entry::{Decided, Known, beside_itself, known, not_of_jax};
 use super::failed::{as_known, forget_failure, is_lasting, known_failure, note_failure};
-use super::module::{OptionModule, OptionTuneError, TunedOptions, hash_choices, not_cached, not_of_one_program};
+use super::module::{OptionModule, OptionTuneError, TunedOptions, call, hash_choices, not_cached, not_of_one_program};
 use super::precise::{error_from_reference, planned, try_reference};
-use super::race::{Aborted, Races, Rules, call, counted, forecast, time_for_last};
+use super::race::{Rules, VariantRaces, counted, forecast, time_for_last};
 use super::rescue::{FirstRace, first_that_runs, rescuers};
 use super::rows::{Rows, take_rows, take_verdict};
-use super::special::{error_of, special_value_flags, special_values};
+use super::special_values::{error_of, special_value_flags, special_values};
 use super::variant::{Variant, Variants};
 use super::verdict::{Finalist, Verdict, decide};
 use crate::cache::{CacheKey, Entry};
@@ -22,14 +21,14 @@ use crate::counted::counted as number_of;
 use crate::decision::DecisionRules;
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
-use crate::ledger::Ledger;
-use crate::measure::{MeasuredProgram, make_inputs};
-use crate::stats::Interval;
-use crate::timer::Timer;
-use crate::timer::events::{Events, Kind, Slice};
+use crate::measure::MeasuredProgram;
+use crate::race::{
+    CandidateOutcome, CandidateResult, CandidateTimes, Deadline, RaceError, RaceOptions, RaceStage, Raced, Runner,
+    preflight,
+};
+use crate::timer::events::{EventKind, Slice};
 use crate::tune::{
-    CandidateOutcome, CandidateResult, CandidateTimes, LARGE_OUTPUTS, OperationResult, RaceStage, Raced, Status, Tally,
-    TuneError, TuneOptions, ended_by_user, fill_from_entry, rounds_measured, time_breakdown,
+    OperationResult, Status, Tally, TuneError, ended_by_user, fill_from_entry, rounds_measured, time_breakdown,
 };
 
 /// The numbers of last rounds after which the interval is evaluated.
@@ -39,22 +38,19 @@ const TRIED_TOGETHER: usize = 24;
 /// The gain that another choice must add to join the set.
 const ADDS: f64 = 0.01;
 
-/// Finds the options that run a module fastest and commits them. The result includes the choices that are refused, crash or
-/// compute something else.
+/// Finds the options that run a module fastest and commits them. The result includes the choices that are refused,
+/// crash or compute something else.
 ///
 /// # Errors
 /// If the inputs cannot be made, or a store fails.
 pub fn tune_compiler_options(
-    timer: &mut dyn Timer,
-    ledger: &Ledger,
+    runner: &mut Runner<'_>,
     module: &OptionModule,
-    options: &TuneOptions,
-    cancel: &AtomicBool,
-    events: &Events,
+    options: &RaceOptions,
 ) -> Result<TunedOptions, OptionTuneError> {
     let scratch = tempfile::tempdir().map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
     let program = module.program.write(scratch.path(), "program")?;
-    let (events, tally) = Tally::of(events);
+    let (events, tally) = Tally::of(runner.events);
     let call = call(module.key.as_ref().copied().unwrap_or(program.program.digest));
     let base = module.base.to_config();
     let mut result = OperationResult {
@@ -64,49 +60,36 @@ pub fn tune_compiler_options(
     };
     let name = call.to_short();
     let slice = events.open(Slice::Operation { name: &name, index: 0, of: 1 });
-    let races = Races {
-        timer,
-        ledger,
-        options,
-        cancel,
-        events: &events,
-        program: &program,
-        call,
-        inputs: Vec::new(),
-        inputs_digest: Digest::of(b""),
-        results: module.program.results.clone(),
-        slack: Vec::new(),
-        scratch: scratch.path(),
-        until: options.budget.and_then(|budget| Instant::now().checked_add(budget)),
-    };
+    let until = Deadline::after(options.budget);
+    let races = VariantRaces::new(runner.telling(&events), options, (call, &program), module, (scratch.path(), until));
     let done =
         Walk { races, module, result: &mut result, began: Instant::now(), tally: &tally, rows: Rows::new() }.run();
     result.rounds_measured = rounds_measured(&tally);
     let entry = match done {
         Ok(entry) => entry,
-        Err(Aborted::Failed(failure)) => {
+        Err(RaceError::Failed(failure)) => {
             result.reason = failure.to_string();
             result.failure = Some(failure);
             None
         }
-        Err(Aborted::Interrupted) => {
+        Err(RaceError::Interrupted) => {
             result.status = Status::Interrupted;
             ended_by_user(result.rounds_measured).clone_into(&mut result.reason);
             None
         }
-        Err(Aborted::Fatal(error)) => return Err(error.into()),
-        Err(Aborted::Inputs(error)) => return Err(error.into()),
+        Err(RaceError::Fatal(error)) => return Err(error.into()),
+        Err(RaceError::Inputs(error)) => return Err(error.into()),
     };
     result.time_breakdown = time_breakdown(&tally);
-    result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(&timer.info().device)));
+    result.flags.extend(entry.as_ref().and_then(|_| not_of_jax(&runner.timer.info().device)));
     let OperationResult { status, reason, speed_up, .. } = &result;
-    events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
+    events.tell(EventKind::Finished { status: status.name(), reason, speed_up: *speed_up });
     drop(slice);
     Ok(TunedOptions { operation: result, entry })
 }
 
 struct Walk<'a, 'r> {
-    races: Races<'a>,
+    races: VariantRaces<'a>,
     module: &'a OptionModule,
     result: &'r mut OperationResult,
     began: Instant,
@@ -117,18 +100,19 @@ struct Walk<'a, 'r> {
 }
 
 impl Walk<'_, '_> {
-    /// Returns the known result before compiling anything. Every result of a search is stored, including that nothing runs.
-    fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
+    /// Returns the known result before compiling anything. Every result of a search is stored, including that nothing
+    /// runs.
+    fn run(mut self) -> Result<Option<(CacheKey, Arc<Entry>)>, RaceError> {
         let search = self.search()?;
         let options = self.races.options;
         let key = CacheKey {
             call: self.races.call.clone(),
             direction: Direction::Forward,
-            device: self.races.timer.info().device.identity.clone(),
+            device: self.races.runner.timer.info().device.identity.clone(),
         };
         if self.module.key.is_ok() {
             let program = self.module.program.meaning();
-            match known((&*self.races.timer, self.races.ledger), options, &key, (&search, program))? {
+            match known((&*self.races.runner.timer, self.races.runner.ledger), options, &key, (&search, program))? {
                 Known::Entry(entry) => {
                     fill_from_entry(self.result, &entry);
                     self.result.status = Status::Cached;
@@ -139,17 +123,18 @@ impl Walk<'_, '_> {
                 Known::No(note) => self.result.flags.extend(note),
             }
         }
-        let failed = known_failure((&*self.races.timer, self.races.ledger), options, &search, self.module)?;
+        let failed =
+            known_failure((&*self.races.runner.timer, self.races.runner.ledger), options, &search, self.module)?;
         if let Some(failure) = failed {
             self.result.reason = as_known(&failure);
             self.result.failure = Some(failure);
             return Ok(None);
         }
         let found = self.find(key, &search);
-        let kept = (&*self.races.timer, self.races.ledger);
+        let kept = (&*self.races.runner.timer, self.races.runner.ledger);
         match &found {
             Ok(_) => forget_failure(kept, options, &search, self.module)?,
-            Err(Aborted::Failed(failure)) if is_lasting(failure) && !self.races.is_late() => {
+            Err(RaceError::Failed(failure)) if is_lasting(failure) && !self.races.until.is_over() => {
                 note_failure(kept, options, &search, self.module, failure)?;
             }
             Err(_) => {}
@@ -158,29 +143,22 @@ impl Walk<'_, '_> {
     }
 
     /// Looks for the best set.
-    fn find(&mut self, key: CacheKey, search: &str) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
+    fn find(&mut self, key: CacheKey, search: &str) -> Result<Option<(CacheKey, Arc<Entry>)>, RaceError> {
         let mut variants = Variants { base: self.module.base.clone(), choices: &self.module.choices };
         let mut base = variants.base();
         let mut singles = variants.singles();
         let signature = self.races.signature(&base, &rescuers(&singles, self.module))?;
+        let inputs = self.races.make_inputs(self.module, &signature)?;
         let (program, scratch) = (&self.module.program, self.races.scratch);
-        let inputs = make_inputs(program, &signature.parameters, &self.module.inputs, scratch)?;
-        let mut preflight = match &signature.results {
-            Some(results) => {
-                let files_up_to = if self.races.timer.info().can.compare_outputs { LARGE_OUTPUTS } else { u64::MAX };
-                inputs.preflight.with_outputs(results, files_up_to)
-            }
-            None => inputs.preflight,
-        };
+        let results = signature.results.as_deref();
+        let mut preflight = preflight(&*self.races.runner.timer, &inputs, results, program.partitions);
         if self.module.choices.iter().any(|choice| choice.kind == OptionKind::FastMath) {
             preflight = preflight.with_other_inputs(&signature.parameters);
         }
-        let preflight = preflight.on_device(self.races.timer.info().device_memory, program.partitions);
         preflight.check(scratch)?;
         let (preflight, wide) = planned(program, preflight, &signature, scratch);
         let preflight = preflight.to_string();
-        (self.races.inputs, self.races.inputs_digest) = (inputs.arrays, inputs.digest);
-        self.races.events.tell(Kind::Ahead(&preflight));
+        self.races.runner.events.tell(EventKind::Ahead(&preflight));
         let rescued = self.first(&base, &singles)?;
         if let Some(rescue) = &rescued {
             // the remaining ones are tried on top of the first set that runs
@@ -192,7 +170,7 @@ impl Walk<'_, '_> {
         }
         let of_base = self.rows.get(&base.config).and_then(|row| Some(row.times()?.median_ns));
         let ahead = forecast(&self.races, &time_breakdown(self.tally), of_base.unwrap_or_default(), singles.len());
-        self.races.events.tell(Kind::Ahead(&ahead));
+        self.races.runner.events.tell(EventKind::Ahead(&ahead));
         let measured = self.screen(&base, &singles)?;
         let best = self.combine(&variants, &base, &measured)?;
         let mut finals = self.finals(&variants, &base, &best, &measured)?;
@@ -202,9 +180,10 @@ impl Walk<'_, '_> {
     }
 
     /// Digest of everything that a decision follows from, except the samples and the conditions of their measurement.
-    fn search(&self) -> Result<String, Aborted> {
+    fn search(&self) -> Result<String, RaceError> {
         let mut hasher = FieldHasher::new("compiler options, 3");
-        hasher.field(self.module.program.identity().as_bytes()).field(self.module.inputs.digest()?.as_bytes());
+        let inputs = self.module.inputs.digest()?;
+        hasher.field(self.module.program.identity().as_bytes()).field(inputs.as_bytes());
         hasher.field(self.module.base.to_config().as_str().as_bytes());
         hasher.field(&self.races.options.rules.min_improvement.to_le_bytes());
         hash_choices(&self.module.choices, &mut hasher);
@@ -212,7 +191,7 @@ impl Walk<'_, '_> {
     }
 
     /// Races the base with a second compilation of itself. If it fails, returns the first choice that does not.
-    fn first(&mut self, base: &Variant, singles: &[Variant]) -> Result<Option<Variant>, Aborted> {
+    fn first(&mut self, base: &Variant, singles: &[Variant]) -> Result<Option<Variant>, RaceError> {
         let FirstRace { raced, rescue, failed } =
             first_that_runs(&mut self.races, base, &rescuers(singles, self.module))?;
         self.result.flags.extend(raced.notes.iter().cloned());
@@ -236,10 +215,10 @@ impl Walk<'_, '_> {
     }
 
     /// Races every choice alone beside the base. Returns those with a time and their ratios, the fastest first.
-    fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, Aborted> {
+    fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, RaceError> {
         let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
         // elsewhere XLA measures during compilation, so one program may compile to several executables
-        let joins = self.races.timer.info().device.identity.platform == "cpu";
+        let joins = self.races.runner.timer.info().device.identity.platform == "cpu";
         let is_fresh = self.races.options.force;
         let raced = self.races.race(&variants, &Rules { stage: "screen", exact: None, is_fresh, joins })?;
         let refused = raced.failures.values().filter(|failure| is_refusal(failure)).count();
@@ -266,14 +245,14 @@ impl Walk<'_, '_> {
         measured.iter().filter(move |(_, ratio)| *ratio < enough).map(|(variant, _)| variant)
     }
 
-    /// Combines the best choice with others, one more at a time while each adds enough. First tries all measured choices,
-    /// because one without an effect alone may help beside the best one; then only those that helped.
+    /// Combines the best choice with others, one more at a time while each adds enough. First tries all measured
+    /// choices, because one without an effect alone may help beside the best one; then only those that helped.
     fn combine(
         &mut self,
         variants: &Variants<'_>,
         base: &Variant,
         measured: &[(Variant, f64)],
-    ) -> Result<Vec<usize>, Aborted> {
+    ) -> Result<Vec<usize>, RaceError> {
         let Some(first) = self.promising(measured).next() else { return Ok(Vec::new()) };
         let mut best = first.clone();
         let mut more: Vec<usize> =
@@ -282,7 +261,7 @@ impl Walk<'_, '_> {
             more.retain(|choice| !best.choices.contains(choice));
             let larger: Vec<Variant> =
                 more.iter().filter_map(|&choice| variants.with(&[&best.choices[..], &[choice]].concat())).collect();
-            if larger.is_empty() || self.races.is_late() {
+            if larger.is_empty() || self.races.until.is_over() {
                 break;
             }
             let raced: Vec<Variant> = [base.clone(), best.clone()].into_iter().chain(larger).collect();
@@ -312,14 +291,14 @@ impl Walk<'_, '_> {
         base: &Variant,
         best: &[usize],
         measured: &[(Variant, f64)],
-    ) -> Result<Option<Finals>, Aborted> {
+    ) -> Result<Option<Finals>, RaceError> {
         let mut finalists = variants.parts(best);
         for variant in self.promising(measured).take(2) {
             if finalists.iter().all(|other| other.config != variant.config) {
                 finalists.push(variant.clone());
             }
         }
-        if finalists.is_empty() || self.races.is_late() {
+        if finalists.is_empty() || self.races.until.is_over() {
             return Ok(None);
         }
         let raced: Vec<Variant> = [base.clone(), base.clone()].into_iter().chain(finalists).collect();
@@ -335,8 +314,8 @@ impl Walk<'_, '_> {
             let rules: DecisionRules = self.races.options.rules;
             let verdict = decide(&counted(&seen), (0, 1), &alive, &rules);
             let is_last = verdict.is_settled
-                || self.races.is_late()
-                || (self.races.until.is_none() && begin.elapsed() > allowed)
+                || self.races.until.is_over()
+                || (!self.races.until.is_set() && begin.elapsed() > allowed)
                 || alive.is_empty();
             finals = Some(Finals { variants: raced.clone(), alive, raced: seen, verdict });
             if is_last {
@@ -349,14 +328,15 @@ impl Walk<'_, '_> {
         Ok(finals)
     }
 
-    /// Compares finalists with the module in `f64`. A finalist whose error is clearly larger than the default's cannot win.
+    /// Compares finalists with the module in `f64`. A finalist whose error is clearly larger than the default's cannot
+    /// win.
     fn try_reference(
         &mut self,
         variants: &Variants<'_>,
         base: &Variant,
         wide: Result<MeasuredProgram, String>,
         finals: &mut Option<Finals>,
-    ) -> Result<(), Aborted> {
+    ) -> Result<(), RaceError> {
         let finalists = finals.as_ref().map_or(&[][..], |finals| &finals.variants);
         let note = try_reference(&mut self.races, wide, (variants, base), finalists, &mut self.rows)?;
         self.result.flags.extend(note);
@@ -368,14 +348,14 @@ impl Walk<'_, '_> {
     }
 
     /// Runs each set that changes arithmetic on values that it need not honour, and writes the outcome into its row.
-    fn try_special_values(&mut self, variants: &Variants<'_>, base: &Variant) -> Result<(), Aborted> {
+    fn try_special_values(&mut self, variants: &Variants<'_>, base: &Variant) -> Result<(), RaceError> {
         let runs = |config: &Config| {
             self.rows.get(config).is_some_and(|row| matches!(row.outcome, CandidateOutcome::Measured(_)))
         };
         let tried: Vec<Variant> =
             self.rows.keys().filter(|config| runs(config)).filter_map(|config| variants.of(config)).collect();
         let tried: Vec<Variant> = tried.into_iter().filter(|variant| variants.changes_arithmetic(variant)).collect();
-        if tried.is_empty() || self.races.is_late() {
+        if tried.is_empty() || self.races.until.is_over() {
             return Ok(());
         }
         let found = special_values(&mut self.races, base, &tried)?;
@@ -392,82 +372,95 @@ impl Walk<'_, '_> {
         search: String,
         is_rescued: bool,
         finals: Option<Finals>,
-    ) -> Result<Option<(CacheKey, Arc<Entry>)>, Aborted> {
-        let tied = match &finals {
-            Some(Finals { variants, verdict, .. }) => take_verdict(&mut self.rows, variants, verdict),
-            None => Vec::new(),
-        };
+    ) -> Result<Option<(CacheKey, Arc<Entry>)>, RaceError> {
+        let tied = finals.as_ref().map(|last| take_verdict(&mut self.rows, &last.variants, &last.verdict));
         self.result.candidates = std::mem::take(&mut self.rows).into_values().collect();
-        let min_improvement = self.races.options.rules.min_improvement;
         let base = self.result.baseline.config.clone();
         let of_base = self.result.candidates.iter().find(|row| row.config == base).and_then(|row| row.times().copied());
         let Some(of_base) = of_base else {
             "too few rounds of the default: allow more time".clone_into(&mut self.result.reason);
             return Ok(None);
         };
-        let sure = |confidence| Interval { low: 1.0, high: 1.0, confidence };
-        let (mut config, mut times) = (base.clone(), CandidateTimes { ratio: 1.0, interval: sure(1.0), ..of_base });
-        let (mut job, mut process) = (None, Vec::new());
+        let least = self.races.options.rules.min_improvement * 100.0;
         self.result.status = Status::BaselineKept;
-        self.result.reason = format!("no set of options is significantly faster by {} %", min_improvement * 100.0);
-        if let Some(Finals { variants, raced, verdict, .. }) = &finals {
-            job = Some(raced.digest);
-            if verdict.copy_bound.is_finite() {
-                let bound = 100.0 * verdict.copy_bound;
-                let flag = format!("compiled twice, the default differs from itself by up to {bound:.1} %");
-                self.result.flags.push(flag);
-                self.result.resolution = Some(verdict.copy_bound);
-            }
-            if verdict.winner.is_none() && !verdict.is_settled {
-                let bound = 100.0 * verdict.copy_bound.max(min_improvement);
-                self.result.reason = format!("nothing is significantly faster by {bound:.1} %: more time may tell");
-            }
-            let won = verdict.winner.and_then(|winner| {
-                let (.., ratio, interval) = *verdict.ratios.iter().find(|(one, ..)| one.candidate == winner)?;
-                let seen = raced.rows.get(winner)?.times()?;
-                Some((variants.get(winner)?, CandidateTimes { ratio, interval, ..*seen }))
-            });
-            if let Some((variant, of_winner)) = won {
-                if 1.0 / of_winner.ratio > self.races.options.rules.max_speed_up {
-                    self.result.status = Status::NotBelieved;
-                    self.result.reason = format!("{} is faster than is believable", variant.config.to_brief());
-                    return Ok(None);
-                }
-                (config, times) = (variant.config.clone(), of_winner);
-                process = variant.process.keys().map(String::as_str).collect();
-                let is_set = |choice: &Choice| variant.set.get(&choice.name) == Some(&choice.value);
-                let mut fast = self.module.choices.iter().filter(|choice| choice.kind == OptionKind::FastMath);
-                let row = self.result.candidates.iter().find(|row| row.config == config);
-                self.result.flags.extend(row.and_then(|row| error_from_reference(&row.reference_errors)));
-                if let Some(row) = row.filter(|_| fast.any(is_set)) {
-                    self.result.flags.push(error_of(&row.differences));
-                    self.result.flags.extend(special_value_flags(&row.special_values));
-                }
-                self.result.status = Status::Tuned;
-                "significantly faster than the default, in new rounds".clone_into(&mut self.result.reason);
-            }
+        self.result.reason = format!("no set of options is significantly faster by {least} %");
+        finals.iter().for_each(|finals| self.take_finals(finals));
+        let winner = finals.as_ref().and_then(Finals::winner);
+        if let Some((variant, times)) = &winner
+            && !self.take_winner(variant, times)
+        {
+            return Ok(None);
         }
         if is_rescued && self.result.status == Status::BaselineKept {
             self.result.status = Status::Tuned;
             "the default fails, and these options run".clone_into(&mut self.result.reason);
         }
-        let candidates = &self.result.candidates;
-        let program = self.module.program.meaning();
+        let job = finals.as_ref().map(|finals| finals.raced.digest);
+        let process: Vec<&str> =
+            winner.iter().flat_map(|(variant, _)| variant.process.keys().map(String::as_str)).collect();
+        let (config, times) = match &winner {
+            Some((variant, times)) => (variant.config.clone(), *times),
+            None => (base.clone(), beside_itself(of_base)),
+        };
+        let (candidates, program) = (&self.result.candidates, self.module.program.meaning());
+        let tied = tied.unwrap_or_default();
         let decided = Decided { config, times, tied, base, of_base, candidates, job, search, program };
-        let entry = decided.into_entry(&*self.races.timer, self.races.options);
-        let entry = Arc::new(entry);
+        let entry = Arc::new(decided.into_entry(&*self.races.runner.timer, self.races.options));
         fill_from_entry(self.result, &entry);
-        if let Err(why) = &self.module.key {
-            self.result.flags.push(not_cached(why));
+        self.commit((key, entry), job, &process)
+    }
+
+    /// Writes what the last rounds say about the default, and whether they decide.
+    fn take_finals(&mut self, Finals { verdict, .. }: &Finals) {
+        if verdict.copy_bound.is_finite() {
+            let bound = 100.0 * verdict.copy_bound;
+            self.result.flags.push(format!("compiled twice, the default differs from itself by up to {bound:.1} %"));
+            self.result.resolution = Some(verdict.copy_bound);
+        }
+        if verdict.winner.is_none() && !verdict.is_settled {
+            let bound = 100.0 * verdict.copy_bound.max(self.races.options.rules.min_improvement);
+            self.result.reason = format!("nothing is significantly faster by {bound:.1} %: more time may tell");
+        }
+    }
+
+    /// Writes the winner into the result. Returns whether it is believed.
+    fn take_winner(&mut self, variant: &Variant, times: &CandidateTimes) -> bool {
+        if 1.0 / times.ratio > self.races.options.rules.max_speed_up {
+            self.result.status = Status::NotBelieved;
+            self.result.reason = format!("{} is faster than is believable", variant.config.to_brief());
+            return false;
+        }
+        let is_set = |choice: &Choice| variant.set.get(&choice.name) == Some(&choice.value);
+        let mut fast = self.module.choices.iter().filter(|choice| choice.kind == OptionKind::FastMath);
+        let row = self.result.candidates.iter().find(|row| row.config == variant.config);
+        self.result.flags.extend(row.and_then(|row| error_from_reference(&row.reference_errors)));
+        if let Some(row) = row.filter(|_| fast.any(is_set)) {
+            self.result.flags.push(error_of(&row.differences));
+            self.result.flags.extend(special_value_flags(&row.special_values));
+        }
+        self.result.status = Status::Tuned;
+        "significantly faster than the default, in new rounds".clone_into(&mut self.result.reason);
+        true
+    }
+
+    /// Commits the entry, if a process can find and use it. `process` names its options of a whole process.
+    fn commit(
+        &mut self,
+        (key, entry): (CacheKey, Arc<Entry>),
+        job: Option<Digest>,
+        process: &[&str],
+    ) -> Result<Option<(CacheKey, Arc<Entry>)>, RaceError> {
+        let not_kept = match &self.module.key {
+            Err(why) => Some(not_cached(why)),
+            Ok(_) => (!process.is_empty()).then(|| not_of_one_program(process)),
+        };
+        if let Some(why) = not_kept {
+            self.result.flags.push(why);
             return Ok(None);
         }
-        if !process.is_empty() {
-            self.result.flags.push(not_of_one_program(&process));
-            return Ok(None);
-        }
-        self.races.ledger.commit(job, &key, &entry)?;
+        self.races.runner.ledger.commit(job, &key, &entry)?;
         // processes look it up in the snapshot
-        if let Err(error) = self.races.ledger.publish() {
+        if let Err(error) = self.races.runner.ledger.publish() {
             self.result.flags.push(format!("the snapshot was not published: {error}"));
         }
         Ok(Some((key, entry)))
@@ -481,6 +474,16 @@ struct Finals {
     alive: Vec<Finalist>,
     raced: Raced,
     verdict: Verdict,
+}
+
+impl Finals {
+    /// The variant that wins, with its times by the verdict.
+    fn winner(&self) -> Option<(&Variant, CandidateTimes)> {
+        let winner = self.verdict.winner?;
+        let (.., ratio, interval) = *self.verdict.ratios.iter().find(|(one, ..)| one.candidate == winner)?;
+        let seen = self.raced.rows.get(winner)?.times()?;
+        Some((self.variants.get(winner)?, CandidateTimes { ratio, interval, ..*seen }))
+    }
 }
 
 /// Whether the compiler does not know the option or the value.

@@ -1,42 +1,40 @@
 //! One set of options for all modules of a process, because `XLA_FLAGS` apply to everything that it compiles.
 //!
-//! Modules are searched in their order. The next module first tries the sets that won on an earlier one, and is searched only if
-//! none of them wins. All sets found, and all of them together, then race on every module in separate rounds.
+//! Modules are searched in their order. The next module first tries the sets that won on an earlier one, and is
+//! searched only if none of them wins. All sets found, and all of them together, then race on every module in separate
+//! rounds.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::entry::{Decided, Known, known};
+use super::entry::{Decided, Known, beside_itself, known};
 use super::failed::{as_known, forget_failure, known_failure, note_failure};
-use super::module::{OptionModule, OptionTuneError, hash_choices, not_cached, not_of_one_program};
-use super::race::{Aborted, Races, Rules, call, counted};
+use super::module::{OptionModule, OptionTuneError, call, hash_choices, not_cached, not_of_one_program};
+use super::race::{Rules, VariantRaces, counted};
 use super::rescue::rescuers;
 use super::rows::judged_by;
 use super::settle::{LOOKS, tune_compiler_options};
+use super::shared_sets::{losses, variants_of, with_all_together, without};
 use super::shared_verdict::{OnModule, decide_shared};
-use super::variant::{Variant, Variants};
+use super::variant::Variant;
 use super::verdict::{Finalist, Verdict, decide};
 use crate::cache::{CacheKey, Entry};
 use crate::call::Direction;
 use crate::candidates::OptionSet;
 use crate::counted::listed;
 use crate::decision::DecisionRules;
-use crate::digest::{Digest, FieldHasher};
+use crate::digest::FieldHasher;
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
-use crate::measure::{MeasureError, make_inputs};
-use crate::stats::Interval;
+use crate::measure::MeasureError;
+use crate::race::{CandidateResult, CandidateTimes, Deadline, RaceError, RaceOptions, Raced, Runner};
 use crate::timer::Timer;
 use crate::timer::events::{Events, Slice};
 use crate::tune::{
-    CandidateResult, CandidateTimes, OperationResult, Raced, Status, Tally, TuneError, TuneOptions, ended_by_user,
-    fill_from_entry, rounds_measured, time_breakdown,
+    OperationResult, Status, Tally, TuneError, ended_by_user, fill_from_entry, rounds_measured, time_breakdown,
 };
 
-/// Maximum number of sets that race on every module: all together, and those found first.
-const MOST_SETS: usize = 5;
 /// Without a budget, the last rounds of all modules share this, or a third of the time spent before if that is longer.
 const LEAST_LAST: Duration = Duration::from_secs(10);
 
@@ -78,24 +76,22 @@ pub struct SharedOptions {
 /// # Errors
 /// If the inputs of a module cannot be made, or a store fails.
 pub fn tune_shared_options(
-    timer: &mut dyn Timer,
-    ledger: &Ledger,
+    runner: &mut Runner<'_>,
     modules: &[SharedModule],
-    options: &TuneOptions,
-    cancel: &AtomicBool,
-    events: &Events,
+    options: &RaceOptions,
 ) -> Result<SharedOptions, OptionTuneError> {
-    let until = options.budget.and_then(|budget| Instant::now().checked_add(budget));
+    let until = Deadline::after(options.budget);
     let began = Instant::now();
     let notes = Vec::new();
-    let of_modules = modules.iter().map(|_| Tally::of(events)).collect();
-    let mut shared = Shared { timer, ledger, modules, options, cancel, of_modules, until, began, notes };
+    let of_modules = modules.iter().map(|_| Tally::of(runner.events)).collect();
+    let runner = runner.borrowed();
+    let mut shared = Shared { runner, modules, options, of_modules, until, began, notes };
     match shared.run() {
         Ok(shared) => Ok(shared),
-        Err(Aborted::Fatal(error)) => Err(error.into()),
-        Err(Aborted::Inputs(error)) => Err(error.into()),
-        Err(Aborted::Failed(failure)) => Ok(shared.without_a_set(Status::Failed, failure.to_string())),
-        Err(Aborted::Interrupted) => {
+        Err(RaceError::Fatal(error)) => Err(error.into()),
+        Err(RaceError::Inputs(error)) => Err(error.into()),
+        Err(RaceError::Failed(failure)) => Ok(shared.without_a_set(Status::Failed, failure.to_string())),
+        Err(RaceError::Interrupted) => {
             let rounds = shared.of_modules.iter().map(|(_, tally)| rounds_measured(tally)).sum();
             Ok(shared.without_a_set(Status::Interrupted, ended_by_user(rounds).to_owned()))
         }
@@ -103,14 +99,12 @@ pub fn tune_shared_options(
 }
 
 struct Shared<'a> {
-    timer: &'a mut dyn Timer,
-    ledger: &'a Ledger,
+    runner: Runner<'a>,
     modules: &'a [SharedModule],
-    options: &'a TuneOptions,
-    cancel: &'a AtomicBool,
+    options: &'a RaceOptions,
     /// For each module the events of its races, and what these add up to.
     of_modules: Vec<(Events, Arc<Mutex<Tally>>)>,
-    until: Option<Instant>,
+    until: Deadline,
     began: Instant,
     /// The notes on the modules' entries in force, by the module's place.
     notes: Vec<(usize, String)>,
@@ -123,14 +117,39 @@ struct LastRounds {
 }
 
 impl Shared<'_> {
-    fn run(&mut self) -> Result<SharedOptions, Aborted> {
+    fn run(&mut self) -> Result<SharedOptions, RaceError> {
         let search = self.search()?;
         if let Some(found) = self.known(&search)? {
             return Ok(found);
         }
-        let mut sets: Vec<Variant> = Vec::new();
         // a module whose default does not run takes no part in the decision and does not end the run for the others
         let mut failed = BTreeMap::new();
+        let sets = self.find_sets(&mut failed)?;
+        let last = self.last_of_all(&sets, &mut failed)?;
+        for (place, shared) in self.modules.iter().enumerate() {
+            if !failed.contains_key(&place) {
+                forget_failure(self.kept(), self.options, &search, &shared.module)?;
+            }
+        }
+        let mut all = self.conclude(&search, &sets, last)?;
+        self.note_failed(&failed, &search, &mut all)?;
+        for (place, note) in self.notes.drain(..) {
+            if let Some(operation) = all.operations.get_mut(place) {
+                operation.flags.push(note);
+            }
+        }
+        all.reason.push_str(&self.without_modules(failed.keys().copied()));
+        Ok(all)
+    }
+
+    /// What is known, and where it is kept.
+    fn kept(&self) -> (&dyn Timer, &Ledger) {
+        (&*self.runner.timer, self.runner.ledger)
+    }
+
+    /// The sets that win on a module, each alone and all together, as far as they are compatible.
+    fn find_sets(&mut self, failed: &mut BTreeMap<usize, ModuleFault>) -> Result<Vec<Variant>, RaceError> {
+        let mut sets: Vec<Variant> = Vec::new();
         for (place, shared) in self.modules.iter().enumerate() {
             if !sets.is_empty() && self.any_wins(place, &shared.module, &sets)? {
                 continue;
@@ -141,10 +160,18 @@ impl Shared<'_> {
             }
         }
         // also without a set, because the entry tells the next run
-        let sets = match self.modules.first() {
+        Ok(match self.modules.first() {
             Some(first) => with_all_together(sets, &variants_of(&first.module)),
             None => sets,
-        };
+        })
+    }
+
+    /// The last rounds of every module that runs.
+    fn last_of_all(
+        &mut self,
+        sets: &[Variant],
+        failed: &mut BTreeMap<usize, ModuleFault>,
+    ) -> Result<BTreeMap<usize, LastRounds>, RaceError> {
         let mut last = BTreeMap::new();
         for (place, shared) in self.modules.iter().enumerate() {
             if failed.contains_key(&place) {
@@ -152,18 +179,22 @@ impl Shared<'_> {
             }
             let (name, events) = (format!("all sets: {}", shared.name), self.events(place));
             let _slice = events.open(Slice::Operation { name: &name, index: place, of: self.modules.len() });
-            match self.last(place, shared, &sets) {
+            match self.last(place, shared, sets) {
                 Ok(found) => drop(last.insert(place, found)),
                 Err(ended) => drop(failed.insert(place, of_module(ended)?)),
             }
         }
-        for (place, shared) in self.modules.iter().enumerate() {
-            if !failed.contains_key(&place) {
-                forget_failure((&*self.timer, self.ledger), self.options, &search, &shared.module)?;
-            }
-        }
-        let mut all = self.conclude(&search, &sets, last)?;
-        for (&place, why) in &failed {
+        Ok(last)
+    }
+
+    /// Writes why modules failed into their results, and the failures of programs into the log.
+    fn note_failed(
+        &self,
+        failed: &BTreeMap<usize, ModuleFault>,
+        search: &str,
+        all: &mut SharedOptions,
+    ) -> Result<(), RaceError> {
+        for (&place, why) in failed {
             let Some((shared, operation)) = self.modules.get(place).zip(all.operations.get_mut(place)) else {
                 continue;
             };
@@ -172,18 +203,12 @@ impl Shared<'_> {
                 ModuleFault::Program(failure) => {
                     operation.reason = failure.to_string();
                     operation.failure = Some(failure.clone());
-                    note_failure((&*self.timer, self.ledger), self.options, &search, &shared.module, failure)?;
+                    note_failure(self.kept(), self.options, search, &shared.module, failure)?;
                 }
                 ModuleFault::Inputs(error) => operation.reason = error.to_string(),
             }
         }
-        for (place, note) in self.notes.drain(..) {
-            if let Some(operation) = all.operations.get_mut(place) {
-                operation.flags.push(note);
-            }
-        }
-        all.reason.push_str(&self.without_modules(failed.keys().copied()));
-        Ok(all)
+        Ok(())
     }
 
     /// The end of a reason, which names the modules that do not run.
@@ -196,23 +221,24 @@ impl Shared<'_> {
     }
 
     /// Digest of everything that the decision follows from, except the samples.
-    fn search(&self) -> Result<String, Aborted> {
+    fn search(&self) -> Result<String, RaceError> {
         let mut hasher = FieldHasher::new("shared compiler options, 2");
         hasher.field(&self.options.rules.min_improvement.to_le_bytes());
         for SharedModule { module, weight, .. } in self.modules {
             hasher.field(module.program.identity().as_bytes()).field(&weight.to_le_bytes());
-            hasher.field(module.base.to_config().as_str().as_bytes()).field(module.inputs.digest()?.as_bytes());
+            let inputs = module.inputs.digest()?;
+            hasher.field(module.base.to_config().as_str().as_bytes()).field(inputs.as_bytes());
             hash_choices(&module.choices, &mut hasher);
         }
         Ok(hasher.finish().to_string())
     }
 
     /// The decision of an earlier run, if every module with a key has an entry of it or did not run.
-    fn known(&mut self, search: &str) -> Result<Option<SharedOptions>, Aborted> {
+    fn known(&mut self, search: &str) -> Result<Option<SharedOptions>, RaceError> {
         let mut found = self.without_a_set(Status::Cached, "already known; nothing was measured".to_owned());
         let mut failed = Vec::new();
         for (place, (shared, operation)) in self.modules.iter().zip(&mut found.operations).enumerate() {
-            if let Some(failure) = known_failure((&*self.timer, self.ledger), self.options, search, &shared.module)? {
+            if let Some(failure) = known_failure(self.kept(), self.options, search, &shared.module)? {
                 operation.status = Status::Failed;
                 operation.reason = as_known(&failure);
                 operation.failure = Some(failure);
@@ -224,7 +250,7 @@ impl Shared<'_> {
             }
             let key = self.key(&shared.module);
             let asked = (search, shared.module.program.meaning());
-            let entry = match known((&*self.timer, self.ledger), self.options, &key, asked)? {
+            let entry = match known(self.kept(), self.options, &key, asked)? {
                 Known::Entry(entry) => entry,
                 Known::No(note) => {
                     self.notes.extend(note.map(|note| (place, note)));
@@ -242,102 +268,85 @@ impl Shared<'_> {
     }
 
     /// Whether one of the sets wins on a module.
-    fn any_wins(&mut self, place: usize, module: &OptionModule, sets: &[Variant]) -> Result<bool, Aborted> {
+    fn any_wins(&mut self, place: usize, module: &OptionModule, sets: &[Variant]) -> Result<bool, RaceError> {
         let rules = self.options.rules;
-        let raced = self.race((place, module), sets, "tried first", LOOKS.first().copied().unwrap_or(1));
-        match raced {
+        let rounds = LOOKS.first().copied().unwrap_or(1);
+        match self.on_module((place, module), |races| race(races, module, sets, "tried first", rounds)) {
             Ok(raced) => Ok(verdict(&raced, sets.len(), &rules).winner.is_some()),
             // its own search reports why, or rescues it
-            Err(Aborted::Failed(_)) => Ok(false),
+            Err(RaceError::Failed(_)) => Ok(false),
             Err(ended) => Err(ended),
         }
     }
 
     /// What a search of one module finds.
-    fn search_alone(&mut self, shared: &SharedModule, place: usize) -> Result<Option<Variant>, Aborted> {
+    fn search_alone(&mut self, shared: &SharedModule, place: usize) -> Result<Option<Variant>, RaceError> {
         let without_key = OptionModule { key: Err("one set is for all modules".to_owned()), ..shared.module.clone() };
         // half of the time is reserved for the last rounds
         let left = u32::try_from(2 * (self.modules.len() - place)).unwrap_or(u32::MAX);
-        let budget = self.until.map(|until| until.saturating_duration_since(Instant::now()) / left);
-        let options = TuneOptions { budget, ..self.options.clone() };
+        let budget = self.until.left().map(|time| time / left);
+        let options = self.options.clone().budget(budget);
         let events = self.events(place);
-        let tuned = tune_compiler_options(self.timer, self.ledger, &without_key, &options, self.cancel, &events);
+        let tuned = tune_compiler_options(&mut self.runner.telling(&events), &without_key, &options);
         let operation = tuned.map_err(|error| match error {
-            OptionTuneError::Inputs(error) => Aborted::Inputs(error),
-            OptionTuneError::Fatal(error) => Aborted::Fatal(error),
+            OptionTuneError::Inputs(error) => RaceError::Inputs(error),
+            OptionTuneError::Fatal(error) => error.into(),
         })?;
         let operation = operation.operation;
         if operation.status == Status::Interrupted {
-            return Err(Aborted::Interrupted);
+            return Err(RaceError::Interrupted);
         }
         if let Some(failure) = operation.failure {
-            return Err(failure.into());
+            return Err(RaceError::Failed(failure));
         }
         let best = operation.best.filter(|_| operation.status == Status::Tuned);
         Ok(best.and_then(|best| variants_of(&shared.module).of(&best.config)))
     }
 
-    /// Races the base, its copy and every set on one module.
-    fn race(
+    /// Does something with the races of one module.
+    fn on_module<T>(
         &mut self,
         (place, module): (usize, &OptionModule),
-        sets: &[Variant],
-        stage: &str,
-        rounds: u32,
-    ) -> Result<Raced, Aborted> {
+        work: impl FnOnce(&mut VariantRaces<'_>) -> Result<T, RaceError>,
+    ) -> Result<T, RaceError> {
         let events = self.events(place);
-        let scratch = tempfile::tempdir()
-            .map_err(|source| Aborted::Fatal(TuneError::Scratch { path: std::env::temp_dir(), source }))?;
+        let scratch =
+            tempfile::tempdir().map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
         let program = module.program.write(scratch.path(), "program")?;
-        let mut races = Races {
-            timer: &mut *self.timer,
-            ledger: self.ledger,
-            options: self.options,
-            cancel: self.cancel,
-            events: &events,
-            program: &program,
-            call: call(program.program.digest),
-            inputs: Vec::new(),
-            inputs_digest: Digest::of(b""),
-            results: module.program.results.clone(),
-            slack: Vec::new(),
-            scratch: scratch.path(),
-            until: self.until,
-        };
+        let (of_module, place) = ((call(program.program.digest), &program), (scratch.path(), self.until));
+        let mut races = VariantRaces::new(self.runner.telling(&events), self.options, of_module, module, place);
         let variants = variants_of(module);
-        let base = variants.base();
-        let signature = races.signature(&base, &rescuers(&variants.singles(), module))?;
-        let inputs = make_inputs(&module.program, &signature.parameters, &module.inputs, scratch.path())?;
-        (races.inputs, races.inputs_digest) = (inputs.arrays, inputs.digest);
-        let raced: Vec<Variant> = [base.clone(), base].into_iter().chain(sets.iter().cloned()).collect();
-        let is_fresh = self.options.force && Some(&rounds) == LOOKS.first();
-        races.race(&raced, &Rules { stage, exact: Some(rounds), is_fresh, joins: false })
+        let signature = races.signature(&variants.base(), &rescuers(&variants.singles(), module))?;
+        races.make_inputs(module, &signature)?;
+        work(&mut races)
     }
 
     /// Races all sets on a module, in rounds that no search has seen.
-    fn last(&mut self, place: usize, shared: &SharedModule, sets: &[Variant]) -> Result<LastRounds, Aborted> {
+    fn last(&mut self, place: usize, shared: &SharedModule, sets: &[Variant]) -> Result<LastRounds, RaceError> {
         let begin = Instant::now();
         let allowed = LEAST_LAST.max(self.began.elapsed() / 3) / u32::try_from(self.modules.len()).unwrap_or(1).max(1);
         // the error probability does not grow with the number of modules
-        let rules = self.options.rules;
+        let (rules, until) = (self.options.rules, self.until);
         let confidence = 1.0 - (1.0 - rules.confidence) / self.modules.len().max(1) as f64;
         let for_all = rules.confidence(confidence);
-        let mut last = None;
-        for rounds in LOOKS {
-            let raced = self.race((place, &shared.module), sets, "shared", rounds)?;
-            let copy_bound = verdict(&raced, 0, &rules).copy_bound;
-            let ratios = verdict(&raced, sets.len(), &for_all).ratios;
-            let of = |set: usize| ratios.iter().find(|(one, ..)| one.candidate == set + 2);
-            let ratios = (0..sets.len()).map(|set| of(set).map(|(_, ratio, interval)| (*ratio, *interval))).collect();
-            let on = OnModule { weight: shared.weight, copy_bound, ratios };
-            let is_late = self.until.is_some_and(|until| Instant::now() >= until);
-            let is_last = on.is_settled() || is_late || (self.until.is_none() && begin.elapsed() > allowed);
-            last = Some(LastRounds { raced, on });
-            if is_last {
-                break;
+        self.on_module((place, &shared.module), |races| {
+            let mut last = None;
+            for rounds in LOOKS {
+                let raced = race(races, &shared.module, sets, "shared", rounds)?;
+                let copy_bound = verdict(&raced, 0, &rules).copy_bound;
+                let ratios = verdict(&raced, sets.len(), &for_all).ratios;
+                let of = |set: usize| ratios.iter().find(|(one, ..)| one.candidate == set + 2);
+                let ratios =
+                    (0..sets.len()).map(|set| of(set).map(|(_, ratio, interval)| (*ratio, *interval))).collect();
+                let on = OnModule { weight: shared.weight, copy_bound, ratios };
+                let is_last = on.is_settled() || until.is_over() || (!until.is_set() && begin.elapsed() > allowed);
+                last = Some(LastRounds { raced, on });
+                if is_last {
+                    break;
+                }
             }
-        }
-        last.ok_or(Aborted::Interrupted)
+            last.ok_or(RaceError::Interrupted)
+        })
     }
 
     /// Makes entries from the last rounds.
@@ -346,7 +355,7 @@ impl Shared<'_> {
         search: &str,
         sets: &[Variant],
         last: BTreeMap<usize, LastRounds>,
-    ) -> Result<SharedOptions, Aborted> {
+    ) -> Result<SharedOptions, RaceError> {
         let sizes: Vec<usize> = sets.iter().map(|set| set.set.iter().count()).collect();
         let on: Vec<OnModule> = last.values().map(|last| last.on.clone()).collect();
         let names: Vec<String> = last.keys().filter_map(|&place| Some(self.modules.get(place)?.name.clone())).collect();
@@ -368,9 +377,8 @@ impl Shared<'_> {
             operation.candidates = rows_of(&raced, &on, winner.map_or(0, |(winner, _)| winner + 2));
             operation.resolution = Some(on.copy_bound).filter(|bound| bound.is_finite());
             let Some(of_base) = raced.rows.first().and_then(|row| row.times().copied()) else { continue };
-            let same = Interval { low: 1.0, high: 1.0, confidence: 1.0 };
             let base = shared.module.base.to_config();
-            let of_base = CandidateTimes { ratio: 1.0, interval: same, ..of_base };
+            let of_base = beside_itself(of_base);
             let of_winner = winner.and_then(|(winner, set)| {
                 let (ratio, interval) = on.ratios.get(winner).copied().flatten()?;
                 let times = raced.rows.get(winner + 2)?.times()?;
@@ -381,18 +389,18 @@ impl Shared<'_> {
             let (search, job) = (search.to_owned(), Some(raced.digest));
             let tied = Vec::new();
             let decided = Decided { config, times, tied, base, of_base, candidates, job, search, program };
-            let entry = Arc::new(decided.into_entry(&*self.timer, self.options));
+            let entry = Arc::new(decided.into_entry(&*self.runner.timer, self.options));
             fill_from_entry(operation, &entry);
             if shared.module.key.is_ok() && !process.is_empty() {
                 operation.flags.push(not_of_one_program(&process));
             } else if shared.module.key.is_ok() {
                 let key = self.key(&shared.module);
-                self.ledger.commit(job, &key, &entry)?;
+                self.runner.ledger.commit(job, &key, &entry)?;
                 all.entries.push((key, entry));
             }
         }
         // processes look them up in the snapshot
-        if let Err(error) = self.ledger.publish() {
+        if let Err(error) = self.runner.ledger.publish() {
             all.reason = format!("{}; the snapshot was not published: {error}", all.reason);
         }
         all.set = winner.zip(self.modules.first()).map(|((_, set), shared)| without(&set.set, &shared.module.base));
@@ -409,7 +417,7 @@ impl Shared<'_> {
         CacheKey {
             call: call(digest),
             direction: Direction::Forward,
-            device: self.timer.info().device.identity.clone(),
+            device: self.runner.timer.info().device.identity.clone(),
         }
     }
 
@@ -434,6 +442,20 @@ impl Shared<'_> {
     }
 }
 
+/// Races the base, its copy and every set on one module.
+fn race(
+    races: &mut VariantRaces<'_>,
+    module: &OptionModule,
+    sets: &[Variant],
+    stage: &str,
+    rounds: u32,
+) -> Result<Raced, RaceError> {
+    let base = variants_of(module).base();
+    let raced: Vec<Variant> = [base.clone(), base].into_iter().chain(sets.iter().cloned()).collect();
+    let is_fresh = races.options.force && Some(&rounds) == LOOKS.first();
+    races.race(&raced, &Rules { stage, exact: Some(rounds), is_fresh, joins: false })
+}
+
 /// The rows of the last rounds without the default's copy, each set with the ratio that it was judged by.
 fn rows_of(raced: &Raced, on: &OnModule, best: usize) -> Vec<CandidateResult> {
     let row = |(place, row): (usize, &CandidateResult)| {
@@ -453,53 +475,14 @@ enum ModuleFault {
 }
 
 /// The failure if it concerns one module only; a lost worker or device ends the run for all.
-fn of_module(ended: Aborted) -> Result<ModuleFault, Aborted> {
+fn of_module(ended: RaceError) -> Result<ModuleFault, RaceError> {
     match ended {
-        Aborted::Failed(failure) if !matches!(failure.kind, FailureKind::Device | FailureKind::Protocol) => {
+        RaceError::Failed(failure) if !matches!(failure.kind, FailureKind::Device | FailureKind::Protocol) => {
             Ok(ModuleFault::Program(failure))
         }
-        Aborted::Inputs(error) => Ok(ModuleFault::Inputs(error)),
+        RaceError::Inputs(error) => Ok(ModuleFault::Inputs(error)),
         ended => Err(ended),
     }
-}
-
-/// Why no set is taken. `modules` are those that were raced.
-fn losses(sets: &[Variant], losses: &[Vec<usize>], modules: &[String]) -> String {
-    if sets.is_empty() || modules.is_empty() {
-        return "no module has options that are faster".to_owned();
-    }
-    let name = |module: &usize| modules.get(*module).map(|name| format!("`{name}`"));
-    let of = sets.iter().zip(losses).map(|(set, on)| match on.is_empty() {
-        true => format!("{} gains nothing in all", set.config.to_brief()),
-        false => format!(
-            "{} is slower, or not known not to be, on {}",
-            set.config.to_brief(),
-            listed(on.iter().filter_map(name))
-        ),
-    });
-    format!("every set is slower somewhere: {}", of.collect::<Vec<_>>().join("; "))
-}
-
-fn variants_of(module: &OptionModule) -> Variants<'_> {
-    Variants { base: module.base.clone(), choices: &module.choices }
-}
-
-/// All sets together, as far as they are compatible, and each alone.
-fn with_all_together(mut sets: Vec<Variant>, variants: &Variants<'_>) -> Vec<Variant> {
-    sets.truncate(MOST_SETS - 1);
-    let together = sets.iter().skip(1).fold(sets.first().map(|first| first.set.clone()), |all, next| {
-        all.map(|all| all.with(&next.set).unwrap_or(all))
-    });
-    let together = together.map(|set| variants.of_set(set));
-    sets.extend(together.filter(|together| sets.iter().all(|set| set.config != together.config)));
-    sets
-}
-
-/// The options of a set that the base lacks.
-fn without(set: &OptionSet, base: &OptionSet) -> OptionSet {
-    let own = set.iter().filter(|(name, value)| base.get(name) != Some(value));
-    let own = own.map(|(name, value)| (name.to_owned(), value.clone())).collect();
-    OptionSet::from_config(&crate::config::Config::new(own)).unwrap_or_default()
 }
 
 /// The verdict of rounds whose candidates are the base, its copy and this many sets.

@@ -1,8 +1,8 @@
 //! Pure: chooses one set for all modules from the results of each set on each module.
 //!
-//! A set loses on a module if it fails, is significantly slower, or is slower by more than the default differs from its copy. Of
-//! the sets that lose nowhere and win somewhere, the one that saves the most wins. Of sets that save the same, the smallest
-//! wins.
+//! A set loses on a module if it fails, is significantly slower, or is slower by more than the default differs from its
+//! copy. Of the sets that lose nowhere and win somewhere, the one that saves the most wins. Of sets that save the same,
+//! the smallest wins.
 
 use crate::stats::Interval;
 
@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn what_loses_anywhere_is_out() {
-        // the first halves one module and slows the other, the second fails on one, the third gains little and loses nothing
+        // the first halves one module and slows the other, the second fails on one, the third gains little and loses
+        // nothing
         let modules = [on(1.0, 0.02, &[0.5, 0.5, 0.9]), on(1.0, 0.02, &[1.2, f64::NAN, 1.005])];
         let verdict = decide_shared(&modules, &[1, 1, 1], 0.02);
         assert_eq!(verdict, SharedVerdict { winner: Some(2), losses: vec![vec![1], vec![1], vec![]] });

@@ -1,7 +1,8 @@
 //! Pure: chooses the set to use from the rounds of the finalists.
 //!
-//! A set wins if the interval of its time over the base's ends below one minus the larger of the minimum improvement and the
-//! base's difference from its copy in the same rounds. The interval holds at every look and for all finalists together.
+//! A set wins if the interval of its time over the base's ends below one minus the larger of the minimum improvement
+//! and the base's difference from its copy in the same rounds. The interval holds at every look and for all finalists
+//! together.
 
 use crate::decision::{DecisionRules, Round, anytime_interval, paired_ratios};
 use crate::stats::{Interval, median};

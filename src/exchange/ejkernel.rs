@@ -17,13 +17,13 @@ use serde_json::{Map, Value};
 
 use super::ExchangeError;
 use super::file::io_error;
+use crate::atomic_write::write_atomic;
 use crate::batch::{own_key, preference, to_words};
 use crate::cache::{CacheKey, Entry};
 use crate::call::{Call, Direction, split_op_id};
 use crate::config::Config;
 use crate::device::DeviceIdentity;
 use crate::outside_file;
-use crate::whole_file::write_whole;
 
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -203,7 +203,7 @@ pub fn export_ejkernel(
     for (path, content) in contents {
         let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
         text.push(b'\n');
-        write_whole(&path, |file| file.write_all(&text)).map_err(io_error("write", &path))?;
+        write_atomic(&path, |file| file.write_all(&text)).map_err(io_error("write", &path))?;
         export.files.push(path);
     }
     Ok(export)

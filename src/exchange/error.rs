@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use crate::call::Call;
 use crate::device::DeviceIdentity;
-use crate::remedy::remedy;
+use crate::io_hint::io_hint;
 
 /// Why entries cannot be exchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExchangeError {
     /// A file cannot be read or written.
-    #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = remedy(source))]
+    #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = io_hint(source))]
     Io {
         /// What was tried.
         action: &'static str,

@@ -38,7 +38,8 @@ pub fn export_flags(
 ///
 /// # Errors
 ///
-/// If entries of one program have different options, such as those of two devices, or one has an option that reaches files.
+/// If entries of one program have different options, such as those of two devices, or one has an option that reaches
+/// files.
 pub fn export_options(entries: &[(CacheKey, Arc<Entry>)]) -> Result<Option<Value>, ExchangeError> {
     let mut by_digest: BTreeMap<&str, &Config> = BTreeMap::new();
     for (key, entry) in entries.iter().filter(|(key, _)| key.call.op_id == COMPILER_OPTIONS) {

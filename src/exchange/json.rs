@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::ExchangeError;
+use crate::atomic_write::write_atomic;
 use crate::cache::{COMPILER_OPTIONS, CacheKey, Entry, JsonForm, read_entries, why_refused, write_entries};
 use crate::outside_file;
-use crate::whole_file::write_whole;
 
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -30,7 +30,7 @@ pub fn export_json_as(form: JsonForm, path: &Path, entries: &[(CacheKey, Arc<Ent
             return Err(ExchangeError::Refused { call, peer, what });
         }
     }
-    write_whole(path, |file| write_entries(form, entries, file)).map_err(|source| ExchangeError::Io {
+    write_atomic(path, |file| write_entries(form, entries, file)).map_err(|source| ExchangeError::Io {
         action: "write",
         path: path.to_owned(),
         source,

@@ -83,8 +83,8 @@ fn command(
     writeln!(out, "title={}::{}", property(title), data(message))
 }
 
-/// A message: the runner ends it at a line break and turns `%25`, `%0D` and `%0A` back (`escapeData` in actions/toolkit,
-/// `packages/core/src/command.ts`).
+/// A message: the runner ends it at a line break and turns `%25`, `%0D` and `%0A` back (`escapeData` in
+/// actions/toolkit, `packages/core/src/command.ts`).
 fn data(text: &str) -> String {
     let text = text.replace('%', "%25");
     let joined = |parts: Vec<String>, by| parts.join(by);

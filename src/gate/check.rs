@@ -2,24 +2,19 @@
 
 use crate::cache::{Lookup, StoreError};
 use crate::call::{Call, Direction};
-use crate::decision::Round;
 use crate::device::MatchMode;
-use crate::failure::{Failure, FailureKind};
 use crate::hlo::Evidence;
 use crate::measured_by::TOOL;
+use crate::race::{RaceError, RaceOptions, Runner};
 use crate::registry::NotRunnable;
 use crate::setters;
-use crate::stats::median;
-use crate::timer::events::{Kind, Slice};
-use crate::tune::{CopiesError, Plan, PlannedInvocation, Session, Stopped, TimeBreakdown, TuneError, TuneOptions};
+use crate::timer::Timer;
+use crate::timer::events::{EventKind, Slice};
+use crate::tune::{Plan, PlannedInvocation, Session, Stopped, TimeBreakdown, TuneError};
 
 use super::expected::{Expected, program_of};
-use super::look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
+use super::series::{Question, take_end};
 use super::{CHECK_SCHEMA, CheckResult, OperationCheck, Verdict};
-
-/// Number of series of rounds, each in a worker process of its own, after which a still uncertain change counts as
-/// none.
-pub(super) const MOST_SERIES: u32 = 4;
 
 /// How a check is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,6 +60,37 @@ pub fn check(
     Stopped::unless_ended(result, stopped_by)
 }
 
+/// The result of a check of a module without labelled calls, to which that of the module itself is added.
+pub fn without_calls(runner: &Runner<'_>, options: &RaceOptions, asked: CheckOptions) -> CheckResult {
+    let (timer, compared) = (&*runner.timer, asked.others);
+    let mut result = CheckResult { compared, ..nothing(timer, options, asked) };
+    result.e_value_needed = e_value_needed(compared, asked);
+    let of_timer = timer.info().notes.iter().cloned().chain(timer.info().clocks_seen.clone());
+    result.notes = runner.ledger.notes().iter().cloned().chain(of_timer).collect();
+    result
+}
+
+/// The e-value that a change needs among so many comparisons.
+pub(super) fn e_value_needed(compared: usize, asked: CheckOptions) -> f64 {
+    compared.max(1) as f64 / asked.false_positive_rate
+}
+
+fn nothing(timer: &dyn Timer, options: &RaceOptions, asked: CheckOptions) -> CheckResult {
+    CheckResult {
+        schema: CHECK_SCHEMA,
+        tool: TOOL.to_owned(),
+        device: timer.info().device.clone(),
+        measured_by: timer.info().measured_by(&options.cache_state),
+        false_positive_rate: asked.false_positive_rate,
+        compared: 0,
+        e_value_needed: 0.0,
+        operations: Vec::new(),
+        missed: Vec::new(),
+        notes: Vec::new(),
+        interrupted: false,
+    }
+}
+
 struct Gate<'g, 'a> {
     session: &'g mut Session<'a>,
     options: CheckOptions,
@@ -73,7 +99,7 @@ struct Gate<'g, 'a> {
 
 impl Gate<'_, '_> {
     fn run(&mut self, plan: &Plan) -> (CheckResult, Option<TuneError>) {
-        let mut result = self.nothing_yet();
+        let mut result = nothing(self.session.timer(), &self.session.options.race, self.options);
         let mut operations = Vec::with_capacity(plan.invocations.len());
         for planned in &plan.invocations {
             let mut operation = draft(planned);
@@ -91,7 +117,7 @@ impl Gate<'_, '_> {
             }
         }
         result.compared += self.options.others;
-        result.e_value_needed = result.compared.max(1) as f64 / self.options.false_positive_rate;
+        result.e_value_needed = e_value_needed(result.compared, self.options);
         let of = operations.len();
         let mut stopped_by = None;
         for (index, (planned, mut operation, expected)) in operations.into_iter().enumerate() {
@@ -102,44 +128,15 @@ impl Gate<'_, '_> {
                     result.interrupted = true;
                     "ended before it started".clone_into(&mut operation.reason);
                 } else {
-                    match self.measure((index, of), planned, &expected, &result, &mut operation) {
-                        Ok(()) => {}
-                        Err(CopiesError::Interrupted) => {
-                            result.interrupted = true;
-                            "ended by the user; there is no verdict".clone_into(&mut operation.reason);
-                        }
-                        Err(CopiesError::Failed(failure)) => {
-                            operation.reason = failure.to_string();
-                            operation.failure = Some(failure);
-                        }
-                        Err(CopiesError::Fatal(error)) => {
-                            operation.reason = error.to_string();
-                            stopped_by = Some(error);
-                        }
-                    }
+                    let measured = self.measure((index, of), planned, &expected, &result, &mut operation);
+                    result.interrupted |= matches!(measured, Err(RaceError::Interrupted));
+                    stopped_by = take_end(measured, &mut operation);
                 }
             }
             (self.on_checked)(&operation);
             result.operations.push(operation);
         }
         (result, stopped_by)
-    }
-
-    fn nothing_yet(&self) -> CheckResult {
-        let timer = self.session.timer();
-        CheckResult {
-            schema: CHECK_SCHEMA,
-            tool: TOOL.to_owned(),
-            device: timer.info().device.clone(),
-            measured_by: timer.info().measured_by(&self.session.options.cache_state),
-            false_positive_rate: self.options.false_positive_rate,
-            compared: 0,
-            e_value_needed: 0.0,
-            operations: Vec::new(),
-            missed: Vec::new(),
-            notes: Vec::new(),
-            interrupted: false,
-        }
     }
 
     /// Looks up the cached entry; `None` if there is nothing to measure, which the operation then says.
@@ -168,7 +165,7 @@ impl Gate<'_, '_> {
             Lookup::Miss(miss) => Err(miss.reason()?.to_string()),
         };
         let expected = match hit {
-            Ok(hit) => Expected::of(hit, invocation, timer, &self.session.options.cache_state),
+            Ok(hit) => Expected::of(hit, invocation, timer, &self.session.options.race.cache_state),
             Err(reason) => {
                 operation.verdict = Verdict::Missing;
                 operation.reason = reason;
@@ -195,7 +192,7 @@ impl Gate<'_, '_> {
         Ok(Some(expected))
     }
 
-    /// Measures until the verdict is clear, in at most [`MOST_SERIES`] series: one that shows no change is enough.
+    /// Measures an entry beside the baseline until the verdict is clear.
     fn measure(
         &mut self,
         (index, of): (usize, usize),
@@ -203,113 +200,24 @@ impl Gate<'_, '_> {
         expected: &Expected,
         result: &CheckResult,
         operation: &mut OperationCheck,
-    ) -> Result<(), CopiesError> {
-        let config = &expected.entry.config;
+    ) -> Result<(), RaceError> {
         let name = operation.call.to_string();
-        let mut remeasurement = self.session.remeasure(&planned.invocation, config)?;
+        let mut remeasurement = self.session.remeasure(&planned.invocation, &expected.entry.config)?;
         let events = self.session.first_events().clone();
         let _operation = events.open(Slice::Operation { name: &name, index, of });
-        events.tell(Kind::Started { programs: 2, rounds_kept: 0 });
-        let mut series = 0;
-        let ended = loop {
-            let measured = self.session.measure_series(&mut remeasurement);
-            series += 1;
-            operation.time_breakdown = remeasurement.time_breakdown();
-            measured?;
-            if let Some(failure) = remeasurement.failure() {
-                break Err(failure.clone());
-            }
-            let rounds = remeasurement.rounds();
-            let limits = limits(&self.session.options, &rounds, expected, result.compared);
-            operation.limit = Some(limits.slower);
-            let Some(seen) = look(&rounds, &limits) else { break Ok(None) };
-            let is_over = seen.change.is_none() || seen.is_proven(result.e_value_needed) || series == MOST_SERIES;
-            if is_over {
-                break Ok(Some(seen));
-            }
+        events.tell(EventKind::Started { programs: 2, rounds_kept: 0 });
+        let options = self.session.options.race.clone();
+        let too_few = match options.budget {
+            Some(budget) => format!("in the budget of {}s: allow more time", budget.as_secs_f64()),
+            None => "count: its samples are not times, or the machine is too noisy".to_owned(),
         };
-        match ended {
-            Err(failure) => {
-                operation.verdict = if is_its_own(&failure) { Verdict::Broken } else { Verdict::Failed };
-                operation.reason = failure.to_string();
-                operation.failure = Some(failure);
-            }
-            Ok(None) => {
-                let why = match self.session.options.budget {
-                    Some(budget) => format!("in the budget of {}s: allow more time", budget.as_secs_f64()),
-                    None => "count: its samples are not times, or the machine is too noisy".to_owned(),
-                };
-                operation.reason = format!("fewer than {MIN_ROUNDS} rounds {why}");
-            }
-            Ok(Some(seen)) => fill(&self.session.options, operation, &seen, expected, result.e_value_needed),
-        }
-        Ok(())
+        let (compared, e_value_needed) = (result.compared, result.e_value_needed);
+        let question = Question { options: &options, expected, compared, e_value_needed, too_few: &too_few };
+        let session = &mut *self.session;
+        let measured = question.answer(operation, |_| session.measure_series(&mut remeasurement));
+        operation.time_breakdown = remeasurement.time_breakdown();
+        measured
     }
-}
-
-/// Ratios beyond which a config has changed.
-pub(super) fn limits(options: &TuneOptions, rounds: &[Round], expected: &Expected, compared: usize) -> Limits {
-    let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(0)).collect();
-    let known = median(&times).map_or(0.0, |ns| options.resolution.at(ns));
-    let margin = margin(options.rules.min_improvement, options.rules.resolution.max(known), compared);
-    Limits::new(expected.interval(), margin)
-}
-
-/// Writes the measurements and the verdict into the operation.
-pub(super) fn fill(
-    options: &TuneOptions,
-    operation: &mut OperationCheck,
-    seen: &Look,
-    expected: &Expected,
-    e_value_needed: f64,
-) {
-    operation.ratio = Some(seen.ratio);
-    operation.interval = Some(seen.interval);
-    operation.e_value = seen.change.map(|_| seen.e_value);
-    operation.baseline_ns = Some(seen.baseline_ns);
-    operation.config_ns = Some(seen.config_ns);
-    operation.rounds = seen.rounds;
-    operation.processes = seen.processes;
-    let was = match expected.entry.ratio.zip(expected.interval()) {
-        Some((ratio, interval)) => {
-            format!("it took {ratio:.3} ({:.3}–{:.3}) when it was decided", interval.low, interval.high)
-        }
-        None => "what it took when it was decided is not comparable".to_owned(),
-    };
-    let is =
-        format!("takes {:.3} of the baseline's time ({:.3}–{:.3})", seen.ratio, seen.interval.low, seen.interval.high);
-    let limit = operation.limit.unwrap_or(1.0);
-    let least = 1.0 - options.rules.min_improvement;
-    let is_proven = seen.is_proven(e_value_needed);
-    let (verdict, how) = match seen.change {
-        Some(Change::Slower) if is_proven && seen.ratio < least => {
-            (Verdict::Regressed, format!("significantly above the limit, {limit:.3}"))
-        }
-        Some(Change::Slower) if is_proven => (Verdict::NotBetter, format!("significantly above the limit, {limit:.3}")),
-        Some(Change::Faster) if is_proven => (Verdict::Faster, "tuning again may find more".to_owned()),
-        Some(Change::Slower) => (Verdict::Holds, "slower by its median, but not significantly".to_owned()),
-        Some(Change::Faster) => (Verdict::Holds, "faster by its median, but not significantly".to_owned()),
-        None if seen.interval.high > limit => {
-            (Verdict::Holds, format!("these rounds cannot show whether it is below the limit, {limit:.3}"))
-        }
-        None => (Verdict::Holds, format!("below the limit, {limit:.3}")),
-    };
-    let is_stale = !verdict.is_alarm() && !expected.stale.is_empty();
-    operation.verdict = if is_stale { Verdict::Stale } else { verdict };
-    operation.reason = format!("{is}; {was}: {how}");
-}
-
-/// Whether a failure is the config's own and not the environment's.
-pub(super) fn is_its_own(failure: &Failure) -> bool {
-    matches!(
-        failure.kind,
-        FailureKind::Compile
-            | FailureKind::Crash
-            | FailureKind::Timeout
-            | FailureKind::Memory
-            | FailureKind::Execute
-            | FailureKind::WrongOutput
-    )
 }
 
 /// What is known about an operation before it is looked up.

@@ -137,8 +137,8 @@ impl CoverageOf<'_> {
         Ok(Coverage { calls })
     }
 
-    /// The compiler options of the module itself, by the digest of its StableHLO text; `None` if no device has any, since most
-    /// modules are not tuned so.
+    /// The compiler options of the module itself, by the digest of its StableHLO text; `None` if no device has any,
+    /// since most modules are not tuned so.
     ///
     /// # Errors
     /// If a tier cannot be read.

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::{CheckResult, OperationCheck, Verdict};
-use crate::junit::{Case, Outcome, Suite, write_suites};
+use crate::junit::{Case, CaseOutcome, Suite, write_suites};
 
 /// Writes the whole document. A missing entry is skipped if that is allowed, and otherwise an error.
 ///
 /// # Errors
 /// If `out` cannot be written.
 pub fn write_junit(out: &mut dyn Write, result: &CheckResult, allow_missing: bool) -> io::Result<()> {
-    let missing = || if allow_missing { Outcome::Skipped } else { Outcome::Error };
+    let missing = || if allow_missing { CaseOutcome::Skipped } else { CaseOutcome::Error };
     let mut cases: Vec<Case<'_>> = result.operations.iter().map(|operation| case(operation, &missing)).collect();
     cases.extend(result.missed.iter().map(|missed| Case {
         class: &missed.label.op_id,
@@ -26,7 +26,7 @@ pub fn write_junit(out: &mut dyn Write, result: &CheckResult, allow_missing: boo
     write_suites(out, "check", &[suite])
 }
 
-fn case<'a>(operation: &'a OperationCheck, missing: &dyn Fn() -> Outcome) -> Case<'a> {
+fn case<'a>(operation: &'a OperationCheck, missing: &dyn Fn() -> CaseOutcome) -> Case<'a> {
     let mut text = String::new();
     if let Some(entry) = &operation.entry {
         // writing to a string never fails
@@ -40,10 +40,10 @@ fn case<'a>(operation: &'a OperationCheck, missing: &dyn Fn() -> Outcome) -> Cas
         name: format!("{} ({})", operation.call, operation.direction),
         seconds: operation.time_breakdown.total().as_secs_f64(),
         outcome: match operation.verdict {
-            verdict if verdict.is_alarm() => Outcome::Failure,
+            verdict if verdict.is_alarm() => CaseOutcome::Failure,
             Verdict::Missing => missing(),
-            verdict if verdict.is_unchecked() => Outcome::Error,
-            _ => Outcome::Passed,
+            verdict if verdict.is_unchecked() => CaseOutcome::Error,
+            _ => CaseOutcome::Passed,
         },
         kind: operation.verdict.name(),
         message: &operation.reason,

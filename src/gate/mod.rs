@@ -18,9 +18,10 @@ mod junit;
 mod look;
 mod prune;
 mod result;
+mod series;
 
 pub use annotations::write_annotations;
-pub use check::{CheckOptions, check};
+pub use check::{CheckOptions, check, without_calls};
 pub use check_options::{CheckedModule, check_compiler_options};
 pub use coverage::{Coverage, CoverageOf, DeviceNameError, LabelledCall, device_named, has_compiler_options};
 pub use junit::write_junit;

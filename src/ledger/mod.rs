@@ -1,4 +1,5 @@
-//! Sample log, sled and snapshot of a cache folder together: opened under one lock, made to agree, committed to, published.
+//! Sample log, sled and snapshot of a cache folder together: opened under one lock, made to agree, committed to,
+//! published.
 //!
 //! [`Ledger`] is for writers. [`read_cache`] reads a cache of any kind without a lock and without changing it;
 //! [`verify_cache`] compares its bytes with their checksums and its stores with each other; [`FolderBytes`] says how

@@ -18,8 +18,8 @@ impl Ledger {
     /// Tokamax's stamp of a call tuned here, from the registry, with the samples of the job that decided it.
     ///
     /// # Errors
-    /// If the entry was not tuned here, no recording keeps Tokamax's stamp of the call, several stamps differ, or the sample
-    /// log cannot be read.
+    /// If the entry was not tuned here, no recording keeps Tokamax's stamp of the call, several stamps differ, or the
+    /// sample log cannot be read.
     pub fn to_tokamax(
         &self,
         registry: Option<&Registry>,

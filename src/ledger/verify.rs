@@ -11,8 +11,8 @@ use crate::cache::{CacheKey, Cached, Entry, FolderLock, SNAPSHOT_FILE, Snapshot}
 use crate::counted::counted;
 use crate::digest::SetDigest;
 use crate::exchange::import_json;
+use crate::io_hint::scratch_hint;
 use crate::mapped_file::Mapping;
-use crate::remedy::scratch_remedy;
 use crate::samples::{LogError, Replay, SampleLog};
 use crate::scratch::Scratch;
 use crate::signature::{PublicKeys, SignatureError, Signatures};
@@ -205,12 +205,11 @@ fn verify_sled(root: &Path, state: SledState, log: Option<SetDigest>) -> Verifie
 
 /// sled writes into a folder that it opens, so only a copy may be opened here.
 fn content_of_copy(root: &Path) -> Result<SetDigest, String> {
-    let scratch =
-        Scratch::new().map_err(|error| format!("a copy cannot be made: {error}{}", scratch_remedy(&error)))?;
+    let scratch = Scratch::new().map_err(|error| format!("a copy cannot be made: {error}{}", scratch_hint(&error)))?;
     let [folder, state] = SledState::NAMES;
     copy_folder(&root.join(folder), &scratch.path().join(folder))
         .and_then(|()| fs::copy(root.join(state), scratch.path().join(state)))
-        .map_err(|error| format!("a copy cannot be made: {error}{}", scratch_remedy(&error)))?;
+        .map_err(|error| format!("a copy cannot be made: {error}{}", scratch_hint(&error)))?;
     match SledStore::open(scratch.path(), true) {
         Ok((store, SledCondition::Clean)) => Ok(store.content()),
         Ok((_, SledCondition::SetAside { reason, .. })) => Err(reason),

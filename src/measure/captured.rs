@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::error::MeasureError;
-use crate::array::{ArraySpec, DType, MAX_ARRAY_BYTES};
+use crate::array::{ArraySpec, MAX_ARRAY_BYTES, MAX_NPY_HEADER_BYTES, NpyHeader};
 use crate::digest::Digest;
 use crate::outside_file::{self, Folder};
 use crate::printable::printable;
@@ -17,8 +17,6 @@ pub(super) const MANIFEST: &str = "manifest.json";
 const FORMAT: &str = "autotune-lowered-inputs-v1";
 /// Largest manifest that is read: a few hundred thousand arguments.
 const MAX_MANIFEST_BYTES: u64 = 64 << 20;
-/// Largest header of a `.npy` file; those of plain arrays have 128 bytes.
-const MAX_HEADER_BYTES: usize = 1 << 16;
 
 /// A folder of captured inputs.
 pub(super) struct Captured {
@@ -72,8 +70,8 @@ impl Captured {
         Ok(Some(Self { path: path.to_owned(), folder, arguments, by_path }))
     }
 
-    /// The capture of an argument: by its path if the program names it, otherwise by its number if there are as many captures
-    /// as arguments.
+    /// The capture of an argument: by its path if the program names it, otherwise by its number if there are as many
+    /// captures as arguments.
     ///
     /// # Errors
     /// If it was not captured.
@@ -109,69 +107,26 @@ impl Captured {
         }
         let expected = spec.host_bytes().filter(|&bytes| bytes <= MAX_ARRAY_BYTES);
         let expected = expected.ok_or_else(|| wrong(format!("{spec} is larger than {MAX_ARRAY_BYTES} bytes")))?;
-        let limit = expected.saturating_add(MAX_HEADER_BYTES as u64);
+        // twice, for what stands before the header
+        let limit = expected.saturating_add(2 * MAX_NPY_HEADER_BYTES as u64);
         let file = self.folder.open_file(&argument.file, limit);
         let bytes = file.and_then(|file| outside_file::read(file, limit));
         let mut bytes = bytes.map_err(|source| MeasureError::Unreadable { path: path.clone(), source })?;
         if Digest::of(&bytes) != argument.sha256 {
             return Err(wrong("its digest differs from the manifest's: capture the step again".to_owned()));
         }
-        let start = elements_start(&bytes, spec).map_err(wrong)?;
-        let found = bytes.len().saturating_sub(start) as u64;
+        let header = NpyHeader::read(&bytes).map_err(wrong)?;
+        if header.dims != spec.dims || !header.holds(spec.dtype) {
+            return Err(wrong(format!("holds {}, which is not {spec}", header.shown())));
+        }
+        let start = header.start;
+        let found = (bytes.len() - start) as u64;
         if found != expected {
             return Err(wrong(format!("{found} bytes of elements are not an array {spec}")));
         }
         bytes.drain(..start);
         Ok((path, bytes))
     }
-}
-
-/// Where the elements of a `.npy` file begin (numpy, `numpy/lib/format.py`); the array must be that of `spec`, in C order.
-fn elements_start(bytes: &[u8], spec: &ArraySpec) -> Result<usize, String> {
-    let no_header = || "is not an .npy file".to_owned();
-    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or_else(no_header)?;
-    let (start, length): (usize, usize) = match rest {
-        [1, _, a, b, ..] => (10, usize::from(u16::from_le_bytes([*a, *b]))),
-        [2 | 3, _, a, b, c, d, ..] => (12, usize::try_from(u32::from_le_bytes([*a, *b, *c, *d])).unwrap_or(usize::MAX)),
-        _ => return Err(no_header()),
-    };
-    let end = start.checked_add(length).filter(|_| length <= MAX_HEADER_BYTES).ok_or_else(no_header)?;
-    let header = bytes.get(start..end).and_then(|header| std::str::from_utf8(header).ok()).ok_or_else(no_header)?;
-    let value = |key: &str| {
-        let (_, rest) = header.split_once(&format!("'{key}':"))?;
-        Some(rest.trim_start())
-    };
-    let (Some(descr), Some(order), Some(shape)) = (value("descr"), value("fortran_order"), value("shape")) else {
-        return Err(no_header());
-    };
-    let descr = descr.strip_prefix('\'').and_then(|rest| rest.split('\'').next()).ok_or_else(no_header)?;
-    if !order.starts_with("False") {
-        return Err("holds its elements in Fortran order".to_owned());
-    }
-    let shape = shape.strip_prefix('(').and_then(|rest| rest.split(')').next()).ok_or_else(no_header)?;
-    let dims = shape.split(',').map(str::trim).filter(|dim| !dim.is_empty()).map(str::parse::<u64>);
-    let dims: Vec<u64> = dims.collect::<Result<_, _>>().map_err(|_| no_header())?;
-    if dims != spec.dims || !holds(descr, spec.dtype) {
-        return Err(format!("holds `{descr}` of the shape ({shape}), which is not {spec}"));
-    }
-    Ok(end)
-}
-
-/// Whether numpy's type description matches an element type; types that numpy lacks are stored as plain bytes.
-fn holds(descr: &str, dtype: DType) -> bool {
-    let Some((order, rest)) = descr.split_at_checked(1) else { return false };
-    let Some((kind, size)) = rest.split_at_checked(1) else { return false };
-    let is_of_size = size.parse() == Ok(dtype.host_bytes());
-    let kinds = match dtype {
-        DType::Pred => "b",
-        DType::F16 | DType::F32 | DType::F64 => "f",
-        DType::C64 | DType::C128 => "c",
-        DType::S8 | DType::S16 | DType::S32 | DType::S64 => "i",
-        DType::U8 | DType::U16 | DType::U32 | DType::U64 => "u",
-        _ => "uiV",
-    };
-    // single bytes have no order
-    is_of_size && matches!(order, "<" | "|") && kinds.contains(kind)
 }
 
 #[cfg(test)]
@@ -235,12 +190,12 @@ mod tests {
         manifest(at, &[rows[0], ("p/w", "bf16[2]", "../1.npy", &w)]);
         assert!(message_of(&specs).contains("outside"));
         for (bytes, why) in [
-            (npy("<u2", "3,", &[1, 2, 3, 4]), "shape (3,)"),
+            (npy("<u2", "3,", &[1, 2, 3, 4]), "shape (3)"),
             (npy("<u4", "2,", &[1, 2, 3, 4]), "`<u4`"),
             (npy(">u2", "2,", &[1, 2, 3, 4]), "`>u2`"),
             (npy("<u2", "2,", &[1, 2, 3]), "3 bytes of elements"),
-            (w[..40].to_vec(), "is not an .npy file"),
-            (Vec::new(), "is not an .npy file"),
+            (w[..40].to_vec(), "ends within its header"),
+            (Vec::new(), "is not a file of `numpy.save`"),
         ] {
             fs::write(at.join("2.npy"), &bytes).unwrap();
             manifest(at, &[rows[0], ("p/w", "bf16[2]", "2.npy", &bytes)]);

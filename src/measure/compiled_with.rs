@@ -16,7 +16,8 @@ mod options {
     /// Marks the executable as portable, which a plugin refuses together with a device assignment.
     pub(super) const PORTABLE: u32 = 4;
     pub(super) const OVERRIDES: u32 = 7;
-    /// Layouts, tuples, the version of profiles, in-place modification, precision, outputs: nothing that names anything.
+    /// Layouts, tuples, the version of profiles, in-place modification, precision, outputs: nothing that names
+    /// anything.
     pub(super) const ALLOWED: [u32; 6] = [1, 2, 5, 9, 10, 12];
 }
 
@@ -73,8 +74,8 @@ const MAX_NOTED: usize = 8;
 const MAX_NOTED_CHARS: usize = 64;
 
 impl CompiledWith {
-    /// Reads a `CompileOptionsProto`. An option in `own` is one that the user sets, whatever the file says: the file's value is
-    /// passed over.
+    /// Reads a `CompileOptionsProto`. An option in `own` is one that the user sets, whatever the file says: the file's
+    /// value is passed over.
     ///
     /// # Errors
     /// If the bytes are not one, or if they set something that a file may not.

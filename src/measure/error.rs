@@ -7,8 +7,8 @@ use super::compiled_with::CompiledWithError;
 use crate::array::FillError;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::ScanError;
+use crate::io_hint::{io_hint, scratch_hint};
 use crate::profile::KernelsDiffer;
-use crate::remedy::{remedy, scratch_remedy};
 use crate::timer::NO_PROFILER;
 
 /// The advice for HLO text.
@@ -20,7 +20,7 @@ const DUMP_A_PROTO: &str = "dump a form that plugins compile: `XLA_FLAGS='--xla_
 #[non_exhaustive]
 pub enum MeasureError {
     /// A file cannot be read: the program, or an input.
-    #[error("`{path}`: cannot be read: {source}{}", remedy(source), path = path.display())]
+    #[error("`{path}`: cannot be read: {source}{}", io_hint(source), path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -72,8 +72,8 @@ pub enum MeasureError {
         /// Its partitions.
         partitions: u64,
     },
-    /// HLO text of a program that runs on several devices. Plugins compile protos, and a proto does not contain the number of
-    /// devices.
+    /// HLO text of a program that runs on several devices. Plugins compile protos, and a proto does not contain the
+    /// number of devices.
     #[error(
         "`{path}`: is HLO text of {partitions} partitions, which it does not tell the compiler; give StableHLO: \
          `autotune_lowered.dump(lowered, \"module.mlir\")` in Python",
@@ -136,7 +136,7 @@ pub enum MeasureError {
         message: String,
     },
     /// The scratch folder cannot be written.
-    #[error("`{path}`: cannot be written: {source}{}", scratch_remedy(source), path = path.display())]
+    #[error("`{path}`: cannot be written: {source}{}", scratch_hint(source), path = path.display())]
     Scratch {
         /// The file.
         path: PathBuf,

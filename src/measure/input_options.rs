@@ -46,8 +46,8 @@ impl InputOptions {
     }
 }
 
-/// The files of a folder that determine the inputs, each with its digest: a capture's manifest, which contains the digests of
-/// the others, or else one file for each argument.
+/// The files of a folder that determine the inputs, each with its digest: a capture's manifest, which contains the
+/// digests of the others, or else one file for each argument.
 fn files_of(folder: &Path) -> Result<BTreeMap<String, Digest>, MeasureError> {
     let unreadable = |path: &Path| {
         let path = path.to_owned();
@@ -187,8 +187,8 @@ impl ArgumentFill {
     }
 }
 
-/// An argument's default values: normal for types with fractions; any valid index for integers that are known to be indices
-/// into so many values; zeros for other integers and booleans, which may be lengths or conditions.
+/// An argument's default values: normal for types with fractions; any valid index for integers that are known to be
+/// indices into so many values; zeros for other integers and booleans, which may be lengths or conditions.
 pub(super) fn default_fill(spec: &ArraySpec, index_range: Option<u64>) -> Fill {
     match spec.dtype {
         DType::S32 | DType::S64 | DType::U32 | DType::U64 if index_range.is_some_and(|count| count > 1) => {

@@ -56,13 +56,13 @@ pub struct Inputs {
     pub preflight: Preflight,
 }
 
-/// Makes the inputs of a program with the compiled parameters `specs`. Each argument has the values that the user requested,
-/// the content of the user's file, or default values. Files are written to `scratch`, which must not contain any of their
-/// names.
+/// Makes the inputs of a program with the compiled parameters `specs`. Each argument has the values that the user
+/// requested, the content of the user's file, or default values. Files are written to `scratch`, which must not contain
+/// any of their names.
 ///
 /// # Errors
-/// If one of the user's files cannot be read or has another size, a type cannot hold the values, a name is not an argument's,
-/// the inputs do not fit, or `scratch` cannot be written.
+/// If one of the user's files cannot be read or has another size, a type cannot hold the values, a name is not an
+/// argument's, the inputs do not fit, or `scratch` cannot be written.
 pub fn make_inputs(
     program: &MeasuredProgram,
     specs: &[ArraySpec],

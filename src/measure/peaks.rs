@@ -1,8 +1,8 @@
-//! A device's attainable peaks, measured through its own plugin: matrix products, chains of multiply-adds, and streams through
-//! memory.
+//! A device's attainable peaks, measured through its own plugin: matrix products, chains of multiply-adds, and streams
+//! through memory.
 //!
-//! This is an attainable roof, as the Empirical Roofline Tool measures it, not a data sheet's: capacity that the plugin's
-//! compiler leaves unused is not included.
+//! This is an attainable roof, as the Empirical Roofline Tool measures it, not a data sheet's: capacity that the
+//! plugin's compiler leaves unused is not included.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -8,8 +8,8 @@ use crate::array::ArraySpec;
 use crate::timer::InputArray;
 use crate::timer::protocol::DeviceMemory;
 
-/// The space that a program's inputs need, and the space available, in bytes. Limits that the machine does not report are not
-/// checked.
+/// The space that a program's inputs need, and the space available, in bytes. Limits that the machine does not report
+/// are not checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preflight {
@@ -17,13 +17,13 @@ pub struct Preflight {
     pub disk_bytes: u64,
     /// Free space in the scratch folder.
     pub disk_free: Option<u64>,
-    /// Peak memory on the host: one whole array, here while it is made and in the worker while it is read; or all outputs of
-    /// the baseline and one of a candidate.
+    /// Peak memory on the host: one whole array, here while it is made and in the worker while it is read; or all
+    /// outputs of the baseline and one of a candidate.
     pub host_bytes: u64,
     /// Host memory available to programs.
     pub host_free: Option<u64>,
-    /// All arguments on the device, with the outputs if known. Temporaries are excluded, because only the compiled program
-    /// reveals them.
+    /// All arguments on the device, with the outputs if known. Temporaries are excluded, because only the compiled
+    /// program reveals them.
     pub device_bytes: u64,
     /// Donated arguments: the device holds a second copy for runs to destroy, if it fits.
     pub donated_bytes: u64,
@@ -46,8 +46,8 @@ impl Preflight {
         found
     }
 
-    /// Adds the program's outputs: a candidate's are compared with the baseline's. The outputs of two programs at a time are
-    /// files, unless they take more than `files_up_to` bytes together.
+    /// Adds the program's outputs: a candidate's are compared with the baseline's. The outputs of two programs at a
+    /// time are files, unless they take more than `files_up_to` bytes together.
     #[must_use]
     pub fn with_outputs(mut self, outputs: &[ArraySpec], files_up_to: u64) -> Self {
         let sizes = || outputs.iter().map(|spec| spec.host_bytes().unwrap_or(u64::MAX));
@@ -84,14 +84,14 @@ impl Preflight {
         self
     }
 
-    /// Adds a run of the program in `f64`, at another time. Files of its inputs and outputs are needed in addition to those of
-    /// the program; on the device its arrays replace the program's.
+    /// Adds a run of the program in `f64`, at another time. Files of its inputs and outputs are needed in addition to
+    /// those of the program; on the device its arrays replace the program's.
     #[must_use]
     pub fn with_reference(mut self, arguments: &[ArraySpec], outputs: &[ArraySpec]) -> Self {
         let own = |spec: &ArraySpec| spec.host_bytes().unwrap_or(u64::MAX);
-        let wide = |spec: &ArraySpec| own(&spec.widest());
+        let wide = |spec: &ArraySpec| own(&spec.in_f64());
         let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
-        let files = sum(&mut arguments.iter().filter(|spec| spec.widest() != **spec).map(wide));
+        let files = sum(&mut arguments.iter().filter(|spec| spec.in_f64() != **spec).map(wide));
         let of_outputs = sum(&mut outputs.iter().map(wide));
         self.disk_bytes = self.disk_bytes.saturating_add(files).saturating_add(of_outputs);
         // an output as it is, and in `f64` beside the reference's
@@ -234,7 +234,8 @@ mod tests {
         let integers = "s32[1000000]".parse().unwrap();
         let other = found.clone().with_other_inputs(&[specs[0].clone(), specs[1].clone(), integers]);
         assert_eq!(other.disk_bytes, found.disk_bytes + 4096 + 1024);
-        // 8 KiB and 4 KiB of inputs in f64, 2 KiB of one output and 24 bytes of the other; on the device these replace the rest
+        // 8 KiB and 4 KiB of inputs in f64, 2 KiB of one output and 24 bytes of the other; on the device these replace
+        // the rest
         let reference = found.clone().with_reference(&specs, &outputs);
         let (inputs, results) = (8192 + 4096, 2048 + 24);
         assert_eq!(reference.disk_bytes, found.disk_bytes + inputs + results);

@@ -42,8 +42,8 @@ pub struct MeasuredProgram {
 }
 
 impl MeasuredProgram {
-    /// Reads StableHLO, as text or bytecode, or a serialized `HloModuleProto` or `HloProto`; any of them may be compressed with gzip
-    /// or zstd.
+    /// Reads StableHLO, as text or bytecode, or a serialized `HloModuleProto` or `HloProto`; any of them may be
+    /// compressed with gzip or zstd.
     ///
     /// # Errors
     /// If the file cannot be read, is not a program or HLO text, or runs on several devices.
@@ -65,8 +65,8 @@ impl MeasuredProgram {
         Ok(Self { compiled_with: compile_options_of(path, &[])?, ..program })
     }
 
-    /// The same, but converts HLO text to a serialized `HloModuleProto`, and passes over the side file's values of options that
-    /// the user sets, which are those in `own`.
+    /// The same, but converts HLO text to a serialized `HloModuleProto`, and passes over the side file's values of
+    /// options that the user sets, which are those in `own`.
     ///
     /// # Errors
     /// As [`open`](Self::open), and errors of `to_proto`.
@@ -155,8 +155,8 @@ impl MeasuredProgram {
         self.arguments.as_ref().is_some_and(|arguments| arguments.len() == count)
     }
 
-    /// The path of an argument, empty if unknown, and whether the program may overwrite it. If the module does not list its
-    /// arguments one by one and may overwrite any, it may overwrite all.
+    /// The path of an argument, empty if unknown, and whether the program may overwrite it. If the module does not list
+    /// its arguments one by one and may overwrite any, it may overwrite all.
     pub(crate) fn argument(&self, index: usize, count: usize) -> (&str, bool) {
         let known = self.arguments.as_ref().filter(|arguments| arguments.len() == count);
         let known = known.and_then(|arguments| arguments.get(index));

@@ -67,12 +67,14 @@ pub struct Measured {
     pub findings: Vec<Finding>,
 }
 
-/// Runs a program [`WARM_UP`] + `iterations` times under one profile and adds up its kernels. Emits its progress to `events`.
+/// Runs a program [`WARM_UP`] + `iterations` times under one profile and adds up its kernels. Emits its progress to
+/// `events`.
 ///
 /// A profile without executions is only accepted if the same timer sees the kernel of a program that has one.
 ///
 /// # Errors
-/// If the timer takes no profiles, the inputs cannot be made, the program fails, or its iterations ran different kernels.
+/// If the timer takes no profiles, the inputs cannot be made, the program fails, or its iterations ran different
+/// kernels.
 pub fn measure(
     timer: &mut dyn Timer,
     program: &MeasuredProgram,

@@ -7,8 +7,8 @@ use super::result::{CallEffect, ProveResult};
 use crate::batch::is_same_call;
 use crate::cache::{CacheKey, Entry};
 
-/// One entry for each call of the proven set, none if nothing is proven. Of `known` entries, the one with the call's key and
-/// config is taken with its provenance.
+/// One entry for each call of the proven set, none if nothing is proven. Of `known` entries, the one with the call's
+/// key and config is taken with its provenance.
 ///
 /// A look-up without an entry for a call under a `vmap` takes the config of another variant of that call. So an
 /// unproven call with a proven variant gets an entry with its baseline.

@@ -4,15 +4,15 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::compare::CompareError;
+use crate::io_hint::{io_hint, scratch_hint};
 use crate::measure::MeasureError;
-use crate::remedy::{remedy, scratch_remedy};
 
 /// Why a step's variants could not be raced.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProveError {
     /// The folder, its manifest or a program cannot be read.
-    #[error("`{path}`: cannot be read: {source}{}", remedy(source), path = path.display())]
+    #[error("`{path}`: cannot be read: {source}{}", io_hint(source), path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -44,7 +44,7 @@ pub enum ProveError {
     #[error(transparent)]
     Race(#[from] CompareError),
     /// The scratch folder cannot be written.
-    #[error("a folder for a race cannot be made: {source}{}", scratch_remedy(source))]
+    #[error("a folder for a race cannot be made: {source}{}", scratch_hint(source))]
     Scratch {
         /// What the system said.
         source: io::Error,

@@ -1,17 +1,14 @@
 //! The races: all tuned against the baselines, then sets of calls, halved, and finally the set to prove.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::error::ProveError;
 use super::manifest::{StepCall, StepVariants};
 use super::result::{CallEffect, Effect, ProveResult, ProvenSet, SetEffect, StepVerdict};
 use super::tree::Node;
 use crate::compare::{CompareError, CompareOptions, CompareResult, Contestant, compare};
-use crate::ledger::Ledger;
-use crate::timer::Timer;
-use crate::timer::events::Events;
+use crate::race::{Deadline, Runner};
 
 /// The race of all tuned against the baselines.
 const FIRST_STAGE: &str = "prove-step";
@@ -22,27 +19,26 @@ const PART_OF_BUDGET: u32 = 3;
 /// The fraction of the total time reserved for the last race.
 const LAST_PART_OF_BUDGET: u32 = 10;
 
-/// Races a step's variants: the gain of all tuned configs over the baselines, and the contribution of each call, by halving.
-/// `options` apply to each race; the budget is for all races together.
+/// Races a step's variants: the gain of all tuned configs over the baselines, and the contribution of each call, by
+/// halving. `options` apply to each race; the budget is for all races together.
 ///
-/// A set with a significant effect is divided before one without, which may still hold calls whose contributions cancel out. All
-/// intervals hold simultaneously, because each possible comparison gets an equal part of the error probability.
+/// A set with a significant effect is divided before one without, which may still hold calls whose contributions cancel
+/// out. All intervals hold simultaneously, because each possible comparison gets an equal part of the error
+/// probability.
 ///
 /// # Errors
 /// As [`compare`], and if a program cannot be read.
 pub fn prove(
-    timer: &mut dyn Timer,
-    ledger: &Ledger,
+    runner: &mut Runner<'_>,
     step: &StepVariants,
     options: &CompareOptions,
     scratch: &Path,
-    cancel: &AtomicBool,
-    events: &Events,
 ) -> Result<ProveResult, ProveError> {
-    let until = options.budget.map(|budget| Instant::now() + budget);
+    let until = Deadline::after(options.race.budget);
     // the gain, each set, and the final proof
     let comparisons = step.tree.nodes.len() + 2;
-    let mut races = Races { timer, ledger, step, options, scratch, cancel, events, until, comparisons, last: None };
+    let runner = runner.borrowed();
+    let mut races = StepRaces { runner, step, options, scratch, until, comparisons, last: None };
     let whole = races.race(FIRST_STAGE, step.baseline, &[step.whole])?;
     let row = whole.contestants.get(1).ok_or(CompareError::TooFew(1))?;
     let effect = Effect::of_addition(row, &whole);
@@ -87,27 +83,19 @@ fn calls(step: &StepVariants, whole: &Effect) -> Vec<CallEffect> {
 }
 
 /// What every race needs.
-struct Races<'a> {
-    timer: &'a mut dyn Timer,
-    ledger: &'a Ledger,
+struct StepRaces<'a> {
+    runner: Runner<'a>,
     step: &'a StepVariants,
     options: &'a CompareOptions,
     scratch: &'a Path,
-    cancel: &'a AtomicBool,
-    events: &'a Events,
-    /// When the time is over.
-    until: Option<Instant>,
+    until: Deadline,
     /// How many comparisons share the error probability.
     comparisons: usize,
     /// During the last race, its minimum time.
     last: Option<Duration>,
 }
 
-impl Races<'_> {
-    fn is_late(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() >= until)
-    }
-
+impl StepRaces<'_> {
     /// Races variants against one of them.
     fn race(&mut self, stage: &str, first: usize, others: &[usize]) -> Result<CompareResult, ProveError> {
         let scratch = tempfile::tempdir_in(self.scratch).map_err(|source| ProveError::Scratch { source })?;
@@ -117,14 +105,13 @@ impl Races<'_> {
         }
         // `compare` divides it among the others and the copy
         let error = (1.0 - self.options.rules.confidence) * others.len() as f64 / self.comparisons as f64;
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()) / PART_OF_BUDGET);
+        let left = self.until.left().map(|left| left / PART_OF_BUDGET);
         // all races have the same inputs, so only the first one reports what they need
         let tells_preflight = self.options.tells_preflight && stage == FIRST_STAGE;
         let options = CompareOptions { stage: stage.to_owned(), tells_preflight, ..self.options.clone() }
             .rules(self.options.rules.confidence(1.0 - error))
             .budget(left.map(|left| left.max(self.last.unwrap_or_default())));
-        let Self { timer, ledger, cancel, events, .. } = self;
-        Ok(compare(&mut **timer, ledger, &contestants, &options, scratch.path(), cancel, events)?)
+        Ok(compare(&mut self.runner, &contestants, &options, scratch.path())?)
     }
 
     fn contestant(&self, variant: usize) -> Result<Contestant, ProveError> {
@@ -158,7 +145,7 @@ impl Races<'_> {
             if others.is_empty() {
                 continue;
             }
-            if self.is_late() {
+            if self.until.is_over() {
                 result.notes.push(
                     "the time was used up before every call was raced by itself; allow more with `--budget`".to_owned(),
                 );
@@ -197,7 +184,7 @@ impl Races<'_> {
         }
         let node = step.tree.nodes.iter().find(|node| node.calls == worst.calls);
         let Some(variant) = node.map(|node| node.variant) else { return Ok(()) };
-        self.last = self.options.budget.map(|budget| budget / LAST_PART_OF_BUDGET);
+        self.last = self.options.race.budget.map(|budget| budget / LAST_PART_OF_BUDGET);
         // separate rounds, because the earlier ones selected it
         let race = self.race("prove-set", step.baseline, &[variant])?;
         result.take_note_of(&race);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cache::StoreError;
 use crate::digest::Digest;
-use crate::remedy::remedy;
+use crate::io_hint::io_hint;
 use crate::signature::SignatureError;
 
 /// Why a remote cache cannot be loaded or published to. URLs are without user, password and query.
@@ -168,7 +168,7 @@ pub enum RemoteError {
         source: Box<RemoteError>,
     },
     /// A file of this machine.
-    #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = remedy(source))]
+    #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = io_hint(source))]
     Io {
         /// What was tried.
         action: &'static str,

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use super::bucket::{Bucket, BucketError, Version, too_large};
 use super::manifest::MAX_MANIFEST_BYTES;
 use super::pause::random_below;
+use crate::atomic_write::{folder_of, remove_unfinished, write_atomic};
 use crate::cache::{FolderLock, StoreErrorKind};
 use crate::digest::Digest;
+use crate::io_hint::io_hint;
 use crate::outside_file;
-use crate::remedy::remedy;
-use crate::whole_file::{folder_of, remove_unfinished, write_whole};
 
 /// How long to wait for the folder's lock; each holder writes one small file.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ impl Folder {
 
     fn write(&self, name: &str, from: &mut dyn Read) -> Result<(), BucketError> {
         let path = self.path(name)?;
-        write_whole(&path, |file| io::copy(from, file).map(drop)).map_err(trouble)
+        write_atomic(&path, |file| io::copy(from, file).map(drop)).map_err(trouble)
     }
 
     fn lock(&self) -> Result<FolderLock, BucketError> {
@@ -123,7 +123,7 @@ fn trouble_of(error: &io::Error) -> BucketError {
     match error.kind() {
         // the last is a link, or anything else but a regular file
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::InvalidInput => {
-            BucketError::Refused(format!("{error}{}", remedy(error)))
+            BucketError::Refused(format!("{error}{}", io_hint(error)))
         }
         io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => BucketError::Damaged(error.to_string()),
         _ => BucketError::Unavailable(error.to_string()),

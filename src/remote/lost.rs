@@ -12,8 +12,8 @@ use std::path::PathBuf;
 
 use super::manifest::MANIFEST;
 use super::{Manifest, Remote};
+use crate::atomic_write::UnfinishedFolder;
 use crate::signature::signature_path;
-use crate::whole_file::UnfinishedFolder;
 
 /// A snapshot that this publisher stored and no manifest names.
 #[derive(Debug, Default)]

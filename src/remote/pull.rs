@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 use super::bucket::Version;
 use super::manifest::{MANIFEST, MAX_MANIFEST_BYTES, MAX_SNAPSHOT_BYTES};
 use super::{Manifest, Remote, RemoteError, Trust};
+use crate::atomic_write::{folder_of, remove_unfinished, unfinished_file};
 use crate::cache::Snapshot;
 use crate::mapped_file::Mapping;
 use crate::signature::{MAX_SIGNATURE_BYTES, PublicKeys, SignatureError, Signatures, signature_path};
-use crate::whole_file::{folder_of, remove_unfinished, unfinished_file};
 
 /// The loaded snapshot.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
 use super::pause::random_below;
 use super::trust::seen;
 use super::{Manifest, Remote, RemoteError, Trust};
+use crate::atomic_write::{UnfinishedFolder, folder_of, remove_unfinished};
 use crate::cache::{CacheKey, Cached, Entry, Snapshot};
 use crate::counted::counted;
 use crate::mapped_file::Mapping;
@@ -18,7 +19,6 @@ use crate::setters;
 use crate::signature::{
     MAX_SIGNATURE_BYTES, PublicKeys, Signature, SignatureError, Signatures, Signer, signature_path,
 };
-use crate::whole_file::{UnfinishedFolder, folder_of, remove_unfinished};
 
 /// Number of attempts when other writers come first.
 const ATTEMPTS: u32 = 32;

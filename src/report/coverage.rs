@@ -34,7 +34,9 @@ impl<'a> CoverageResult<'a> {
 impl Document for CoverageResult<'_> {
     fn into_json(self) -> impl Serialize {
         let Self { device, coverage, required } = self;
-        json!({"schema": 1, "device": device, "calls": coverage.calls, "covered": coverage.covered(), "required": required})
+        json!({
+            "schema": 1, "device": device, "calls": coverage.calls, "covered": coverage.covered(), "required": required,
+        })
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {

@@ -23,6 +23,7 @@ mod grid;
 mod html;
 mod lines;
 mod log_folder;
+mod log_scale;
 mod measured;
 mod memory;
 mod mosaic;

@@ -32,7 +32,8 @@ impl Document for Top<ProfileDiff> {
             writeln!(out, "\noperations: {faster} faster, {slower} slower, {same} not significant")?;
             writeln!(
                 out,
-                "times are per launch, averaged over devices; each interval is 95 % for its row alone; p is adjusted for all rows (Welch, Holm)"
+                "times are per launch, averaged over devices; each interval is 95 % for its row alone; p is adjusted \
+                 for all rows (Welch, Holm)"
             )?;
             writeln!(
                 out,

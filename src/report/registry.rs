@@ -8,14 +8,14 @@ use serde_json::json;
 
 use crate::array::Fill;
 use crate::counted::counted;
-use crate::registry::{Invocation, Listed, VerifyReport};
+use crate::registry::{Invocation, ListedInvocation, VerifyReport};
 
 use super::document::versioned;
 use super::grid::cells;
 use super::{Document, Grid, line, write_lines};
 
 /// A line for each invocation.
-pub struct RegistryListing(pub Vec<Listed>);
+pub struct RegistryListing(pub Vec<ListedInvocation>);
 
 impl Document for RegistryListing {
     fn into_json(self) -> impl Serialize {

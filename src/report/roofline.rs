@@ -67,7 +67,7 @@ pub(super) fn roof_line(peaks: &Peaks) -> String {
 }
 
 /// The rates of a call's best config, or of its baseline if undecided, and its share of the roof.
-pub(super) fn goodness(operation: &OperationResult) -> Option<String> {
+pub(super) fn work_line(operation: &OperationResult) -> Option<String> {
     let time = operation.best.as_ref().unwrap_or(&operation.baseline);
     let work = time.work.as_ref()?;
     let [flops, bytes, ..] = work_cells(Some(work));

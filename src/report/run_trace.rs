@@ -10,7 +10,7 @@ use crate::analysis::Capture;
 use crate::analysis::trace::{TraceFileError, TraceFormat, TraceOptions, Traced, write_trace_file};
 use crate::failure::Failure;
 use crate::profile::{PlaneWriter, WrittenStat, XSpace};
-use crate::timer::events::{Event, Kind, Sink, Slice, TUNER};
+use crate::timer::events::{Event, EventKind, Sink, Slice, TUNER};
 
 /// Maximum number of slices of operations and phases, and of finer ones.
 const MAX_COARSE: u64 = 100_000;
@@ -110,24 +110,24 @@ impl Sink for RunTrace {
         let line = self.row(event.track).line;
         match event.kind {
             // its phases show the same
-            Kind::Begin(Slice::Job(_)) | Kind::End(Slice::Job(_)) => {}
-            Kind::Begin(slice) => {
+            EventKind::Begin(Slice::Job(_)) | EventKind::End(Slice::Job(_)) => {}
+            EventKind::Begin(slice) => {
                 let place = self.place(line, is_fine(slice));
                 let fields = if place.is_some() { fields_of(slice) } else { Vec::new() };
                 self.row(event.track).open.push(OpenSlice { start_ns: at_ns, place, fields });
             }
-            Kind::End(slice) => {
+            EventKind::End(slice) => {
                 if let Some(open) = self.row(event.track).open.pop() {
                     self.close(line, &slice.to_string(), &open, at_ns);
                 }
             }
-            Kind::Failed { candidate, config, failure } => {
+            EventKind::Failed { candidate, config, failure } => {
                 let place = self.place(line, true);
                 let fields = vec![text("config", config.as_str()), text("failure", failure)];
                 let moment = OpenSlice { start_ns: at_ns, place, fields };
                 self.close(line, &format!("candidate {candidate} is dropped"), &moment, at_ns);
             }
-            Kind::Finished { status, reason, .. } => {
+            EventKind::Finished { status, reason, .. } => {
                 if let Some(open) = self.row(event.track).open.last_mut() {
                     open.fields = vec![text("status", status), text("reason", reason)];
                 }

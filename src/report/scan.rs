@@ -15,8 +15,8 @@ impl Document for &Scan {
         self
     }
 
-    /// Each distinct label with its evidence, call sites (or stamps, where the form shows no more) and first line, then the
-    /// diagnosis.
+    /// Each distinct label with its evidence, call sites (or stamps, where the form shows no more) and first line, then
+    /// the diagnosis.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         let mut grid = Grid::new(&["operation", "call key", "evidence", ">call sites", ">line", "direction", "family"]);
         for found in &self.labels {

@@ -14,7 +14,7 @@ use super::differences::differences;
 use super::figures::{expected_text, format_interval};
 use super::grid::dash;
 use super::naming::{brief_config, name_with_direction};
-use super::roofline::{goodness, roof_line, temporary_memory};
+use super::roofline::{roof_line, temporary_memory, work_line};
 use super::time::time_line;
 use super::{Document, Grid, format_ns, format_part, format_ratio, line};
 
@@ -74,7 +74,8 @@ impl Document for &AutotuningResult {
 /// The total gain, in one line.
 fn step_line(step: &ProfiledStep) -> String {
     format!(
-        "expected: {} less time in the step of `{}` ({} to {} by the intervals); {} of its {} is decided here, {} is labelled",
+        "expected: {} less time in the step of `{}` ({} to {} by the intervals); {} of its {} is decided here, {} is \
+         labelled",
         format_part(step.expected_gain),
         step.profile,
         format_part(step.expected_gain_low),
@@ -138,7 +139,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
             lines.push(format!("tied with {others} other config{}{within}{more}", if others == 1 { "" } else { "s" }));
         }
     }
-    lines.extend(goodness(operation));
+    lines.extend(work_line(operation));
     lines.extend(temporary_memory(operation));
     lines.extend(operation.search.as_ref().map(Searched::to_line));
     lines.extend(not_compiled(operation));

@@ -20,9 +20,9 @@ use serde::Deserialize;
 use super::frame;
 use super::log::{Envelope, Replay, SampleLog, is_at, replay};
 use super::{LogError, Record};
+use crate::atomic_write::write_atomic;
 use crate::digest::Digest;
 use crate::mapped_file::is_local;
-use crate::whole_file::write_whole;
 
 /// A log below this size is left alone: it is read quickly, and old rounds may still be useful.
 const WORTH_BYTES: u64 = 8 << 20;
@@ -108,7 +108,7 @@ impl SampleLog {
         }
         let before = self.end;
         let mut made = None;
-        let written = write_whole(&self.path, |file| {
+        let written = write_atomic(&self.path, |file| {
             let new = self.rewrite(file)?;
             made = Some((file.try_clone()?, new));
             Ok(())

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::remedy::remedy;
+use crate::io_hint::io_hint;
 
 /// A sample log that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum LogError {
         source: io::Error,
     },
     /// A frame cannot be written or synced.
-    #[error("cannot write the sample log `{path}`: {source}{next}", path = path.display(), next = remedy(source))]
+    #[error("cannot write the sample log `{path}`: {source}{next}", path = path.display(), next = io_hint(source))]
     Write {
         /// The file.
         path: PathBuf,

@@ -107,7 +107,8 @@ impl Envelope<'_> {
         matches!(self.record.as_str(), "job" | "round" | "failed") && self.job.is_some()
     }
 
-    /// Digests of what a job tunes on which device, and of that device's software, by the texts that its own digest covers.
+    /// Digests of what a job tunes on which device, and of that device's software, by the texts that its own digest
+    /// covers.
     fn measures(&self) -> Option<(Digest, Digest)> {
         #[derive(Deserialize)]
         struct Device<'a> {

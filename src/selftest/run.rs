@@ -4,15 +4,21 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde_json::{Map, Value};
+
 use super::figures::Figures;
 use super::program::SelftestProgram;
 use super::store::Point;
+use crate::call::Call;
+use crate::config::Config;
+use crate::digest::Digest;
 use crate::failure::Failure;
-use crate::measure::{MeasureError, job_of_copies};
+use crate::ledger::Ledger;
+use crate::measure::{InputOptions, MeasureError, make_inputs};
 use crate::measured_by::{CacheState, TOOL};
-use crate::timer::Timer;
-use crate::timer::events::{Events, Kind, Slice};
-use crate::tune::{CopiesError, TuneOptions, measure_copies};
+use crate::race::{ProgramRace, RaceError, RaceGoal, RaceOptions, Runner, race_programs};
+use crate::timer::events::{EventKind, Events, Slice};
+use crate::timer::{Job, JobCandidate, Timer};
 
 /// The amount of measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +48,7 @@ pub enum SelftestError {
     Program(#[from] MeasureError),
     /// The copies, or the worker that runs them.
     #[error(transparent)]
-    Copies(#[from] CopiesError),
+    Copies(#[from] RaceError),
     /// One copy failed although the others ran.
     #[error("a copy of the program failed where others ran: {0}")]
     Copy(Failure),
@@ -65,17 +71,50 @@ pub fn selftest(
     events: &Events,
 ) -> Result<Point, SelftestError> {
     let _program = events.open(Slice::Operation { name: &program.name, index, of });
-    events.tell(Kind::Started { programs: options.copies, rounds_kept: 0 });
+    events.tell(EventKind::Started { programs: options.copies, rounds_kept: 0 });
     let SelftestOptions { copies, rounds, cache_state } = options.clone();
-    let parameters = program.parameters.as_deref();
-    let job = job_of_copies(timer, &program.program, parameters, copies, cache_state.clone(), scratch)?;
-    let tune = TuneOptions { rounds: Some(rounds), cache_state, ..TuneOptions::default() };
-    let copies = measure_copies(timer, &job, &tune, cancel, events)?;
-    if let Some(failure) = copies.failures.into_values().next() {
+    // nothing is kept in any store
+    let ledger = Ledger::in_memory(Vec::new());
+    let mut runner = Runner::new(timer, &ledger, cancel, events);
+    let job = job_of_copies(&mut runner, program, copies, &cache_state, scratch)?;
+    let race = RaceOptions::default().rounds(Some(rounds)).cache_state(cache_state);
+    let inputs = Digest::of(job.call.call_key.as_bytes());
+    let of_copies = ProgramRace { goal: RaceGoal::EveryRound, ..ProgramRace::new(job, inputs, "copies") };
+    let raced = race_programs(&mut runner, &of_copies, &race)?;
+    if let Some(failure) = raced.failures.into_values().next() {
         return Err(SelftestError::Copy(failure));
     }
-    let figures = Figures::of(&copies.rounds, options.copies).ok_or(SelftestError::NoTimes)?;
+    let figures = Figures::of(&raced.rounds, options.copies).ok_or(SelftestError::NoTimes)?;
     let measured_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let digest = program.program.digest();
     Ok(Point { program: program.name.clone(), digest, measured_at, tool: TOOL.to_owned(), figures })
+}
+
+/// A job of a program's copies, each loaded separately. The inputs are made from its parameters; if those are unknown,
+/// from the timer's report.
+fn job_of_copies(
+    runner: &mut Runner<'_>,
+    program: &SelftestProgram,
+    copies: usize,
+    cache_state: &CacheState,
+    scratch: &Path,
+) -> Result<Job, MeasureError> {
+    let file = program.program.write(scratch, "program")?;
+    let copy = |number: usize| {
+        let name = Map::from_iter([("copy".to_owned(), Value::from(number))]);
+        JobCandidate::new(Config::new(name)).program(Some(file.clone()))
+    };
+    let job = Job::new(Call::new("measure@v1", file.program.digest.to_short()), scratch)
+        .candidates((0..copies).map(copy).collect())
+        .cache_state(cache_state.clone());
+    let parameters = match &program.parameters {
+        Some(parameters) => parameters.clone(),
+        None => {
+            let timer = runner.timer.info().name.clone();
+            let signature = runner.signature(&job, 0)?;
+            signature.ok_or(MeasureError::NoSignature { timer })?.parameters
+        }
+    };
+    let inputs = make_inputs(&program.program, &parameters, &InputOptions::default(), scratch)?;
+    Ok(job.inputs(inputs.arrays))
 }

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::figures::Figures;
+use crate::atomic_write::write_atomic;
 use crate::cache::{FolderLock, StoreError};
 use crate::decision::Resolution;
 use crate::device::DeviceFingerprint;
@@ -15,7 +16,6 @@ use crate::measured_by::{CacheState, MeasuredBy};
 use crate::outside_file;
 use crate::printable::printable;
 use crate::timer::Timer;
-use crate::whole_file::write_whole;
 
 /// Name of the file inside a cache folder.
 pub const SELFTEST_FILE: &str = "selftest-v1.json";
@@ -200,7 +200,7 @@ fn read(path: &Path) -> io::Result<Vec<OfSetting>> {
 fn write(path: &Path, document: &Document) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(document)?;
     text.push(b'\n');
-    write_whole(path, |file| file.write_all(&text))
+    write_atomic(path, |file| file.write_all(&text))
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::io_hint::io_hint;
 use crate::outside_file;
 use crate::printable::printable;
-use crate::remedy::remedy;
 
-use super::{Kind, Setting};
+use super::{Setting, SettingKind};
 
 /// The name under which a file is found.
 pub const FILE_NAME: &str = "autotune.toml";
@@ -25,7 +25,7 @@ const MAX_FILE_BYTES: u64 = 1 << 18;
 #[non_exhaustive]
 pub enum SettingsError {
     /// It cannot be opened or read, is not a regular file, or others may write the user's own.
-    #[error("cannot read the configuration `{}`: {source}{}; `--config FILE` names another one, `--no-config` uses none", .path.display(), remedy(.source))]
+    #[error("cannot read the configuration `{}`: {source}{}; `--config FILE` names another one, `--no-config` uses none", .path.display(), io_hint(.source))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -106,8 +106,8 @@ impl SettingsFile {
         Self::parse(path.to_owned(), &text).map(Some)
     }
 
-    /// Reads a file that was found; `None` for that of another user. Links in its folder's path are resolved, so that it
-    /// has one path however it was reached. `in_force` is the number that a key has without the file.
+    /// Reads a file that was found; `None` for that of another user. Links in its folder's path are resolved, so that
+    /// it has one path however it was reached. `in_force` is the number that a key has without the file.
     ///
     /// # Errors
     /// As [`named`](Self::named), if it is a link, and if it sets what such a file may not.
@@ -158,7 +158,7 @@ impl SettingsFile {
         let wrong = |message: String| self.at(line, &message);
         let setting = Setting::named(key).ok_or_else(|| wrong(unknown(key)))?;
         let written: Result<Vec<_>, _> = match (setting.kind, value.get_ref()) {
-            (Kind::Targets, DeValue::Array(items)) => {
+            (SettingKind::Targets, DeValue::Array(items)) => {
                 items.iter().map(|item| written(setting, item.get_ref())).collect()
             }
             (_, value) => written(setting, value).map(|word| vec![word]),
@@ -215,10 +215,10 @@ fn unknown(key: &str) -> String {
 fn written(setting: &Setting, value: &DeValue<'_>) -> Result<String, String> {
     let key = setting.key;
     match (setting.kind, value) {
-        (Kind::Flag, DeValue::Boolean(flag)) => Ok(flag.to_string()),
-        (Kind::Flag, _) => Err(format!("`{key}` takes `true` or `false`")),
-        (Kind::Text, DeValue::Integer(number)) => Ok(number.to_string()),
-        (Kind::Text, DeValue::Float(number)) => Ok(number.to_string()),
+        (SettingKind::Flag, DeValue::Boolean(flag)) => Ok(flag.to_string()),
+        (SettingKind::Flag, _) => Err(format!("`{key}` takes `true` or `false`")),
+        (SettingKind::Text, DeValue::Integer(number)) => Ok(number.to_string()),
+        (SettingKind::Text, DeValue::Float(number)) => Ok(number.to_string()),
         (_, DeValue::String(text)) if text.is_empty() => Err(format!("`{key}` is empty: leave the key out")),
         (_, DeValue::String(text)) if text.contains(char::is_control) => {
             Err(format!("`{key}` holds a control character"))

@@ -9,7 +9,7 @@ use crate::timer::{TimerName, UnknownTimer};
 
 /// The form of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SettingKind {
     /// A string or a number, which its flag takes as it is written.
     Text,
     /// `true` or `false`.
@@ -24,8 +24,8 @@ pub enum Kind {
     Targets,
 }
 
-/// What a file that was merely found may set a key to. It may have come with somebody else's code, so a key that is not on
-/// this list is refused. `docs/configuration.md` has the reason for each.
+/// What a file that was merely found may set a key to. It may have come with somebody else's code, so a key that is not
+/// on this list is refused. `docs/configuration.md` has the reason for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfFound {
     /// Nothing: it runs code, names files, or decides whose results count.
@@ -50,45 +50,45 @@ pub struct Setting {
     /// Its name: that of the flag, without dashes in front.
     pub key: &'static str,
     /// The form of its value.
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// What a file that was merely found may set it to.
     pub if_found: IfFound,
 }
 
-const fn setting(key: &'static str, kind: Kind, if_found: IfFound) -> Setting {
+const fn setting(key: &'static str, kind: SettingKind, if_found: IfFound) -> Setting {
     Setting { key, kind, if_found }
 }
 
 /// Every key, in the order in which they are listed. Flags whose meaning differs between commands, such as `--rounds`,
 /// are left out.
 pub const SETTINGS: &[Setting] = &[
-    setting("registry", Kind::Path, IfFound::Inside),
-    setting("match", Kind::Text, IfFound::OneOf(&["exact"])),
-    setting("by-name", Kind::Text, IfFound::OneOf(&["few"])),
-    setting("label-regex", Kind::Text, IfFound::Any),
-    setting("candidates", Kind::Path, IfFound::Inside),
-    setting("target", Kind::Targets, IfFound::NoFile),
-    setting("cache", Kind::PathOrUrl, IfFound::Refused),
-    setting("shipped", Kind::Path, IfFound::Refused),
-    setting("pin", Kind::Text, IfFound::Refused),
-    setting("verify-key", Kind::Path, IfFound::Refused),
-    setting("sign-key", Kind::Path, IfFound::Refused),
-    setting("sign-command", Kind::Text, IfFound::Refused),
-    setting("timer", Kind::Timer, IfFound::OneOf(&["auto", "pjrt", "jax"])),
-    setting("plugin", Kind::Path, IfFound::Refused),
-    setting("metric", Kind::Text, IfFound::Any),
-    setting("cache-state", Kind::Text, IfFound::Any),
-    setting("launch", Kind::Text, IfFound::Any),
-    setting("timeout", Kind::Text, IfFound::Any),
-    setting("memory-limit", Kind::Text, IfFound::Refused),
-    setting("compile-jobs", Kind::Text, IfFound::Refused),
-    setting("search", Kind::Text, IfFound::Any),
-    setting("search-evaluations", Kind::Text, IfFound::Any),
-    setting("search-seconds", Kind::Text, IfFound::Any),
-    setting("thorough", Kind::Flag, IfFound::Any),
-    setting("min-improvement", Kind::Text, IfFound::NotLower),
-    setting("max-speed-up", Kind::Text, IfFound::NotHigher),
-    setting("false-positive-rate", Kind::Text, IfFound::NotHigher),
+    setting("registry", SettingKind::Path, IfFound::Inside),
+    setting("match", SettingKind::Text, IfFound::OneOf(&["exact"])),
+    setting("by-name", SettingKind::Text, IfFound::OneOf(&["few"])),
+    setting("label-regex", SettingKind::Text, IfFound::Any),
+    setting("candidates", SettingKind::Path, IfFound::Inside),
+    setting("target", SettingKind::Targets, IfFound::NoFile),
+    setting("cache", SettingKind::PathOrUrl, IfFound::Refused),
+    setting("shipped", SettingKind::Path, IfFound::Refused),
+    setting("pin", SettingKind::Text, IfFound::Refused),
+    setting("verify-key", SettingKind::Path, IfFound::Refused),
+    setting("sign-key", SettingKind::Path, IfFound::Refused),
+    setting("sign-command", SettingKind::Text, IfFound::Refused),
+    setting("timer", SettingKind::Timer, IfFound::OneOf(&["auto", "pjrt", "jax"])),
+    setting("plugin", SettingKind::Path, IfFound::Refused),
+    setting("metric", SettingKind::Text, IfFound::Any),
+    setting("cache-state", SettingKind::Text, IfFound::Any),
+    setting("launch", SettingKind::Text, IfFound::Any),
+    setting("timeout", SettingKind::Text, IfFound::Any),
+    setting("memory-limit", SettingKind::Text, IfFound::Refused),
+    setting("compile-jobs", SettingKind::Text, IfFound::Refused),
+    setting("search", SettingKind::Text, IfFound::Any),
+    setting("search-evaluations", SettingKind::Text, IfFound::Any),
+    setting("search-seconds", SettingKind::Text, IfFound::Any),
+    setting("thorough", SettingKind::Flag, IfFound::Any),
+    setting("min-improvement", SettingKind::Text, IfFound::NotLower),
+    setting("max-speed-up", SettingKind::Text, IfFound::NotHigher),
+    setting("false-positive-rate", SettingKind::Text, IfFound::NotHigher),
 ];
 
 impl Setting {
@@ -109,21 +109,21 @@ impl Setting {
     /// # Errors
     /// If it is no name of a timer, or of a cache, or its path begins with `~`.
     pub(super) fn resolved(&self, text: &str, folder: &Path) -> Result<OsString, String> {
-        if matches!(self.kind, Kind::Path | Kind::PathOrUrl) && (text == "~" || text.starts_with("~/")) {
+        if matches!(self.kind, SettingKind::Path | SettingKind::PathOrUrl) && (text == "~" || text.starts_with("~/")) {
             return Err(format!("`{}`: `~` is not expanded; write the path of the folder out", self.key));
         }
         Ok(match self.kind {
-            Kind::Path => folder.join(text).into(),
-            Kind::PathOrUrl => match CachePlace::parse(Path::new(text)).map_err(|error| error.to_string())? {
+            SettingKind::Path => folder.join(text).into(),
+            SettingKind::PathOrUrl => match CachePlace::parse(Path::new(text)).map_err(|error| error.to_string())? {
                 CachePlace::Local(path) => folder.join(path).into(),
                 CachePlace::Shared(_) => text.into(),
             },
-            Kind::Timer => {
+            SettingKind::Timer => {
                 let name: TimerName = text.parse().map_err(|error: UnknownTimer| error.to_string())?;
                 name.in_folder(folder).to_string().into()
             }
-            Kind::Targets => Target::in_folder(text, folder).unwrap_or_else(|| text.into()),
-            Kind::Text | Kind::Flag => text.into(),
+            SettingKind::Targets => Target::in_folder(text, folder).unwrap_or_else(|| text.into()),
+            SettingKind::Text | SettingKind::Flag => text.into(),
         })
     }
 
@@ -156,8 +156,8 @@ impl Setting {
     }
 }
 
-/// Whether a path leads to something in a folder, and not out of it again, by `..` or by a link. What does not exist is in it if
-/// what does exist of the path is.
+/// Whether a path leads to something in a folder, and not out of it again, by `..` or by a link. What does not exist is
+/// in it if what does exist of the path is.
 fn is_inside(text: &str, folder: &Path) -> bool {
     let parts = Path::new(text).components();
     let is_below = parts.into_iter().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));

@@ -5,9 +5,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::failure::FailureKind;
 use crate::ledger::Ledger;
+use crate::race::DeviceSlot;
 use crate::timer::events::Slice;
 
-use super::device_seats::Seat;
 use super::run::{Step, note_unpublished};
 use super::tuner::{Autotuner, Tuned};
 use super::{AutotuningResult, PlannedInvocation, Status, TuneError};
@@ -35,8 +35,8 @@ struct Shared {
 /// On one device the calls of an operation run one after another, since each starts from the outcomes of the previous
 /// one.
 ///
-/// The result has the plan's order, whichever device finished first. A lost device leaves its invocation to the others. After an
-/// error of the ledger all devices finish what they have started.
+/// The result has the plan's order, whichever device finished first. A lost device leaves its invocation to the others.
+/// After an error of the ledger all devices finish what they have started.
 pub(super) fn run_on_devices(
     mut result: AutotuningResult,
     ledger: &Ledger,
@@ -79,7 +79,7 @@ pub(super) fn run_on_devices(
 impl Shared {
     /// One device's work, until there is no more or the device is lost.
     fn serve(&self, tuner: &mut Autotuner<'_>, plan: &[PlannedInvocation]) {
-        while let Some((index, is_stopped)) = self.next(plan, &mut tuner.seat) {
+        while let Some((index, is_stopped)) = self.next(plan, &mut tuner.slot) {
             let step = tuner.step(index, plan, is_stopped);
             let mut work = self.lock();
             work.under_way -= 1;
@@ -108,9 +108,9 @@ impl Shared {
         }
     }
 
-    /// The next invocation. Waits while another device may still return one, and while an earlier call of its operation is in
-    /// progress.
-    fn next(&self, plan: &[PlannedInvocation], seat: &mut Option<Seat>) -> Option<(usize, bool)> {
+    /// The next invocation. Waits while another device may still return one, and while an earlier call of its operation
+    /// is in progress.
+    fn next(&self, plan: &[PlannedInvocation], slot: &mut Option<DeviceSlot>) -> Option<(usize, bool)> {
         let tuned = |index: &usize| plan.get(*index).map(PlannedInvocation::tuned);
         let mut work = self.lock();
         loop {
@@ -126,7 +126,7 @@ impl Shared {
                 return Some((index, work.is_stopped));
             }
             // the others measure meanwhile
-            seat.iter_mut().for_each(Seat::rest);
+            slot.iter_mut().for_each(DeviceSlot::rest);
             if work.under_way == 0 {
                 return None;
             }

@@ -12,72 +12,54 @@ use crate::scratch::Scratch;
 use crate::timer::{InputArray, Job, JobCandidate, ProgramFile};
 
 use super::TuneError;
-use super::not_lowered::NotLowered;
+use crate::race::{JobIdentity, NotLowered};
 
-/// Changes when samples of older versions must not be mixed with this version's.
+/// Part of a job's digest: samples that were taken in another way are another job's.
 const MEASURING_VERSION: &str = "job-v2";
 
-/// What a job is, before any file of it is written.
-#[derive(Debug, Clone)]
-pub(super) struct JobIdentity {
-    /// Digest of everything that must be equal for samples to be comparable.
-    pub(super) digest: Digest,
-    /// Where the decision will be cached.
-    pub(super) key: CacheKey,
-    /// Index of the baseline.
-    pub(super) baseline: usize,
-    /// For each candidate the earlier one whose program it shares, if any.
-    pub(super) same_as: Vec<Option<usize>>,
-    /// Candidates that could not be lowered when they were recorded.
-    pub(super) not_lowered: NotLowered,
-}
-
-impl JobIdentity {
-    /// The identity of an invocation measured this way on a device; fails with a reason if the baseline is not a
-    /// candidate.
-    pub(super) fn new(invocation: &Invocation, device: &DeviceFingerprint, by: &MeasuredBy) -> Result<Self, String> {
-        let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
-        let baseline = baseline.ok_or("the recorded baseline is not among the candidates; record it again")?;
-        let mut hasher = FieldHasher::new(MEASURING_VERSION);
-        hasher.field(device.identity.to_digest().as_bytes());
-        hasher.field(environment_text(device).as_bytes());
-        // the compiler is the environment's
-        hasher.field(by.timer.as_bytes()).field(by.source.as_str().as_bytes());
-        hasher.field(by.metric.as_str().as_bytes());
-        hasher.field(invocation.call.op_id.as_bytes()).field(invocation.call.call_key.as_bytes());
-        hasher.field(invocation.direction.to_string().as_bytes());
-        hasher.field(serde_json::to_string(&invocation.arguments).unwrap_or_default().as_bytes());
-        hasher.field(&(baseline as u64).to_le_bytes());
-        for candidate in &invocation.candidates {
-            hasher.field(candidate.config.as_str().as_bytes());
-            let program = candidate.program.as_ref().map(|program| program.semantic_digest);
-            hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
-        }
-        // nothing for warm ones, so that samples from older versions stay valid
-        if !by.cache_state.is_warm() {
-            hasher.field(by.cache_state.as_str().as_bytes());
-        }
-        // nothing for unlocked clocks either
-        if let Some(clocks) = by.set_clocks() {
-            hasher.field(b"clocks").field(&clocks.sm_mhz.to_le_bytes()).field(&clocks.memory_mhz.to_le_bytes());
-        }
-        Ok(Self {
-            digest: hasher.finish(),
-            key: CacheKey {
-                call: invocation.call.clone(),
-                direction: invocation.direction,
-                device: device.identity.clone(),
-            },
-            baseline,
-            same_as: shared_programs(invocation, baseline),
-            not_lowered: NotLowered::of(invocation),
-        })
+/// The identity of an invocation measured this way on a device; fails with a reason if the baseline is not a
+/// candidate.
+pub(super) fn identity_of(
+    invocation: &Invocation,
+    device: &DeviceFingerprint,
+    by: &MeasuredBy,
+) -> Result<JobIdentity, String> {
+    let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
+    let baseline = baseline.ok_or("the recorded baseline is not among the candidates; record it again")?;
+    let mut hasher = FieldHasher::new(MEASURING_VERSION);
+    hasher.field(device.identity.to_digest().as_bytes());
+    hasher.field(environment_text(device).as_bytes());
+    // the compiler is the environment's
+    hasher.field(by.timer.as_bytes()).field(by.source.as_str().as_bytes());
+    hasher.field(by.metric.as_str().as_bytes());
+    hasher.field(invocation.call.op_id.as_bytes()).field(invocation.call.call_key.as_bytes());
+    hasher.field(invocation.direction.to_string().as_bytes());
+    hasher.field(serde_json::to_string(&invocation.arguments).unwrap_or_default().as_bytes());
+    hasher.field(&(baseline as u64).to_le_bytes());
+    for candidate in &invocation.candidates {
+        hasher.field(candidate.config.as_str().as_bytes());
+        let program = candidate.program.as_ref().map(|program| program.semantic_digest);
+        hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
     }
-
-    /// Candidates with a program of their own.
-    pub(super) fn distinct(&self) -> Vec<usize> {
-        self.same_as.iter().enumerate().filter(|(_, same)| same.is_none()).map(|(index, _)| index).collect()
+    // nothing for warm ones, the usual case
+    if !by.cache_state.is_warm() {
+        hasher.field(by.cache_state.as_str().as_bytes());
     }
+    // nothing for unlocked clocks either
+    if let Some(clocks) = by.set_clocks() {
+        hasher.field(b"clocks").field(&clocks.sm_mhz.to_le_bytes()).field(&clocks.memory_mhz.to_le_bytes());
+    }
+    Ok(JobIdentity {
+        digest: hasher.finish(),
+        key: CacheKey {
+            call: invocation.call.clone(),
+            direction: invocation.direction,
+            device: device.identity.clone(),
+        },
+        baseline,
+        same_as: shared_programs(invocation, baseline),
+        not_lowered: NotLowered::of(invocation),
+    })
 }
 
 /// The candidates of an invocation with programs of their own, recorded or built by the worker.

@@ -6,33 +6,19 @@
 //! configs to race, a search picks which ones to race; each config it tries is a job of two, beside the baseline. A run
 //! emits [events](crate::timer::events) and returns an [`AutotuningResult`].
 
-mod blame;
-mod candidate_result;
 mod choices;
 mod commit;
-mod copies;
-mod device_seats;
 mod devices;
-mod error;
-mod expected;
-mod goodness;
 mod groups;
 mod job;
-mod measure;
 mod more_time;
-mod not_lowered;
 mod options;
-mod outputs;
 mod pair;
 mod plan;
 mod planned;
-mod possible;
-mod program_race;
 mod remeasurement;
 mod result;
-mod rounds;
 mod run;
-mod sampling;
 mod searched;
 mod searching;
 mod session;
@@ -41,27 +27,20 @@ mod step;
 mod stored_results;
 mod time_breakdown;
 mod tuner;
-mod warming;
+mod tuning;
 mod waves;
+mod work;
 
-pub(crate) use blame::BASELINE_FAILED;
-pub use candidate_result::{
-    CandidateOutcome, CandidateRace, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample,
-    RaceStage, ReferenceError, SpecialValues,
-};
 pub(crate) use commit::fill_from_entry;
-pub use copies::{Copies, CopiesError, measure_copies};
-pub use error::TuneError;
 pub use groups::{NoGroups, SeveralHosts, WidestCall};
 pub use more_time::MoreTime;
 pub use options::{SearchOptions, TuneOptions};
-pub(crate) use outputs::LARGE_OUTPUTS;
 pub use plan::{NoSuchCall, Plan, PlanOptions, plan};
 pub use planned::{MAX_RACED, PlannedInvocation};
-pub use program_race::{ProgramRace, RaceGoal, Raced, race_programs};
 pub use remeasurement::Remeasurement;
 pub(crate) use result::ended_by_user;
 pub use result::{AutotuningResult, ConfigTime, MissedLabel, OperationResult, ProfiledStep, RESULT_SCHEMA, Status};
+pub use run::without_calls;
 pub use searched::{SearchEnd, Searched};
 pub use session::{Session, Stopped};
 pub use shard::{ParseShardError, Shard};
@@ -69,3 +48,8 @@ pub use step::StepProfile;
 pub use stored_results::stored_results;
 pub use time_breakdown::TimeBreakdown;
 pub(crate) use time_breakdown::{Tally, rounds_measured, time_breakdown};
+
+pub use crate::race::{
+    CandidateOutcome, CandidateRace, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample,
+    RaceStage, ReferenceError, SpecialValues, TuneError,
+};

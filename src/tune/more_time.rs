@@ -5,8 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{DecisionRules, Judgement};
-
-use super::rounds::JobRounds;
+use crate::race::Evidence;
 
 /// The maximum number of rounds that is suggested.
 const MOST: f64 = 100_000.0;
@@ -25,7 +24,7 @@ pub struct MoreTime {
 
 impl MoreTime {
     /// The missing rounds, if an undecided race left a tie set. The scatter of a median over n rounds falls with √n.
-    pub(super) fn of(judgement: &Judgement, rounds: &JobRounds, rules: &DecisionRules) -> Option<Self> {
+    pub(super) fn of(judgement: &Judgement, evidence: &Evidence, rules: &DecisionRules) -> Option<Self> {
         let race_state = &judgement.race_state;
         let wanted = rules.min_improvement.max(rules.resolution);
         let is_open = race_state.settled.is_none() && judgement.tie_set().len() > 1;
@@ -34,7 +33,7 @@ impl MoreTime {
         }
         let needed = (race_state.rounds as f64 * (race_state.resolution / wanted).powi(2)).ceil();
         let missing = needed - race_state.rounds as f64;
-        let time_ns = (missing * rounds.last_round_ns()? as f64) as u64;
+        let time_ns = (missing * evidence.last_round_ns()? as f64) as u64;
         (needed <= MOST && missing >= 1.0).then_some(Self { rounds: needed as u32, time_ns, resolution: wanted })
     }
 }

@@ -2,40 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use crate::decision::{DecisionRules, Resolution, Round};
+use crate::decision::{DecisionRules, Resolution};
 use crate::measured_by::CacheState;
 use crate::peaks::Peaks;
-use crate::search::{Budget, Kind};
+use crate::race::RaceOptions;
+use crate::search::{Budget, StrategyKind};
 use crate::setters;
-use crate::stats::median;
 
-/// Settings of a tuning run. `rules` affect only what is decided; the rest affects only how much is measured.
+/// Settings of a tuning run.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TuneOptions {
-    /// Interleaved rounds of one invocation, if a number is requested. A decided race ends earlier. An undecided race
-    /// continues for as long as that many runs of every candidate would take, because dropped candidates left time.
-    /// Without a number, the time is proportional to the compile time.
-    pub rounds: Option<u32>,
-    /// Time for one invocation, if there is a limit: for its rounds, and for compiling at most half of it.
-    pub budget: Option<Duration>,
+    /// How each invocation is raced: its rounds, its time, and what a winner must show.
+    pub race: RaceOptions,
     /// When the run ends: afterwards no invocation is started, and the one in progress is finished.
     pub stop_at: Option<Instant>,
-    /// What a winner must show.
-    pub rules: DecisionRules,
-    /// The noise floor that `selftest` found on this device.
-    pub resolution: Resolution,
-    /// Measure again what is already known.
-    pub force: bool,
-    /// Seed of the order inside a round and of searches; inputs have the seeds of their own names.
-    pub seed: u64,
-    /// If a whole round is one profile, its runs are repeated until those of the fastest candidate last about this
-    /// long, nanoseconds.
-    pub sample_ns: u64,
-    /// Maximum number of runs of one candidate in such a round.
-    pub max_runs: u32,
-    /// What every timed run finds in the caches.
-    pub cache_state: CacheState,
     /// Whether each call can have only one job, because its profiles are stored by call: no other is started to search
     /// for configs.
     pub one_job_a_call: bool,
@@ -50,17 +31,19 @@ pub struct TuneOptions {
     pub peaks: Option<Peaks>,
 }
 
-setters!(TuneOptions {
+setters!(TuneOptions.race {
     rounds: Option<u32>,
     budget: Option<Duration>,
-    stop_at: Option<Instant>,
     rules: DecisionRules,
     resolution: Resolution,
     force: bool,
     seed: u64,
-    sample_ns: u64,
-    max_runs: u32,
     cache_state: CacheState,
+});
+
+setters!(TuneOptions {
+    race: RaceOptions,
+    stop_at: Option<Instant>,
     one_job_a_call: bool,
     thorough: bool,
     wave: usize,
@@ -73,7 +56,7 @@ setters!(TuneOptions {
 #[non_exhaustive]
 pub struct SearchOptions {
     /// Which strategy picks the next config.
-    pub kind: Kind,
+    pub kind: StrategyKind,
     /// How many configs are tried, and for how long; at least one.
     pub budget: Budget,
     /// Rounds in which each tried config runs beside the baseline.
@@ -85,25 +68,17 @@ pub struct SearchOptions {
 impl Default for SearchOptions {
     fn default() -> Self {
         let budget = Budget::default().evaluations(Some(128));
-        Self { kind: Kind::Auto, budget, rounds: 1, finalists: 15 }
+        Self { kind: StrategyKind::Auto, budget, rounds: 1, finalists: 15 }
     }
 }
 
-setters!(SearchOptions { kind: Kind, budget: Budget, rounds: u32, finalists: usize });
+setters!(SearchOptions { kind: StrategyKind, budget: Budget, rounds: u32, finalists: usize });
 
 impl Default for TuneOptions {
     fn default() -> Self {
         Self {
-            rounds: None,
-            budget: None,
+            race: RaceOptions::default(),
             stop_at: None,
-            rules: DecisionRules::default(),
-            resolution: Resolution::default(),
-            force: false,
-            seed: 0,
-            sample_ns: 300_000,
-            max_runs: 50,
-            cache_state: CacheState::Warm,
             one_job_a_call: false,
             thorough: false,
             // two per core, so that fewer cores wait for the longest compilation
@@ -111,22 +86,5 @@ impl Default for TuneOptions {
             search: SearchOptions::default(),
             peaks: None,
         }
-    }
-}
-
-/// Rounds if no number is requested but one is needed: under a profiler, and in a series of a check.
-const ROUNDS: u32 = 20;
-
-impl TuneOptions {
-    /// The requested number of rounds, or the usual one.
-    pub(crate) fn usual_rounds(&self) -> u32 {
-        self.rounds.unwrap_or(ROUNDS)
-    }
-
-    /// The rules for one invocation, with the noise floor known for programs of its baseline's duration.
-    pub(super) fn rules_for(&self, rounds: &[Round], baseline: usize) -> DecisionRules {
-        let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(baseline)).collect();
-        let known = median(&times).map_or(0.0, |ns| self.resolution.at(ns));
-        self.rules.resolution(self.rules.resolution.max(known))
     }
 }

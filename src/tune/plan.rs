@@ -130,9 +130,9 @@ impl Plan {
         Self { invocations, elsewhere, missed, shard: Some(shard), ..self }
     }
 
-    /// How many calls are worth tuning side by side on one device ([`Session::beside`](super::Session::beside)): one of each
-    /// operation, at most four, because each has a worker process. Only one if the inputs of a call are large, because each
-    /// worker holds those of its call.
+    /// How many calls are worth tuning side by side on one device ([`Session::beside`](super::Session::beside)): one of
+    /// each operation, at most four, because each has a worker process. Only one if the inputs of a call are large,
+    /// because each worker holds those of its call.
     pub fn side_by_side(&self) -> usize {
         let operations: BTreeSet<_> = self.invocations.iter().map(PlannedInvocation::tuned).collect();
         let largest = self.invocations.iter().map(PlannedInvocation::input_bytes).max().unwrap_or(0);

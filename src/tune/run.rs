@@ -4,37 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::cache::{CacheKey, Entry, Tier};
-use crate::config::Config;
-use crate::core_limits::CoreLimits;
+use crate::cache::{CacheKey, Entry};
 use crate::counted::counted;
-use crate::decision::{Judgement, Outcome, judge};
 use crate::device::DeviceFingerprint;
-use crate::failure::FailureKind;
 use crate::hlo::Evidence;
 use crate::ledger::LedgerError;
 use crate::measured_by::TOOL;
 use crate::peaks::Peaks;
+use crate::race::{DeviceSlot, Runner};
 use crate::registry::{Invocation, NotRunnable};
-use crate::samples::Record;
-use crate::search::{Expected, Surrogate};
-use crate::timer::events::{Events, Kind, Phase, Slice};
-use crate::timer::{Forecast, ProgramFile};
+use crate::timer::events::{EventKind, Slice};
+use crate::timer::{Forecast, ProgramFile, Timer};
 
-use super::commit::{candidate_results, entry_of, fill_from_entry, fill_from_judgement, status_of};
-use super::device_seats::Seat;
-use super::goodness::fill_work;
-use super::job::{InputFolder, JobIdentity, own_programs};
-use super::measure::Aborted;
-use super::possible::{count_possible, why_alone};
-use super::rounds::JobRounds;
-use super::searching::{InvocationPlan, Race};
+use super::job::own_programs;
+use super::searching::InvocationPlan;
 use super::time_breakdown::{Tally, time_breakdown};
-use super::tuner::{Autotuner, Decided, Extent, Tuned, known_before, timed_otherwise};
-use super::waves::Waves;
+use super::tuner::Autotuner;
+use super::work::fill_work;
 use super::{
-    AutotuningResult, CandidateResult, MAX_RACED, MoreTime, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status,
-    TuneError, ended_by_user,
+    AutotuningResult, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError, TuneOptions,
 };
 
 /// The result of one planned invocation.
@@ -88,7 +76,7 @@ impl Autotuner<'_> {
             operation.status = Status::NotStarted;
             "the budget of the run was used up before it started".clone_into(&mut operation.reason);
         } else {
-            self.seat.iter_mut().for_each(Seat::work);
+            self.slot.iter_mut().for_each(DeviceSlot::work);
             let done = self.plan_race(&events, planned, &mut operation).and_then(|plan| match plan {
                 InvocationPlan::Race(race) => self.tune(&events, &race, &mut operation),
                 InvocationPlan::Finished(known) => Ok(known),
@@ -106,11 +94,11 @@ impl Autotuner<'_> {
                 }
             }
         }
-        self.seat.iter_mut().for_each(Seat::rest);
+        self.slot.iter_mut().for_each(DeviceSlot::rest);
         fill_work(&mut operation, self.peaks().as_ref());
         operation.time_breakdown = time_breakdown(&tally);
         let OperationResult { status, reason, speed_up, .. } = &operation;
-        events.tell(Kind::Finished { status: status.name(), reason, speed_up: *speed_up });
+        events.tell(EventKind::Finished { status: status.name(), reason, speed_up: *speed_up });
         Step { operation: Some(operation), entry, error, published }
     }
 
@@ -159,264 +147,46 @@ impl Autotuner<'_> {
 
     /// The device's peaks, if known.
     fn peaks(&self) -> Option<Peaks> {
-        self.options.peaks.clone().or_else(|| Peaks::of_kind(&self.timer.info().device.identity.device_kind))
+        peaks(&*self.timer, self.options)
     }
 
     /// A result without operations; its notes say if programs were recorded under another compiler.
     pub(super) fn nothing_yet(&self, plan: &[PlannedInvocation]) -> AutotuningResult {
-        AutotuningResult {
-            schema: RESULT_SCHEMA,
-            tool: TOOL.to_owned(),
-            device: self.timer.info().device.clone(),
-            peaks: self.peaks(),
-            measured_by: self.timer.info().measured_by(&self.options.cache_state),
-            operations: Vec::new(),
-            missed: Vec::new(),
-            step: None,
-            notes: other_compiler(plan, &self.timer.info().device).into_iter().collect(),
-            interrupted: false,
-            entries: Vec::new(),
-        }
+        let notes = other_compiler(plan, &self.timer.info().device).into_iter().collect();
+        AutotuningResult { notes, ..nothing(&*self.timer, self.options) }
     }
+}
 
-    fn tune(&mut self, events: &Events, race: &Race, result: &mut OperationResult) -> Result<Decided, TuneError> {
-        let invocation = &*race.invocation;
-        // the timer decides about a missing program: some timers build programs themselves
-        if let Err(reason @ NotRunnable::ValuesUnknown(_)) = invocation.runnable() {
-            result.status = Status::ValuesUnknown;
-            result.reason = reason.to_string();
-            return Ok(None);
-        }
-        let identity = match self.identity(invocation) {
-            Ok(identity) => identity,
-            Err(reason) => {
-                result.reason = reason;
-                return Ok(None);
-            }
-        };
-        let operation: Tuned = (invocation.call.op_id.clone(), invocation.direction);
-        let before = self.lock_surrogates().remove(&operation);
-        let surrogate = before.unwrap_or_else(|| Surrogate::new(self.options.seed));
-        // configs found by a search are already compiled
-        let is_whole = race.search.is_some() || self.timer.info().can.only_one_job_a_call;
-        let waves = match is_whole {
-            true => Err(surrogate),
-            false => Waves::begin(surrogate, invocation, &identity, self.options),
-        };
-        let (decided, surrogate) = match waves {
-            Ok(mut waves) => {
-                let limits = self.core_limits();
-                let of_candidate = |candidate: usize| {
-                    let program = invocation.candidates.get(candidate)?.program.as_ref()?;
-                    self.timer.foreknown(program, &|| None).figures
-                };
-                waves.add_compiler_figures(limits.as_ref(), of_candidate);
-                let decided = self.tune_waves(events, (race, identity), Some(&mut waves), result);
-                (decided, waves.into_surrogate())
-            }
-            Err(surrogate) => (self.tune_waves(events, (race, identity), None, result), surrogate),
-        };
-        self.lock_surrogates().insert(operation, surrogate);
-        decided
+/// The result of a run on a module without labelled calls, to which those of the module itself are added.
+pub fn without_calls(runner: &Runner<'_>, options: &TuneOptions, is_dry: bool) -> AutotuningResult {
+    let (timer, ledger) = (&*runner.timer, runner.ledger);
+    let mut result = AutotuningResult { notes: ledger.notes().to_vec(), ..nothing(timer, options) };
+    if !is_dry {
+        let _publishing = runner.events.open(Slice::Step("publish"));
+        note_unpublished(ledger.publish().map(drop), &mut result.notes);
     }
+    result.notes.extend(timer.info().notes.iter().cloned());
+    result.notes.extend(timer.info().clocks_seen.clone().filter(|_| !is_dry));
+    result
+}
 
-    /// The occupancy limits of a GPU's multiprocessors.
-    pub(super) fn core_limits(&self) -> Option<CoreLimits> {
-        CoreLimits::of(self.timer.info().device.identity.hardware.get("compute_capability")?)
-    }
+fn peaks(timer: &dyn Timer, options: &TuneOptions) -> Option<Peaks> {
+    options.peaks.clone().or_else(|| Peaks::of_kind(&timer.info().device.identity.device_kind))
+}
 
-    /// The same, in waves or all at once.
-    fn tune_waves(
-        &mut self,
-        events: &Events,
-        (race, identity): (&Race, JobIdentity),
-        mut waves: Option<&mut Waves>,
-        result: &mut OperationResult,
-    ) -> Result<Decided, TuneError> {
-        let invocation = &*race.invocation;
-        let cached = self.cached(&identity.key)?;
-        let history = if self.options.force { Default::default() } else { self.ledger.history(identity.digest)? };
-        let known_job = history.job.is_some();
-        let mut rounds = JobRounds::from_history(history);
-        let distinct = identity.distinct();
-        let wanted = rounds.competing(&identity);
-        if let Some(waves) = &mut waves {
-            rounds.leave_unseen(&identity);
-            // this reads the whole cache, so only for a first wave
-            if rounds.is_empty() {
-                waves.know(&self.priors(&identity.key)?);
-            }
-        }
-        result.rounds_kept = rounds.count();
-        // a shipped entry is a look-up's last resort; tuning measures it here
-        let own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Shipped);
-        let cached = cached.map(|(entry, _)| entry);
-        let same_job = |entry: &Entry| own && entry.provenance.as_ref().is_some_and(|from| from.job == identity.digest);
-        // `--thorough` also measures what was skipped
-        let is_whole = |entry: &Entry| {
-            !self.options.thorough || entry.provenance.as_ref().is_none_or(|provenance| provenance.untried == 0)
-        };
-        if rounds.is_empty()
-            && !self.options.force
-            && let Some(entry) = cached.as_ref().filter(|entry| same_job(entry) && is_whole(entry))
-        {
-            // decided elsewhere, or its samples are gone: only the entry is left
-            return Ok(Some(known_before(result, identity.key, entry)));
-        }
-        let of_other_timer = |entry: &&Arc<Entry>| {
-            let theirs = self.identity_of_other_timer(invocation, entry);
-            own && theirs.is_some_and(|theirs| entry.provenance.as_ref().is_some_and(|from| from.job == theirs.digest))
-        };
-        if rounds.is_empty()
-            && !self.options.force
-            && let Some(entry) = cached.as_ref().filter(of_other_timer)
-        {
-            result.flags.extend(timed_otherwise(entry, &self.timer.info().name));
-            return Ok(Some(known_before(result, identity.key, entry)));
-        }
-        // a lone program is measured for its time, also if no other can run here; a lone survivor of failures is not worth a
-        // decision
-        let enough = |rounds: &JobRounds| count_possible(&identity, rounds).min(2);
-        let comparable = wanted.len() >= enough(&rounds) && wanted.contains(&identity.baseline);
-        let race_state = self.judge(&identity, &rounds, None).race_state;
-        // a race that a budget ended early continues if there is more time
-        let left_enough = |entry: &Entry| {
-            let Some(provenance) = &entry.provenance else { return true };
-            let is_enough = |chance| waves.as_ref().is_none_or(|waves| waves.is_enough(chance));
-            // what was left without predictions was left for lack of time
-            provenance.untried_chance.map_or(provenance.untried == 0, is_enough)
-        };
-        let is_decided =
-            !self.options.force && cached.as_ref().is_some_and(|entry| same_job(entry) && left_enough(entry));
-        let leaves = is_decided || waves.as_mut().is_none_or(|waves| waves.predict(&rounds, &identity).next.is_empty());
-        // a decided call is measured further if more rounds are requested
-        let is_short = match self.options.rounds {
-            Some(rounds) => race_state.rounds < rounds as usize,
-            // nothing is known about a new one
-            None => !is_decided || race_state.rounds == 0,
-        };
-        let wants_more = (race_state.settled.is_none() && is_short) || !leaves;
-        if wants_more && comparable {
-            events.tell(Kind::Started { programs: distinct.len(), rounds_kept: result.rounds_kept });
-            if !known_job {
-                self.ledger.append(&Record::Job(Box::new(self.job_record(invocation, &identity))))?;
-            }
-            let before = rounds.next_round();
-            let measured = self.measure(events, (invocation, &identity), waves.as_deref_mut(), &mut rounds);
-            result.rounds_measured = rounds.next_round().saturating_sub(before);
-            result.flags.append(&mut rounds.notes);
-            match measured {
-                Ok(measured) => result.rounds_measured = measured,
-                Err(Aborted::Fatal(error)) => return Err(error),
-                Err(Aborted::Failed(failure)) => {
-                    result.reason = failure.to_string();
-                    result.failure = Some(failure);
-                    let judgement = self.judge(&identity, &rounds, None);
-                    result.candidates = rows(invocation, &identity, &judgement, &rounds, &[]);
-                    return Ok(None);
-                }
-                Err(Aborted::Interrupted) => {
-                    result.status = Status::Interrupted;
-                    ended_by_user(result.rounds_kept + result.rounds_measured).clone_into(&mut result.reason);
-                    return Ok(None);
-                }
-            }
-        }
-        let incumbent = cached
-            .as_ref()
-            .and_then(|entry| invocation.candidates.iter().position(|candidate| candidate.config == entry.config));
-        let deciding = events.open(Slice::Step("decide"));
-        let judgement = self.judge(&identity, &rounds, incumbent);
-        let predictions = waves.as_mut().map(|waves| waves.predict(&rounds, &identity)).unwrap_or_default();
-        result.candidates = rows(invocation, &identity, &judgement, &rounds, &predictions.left);
-        result.untried_chance = (!predictions.left.is_empty()).then_some(predictions.chance);
-        // without waves, only the budget leaves programs uncompiled
-        let not_compiled = if waves.is_some() { 0 } else { rounds.count_left() };
-        fill_from_judgement(result, &judgement);
-        let decided = rounds.to_decision(identity.same_as.len(), identity.baseline);
-        result.more_time = MoreTime::of(&judgement, &rounds, &self.options.rules_for(&decided, identity.baseline));
-        drop(deciding);
-        if judgement.outcome == Outcome::NotBelieved {
-            result.status = Status::NotBelieved;
-            result.reason = not_believed(result);
-            return Ok(None);
-        }
-        if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.options.budget) {
-            let (done, needed) = (judgement.race_state.leader_rounds, self.options.rules.min_rounds);
-            // as `--budget` takes it
-            let budget = budget.as_secs_f64();
-            result.reason = format!("{done} rounds in the budget of {budget}s, {needed} are needed: allow more time");
-        }
-        if judgement.outcome == Outcome::BaselineKept
-            && !is_decided
-            && (!predictions.next.is_empty() || not_compiled > 0)
-        {
-            // a config that was not compiled may be faster
-            let (left, all) = (predictions.left.len().max(not_compiled), counted(identity.same_as.len(), "config"));
-            result.reason = format!("{left} of {all} were not compiled when the time was used up: allow more time");
-            return Ok(None);
-        }
-        let survivors = distinct.iter().filter(|candidate| !rounds.failures.contains_key(candidate)).count();
-        if rounds.failures.contains_key(&identity.baseline) || survivors < enough(&rounds) {
-            result.reason = only_failures(&rounds, &identity);
-            return Ok(None);
-        }
-        if judgement.outcome == Outcome::BaselineKept
-            // the race was among the search's picks from a larger space
-            && let Some(reason) = match &race.search {
-                Some(_) => race.all_failed.clone(),
-                None => why_alone(&identity, &rounds),
-            }
-        {
-            result.reason = reason;
-        }
-        let by = (&*self.timer, &self.options.cache_state);
-        let entry = entry_of(invocation, &identity, &judgement, &rounds, by, race.search.clone(), &predictions);
-        let Some(mut entry) = entry else { return Ok(None) };
-        if let Some(provenance) = entry.provenance.as_mut().filter(|_| not_compiled > 0) {
-            provenance.untried = not_compiled as u32;
-        }
-        let is_measured = |old: &Entry| old.provenance.is_some() && !old.is_replayed();
-        if entry.is_replayed() && cached.as_deref().is_some_and(is_measured) {
-            fill_from_entry(result, &entry);
-            result.status = status_of(judgement.outcome);
-            result.flags.push("not kept: runs on this device decided what the cache has".to_owned());
-            return Ok(None);
-        }
-        let is_same = |old: &Entry| old.config == entry.config && old.search() == entry.search();
-        if let Some(old) = cached.filter(|old| same_job(old) && is_same(old) && result.rounds_measured == 0) {
-            return Ok(Some(known_before(result, identity.key, &old)));
-        }
-        let entry = Arc::new(entry);
-        let committing = events.open(Slice::Step("commit"));
-        self.ledger.commit(Some(identity.digest), &identity.key, &entry)?;
-        drop(committing);
-        fill_from_entry(result, &entry);
-        result.status = status_of(judgement.outcome);
-        Ok(Some((identity.key, entry)))
-    }
-
-    fn measure(
-        &mut self,
-        events: &Events,
-        (invocation, identity): (&Invocation, &JobIdentity),
-        waves: Option<&mut Waves>,
-        rounds: &mut JobRounds,
-    ) -> Result<u32, Aborted> {
-        let making = events.open(Slice::Phase(Phase::MakeInputs));
-        let input_folder = InputFolder::new(invocation, self.registry)?.map_err(Aborted::Failed)?;
-        drop(making);
-        self.measure_at(events, &input_folder, (self.options, Extent::Race(waves)), (invocation, identity), rounds)
-    }
-
-    fn judge(&self, identity: &JobIdentity, rounds: &JobRounds, incumbent: Option<usize>) -> Judgement {
-        let candidates = identity.same_as.len();
-        let (decided, competing) = (rounds.to_decision(candidates, identity.baseline), rounds.competing(identity));
-        let rules = self.options.rules_for(&decided, identity.baseline);
-        // stored samples have no memory figures
-        let is_kept = self.options.one_job_a_call;
-        let temporary_bytes = if is_kept { Vec::new() } else { rounds.temporary_bytes(candidates) };
-        judge(&decided, candidates, &competing, identity.baseline, incumbent, &temporary_bytes, &rules)
+fn nothing(timer: &dyn Timer, options: &TuneOptions) -> AutotuningResult {
+    AutotuningResult {
+        schema: RESULT_SCHEMA,
+        tool: TOOL.to_owned(),
+        device: timer.info().device.clone(),
+        peaks: peaks(timer, options),
+        measured_by: timer.info().measured_by(&options.race.cache_state),
+        operations: Vec::new(),
+        missed: Vec::new(),
+        step: None,
+        notes: Vec::new(),
+        interrupted: false,
+        entries: Vec::new(),
     }
 }
 
@@ -435,17 +205,6 @@ pub(super) fn draft(planned: &PlannedInvocation) -> OperationResult {
     }
 }
 
-fn rows(
-    invocation: &Invocation,
-    identity: &JobIdentity,
-    judgement: &Judgement,
-    rounds: &JobRounds,
-    left: &[(usize, Expected)],
-) -> Vec<CandidateResult> {
-    let configs: Vec<Config> = invocation.candidates.iter().map(|candidate| candidate.config.clone()).collect();
-    candidate_results(&configs, &identity.same_as, identity.baseline, judgement, rounds, left)
-}
-
 /// A note if the recorder's JAX has another compiler than the one that programs are timed with. Only on a CPU, where
 /// JAX compiles by itself: elsewhere it uses a plugin too, whose name does not tell its version.
 fn other_compiler(plan: &[PlannedInvocation], device: &DeviceFingerprint) -> Option<String> {
@@ -456,35 +215,6 @@ fn other_compiler(plan: &[PlannedInvocation], device: &DeviceFingerprint) -> Opt
         "programs were recorded under {theirs} and are timed as {here} compiles them; `--timer jax` times them as the \
          active environment's JAX compiles them"
     ))
-}
-
-pub(super) fn only_failures(rounds: &JobRounds, identity: &JobIdentity) -> String {
-    let of_baseline = rounds.failures.get(&identity.baseline);
-    let first = of_baseline.or_else(|| rounds.failures.values().next());
-    match (of_baseline, first) {
-        (Some(failure), _) => format!("the baseline failed: {failure}; `--force` tries again"),
-        (None, Some(failure)) if failure.kind == FailureKind::NoProgram => {
-            format!("no other candidate has a program; the first because of {failure}; record it again, on the device")
-        }
-        (None, Some(failure)) => {
-            format!("every other candidate failed, the first with {failure}; `--force` tries again")
-        }
-        (None, None) => "there is nothing to compare".to_owned(),
-    }
-}
-
-/// What was observed, why it is not a win, and what to do about it.
-fn not_believed(result: &OperationResult) -> String {
-    let measured =
-        result.candidates.iter().filter_map(|row| row.times().map(|times| (times.ratio, times.median_ns, row)));
-    let Some((ratio, ns, row)) = measured.min_by(|a, b| a.0.total_cmp(&b.0)) else { return result.reason.clone() };
-    format!(
-        "{} takes {ns:.0} ns, {}: most likely its program computes something else, or nothing; look at it, and accept it with \
-         `--max-speed-up {:.0}` if it is right",
-        row.config.to_brief(),
-        result.reason,
-        (2.0 / ratio).ceil()
-    )
 }
 
 /// The compile cost of all calls, with the device time: compiling dominates a run, and measuring is proportional to it.

@@ -60,7 +60,8 @@ fn is_none(count: &usize) -> bool {
 }
 
 impl Searched {
-    /// One line: `searched 4096 configs: 128 tried (auto, seed 0), 3 failed (compile 3), before the race the best at 0.620 of the baseline's time`.
+    /// One line: `searched 4096 configs: 128 tried (auto, seed 0), 3 failed (compile 3), before the race the best at
+    /// 0.620 of the baseline's time`.
     pub fn to_line(&self) -> String {
         let of = if self.sampled { "a sample of " } else { "" };
         let (configs, strategy, seed) = (counted(self.configs, "config"), &self.strategy, self.seed);

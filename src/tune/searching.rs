@@ -13,14 +13,14 @@ use crate::cache::{CacheKey, Entry, Tier};
 use crate::config::Config;
 use crate::digest::FieldHasher;
 use crate::failure::Failure;
+use crate::race::{JobIdentity, RaceError};
 use crate::registry::{Invocation, NotRunnable};
 use crate::search::{Budget, NoSpace, Outcome, Plan, start};
 use crate::timer::ProgramFile;
-use crate::timer::events::{Events, Kind, Phase, Slice};
+use crate::timer::events::{EventKind, Events, Phase, Slice};
 
 use super::choices::{Choices, only};
-use super::job::{InputFolder, JobIdentity, own_programs};
-use super::measure::Aborted;
+use super::job::{InputFolder, own_programs};
 use super::pair::PairOutcome;
 use super::tuner::{Autotuner, Decided, known_before, timed_otherwise};
 use super::{MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
@@ -91,10 +91,8 @@ impl Autotuner<'_> {
         };
         let digest = self.search_digest(&identity, planned);
         let cached = self.cached(&identity.key)?;
-        if let Some((entry, tier)) = &cached
-            && !self.options.force
-            && *tier != Tier::Shipped
-        {
+        let entry = cached.as_ref().filter(|(_, tier)| *tier != Tier::Shipped && !self.options.race.force);
+        if let Some((entry, _)) = entry {
             if entry.search() == Some(digest.as_str()) {
                 return self.searched_before(invocation, digest, identity.key, entry, result);
             }
@@ -131,10 +129,10 @@ impl Autotuner<'_> {
     /// The configs to choose from, without the space if it cannot be searched.
     fn choices(&self, planned: &PlannedInvocation, flags: &mut Vec<String>) -> Result<Choices, NoSpace> {
         let builds_programs = self.timer.info().can.build_programs;
-        Choices::new(planned, builds_programs, self.options.seed).or_else(|error| {
+        Choices::new(planned, builds_programs, self.options.race.seed).or_else(|error| {
             let Some(_) = &planned.space else { return Err(error) };
             flags.push(format!("the search space cannot be searched: {error}"));
-            Choices::new(&PlannedInvocation { space: None, ..planned.clone() }, builds_programs, self.options.seed)
+            Choices::new(&PlannedInvocation { space: None, ..planned.clone() }, builds_programs, self.options.race.seed)
         })
     }
 
@@ -154,7 +152,7 @@ impl Autotuner<'_> {
         search.searched.configs = choices.space.count();
         search.searched.ended = match &ended {
             Ok(ended) => *ended,
-            Err(Aborted::Interrupted) => SearchEnd::Interrupted,
+            Err(RaceError::Interrupted) => SearchEnd::Interrupted,
             Err(_) => SearchEnd::Failed,
         };
         let plan = match ended {
@@ -165,17 +163,21 @@ impl Autotuner<'_> {
                 self.options.search.finalists,
                 digest,
             ))),
-            Err(Aborted::Interrupted) => {
+            Err(RaceError::Interrupted) => {
                 result.status = Status::Interrupted;
                 "ended by the user; what was tried is kept".clone_into(&mut result.reason);
                 Ok(InvocationPlan::Finished(None))
             }
-            Err(Aborted::Failed(failure)) => {
+            Err(RaceError::Failed(failure)) => {
                 result.reason = failure.to_string();
                 result.failure = Some(failure);
                 Ok(InvocationPlan::Finished(None))
             }
-            Err(Aborted::Fatal(error)) => Err(error),
+            Err(RaceError::Inputs(error)) => {
+                result.reason = error.to_string();
+                Ok(InvocationPlan::Finished(None))
+            }
+            Err(RaceError::Fatal(error)) => Err(error),
         };
         result.search = Some(search.searched);
         plan
@@ -215,7 +217,7 @@ impl Autotuner<'_> {
         let how = format!(
             "{} {} {evaluations:?} {time:?} {} {}",
             options.kind.name(),
-            self.options.seed,
+            self.options.race.seed,
             options.rounds,
             options.finalists
         );
@@ -225,7 +227,7 @@ impl Autotuner<'_> {
     fn begin_search(&self, invocation: &Invocation, choices: &Choices) -> Search {
         let searched = Searched {
             strategy: self.options.search.kind.name().to_owned(),
-            seed: self.options.seed,
+            seed: self.options.race.seed,
             configs: choices.space.count(),
             sampled: choices.is_sample,
             evaluations: 0,
@@ -248,15 +250,15 @@ impl Autotuner<'_> {
         choices: &mut Choices,
         key: &CacheKey,
         search: &mut Search,
-    ) -> Result<SearchEnd, Aborted> {
-        let input_folder = InputFolder::new(invocation, self.registry)?.map_err(Aborted::Failed)?;
+    ) -> Result<SearchEnd, RaceError> {
+        let input_folder = InputFolder::new(invocation, self.registry)?.map_err(RaceError::Failed)?;
         let options = &self.options.search;
         let priors = self.priors(key)?;
         let OfCompiler { refused, figures } = self.of_compiler(invocation, choices);
         search.searched.refused = refused.len();
         let begin = Instant::now();
         loop {
-            let plan = Plan::new(&choices.space, self.options.seed)
+            let plan = Plan::new(&choices.space, self.options.race.seed)
                 .budget(options.budget.evaluations)
                 .priors(&priors)
                 // points keep their numbers, and the added ones were not compiled
@@ -268,7 +270,7 @@ impl Autotuner<'_> {
             }
             loop {
                 if self.cancel.load(Ordering::Relaxed) {
-                    return Err(Aborted::Interrupted);
+                    return Err(RaceError::Interrupted);
                 }
                 let is_spent = search.left(&options.budget, begin.elapsed()) == Some(0);
                 if is_spent && search.searched.evaluations > 0 {
@@ -289,7 +291,7 @@ impl Autotuner<'_> {
                 let (done, best) = (search.searched.evaluations, search.searched.best_ratio);
                 let left = search.left(&options.budget, begin.elapsed());
                 let of = left.map(|left| done.saturating_add(left).min(choices.space.count()).max(done));
-                events.tell(Kind::Evaluated { done, of, best });
+                events.tell(EventKind::Evaluated { done, of, best });
                 if choices.grows_after(search.observed.len()) {
                     break;
                 }
@@ -384,8 +386,8 @@ impl Search {
         ranked
     }
 
-    /// The baseline, the cached configs and the best ones, in an order independent of their times: the same configs are the same
-    /// job.
+    /// The baseline, the cached configs and the best ones, in an order independent of their times: the same configs are
+    /// the same job.
     fn to_race(
         &self,
         invocation: &Invocation,

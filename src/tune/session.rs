@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Config;
+use crate::decision::Round;
+use crate::failure::Failure;
 use crate::ledger::Ledger;
+use crate::race::{DeviceSlots, RaceError};
 use crate::registry::{Invocation, Registry};
 use crate::timer::Timer;
 use crate::timer::events::Events;
 
-use super::device_seats::DeviceSeats;
 use super::devices::run_on_devices;
 use super::tuner::{Autotuner, Surrogates};
-use super::{AutotuningResult, CopiesError, Plan, Remeasurement, TuneError, TuneOptions};
+use super::{AutotuningResult, Plan, Remeasurement, TuneError, TuneOptions};
 
 /// The stop flag of runs that nothing ends from outside.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -49,6 +51,11 @@ pub struct Stopped<R> {
 }
 
 impl<R> Stopped<R> {
+    /// The result of a run, and the error that stopped it.
+    pub(crate) fn split(outcome: Result<R, Self>) -> (R, Option<TuneError>) {
+        outcome.map_or_else(|Self { so_far, error }| (*so_far, Some(*error)), |result| (result, None))
+    }
+
     /// The result, or the partial result with the error that stopped the run.
     pub(crate) fn unless_ended(so_far: R, stopped_by: Option<TuneError>) -> Result<R, Self> {
         match stopped_by {
@@ -154,21 +161,25 @@ impl<'a> Session<'a> {
 
     /// Prepares to measure a config of an invocation beside its baseline, on the first device.
     ///
-    /// The samples go to the log under a job of their own: a check decides nothing, so neither a tuner nor a search takes
-    /// them for its own.
+    /// The samples go to the log under a job of their own: a check decides nothing, so neither a tuner nor a search
+    /// takes them for its own.
     ///
     /// # Errors
     /// If the inputs cannot be made or written, or the recorded baseline is not among the candidates.
-    pub fn remeasure(&mut self, invocation: &Invocation, config: &Config) -> Result<Remeasurement, CopiesError> {
+    pub fn remeasure(&mut self, invocation: &Invocation, config: &Config) -> Result<Remeasurement, RaceError> {
         self.first_tuner().remeasure(invocation, config)
     }
 
     /// Measures a series of rounds, as many as the options request. Each series after the first has a worker process of
-    /// its own, with a different memory layout.
+    /// its own, with a different memory layout. Returns all rounds so far, in which candidate 0 is the baseline and
+    /// candidate 1 the config, or the config's failure.
     ///
     /// # Errors
     /// If the baseline or the worker fails, the user ends it, or the ledger fails.
-    pub fn measure_series(&mut self, remeasurement: &mut Remeasurement) -> Result<(), CopiesError> {
+    pub fn measure_series(
+        &mut self,
+        remeasurement: &mut Remeasurement,
+    ) -> Result<Result<Vec<Round>, Failure>, RaceError> {
         self.first_tuner().measure_series(remeasurement)
     }
 
@@ -182,9 +193,9 @@ impl<'a> Session<'a> {
         let devices = std::iter::once(first).chain(others);
         let mut tuners: Vec<_> = devices.map(|device| device.tuner(registry, ledger, options, cancel)).collect();
         if *is_one_device {
-            let (device_seats, surrogates) = (DeviceSeats::default(), Surrogates::default());
+            let (device_slots, surrogates) = (DeviceSlots::default(), Surrogates::default());
             for tuner in &mut tuners {
-                tuner.seat = Some(device_seats.seat());
+                tuner.slot = Some(device_slots.slot());
                 tuner.surrogates = Arc::clone(&surrogates);
             }
         }
@@ -217,7 +228,7 @@ impl Device<'_> {
             cancel,
             events: self.events.clone(),
             surrogates: Default::default(),
-            seat: None,
+            slot: None,
         }
     }
 }

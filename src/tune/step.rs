@@ -35,9 +35,9 @@ fn may_be(label: &LabelShare, invocation: &Invocation) -> bool {
     label.op_name() == invocation.call.op_name() && same_key
 }
 
-/// Gives each planned call its share of a profile's time, and puts those with the most first. A label that is truncated in the
-/// profile may match several calls: its share is divided equally among them, with a flag. Returns one line on what the profile
-/// and the plan do not have in common.
+/// Gives each planned call its share of a profile's time, and puts those with the most first. A label that is truncated
+/// in the profile may match several calls: its share is divided equally among them, with a flag. Returns one line on
+/// what the profile and the plan do not have in common.
 pub(super) fn order_by_share(plan: &mut [PlannedInvocation], labels: &[LabelShare]) -> Vec<String> {
     let mut strangers = Vec::new();
     for planned in &mut *plan {
@@ -99,8 +99,8 @@ impl StepProfile {
         })
     }
 
-    /// Source lines as the profile names them, such as `model.py:12`, each with its operations' part of the modules' time, the
-    /// largest first. Leaves out operations without a line and lines of installed packages.
+    /// Source lines as the profile names them, such as `model.py:12`, each with its operations' part of the modules'
+    /// time, the largest first. Leaves out operations without a line and lines of installed packages.
     pub fn own_sources(&self) -> impl Iterator<Item = (&str, f64)> {
         let is_own = |name: &str| name.contains(':') && !name.contains("-packages/");
         let own = self.sources.iter().filter(move |(name, share)| is_own(name) && *share > 0.0);

@@ -12,16 +12,16 @@ use crate::device::DeviceFingerprint;
 use crate::ledger::{LOG_FILE, StoredError, entries_of, log_findings};
 use crate::measured_by::{MeasuredBy, TOOL};
 use crate::peaks::Peaks;
+use crate::race::{Evidence, candidate_results};
 use crate::samples::{JobHistory, LogError, SampleLog};
 
-use super::commit::{candidate_results, fill_from_entry};
-use super::goodness::fill_work;
+use super::commit::fill_from_entry;
 use super::job::same_programs;
-use super::rounds::JobRounds;
+use super::work::fill_work;
 use super::{AutotuningResult, CandidateOutcome, CandidateResult, OperationResult, RESULT_SCHEMA, Status};
 
-/// The decisions in force in a cache folder, one result per device, timer, clock and metric, in the order of their keys. Takes
-/// no lock and writes nothing; the notes report damage in the log.
+/// The decisions in force in a cache folder, one result per device, timer, clock and metric, in the order of their
+/// keys. Takes no lock and writes nothing; the notes report damage in the log.
 ///
 /// Times, ratios, intervals and ties are those of the decisions. Labels are not kept, so there are no occurrences.
 ///
@@ -101,7 +101,7 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     let configs: Vec<Config> = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();
     let digests: Vec<_> = job.candidates.iter().map(|candidate| candidate.semantic_digest).collect();
     let same_as = same_programs(&digests, job.baseline);
-    let rounds = JobRounds::from_history(history);
+    let rounds = Evidence::from_history(history);
     let decided = rounds.to_decision(configs.len(), job.baseline);
     let is_own = |index: &usize| same_as.get(*index).is_some_and(Option::is_none);
     let competing: Vec<usize> =
@@ -121,8 +121,8 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     operation
 }
 
-/// Rows of the race that decided a set of compiler options: without the default's copy, and the set with the interval of its own
-/// verdict.
+/// Rows of the race that decided a set of compiler options: without the default's copy, and the set with the interval
+/// of its own verdict.
 fn as_decided(rows: &mut Vec<CandidateResult>, entry: &Entry) {
     let mut seen = BTreeSet::new();
     rows.retain(|row| seen.insert(row.config.clone()));

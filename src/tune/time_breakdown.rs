@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::timer::events::{Event, Events, Kind, Phase, Sink, Slice};
+use crate::timer::events::{Event, EventKind, Events, Phase, Sink, Slice};
 
 /// Wall time of each part of the work, nanoseconds; the parts do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -116,8 +116,8 @@ impl Sink for Tally {
         // everything done in a search is accounted to the search
         let in_search = open.last().is_some_and(|part| part.is_search);
         match event.kind {
-            Kind::Round { .. } => *rounds = rounds.saturating_add(1),
-            Kind::End(slice) if !in_search || matches!(slice, Slice::Search { .. }) => {
+            EventKind::Round { .. } => *rounds = rounds.saturating_add(1),
+            EventKind::End(slice) if !in_search || matches!(slice, Slice::Search { .. }) => {
                 if let Some(sum) = booked(time_breakdown, slice)
                     && let Some(Part { start_ns, inner_ns, .. }) = open.pop()
                 {
@@ -133,11 +133,11 @@ impl Sink for Tally {
                 }
             }
             _ if in_search => {}
-            Kind::Begin(slice) if booked(time_breakdown, slice).is_some() => {
+            EventKind::Begin(slice) if booked(time_breakdown, slice).is_some() => {
                 let is_search = matches!(slice, Slice::Search { .. });
                 open.push(Part { start_ns: event.at_ns, inner_ns: 0, is_search });
             }
-            Kind::Prepared { cost, is_baseline, .. } => {
+            EventKind::Prepared { cost, is_baseline, .. } => {
                 time_breakdown.compile_cpu_ns = time_breakdown.compile_cpu_ns.saturating_add(cost.cpu_ns);
                 let of = match is_baseline {
                     true => &mut time_breakdown.compile_baselines_ns,
@@ -146,13 +146,13 @@ impl Sink for Tally {
                 *of = of.saturating_add(cost.compile_ns);
             }
             // each call is accounted its share of the time, so that the shares add up to the whole
-            Kind::CompiledBeside { calls } => {
+            EventKind::CompiledBeside { calls } => {
                 let own = *last_compile_ns / (calls.max(1) as u64);
                 time_breakdown.compile_ns =
                     time_breakdown.compile_ns.saturating_sub(last_compile_ns.saturating_sub(own));
                 *last_compile_ns = own;
             }
-            Kind::Sampled { running_ns } => {
+            EventKind::Sampled { running_ns } => {
                 time_breakdown.running_ns = time_breakdown.running_ns.saturating_add(running_ns)
             }
             _ => {}
@@ -197,20 +197,20 @@ mod tests {
             let _candidate = events.open(Slice::Candidate { number: 0, config: None });
             drop(events.open(Slice::Restart(&failure)));
             let cost = crate::timer::Prepared { compile_ns: 3, cpu_ns: 7, ..Default::default() };
-            events.tell(Kind::Prepared { cost: &cost, is_baseline: true, done: 1, of: 1 });
+            events.tell(EventKind::Prepared { cost: &cost, is_baseline: true, done: 1, of: 1 });
         };
         compile();
         {
             let _search = events.open(Slice::Search { strategy: "random", configs: 70, sampled: false });
             compile();
-            events.tell(Kind::Sampled { running_ns: 5 });
+            events.tell(EventKind::Sampled { running_ns: 5 });
         }
-        events.tell(Kind::Sampled { running_ns: 11 });
+        events.tell(EventKind::Sampled { running_ns: 11 });
         {
             let _compile = events.open(Slice::Phase(Phase::Compile));
         }
         // five calls worked in that second
-        events.tell(Kind::CompiledBeside { calls: 5 });
+        events.tell(EventKind::CompiledBeside { calls: 5 });
         let second = 1_000_000_000;
         let expected = TimeBreakdown {
             compile_ns: 5 * second + second / 5,

@@ -10,18 +10,17 @@ use crate::device::DeviceFingerprint;
 use crate::failure::Failure;
 use crate::ledger::Ledger;
 use crate::measured_by::Source;
+use crate::race::{
+    Compiling, DeviceSlot, Evidence, JobIdentity, NextWave, RaceError, RaceOptions, Referee, Runner, Terms, measure,
+};
 use crate::registry::{Invocation, Registry};
 use crate::samples::{CandidateRecord, JobRecord};
 use crate::search::Surrogate;
-use crate::timer::events::{Events, Kind};
+use crate::timer::events::{EventKind, Events};
 use crate::timer::{JobCandidate, Timer};
 
 use super::commit::fill_from_entry;
-use super::device_seats::Seat;
-use super::job::{InputFolder, JobIdentity, Materialized, materialize};
-use super::measure::{Aborted, Measuring};
-use super::rounds::JobRounds;
-use super::waves::Waves;
+use super::job::{InputFolder, Materialized, identity_of, materialize};
 use super::{OperationResult, Status, TuneError, TuneOptions};
 
 /// Tunes planned invocations on one timer's device.
@@ -40,8 +39,8 @@ pub(super) struct Autotuner<'a> {
     pub(super) events: Events,
     /// For each operation the outcomes of its calls so far; shared by all calls tuned side by side on one device.
     pub(super) surrogates: Surrogates,
-    /// Its seat among the calls that are tuned side by side on one device.
-    pub(super) seat: Option<Seat>,
+    /// Its slot among the calls that are tuned side by side on one device.
+    pub(super) slot: Option<DeviceSlot>,
 }
 
 /// An operation, whose calls have a surrogate in common.
@@ -53,7 +52,7 @@ pub(super) type Surrogates = Arc<Mutex<BTreeMap<Tuned, Surrogate>>>;
 /// How much of a job is measured.
 pub(super) enum Extent<'w> {
     /// Until the race is decided; all candidates at once, or in waves.
-    Race(Option<&'w mut Waves>),
+    Race(Option<&'w mut dyn NextWave>),
     /// The requested number of rounds.
     Exact,
 }
@@ -62,56 +61,34 @@ pub(super) enum Extent<'w> {
 pub(super) type Decided = Option<(CacheKey, Arc<Entry>)>;
 
 impl Autotuner<'_> {
-    /// The same in an existing folder, with other options.
+    /// Measures an invocation whose inputs are in a folder, and adds the rounds to the evidence.
     pub(super) fn measure_at(
         &mut self,
         events: &Events,
         input_folder: &InputFolder,
-        (options, extent): (&TuneOptions, Extent<'_>),
+        (options, extent): (&RaceOptions, Extent<'_>),
         (invocation, identity): (&Invocation, &JobIdentity),
-        rounds: &mut JobRounds,
-    ) -> Result<u32, Aborted> {
+        evidence: &mut Evidence,
+    ) -> Result<u32, RaceError> {
         let Materialized { job, unusable } =
             materialize(invocation, self.registry, options.cache_state.clone(), input_folder);
         for (candidate, failure) in unusable {
             if let Some(JobCandidate { config, .. }) = job.candidates.get(candidate) {
-                events.tell(Kind::Failed { candidate, config, failure: &failure });
+                events.tell(EventKind::Failed { candidate, config, failure: &failure });
             }
-            rounds.failures.insert(candidate, failure);
+            evidence.failures.insert(candidate, failure);
         }
-        if let Some(failure) = rounds.failures.get(&identity.baseline) {
+        if let Some(failure) = evidence.failures.get(&identity.baseline) {
             let message = format!("the baseline cannot be run: {}", failure.message);
-            return Err(Aborted::Failed(Failure::new(failure.kind.clone(), message)));
+            return Err(RaceError::Failed(Failure::new(failure.kind.clone(), message)));
         }
-        Measuring {
-            timer: &mut *self.timer,
-            ledger: self.ledger,
-            options,
-            cancel: self.cancel,
-            events,
-            identity,
-            job: &job,
-            rounds,
-            forgiven: Default::default(),
-            round_forgiven: false,
-            needs_finite: false,
-            slack: &[],
-            is_exact: matches!(extent, Extent::Exact),
-            compares: None,
-            joins_executables: false,
-            waves: match extent {
-                Extent::Race(waves) => waves,
-                Extent::Exact => None,
-            },
-            beside: self.seat.as_ref().map_or(1, Seat::seats),
-            seat: self.seat.as_mut(),
-            tried: 0,
-            epochs: (0, 0),
-            in_rounds: Default::default(),
-            running: Default::default(),
-            compiling: Default::default(),
-        }
-        .run()
+        let (is_exact, waves) = match extent {
+            Extent::Race(waves) => (false, waves.map(|waves| waves as &mut dyn NextWave)),
+            Extent::Exact => (true, None),
+        };
+        let referee = Referee { options, identity, terms: Terms { is_exact, ..Terms::default() } };
+        let runner = Runner::new(&mut *self.timer, self.ledger, self.cancel, events);
+        measure(runner, &job, referee, Compiling::new(waves, self.slot.as_mut()), evidence)
     }
 
     pub(super) fn lock_surrogates(&self) -> MutexGuard<'_, BTreeMap<Tuned, Surrogate>> {
@@ -120,10 +97,10 @@ impl Autotuner<'_> {
 
     /// An invocation's identity under this timer.
     pub(super) fn identity(&self, invocation: &Invocation) -> Result<JobIdentity, String> {
-        JobIdentity::new(
+        identity_of(
             invocation,
             &self.timer.info().device,
-            &self.timer.info().measured_by(&self.options.cache_state),
+            &self.timer.info().measured_by(&self.options.race.cache_state),
         )
     }
 
@@ -134,12 +111,13 @@ impl Autotuner<'_> {
         let by = &from.measured_by;
         // samples that were recorded elsewhere are not a measurement of this device
         let is_measured = by.source != Source::Replay && self.timer.info().source != Source::Replay;
-        let is_other = is_measured && by.timer != self.timer.info().name && by.cache_state == self.options.cache_state;
+        let is_other =
+            is_measured && by.timer != self.timer.info().name && by.cache_state == self.options.race.cache_state;
         let device = DeviceFingerprint {
             identity: self.timer.info().device.identity.clone(),
             environment: from.environment.clone(),
         };
-        is_other.then(|| JobIdentity::new(invocation, &device, by).ok()).flatten()
+        is_other.then(|| identity_of(invocation, &device, by).ok()).flatten()
     }
 
     /// What is cached for a key. What replayed samples decided counts only for a timer that replays.
@@ -149,23 +127,12 @@ impl Autotuner<'_> {
     }
 
     pub(super) fn job_record(&self, invocation: &Invocation, identity: &JobIdentity) -> JobRecord {
-        JobRecord {
-            job: identity.digest,
-            device: self.timer.info().device.clone(),
-            call: invocation.call.clone(),
-            direction: invocation.direction,
-            measured_by: self.timer.info().measured_by(&self.options.cache_state),
-            baseline: identity.baseline,
-            candidates: invocation
-                .candidates
-                .iter()
-                .map(|candidate| CandidateRecord {
-                    config: candidate.config.clone(),
-                    semantic_digest: candidate.program.as_ref().map(|program| program.semantic_digest),
-                })
-                .collect(),
-            fresh: self.options.force,
-        }
+        let candidates = invocation.candidates.iter().map(|candidate| CandidateRecord {
+            config: candidate.config.clone(),
+            semantic_digest: candidate.program.as_ref().map(|program| program.semantic_digest),
+        });
+        let by = self.timer.info().measured_by(&self.options.race.cache_state);
+        identity.record(&*self.timer, by, candidates, self.options.race.force)
     }
 }
 

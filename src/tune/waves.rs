@@ -3,13 +3,12 @@
 use crate::config::Config;
 use crate::core_limits::CoreLimits;
 use crate::decision::first_looks;
+use crate::race::{Evidence, JobIdentity, NextWave};
 use crate::registry::Invocation;
 use crate::search::{Predictions, Space, Surrogate, WaveRules};
 use crate::timer::CompilerFigures;
 
 use super::TuneOptions;
-use super::job::JobIdentity;
-use super::rounds::JobRounds;
 
 /// Up to this many programs are compiled at once: skipping some is not worth a second wave.
 const FEW: usize = 8;
@@ -48,14 +47,14 @@ impl Waves {
         let baseline = candidates.iter().position(|&candidate| candidate == identity.baseline);
         let (Ok(space), Some(baseline)) = (space, baseline) else { return Err(surrogate) };
         surrogate.begin(&space, baseline);
-        let rules = WaveRules::new(options.wave).least_gain(options.rules.min_improvement);
+        let rules = WaveRules::new(options.wave).least_gain(options.race.rules.min_improvement);
         Ok(Self {
             surrogate,
             space,
             candidates,
             known: Vec::new(),
             rules,
-            usual_rounds: options.usual_rounds() as usize,
+            usual_rounds: options.race.usual_rounds() as usize,
             whole_wave: options.wave,
         })
     }
@@ -77,7 +76,7 @@ impl Waves {
     }
 
     /// Makes waves smaller if several calls compile at the same time: together they keep the cores busy.
-    pub(super) fn share(&mut self, calls: usize) {
+    fn share(&mut self, calls: usize) {
         let wave = self.whole_wave.div_ceil(calls.max(1)).max(LEAST_WAVE.min(self.whole_wave));
         let WaveRules { first, wave, .. } = WaveRules::new(wave);
         self.rules = self.rules.first(first).wave(wave);
@@ -94,22 +93,29 @@ impl Waves {
     }
 
     /// Predictions for the remaining candidates after these measurements.
-    pub(super) fn predict(&mut self, rounds: &JobRounds, identity: &JobIdentity) -> Predictions {
-        let decided = rounds.to_decision(identity.same_as.len(), identity.baseline);
+    pub(super) fn predict(&mut self, evidence: &Evidence, identity: &JobIdentity) -> Predictions {
+        let decided = evidence.to_decision(identity.same_as.len(), identity.baseline);
         let looks = first_looks(&decided, identity.same_as.len(), identity.baseline, self.usual_rounds);
         let rules = self.rules.noise_floor(looks.noise_floor);
-        let is_observed = |candidate: usize| !rounds.is_empty() && !rounds.is_left(candidate);
+        let is_observed = |candidate: usize| !evidence.is_empty() && !evidence.is_left(candidate);
         let observed = self.candidates.iter().enumerate().filter(|(_, candidate)| is_observed(**candidate));
         for (point, &candidate) in observed {
             // a compiled candidate without a time counts as failed
             let look = looks.candidates.get(candidate).copied().flatten();
-            let look = look.filter(|_| !rounds.failures.contains_key(&candidate)).map(|look| {
+            let look = look.filter(|_| !evidence.failures.contains_key(&candidate)).map(|look| {
                 // another process may have disturbed a first round, and disturbances only ever add time
-                let undisturbed = rounds.fastest_ratio(candidate, identity.baseline).map_or(f64::INFINITY, f64::ln);
+                let undisturbed = evidence.fastest_ratio(candidate, identity.baseline).map_or(f64::INFINITY, f64::ln);
                 (look.difference.min(undisturbed), look.deviation)
             });
             self.surrogate.tell(point, look);
         }
         self.surrogate.predict(&self.known, &rules).renumbered(|point| self.candidates.get(point).copied())
+    }
+}
+
+impl NextWave for Waves {
+    fn next(&mut self, evidence: &Evidence, identity: &JobIdentity, calls: usize) -> Vec<usize> {
+        self.share(calls);
+        self.predict(evidence, identity).next
     }
 }

@@ -42,8 +42,8 @@ fn kept(place: &Place) -> usize {
     files.filter(|path| path.extension().is_some_and(|end| end == "exe")).count()
 }
 
-/// A plugin alone, without NVIDIA's packages, refuses nothing: that is the machine's fault. With them it needs nothing else, not
-/// even Python.
+/// A plugin alone, without NVIDIA's packages, refuses nothing: that is the machine's fault. With them it needs nothing
+/// else, not even Python.
 #[test]
 fn a_missing_assembler_is_no_refusal_and_python_is_not_needed() {
     let Some(cuda) = cuda() else { return };

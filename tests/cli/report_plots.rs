@@ -7,7 +7,7 @@ use crate::support::program::run;
 use crate::support::xspace::*;
 use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::collectives::{
-    Clocks, Collectives, Communication, Kind, collective_metrics, straggler_waits,
+    Clocks, CollectiveKind, Collectives, Communication, collective_metrics, straggler_waits,
 };
 use autotune_lowered::analysis::{HloFiles, SummaryOptions, summarize};
 use autotune_lowered::profile::XSpace;
@@ -196,7 +196,12 @@ fn nothing_is_drawn_of_nothing() {
 
 /// One operation: parts by device, execution, start and end in nanoseconds. The devices belong to host `a`, the last
 /// one to `b`.
-fn collectives(kind: Kind, bytes: Option<u64>, devices: usize, parts: &[(u32, u64, i64, i64)]) -> Collectives<'static> {
+fn collectives(
+    kind: CollectiveKind,
+    bytes: Option<u64>,
+    devices: usize,
+    parts: &[(u32, u64, i64, i64)],
+) -> Collectives<'static> {
     let hosts: Vec<&str> = (1..=devices).map(|number| if number == devices { HOSTILE } else { "a" }).collect();
     let communication =
         Communication { kind, group_size: Some(devices as u64), message_bytes: bytes, groups: Vec::new() };
@@ -226,7 +231,7 @@ fn marked(svg: &str) -> Vec<(String, f64, f64, (f64, f64))> {
 fn collectives_stand_at_their_bandwidth_wait_and_skew() {
     // three on two devices, of 3000 bytes: fastest 100, 200 and 300 ns; waits 50, 0 and 600 ns
     let found = collectives(
-        Kind::AllReduce,
+        CollectiveKind::AllReduce,
         Some(3000),
         2,
         &[
@@ -266,7 +271,7 @@ fn collectives_stand_at_their_bandwidth_wait_and_skew() {
 fn late_devices_stand_above_the_middle() {
     // ends 30 ns before and after the mean, always
     let found = collectives(
-        Kind::AllGather,
+        CollectiveKind::AllGather,
         None,
         3,
         &[(0, 0, 0, 100), (1, 0, 0, 130), (2, 0, 0, 160), (0, 1, 500, 600), (1, 1, 500, 630), (2, 1, 500, 660)],
@@ -296,11 +301,11 @@ fn found_circles(svg: &str) -> Vec<f64> {
 #[test]
 fn panels_without_anything_are_left_out_and_named() {
     // one device per host: nothing waits for a device with the same clock
-    let alone = collectives(Kind::AllGather, Some(1 << 20), 1, &[(0, 0, 0, 100), (0, 1, 500, 900)]);
+    let alone = collectives(CollectiveKind::AllGather, Some(1 << 20), 1, &[(0, 0, 0, 100), (0, 1, 500, 900)]);
     let svg = drawn(&alone, Clocks::Recorded).unwrap();
     assert_eq!(marked(&svg).len(), 1);
     assert!(svg.contains("No waits: no collective has two devices") && svg.contains("No skews: "), "{svg}");
-    let nothing = collectives(Kind::AllGather, None, 1, &[(0, 0, 0, 100)]);
+    let nothing = collectives(CollectiveKind::AllGather, None, 1, &[(0, 0, 0, 100)]);
     assert_eq!(drawn(&nothing, Clocks::Recorded), None);
     assert_eq!(drawn(&Collectives::default(), Clocks::Recorded), None);
 }

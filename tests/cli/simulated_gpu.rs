@@ -1,5 +1,5 @@
-//! The program on a SIMULATED GPU: the vendor's own plugin with drivers that do nothing (`tests/simulated_gpu`). Outputs are
-//! zeros and times are made up, so nothing here says how fast a kernel is.
+//! The program on a SIMULATED GPU: the vendor's own plugin with drivers that do nothing (`tests/simulated_gpu`).
+//! Outputs are zeros and times are made up, so nothing here says how fast a kernel is.
 //!
 //! `AUTOTUNE_LOWERED_TEST_SIMULATED_GPU` names what `tests/simulated_gpu/build` made; `.ci/full gpu` makes it.
 

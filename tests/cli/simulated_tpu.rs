@@ -146,7 +146,8 @@ fn a_module_is_compiled_with_the_options_of_its_side_file() {
     assert!(done.code == 4 && done.fault().contains("step.mlir.labels.json"), "{}", done.stderr);
 }
 
-/// A registry with a call for TPUs; each of its candidates is a program with one of these comments, the first the baseline.
+/// A registry with a call for TPUs; each of its candidates is a program with one of these comments, the first the
+/// baseline.
 pub(crate) fn registry_of(place: &Place, comments: &[&str]) -> String {
     let program = fs::read_to_string("tests/data/timer/add.mlir").unwrap();
     let candidates = comments.iter().enumerate().map(|(number, comment)| {

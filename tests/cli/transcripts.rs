@@ -1,12 +1,12 @@
-//! Transcripts of a terminal, in `tests/transcripts`. Each test runs the commands of its file in a new folder and compares
-//! what they print. `SNAPSHOTS=overwrite` writes the files again.
+//! Transcripts of a terminal, in `tests/transcripts`. Each test runs the commands of its file in a new folder and
+//! compares what they print. `SNAPSHOTS=overwrite` writes the files again.
 //!
-//! A line `$ COMMAND` is run by `sh`, with the lines `> …` after it. The lines that follow are its stdout, then its stderr
-//! (`stderr: …`, without spaces at a line's end), then its exit code unless that is zero. `$ # REASON` says what the next
-//! commands are for. `$REPO` is the repository; `example.json` and `small.json` are recorded samples for its two modules, whose
-//! times are simulated. The cache is `cache`; what a user keeps elsewhere is in `data` (`XDG_DATA_HOME`), `native`
-//! (`XDG_CACHE_HOME`) and `config` (`XDG_CONFIG_HOME`). `[..]` stands for anything in a line, and a line `...` for any lines; JSON is also validated against
-//! its command's schema.
+//! A line `$ COMMAND` is run by `sh`, with the lines `> …` after it. The lines that follow are its stdout, then its
+//! stderr (`stderr: …`, without spaces at a line's end), then its exit code unless that is zero. `$ # REASON` says what
+//! the next commands are for. `$REPO` is the repository; `example.json` and `small.json` are recorded samples for its
+//! two modules, whose times are simulated. The cache is `cache`; what a user keeps elsewhere is in `data`
+//! (`XDG_DATA_HOME`), `native` (`XDG_CACHE_HOME`) and `config` (`XDG_CONFIG_HOME`). `[..]` stands for anything in a
+//! line, and a line `...` for any lines; JSON is also validated against its command's schema.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

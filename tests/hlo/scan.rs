@@ -46,7 +46,8 @@ fn error(bytes: &[u8]) -> String {
 
 #[test]
 fn call_sites_carry_the_operations_operands() {
-    // the model calls flash attention on (2, 128, 4, 32) twice; its backward pass takes the cotangent as a fourth operand
+    // the model calls flash attention on (2, 128, 4, 32) twice; its backward pass takes the cotangent as a fourth
+    // operand
     let qkv = vec!["f32[2,128,4,32]".to_owned(); 3];
     let with_cotangent = vec!["f32[2,128,4,32]".to_owned(); 4];
     for (name, op_id) in [

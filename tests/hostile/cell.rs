@@ -1,5 +1,5 @@
-//! A throw-away root with a home, a stranger's repository, and a victim that nothing may touch, in which every access of
-//! the program is traced.
+//! A throw-away root with a home, a stranger's repository, and a victim that nothing may touch, in which every access
+//! of the program is traced.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

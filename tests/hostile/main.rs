@@ -1,5 +1,5 @@
-//! What a stranger's files make the program do: every open, write, mapping and start of it is traced in a throw-away root and
-//! compared with what is allowed by name.
+//! What a stranger's files make the program do: every open, write, mapping and start of it is traced in a throw-away
+//! root and compared with what is allowed by name.
 
 #[path = "../support/mod.rs"]
 mod support;

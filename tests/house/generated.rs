@@ -1,5 +1,5 @@
-//! The committed Rust of `proto/*.proto` is what `cargo run -p autotune-lowered-proto` wrote for these schemas: each file
-//! begins with the digests of its schema and of its code.
+//! The committed Rust of `proto/*.proto` is what `cargo run -p autotune-lowered-proto` wrote for these schemas: each
+//! file begins with the digests of its schema and of its code.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -11,7 +11,7 @@ use crate::support::xspace::*;
 use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::HloFiles;
 use autotune_lowered::analysis::collectives::{
-    Clocks, Collectives, Communication, Figures, Kind, collective_metrics, collectives,
+    Clocks, CollectiveKind, Collectives, Communication, Figures, collective_metrics, collectives,
 };
 use autotune_lowered::profile::{XSpace, captures};
 use serde_json::Value;
@@ -85,7 +85,7 @@ fn skews_of_the_sample_equal_the_oracle() {
 
 /// One operation on devices of two hosts, `(device, execution, start, end, hidden, overlaps)` in nanoseconds.
 fn by_hand(
-    kind: Kind,
+    kind: CollectiveKind,
     group_size: u64,
     groups: Vec<Vec<i64>>,
     parts: &[(u32, u64, i64, i64, u64, u64)],
@@ -98,13 +98,13 @@ fn by_hand(
 fn bandwidth_has_the_factors_of_its_kind() {
     // 10^6 bytes in 10^4 ns are 100 GB/s; a group of four
     for (kind, algorithm, bus) in [
-        (Kind::AllGather, 400.0, 300.0),
-        (Kind::ReduceScatter, 400.0, 300.0),
-        (Kind::AllReduce, 100.0, 150.0),
-        (Kind::AllToAll, 100.0, 75.0),
-        (Kind::CollectivePermute, 100.0, 100.0),
-        (Kind::CollectiveBroadcast, 100.0, 100.0),
-        (Kind::HostToDevice, 100.0, 100.0),
+        (CollectiveKind::AllGather, 400.0, 300.0),
+        (CollectiveKind::ReduceScatter, 400.0, 300.0),
+        (CollectiveKind::AllReduce, 100.0, 150.0),
+        (CollectiveKind::AllToAll, 100.0, 75.0),
+        (CollectiveKind::CollectivePermute, 100.0, 100.0),
+        (CollectiveKind::CollectiveBroadcast, 100.0, 100.0),
+        (CollectiveKind::HostToDevice, 100.0, 100.0),
     ] {
         let found = by_hand(kind, 4, Vec::new(), &[(0, 0, 0, 10_000, 0, 0), (1, 0, 0, 20_000, 0, 0)]);
         let row = &collective_metrics(&found, Clocks::Recorded).sizes[0];
@@ -118,7 +118,7 @@ fn bandwidth_has_the_factors_of_its_kind() {
 
 #[test]
 fn hidden_time_is_the_union_and_the_sum_is_said() {
-    let found = by_hand(Kind::AllReduce, 2, Vec::new(), &[(0, 0, 0, 100, 40, 60), (0, 1, 200, 300, 10, 10)]);
+    let found = by_hand(CollectiveKind::AllReduce, 2, Vec::new(), &[(0, 0, 0, 100, 40, 60), (0, 1, 200, 300, 10, 10)]);
     let row = &collective_metrics(&found, Clocks::Recorded).sizes[0];
     assert_eq!((row.figures.hidden, row.figures.hidden_by_sum), (0.25, Some(0.35)));
     // one device waits for no other
@@ -128,11 +128,11 @@ fn hidden_time_is_the_union_and_the_sum_is_said() {
 #[test]
 fn groups_of_one_collective_wait_apart() {
     let parts = [(0, 0, 0, 100, 0, 0), (1, 0, 60, 100, 0, 0), (2, 0, 500, 600, 0, 0), (3, 0, 590, 600, 0, 0)];
-    let whole = by_hand(Kind::AllReduce, 2, Vec::new(), &parts[..2]);
+    let whole = by_hand(CollectiveKind::AllReduce, 2, Vec::new(), &parts[..2]);
     // (100 - 0) - 40
     let wait = collective_metrics(&whole, Clocks::Recorded).sizes[0].figures.wait.unwrap();
     assert_eq!((wait.mean_ns, wait.of_fastest), (60.0, 1.5));
-    let apart = by_hand(Kind::AllReduce, 2, vec![vec![0, 1], vec![2, 3]], &parts);
+    let apart = by_hand(CollectiveKind::AllReduce, 2, vec![vec![0, 1], vec![2, 3]], &parts);
     let figures = collective_metrics(&apart, Clocks::Recorded).sizes[0].figures.clone();
     let wait = figures.wait.unwrap();
     assert_eq!((figures.instances, wait.mean_ns, wait.longest_ns), (2, 75.0, 90.0));
@@ -152,7 +152,7 @@ fn hosts_whose_clocks_differ_are_compared_once_they_are_aligned() {
             ]
         })
         .collect();
-    let found = by_hand(Kind::AllGather, 4, Vec::new(), &parts);
+    let found = by_hand(CollectiveKind::AllGather, 4, Vec::new(), &parts);
     let recorded = collective_metrics(&found, Clocks::Recorded);
     assert_eq!(recorded.sizes[0].figures.wait, None, "clocks of two hosts were compared");
     // the mean end is at 605: −505, −505, 495 and 515
@@ -166,7 +166,7 @@ fn hosts_whose_clocks_differ_are_compared_once_they_are_aligned() {
     // all end at 605; the first started at 485
     assert_eq!(by_device.sizes[0].figures.wait.unwrap().mean_ns, 20.0);
     // a collective of two devices says nothing about four clocks
-    let pairs = by_hand(Kind::AllGather, 2, Vec::new(), &parts);
+    let pairs = by_hand(CollectiveKind::AllGather, 2, Vec::new(), &parts);
     let pairs = collective_metrics(&pairs, Clocks::Host);
     assert_eq!((pairs.alignment.collectives, pairs.alignment.skews_ps.len()), (0, 0));
     assert_eq!(pairs.sizes[0].figures.wait, None);
@@ -183,7 +183,7 @@ fn of_very_many_collectives_a_sample_tells_the_skew() {
         (0..count).flat_map(of).collect()
     };
     for (count, sampled) in [(131_072, 131_072..=131_072), (200_000, 60_000..=131_072)] {
-        let mut found = by_hand(Kind::AllReduce, 2, Vec::new(), &parts(count));
+        let mut found = by_hand(CollectiveKind::AllReduce, 2, Vec::new(), &parts(count));
         found.devices.truncate(2);
         let metrics = collective_metrics(&found, Clocks::Device);
         let alignment = &metrics.alignment;
@@ -243,7 +243,7 @@ fn computations_on_several_threads_hide_a_moment_once() {
     // without HLO, the name gives the kind, but no size
     assert_eq!(
         (metrics.sizes[0].kind, metrics.sizes[0].message_bytes, figures.bus_gb_per_s),
-        (Kind::AllReduce, None, None)
+        (CollectiveKind::AllReduce, None, None)
     );
     assert!(found.notes.iter().any(|note| note.starts_with("no HLO of `jit_f`")), "{:?}", found.notes);
 }

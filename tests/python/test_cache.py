@@ -171,7 +171,7 @@ print("done")
     assert [out.strip() for out, _ in said] == ["done"] * 6, said
 
 
-def test_shipped_seeds_are_the_last_tier(tmp_path):
+def test_shipped_configs_are_the_last_tier(tmp_path):
     cache = Cache.open(tmp_path)
     seed = next(iter(cache))
     assert seed.tier == "shipped"

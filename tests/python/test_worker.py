@@ -104,6 +104,27 @@ def test_candidates_are_compiled_ahead_and_each_failure_is_its_own(worker, tmp_p
     assert worker.process.wait(60) == 0
 
 
+def test_what_tells_its_arguments_is_compiled_once(worker, tmp_path):
+    hello, _ = worker.ask("hello", protocol=1)
+    begin = {"op_id": "add@v1", "call_key": "k", "direction": "forward", "inputs": [], "scratch": str(tmp_path)}
+    assert worker.ask("begin", **begin) == ({}, None)
+    path = tmp_path / "add.mlir"
+    path.write_text((DATA / "add.mlir").read_text())
+    load = load_of(0, path)
+    first, _ = worker.ask("load", **load)
+    begun(worker, tmp_path)
+    # it would not compile again
+    path.write_text("module { nonsense }")
+    assert worker.ask("compile-ahead", **load) == ({}, None)
+    again, error = worker.ask("load", **load)
+    assert (error, again["compile_ns"], again["signature"]) == (None, first["compile_ns"], first["signature"])
+    measured, error = worker.ask("measure", candidate=0, runs=3)
+    assert error is None and min(measured["samples_ns"]) > 0
+    # another request is another program, and nothing is kept once runs are timed
+    assert worker.ask("load", **load_of(1, path))[1] == "compile"
+    assert worker.ask("load", **load)[1] == "compile"
+
+
 def test_arrays_of_64_bits_stay_as_they_are(tmp_path):
     import numpy as np
 

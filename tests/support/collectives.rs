@@ -2,7 +2,8 @@
 
 use autotune_lowered::analysis::collectives::{Collectives, Communication, Device, Operation, Part};
 
-/// One operation on devices of these hosts; parts are `(device, execution, start, end, hidden, overlaps)` in nanoseconds.
+/// One operation on devices of these hosts; parts are `(device, execution, start, end, hidden, overlaps)` in
+/// nanoseconds.
 pub fn one_operation(
     name: &str,
     hosts: &[&str],

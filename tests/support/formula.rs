@@ -16,7 +16,7 @@ use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Candidate, Program, Registry};
-use autotune_lowered::timer::events::{Event, Events, Kind};
+use autotune_lowered::timer::events::{Event, EventKind, Events};
 use autotune_lowered::timer::{
     CompilerFigures, Foreknown, Job, OutputArray, OutputsAs, Prepared, ProgramFile, RoundRequest, RoundSamples,
     TakenOutputs, Timer, TimerInfo,
@@ -167,7 +167,7 @@ pub fn tune_with(
     let cancel = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancel);
     let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-        if let Kind::Evaluated { done, .. } = event.kind {
+        if let EventKind::Evaluated { done, .. } = event.kind {
             on_evaluated(done, &flag);
         }
     })));

@@ -34,8 +34,8 @@ pub fn build(source: &str, library: &Path) {
     built.insert(source.to_owned(), fs::read(library).unwrap());
 }
 
-/// A plugin whose programs run on a real one, and whose times are SIMULATED: the name of a program's module says how many
-/// nanoseconds it takes (`takes_80000`).
+/// A plugin whose programs run on a real one, and whose times are SIMULATED: the name of a program's module says how
+/// many nanoseconds it takes (`takes_80000`).
 pub struct NamedTimes {
     folder: TempDir,
     base: PathBuf,

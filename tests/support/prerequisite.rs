@@ -51,8 +51,8 @@ pub fn plugin() -> Option<PathBuf> {
     plugins().into_iter().next()
 }
 
-/// The Python interpreter for workers that need no packages: what PATH has may be a script that looks for it, which takes
-/// longer than the interpreter's own start.
+/// The Python interpreter for workers that need no packages: what PATH has may be a script that looks for it, which
+/// takes longer than the interpreter's own start.
 pub fn python3() -> &'static str {
     static FOUND: LazyLock<String> = LazyLock::new(|| {
         let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();

@@ -1,4 +1,5 @@
-//! A timer that plays a script, and invocations for it. Simulated, so that the tuner's logic is tested without a device.
+//! A timer that plays a script, and invocations for it. Simulated, so that the tuner's logic is tested without a
+//! device.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -17,10 +18,10 @@ use autotune_lowered::hlo::Cost;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
-use autotune_lowered::timer::events::{Event, Events, Kind};
+use autotune_lowered::timer::events::{Event, EventKind, Events};
 use autotune_lowered::timer::protocol::{ComparedOutput, KeptOutput};
 use autotune_lowered::timer::{
-    Job, OutputArray, OutputsAs, Prepared, RoundRequest, RoundSamples, Signature, TakenOutputs, Timer, TimerInfo,
+    Job, OutputArray, OutputsAs, Prepared, ProgramSignature, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerInfo,
 };
 use autotune_lowered::tune::{AutotuningResult, Plan, PlannedInvocation, Session, TuneError, TuneOptions};
 
@@ -87,7 +88,7 @@ pub struct ScriptedTimer {
     pub wobble: u64,
     pub restarts: Vec<Vec<usize>>,
     /// The signature of candidates other than `f32[4]`; `None` if it is unknown.
-    pub signatures: BTreeMap<usize, Option<Signature>>,
+    pub signatures: BTreeMap<usize, Option<ProgramSignature>>,
     /// The executable of each candidate: equal bytes are the same executable.
     pub executables: Vec<u8>,
     /// Bytes of temporary memory and floating-point operations of candidates for which they are known.
@@ -202,11 +203,11 @@ impl Timer for ScriptedTimer {
         Ok(Prepared::new(1).executable(executable).temporary_bytes(temporary_bytes).work(work))
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.call(candidate, "signature")?;
         let usual = || {
             let arrays = vec!["f32[4]".parse().unwrap()];
-            Signature::new(arrays.clone()).results(Some(arrays))
+            ProgramSignature::new(arrays.clone()).results(Some(arrays))
         };
         Ok(self.signatures.get(&candidate).cloned().unwrap_or_else(|| Some(usual())))
     }
@@ -267,7 +268,7 @@ pub fn tune_told(
     let cancel = Arc::new(AtomicBool::new(false));
     let (flag, mut done) = (Arc::clone(&cancel), 0);
     let events = events.and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-        if let Kind::Round { .. } = event.kind {
+        if let EventKind::Round { .. } = event.kind {
             done += 1;
             if cancel_after.is_some_and(|limit| done >= limit) {
                 flag.store(true, Ordering::Relaxed);

@@ -14,7 +14,8 @@ use autotune_lowered::decision::{ComparisonRules, Relation};
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::MeasuredProgram;
-use autotune_lowered::timer::{Build, Signature};
+use autotune_lowered::race::Runner;
+use autotune_lowered::timer::{Build, ProgramSignature};
 
 const MS: u64 = 1_000_000;
 
@@ -31,7 +32,8 @@ fn run(
     options: &CompareOptions,
 ) -> Result<CompareResult, CompareError> {
     let scratch = tempfile::tempdir().unwrap();
-    compare(timer, ledger, contestants, options, scratch.path(), &AtomicBool::new(false), &Default::default())
+    let (never, events) = (AtomicBool::new(false), Default::default());
+    compare(&mut Runner::new(timer, ledger, &never, &events), contestants, options, scratch.path())
 }
 
 fn in_memory(timer: &mut ScriptedTimer, count: u64) -> Result<CompareResult, CompareError> {
@@ -156,8 +158,8 @@ fn nothing_is_compared_with_a_first_that_fails() {
 #[test]
 fn programs_that_take_or_give_other_arrays_are_named() {
     let arrays = |texts: &[&str]| -> Vec<ArraySpec> { texts.iter().map(|text| text.parse().unwrap()).collect() };
-    let takes = Signature::new(arrays(&["f32[4]", "s32[]"]));
-    let gives = Signature::new(arrays(&["f32[4]"])).results(Some(arrays(&["f32[2,2]"])));
+    let takes = ProgramSignature::new(arrays(&["f32[4]", "s32[]"]));
+    let gives = ProgramSignature::new(arrays(&["f32[4]"])).results(Some(arrays(&["f32[2,2]"])));
     for (signature, said) in [
         (takes, "`step-1.mlir` takes `f32[4]`, `s32[]`, `step-0.mlir` takes `f32[4]`"),
         (gives, "`step-1.mlir` gives `f32[2,2]`, `step-0.mlir` gives `f32[4]`"),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use autotune_lowered::array::{Reference, Special, Tolerance};
+use autotune_lowered::array::{Reference, SpecialKind, Tolerance};
 use autotune_lowered::candidates::{OptionClass, OptionSpace};
 use autotune_lowered::compiler_options::{OptionModule, TunedOptions, tune_compiler_options};
 use autotune_lowered::digest::Digest;
@@ -14,12 +14,13 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::MeasuredProgram;
 use autotune_lowered::measured_by::Source;
+use autotune_lowered::race::{RaceOptions, Runner};
 use autotune_lowered::timer::events::Events;
 use autotune_lowered::timer::protocol::{ComparedOutput, KeptOutput};
 use autotune_lowered::timer::{
-    Job, OutputArray, OutputsAs, Prepared, RoundRequest, RoundSamples, Signature, TakenOutputs, Timer, TimerInfo,
+    Job, OutputArray, OutputsAs, Prepared, ProgramSignature, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerInfo,
 };
-use autotune_lowered::tune::{CandidateStatus, OperationResult, RaceStage, Status, TuneOptions};
+use autotune_lowered::tune::{CandidateStatus, OperationResult, RaceStage, Status};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -141,9 +142,9 @@ impl Timer for Compiler {
         Ok(())
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.count(1, 0);
-        self.outcome(candidate, "compile").map(|_| Some(Signature::new(vec!["f32[4]".parse().unwrap()])))
+        self.outcome(candidate, "compile").map(|_| Some(ProgramSignature::new(vec!["f32[4]".parse().unwrap()])))
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
@@ -218,15 +219,16 @@ pub(super) fn tune(
     timer: &mut Compiler,
     ledger: &Ledger,
     module: &OptionModule,
-    options: &TuneOptions,
+    options: &RaceOptions,
 ) -> TunedOptions {
     let cancel = Arc::clone(&timer.cancel);
-    tune_compiler_options(timer, ledger, module, options, &cancel, &Events::default()).unwrap()
+    let events = Events::default();
+    tune_compiler_options(&mut Runner::new(timer, ledger, &cancel, &events), module, options).unwrap()
 }
 
 fn tuned(of: fn(&Overrides, u32) -> Outcome) -> OperationResult {
     let ledger = Ledger::in_memory(vec![]);
-    tune(&mut Compiler::new(of), &ledger, &module(), &TuneOptions::default()).operation
+    tune(&mut Compiler::new(of), &ledger, &module(), &RaceOptions::default()).operation
 }
 
 pub(super) fn best(operation: &OperationResult) -> String {
@@ -267,7 +269,7 @@ pub(super) fn wide_crashes(options: &Overrides, _copy: u32) -> Outcome {
 fn options_that_add_up_are_found_and_the_second_run_measures_nothing() {
     let ledger = Ledger::in_memory(vec![]);
     let mut timer = Compiler::new(two_that_add_up);
-    let TunedOptions { operation, entry, .. } = tune(&mut timer, &ledger, &module(), &TuneOptions::default());
+    let TunedOptions { operation, entry, .. } = tune(&mut timer, &ledger, &module(), &RaceOptions::default());
     assert_eq!(operation.status, Status::Tuned, "{}", operation.reason);
     assert_eq!(best(&operation), r#"{"xla_backend_optimization_level":1,"xla_cpu_prefer_vector_width":512}"#);
     // 1 / (0.7 * 0.8)
@@ -281,15 +283,16 @@ fn options_that_add_up_are_found_and_the_second_run_measures_nothing() {
     assert_eq!(same.status(), CandidateStatus::SameProgram, "it compiles to the base's executable");
 
     let compiled = timer.compiled;
-    let again = tune(&mut timer, &ledger, &module(), &TuneOptions::default());
+    let again = tune(&mut timer, &ledger, &module(), &RaceOptions::default());
     assert_eq!((again.operation.status, timer.compiled), (Status::Cached, compiled));
     // another question needs another search
     let mut other = module();
     other.choices.truncate(3);
-    assert_eq!(tune(&mut timer, &ledger, &other, &TuneOptions::default()).operation.status, Status::Tuned);
+    assert_eq!(tune(&mut timer, &ledger, &other, &RaceOptions::default()).operation.status, Status::Tuned);
 }
 
-/// The winner has the numbers of the last race, as the headline does, and every other set those of the last one that it was in.
+/// The winner has the numbers of the last race, as the headline does, and every other set those of the last one that it
+/// was in.
 fn its_rows_say_which_race_they_are_of(operation: &OperationResult) {
     let rows = |stage| operation.candidates.iter().filter(move |row| row.race.is_some_and(|race| race.stage == stage));
     let winner = rows(RaceStage::Last).find(|row| row.config.as_str() == best(operation)).unwrap();
@@ -317,7 +320,7 @@ fn the_rounds_of_all_races_count_and_also_where_the_default_stays() {
     for of in [(|_, _| takes(1.0)) as fn(&Overrides, u32) -> Outcome, two_that_add_up] {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
-        let operation = tune(&mut Compiler::new(of), &ledger, &module(), &TuneOptions::default()).operation;
+        let operation = tune(&mut Compiler::new(of), &ledger, &module(), &RaceOptions::default()).operation;
         drop(ledger);
         let log = std::fs::read(folder.path().join("cache/samples-v1.log")).unwrap();
         let rounds = String::from_utf8_lossy(&log).matches(r#""record":"round""#).count();
@@ -331,7 +334,7 @@ fn what_is_ended_before_its_first_round_does_not_claim_samples() {
     let ended = |after: usize| {
         let mut timer = Compiler::new(two_that_add_up);
         timer.ends_after = after;
-        tune(&mut timer, &Ledger::in_memory(vec![]), &module(), &TuneOptions::default()).operation
+        tune(&mut timer, &Ledger::in_memory(vec![]), &module(), &RaceOptions::default()).operation
     };
     let (at_once, later) = (ended(1), ended(200));
     assert_eq!((at_once.status, later.status), (Status::Interrupted, Status::Interrupted));
@@ -346,7 +349,7 @@ fn on_a_gpu_values_with_equal_executables_are_timed_one_by_one() {
     let on = |platform: &str| {
         let mut timer = Compiler::new(two_that_add_up);
         platform.clone_into(&mut timer.info.device.identity.platform);
-        tune(&mut timer, &Ledger::in_memory(vec![]), &module(), &TuneOptions::default()).operation
+        tune(&mut timer, &Ledger::in_memory(vec![]), &module(), &RaceOptions::default()).operation
     };
     let counts = |operation: &OperationResult| {
         let rows = || operation.candidates.iter();
@@ -388,7 +391,7 @@ fn the_luck_of_the_first_rounds_wins_nothing() {
         });
         (timer.scatter, timer.random) = (0.4, ChaCha8Rng::seed_from_u64(seed));
         let ledger = Ledger::in_memory(vec![]);
-        let operation = tune(&mut timer, &ledger, &module(), &TuneOptions::default()).operation;
+        let operation = tune(&mut timer, &ledger, &module(), &RaceOptions::default()).operation;
         assert_eq!(operation.status, Status::BaselineKept, "seed {seed}: {}", best(&operation));
     }
 }
@@ -462,11 +465,11 @@ fn fast_arithmetic_is_tried_with_nan_and_says_what_it_makes_of_it() {
         true => Outcome { output: 1.0 + f32::EPSILON, ..takes(0.5) },
         false => takes(1.0),
     };
-    let operation = tune(&mut Compiler::new(fast), &ledger, &module, &TuneOptions::default()).operation;
+    let operation = tune(&mut Compiler::new(fast), &ledger, &module, &RaceOptions::default()).operation;
     // large outputs stay in the worker, and comparing them there gives the same result
     let mut keeping = Compiler::new(fast);
     keeping.info.can.compare_outputs = true;
-    let kept = tune(&mut keeping, &Ledger::in_memory(vec![]), &module, &TuneOptions::default()).operation;
+    let kept = tune(&mut keeping, &Ledger::in_memory(vec![]), &module, &RaceOptions::default()).operation;
     let found = |operation: &OperationResult| {
         let rows = operation.candidates.iter().map(|row| (row.config.clone(), row.special_values.clone()));
         rows.collect::<Vec<_>>()
@@ -476,7 +479,10 @@ fn fast_arithmetic_is_tried_with_nan_and_says_what_it_makes_of_it() {
     let best = operation.best.as_ref().unwrap();
     let row = operation.candidates.iter().find(|row| row.config == best.config).unwrap();
     let found: Vec<_> = row.special_values.iter().map(|one| (one.values, one.outputs.len(), &one.failure)).collect();
-    assert_eq!(found, [(Special::Nan, 1, &None), (Special::Infinities, 0, &None), (Special::Denormals, 0, &None)]);
+    assert_eq!(
+        found,
+        [(SpecialKind::Nan, 1, &None), (SpecialKind::Infinities, 0, &None), (SpecialKind::Denormals, 0, &None)]
+    );
     let nan = &row.special_values[0].outputs[0];
     assert_eq!((nan.to_string().as_str(), nan.differing, nan.elements), ("output 0 `loss`", 1, 4));
     let said = "1 of 4 elements of output 0 `loss`";
@@ -511,7 +517,7 @@ fn what_the_default_differs_from_itself_is_not_held_against_a_set() {
         assert_eq!(alone.status, status, "{}", alone.reason);
         let mut keeping = Compiler::new(of);
         keeping.info.can.compare_outputs = true;
-        let kept = tune(&mut keeping, &Ledger::in_memory(vec![]), &module(), &TuneOptions::default()).operation;
+        let kept = tune(&mut keeping, &Ledger::in_memory(vec![]), &module(), &RaceOptions::default()).operation;
         assert_eq!((kept.status, best(&kept)), (status, best(&alone)));
     }
 }
@@ -521,7 +527,7 @@ fn a_module_without_a_digest_is_tuned_and_is_no_entry() {
     let ledger = Ledger::in_memory(vec![]);
     let mut module = module();
     module.key = Err("no text".to_owned());
-    let found = tune(&mut Compiler::new(two_that_add_up), &ledger, &module, &TuneOptions::default());
+    let found = tune(&mut Compiler::new(two_that_add_up), &ledger, &module, &RaceOptions::default());
     assert_eq!((found.operation.status, found.entry), (Status::Tuned, None));
     assert!(found.operation.flags.iter().any(|flag| flag == "not in the cache: no text"));
 }

@@ -10,7 +10,7 @@ use autotune_lowered::cache::{Mapping, SNAPSHOT_FILE, Snapshot};
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::Registry;
-use autotune_lowered::timer::events::{Event, Events, Kind};
+use autotune_lowered::timer::events::{Event, EventKind, Events};
 use autotune_lowered::tune::{AutotuningResult, Plan, Session, Status};
 
 const MS: u64 = 1_000_000;
@@ -53,7 +53,7 @@ fn every_operation_is_tuned_once_and_the_result_has_the_plans_order() {
     let finished = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&finished);
     let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-        if let Kind::Finished { .. } = event.kind {
+        if let EventKind::Finished { .. } = event.kind {
             count.fetch_add(1, Ordering::Relaxed);
         }
     })));

@@ -13,8 +13,9 @@ use autotune_lowered::gate::{CheckOptions, CheckedModule, Verdict, check_compile
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::{InputOptions, MeasuredProgram};
 use autotune_lowered::measured_by::CacheState;
+use autotune_lowered::race::{RaceOptions, Runner};
 use autotune_lowered::timer::events::Events;
-use autotune_lowered::tune::{OperationResult, Status, TuneOptions};
+use autotune_lowered::tune::{OperationResult, Status};
 
 use super::compiler_options::{
     Compiler, LEVEL, Outcome, Overrides, WIDE, best, has, module, takes, tune, two_that_add_up, wide_crashes,
@@ -39,9 +40,9 @@ fn an_entry_counts_under_the_conditions_that_it_was_found_under() {
     let ledger = Ledger::in_memory(vec![]);
     let mut timer = Compiler::new(two_that_add_up);
     timer.info.device.environment.plugin = Some("p.so".to_owned());
-    let warm = TuneOptions::default();
+    let warm = RaceOptions::default();
     let cold = warm.clone().cache_state(CacheState::Cold);
-    let twice = |timer: &mut Compiler, options: &TuneOptions| {
+    let twice = |timer: &mut Compiler, options: &RaceOptions| {
         [(); 2].map(|()| tune(timer, &ledger, &module(), options).operation.status)
     };
     assert_eq!(twice(&mut timer, &warm), [Status::Tuned, Status::Cached]);
@@ -58,19 +59,20 @@ fn another_program_of_the_same_digest_is_measured_and_said() {
     let ledger = Ledger::in_memory(vec![]);
     let mut timer = Compiler::new(two_that_add_up);
     let first = module();
-    tune(&mut timer, &ledger, &first, &TuneOptions::default());
+    tune(&mut timer, &ledger, &first, &RaceOptions::default());
     let mut second = module();
     second.program = MeasuredProgram::of_text("module @m { func.func @other() { return } }");
-    let found = tune(&mut timer, &ledger, &second, &TuneOptions::default()).operation;
+    let found = tune(&mut timer, &ledger, &second, &RaceOptions::default()).operation;
     assert_eq!(found.status, Status::Tuned);
     assert!(says(&found, "found with another program of the same StableHLO digest"), "{:?}", found.flags);
-    let again = tune(&mut asks_nothing(), &ledger, &second, &TuneOptions::default()).operation;
+    let again = tune(&mut asks_nothing(), &ledger, &second, &RaceOptions::default()).operation;
     assert_eq!((again.status, again.flags), (Status::Cached, Vec::new()));
     // a check of the first one's entry is informed, too
     let checked = CheckedModule::new(first.program.clone(), first.key.clone().unwrap());
-    let (options, asked) = (TuneOptions::default(), CheckOptions::default());
+    let (options, asked) = (RaceOptions::default(), CheckOptions::default());
     let (never, events) = (AtomicBool::new(false), Events::default());
-    let found = check_compiler_options(&mut timer, &ledger, &checked, (&options, asked), 1, &never, &events);
+    let mut runner = Runner::new(&mut timer, &ledger, &never, &events);
+    let found = check_compiler_options(&mut runner, &checked, (&options, asked), 1);
     let stale = found.unwrap().unwrap().stale;
     assert!(stale.iter().any(|line| line.contains("another program")), "{stale:?}");
 }
@@ -79,20 +81,22 @@ fn another_program_of_the_same_digest_is_measured_and_said() {
 fn an_entry_with_what_is_on_no_list_is_refused() {
     let ledger = Ledger::in_memory(vec![]);
     let mut timer = Compiler::new(two_that_add_up);
-    let (key, entry) = tune(&mut timer, &ledger, &module(), &TuneOptions::default()).entry.unwrap();
+    let (key, entry) = tune(&mut timer, &ledger, &module(), &RaceOptions::default()).entry.unwrap();
     let mut forged = (*entry).clone();
     forged.config = serde_json::from_str(r#"{"xla_dump_to":"/x"}"#).unwrap();
     ledger.cache().put(&key, &Arc::new(forged)).unwrap();
     let module = module();
     let checked = CheckedModule::new(module.program.clone(), module.key.clone().unwrap());
-    let (options, asked) = (TuneOptions::default(), CheckOptions::default());
+    let (options, asked) = (RaceOptions::default(), CheckOptions::default());
     let (never, events) = (AtomicBool::new(false), Events::default());
-    let found = check_compiler_options(&mut asks_nothing(), &ledger, &checked, (&options, asked), 1, &never, &events);
+    let mut asked_nothing = asks_nothing();
+    let mut runner = Runner::new(&mut asked_nothing, &ledger, &never, &events);
+    let found = check_compiler_options(&mut runner, &checked, (&options, asked), 1);
     let found = found.unwrap().unwrap();
     assert_eq!(found.verdict, Verdict::Broken);
     let expected = format!("the entry of `{}` sets `xla_dump_to` to `/x`, which is on no list", key.call);
     assert!(found.reason.starts_with(&expected), "{}", found.reason);
-    let found = tune(&mut timer, &ledger, &module, &TuneOptions::default()).operation;
+    let found = tune(&mut timer, &ledger, &module, &RaceOptions::default()).operation;
     assert_eq!((found.status, best(&found)), (Status::Tuned, entry.config.as_str().to_owned()));
     assert!(says(&found, "is not used: it sets `xla_dump_to` to `/x`, which is on no list"), "{:?}", found.flags);
 }
@@ -101,7 +105,7 @@ fn an_entry_with_what_is_on_no_list_is_refused() {
 fn a_default_that_does_not_run_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let open = |name: &str| Ledger::open(&folder.path().join(name), vec![]).unwrap();
-    let usual = TuneOptions::default();
+    let usual = RaceOptions::default();
     // if nothing runs
     let first = tune(&mut Compiler::new(|_, _| fails_at("compile", FailureKind::Crash)), &open("a"), &module(), &usual);
     assert_eq!(first.operation.status, Status::Failed);
@@ -138,17 +142,17 @@ fn what_may_end_otherwise_next_time_is_not_remembered() {
         if kind == FailureKind::Memory {
             timer = Compiler::new(|_, _| fails_at("compile", FailureKind::Memory));
         }
-        let found = tune(&mut timer, &ledger, &module(), &TuneOptions::default()).operation;
+        let found = tune(&mut timer, &ledger, &module(), &RaceOptions::default()).operation;
         assert_eq!(found.failure.unwrap().kind, kind);
     }
-    let by_now = tune(&mut Compiler::new(two_that_add_up), &ledger, &module(), &TuneOptions::default()).operation;
+    let by_now = tune(&mut Compiler::new(two_that_add_up), &ledger, &module(), &RaceOptions::default()).operation;
     assert_eq!(by_now.status, Status::Tuned, "{}", by_now.reason);
 }
 
 #[test]
 fn a_rescue_ends_with_the_time_with_the_user_and_with_the_third_set_that_hangs() {
     let search = |timer: &mut Compiler, budget| {
-        let options = TuneOptions::default().budget(budget);
+        let options = RaceOptions::default().budget(budget);
         tune(timer, &Ledger::in_memory(vec![]), &module(), &options).operation
     };
     let mut late = Compiler::new(|_, _| fails_at("compile", FailureKind::Crash));
@@ -176,7 +180,7 @@ fn a_rescue_ends_with_the_time_with_the_user_and_with_the_third_set_that_hangs()
 fn outputs_that_are_not_finite_decide_nothing() {
     let of_nan: fn(&Overrides, u32) -> Outcome = |_, _| Outcome { output: f32::NAN, ..takes(1.0) };
     let ledger = Ledger::in_memory(vec![]);
-    let found = tune(&mut Compiler::new(of_nan), &ledger, &module(), &TuneOptions::default());
+    let found = tune(&mut Compiler::new(of_nan), &ledger, &module(), &RaceOptions::default());
     let operation = found.operation;
     assert_eq!((operation.status, operation.best, found.entry), (Status::Failed, None, None));
     assert_eq!(operation.failure.unwrap().kind, FailureKind::NotFinite);
@@ -189,7 +193,7 @@ fn outputs_that_are_not_finite_decide_nothing() {
 fn a_search_that_was_ended_measures_only_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let open = |name: &str| Ledger::open(&folder.path().join(name), vec![]).unwrap();
-    let options = TuneOptions::default();
+    let options = RaceOptions::default();
     let mut whole = Compiler::new(two_that_add_up);
     let expected = tune(&mut whole, &open("whole"), &module(), &options).operation;
     // two thirds of the way: the choices alone and the first pairs were raced
@@ -207,13 +211,14 @@ fn a_search_that_was_ended_measures_only_the_rest() {
 fn cached_options_are_checked_against_what_they_were_decided_against() {
     let ledger = Ledger::in_memory(vec![]);
     let module = module();
-    tune(&mut Compiler::new(wide_halves), &ledger, &module, &TuneOptions::default());
+    tune(&mut Compiler::new(wide_halves), &ledger, &module, &RaceOptions::default());
     let checked = CheckedModule::new(module.program.clone(), module.key.clone().unwrap());
     let verdict = |of: fn(&Overrides, u32) -> Outcome| {
-        let (options, asked) = (TuneOptions::default(), CheckOptions::default());
+        let (options, asked) = (RaceOptions::default(), CheckOptions::default());
         let (never, events) = (AtomicBool::new(false), Events::default());
         let mut timer = Compiler::new(of);
-        let found = check_compiler_options(&mut timer, &ledger, &checked, (&options, asked), 1, &never, &events);
+        let mut runner = Runner::new(&mut timer, &ledger, &never, &events);
+        let found = check_compiler_options(&mut runner, &checked, (&options, asked), 1);
         let found = found.unwrap().unwrap();
         assert_eq!(found.entry.as_ref().unwrap().config.as_str(), r#"{"xla_cpu_prefer_vector_width":512}"#);
         (found.verdict, found.ratio.map(|ratio| (ratio * 10.0).round() / 10.0))
@@ -229,9 +234,10 @@ fn cached_options_are_checked_against_what_they_were_decided_against() {
     );
     assert_eq!(verdict(wide_crashes), (Verdict::Broken, None));
     let other = CheckedModule::new(module.program.clone(), Digest::of(b"other"));
-    let (options, asked) = (TuneOptions::default(), CheckOptions::default());
+    let (options, asked) = (RaceOptions::default(), CheckOptions::default());
     let (never, events) = (AtomicBool::new(false), Events::default());
     let mut timer = Compiler::new(wide_halves);
-    let none = check_compiler_options(&mut timer, &ledger, &other, (&options, asked), 1, &never, &events);
+    let mut runner = Runner::new(&mut timer, &ledger, &never, &events);
+    let none = check_compiler_options(&mut runner, &other, (&options, asked), 1);
     assert!(none.unwrap().is_none());
 }

@@ -7,7 +7,8 @@ use autotune_lowered::compiler_options::OptionModule;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::MeasuredProgram;
-use autotune_lowered::tune::{CandidateResult, CandidateStatus, OperationResult, Status, TuneOptions};
+use autotune_lowered::race::RaceOptions;
+use autotune_lowered::tune::{CandidateResult, CandidateStatus, OperationResult, Status};
 
 use super::compiler_options::{
     Compiler, LEVEL, Outcome, Overrides, WIDE, best, has, module, takes, tune, two_that_add_up,
@@ -36,7 +37,7 @@ fn compiler(in_f64: Result<f64, Failure>, of: Gives) -> Compiler {
 }
 
 fn tuned(timer: &mut Compiler, module: &OptionModule) -> OperationResult {
-    tune(timer, &Ledger::in_memory(vec![]), module, &TuneOptions::default()).operation
+    tune(timer, &Ledger::in_memory(vec![]), module, &RaceOptions::default()).operation
 }
 
 fn row<'a>(operation: &'a OperationResult, config: &str) -> &'a CandidateResult {

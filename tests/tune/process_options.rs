@@ -7,7 +7,8 @@ use autotune_lowered::candidates::OptionScope;
 use autotune_lowered::compiler_options::OptionModule;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::tune::{CandidateStatus, OperationResult, Status, TuneOptions};
+use autotune_lowered::race::RaceOptions;
+use autotune_lowered::tune::{CandidateStatus, OperationResult, Status};
 
 use super::compiler_options::{Compiler, LEVEL, Outcome, Overrides, best, has, module, takes, tune};
 use super::shared_options::{process, share};
@@ -66,7 +67,7 @@ fn one_that_wins_is_a_flag_of_the_process_and_no_entry() {
 #[test]
 fn a_set_with_one_is_no_entry_of_a_module_either() {
     let ledger = Ledger::in_memory(vec![]);
-    let found = tune(&mut Compiler::new(avx2_helps), &ledger, &module(), &TuneOptions::default());
+    let found = tune(&mut Compiler::new(avx2_helps), &ledger, &module(), &RaceOptions::default());
     assert_eq!(found.operation.status, Status::Tuned, "{}", found.operation.reason);
     assert_eq!(best(&found.operation), r#"{"xla_backend_optimization_level":1,"xla_cpu_max_isa":"AVX2"}"#);
     assert_eq!((found.entry, entries(&ledger)), (None, 0));
@@ -82,7 +83,7 @@ fn what_acts_only_at_run_time_is_merged_and_what_kills_a_worker_is_refused() {
         module
     };
     let tuned = |of, module: &OptionModule| {
-        tune(&mut Compiler::new(of), &Ledger::in_memory(vec![]), module, &TuneOptions::default()).operation
+        tune(&mut Compiler::new(of), &Ledger::in_memory(vec![]), module, &RaceOptions::default()).operation
     };
     // other code as an option of one program, and none as a flag: the measuring process does not have the flag
     let slow: fn(&Overrides, u32) -> Outcome =
@@ -120,7 +121,7 @@ fn a_default_that_does_not_run_is_not_rescued_by_one() {
         let crash = Failure::new(FailureKind::Crash, "the worker died of SIGSEGV");
         Outcome { fails: (!has(options, AVX2)).then_some(("run", crash)), ..takes(1.0) }
     };
-    let found = tune(&mut Compiler::new(crashes), &Ledger::in_memory(vec![]), &module(), &TuneOptions::default());
+    let found = tune(&mut Compiler::new(crashes), &Ledger::in_memory(vec![]), &module(), &RaceOptions::default());
     assert_eq!((found.operation.status, found.operation.best), (Status::Failed, None));
 }
 

@@ -17,8 +17,9 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::prove::{ProveError, ProveResult, StepVariants, StepVerdict, prove, proven_entries};
+use autotune_lowered::race::Runner;
 use autotune_lowered::timer::{
-    Job, OutputsAs, Prepared, RoundRequest, RoundSamples, Signature, TakenOutputs, Timer, TimerInfo,
+    Job, OutputsAs, Prepared, ProgramSignature, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerInfo,
 };
 use serde_json::{Value, json};
 
@@ -84,7 +85,7 @@ impl Timer for StepTimer {
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         self.inner.prepare(candidate)
     }
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.inner.signature(candidate)
     }
     fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
@@ -111,7 +112,8 @@ fn run(folder: &Path, factors: &[f64], seed: u64, options: &CompareOptions) -> R
 fn run_on(timer: &mut StepTimer, folder: &Path, options: &CompareOptions) -> Result<ProveResult, ProveError> {
     let (step, scratch) = (StepVariants::open(folder)?, tempfile::tempdir().unwrap());
     let ledger = Ledger::in_memory(Vec::new());
-    prove(timer, &ledger, &step, options, scratch.path(), &AtomicBool::new(false), &Default::default())
+    let (never, events) = (AtomicBool::new(false), Default::default());
+    prove(&mut Runner::new(timer, &ledger, &never, &events), &step, options, scratch.path())
 }
 
 fn verdicts(found: &ProveResult) -> Vec<StepVerdict> {
@@ -185,8 +187,8 @@ fn nothing_is_proven_where_nothing_is_gained_or_there_is_no_time() {
 }
 
 /// Three calls are halved into two and one. The race of these sets takes all the time: the single call has its part,
-/// and the two were not raced individually. A race has a third of the time, which a busy machine may use up before the first
-/// round: then all is repeated with more.
+/// and the two were not raced individually. A race has a third of the time, which a busy machine may use up before the
+/// first round: then all is repeated with more.
 #[test]
 fn calls_for_which_no_time_is_left_are_not_separated() {
     use StepVerdict::{Gains, NotSeparated};

@@ -9,14 +9,13 @@ use crate::support::scripted::*;
 use autotune_lowered::cache::{ConfigStore, Mapping, SNAPSHOT_FILE, Snapshot, SnapshotStore};
 use autotune_lowered::decision::DecisionRules;
 use autotune_lowered::device::DeviceFingerprint;
-use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::{Invocation, Registry, Target};
 use autotune_lowered::report::{Document as _, HtmlReport, write_html};
-use autotune_lowered::timer::Signature;
-use autotune_lowered::timer::events::{Event, Events, Kind};
-use autotune_lowered::timer::replay::Method;
+use autotune_lowered::timer::ProgramSignature;
+use autotune_lowered::timer::events::{Event, EventKind, Events};
+use autotune_lowered::timer::replay::RecordedMethod;
 use autotune_lowered::tune::{CandidateStatus, Status, TuneOptions, stored_results};
 
 const MS: u64 = 1_000_000;
@@ -152,44 +151,6 @@ fn what_broke_the_worker_is_known_even_where_no_other_can_be_started() {
         let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2), "{method}");
         assert!(timer.restarts.is_empty(), "{method}: it was tried again");
-    }
-}
-
-/// Earlier versions recorded a single kill of a compile worker as the program's failure.
-#[test]
-fn what_older_versions_held_against_a_killed_program_is_not_believed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
-    let timer = || ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
-    for (message, is_believed) in [
-        ("crash: the worker died of SIGKILL during `compile`", false),
-        ("crash: the worker's supervisor was killed during `compile`", false),
-        ("crash: the worker died of SIGSEGV during `compile`", true),
-        ("crash: twice, in fresh workers: the worker died of SIGKILL during `compile`", true),
-    ] {
-        let cache = folder.path().join(Digest::of(message.as_bytes()).to_short());
-        let failing = |at: usize| {
-            timer().with_script(move |candidate, method, _| match (candidate, method) {
-                (found, "prepare") if found == at => Err(Failure::new(FailureKind::Compile, message)),
-                _ => Ok(()),
-            })
-        };
-        // nothing was measured without it
-        let ledger = Ledger::open(&cache.join("baseline"), vec![]).unwrap();
-        let result = tune(&registry, &invocation, &mut failing(0), &ledger, &options(), None).unwrap();
-        assert_eq!(result.operations[0].status, Status::Failed);
-        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
-        let expected = if is_believed { Status::Failed } else { Status::Tuned };
-        assert_eq!(result.operations[0].status, expected, "{message}");
-        // and once it is measured after all, that result stays trusted
-        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
-        let expected = if is_believed { Status::Failed } else { Status::Cached };
-        assert_eq!(result.operations[0].status, expected, "{message}");
-        // others were measured without it: no times of it could be compared with theirs
-        let ledger = Ledger::open(&cache.join("other"), vec![]).unwrap();
-        tune(&registry, &invocation, &mut failing(1), &ledger, &options(), None).unwrap();
-        let result = tune(&registry, &invocation, &mut timer(), &ledger, &options(), None).unwrap();
-        assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2), "{message}");
     }
 }
 
@@ -330,7 +291,7 @@ fn wrong_outputs_reject_the_fastest() {
         let calls = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&calls);
         let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-            if let Kind::Called { candidate, method: Method::Outputs, .. } = event.kind {
+            if let EventKind::Called { candidate, method: RecordedMethod::Outputs, .. } = event.kind {
                 seen.lock().unwrap().push(candidate);
             }
         })));
@@ -379,7 +340,7 @@ fn outputs_that_are_not_there_decide_nothing() {
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
         (timer.returns, timer.info.can.compare_outputs) = (Some(returned), keeps);
         // a worker's own word on its programs proves nothing either
-        let none = Signature::new(vec!["f32[4]".parse().unwrap()]).results(Some(Vec::new()));
+        let none = ProgramSignature::new(vec!["f32[4]".parse().unwrap()]).results(Some(Vec::new()));
         timer.signatures = (0..3).map(|candidate| (candidate, Some(none.clone()))).collect();
         let result = tune(registry, invocation, &mut timer, &ledger, &options(), None).unwrap();
         assert_eq!(result.entries.len(), ledger.own_entries().unwrap().len());
@@ -446,7 +407,7 @@ fn a_speed_up_beyond_belief_is_said_and_decides_nothing() {
     assert!(ledger.own_entries().unwrap().is_empty());
     // a user who knows better accepts it: the rounds are there
     let mut accepting = options();
-    accepting.rules.max_speed_up = 2e5;
+    accepting.race.rules.max_speed_up = 2e5;
     let result = tune(&registry, &invocation, &mut timer, &ledger, &accepting, None).unwrap();
     let operation = &result.operations[0];
     assert_eq!((operation.status, operation.rounds_measured), (Status::Tuned, 0));
@@ -536,7 +497,7 @@ fn a_small_gain_keeps_the_baseline_and_that_is_known_afterwards() {
     assert_eq!((again.operations[0].status, timer.calls), (Status::Cached, calls));
     // the rules are applied to the existing samples
     let mut eager = options();
-    eager.rules.min_improvement = 0.0;
+    eager.race.rules.min_improvement = 0.0;
     let decided = tune(&registry, &invocation, &mut timer, &ledger, &eager, None).unwrap();
     assert_eq!((decided.operations[0].status, timer.calls), (Status::Tuned, calls));
 }

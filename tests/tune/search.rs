@@ -16,7 +16,7 @@ use autotune_lowered::config::Config;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::Candidate;
-use autotune_lowered::search::{Budget, Kind};
+use autotune_lowered::search::{Budget, StrategyKind};
 use autotune_lowered::tune::{OperationResult, SearchEnd, SearchOptions, Session, Status, TuneOptions};
 use serde_json::json;
 
@@ -53,7 +53,7 @@ fn rank(config: &Config) -> usize {
     all_configs().iter().filter(|other| bowl(other) < bowl(config)).count()
 }
 
-fn options(kind: Kind, evaluations: usize) -> TuneOptions {
+fn options(kind: StrategyKind, evaluations: usize) -> TuneOptions {
     let budget = Budget::default().evaluations(Some(evaluations));
     TuneOptions::default().search(SearchOptions::default().kind(kind).budget(budget))
 }
@@ -70,7 +70,7 @@ fn memory() -> Ledger {
 fn one_of_the_best_per_cent_is_found_within_the_budget() {
     for seed in 0..3 {
         let mut timer = FormulaTimer::new(bowl);
-        let options = options(Kind::Auto, 64).seed(seed);
+        let options = options(StrategyKind::Auto, 64).seed(seed);
         let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options);
         assert_eq!(operation.status, Status::Tuned);
         assert!(rank(best(&operation)) < 39, "seed {seed}: {} is the {}th", best(&operation), rank(best(&operation)));
@@ -94,7 +94,7 @@ fn one_of_the_best_per_cent_is_found_within_the_budget() {
 
 #[test]
 fn the_same_search_again_asks_and_decides_the_same() {
-    for kind in Kind::ALL {
+    for kind in StrategyKind::ALL {
         let run = || {
             let mut timer = FormulaTimer::new(bowl);
             let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options(kind, 30));
@@ -114,7 +114,7 @@ fn each_config_is_measured_in_as_many_rounds_as_any_other() {
     for rounds in [1, 2, 7] {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Ledger::open(folder.path(), vec![]).unwrap();
-        let mut options = options(Kind::Random, 25);
+        let mut options = options(StrategyKind::Random, 25);
         options.search.rounds = rounds;
         let operation = tune_one(&planned(A, &space()), &mut FormulaTimer::new(bowl), &ledger, &options);
         let searched = rounds_in(folder.path()) - operation.rounds_measured as usize;
@@ -125,7 +125,7 @@ fn each_config_is_measured_in_as_many_rounds_as_any_other() {
 /// After a kill, the log has what it had at that moment: the test copies it while the search continues.
 #[test]
 fn a_killed_search_goes_on_where_it_was() {
-    for kind in [Kind::Auto, Kind::Random] {
+    for kind in [StrategyKind::Auto, StrategyKind::Random] {
         let folder = tempfile::tempdir().unwrap();
         let (cache, killed) = (folder.path().join("cache"), folder.path().join("killed"));
         std::fs::create_dir(&killed).unwrap();
@@ -156,7 +156,7 @@ fn an_interrupted_search_keeps_what_it_tried() {
     let ledger = Ledger::open(folder.path(), vec![]).unwrap();
     let plan = [planned(A, &space()), planned(B, &space())];
     let mut timer = FormulaTimer::new(bowl);
-    let options = options(Kind::Auto, 40);
+    let options = options(StrategyKind::Auto, 40);
     let result = tune_with(&plan, &mut timer, &ledger, &options, after(10));
     assert!(result.interrupted);
     assert!(result.operations.iter().all(|operation| operation.status == Status::Interrupted));
@@ -164,7 +164,7 @@ fn an_interrupted_search_keeps_what_it_tried() {
     assert_eq!((search.evaluations, search.ended), (10, SearchEnd::Interrupted));
     assert!(result.entries.is_empty(), "nothing is decided yet");
     // another strategy and another budget use the same results
-    let other = options.clone().search(options.search.clone().kind(Kind::Model));
+    let other = options.clone().search(options.search.clone().kind(StrategyKind::Model));
     let operation = tune_one(&plan[0], &mut timer, &ledger, &other);
     assert_eq!(operation.search.as_ref().unwrap().reused, 10);
     assert_eq!(timer.tried().len(), 40);
@@ -192,7 +192,7 @@ fn nothing_new_is_measured_on_a_second_run() {
 
         // other rules decide again on the same samples
         let mut strict = options.clone();
-        strict.rules.min_improvement = 0.9;
+        strict.race.rules.min_improvement = 0.9;
         let kept = tune_one(&planned, &mut second, &ledger, &strict);
         assert_eq!((kept.status, second.calls), (Status::BaselineKept, 0));
         // and `--force` measures all of it again
@@ -211,8 +211,8 @@ fn a_larger_budget_goes_on_from_the_smaller_one() {
     let ledger = Ledger::open(folder.path(), vec![]).unwrap();
     let planned = planned(A, &space());
     let mut timer = FormulaTimer::new(bowl);
-    tune_one(&planned, &mut timer, &ledger, &options(Kind::Random, 10));
-    let more = tune_one(&planned, &mut timer, &ledger, &options(Kind::Random, 30));
+    tune_one(&planned, &mut timer, &ledger, &options(StrategyKind::Random, 10));
+    let more = tune_one(&planned, &mut timer, &ledger, &options(StrategyKind::Random, 30));
     // earlier results are asked first now, and random search asks for the same configs again
     let search = more.search.unwrap();
     assert_eq!((search.evaluations, search.reused), (30, 10));
@@ -231,7 +231,7 @@ fn bad_configs_cost_themselves_alone() {
     let ledger = Ledger::open(folder.path(), vec![]).unwrap();
     let mut timer = FormulaTimer::new(bowl).behaving(bad);
     timer.is_wrong = |config| number(config, "a") % 4 == 2;
-    let operation = tune_one(&planned(A, &space()), &mut timer, &ledger, &options(Kind::Auto, 100));
+    let operation = tune_one(&planned(A, &space()), &mut timer, &ledger, &options(StrategyKind::Auto, 100));
     let search = operation.search.as_ref().unwrap();
     let count = |is_bad: fn(i64, i64) -> bool| {
         timer.tried().iter().filter(|config| is_bad(number(config, "a"), number(config, "b"))).count()
@@ -262,7 +262,7 @@ fn bad_configs_cost_themselves_alone() {
     // none of them is tried again by the next search, which knows more
     let mut second = FormulaTimer::new(bowl).behaving(bad);
     second.is_wrong = timer.is_wrong;
-    tune_one(&planned(A, &space()), &mut second, &ledger, &options(Kind::Auto, 101));
+    tune_one(&planned(A, &space()), &mut second, &ledger, &options(StrategyKind::Auto, 101));
     assert!(second.tried().iter().all(|config| !timer.tried().contains(config)), "{:?}", second.tried());
 }
 
@@ -276,7 +276,7 @@ fn where_every_config_fails_the_baseline_stays_and_the_reason_is_said() {
         _ => Ok(()),
     });
     let planned = planned(A, &space());
-    let operation = tune_one(&planned, &mut timer, &ledger, &options(Kind::Auto, 25));
+    let operation = tune_one(&planned, &mut timer, &ledger, &options(StrategyKind::Auto, 25));
     assert_eq!(operation.status, Status::BaselineKept);
     assert_eq!(best(&operation), space().baseline());
     let reason = &operation.reason;
@@ -284,7 +284,7 @@ fn where_every_config_fails_the_baseline_stays_and_the_reason_is_said() {
     assert!(reason.ends_with("with compile: no such instruction"), "{reason}");
     assert_eq!(operation.search.as_ref().unwrap().failed, 25);
     let calls = timer.calls;
-    let again = tune_one(&planned, &mut timer, &ledger, &options(Kind::Auto, 25));
+    let again = tune_one(&planned, &mut timer, &ledger, &options(StrategyKind::Auto, 25));
     assert_eq!((again.status, timer.calls), (Status::Cached, calls));
 }
 
@@ -298,16 +298,16 @@ fn a_baseline_that_fails_ends_the_search_at_once_and_is_not_tried_again() {
         false => Ok(()),
     });
     let planned = planned(A, &space());
-    let operation = tune_one(&planned, &mut timer, &ledger, &options(Kind::Auto, 25));
+    let operation = tune_one(&planned, &mut timer, &ledger, &options(StrategyKind::Auto, 25));
     assert_eq!((operation.status, timer.calls), (Status::Failed, 1));
     assert!(operation.reason.contains("the baseline failed") && operation.reason.contains("no luck"));
     assert_eq!(operation.search.as_ref().unwrap().ended, SearchEnd::Failed);
-    let again = tune_one(&planned, &mut timer, &ledger, &options(Kind::Auto, 25));
+    let again = tune_one(&planned, &mut timer, &ledger, &options(StrategyKind::Auto, 25));
     assert_eq!((again.status, timer.calls), (Status::Failed, 1));
     assert!(again.reason.contains("no luck; `--force` tries again"), "{}", again.reason);
 
     let mut timeless = FormulaTimer::new(|config| if *config == *space().baseline() { 0 } else { bowl(config) });
-    let operation = tune_one(&planned, &mut timeless, &memory(), &options(Kind::Auto, 25));
+    let operation = tune_one(&planned, &mut timeless, &memory(), &options(StrategyKind::Auto, 25));
     assert!(operation.reason.contains("the baseline gave no usable time"), "{}", operation.reason);
     assert_eq!((operation.status, timeless.jobs.len()), (Status::Failed, 1));
 }
@@ -318,20 +318,20 @@ fn a_config_without_a_usable_time_is_a_failure_of_its_own() {
     let ledger = Ledger::open(folder.path(), vec![]).unwrap();
     let zero = |config: &Config| if number(config, "a") > 15 { 0 } else { bowl(config) };
     let mut timer = FormulaTimer::new(zero);
-    let operation = tune_one(&planned(A, &space()), &mut timer, &ledger, &options(Kind::Random, 40));
+    let operation = tune_one(&planned(A, &space()), &mut timer, &ledger, &options(StrategyKind::Random, 40));
     let none = timer.tried().iter().filter(|config| number(config, "a") > 15).count();
     assert!(none > 5);
     assert_eq!(operation.search.as_ref().unwrap().failures, [(FailureKind::NoTime, none)].into());
     assert!(number(best(&operation), "a") <= 15);
     let tried = timer.tried().len();
-    tune_one(&planned(A, &space()), &mut timer, &ledger, &options(Kind::Random, 41));
+    tune_one(&planned(A, &space()), &mut timer, &ledger, &options(StrategyKind::Random, 41));
     assert_eq!(timer.tried().len(), tried + 1, "nor is such a config tried again");
 }
 
 #[test]
 fn budgets_of_one_and_of_none() {
     let mut timer = FormulaTimer::new(bowl);
-    let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options(Kind::Auto, 1));
+    let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options(StrategyKind::Auto, 1));
     assert_eq!((operation.search.as_ref().unwrap().evaluations, operation.candidates.len()), (1, 2));
     assert!(operation.status.is_decided(), "{operation:?}");
 
@@ -340,14 +340,14 @@ fn budgets_of_one_and_of_none() {
     let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &short);
     assert_eq!(operation.search.as_ref().unwrap().evaluations, 1, "at least one is tried");
 
-    let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options(Kind::Auto, 0));
+    let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options(StrategyKind::Auto, 0));
     assert_eq!(operation.status, Status::Failed);
     assert!(operation.reason.starts_with("the budget is empty"), "{}", operation.reason);
 }
 
 #[test]
 fn what_another_call_found_is_tried_first() {
-    for kind in [Kind::Auto, Kind::Random] {
+    for kind in [StrategyKind::Auto, StrategyKind::Random] {
         let ledger = memory();
         let options = options(kind, 24);
         let plan = [planned(A, &space()), planned(B, &space())];
@@ -373,7 +373,7 @@ fn a_long_recorded_list_is_searched_by_its_programs() {
     let mut timer = FormulaTimer::new(|config| 1_000_000 + 10_000 * number(config, "block").abs_diff(140));
     timer.info.device = scripted::device();
     let ledger = memory();
-    let mut session = Session::new(&registry, &ledger, &mut timer).options(options(Kind::Auto, 40));
+    let mut session = Session::new(&registry, &ledger, &mut timer).options(options(StrategyKind::Auto, 40));
     let result = session.run(&scripted::planned([&invocation])).unwrap();
     let operation = &result.operations[0];
     assert_eq!(operation.search.as_ref().unwrap().configs, 199);
@@ -397,7 +397,7 @@ fn what_a_compiler_refused_costs_no_evaluation() {
     };
     timer.refused = invocation.candidates.iter().filter_map(of).collect();
     let ledger = memory();
-    let mut session = Session::new(&registry, &ledger, &mut timer).options(options(Kind::Auto, 200));
+    let mut session = Session::new(&registry, &ledger, &mut timer).options(options(StrategyKind::Auto, 200));
     let result = session.run(&scripted::planned([&invocation])).unwrap();
     let operation = &result.operations[0];
     let search = operation.search.as_ref().unwrap();
@@ -415,7 +415,7 @@ fn up_to_sixty_four_are_raced_as_they_are() {
     let mut timer = FormulaTimer::new(bowl);
     let planned = planned(A, &CandidateSpace::parse("op.json", small).unwrap());
     assert!(planned.space.is_none());
-    let operation = tune_one(&planned, &mut timer, &memory(), &options(Kind::Auto, 5));
+    let operation = tune_one(&planned, &mut timer, &memory(), &options(StrategyKind::Auto, 5));
     assert_eq!((operation.search, operation.candidates.len(), timer.jobs.len()), (None, 64, 1));
 }
 
@@ -423,7 +423,7 @@ fn up_to_sixty_four_are_raced_as_they_are() {
 fn where_a_call_can_have_one_job_only_the_first_configs_are_raced() {
     let mut timer = FormulaTimer::new(bowl);
     timer.info.can.only_one_job_a_call = true;
-    let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options(Kind::Auto, 5));
+    let operation = tune_one(&planned(A, &space()), &mut timer, &memory(), &options(StrategyKind::Auto, 5));
     assert_eq!((&operation.search, operation.candidates.len(), timer.jobs.len()), (&None, 64, 1));
     assert!(operation.flags[0].starts_with("64 of its configs are tried, without a search"), "{operation:?}");
 }
@@ -446,7 +446,7 @@ fn a_space_of_a_million_million_points_is_searched() {
     let mut timer = FormulaTimer::new(distance);
     let planned = planned(A, &CandidateSpace::parse("op.json", &text).unwrap());
     assert!(planned.space.is_some());
-    let operation = tune_one(&planned, &mut timer, &memory(), &options(Kind::Auto, 100));
+    let operation = tune_one(&planned, &mut timer, &memory(), &options(StrategyKind::Auto, 100));
     let search = operation.search.as_ref().unwrap();
     // and ended at its bound
     assert!(search.sampled && (16_385..=1 << 20).contains(&search.configs), "the sample grew: {search:?}");
@@ -464,11 +464,11 @@ fn a_space_that_cannot_be_searched_is_said_in_one_line() {
     };
     // contradictory: nothing but the listed configs
     let mut timer = FormulaTimer::new(bowl);
-    let operation = tune_one(&planned(A, &large("a > 40")), &mut timer, &memory(), &options(Kind::Auto, 5));
+    let operation = tune_one(&planned(A, &large("a > 40")), &mut timer, &memory(), &options(StrategyKind::Auto, 5));
     assert_eq!((operation.status, operation.search), (Status::BaselineKept, None));
     // an expression that fails during evaluation
     let failing = planned(A, &large("a < 10 || a / (a - a) > 1"));
-    let operation = tune_one(&failing, &mut timer, &memory(), &options(Kind::Auto, 5));
+    let operation = tune_one(&failing, &mut timer, &memory(), &options(StrategyKind::Auto, 5));
     assert_eq!(operation.status, Status::BaselineKept, "what is recorded is raced");
     let flag = &operation.flags[0];
     assert!(flag.starts_with("the search space cannot be searched: op.json:") && !flag.contains('\n'), "{flag}");
@@ -481,7 +481,7 @@ fn an_evaluation_costs_the_tuner_little() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = Ledger::open(folder.path(), vec![]).unwrap();
     let mut before_it = 0;
-    for (kind, key) in [(Kind::Random, B), (Kind::Auto, A)] {
+    for (kind, key) in [(StrategyKind::Random, B), (StrategyKind::Auto, A)] {
         let mut timer = FormulaTimer::new(bowl);
         let plan = [planned(key, &space())];
         let (spent, mut begin, took) = (Arc::clone(&timer.spent), None, Arc::new(Mutex::new(Duration::ZERO)));
@@ -570,12 +570,4 @@ fn a_worker_that_builds_programs_is_searched_through_the_command_line() {
     assert!(random.stdout.contains("searched 4073 configs: 40 tried (random, seed 3)"), "{}", random.stdout);
     let wrong = tune(&["--search", "lucky"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("expected one of auto, model"), "{}", wrong.stderr);
-    for gone in ["halving", "genetic"] {
-        let run = tune(&["--search", gone]);
-        let said = run.stderr.strip_suffix('\n').unwrap();
-        assert!(
-            run.code == 2 && said.contains(&format!("`{gone}` was removed")) && said.ends_with("use `auto`"),
-            "{said}"
-        );
-    }
 }

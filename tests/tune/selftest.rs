@@ -12,14 +12,15 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::CacheState;
+use autotune_lowered::race::RaceError;
 use autotune_lowered::selftest::{
     Figures, Point, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
-use autotune_lowered::timer::events::{Event, Events, Kind};
+use autotune_lowered::timer::events::{Event, EventKind, Events};
 use autotune_lowered::timer::{
     Job, OutputsAs, Prepared, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerExt, TimerInfo,
 };
-use autotune_lowered::tune::{CopiesError, Status, TuneOptions};
+use autotune_lowered::tune::{Status, TuneOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -106,7 +107,7 @@ fn run(timer: &mut dyn Timer, cancel_after: u32) -> Result<Figures, SelftestErro
     let cancel = Arc::new(AtomicBool::new(false));
     let (flag, mut rounds) = (Arc::clone(&cancel), 0);
     let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-        if let Kind::Round { contenders, .. } = event.kind {
+        if let EventKind::Round { contenders, .. } = event.kind {
             assert_eq!(contenders, 8, "none leaves");
             rounds += 1;
             flag.store(rounds >= cancel_after, Ordering::Relaxed);
@@ -152,7 +153,7 @@ fn all_rounds_are_measured_and_every_copy_is_in_them() {
 #[test]
 fn what_gives_no_figures_says_why() {
     let ended = run(&mut ScriptedTimer::new(&[MS; 8]), 3).unwrap_err();
-    assert!(matches!(ended, SelftestError::Copies(CopiesError::Interrupted)), "{ended}");
+    assert!(matches!(ended, SelftestError::Copies(RaceError::Interrupted)), "{ended}");
     let zero = run(&mut ScriptedTimer::new(&[0; 8]), u32::MAX).unwrap_err();
     assert!(zero.to_string().contains("usable times"), "{zero}");
     let mut one = ScriptedTimer::new(&[MS; 8]).with_script(|candidate, method, _| {

@@ -10,8 +10,9 @@ use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::MeasuredProgram;
+use autotune_lowered::race::{RaceOptions, Runner};
 use autotune_lowered::timer::events::Events;
-use autotune_lowered::tune::{Status, TuneOptions};
+use autotune_lowered::tune::Status;
 
 use super::compiler_options::{
     Compiler, LEVEL, Outcome, Overrides, WIDE, best, has, takes, tune, wide_crashes, wide_halves,
@@ -33,8 +34,9 @@ pub(super) fn process(shapes: &[Shape]) -> (Compiler, Vec<SharedModule>) {
 }
 
 pub(super) fn share(timer: &mut Compiler, ledger: &Ledger, modules: &[SharedModule]) -> SharedOptions {
-    let options = TuneOptions::default();
-    tune_shared_options(timer, ledger, modules, &options, &AtomicBool::new(false), &Events::default()).unwrap()
+    let options = RaceOptions::default();
+    let (never, events) = (AtomicBool::new(false), Events::default());
+    tune_shared_options(&mut Runner::new(timer, ledger, &never, &events), modules, &options).unwrap()
 }
 
 fn wide_hurts_and_the_level_helps(options: &Overrides, _copy: u32) -> Outcome {
@@ -71,7 +73,7 @@ fn what_won_on_one_module_is_tried_first_on_the_next() {
     let (mut timer, modules) = process(&[("f", wide_halves), ("g", wide_halves), ("h", wide_halves)]);
     let alone = {
         let mut timer = Compiler::new(wide_halves);
-        tune(&mut timer, &Ledger::in_memory(vec![]), &modules[0].module, &TuneOptions::default());
+        tune(&mut timer, &Ledger::in_memory(vec![]), &modules[0].module, &RaceOptions::default());
         timer.compiled
     };
     let shared = share(&mut timer, &Ledger::in_memory(vec![]), &modules);
@@ -155,10 +157,11 @@ fn a_module_of_a_process_that_does_not_run_is_remembered() {
         // meanwhile it runs
         let (mut timer, _) = process(&shapes);
         timer.others.clear();
-        let (forced, usual) = (TuneOptions::default().force(true), TuneOptions::default());
+        let (forced, usual) = (RaceOptions::default().force(true), RaceOptions::default());
         for (options, status) in [(forced, Status::BaselineKept), (usual, Status::Cached)] {
             let (never, events) = (AtomicBool::new(false), Events::default());
-            let found = tune_shared_options(&mut timer, &ledger, &modules, &options, &never, &events).unwrap();
+            let mut runner = Runner::new(&mut timer, &ledger, &never, &events);
+            let found = tune_shared_options(&mut runner, &modules, &options).unwrap();
             assert_eq!(found.operations[0].status, status, "{}", found.reason);
         }
     }

@@ -7,7 +7,9 @@ use std::collections::HashSet;
 use crate::support::prerequisite::shared_data;
 use autotune_lowered::candidates::{CandidateSpace, Descent};
 use autotune_lowered::config::Config;
-use autotune_lowered::search::{Budget, Kind, MAX_PRIORS, MAX_STEPS, NoSpace, Outcome, Plan, SAMPLE, Space, start};
+use autotune_lowered::search::{
+    Budget, MAX_PRIORS, MAX_STEPS, NoSpace, Outcome, Plan, SAMPLE, Space, StrategyKind, start,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -44,10 +46,10 @@ fn plan(space: &Space, seed: u64) -> Plan<'_> {
 #[test]
 fn the_same_seed_asks_the_same_and_another_one_does_not() {
     let bowl = bowl();
-    for kind in Kind::ALL {
+    for kind in StrategyKind::ALL {
         let asked = |seed| simulate(&mut *start(kind, &plan(&bowl.space, seed)), &bowl, 60).asked;
         assert_eq!(asked(7), asked(7), "{kind:?}");
-        if kind != Kind::Exhaustive {
+        if kind != StrategyKind::Exhaustive {
             assert_ne!(asked(7), asked(8), "{kind:?}");
         }
     }
@@ -56,7 +58,7 @@ fn the_same_seed_asks_the_same_and_another_one_does_not() {
 #[test]
 fn a_told_history_resumes_a_search_wherever_it_was_interrupted() {
     let bowl = bowl();
-    for kind in Kind::ALL {
+    for kind in StrategyKind::ALL {
         let whole = simulate(&mut *start(kind, &plan(&bowl.space, 3)), &bowl, 60).asked;
         for interrupted in [1, 4, 19, 20, 33, 59] {
             let mut resumed = start(kind, &plan(&bowl.space, 3));
@@ -75,7 +77,7 @@ fn a_told_history_resumes_a_search_wherever_it_was_interrupted() {
 #[test]
 fn every_config_is_asked_once_and_then_nothing() {
     let tiles = analytic()[0].recorded().unwrap();
-    for kind in [Kind::Auto, Kind::Model, Kind::Random, Kind::Exhaustive] {
+    for kind in [StrategyKind::Auto, StrategyKind::Model, StrategyKind::Random, StrategyKind::Exhaustive] {
         let asked = simulate(&mut *start(kind, &plan(&tiles.space, 1)), &tiles, 10_000).asked;
         assert_eq!(asked.len(), tiles.space.count(), "{kind:?}");
         assert_eq!(asked.iter().collect::<HashSet<_>>().len(), asked.len(), "{kind:?}");
@@ -88,7 +90,7 @@ fn the_model_finds_the_bottom_of_a_bowl() {
     let bowl = bowl();
     let bottom = bowl.space.find(&config(r#"{"a":17,"b":5}"#)).unwrap();
     for seed in 0..10 {
-        let asked = simulate(&mut *start(Kind::Auto, &plan(&bowl.space, seed)), &bowl, 40).asked;
+        let asked = simulate(&mut *start(StrategyKind::Auto, &plan(&bowl.space, seed)), &bowl, 40).asked;
         assert!(asked.contains(&bottom), "seed {seed}: {asked:?}");
     }
 }
@@ -98,19 +100,19 @@ fn neighbours_are_asked_first_even_if_they_are_of_another_space() {
     let bowl = bowl();
     // the first is not in this space, and counts as the same config as the second
     let priors = [r#"{"a":16.6,"b":5.2,"other":1}"#, r#"{"a":17,"b":5}"#, r#"{"a":3,"b":3}"#].map(config);
-    for kind in Kind::ALL {
+    for kind in StrategyKind::ALL {
         let plan = plan(&bowl.space, 0).priors(&priors);
         let asked = simulate(&mut *start(kind, &plan), &bowl, 3).asked;
         let configs: Vec<Config> = asked.iter().map(|&point| bowl.space.config(point)).collect();
         // the model asks for the first and learns from the others
-        let first = if matches!(kind, Kind::Auto | Kind::Model) { 1 } else { 2 };
+        let first = if matches!(kind, StrategyKind::Auto | StrategyKind::Model) { 1 } else { 2 };
         let expected = [config(r#"{"a":17,"b":5}"#), config(r#"{"a":3,"b":3}"#)];
         assert_eq!(configs[..first], expected[..first], "{kind:?}");
     }
     // misleading ones cost little
     let bad: Vec<Config> = (0..20).map(|n| config(&format!("{{\"a\":0,\"b\":{n}}}"))).collect();
     let plan = plan(&bowl.space, 0).priors(&bad);
-    let asked = simulate(&mut *start(Kind::Auto, &plan), &bowl, 60).asked;
+    let asked = simulate(&mut *start(StrategyKind::Auto, &plan), &bowl, 60).asked;
     assert!(asked.contains(&bowl.space.find(&config(r#"{"a":17,"b":5}"#)).unwrap()));
 }
 
@@ -119,7 +121,7 @@ fn what_is_refused_is_never_asked_for_and_all_else_is() {
     let tiles = analytic()[0].recorded().unwrap();
     let count = tiles.space.count();
     let refused: Vec<usize> = (0..count).filter(|point| point % 8 != 4).chain([count, usize::MAX]).collect();
-    for kind in Kind::ALL {
+    for kind in StrategyKind::ALL {
         let priors = [tiles.space.config(0), tiles.space.config(12), tiles.space.config(20)];
         for priors in [&priors[..], &[]] {
             let plan = plan(&tiles.space, 1).refused(&refused).priors(priors);
@@ -145,7 +147,7 @@ fn figures_that_go_with_the_times_are_followed() {
     let needed = |figures: &[Vec<Option<f64>>]| {
         let of_seed = |seed| {
             let plan = plan(&recorded.space, seed).figures(figures);
-            let asked = simulate(&mut *start(Kind::Model, &plan), &recorded, COUNT).asked;
+            let asked = simulate(&mut *start(StrategyKind::Model, &plan), &recorded, COUNT).asked;
             1 + asked.iter().position(|&point| time(point) == 1.0).unwrap()
         };
         of_seed(0) + of_seed(1)
@@ -180,7 +182,7 @@ fn a_space_of_a_million_million_points_is_enumerated() {
         Outcome::of(10.0 + (a - 73.0).abs())
     });
     let recorded = Recorded { outcomes: outcomes.collect(), space, format: "simulated" };
-    let best = simulate(&mut *start(Kind::Auto, &plan(&recorded.space, 0)), &recorded, 40).best;
+    let best = simulate(&mut *start(StrategyKind::Auto, &plan(&recorded.space, 0)), &recorded, 40).best;
     assert_eq!(best.last(), Some(&Some(10.0)));
 }
 
@@ -283,7 +285,7 @@ proptest! {
         recorded.outcomes.iter_mut().step_by(failing).for_each(|outcome| *outcome = Outcome::Failed);
         let prior = |&(a, b)| config(&format!("{{\"a\":{a},\"b\":{b}}}"));
         let priors: Vec<Config> = known.iter().map(prior).collect();
-        for kind in Kind::ALL {
+        for kind in StrategyKind::ALL {
             let plan = Plan::new(&recorded.space, seed).budget(budget).priors(&priors);
             let whole = simulate(&mut *start(kind, &plan), &recorded, steps + 5).asked;
             let mut resumed = start(kind, &plan);
@@ -302,7 +304,7 @@ fn a_budget_of_time_ends_every_search() {
     use std::time::Duration;
     let (bowl, cost) = (bowl(), Duration::from_millis(300));
     let budget = Budget::default().time(Some(Duration::from_secs(10)));
-    for kind in Kind::ALL {
+    for kind in StrategyKind::ALL {
         let expected = budget.left(1, cost).map(|left| left + 1);
         assert_eq!(expected, Some(33));
         let mut strategy = start(kind, &plan(&bowl.space, 0).budget(expected));
@@ -323,7 +325,7 @@ fn priors_shape_the_model() {
     let mean = |priors: &[Config], evaluations: usize| {
         let best = |seed| {
             let plan = plan(&bowl.space, seed).priors(priors);
-            simulate(&mut *start(Kind::Model, &plan), &bowl, evaluations).best.last().unwrap().unwrap()
+            simulate(&mut *start(StrategyKind::Model, &plan), &bowl, evaluations).best.last().unwrap().unwrap()
         };
         (0..10).map(best).sum::<f64>() / 10.0
     };
@@ -350,7 +352,7 @@ fn times_that_are_none_never_win() {
         assert_eq!(Outcome::of(time), Outcome::Failed, "{time}");
     }
     let bowl = bowl();
-    for kind in Kind::ALL {
+    for kind in StrategyKind::ALL {
         for outcome in [Outcome::Failed, Outcome::Time(1.0), Outcome::Time(5e-324), Outcome::Time(f64::MAX)] {
             let same = Recorded { outcomes: vec![outcome; bowl.space.count()], ..bowl.clone() };
             let done = simulate(&mut *start(kind, &plan(&same.space, 0)), &same, 300);
@@ -378,7 +380,7 @@ fn times_that_are_none_never_win() {
 #[test]
 fn a_budget_too_small_for_anything_asks_for_nothing_or_one() {
     let bowl = bowl();
-    for kind in Kind::ALL {
+    for kind in StrategyKind::ALL {
         for budget in [0, 1] {
             let plan = plan(&bowl.space, 0).budget(Some(budget));
             let done = simulate(&mut *start(kind, &plan), &bowl, budget);
@@ -386,13 +388,13 @@ fn a_budget_too_small_for_anything_asks_for_nothing_or_one() {
         }
     }
     // a point outside the space does no harm
-    for kind in Kind::ALL {
+    for kind in StrategyKind::ALL {
         let mut strategy = start(kind, &plan(&bowl.space, 0));
         strategy.tell(usize::MAX, Outcome::Time(1.0));
         assert!(strategy.ask().is_some_and(|point| point < bowl.space.count()), "{kind:?}");
     }
     let one = Space::new([config("{}")]).unwrap();
-    for kind in [Kind::Auto, Kind::Model, Kind::Random, Kind::Exhaustive] {
+    for kind in [StrategyKind::Auto, StrategyKind::Model, StrategyKind::Random, StrategyKind::Exhaustive] {
         let mut strategy = start(kind, &plan(&one, 0));
         assert_eq!(strategy.ask(), Some(0), "{kind:?}");
         strategy.tell(0, Outcome::Time(1.0));
@@ -414,7 +416,7 @@ fn recorded_spaces_are_searched_better_than_by_chance() {
         assert_eq!((recorded.space.count(), scale.end), (configs, axis_end), "{name}");
         let best = |seed| {
             let plan = Plan::new(&recorded.space, seed).budget(Some(scale.end));
-            simulate(&mut *start(Kind::Auto, &plan), &recorded, scale.end).best
+            simulate(&mut *start(StrategyKind::Auto, &plan), &recorded, scale.end).best
         };
         let score = scale.score(&(0..20).map(best).collect::<Vec<_>>());
         assert!(score > 0.1, "{name}: {score}");

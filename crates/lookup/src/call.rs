@@ -1,4 +1,14 @@
 //! What is tuned: one call of an operation, forward or with its backward pass.
+//!
+//! ```
+//! use autotune_lowered_lookup::call::{Call, split_op_id};
+//!
+//! let call: Call = "flash_attention@v2:fecadd86b926e7e8".parse()?;
+//! assert_eq!((call.op_name(), call.call_key.as_str()), ("flash_attention", "fecadd86b926e7e8"));
+//! assert_eq!(call.to_string().parse::<Call>()?, call);
+//! assert_eq!(split_op_id(&call.op_id), ("flash_attention", Some(2)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
-/// One tunable call: an operation with arguments of certain shapes, types and static values. Prints as `op_id:call_key`.
+/// One tunable call: an operation with arguments of certain shapes, types and static values. Prints as
+/// `op_id:call_key`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Call {
     /// Operation: `name@vN`, or a class path (tokamax).
@@ -23,7 +34,8 @@ impl Call {
         Self { op_id: op_id.into(), call_key: call_key.into() }
     }
 
-    /// The call as a line of text has it: a key that is a whole digest is cut to its beginning, which `--key` takes too.
+    /// The call as a line of text has it: a key that is a whole digest is cut to its beginning, which `--key` takes
+    /// too.
     pub fn to_short(&self) -> String {
         match self.call_key.parse::<Digest>() {
             Ok(digest) => format!("{}:{}", self.op_id, digest.to_short()),

@@ -1,4 +1,15 @@
 //! Compiler options of a whole program as flags, in the environment variable that its platform's compiler reads.
+//!
+//! ```
+//! use autotune_lowered_lookup::compiler_flags::{FlagVariable, flags_of};
+//! use autotune_lowered_lookup::config::Config;
+//!
+//! let options: Config = serde_json::from_str(r#"{"xla_cpu_enable_fast_math": true}"#)?;
+//! assert_eq!(flags_of(&options)?, "--xla_cpu_enable_fast_math=true");
+//! assert_eq!(FlagVariable::of_platform("cpu").name(), "XLA_FLAGS");
+//! assert_eq!(FlagVariable::of_platform("tpu").name(), "LIBTPU_INIT_ARGS");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::BTreeSet;
 
@@ -60,8 +71,8 @@ pub fn flags_of(config: &Config) -> Result<String, String> {
     Ok(config.as_map().iter().map(flag).collect::<Result<Vec<_>, _>>()?.join(" "))
 }
 
-/// A variable's own value with these flags at its end, without its flags of the same names. `None` if the value names a file
-/// of flags, as one does that begins with no dash.
+/// A variable's own value with these flags at its end, without its flags of the same names. `None` if the value names a
+/// file of flags, as one does that begins with no dash.
 pub fn flags_after(own: &str, flags: &str) -> Option<String> {
     let own = own.trim_start();
     if !own.is_empty() && !own.starts_with('-') {

@@ -1,4 +1,15 @@
 //! A kernel's configuration: a JSON object in one canonical spelling, so that equal configs are equal bytes.
+//!
+//! ```
+//! use autotune_lowered_lookup::config::Config;
+//!
+//! let config: Config = serde_json::from_str(r#"{"stages": 3, "forward": {"block": 128}}"#)?;
+//! assert_eq!(config.as_str(), r#"{"forward":{"block":128},"stages":3}"#);
+//! assert_eq!(config.to_brief(), "forward.block=128 stages=3");
+//! let same: Config = serde_json::from_str(r#"{"forward": {"block": 128}, "stages": 3}"#)?;
+//! assert_eq!(config, same);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -61,7 +72,8 @@ fn brief_into(name: &str, value: &Value, parts: &mut Vec<String>) {
 
 /// JSON with object keys sorted by their bytes at every depth and no blanks.
 ///
-/// Numbers keep the spelling that `serde_json` gives them: `1` and `1.0` are different configs, as they are to a kernel.
+/// Numbers keep the spelling that `serde_json` gives them: `1` and `1.0` are different configs, as they are to a
+/// kernel.
 pub fn canonical_json(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);

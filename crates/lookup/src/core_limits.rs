@@ -1,4 +1,15 @@
 //! The resources of a GPU's multiprocessor for concurrent blocks.
+//!
+//! ```
+//! use autotune_lowered_lookup::core_limits::CoreLimits;
+//!
+//! let hopper = CoreLimits::of("9.0").ok_or("a built-in target has it")?;
+//! // 65,536 registers hold 2,048 threads of 32, and half as many of 64
+//! assert_eq!((hopper.resident_threads(32), hopper.resident_threads(64)), (1.0, 0.5));
+//! assert_eq!(hopper.resident_blocks(100 << 10), 2);
+//! assert_eq!(CoreLimits::of("1.0"), None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use crate::target::CUDA;
 
@@ -62,7 +73,8 @@ mod tests {
 
     #[test]
     fn what_runs_at_one_time_is_what_nvidias_calculator_says() {
-        // CUDA C++ Programming Guide: 65536 registers and 2048 threads, 228 KiB of shared memory on 9.0 and 100 KiB on 8.9
+        // CUDA C++ Programming Guide: 65536 registers and 2048 threads, 228 KiB of shared memory on 9.0 and 100 KiB on
+        // 8.9
         let hopper = CoreLimits::of("9.0").unwrap();
         assert_eq!((hopper.resident_threads(32), hopper.resident_threads(64)), (1.0, 0.5));
         assert_eq!(hopper.resident_threads(255), 256.0 / 2048.0);

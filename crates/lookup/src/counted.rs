@@ -1,4 +1,11 @@
 //! A number with its noun: `1 program`, `2 programs`, `3 entries`; and lists that end with a count.
+//!
+//! ```
+//! use autotune_lowered_lookup::counted::counted;
+//!
+//! assert_eq!(counted(1_usize, "program"), "1 program");
+//! assert_eq!(counted(3_usize, "entry"), "3 entries");
+//! ```
 
 /// Maximum number of names in a line before it says how many more there are.
 const MAX_LISTED: usize = 12;

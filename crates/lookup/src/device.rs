@@ -2,6 +2,21 @@
 //!
 //! A result may replace another only if their identities match; a result from another environment on the
 //! same device still applies but is flagged `stale-environment`.
+//!
+//! ```
+//! use autotune_lowered_lookup::device::{DeviceIdentity, DeviceMatch, MatchMode};
+//!
+//! let device = |cores: &str| DeviceIdentity {
+//!     platform: "cpu".to_owned(),
+//!     device_kind: "cpu".to_owned(),
+//!     hardware: [("cores".to_owned(), cores.to_owned())].into(),
+//! };
+//! let (ours, theirs) = (device("2"), device("8"));
+//! assert_eq!(theirs.to_string(), "cpu:cpu (cores=8)");
+//! assert_ne!(ours.to_digest(), theirs.to_digest());
+//! assert!(matches!(MatchMode::Exact.compare(&ours, &theirs), DeviceMatch::Miss(_)));
+//! assert!(matches!(MatchMode::Kind.compare(&ours, &theirs), DeviceMatch::Flagged(_)));
+//! ```
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -154,8 +169,8 @@ pub fn gpu_launch(platform: &str, flags: &[String]) -> Option<Launch> {
     autotunes(platform).then_some(if is_eager { Launch::Eager } else { Launch::Replay })
 }
 
-/// What makes XLA replay all it can: a program of one kernel, too (the default is five), and under a profiler, while which some
-/// versions launch one by one.
+/// What makes XLA replay all it can: a program of one kernel, too (the default is five), and under a profiler, while
+/// which some versions launch one by one.
 const REPLAY: [(&str, &str); 2] =
     [("xla_gpu_graph_min_graph_size", "1"), ("xla_enable_command_buffers_during_profiling", "true")];
 

@@ -1,4 +1,17 @@
 //! SHA-256 over length-prefixed fields, so that `("ab", "c")` and `("a", "bc")` never share a digest.
+//!
+//! ```
+//! use autotune_lowered_lookup::digest::{Digest, FieldHasher};
+//!
+//! let of = |one: &str, other: &str| {
+//!     FieldHasher::new("example").field(one.as_bytes()).field(other.as_bytes()).finish()
+//! };
+//! assert_ne!(of("ab", "c"), of("a", "bc"));
+//! let digest = Digest::of(b"content");
+//! assert_eq!(digest.to_string().parse::<Digest>()?, digest);
+//! assert!(digest.to_string().starts_with(&digest.to_short()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 use std::io::{self, Read};

@@ -1,4 +1,12 @@
 //! Why a candidate gave no sample.
+//!
+//! ```
+//! use autotune_lowered_lookup::failure::{Failure, FailureKind};
+//!
+//! let failure = Failure::new(FailureKind::Crash, "ended by signal 11").because("the first try ended so, too");
+//! assert!(failure.needs_restart() && failure.to_string().starts_with("crash: ended by signal 11"));
+//! assert!(!Failure::new(FailureKind::Compile, "no such layout").needs_restart());
+//! ```
 
 use serde::{Deserialize, Serialize};
 

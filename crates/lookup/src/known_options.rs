@@ -1,5 +1,17 @@
-//! The options of compilers that are known: those of the lists that are tried, with the forms of their values, and the fields
-//! of XLA's `DebugOptions`, with what JAX sends in each.
+//! The options of compilers that are known: those of the lists that are tried, with the forms of their values, and the
+//! fields of XLA's `DebugOptions`, with what JAX sends in each.
+//!
+//! ```
+//! use autotune_lowered_lookup::known_options::{DebugOption, ListedValues};
+//! use serde_json::json;
+//!
+//! let vector_width = ListedValues::named("xla_cpu_prefer_vector_width").ok_or("it is on a list")?;
+//! assert!(vector_width.have(&json!(512)) && !vector_width.have(&json!("/etc/passwd")));
+//! let field = DebugOption::named("xla_dump_to").ok_or("it is a field of DebugOptions")?;
+//! assert!(field.aside, "it only writes");
+//! assert!(ListedValues::named("xla_dump_to").is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -29,7 +41,8 @@ pub struct DebugOption {
     pub kind: DebugOptionKind,
     /// What JAX sends: each value that some version has as its default.
     pub defaults: Vec<SentValue>,
-    /// Whether it only writes files, logs, keeps what was compiled or says where a tool is: the program is the same without it.
+    /// Whether it only writes files, logs, keeps what was compiled or says where a tool is: the program is the same
+    /// without it.
     pub aside: bool,
 }
 

@@ -15,6 +15,7 @@
 )]
 
 pub mod array;
+pub mod atomic_write;
 pub mod batch;
 pub mod cache;
 pub mod call;
@@ -27,6 +28,7 @@ pub mod device;
 pub mod digest;
 pub mod failure;
 pub mod hlo;
+pub mod io_hint;
 pub mod known_options;
 pub mod mapped_file;
 pub mod measured_by;
@@ -35,10 +37,8 @@ pub mod outside_file;
 pub mod peaks;
 pub mod printable;
 pub mod registry;
-pub mod remedy;
 pub mod scratch;
 mod setters;
 pub mod stats;
 pub mod target;
-pub mod whole_file;
 pub mod wire;

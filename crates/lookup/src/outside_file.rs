@@ -5,6 +5,19 @@
 //! data folders are full of them ([`open`]); a command's input may be a pipe, too ([`open_input`]). A file that this
 //! program wrote itself, under a name of its own, is never a link ([`open_own`]). A path that a worker or a file names
 //! must be inside a given folder, with no link on the way ([`Folder::open_file`]).
+//!
+//! ```
+//! use autotune_lowered_lookup::outside_file;
+//! use autotune_lowered_lookup::scratch::Scratch;
+//!
+//! let folder = Scratch::new()?;
+//! let path = folder.path().join("input.json");
+//! std::fs::write(&path, "{}")?;
+//! assert_eq!(outside_file::text(&path, 1 << 20)?, "{}");
+//! assert!(outside_file::text(&path, 1).is_err(), "it is longer than the bound");
+//! assert!(outside_file::bytes(folder.path(), 1 << 20).is_err(), "a folder is no file");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -114,11 +127,12 @@ impl Folder {
         Ok(Self { path: path.to_owned(), identity })
     }
 
-    /// Opens a regular file of at most `limit` bytes: `path` is relative to the folder, or begins with its path, and neither
-    /// leaves it nor leads through a link.
+    /// Opens a regular file of at most `limit` bytes: `path` is relative to the folder, or begins with its path, and
+    /// neither leaves it nor leads through a link.
     ///
     /// # Errors
-    /// If the path is outside or leads through a link, or the file cannot be opened, is not a regular file, or is larger.
+    /// If the path is outside or leads through a link, or the file cannot be opened, is not a regular file, or is
+    /// larger.
     pub fn open_file(&self, path: &Path, limit: u64) -> io::Result<File> {
         let inner = if path.is_absolute() { path.strip_prefix(&self.path).map_err(|_| self.outside())? } else { path };
         let mut names = Vec::new();

@@ -1,4 +1,15 @@
 //! Peak rates of devices: published figures of accelerators, or those of a file.
+//!
+//! ```
+//! use autotune_lowered_lookup::array::DType;
+//! use autotune_lowered_lookup::peaks::Peaks;
+//!
+//! let peaks = Peaks::named("cuda:h100_sxm")?;
+//! let (bf16, f64) = (peaks.matrix_per_second(Some(DType::Bf16)), peaks.matrix_per_second(Some(DType::F64)));
+//! assert!(bf16 > f64 && f64.is_some());
+//! assert!(Peaks::named("cuda:abacus").is_err() && Peaks::of_kind("Abacus").is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::BTreeMap;
 use std::io;
@@ -176,7 +187,8 @@ mod tests {
             };
             assert_eq!(line("memory_bandwidth:").parse::<f64>().unwrap(), peaks.bytes_per_second, "{name}");
             assert_eq!([line("device_description_str:")], *peaks.kinds, "{name}");
-            // an FMA a core and clock, at the clock that the compiler is told: the data sheets' boost clock is no higher
+            // an FMA a core and clock, at the clock that the compiler is told: the data sheets' boost clock is no
+            // higher
             let [cores, fpus, clock] =
                 ["core_count:", "fpus_per_core:", "clock_rate_ghz:"].map(|field| line(field).parse::<f64>().unwrap());
             let vector = 2.0 * cores * fpus * clock * 1e9;

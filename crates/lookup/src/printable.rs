@@ -1,4 +1,12 @@
 //! Makes external text safe for a terminal: every message passes this function before it is printed.
+//!
+//! ```
+//! use autotune_lowered_lookup::printable::printable;
+//!
+//! let hostile = printable("a\u{1b}[31mred\nline");
+//! assert!(!hostile.contains(char::is_control));
+//! assert_eq!(printable("größe 3 µs"), "größe 3 µs");
+//! ```
 
 /// Whether a character would control a terminal, or make a line display differently from its content: control
 /// characters, line and paragraph separators, and Unicode's bidirectional and invisible formatting characters (its

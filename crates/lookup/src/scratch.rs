@@ -1,12 +1,23 @@
 //! Temporary folders of a run, in the system's folder for temporary files; the next run removes those of killed runs.
 //!
-//! A folder is `autotune-lowered-run-…`, of mode 0700. Its owner holds an exclusive `flock` on it for as long as it is used,
-//! and marks it by a file only once that is held: a marked but unlocked folder belongs to a killed run. The lock also
-//! protects it from services that clean up old temporary files. The Python package makes and removes the same folders
-//! (`python/autotune_lowered/_scratch.py`).
+//! A folder is `autotune-lowered-run-…`, of mode 0700. Its owner holds an exclusive `flock` on it for as long as it is
+//! used, and marks it by a file only once that is held: a marked but unlocked folder belongs to a killed run. The lock
+//! also protects it from services that clean up old temporary files. The Python package makes and removes the same
+//! folders (`python/autotune_lowered/_scratch.py`).
 //!
 //! Workers write into their tuner's folder and hold no lock. One that outlives a killed tuner does so for the half
 //! second that its supervisor grants it, and what it writes then is never read.
+//!
+//! ```
+//! use autotune_lowered_lookup::scratch::Scratch;
+//!
+//! let folder = Scratch::new()?;
+//! let path = folder.path().to_owned();
+//! std::fs::write(path.join("input"), b"values")?;
+//! drop(folder);
+//! assert!(!path.exists(), "it goes with its owner");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fs::{self, File, Permissions};
 use std::io;

@@ -1,4 +1,14 @@
 //! Robust statistics of timings: median, quantiles and spread; moments; tests of differences.
+//!
+//! ```
+//! use autotune_lowered_lookup::stats::{median, median_absolute_deviation, quantile};
+//!
+//! let times = [10.0, 11.0, 10.5, 90.0, 10.2];
+//! assert_eq!(median(&times), Some(10.5), "one outlier does not matter");
+//! assert_eq!(quantile(&times, 1.0), Some(90.0));
+//! assert!(median_absolute_deviation(&times).is_some_and(|spread| (spread - 0.5).abs() < 1e-9));
+//! assert_eq!(median(&[]), None);
+//! ```
 
 mod moments;
 mod welch;

@@ -1,4 +1,14 @@
 //! Devices that may be absent, and their descriptions for the compiler.
+//!
+//! ```
+//! use autotune_lowered_lookup::target::Target;
+//!
+//! let target = Target::named("cuda:h100_sxm")?;
+//! assert_eq!((target.platform.as_str(), target.name.as_str()), ("cuda", "cuda:h100_sxm"));
+//! assert!(target.memory_bytes.is_some_and(|bytes| bytes > 60 << 30));
+//! assert!(Target::named("cuda:abacus").is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::ffi::OsString;
 use std::fmt;
@@ -108,7 +118,8 @@ impl Target {
         }
     }
 
-    /// A name as a file in this folder gives it, if it names a file of its own: that one's path is relative to the folder.
+    /// A name as a file in this folder gives it, if it names a file of its own: that one's path is relative to the
+    /// folder.
     pub fn in_folder(name: &str, folder: &Path) -> Option<OsString> {
         let device = name.strip_prefix("cuda:")?;
         let (file, _) = counted_device(device)?;
@@ -127,8 +138,8 @@ impl Target {
         Self { name: name.to_owned(), platform, topology, options, memory_bytes: memory_of(config) }
     }
 
-    /// The built-in target whose device this file names, if it gives other figures for it: what is compiled for the one is
-    /// found for the other.
+    /// The built-in target whose device this file names, if it gives other figures for it: what is compiled for the one
+    /// is found for the other.
     pub fn other_figures_of(&self) -> Option<&'static str> {
         let config = self.options.iter().find_map(|option| option.strip_prefix("target_config="))?;
         let figures = |config| {

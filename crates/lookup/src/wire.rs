@@ -3,6 +3,19 @@
 //!
 //! Wire format: <https://protobuf.dev/programming-guides/encoding/>. Groups (wire types 3 and 4) do not occur in the
 //! formats read here and are errors.
+//!
+//! ```
+//! use autotune_lowered_lookup::wire::{Message, WireCursor, WireValue};
+//!
+//! let mut message = Message::default();
+//! message.number(1, 150).number(3, 7);
+//! assert_eq!(message.0, [0x08, 0x96, 0x01, 0x18, 0x07]);
+//! let fields: Vec<(u32, WireValue<'_>)> = WireCursor::new(&message.0).collect::<Result<_, _>>()?;
+//! assert_eq!(fields, [(1, WireValue::Varint(150)), (3, WireValue::Varint(7))]);
+//! // it ends within a field
+//! assert!(WireCursor::new(&message.0[..2]).next().is_some_and(|field| field.is_err()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod message;
 

@@ -1,10 +1,10 @@
 //! Profiles of XLA programs: XSpaces and captures of nsys-jax, the executions in them, and what they took.
 //!
 //! ```
-//! use autotune_lowered_profile::profile::XSpace;
+//! use autotune_lowered_profile::profile::{PlaneWriter, XSpace};
 //!
-//! let empty = XSpace::decode(&[])?;
-//! assert!(empty.planes().next().is_none());
+//! let space = XSpace::from_bytes(PlaneWriter::new("/host:CPU").to_space())?;
+//! assert_eq!((space.planes().count(), space.event_count()), (1, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -14,7 +14,7 @@
 )]
 
 use autotune_lowered_lookup::{
-    hlo, measured_by, outside_file, peaks, printable, remedy, setters, stats, whole_file, wire,
+    array, atomic_write, hlo, io_hint, measured_by, outside_file, peaks, setters, stats, wire,
 };
 
 pub mod analysis;

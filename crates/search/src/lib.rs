@@ -17,7 +17,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)
 )]
 
-use autotune_lowered_lookup::{config, digest, outside_file, printable, remedy, setters, stats};
+use autotune_lowered_lookup::{config, digest, io_hint, outside_file, printable, setters, stats};
 
 pub mod candidates;
 pub mod constraint;

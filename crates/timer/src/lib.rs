@@ -26,8 +26,8 @@
 )]
 
 use autotune_lowered_lookup::{
-    array, call, compiler_flags, config, core_limits, counted, device, digest, failure, hlo, mapped_file, measured_by,
-    outside_file, printable, registry, remedy, scratch, setters, target, whole_file, wire,
+    array, atomic_write, call, compiler_flags, config, core_limits, counted, device, digest, failure, hlo, io_hint,
+    mapped_file, measured_by, outside_file, printable, registry, scratch, setters, target, wire,
 };
 use autotune_lowered_profile::profile;
 

@@ -101,7 +101,8 @@ class Cache:
         try:
             # as it was written: a path would swallow a slash of a URL
             snapshot = _native.snapshot_of(chosen if named is None else named)
-            store = _native.Store(snapshot if os.path.exists(snapshot) else None, shipped, mapped, cache_state, replayed)
+            published = snapshot if os.path.exists(snapshot) else None
+            store = _native.Store(published, shipped, mapped, cache_state, replayed)
         except (OSError, RuntimeError) as error:
             raise CacheError(str(error)) from None
         pin = pin if pin is not None else os.environ.get("AUTOTUNE_LOWERED_PIN")

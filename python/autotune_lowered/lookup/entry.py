@@ -34,7 +34,7 @@ class Entry:
         self.direction = direction
         """`forward` or `forward-vjp`."""
         self.tier = tier
-        """Where it was found: `overlay`, `memory`, `snapshot` or `seed`."""
+        """Where it was found: `overlay`, `memory`, `snapshot` or `shipped`."""
         self.flags = flags
         """Caveats before using it: kind (`stale-environment`, `other-device`, `other-batch`) and detail."""
         self._config = config

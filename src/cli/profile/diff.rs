@@ -13,8 +13,8 @@ use crate::report::Top;
 
 #[derive(Debug, Args)]
 pub(crate) struct ProfileDiffArgs {
-    /// The profile before: an XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all hosts); a
-    /// capture of nsys-jax
+    /// The profile before: an XSpace (`.xplane.pb`), gzip of one, a log folder of TensorBoard (its newest run, all
+    /// hosts); a capture of nsys-jax
     #[arg(value_name = "A")]
     pub before: PathBuf,
     /// The profile after

@@ -34,7 +34,8 @@ pub(in crate::cli) struct ExtractArgs {
     /// Only this host's capture [default: all; an XSpace holds one]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// File to write: `.xplane.pb` or `.xplane.pb.gz` for the capture, `.pftrace`, `.json` or `.json.gz` for a trace of it
+    /// File to write: `.xplane.pb` or `.xplane.pb.gz` for the capture, `.pftrace`, `.json` or `.json.gz` for a trace of
+    /// it
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
     /// Write the stats of events as arguments of a trace's slices

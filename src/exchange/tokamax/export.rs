@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::classes::{file_stem_of, folder_of};
 use super::format::{DEVICE_KIND, FORMAT, MAX_FILE_BYTES, TOKAMAX};
 use super::measured::median;
+use crate::atomic_write::write_atomic;
 use crate::cache::{CacheKey, Entry};
 use crate::call::Direction;
 use crate::config::Config;
@@ -20,7 +21,6 @@ use crate::exchange::file::io_error;
 use crate::exchange::json_text::{Members, canonical, compact, indented, quoted};
 use crate::hlo::tokamax_label;
 use crate::outside_file;
-use crate::whole_file::write_whole;
 
 /// Tokamax accepts no null for a required time, and cannot read back a NaN that it wrote. Since no time is negative,
 /// this value marks times that were not measured, and the metadata name the members.
@@ -84,7 +84,7 @@ pub fn export_tokamax(
         databases(path, records, &mut export)?
     };
     for (path, content) in contents {
-        write_whole(&path, |file| file.write_all(content.as_bytes())).map_err(io_error("write", &path))?;
+        write_atomic(&path, |file| file.write_all(content.as_bytes())).map_err(io_error("write", &path))?;
         export.files.push(path);
     }
     Ok(export)

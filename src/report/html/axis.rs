@@ -2,6 +2,8 @@
 
 use maud::{Markup, html};
 
+use crate::report::log_scale::LogScale;
+
 /// Units of an axis in a picture whose width depends on the window.
 pub(super) const WIDTH: f64 = 1000.0;
 /// A ratio beyond this, or below its inverse, is drawn at the edge.
@@ -13,10 +15,7 @@ const TICKS: usize = 6;
 
 /// The position of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct RatioAxis {
-    low: f64,
-    high: f64,
-}
+pub(super) struct RatioAxis(LogScale);
 
 impl RatioAxis {
     /// An axis that shows these ratios, and 1.
@@ -28,32 +27,32 @@ impl RatioAxis {
         }
         let missing = (LEAST_SPAN / (high / low)).max(1.0).sqrt();
         let margin = (high / low).powf(0.03);
-        Self { low: low / missing / margin, high: high * missing * margin }
+        Self(LogScale { low: low / missing / margin, high: high * missing * margin })
     }
 
     /// Units from the left edge; ratios outside the range are at the edge.
     pub(super) fn place(&self, ratio: f64) -> f64 {
-        let part = (ratio / self.low).ln() / (self.high / self.low).ln();
-        if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) * WIDTH }
+        self.0.part(ratio) * WIDTH
     }
 
     /// Whether a ratio is on the axis.
     pub(super) fn holds(&self, ratio: f64) -> bool {
-        (self.low..=self.high).contains(&ratio)
+        self.0.holds(ratio)
     }
 
     /// Round ratios for ticks, including 1.
     pub(super) fn ticks(&self) -> Vec<f64> {
+        let LogScale { low, high } = self.0;
         let inside = |tick: &f64| self.holds(*tick);
         let even = [0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5].into_iter().map(|step: f64| {
-            let (first, last) = ((self.low / step).ceil() as i64, (self.high / step).floor() as i64);
+            let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
             // far more than are ever drawn
             (first..=last.min(first + 100)).map(|n| n as f64 * step).filter(inside).collect::<Vec<f64>>()
         });
         let doubled = [1, 2, 3].into_iter().map(|step| {
             (-6..=6).filter(|n| n % step == 0).map(|n| 2.0_f64.powi(n)).filter(inside).collect::<Vec<f64>>()
         });
-        let is_narrow = self.high / self.low < 2.5;
+        let is_narrow = high / low < 2.5;
         let (first, second): (Vec<_>, Vec<_>) =
             if is_narrow { (even.collect(), doubled.collect()) } else { (doubled.collect(), even.collect()) };
         let mut all = first.into_iter().chain(second);

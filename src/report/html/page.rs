@@ -31,7 +31,8 @@ impl PageFrame<'_> {
         let hash = |text: &str| STANDARD.encode(Digest::of(text.as_bytes()).as_bytes());
         let images = if has_icon { "img-src data:; " } else { "" };
         let policy = format!(
-            "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; {images}base-uri 'none'; form-action 'none'",
+            "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; {images}base-uri 'none'; form-action \
+             'none'",
             hash(style),
             hash(script)
         );

@@ -181,14 +181,17 @@ fn device_card(results: &[AutotuningResult]) -> Markup {
     card("Device", &identity.device_kind, &format!("{}, {}", identity.platform, hardware.join(", ")))
 }
 
-/// A heading, and the filter of its table, which the script enables; without the script everything is shown and the filter is hidden.
-/// `found` names what the text is searched in, and the choice of a status.
+/// A heading, and the filter of its table, which the script enables; without the script everything is shown and the
+/// filter is hidden. `found` names what the text is searched in, and the choice of a status.
 pub(super) fn filter(heading: &str, (found, status): (&str, &str), statuses: &BTreeSet<&str>) -> Markup {
     html! {
         h2 { (heading) }
         form.controls #controls hidden {
             label { "Filter " input #filter type="search" autocomplete="off" placeholder=(found); }
-            label { (status) " " select #status { option value="" { "all" } @for status in statuses { option { (status) } } } }
+            label {
+                (status) " "
+                select #status { option value="" { "all" } @for status in statuses { option { (status) } } }
+            }
             output #shown aria-live="polite" {}
         }
     }
@@ -238,15 +241,15 @@ fn legend() -> Markup {
                  it is the median's interval. The percentage beside an interval is its confidence: how likely such an \
                  interval is to hold the true ratio, at whatever round one looks. Few rounds allow only a low one, and \
                  an interval of a low confidence proves little. Pale dots are disturbed rounds; they do not count. A \
-                 candidate is dropped early once it is significantly slower than the leader or takes twice its time, so \
-                 it has fewer rounds. Differences below the noise floor do not count, so a candidate may be tied with \
-                 the best although its interval is beside 1×. Compiler options run in several races: compare times only \
-                 within one. The baseline's own row shows its times over their median: the machine's changes from round \
-                 to round, which cancel in pairs."
+                 candidate is dropped early once it is significantly slower than the leader or takes twice its time, \
+                 so it has fewer rounds. Differences below the noise floor do not count, so a candidate may be tied \
+                 with the best although its interval is beside 1×. Compiler options run in several races: compare \
+                 times only within one. The baseline's own row shows its times over their median: the machine's \
+                 changes from round to round, which cancel in pairs."
             }
             p {
-                "The expected gain adds one call of each operation. Only a profile of the step shows how often the step \
-                 calls it, and what else it does; with one, the page shows the expected gain of the whole step."
+                "The expected gain adds one call of each operation. Only a profile of the step shows how often the \
+                 step calls it, and what else it does; with one, the page shows the expected gain of the whole step."
             }
         }
     }

@@ -82,10 +82,10 @@ pub fn write_step_html(out: &mut dyn Write, StepReport { subject, document, step
             section.legend {
                 h2 { "How to read this" }
                 p {
-                    "Alone is the baseline's time of a call over that of its tuned config, as tuning measured it. In the \
-                     step is the time of the whole step with only this call at its baseline, over that with all calls \
-                     tuned: above 1× the call makes the step faster. All intervals in the step hold together. A call \
-                     that is not separated was not raced by itself, or not long enough."
+                    "Alone is the baseline's time of a call over that of its tuned config, as tuning measured it. In \
+                     the step is the time of the whole step with only this call at its baseline, over that with all \
+                     calls tuned: above 1× the call makes the step faster. All intervals in the step hold together. A \
+                     call that is not separated was not raced by itself, or not long enough."
                 }
             }
         }

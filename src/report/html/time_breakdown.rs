@@ -13,7 +13,7 @@ pub(super) fn bar(time_breakdown: &TimeBreakdown) -> Markup {
     let parts = parts(time_breakdown).into_iter().enumerate().filter(|(_, part)| part.ns > 0).map(|(index, part)| {
         let (x, width) = (at, part.ns as f64 / total * 1000.0);
         at += width;
-        (format!("part{index}"), x, width, part)
+        (format!("part{index}"), format!("{x:.2}"), format!("{width:.2}"), part)
     });
     let parts: Vec<_> = parts.collect();
     html! {
@@ -21,7 +21,7 @@ pub(super) fn bar(time_breakdown: &TimeBreakdown) -> Markup {
             div.spent {
                 svg.bar viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true" {
                     @for (class, x, width, _) in &parts {
-                        rect class=(class) x=(format_args!("{x:.2}")) y="0" width=(format_args!("{width:.2}")) height="12" {}
+                        rect class=(class) x=(x) y="0" width=(width) height="12" {}
                     }
                 }
                 ul {

@@ -1,5 +1,7 @@
 //! A logarithmic axis whose ends are 1, 2 or 5 times a power of ten.
 
+use crate::report::log_scale::LogScale;
+
 /// Maximum number of labelled ticks.
 const MOST_TICKS: i32 = 9;
 /// The fraction of the axis before its low end that holds zeros, if there are any.
@@ -46,9 +48,9 @@ impl LogAxis {
         if of <= 0.0 {
             return if self.has_zero { ZERO_PART / 2.0 } else { 0.0 };
         }
-        let (low, high) = (value(self.low).log10(), value(self.high).log10());
         let first = if self.has_zero { ZERO_PART } else { 0.0 };
-        first + (1.0 - first) * ((of.log10() - low) / (high - low)).clamp(0.0, 1.0)
+        let (low, high) = self.ends();
+        first + (1.0 - first) * LogScale { low, high }.part(of)
     }
 
     /// Where positive values begin.

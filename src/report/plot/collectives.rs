@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use crate::analysis::collectives::{CollectiveMetrics, Collectives, Kind, Waits};
+use crate::analysis::collectives::{CollectiveKind, CollectiveMetrics, Collectives, Waits};
 
 use super::picture::{PanelFrame, Picture, draw, escaped};
 use super::{bandwidth, marks, skew, waits};
@@ -46,13 +46,13 @@ pub fn write_collectives_plot(
     if panels.is_empty() {
         return Ok(false);
     }
-    let kinds: BTreeSet<Kind> = metrics.sizes.iter().map(|row| row.kind).collect();
+    let kinds: BTreeSet<CollectiveKind> = metrics.sizes.iter().map(|row| row.kind).collect();
     out.write_all(&arrange(&panels, &missing, &kinds))?;
     Ok(true)
 }
 
 /// Draws the legend, the panels in one or two columns, and why others are missing.
-fn arrange(panels: &[DrawPanel<'_>], missing: &[&str], kinds: &BTreeSet<Kind>) -> Vec<u8> {
+fn arrange(panels: &[DrawPanel<'_>], missing: &[&str], kinds: &BTreeSet<CollectiveKind>) -> Vec<u8> {
     let (columns, wide) = if panels.len() == 1 { (1, 860.0) } else { (2, 560.0) };
     let rows = panels.len().div_ceil(columns) as f64;
     let width = wide * columns as f64;

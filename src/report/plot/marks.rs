@@ -1,28 +1,28 @@
 //! Marks of collectives: one for each kind, group and message size.
 
-use crate::analysis::collectives::Kind;
+use crate::analysis::collectives::CollectiveKind;
 
 use super::axis::LogAxis;
 use super::picture::{MarkStyle, PanelFrame, Picture, STYLES, draw, escaped};
 
 /// A kind's colour and mark.
-pub(super) fn style(kind: Kind) -> MarkStyle {
+pub(super) fn style(kind: CollectiveKind) -> MarkStyle {
     let place = match kind {
-        Kind::AllGather => 0,
-        Kind::AllReduce => 1,
-        Kind::AllToAll => 2,
-        Kind::ReduceScatter => 3,
-        Kind::CollectivePermute => 4,
-        Kind::CollectiveBroadcast => 5,
-        Kind::DeviceToHost => 6,
-        Kind::HostToDevice => 7,
+        CollectiveKind::AllGather => 0,
+        CollectiveKind::AllReduce => 1,
+        CollectiveKind::AllToAll => 2,
+        CollectiveKind::ReduceScatter => 3,
+        CollectiveKind::CollectivePermute => 4,
+        CollectiveKind::CollectiveBroadcast => 5,
+        CollectiveKind::DeviceToHost => 6,
+        CollectiveKind::HostToDevice => 7,
     };
     STYLES.get(place).copied().unwrap_or_default()
 }
 
 /// A mark: a value, and a line from the lowest to the highest instance.
 pub(super) struct SizeMark {
-    pub(super) kind: Kind,
+    pub(super) kind: CollectiveKind,
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) low: f64,

@@ -1,7 +1,7 @@
 //! Self-contained SVG plots: no script, no font, no network. The same results give the same bytes.
 //!
-//! Names come from files that anyone may have written; they enter as text. What is drawn is bounded by distinct operations and
-//! sizes, not by events.
+//! Names come from files that anyone may have written; they enter as text. What is drawn is bounded by distinct
+//! operations and sizes, not by events.
 
 mod axis;
 mod bandwidth;

@@ -84,8 +84,8 @@ pub(in crate::report) fn roofline_plot(summary: &Summary) -> Markup {
         section {
             h2 #roofline { "Roofline" }
             p.fine {
-                "Each circle is an operation, the larger the more time it took; what lies far below the lines has room. \
-                 Tab goes to the circles, ← and → from the one with the most time to the least. "
+                "Each circle is an operation, the larger the more time it took; what lies far below the lines has \
+                 room. Tab goes to the circles, ← and → from the one with the most time to the least. "
                 a href="#table-roofline" { "The same as a table" } "."
             }
             figure.graph {

@@ -72,7 +72,8 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
         let (x, y) = place(point, &frame, &across, &up);
         draw!(
             picture,
-            "<path class=\"{class}\" opacity=\"{opacity}\" transform=\"translate({x:.1} {y:.1}) scale({size})\" d=\"{mark}\">"
+            "<path class=\"{class}\" opacity=\"{opacity}\" transform=\"translate({x:.1} {y:.1}) scale({size})\" \
+             d=\"{mark}\">"
         );
         draw!(picture, "<title>{}</title></path>\n", escaped(&title(point.operation, point)));
     }
@@ -144,7 +145,8 @@ fn cut(name: &str) -> String {
     short
 }
 
-/// Names of the operations with the most excess, beside the plot in the order of their marks, each with a line to its mark.
+/// Names of the operations with the most excess, beside the plot in the order of their marks, each with a line to its
+/// mark.
 fn write_names(picture: &mut Picture, points: &[SpreadPoint<'_>], frame: &PanelFrame, across: &LogAxis, up: &LogAxis) {
     let mut named: Vec<&SpreadPoint<'_>> = points.iter().filter(|point| point.excess > 0.0).collect();
     named.sort_by(|one, other| other.excess.total_cmp(&one.excess));

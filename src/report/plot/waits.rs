@@ -1,6 +1,6 @@
 //! Waits for stragglers: against message size, and how they are distributed.
 
-use crate::analysis::collectives::{Kind, STEPS, SizeWaits, Waits};
+use crate::analysis::collectives::{CollectiveKind, STEPS, SizeWaits, Waits};
 use crate::report::format_ns;
 
 use super::axis::{LogAxis, bytes, multiple, time};
@@ -9,7 +9,7 @@ use super::picture::{PanelFrame, Picture, draw};
 
 /// One mark for each kind, group and message size: all waits over all of the fastest durations.
 pub(super) fn marks(waits: &Waits) -> Vec<SizeMark> {
-    let mark = |(&(kind, _, size), sum): (&(Kind, Option<u64>, u64), &SizeWaits)| {
+    let mark = |(&(kind, _, size), sum): (&(CollectiveKind, Option<u64>, u64), &SizeWaits)| {
         let SizeWaits { count, low, high, .. } = *sum;
         let of_fastest = sum.wait_ps as f64 / sum.fastest_ps as f64;
         let mean = format_ns(sum.wait_ps as f64 / count as f64 / 1e3);
@@ -20,7 +20,8 @@ pub(super) fn marks(waits: &Waits) -> Vec<SizeMark> {
             low,
             high,
             label: format!(
-                "{kind}, {size} bytes: {of_fastest:.3} times the fastest, from {low:.3} to {high:.3}; {mean} in the mean of {count}"
+                "{kind}, {size} bytes: {of_fastest:.3} times the fastest, from {low:.3} to {high:.3}; {mean} in the \
+                 mean of {count}"
             ),
         }
     };

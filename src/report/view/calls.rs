@@ -7,7 +7,7 @@ use crate::call::split_op_id;
 use crate::report::differences::differences;
 use crate::report::figures::{expected_text, format_interval};
 use crate::report::grid::dash;
-use crate::report::roofline::{goodness, temporary_memory};
+use crate::report::roofline::{temporary_memory, work_line};
 use crate::report::{format_bytes, format_ns, format_ratio};
 use crate::tune::{AutotuningResult, CandidateResult, CandidateStatus, OperationResult};
 
@@ -20,8 +20,8 @@ pub(super) struct TunedCall<'a> {
     operation: &'a OperationResult,
 }
 
-/// For each label the result of its call, if there is one. Of several results the first decided one counts. A label of which
-/// only the name is left has the result of the only call with that name.
+/// For each label the result of its call, if there is one. Of several results the first decided one counts. A label of
+/// which only the name is left has the result of the only call with that name.
 pub(super) fn calls<'a>(summary: &Summary, results: &'a [AutotuningResult]) -> Vec<Option<TunedCall<'a>>> {
     let of = |(place, label): (usize, &LabelShare)| {
         let is_own = |operation: &&OperationResult| match &label.label.call_key {
@@ -55,7 +55,7 @@ impl TunedCall<'_> {
         let (id, name) = (self.id(), format!("Candidates of {}", operation.call));
         let speed_up = operation.speed_up.map(|speed_up| format!("{} as fast as the baseline", format_ratio(speed_up)));
         let facts =
-            [Some(operation.status.name().to_owned()), speed_up, goodness(operation), temporary_memory(operation)];
+            [Some(operation.status.name().to_owned()), speed_up, work_line(operation), temporary_memory(operation)];
         let facts: Vec<String> = facts.into_iter().flatten().collect();
         html! {
             @if candidates.is_empty() { h3 id=(id) tabindex="-1" { (name) } }

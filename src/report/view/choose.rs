@@ -1,6 +1,6 @@
-//! Chooses the events of a page's timeline: the lanes with the most time, in them the newest steps, and of too many events the
-//! longest of each lane. The limit applies to each lane, so that a lane of many short events is not empty beside one of few long
-//! ones.
+//! Chooses the events of a page's timeline: the lanes with the most time, in them the newest steps, and of too many
+//! events the longest of each lane. The limit applies to each lane, so that a lane of many short events is not empty
+//! beside one of few long ones.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -51,8 +51,8 @@ impl ChosenEvent {
 /// The choice from all lines.
 #[derive(Default)]
 pub(super) struct ChosenEvents {
-    /// Places of the lines in the order of the captures, with their events by start and the number of shorter ones that were
-    /// left out.
+    /// Places of the lines in the order of the captures, with their events by start and the number of shorter ones that
+    /// were left out.
     pub(super) lanes: Vec<(usize, Vec<ChosenEvent>, u64)>,
     /// The start of the window and the number of newest steps in it; `None` if everything is shown.
     pub(super) window: Option<(i64, usize)>,
@@ -197,8 +197,8 @@ fn window(lanes: &[(usize, &CaptureLine<'_>)], steps: &ModuleSteps, most: u64) -
     Some((*starts.get(first)?, fitting))
 }
 
-/// The maximum number of events per lane, so that all together are at most `most`. Lanes with few events leave their share to
-/// the others.
+/// The maximum number of events per lane, so that all together are at most `most`. Lanes with few events leave their
+/// share to the others.
 fn fair(counts: &[u64], most: u64) -> u64 {
     let mut sorted = counts.to_vec();
     sorted.sort_unstable();

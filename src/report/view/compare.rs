@@ -51,9 +51,10 @@ impl<'a> AfterPage<'a> {
             section {
                 h2 #after { "Before and after" }
                 p.fine {
-                    "A is the profile above, B is " (self.subject) ". The graphs are of B: a frame that takes more time by \
-                     itself than in A is red, one that takes less is blue; deeper colours mean larger changes. Frames that \
-                     exist only in A appear in the tables."
+                    "A is the profile above, B is " (self.subject)
+                    ". The graphs are of B: a frame that takes more time by itself than in A is red, one that takes \
+                     less is blue; deeper colours mean larger changes. Frames that exist only in A appear in the \
+                     tables."
                     @if (scale - 1.0).abs() > f64::EPSILON {
                         " A’s times are scaled from " (counted(executions, "module execution")) " to "
                         (counted(own, "execution")) "."
@@ -64,8 +65,8 @@ impl<'a> AfterPage<'a> {
                 (table("Differences of modules", &columns(false), self.diff.modules.iter().map(cells_of)))
                 (table("Differences of operations", &columns(true), self.diff.operations.iter().map(cells_of)))
                 p.fine {
-                    "Times are per launch, averaged over devices. Each interval is 95 % for its row alone; p is adjusted \
-                     for all rows (Welch, Holm)."
+                    "Times are per launch, averaged over devices. Each interval is 95 % for its row alone; p is \
+                     adjusted for all rows (Welch, Holm)."
                 }
                 @for note in &self.diff.notes { p.fine { (note) } }
             }

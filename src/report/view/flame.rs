@@ -54,7 +54,8 @@ fn figure(title: &str, beside: &str, svg: Vec<u8>, class: &str) -> io::Result<Ma
 const ABOVE: u32 = 58;
 const BELOW: u32 = 32;
 
-/// The frames, each with its title, and the height that they need. Names in them are escaped, so all tags are the graph's own.
+/// The frames, each with its title, and the height that they need. Names in them are escaped, so all tags are the
+/// graph's own.
 fn frames(svg: &str) -> Option<(PreEscaped<String>, u32)> {
     let (_, height) = svg.split_once(" height=\"")?;
     let height: u32 = height.split_once('"')?.0.parse().ok()?;

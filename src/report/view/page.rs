@@ -54,7 +54,9 @@ impl<'a> ViewPage<'a> {
     }
 }
 
-setters!(ViewPage<'a> { commands: &'a [(String, String)], after: Option<AfterPage<'a>>, results: &'a [AutotuningResult] });
+setters!(ViewPage<'a> {
+    commands: &'a [(String, String)], after: Option<AfterPage<'a>>, results: &'a [AutotuningResult]
+});
 
 /// Writes a profile as one page. The same profile gives the same bytes.
 pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
@@ -65,9 +67,9 @@ pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
             section {
                 h2 { "Flame graphs" }
                 p.fine {
-                    "Device time, all devices together, idle time in grey. Click a frame to zoom in, the lowest frame to \
-                     show all. Tab goes to a graph; ↑ and ↓ go to the frames above and below, ← and → along the row, \
-                     Home to the lowest; Enter zooms in, Escape or 0 shows all."
+                    "Device time, all devices together, idle time in grey. Click a frame to zoom in, the lowest frame \
+                     to show all. Tab goes to a graph; ↑ and ↓ go to the frames above and below, ← and → along the \
+                     row, Home to the lowest; Enter zooms in, Escape or 0 shows all."
                 }
                 (flame("By source line", page.by_source, false)?)
                 (flame("By op_name", page.by_op_name, true)?)
@@ -77,8 +79,8 @@ pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
             section {
                 h2 { "Summary" }
                 p.fine {
-                    "1 is the time during which operations ran, 2 is 1 plus idle time inside modules, 3 is from the first \
-                     start to the last end; shares are parts of 2."
+                    "1 is the time during which operations ran, 2 is 1 plus idle time inside modules, 3 is from the \
+                     first start to the last end; shares are parts of 2."
                 }
                 (tables(page.summary, page.results))
             }
@@ -108,7 +110,8 @@ fn timeline(timeline: &Timeline) -> Markup {
                 search {
                     label {
                         "Search "
-                        input #search type="search" autocomplete="off" spellcheck="false" placeholder="name of an event";
+                        input #search type="search" autocomplete="off" spellcheck="false"
+                            placeholder="name of an event";
                     } " "
                     button #before type="button" disabled { "Previous" } " "
                     button #next type="button" disabled { "Next" } " "
@@ -118,10 +121,10 @@ fn timeline(timeline: &Timeline) -> Markup {
             div #lanes hidden tabindex="0" role="application"
                 aria-label="Timeline: plus and minus zoom, arrows move, 0 shows all" {}
             p.fine #help hidden {
-                "Drag to move. Zoom with + and − or, after clicking the timeline, with the wheel (otherwise Ctrl+wheel); \
-                 ← and → move, 0 shows all, a double click goes to an event, / goes to the search, Escape lets the wheel \
-                 scroll the page again. In the search, Enter goes to the next match, Shift+Enter to the previous one, and \
-                 Escape closes the search."
+                "Drag to move. Zoom with + and − or, after clicking the timeline, with the wheel (otherwise \
+                 Ctrl+wheel); ← and → move, 0 shows all, a double click goes to an event, / goes to the search, Escape \
+                 lets the wheel scroll the page again. In the search, Enter goes to the next match, Shift+Enter to the \
+                 previous one, and Escape closes the search."
             }
             div #tip role="tooltip" hidden {}
         }

@@ -33,7 +33,9 @@ pub(super) fn linked_table(
                             }
                         }
                     }
-                    tbody { @for (place, row) in rows.take(MOST).enumerate() { (table_row(&row, links.get(place), class)) } }
+                    tbody {
+                        @for (place, row) in rows.take(MOST).enumerate() { (table_row(&row, links.get(place), class)) }
+                    }
                 }
             }
             @if all > MOST { p.fine { "and " (all - MOST) " more" } }

@@ -70,8 +70,8 @@ impl TimelineData {
 }
 
 impl Timeline {
-    /// Chooses at most this many events: all of them, or those of as many of the newest steps as fit, or the longest of each
-    /// lane of the newest step.
+    /// Chooses at most this many events: all of them, or those of as many of the newest steps as fit, or the longest of
+    /// each lane of the newest step.
     pub fn new(captures: &[Capture], most: usize) -> Self {
         let late_ps = alignment(captures).1;
         let tracks = tracks(captures, &late_ps);
@@ -139,7 +139,8 @@ impl Timeline {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = vec![match &self.steps {
             Some((module, shown, all)) => format!(
-                "{} events: the newest {shown} of {all} steps (launches of {module}, which ran longest), and what came after.",
+                "{} events: the newest {shown} of {all} steps (launches of {module}, which ran longest), and what came \
+                 after.",
                 self.drawn
             ),
             None => format!("{} events.", self.drawn),

@@ -1,5 +1,5 @@
-//! A module of a few operations for a real plugin. Times are SIMULATED: each operation has one candidate that is far faster
-//! than the others.
+//! A module of a few operations for a real plugin. Times are SIMULATED: each operation has one candidate that is far
+//! faster than the others.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -101,116 +101,160 @@ pub fn generate(spec: &ArraySpec, fill: &Fill, seed: u64) -> Result<Vec<u8>, Fil
     let refuse = |reason: String| FillError { spec: spec.to_string(), reason };
     let size = spec.host_bytes().filter(|&size| size <= MAX_ARRAY_BYTES);
     let size = size.ok_or_else(|| refuse(format!("it is larger than {} GiB", MAX_ARRAY_BYTES >> 30)))?;
-    let count = spec.elements().unwrap_or(0);
     let mut bytes = Vec::new();
     usize::try_from(size)
         .ok()
         .and_then(|size| bytes.try_reserve_exact(size).ok())
         .ok_or_else(|| refuse(format!("no memory for {size} bytes")))?;
-    let mut draws = Draws::new(seed);
-    let dtype = spec.dtype;
     let row = spec.dims.last().copied().unwrap_or(1);
-    let mut push = |value: i128| push_integer_valued(dtype, value, &mut bytes);
-    match fill {
-        Fill::Normal { scale } => {
-            if !(scale.is_finite() && *scale >= 0.0) {
-                return Err(refuse(format!("the scale `{scale}` is not a finite number from 0")));
-            }
-            if dtype == DType::F8E8M0Fnu {
-                return Err(refuse("the type has no sign; `uniform` over a positive range fits it".into()));
-            }
-            let draw = || draws.normal() * scale;
-            push_reals(dtype, count, draw, &mut bytes).map_err(refuse)?;
-        }
-        Fill::Uniform { low, high } => {
-            if !(low.is_finite() && high.is_finite() && low < high && (high - low).is_finite()) {
-                return Err(refuse(format!("`{low}..{high}` is not a finite range")));
-            }
-            let draw = || low + (high - low) * draws.unit();
-            push_reals(dtype, count, draw, &mut bytes).map_err(refuse)?;
-        }
-        Fill::Constant { value } => match integer_range(dtype) {
-            Some((low, high)) => {
-                let whole = *value as i128;
-                if whole as f64 != *value || !(low..=high).contains(&whole) {
-                    return Err(refuse(format!("the type does not hold `{value}`")));
-                }
-                (0..count).for_each(|_| push(whole));
-            }
-            None => {
-                let (low, high) = finite_range(dtype).unwrap_or_default();
-                if !(low..=high).contains(value) {
-                    return Err(refuse(format!("the type does not hold `{value}`")));
-                }
-                for _ in 0..count {
-                    push_real(dtype, *value, 0.0, &mut bytes);
-                }
-            }
-        },
-        Fill::IntegerRange { low, high } => {
-            if low > high {
-                return Err(refuse(format!("`{low}..={high}` is empty")));
-            }
-            check_holds(dtype, i128::from(*low), i128::from(*high)).map_err(refuse)?;
-            let span = high.wrapping_sub(*low) as u64;
-            (0..count).for_each(|_| push(i128::from(*low) + i128::from(draws.up_to(span))));
-        }
-        Fill::Permutation => {
-            check_holds(dtype, 0, i128::from(row) - 1).map_err(refuse)?;
-            let mut order: Vec<u64> = Vec::new();
-            for _ in 0..rows(count, row) {
-                order.clear();
-                order.extend(0..row);
-                // Fisher and Yates, from the end
-                for last in (1..order.len()).rev() {
-                    order.swap(last, draws.up_to(last as u64) as usize);
-                }
-                order.iter().for_each(|&value| push(i128::from(value)));
-            }
-        }
-        Fill::SortedCumulative { total } => {
-            let limit = check_total(dtype, *total).map_err(refuse)?;
-            for _ in 0..rows(count, row) {
-                let mut cuts = draws.sorted_cuts(row.saturating_sub(2), limit);
-                if row > 1 {
-                    cuts.insert(0, 0);
-                }
-                cuts.push(limit);
-                cuts.iter().for_each(|&value| push(i128::from(value)));
-            }
-        }
-        Fill::Partition { total } => {
-            let limit = check_total(dtype, *total).map_err(refuse)?;
-            for _ in 0..rows(count, row) {
-                let mut cuts = draws.sorted_cuts(row - 1, limit);
-                cuts.push(limit);
-                let mut before = 0;
-                for cut in cuts {
-                    push(i128::from(cut - before));
-                    before = cut;
-                }
-            }
-        }
-        Fill::BooleanDensity { density } => {
-            if !(0.0..=1.0).contains(density) {
-                return Err(refuse(format!("the density `{density}` is not in 0..=1")));
-            }
-            check_holds(dtype, 0, 1).map_err(refuse)?;
-            (0..count).for_each(|_| push(i128::from(draws.unit() < *density)));
-        }
-        Fill::File { path, .. } => {
-            return Err(refuse(format!("its values are in `{}`: read them through the registry", path.display())));
-        }
-        Fill::ValuesUnknown => {
-            return Err(refuse("its values steer control flow and were not known when it was recorded".into()));
-        }
-    }
-    Ok(bytes)
+    let mut filling =
+        Filling { dtype: spec.dtype, count: spec.elements().unwrap_or(0), row, draws: Draws::new(seed), bytes };
+    filling.fill(fill).map_err(refuse)?;
+    Ok(filling.bytes)
 }
 
-/// Rows along the last dimension; none in an array without elements.
-fn rows(count: u64, row: u64) -> u64 {
-    count.checked_div(row).unwrap_or(0)
+/// An array while it is filled.
+struct Filling {
+    dtype: DType,
+    count: u64,
+    /// Elements along the last dimension.
+    row: u64,
+    draws: Draws,
+    bytes: Vec<u8>,
+}
+
+impl Filling {
+    fn fill(&mut self, fill: &Fill) -> Result<(), String> {
+        match fill {
+            Fill::Normal { scale } => self.normal(*scale),
+            Fill::Uniform { low, high } => self.uniform(*low, *high),
+            Fill::Constant { value } => self.constant(*value),
+            Fill::IntegerRange { low, high } => self.integers(*low, *high),
+            Fill::Permutation => self.permutations(),
+            Fill::SortedCumulative { total } => self.cumulative(*total),
+            Fill::Partition { total } => self.partitions(*total),
+            Fill::BooleanDensity { density } => self.booleans(*density),
+            Fill::File { path, .. } => {
+                Err(format!("its values are in `{}`: read them through the registry", path.display()))
+            }
+            Fill::ValuesUnknown => {
+                Err("its values steer control flow and were not known when it was recorded".to_owned())
+            }
+        }
+    }
+
+    fn push(&mut self, value: i128) {
+        push_integer_valued(self.dtype, value, &mut self.bytes);
+    }
+
+    fn normal(&mut self, scale: f64) -> Result<(), String> {
+        if !(scale.is_finite() && scale >= 0.0) {
+            return Err(format!("the scale `{scale}` is not a finite number from 0"));
+        }
+        if self.dtype == DType::F8E8M0Fnu {
+            return Err("the type has no sign; `uniform` over a positive range fits it".to_owned());
+        }
+        let draw = || self.draws.normal() * scale;
+        push_reals(self.dtype, self.count, draw, &mut self.bytes)
+    }
+
+    fn uniform(&mut self, low: f64, high: f64) -> Result<(), String> {
+        if !(low.is_finite() && high.is_finite() && low < high && (high - low).is_finite()) {
+            return Err(format!("`{low}..{high}` is not a finite range"));
+        }
+        let draw = || low + (high - low) * self.draws.unit();
+        push_reals(self.dtype, self.count, draw, &mut self.bytes)
+    }
+
+    fn constant(&mut self, value: f64) -> Result<(), String> {
+        let refused = || Err(format!("the type does not hold `{value}`"));
+        let Some((low, high)) = integer_range(self.dtype) else {
+            let (low, high) = finite_range(self.dtype).unwrap_or_default();
+            if !(low..=high).contains(&value) {
+                return refused();
+            }
+            (0..self.count).for_each(|_| push_real(self.dtype, value, 0.0, &mut self.bytes));
+            return Ok(());
+        };
+        let whole = value as i128;
+        if whole as f64 != value || !(low..=high).contains(&whole) {
+            return refused();
+        }
+        (0..self.count).for_each(|_| self.push(whole));
+        Ok(())
+    }
+
+    fn integers(&mut self, low: i64, high: i64) -> Result<(), String> {
+        if low > high {
+            return Err(format!("`{low}..={high}` is empty"));
+        }
+        check_holds(self.dtype, i128::from(low), i128::from(high))?;
+        let span = high.wrapping_sub(low) as u64;
+        for _ in 0..self.count {
+            let above = self.draws.up_to(span);
+            self.push(i128::from(low) + i128::from(above));
+        }
+        Ok(())
+    }
+
+    fn permutations(&mut self) -> Result<(), String> {
+        check_holds(self.dtype, 0, i128::from(self.row) - 1)?;
+        let mut order: Vec<u64> = Vec::new();
+        for _ in 0..self.rows() {
+            order.clear();
+            order.extend(0..self.row);
+            // Fisher and Yates, from the end
+            for last in (1..order.len()).rev() {
+                order.swap(last, self.draws.up_to(last as u64) as usize);
+            }
+            order.iter().for_each(|&value| self.push(i128::from(value)));
+        }
+        Ok(())
+    }
+
+    fn cumulative(&mut self, total: i64) -> Result<(), String> {
+        let limit = check_total(self.dtype, total)?;
+        for _ in 0..self.rows() {
+            let mut cuts = self.draws.sorted_cuts(self.row.saturating_sub(2), limit);
+            if self.row > 1 {
+                cuts.insert(0, 0);
+            }
+            cuts.push(limit);
+            cuts.iter().for_each(|&value| self.push(i128::from(value)));
+        }
+        Ok(())
+    }
+
+    fn partitions(&mut self, total: i64) -> Result<(), String> {
+        let limit = check_total(self.dtype, total)?;
+        for _ in 0..self.rows() {
+            let mut cuts = self.draws.sorted_cuts(self.row - 1, limit);
+            cuts.push(limit);
+            let mut before = 0;
+            for cut in cuts {
+                self.push(i128::from(cut - before));
+                before = cut;
+            }
+        }
+        Ok(())
+    }
+
+    fn booleans(&mut self, density: f64) -> Result<(), String> {
+        if !(0.0..=1.0).contains(&density) {
+            return Err(format!("the density `{density}` is not in 0..=1"));
+        }
+        check_holds(self.dtype, 0, 1)?;
+        for _ in 0..self.count {
+            let is_set = self.draws.unit() < density;
+            self.push(i128::from(is_set));
+        }
+        Ok(())
+    }
+
+    /// Rows along the last dimension; none in an array without elements.
+    fn rows(&self) -> u64 {
+        self.count.checked_div(self.row).unwrap_or(0)
+    }
 }
 
 fn check_total(dtype: DType, total: i64) -> Result<u64, String> {

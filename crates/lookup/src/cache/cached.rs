@@ -50,6 +50,9 @@ impl Cached {
     }
 
     /// Every entry in place, in the keys' order, each key once.
+    ///
+    /// # Errors
+    /// If an entry of a snapshot is damaged.
     pub fn rows(&self) -> Result<Vec<Row<'_>>, StoreError> {
         match self {
             Self::Snapshot(store) => rows_of_snapshot(store.snapshot()),

@@ -5,8 +5,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use crate::io_hint::io_hint;
 use crate::printable::printable;
-use crate::remedy::remedy;
 
 /// A store cannot be opened, read or written: one line that names it, says why, and what to do.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl StoreError {
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| {
-            let line = format!("cannot {action} `{}`: {source}{}", path.display(), remedy(&source));
+            let line = format!("cannot {action} `{}`: {source}{}", path.display(), io_hint(&source));
             Self { kind: StoreErrorKind::Io, line, next: "", source: Some(Box::new(source)) }
         }
     }

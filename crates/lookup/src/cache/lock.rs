@@ -61,7 +61,8 @@ impl FolderLock {
         file.take(MAX_HOLDER_BYTES).read_to_end(&mut text).ok()?;
         let text = String::from_utf8_lossy(&text);
         let holder = text.lines().next()?;
-        // `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`; the device's number is not that of the file on every file system
+        // `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`; the device's number is not that of the file on every file
+        // system
         let locks = fs::read_to_string("/proc/locks").ok()?;
         let is_held = locks.lines().any(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();

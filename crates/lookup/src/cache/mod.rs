@@ -13,6 +13,24 @@
 //!
 //! sled cannot be trusted to notice a flipped bit, and may panic on one. So its folder is opened only if its bytes are
 //! those that the last close left. Otherwise it is set aside and filled again from the sample log.
+//!
+//! ```
+//! use autotune_lowered_lookup::cache::{JsonForm, Lookup, ShippedConfigs, TieredCache};
+//! use autotune_lowered_lookup::device::{DeviceFingerprint, MatchMode};
+//!
+//! let mut shipped = ShippedConfigs::default();
+//! let line = r#"{"device": "cuda:NVIDIA H200", "op_id": "matmul@v1", "call_key": "0f", "config": {"block": 128}}"#;
+//! shipped.add(JsonForm::Lines, line)?;
+//! let cache = TieredCache::new(vec![Box::new(shipped)]);
+//!
+//! let device: DeviceFingerprint =
+//!     serde_json::from_str(r#"{"identity": {"platform": "cuda", "device_kind": "NVIDIA H200"}}"#)?;
+//! match cache.lookup(&device, "matmul@v1", "0f", None, MatchMode::Exact)? {
+//!     Lookup::Hit(hit) => assert_eq!(hit.entry.config.as_str(), r#"{"block":128}"#),
+//!     Lookup::Miss(miss) => panic!("{miss:?}"),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod cached;
 mod diff;

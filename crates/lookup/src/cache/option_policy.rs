@@ -1,6 +1,6 @@
-//! Which options of a compiler an entry, a side file or any other file may set. They may come from anyone, so what is not on
-//! a list is refused: the lists are those of the program's own option spaces, with their forms of values, and what JAX itself
-//! sends. Options that only write, log or find tools are on a list of their own.
+//! Which options of a compiler an entry, a side file or any other file may set. They may come from anyone, so what is
+//! not on a list is refused: the lists are those of the program's own option spaces, with their forms of values, and
+//! what JAX itself sends. Options that only write, log or find tools are on a list of their own.
 
 use serde_json::Value;
 
@@ -78,7 +78,10 @@ pub fn why_refused(config: &Config) -> Option<String> {
     ))
 }
 
-/// The same for an entry of any operation: only compiler options are refused.
+/// Refuses an entry of compiler options that sets what no entry may.
+///
+/// # Errors
+/// If it does.
 pub fn refuse(key: KeyRef<'_>, config: &Config) -> Result<(), StoreError> {
     let why = (key.op_id == COMPILER_OPTIONS).then(|| why_refused(config)).flatten();
     why.map_or(Ok(()), |why| Err(StoreError::refused(key.op_id, key.call_key, &why)))

@@ -45,8 +45,8 @@ pub fn shown_url(url: &str) -> String {
     printable(&shown)
 }
 
-/// The snapshot that a program opens for a name: the one that is published in a folder, which need not be there yet, or a file.
-/// A name of nothing is that of a file if it has an ending.
+/// The snapshot that a program opens for a name: the one that is published in a folder, which need not be there yet, or
+/// a file. A name of nothing is that of a file if it has an ending.
 ///
 /// # Errors
 /// If the name is a URL, or that of a file that does not exist.

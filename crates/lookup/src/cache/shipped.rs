@@ -1,6 +1,7 @@
 //! The lowest tier: best configs that are shipped as files, one per device kind and operation.
 //!
-//! A file holds [entries as JSON](super::json), one per line in a `.jsonl` file; files are in any depth below the folder.
+//! A file holds [entries as JSON](super::json), one per line in a `.jsonl` file; files are in any depth below the
+//! folder.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::{Occupied, Vacant};
@@ -15,8 +16,8 @@ use super::json::{JsonForm, read_entries, write_entries};
 use super::key::{CacheKey, KeyRef, by_key};
 use super::option_policy::refuse;
 use super::store::{ConfigStore, Tier};
+use crate::atomic_write::write_atomic;
 use crate::outside_file;
-use crate::whole_file::write_whole;
 
 const MAX_FILE_BYTES: u64 = 64 << 20;
 const MAX_DEPTH: usize = 4;
@@ -77,7 +78,7 @@ pub fn write_shipped(folder: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Resul
     }
     for (path, file) in &files {
         let entries = file.entries()?;
-        write_whole(path, |out| write_entries(JsonForm::Lines, &entries, out))
+        write_atomic(path, |out| write_entries(JsonForm::Lines, &entries, out))
             .map_err(StoreError::io("write", path))?;
     }
     Ok(files.into_keys().collect())

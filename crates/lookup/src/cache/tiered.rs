@@ -105,11 +105,12 @@ impl TieredCache {
     /// Takes no lock and writes nothing, so any number of processes can use it beside a tuner. Later publications
     /// appear after a [`refresh`](Self::refresh).
     ///
-    /// A mapped snapshot must be replaced by a rename, as a tuner, `cache snapshot` and `cache pull` do, and never by a copy
-    /// over it ([`Mapping::WhereLocal`] says why). If you cannot be sure of that, open it with [`Mapping::Never`].
+    /// A mapped snapshot must be replaced by a rename, as a tuner, `cache snapshot` and `cache pull` do, and never by a
+    /// copy over it ([`Mapping::WhereLocal`] says why). If you cannot be sure of that, open it with [`Mapping::Never`].
     ///
     /// # Errors
-    /// If there is a snapshot that cannot be used. One of an earlier format counts as none, and a warning says what to do.
+    /// If there is a snapshot that cannot be used. One of an earlier format counts as none, and a warning says what to
+    /// do.
     pub fn published(folder: &Path, mapping: Mapping, lower: Vec<Box<dyn ConfigStore>>) -> Result<Self, StoreError> {
         let mut below = vec![SnapshotStore::at(&folder.join(SNAPSHOT_FILE), mapping)?];
         below.extend(lower);
@@ -140,8 +141,8 @@ impl TieredCache {
         Ok(true)
     }
 
-    /// Makes this a cache for runs that find the hardware's caches in this state, [`CacheState::Warm`] by default. A hit
-    /// that was measured in another state is flagged.
+    /// Makes this a cache for runs that find the hardware's caches in this state, [`CacheState::Warm`] by default. A
+    /// hit that was measured in another state is flagged.
     pub fn set_cache_state(&mut self, state: CacheState) {
         self.cache_state = state;
     }

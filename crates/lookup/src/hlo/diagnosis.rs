@@ -51,44 +51,13 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
         let (code, message) = no_labels(counts, form);
         say(code, message);
     }
-    let count = |evidence: Evidence| labels.iter().filter(|label| label.evidence == evidence).count();
-    if count(Evidence::ByName) > 0 {
-        let names: Vec<&str> = labels
-            .iter()
-            .filter(|label| label.evidence == Evidence::ByName)
-            .map(|label| label.label.op_name())
-            .take(8)
-            .collect();
-        let cause = match counts.form {
-            ModuleForm::HloText | ModuleForm::HloProto => "conversion to HLO cuts each name at its first `@`",
-            _ => "their names end before the key",
-        };
-        say(
-            "labels-cut",
-            format!(
-                "{} of {} labels in this {form} lost version and key ({}): {cause}; for whole labels {STABLEHLO_COMMAND}",
-                count(Evidence::ByName),
-                labels.len(),
-                names.join(", ")
-            ),
-        );
-    }
-    let unversioned =
-        labels.iter().filter(|label| label.evidence == Evidence::Recomputed && label.label.version().is_none()).count();
-    if unversioned > 0 {
-        say(
-            "recomputed-version-lost",
-            format!(
-                "{unversioned} json stamps in this {form} were cut at `@`: their keys were recomputed from their \
-                 arguments, their versions must come from the registry; for whole stamps {STABLEHLO_COMMAND}"
-            ),
-        );
-    }
+    cut_labels(counts, labels, form, &mut say);
     if counts.broken > 0 {
         say(
             "labels-broken",
             format!(
-                "{} label prefixes in this {form} are followed by no readable operation (cut or damaged names); {STABLEHLO_COMMAND}",
+                "{} label prefixes in this {form} are followed by no readable operation (cut or damaged names); \
+                 {STABLEHLO_COMMAND}",
                 counts.broken
             ),
         );
@@ -97,7 +66,8 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
         say(
             "too-many-labels",
             format!(
-                "this {form} holds more distinct labels than are kept (at most {}); {} further occurrences are not listed",
+                "this {form} holds more distinct labels than are kept (at most {}); {} further occurrences are not \
+                 listed",
                 super::tally::MAX_DISTINCT,
                 counts.overflow
             ),
@@ -108,13 +78,47 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
         None => say(
             "no-call-sites",
             format!(
-                "this {form} exceeds {} bytes: labels, counts and lines are complete; call sites, operand shapes and what follows from \
-                 calls are left out; scan the module of one function for them",
+                "this {form} exceeds {} bytes: labels, counts and lines are complete; call sites, operand shapes and \
+                 what follows from calls are left out; scan the module of one function for them",
                 STRUCTURE_BYTES
             ),
         ),
     }
     all
+}
+
+/// Labels that lost their version or their key.
+fn cut_labels(counts: &Counts<'_>, labels: &[FoundLabel], form: &str, say: &mut impl FnMut(&str, String)) {
+    let by_name = || labels.iter().filter(|label| label.evidence == Evidence::ByName);
+    if by_name().next().is_some() {
+        let names: Vec<&str> = by_name().map(|label| label.label.op_name()).take(8).collect();
+        let cause = match counts.form {
+            ModuleForm::HloText | ModuleForm::HloProto => "conversion to HLO cuts each name at its first `@`",
+            _ => "their names end before the key",
+        };
+        say(
+            "labels-cut",
+            format!(
+                "{} of {} labels in this {form} lost version and key ({}): {cause}; for whole labels \
+                 {STABLEHLO_COMMAND}",
+                by_name().count(),
+                labels.len(),
+                names.join(", ")
+            ),
+        );
+    }
+    let is_unversioned =
+        |label: &&FoundLabel| label.evidence == Evidence::Recomputed && label.label.version().is_none();
+    let unversioned = labels.iter().filter(is_unversioned).count();
+    if unversioned > 0 {
+        say(
+            "recomputed-version-lost",
+            format!(
+                "{unversioned} json stamps in this {form} were cut at `@`: their keys were recomputed from their \
+                 arguments, their versions must come from the registry; for whole stamps {STABLEHLO_COMMAND}"
+            ),
+        );
+    }
 }
 
 /// A truncated text; its content so far was scanned.
@@ -138,13 +142,13 @@ fn form_name(form: ModuleForm) -> &'static str {
 
 fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
     // how to keep the existing labels, or to get some
-    let remedy = |keep: &str| match counts.is_ejkernel {
+    let io_hint = |keep: &str| match counts.is_ejkernel {
         true if keep.is_empty() => format!("{STAMP_COMMAND}; {OWN_LABELS}"),
         true => format!("{STAMP_COMMAND}, and {keep}; {OWN_LABELS}"),
         false => OWN_LABELS.to_owned(),
     };
     let Some(structure) = counts.structure else {
-        return ("no-labels", format!("no label in this {form}: {}", remedy(STABLEHLO_COMMAND)));
+        return ("no-labels", format!("no label in this {form}: {}", io_hint(STABLEHLO_COMMAND)));
     };
     let census = &structure.census;
     let hints: Vec<&str> = census.hints.iter().map(String::as_str).take(8).collect();
@@ -159,7 +163,7 @@ fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
             format!(
                 "no label in this {form}: either nothing was stamped, or it was written without debug info, which \
                  `jax.export.export(…)(…).mlir_module_serialized` keeps: {}",
-                remedy("")
+                io_hint("")
             ),
         ),
         ModuleForm::HloText | ModuleForm::HloProto if census.names == 0 => (
@@ -177,27 +181,29 @@ fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
                  {STABLEHLO_COMMAND}; where the program has no labels {OWN_LABELS}"
             ),
         ),
-        _ => {
-            let lost = if structure.is_optimized && census.relative > 0 {
-                format!(
-                    "; {} names begin inside a scope (`while/…`): XLA drops the beginning of names longer than {LONG_NAME_BYTES} characters \
-                     when it inlines calls, and json stamps are that long: {STABLEHLO_COMMAND}",
-                    census.relative
-                )
-            } else {
-                String::new()
-            };
-            let keep = if counts.form == ModuleForm::StablehloText { "" } else { STABLEHLO_COMMAND };
-            (
-                "no-labels",
-                format!(
-                    "none of the {} names in this {form} carries a label{lost}: {}",
-                    census.names,
-                    remedy(if lost.is_empty() { keep } else { "" })
-                ),
-            )
-        }
+        _ => ("no-labels", no_name_has_one(counts.form, structure, form, io_hint)),
     }
+}
+
+/// There are names, and none carries a label.
+fn no_name_has_one(
+    module_form: ModuleForm,
+    structure: &Structure,
+    form: &str,
+    io_hint: impl Fn(&str) -> String,
+) -> String {
+    let census = &structure.census;
+    let lost = if structure.is_optimized && census.relative > 0 {
+        format!(
+            "; {} names begin inside a scope (`while/…`): XLA drops the beginning of names longer than \
+             {LONG_NAME_BYTES} characters when it inlines calls, and json stamps are that long: {STABLEHLO_COMMAND}",
+            census.relative
+        )
+    } else {
+        String::new()
+    };
+    let keep = if lost.is_empty() && module_form != ModuleForm::StablehloText { STABLEHLO_COMMAND } else { "" };
+    format!("none of the {} names in this {form} carries a label{lost}: {}", census.names, io_hint(keep))
 }
 
 fn long_names(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String)) {
@@ -205,8 +211,8 @@ fn long_names(structure: &Structure, form: &str, say: &mut impl FnMut(&str, Stri
         say(
             "long-names",
             format!(
-                "{} of {} names in this {form} are longer than {LONG_NAME_BYTES} characters: XLA drops their beginning, label included, when \
-                 it inlines calls; scan this file rather than the optimized module, or stamp with `EJKERNEL_OPS_STAMP=hash`",
+                "{} of {} names in this {form} are longer than {LONG_NAME_BYTES} characters: XLA drops their beginning, \
+                 label included, when it inlines calls; scan this file rather than the optimized module, or stamp with `EJKERNEL_OPS_STAMP=hash`",
                 structure.census.long, structure.census.names
             ),
         );

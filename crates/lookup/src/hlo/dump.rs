@@ -1,5 +1,5 @@
-//! Scans an XLA dump folder as one module. The earliest stage of each module is read, because conversion and optimisation only
-//! lose labels: StableHLO, then before optimisation, then any other.
+//! Scans an XLA dump folder as one module. The earliest stage of each module is read, because conversion and
+//! optimisation only lose labels: StableHLO, then before optimisation, then any other.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! The files of an XLA or JAX dump folder: the module of each, and its stage of compilation.
 //!
-//! `--xla_dump_to` writes `module_0001.jit_f.before_optimizations.txt`, `….cpu_after_optimizations.txt`, with more flags
-//! `….0003.simplification.after_….txt`, and much that is not a module. `JAX_DUMP_IR_TO` writes `jax_ir0000_jit_f_compile.mlir`.
+//! `--xla_dump_to` writes `module_0001.jit_f.before_optimizations.txt`, `….cpu_after_optimizations.txt`, with more
+//! flags `….0003.simplification.after_….txt`, and much that is not a module. `JAX_DUMP_IR_TO` writes
+//! `jax_ir0000_jit_f_compile.mlir`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -32,7 +33,8 @@ struct DumpFile {
     path: PathBuf,
     /// `jit_f`.
     module: String,
-    /// `module_0001`, or another prefix of its name. Unlike the module's name, it distinguishes two shapes of one function.
+    /// `module_0001`, or another prefix of its name. Unlike the module's name, it distinguishes two shapes of one
+    /// function.
     number: String,
     stage: Stage,
 }
@@ -147,8 +149,8 @@ pub fn earlier_stage(file: &Path) -> Option<PathBuf> {
     files.into_iter().next().filter(|found| found.number == number || !number.starts_with("module_")).map(|it| it.path)
 }
 
-/// The files of a stage without duplicates: the same stage as text and as a proto is one module, and of those between passes
-/// only the first is read.
+/// The files of a stage without duplicates: the same stage as text and as a proto is one module, and of those between
+/// passes only the first is read.
 fn at_stage<'a>(files: &[&'a DumpFile], stage: Stage) -> Vec<&'a Path> {
     let mut seen = BTreeSet::new();
     let of_stage = files.iter().filter(|file| file.stage == stage);
@@ -201,7 +203,8 @@ fn form_of(mut reader: Box<dyn Read>, layers: usize) -> io::Result<Option<Module
     }
 }
 
-/// `jit_f` and `module_0001` of `module_0001.jit_f.before_optimizations.txt`; `jit_f` of `jax_ir0000_jit_f_compile.mlir`.
+/// `jit_f` and `module_0001` of `module_0001.jit_f.before_optimizations.txt`; `jit_f` of
+/// `jax_ir0000_jit_f_compile.mlir`.
 fn names(file_name: &str) -> (String, String) {
     let mut parts = file_name.split('.');
     let number = parts.next().unwrap_or_default();

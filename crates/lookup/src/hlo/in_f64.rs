@@ -1,10 +1,10 @@
 //! A copy of a module that computes in `f64`, as a reference for the module's rounding errors.
 //!
-//! StableHLO text is read token by token. The element types of tensors of narrower floats become `f64`, and `complex<f32>`
-//! becomes `complex<f64>`. Constants keep their values: a decimal that is exact in its type stays as it is, and any other
-//! becomes the number that its type holds, because the module computes with that number. Bits and raw bytes are converted. As a
-//! result, conversions between floats round nothing. A module with an operation whose result depends on the width of its type
-//! has no such copy.
+//! StableHLO text is read token by token. The element types of tensors of narrower floats become `f64`, and
+//! `complex<f32>` becomes `complex<f64>`. Constants keep their values: a decimal that is exact in its type stays as it
+//! is, and any other becomes the number that its type holds, because the module computes with that number. Bits and raw
+//! bytes are converted. As a result, conversions between floats round nothing. A module with an operation whose result
+//! depends on the width of its type has no such copy.
 
 use super::plain_text::{string_length, symbol, without_locations};
 use crate::array::{DType, widened};
@@ -89,7 +89,8 @@ struct Copier<'a> {
 }
 
 impl<'a> Copier<'a> {
-    /// Copies this many bytes unchanged. A length that ends inside a character, which no caller passes, copies the rest.
+    /// Copies this many bytes unchanged. A length that ends inside a character, which no caller passes, copies the
+    /// rest.
     fn take(&mut self, length: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         self.copy.push_str(taken);

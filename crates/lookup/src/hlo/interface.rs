@@ -9,8 +9,8 @@ use crate::wire::{WireCursor, WireError, WireValue};
 
 /// Longest path of an argument.
 const MAX_PATH_BYTES: usize = 1024;
-/// Fields of `HloModuleProto` (`xla/service/hlo.proto`), each with the field of its entries that contains the parameter's
-/// number: `input_output_alias` and `buffer_donor`.
+/// Fields of `HloModuleProto` (`xla/service/hlo.proto`), each with the field of its entries that contains the
+/// parameter's number: `input_output_alias` and `buffer_donor`.
 const DONATING: [(u32, u32); 2] = [(8, 2), (18, 1)];
 /// `HloModuleProto.entry_computation_id` and `HloInstructionProto.parameter_number`.
 const ENTRY: u32 = 6;
@@ -56,8 +56,8 @@ fn of_text(text: &str) -> Option<Vec<ProgramArgument>> {
     pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(argument).collect()
 }
 
-/// The names of the results of a module's entry, as JAX writes them in the text: `loss` for `result['loss']`; empty if the form
-/// or the text lacks them.
+/// The names of the results of a module's entry, as JAX writes them in the text: `loss` for `result['loss']`; empty if
+/// the form or the text lacks them.
 pub(super) fn results(form: ModuleForm, bytes: &[u8]) -> Vec<String> {
     let text =
         Some(bytes).filter(|_| form == ModuleForm::StablehloText).and_then(|bytes| std::str::from_utf8(bytes).ok());

@@ -1,6 +1,7 @@
 //! The structure of StableHLO text: module line, functions, operations with operands, calls and locations.
 //!
-//! Locations are aliases (`#loc12 = loc(…)`) that the printer may put before or after their use, so they are read first.
+//! Locations are aliases (`#loc12 = loc(…)`) that the printer may put before or after their use, so they are read
+//! first.
 
 use std::collections::HashMap;
 

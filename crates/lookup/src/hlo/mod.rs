@@ -1,12 +1,27 @@
 //! Scans the bytes of a module in any form for its labels: their names, counts, places and evidence.
 //!
-//! [`scan_path`] scans files and dump folders, [`scan_reader`] streams, [`scan_bytes`] memory. The form is recognized by the
-//! content. A scan has two parts. The first searches raw blocks for labels and counts them, in parallel and in constant memory.
-//! The second reads the structure of modules up to 256 MiB. It adds call sites with their operand shapes, calls in a backward
-//! pass, and whether the module is partitioned.
+//! [`scan_path`] scans files and dump folders, [`scan_reader`] streams, [`scan_bytes`] memory. The form is recognized
+//! by the content. A scan has two parts. The first searches raw blocks for labels and counts them, in parallel and in
+//! constant memory. The second reads the structure of modules up to 256 MiB. It adds call sites with their operand
+//! shapes, calls in a backward pass, and whether the module is partitioned.
 //!
 //! A scan is never silently empty: a [`Diagnosis`] reports missing or weak labels. `docs/scanning.md` lists their
 //! codes, the label families and the side file.
+//!
+//! ```
+//! use autotune_lowered_lookup::hlo::{Evidence, ScanOptions, scan_bytes};
+//!
+//! let module = r#"HloModule step
+//! ENTRY main {
+//!   p = f32[8]{0} parameter(0)
+//!   ROOT r = f32[8]{0} negate(p), metadata={op_name="jit(f)/ejkernel_ops#softmax.v1:fecadd86b926e7e8/neg"}
+//! }
+//! "#;
+//! let scan = scan_bytes(module.as_bytes(), "step.hlo", &ScanOptions::default())?;
+//! let [found] = &scan.labels[..] else { panic!("one label") };
+//! assert_eq!((found.label.op_name(), found.evidence, found.line), ("softmax", Evidence::Exact, Some(4)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod blocks;
 mod bytecode;

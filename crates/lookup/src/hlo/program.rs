@@ -100,8 +100,8 @@ impl Program<'_> {
         }
     }
 
-    /// The names of its results, such as `loss` or `grads/w`, in order. The list is empty if the form lacks them, and a name is
-    /// empty if a result has none.
+    /// The names of its results, such as `loss` or `grads/w`, in order. The list is empty if the form lacks them, and a
+    /// name is empty if a result has none.
     pub fn results(&self) -> Vec<String> {
         results(self.form, self.bytes)
     }

@@ -43,8 +43,8 @@ fn digest(bytes: &[u8]) -> Result<Digest, ScanErrorKind> {
     }
 }
 
-/// The text as MLIR prints it without debug information, for a module named `@module`. A recorder that has the module computes
-/// the same digest from the printer's output.
+/// The text as MLIR prints it without debug information, for a module named `@module`. A recorder that has the module
+/// computes the same digest from the printer's output.
 fn of_mlir_text(text: &[u8]) -> Digest {
     match std::str::from_utf8(text) {
         Ok(text) => Digest::of(with_module_renamed(&without_locations(text)).as_bytes()),

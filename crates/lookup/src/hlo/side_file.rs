@@ -7,8 +7,9 @@
 //!              "shapes": ["f32[1,256,4,64]"], "occurrences": 2, "backward": false}]}
 //! ```
 //!
-//! `op_id` is required, everything else in a label is optional. The file is used only if its digest is that of the module. A
-//! file with another schema is not ours and is ignored. The file also states how the module is compiled: see `compiled_as`.
+//! `op_id` is required, everything else in a label is optional. The file is used only if its digest is that of the
+//! module. A file with another schema is not ours and is ignored. The file also states how the module is compiled: see
+//! `compiled_as`.
 
 use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
 use std::path::{Path, PathBuf};

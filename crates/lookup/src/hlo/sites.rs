@@ -1,10 +1,10 @@
 //! Call sites: the connected groups of instructions with one label, and the operands of each.
 //!
-//! A label rarely belongs to one instruction. Inlined operations leave it on each of their instructions, an inner `jit` on the
-//! `call` alone. So a call site is a set of instructions of one computation that carry the label and feed each other. Its
-//! operands are the values from outside the set, except constants. Computations called from a labelled instruction are inside
-//! the operation and have no sites of that label. A computation that is called from a transposed scope is backward, even if its
-//! own relative names do not show it.
+//! A label rarely belongs to one instruction. Inlined operations leave it on each of their instructions, an inner `jit`
+//! on the `call` alone. So a call site is a set of instructions of one computation that carry the label and feed each
+//! other. Its operands are the values from outside the set, except constants. Computations called from a labelled
+//! instruction are inside the operation and have no sites of that label. A computation that is called from a transposed
+//! scope is backward, even if its own relative names do not show it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

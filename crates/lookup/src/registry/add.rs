@@ -132,7 +132,8 @@ impl Registry {
 }
 
 impl RegistryWriter {
-    /// Stores a program whose form is recognized by its content; digest and custom calls are computed where they are not reported.
+    /// Stores a program whose form is recognized by its content; digest and custom calls are computed where they are
+    /// not reported.
     ///
     /// # Errors
     /// If the bytes are not a program, or it cannot be written.

@@ -5,25 +5,26 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::RegistryError;
+use crate::atomic_write;
 use crate::digest::Digest;
 use crate::outside_file;
-use crate::whole_file;
 
 /// Largest program that is read.
 pub const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 
-/// Writes a file so that a reader, or a crash, sees all of it or none: temporary name, sync, rename, sync of the folder.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file so that a reader, or a crash, sees all of it or none: temporary name, sync, rename, sync of the
+/// folder.
+pub(super) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it has no folder"))?;
     make_folder(folder)?;
-    whole_file::write_whole(path, |file| file.write_all(bytes))
+    atomic_write::write_atomic(path, |file| file.write_all(bytes))
 }
 
 /// The same for a file that its owner alone may read.
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it has no folder"))?;
     make_folder(folder)?;
-    whole_file::write_private(path, |file| file.write_all(bytes))
+    atomic_write::write_private(path, |file| file.write_all(bytes))
 }
 
 /// Creates a folder and its parents, each new one synced into its parent.

@@ -107,7 +107,7 @@ pub enum ProblemKind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 #[error("`{path}`: {message}")]
 #[non_exhaustive]
-pub struct Problem {
+pub struct RegistryProblem {
     /// The file, as given or found.
     pub path: PathBuf,
     /// What is wrong.

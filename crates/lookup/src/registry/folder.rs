@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::disk::{MAX_PROGRAM_BYTES, read_checked, visible_entries};
-use super::{Change, Invocation, Problem, ProblemKind, Program, RegistryError, RegistryWriter, merge, record};
+use super::{Change, Invocation, ProblemKind, Program, RegistryError, RegistryProblem, RegistryWriter, merge, record};
 use crate::array::{Fill, MAX_ARRAY_BYTES, argument_seed, generate};
 use crate::hlo::read_program;
 use crate::outside_file;
@@ -18,7 +18,7 @@ use crate::outside_file;
 pub struct Registry {
     writer: RegistryWriter,
     invocations: Vec<Arc<Invocation>>,
-    problems: Vec<Problem>,
+    problems: Vec<RegistryProblem>,
     changes: Vec<Change>,
     records: usize,
 }
@@ -27,7 +27,8 @@ impl Registry {
     /// Opens a registry and reads every record.
     ///
     /// # Errors
-    /// If the folder is not a registry or a newer version's. A bad record is not an error but a [problem](Self::problems).
+    /// If the folder is not a registry or a newer version's. A bad record is not an error but a
+    /// [problem](Self::problems).
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, RegistryError> {
         Self::read(RegistryWriter::open(root)?)
     }
@@ -65,7 +66,7 @@ impl Registry {
                     let order = (call, invocation.direction, invocation.key());
                     by_key.entry(order).or_default().push(record);
                 }
-                Err((kind, message)) => problems.push(Problem { path: path.clone(), kind, message }),
+                Err((kind, message)) => problems.push(RegistryProblem { path: path.clone(), kind, message }),
             }
         }
         self.invocations.clear();
@@ -95,7 +96,7 @@ impl Registry {
     }
 
     /// Records that were skipped.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[RegistryProblem] {
         &self.problems
     }
 
@@ -164,7 +165,7 @@ impl Registry {
     }
 
     /// Every record's path, sorted, and the folders that could not be listed.
-    fn record_paths(&self) -> Result<(Vec<PathBuf>, Vec<Problem>), RegistryError> {
+    fn record_paths(&self) -> Result<(Vec<PathBuf>, Vec<RegistryProblem>), RegistryError> {
         let top = self.root().join("invocations");
         let mut problems = Vec::new();
         let mut paths = BTreeSet::new();
@@ -181,7 +182,7 @@ impl Registry {
                 Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
                 Err(error) => {
                     let (kind, message) = (ProblemKind::Unreadable, error.to_string());
-                    problems.push(Problem { path: folder, kind, message });
+                    problems.push(RegistryProblem { path: folder, kind, message });
                 }
             }
         }

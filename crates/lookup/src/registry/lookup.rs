@@ -27,7 +27,7 @@ impl Target {
 /// One line of `registry ls`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Listed {
+pub struct ListedInvocation {
     /// The call.
     #[serde(flatten)]
     pub call: Call,
@@ -76,14 +76,14 @@ impl Registry {
     }
 
     /// One line for each invocation, for `registry ls`.
-    pub fn list(&self) -> Vec<Listed> {
+    pub fn list(&self) -> Vec<ListedInvocation> {
         self.invocations().iter().map(|invocation| listed(invocation)).collect()
     }
 }
 
-fn listed(invocation: &Invocation) -> Listed {
+fn listed(invocation: &Invocation) -> ListedInvocation {
     let groups = invocation.program_groups();
-    Listed {
+    ListedInvocation {
         call: invocation.call.clone(),
         direction: invocation.direction,
         target: match &invocation.target {

@@ -12,11 +12,11 @@
 //! ```
 //!
 //! - `registry.json` is `{"kind":"autotune-lowered-registry","schema":1}`. A reader refuses a larger schema by name.
-//! - `<content>` is the SHA-256 of the file's bytes, 64 lower-case hexadecimal digits: each name is its file's checksum,
-//!   and a file whose bytes do not fit its name is reported and left out.
+//! - `<content>` is the SHA-256 of the file's bytes, 64 lower-case hexadecimal digits: each name is its file's
+//!   checksum, and a file whose bytes do not fit its name is reported and left out.
 //! - A record is one JSON object, `{"schema":1,"invocation":{…}}`, with the fields of [`Invocation`] by their names.
-//! - `<op slug>` is the `op_id` with each byte outside `A-Z a-z 0-9 . _ -` written as `_`, a leading `.` as well, and at
-//!   most 80 bytes of it. It is for people: a reader takes the operation from the record.
+//! - `<op slug>` is the `op_id` with each byte outside `A-Z a-z 0-9 . _ -` written as `_`, a leading `.` as well, and
+//!   at most 80 bytes of it. It is for people: a reader takes the operation from the record.
 //! - `<key>` is the first 16 hexadecimal digits of [`Invocation::key`]: the SHA-256 over these fields, each
 //!   preceded by its length as eight little-endian bytes: `invocation-key`; then `device` and the 32 bytes of
 //!   [`DeviceIdentity::to_digest`](crate::device::DeviceIdentity::to_digest), or `platform` and its name; then `op_id`,
@@ -47,9 +47,9 @@ mod writer;
 
 pub use check::{InvalidInvocation, NotRunnable, ProgramGroup};
 pub use disk::MAX_PROGRAM_BYTES;
-pub use error::{Problem, ProblemKind, RegistryError};
+pub use error::{ProblemKind, RegistryError, RegistryProblem};
 pub use folder::Registry;
-pub use lookup::Listed;
+pub use lookup::ListedInvocation;
 pub use merge::Change;
 pub use model::{Argument, Candidate, Invocation, Program, ProgramFormat, SCHEMA, Target};
 pub use semantic::{custom_calls, semantic_digest};

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::disk::{check_file, visible_entries};
-use super::{Change, MAX_PROGRAM_BYTES, Problem, ProblemKind, Registry, RegistryError};
+use super::{Change, MAX_PROGRAM_BYTES, ProblemKind, Registry, RegistryError, RegistryProblem};
 use crate::array::{Fill, MAX_ARRAY_BYTES};
 use crate::digest::Digest;
 
@@ -27,7 +27,7 @@ pub struct VerifyReport {
     /// Calls whose records disagree.
     pub changes: Vec<Change>,
     /// Invalid files.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<RegistryProblem>,
     /// Stored files that no invocation names; they may be removed.
     pub unused: Vec<PathBuf>,
 }
@@ -54,7 +54,7 @@ impl Registry {
                 }
             }
         }
-        let check = |files: &BTreeMap<PathBuf, Digest>, limit: u64| -> Vec<Problem> {
+        let check = |files: &BTreeMap<PathBuf, Digest>, limit: u64| -> Vec<RegistryProblem> {
             let files: Vec<_> = files.iter().collect();
             files.par_iter().filter_map(|(path, digest)| problem_of(path, check_file(path, limit, **digest))).collect()
         };
@@ -85,7 +85,7 @@ impl Registry {
     }
 }
 
-fn problem_of(path: &Path, outcome: Result<(), RegistryError>) -> Option<Problem> {
+fn problem_of(path: &Path, outcome: Result<(), RegistryError>) -> Option<RegistryProblem> {
     let (kind, message) = match outcome.err()? {
         RegistryError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             (ProblemKind::Missing, "a record names it but it is missing; record it again".to_owned())
@@ -96,5 +96,5 @@ fn problem_of(path: &Path, outcome: Result<(), RegistryError>) -> Option<Problem
         }
         other => (ProblemKind::Unreadable, other.to_string()),
     };
-    Some(Problem { path: path.to_owned(), kind, message })
+    Some(RegistryProblem { path: path.to_owned(), kind, message })
 }

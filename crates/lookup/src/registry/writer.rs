@@ -49,7 +49,7 @@ impl RegistryWriter {
         let header = root.join("registry.json");
         if !header.exists() {
             let bytes = format!("{{\"kind\":\"{KIND}\",\"schema\":{SCHEMA}}}\n");
-            disk::write_whole(&header, bytes.as_bytes())
+            disk::write_atomic(&header, bytes.as_bytes())
                 .map_err(|source| RegistryError::Io { path: header, source })?;
         }
         Self::open(root)
@@ -88,7 +88,7 @@ impl RegistryWriter {
         custom_calls: Vec<String>,
     ) -> Result<Program, RegistryError> {
         let program = Program { format, digest: Digest::of(bytes), semantic_digest, custom_calls };
-        put(self.program_path(&program), bytes, program.digest, disk::write_whole)?;
+        put(self.program_path(&program), bytes, program.digest, disk::write_atomic)?;
         Ok(program)
     }
 
@@ -121,7 +121,7 @@ impl RegistryWriter {
         let io = |path: &Path, source| RegistryError::Io { path: path.to_owned(), source };
         let (path, bytes) = record::encode(invocation).map_err(|error| io(&self.root, io::Error::from(error)))?;
         let path = self.root.join(path);
-        disk::write_whole(&path, &bytes).map_err(|source| io(&path, source))?;
+        disk::write_atomic(&path, &bytes).map_err(|source| io(&path, source))?;
         Ok(path)
     }
 }

@@ -15,7 +15,8 @@ pub struct Difference {
     pub p: f64,
 }
 
-/// Compares two samples by Welch's t; the interval has the given confidence. `None` with fewer than two values in either.
+/// Compares two samples by Welch's t; the interval has the given confidence. `None` with fewer than two values in
+/// either.
 pub fn welch(first: &Moments, second: &Moments, confidence: f64) -> Option<Difference> {
     let difference = second.mean() - first.mean();
     // squared standard errors of the means
@@ -105,7 +106,8 @@ fn fraction(a: f64, b: f64, x: f64) -> f64 {
     value
 }
 
-/// The logarithm of the gamma function for a positive argument: Stirling's series (DLMF 5.11.1) from 12 on, and below by recurrence.
+/// The logarithm of the gamma function for a positive argument: Stirling's series (DLMF 5.11.1) from 12 on, and below
+/// by recurrence.
 fn ln_gamma(mut x: f64) -> f64 {
     let mut shift = 0.0;
     while x < 12.0 {
@@ -130,7 +132,8 @@ mod tests {
 
     #[test]
     fn tails_equal_the_published_table() {
-        // Student's t, two-sided 5% and 1%: 12.706, 2.776, 2.228, 1.984 and 63.657, 4.604 at 1, 4, 10, 100 and 1, 4 degrees
+        // Student's t, two-sided 5% and 1%: 12.706, 2.776, 2.228, 1.984 and 63.657, 4.604 at 1, 4, 10, 100 and 1, 4
+        // degrees
         for (confidence, degrees, t) in [
             (0.95, 1.0, 12.706),
             (0.95, 4.0, 2.776),

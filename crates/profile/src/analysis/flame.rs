@@ -45,8 +45,8 @@ const UNKNOWN_FRAME: &str = "[unknown]";
 
 /// Adds up the time of captures by stack, over all devices.
 ///
-/// An operation may come from several lines. Its time is split equally over the distinct stacks of its instruction and of those
-/// that this one fuses (nsys-jax: `analysis`); if none of them has a stack, over their distinct `op_name`s.
+/// An operation may come from several lines. Its time is split equally over the distinct stacks of its instruction and
+/// of those that this one fuses (nsys-jax: `analysis`); if none of them has a stack, over their distinct `op_name`s.
 pub fn stacks(captures: &[Capture], files: &HloFiles, by: StacksBy, counting: impl Into<Counting>) -> Stacks {
     let [stacks] = stacks_by(captures, files, [by], counting);
     stacks

@@ -13,7 +13,8 @@ use super::runtime::Counted;
 pub struct Counting {
     /// Whether first executions count, which load code and fill caches.
     pub with_warm_up: bool,
-    /// Modules are left out that together make up no more than this part of all modules' time, the shortest first; zero leaves none out.
+    /// Modules are left out that together make up no more than this part of all modules' time, the shortest first; zero
+    /// leaves none out.
     pub minor: f64,
 }
 

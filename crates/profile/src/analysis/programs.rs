@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::hlo::{HloModule, ModuleForm, ScanError, read_plain, read_program};
+use crate::io_hint::io_hint;
 use crate::outside_file;
 use crate::profile::{Plane, StatValue, XSpace, module_name};
-use crate::remedy::remedy;
 
 /// Maximum size of one file, and of all files of one folder.
 const MAX_BYTES: u64 = 4 << 30;
@@ -29,7 +29,7 @@ pub struct HloFiles {
 #[non_exhaustive]
 pub enum HloFileError {
     /// It cannot be read.
-    #[error("`{place}`: cannot be read: {source}{next}", next = remedy(source))]
+    #[error("`{place}`: cannot be read: {source}{next}", next = io_hint(source))]
     Unreadable {
         /// The file or folder.
         place: String,

@@ -12,12 +12,13 @@ use crate::setters;
 use crate::stats::Moments;
 
 use super::attribution::Attribution;
+use super::by_kind::{ByKind, MeanStd, OfOperation, OperationSummary, Part};
 use super::capture::Capture;
 use super::host_work::{HostWork, host_work, window};
 use super::minor::{Counting, Minor};
 use super::programs::{HloFiles, Programs};
 use super::runtime::{Counted, DeviceRuntime, Skipped, device_runtimes, ns};
-use super::totals::{OperationTime, Totals};
+use super::totals::Totals;
 use super::work::{Work, peaks_of};
 
 /// What is counted, and the labels.
@@ -79,21 +80,6 @@ pub struct ProfileRead {
     pub host: String,
 }
 
-/// Mean and sample standard deviation.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct MeanStd {
-    /// The mean.
-    pub mean: f64,
-    /// The deviation, with n − 1; `None` for a single number.
-    pub std: Option<f64>,
-}
-
-impl From<Moments> for MeanStd {
-    fn from(moments: Moments) -> Self {
-        Self { mean: moments.mean(), std: moments.deviation() }
-    }
-}
-
 /// All executions of one program, on all devices.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -120,66 +106,6 @@ pub struct ModuleSummary {
     pub work: Option<Work>,
     /// Its memory on each device, if its HLO has a buffer assignment.
     pub memory: Option<ProgramMemory>,
-}
-
-/// All events of one operation of one program, on all devices.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct OperationSummary {
-    /// The instruction's name.
-    pub operation: String,
-    /// The module's name.
-    pub module: String,
-    /// The program's id.
-    pub program_id: Option<i64>,
-    /// The opcode; `unknown` if the module is missing.
-    pub opcode: String,
-    /// The scopes that it came from.
-    pub op_name: String,
-    /// `file:line`, if known.
-    pub source: Option<String>,
-    /// The tunable call that it is part of.
-    pub label: Option<Label>,
-    /// Bytes of its result.
-    pub bytes: u64,
-    /// Whether it moves data between devices.
-    pub communication: bool,
-    /// Events.
-    pub count: u64,
-    /// Executions in which it ran.
-    pub executions: u64,
-    /// Its self time in an execution in which it ran.
-    pub self_time_ns: MeanStd,
-    /// Time of each of its runs, for communication the part that no computation hides; `None` if the capture's format
-    /// does not have it.
-    pub run_ns: Option<MeanStd>,
-    /// Its share of the time during which operations ran.
-    pub time_ns: f64,
-    /// The same as a share of all modules' spans.
-    pub share: f64,
-    /// Its work, if its cost is known.
-    pub work: Option<Work>,
-}
-
-impl OperationSummary {
-    /// The values behind its spread, and their number: its runs if each is known, otherwise its time per execution.
-    pub fn varying_ns(&self) -> (MeanStd, u64) {
-        self.run_ns.map_or((self.self_time_ns, self.executions), |run| (run, self.count))
-    }
-}
-
-/// Time that operations have in common.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Part {
-    /// What they have in common.
-    pub name: String,
-    /// How many operations.
-    pub operations: u64,
-    /// Their time.
-    pub time_ns: f64,
-    /// As a share of all modules' spans.
-    pub share: f64,
 }
 
 /// The time of the operations that are part of one tunable call.
@@ -229,8 +155,6 @@ impl From<Skipped> for LeftOutTime {
     }
 }
 
-/// The name of an unknown opcode, source line or `op_name`.
-pub const UNKNOWN: &str = "unknown";
 /// The part of an execution during which no operation ran.
 pub const IDLE_INSIDE: &str = "[idle inside modules]";
 
@@ -244,12 +168,6 @@ pub(super) struct OfModule {
     pub(super) operations: BTreeMap<String, OfOperation>,
     is_known: bool,
     memory: Option<ProgramMemory>,
-}
-
-#[derive(Debug, Clone, Default)]
-pub(super) struct OfOperation {
-    pub(super) time: OperationTime,
-    attribution: Option<Attribution>,
 }
 
 pub(super) type Modules = BTreeMap<(String, Option<i64>), OfModule>;
@@ -388,43 +306,13 @@ impl Summary {
     fn fill(&mut self, modules: Modules) {
         let all_ns: f64 = modules.values().map(|of_module| of_module.total_ns).sum();
         let share = |time_ns: f64| if all_ns > 0.0 { time_ns / all_ns } else { 0.0 };
-        let (mut opcodes, mut sources, mut op_names) = (Parts::default(), Parts::default(), Parts::default());
-        let mut labels: BTreeMap<(Label, Evidence), (u64, f64, Vec<Work>)> = BTreeMap::new();
-        for ((module, program_id), of_module) in modules {
+        let mut by_kind = ByKind::default();
+        for ((module, program_id), mut of_module) in modules {
             let first = self.operations.len();
-            for (operation, OfOperation { time: total, attribution }) in of_module.operations {
-                let known = attribution.unwrap_or_else(|| Attribution { opcode: UNKNOWN.into(), ..Default::default() });
-                let source = known.source.as_ref().map(|(file, line)| format!("{file}:{line}"));
-                let communication = known.is_communication();
-                opcodes.add(&known.opcode, total.time_ns);
-                sources.add(source.as_deref().unwrap_or(UNKNOWN), total.time_ns);
-                op_names.add(if known.op_name.is_empty() { UNKNOWN } else { &known.op_name }, total.time_ns);
-                let work = known.cost.map(|cost| Work::of(&cost, total.count, total.time_ns, self.peaks.as_ref()));
-                let label = known.label.map(|(label, evidence)| {
-                    let (operations, time_ns, works) = labels.entry((label.clone(), evidence)).or_default();
-                    *operations += 1;
-                    *time_ns += total.time_ns;
-                    works.extend(work.clone());
-                    label
-                });
-                self.operations.push(OperationSummary {
-                    operation,
-                    module: module.clone(),
-                    program_id,
-                    opcode: known.opcode,
-                    op_name: known.op_name,
-                    source,
-                    label,
-                    bytes: known.bytes,
-                    communication,
-                    count: total.count,
-                    executions: total.own.count(),
-                    self_time_ns: total.own.into(),
-                    run_ns: (total.runs.count() > 0).then(|| total.runs.into()),
-                    time_ns: total.time_ns,
-                    share: share(total.time_ns),
-                    work,
-                });
+            for (operation, of_operation) in std::mem::take(&mut of_module.operations) {
+                let of = (module.as_str(), program_id, operation);
+                let summary = by_kind.operation(of, of_operation, self.peaks.as_ref(), &share);
+                self.operations.push(summary);
             }
             let of_module_operations = self.operations.get(first..).unwrap_or_default();
             self.modules.push(ModuleSummary {
@@ -441,6 +329,7 @@ impl Summary {
                 memory: of_module.memory,
             });
         }
+        let ByKind { mut opcodes, sources, op_names, labels } = by_kind;
         let idle_ns: f64 = self.devices.iter().map(|device| device.idle_inside_ns).sum();
         opcodes.0.insert(IDLE_INSIDE.to_owned(), (0, idle_ns));
         [self.opcodes, self.sources, self.op_names] = [opcodes, sources, op_names].map(|parts| parts.sorted(&share));
@@ -457,30 +346,5 @@ impl Summary {
         self.labels.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
         self.modules.sort_by(|one, other| other.total_ns.total_cmp(&one.total_ns));
         self.operations.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
-    }
-}
-
-/// Operations and time by name.
-#[derive(Debug, Default)]
-struct Parts(BTreeMap<String, (u64, f64)>);
-
-impl Parts {
-    fn add(&mut self, name: &str, time_ns: f64) {
-        match self.0.get_mut(name) {
-            Some(part) => *part = (part.0 + 1, part.1 + time_ns),
-            None => drop(self.0.insert(name.to_owned(), (1, time_ns))),
-        }
-    }
-
-    fn sorted(self, share: &dyn Fn(f64) -> f64) -> Vec<Part> {
-        let parts = self.0.into_iter().map(|(name, (operations, time_ns))| Part {
-            name,
-            operations,
-            time_ns,
-            share: share(time_ns),
-        });
-        let mut parts: Vec<Part> = parts.collect();
-        parts.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
-        parts
     }
 }

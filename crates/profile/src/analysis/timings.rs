@@ -66,8 +66,8 @@ pub struct DeviceSeconds {
 }
 
 impl ProfileTimings {
-    /// Times the profiles at these paths, which [`Capture::read`] takes. One XSpace at a time is held; the processes of a
-    /// program that nsys-jax captured are read together. `plane` is a part of a plane's name, in any case; without it
+    /// Times the profiles at these paths, which [`Capture::read`] takes. One XSpace at a time is held; the processes of
+    /// a program that nsys-jax captured are read together. `plane` is a part of a plane's name, in any case; without it
     /// the devices' planes are read, or else the host's.
     ///
     /// # Errors

@@ -46,8 +46,8 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Reads a capture. Besides totals only the first execution of each program on each device is held, since it counts only
-    /// if there is no other.
+    /// Reads a capture. Besides totals only the first execution of each program on each device is held, since it counts
+    /// only if there is no other.
     pub(super) fn read(capture: &Capture, with_warm_up: bool) -> Self {
         let mut operations: BTreeMap<Program, OfProgram> = BTreeMap::new();
         let mut first: BTreeMap<(usize, Option<i64>, Program), TimedExecution<'_>> = BTreeMap::new();

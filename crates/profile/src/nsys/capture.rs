@@ -13,8 +13,8 @@ pub struct NsysCapture {
     pub path: PathBuf,
     /// The name of the zip or folder, for a combined capture with the process's.
     pub name: String,
-    /// Ranges with the time of the GPU work that they launched; `None` if there is no such trace, or it is damaged and the
-    /// other one is not.
+    /// Ranges with the time of the GPU work that they launched; `None` if there is no such trace, or it is damaged and
+    /// the other one is not.
     pub device_ranges: Option<Vec<NsysRange>>,
     /// Ranges with their time on the host; `None` likewise.
     pub host_ranges: Option<Vec<NsysRange>>,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::remedy::remedy;
+use crate::io_hint::io_hint;
 use crate::wire::WireError;
 
 /// A profile that could not be read: which, and why.
@@ -29,7 +29,7 @@ impl ProfileError {
 #[non_exhaustive]
 pub enum ProfileErrorKind {
     /// It cannot be opened or read.
-    #[error("cannot be read: {0}{next}", next = remedy(.0))]
+    #[error("cannot be read: {0}{next}", next = io_hint(.0))]
     Unreadable(#[from] io::Error),
     /// It is empty.
     #[error("is empty; capture the profile again, and stop the trace before the program ends")]

@@ -183,6 +183,54 @@ struct Keyed<'a> {
     place: Option<u32>,
 }
 
+/// An event with the stats that identify it.
+struct Telling<'a> {
+    event: Event<'a>,
+    /// By role the last stat of it, in wire format; empty if there is none.
+    stats: [&'a [u8]; 8],
+    /// Stats whose metadata is missing.
+    unknown: u64,
+    /// Whether the stats of module, program, run and device are those of the last event.
+    is_last_key: bool,
+}
+
+impl<'a> Telling<'a> {
+    /// Decodes an event; what follows the module's stat is skipped if the last event had the same bytes there.
+    #[inline(always)]
+    fn read(message: &'a [u8], view: &PlaneView<'a>, last: Option<Keyed<'a>>) -> Result<Self, WireError> {
+        const MODULE: u8 = Role::Module as u8;
+        // the identifying stats, which a writer puts first
+        let mut stats: [&[u8]; 8] = [&[]; 8];
+        let (mut unknown, mut damaged, mut is_last_key) = (0, None, false);
+        let event = Event::decode_with(message, |stat, rest| {
+            match view.role(stat) {
+                Ok(0) => {}
+                Ok(UNKNOWN) => unknown += 1,
+                Ok(role) => {
+                    if let Some(slot) = stats.get_mut(usize::from(role)) {
+                        *slot = stat;
+                    }
+                    is_last_key &= role == Role::Operation as u8;
+                    if role == MODULE
+                        && let Some(Keyed { stats: [module, program, run, ordinal], after_module: Some(after), .. }) =
+                            last
+                        && stat == module
+                        && rest.starts_with(after)
+                    {
+                        let [_, operation, .., node, correlation] = stats;
+                        stats = [&[], operation, stat, program, run, ordinal, node, correlation];
+                        is_last_key = true;
+                        return after.len();
+                    }
+                }
+                Err(error) => damaged = Some(error),
+            }
+            0
+        })?;
+        damaged.map_or(Ok(Self { event, stats, unknown, is_last_key }), Err)
+    }
+}
+
 /// Reads a chunk of a line.
 pub(super) fn read<'a>(view: &PlaneView<'a>, line: &Line<'a>, chunk: EventChunk<'a>, pass: Pass<'_>) -> Piece {
     let last_launch = match pass {
@@ -331,40 +379,8 @@ impl<'a> Reader<'_, 'a> {
     /// An event that may name its module, program, run and device.
     #[inline(always)]
     fn thunk(&mut self, message: &'a [u8]) -> Result<(i64, bool), WireError> {
-        const MODULE: u8 = Role::Module as u8;
-        let view = self.view;
-        // the identifying stats, which a writer puts first; the last of each counts
-        let mut telling: [&[u8]; 8] = [&[]; 8];
-        let (mut unknown, mut damaged, mut is_last_key) = (0, None, false);
-        let last = self.last_key;
-        let event = Event::decode_with(message, |stat, rest| {
-            match view.role(stat) {
-                Ok(0) => {}
-                Ok(UNKNOWN) => unknown += 1,
-                Ok(role) => {
-                    if let Some(slot) = telling.get_mut(usize::from(role)) {
-                        *slot = stat;
-                    }
-                    is_last_key &= role == Role::Operation as u8;
-                    if role == MODULE
-                        && let Some(Keyed { stats: [module, program, run, ordinal], after_module: Some(after), .. }) =
-                            last
-                        && stat == module
-                        && rest.starts_with(after)
-                    {
-                        let [_, operation, .., node, correlation] = telling;
-                        telling = [&[], operation, stat, program, run, ordinal, node, correlation];
-                        is_last_key = true;
-                        return after.len();
-                    }
-                }
-                Err(error) => damaged = Some(error),
-            }
-            0
-        })?;
-        if let Some(error) = damaged {
-            return Err(error);
-        }
+        let (view, last) = (self.view, self.last_key);
+        let Telling { event, stats: telling, unknown, is_last_key } = Telling::read(message, view, last)?;
         self.piece.tally.unknown += unknown;
         let [_, operation, module, program, run, ordinal, node, correlation] = telling;
         // on a host, an event without an operation is the host's own work
@@ -392,9 +408,7 @@ impl<'a> Reader<'_, 'a> {
             // a device's kernel is work even if it names no operation
             operation = operation.or(name);
             if !node.is_empty() {
-                launch = if correlation.is_empty() { None } else { Stat::decode(correlation)?.value.as_integer() };
-                before = self.piece.last_launch;
-                self.piece.last_launch = launch.or(before);
+                (launch, before) = self.launch(correlation)?;
                 // XLA gives all kernels of a command buffer the buffer's name
                 if operation.is_some_and(|operation| view.buffers.contains(&operation)) {
                     operation = name.or(operation);
@@ -418,6 +432,15 @@ impl<'a> Reader<'_, 'a> {
             return Ok((event.offset_ps, true));
         }
         Ok((event.offset_ps, false))
+    }
+
+    /// The launch of a command buffer's kernel, and the one before it.
+    #[inline(always)]
+    fn launch(&mut self, correlation: &[u8]) -> Result<(Option<i64>, Option<i64>), WireError> {
+        let launch = if correlation.is_empty() { None } else { Stat::decode(correlation)?.value.as_integer() };
+        let before = self.piece.last_launch;
+        self.piece.last_launch = launch.or(before);
+        Ok((launch, before))
     }
 
     #[inline]

@@ -115,8 +115,8 @@ impl Union {
 /// that started last, of two that start together to the later one. Of nested events that is each one's duration without
 /// its children.
 ///
-/// Events come by start, and those that start together with the longest first. `give(event, piece)` is called for pieces
-/// that are disjoint and together are the events' union. Only the events that hold one another are kept.
+/// Events come by start, and those that start together with the longest first. `give(event, piece)` is called for
+/// pieces that are disjoint and together are the events' union. Only the events that hold one another are kept.
 #[derive(Debug)]
 pub struct OwnTime<T> {
     /// By start; each ends before the one below it.

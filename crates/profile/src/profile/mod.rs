@@ -4,10 +4,25 @@
 //! holds lines, one per thread, stream or view; a line holds events. [`XSpace`] decodes the metadata and indexes the
 //! lines; events and stats are read in place, without an allocation. Times are whole picoseconds.
 //!
-//! [`executions`] finds the module executions with span, busy time and the operations' self time; a [`Measurement`] adds up
-//! the kernels of those of one program. [`Profiler`] is
-//! ejkernel's profiler as in `ejkernel/profiler.py`, and one with a sample for each execution. [`Finding`] lists a
-//! profile's caveats.
+//! [`executions`] finds the module executions with span, busy time and the operations' self time; a [`Measurement`]
+//! adds up the kernels of those of one program. [`Profiler`] is ejkernel's profiler as in `ejkernel/profiler.py`, and
+//! one with a sample for each execution. [`Finding`] lists a profile's caveats.
+//!
+//! ```
+//! use autotune_lowered_profile::profile::{PlaneWriter, XSpace};
+//!
+//! let mut plane = PlaneWriter::new("/device:GPU:0");
+//! let line = plane.line("Stream #1", 1_000);
+//! plane.event(line, "fusion.1", (0, 40), &[]);
+//! plane.event(line, "fusion.2", (40, 100), &[]);
+//! let space = XSpace::from_bytes(plane.to_space())?;
+//! let plane = space.planes().next().ok_or("it has a plane")?;
+//! assert_eq!((plane.name().as_ref(), space.event_count()), ("/device:GPU:0", 2));
+//! let line = plane.lines().next().ok_or("it has a line")?;
+//! let durations: Result<Vec<i64>, _> = line.events().map(|event| event.map(|event| event.duration_ps)).collect();
+//! assert_eq!(durations?, [40_000, 60_000]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod epoch;
 mod error;

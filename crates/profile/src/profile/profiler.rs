@@ -1,10 +1,10 @@
 //! ejkernel's `Profiler`: seconds by event name, and their statistics by function id.
 //!
-//! [`Semantics::Ejkernel`] does what ejkernel 0.0.80 does (`ejkernel/profiler.py`, `Profiler.get_events_from_plane`), with
-//! everything that makes its numbers unfit for decisions: for a repeated name only the last event counts, events are
-//! compared by their offsets even where their lines begin at different times, children are searched in every line of
-//! the plane, and after `max_events` nothing more is read. [`Semantics::PerExecution`] takes each module execution as
-//! one sample and says what it leaves out.
+//! [`Semantics::Ejkernel`] does what ejkernel 0.0.80 does (`ejkernel/profiler.py`, `Profiler.get_events_from_plane`),
+//! with everything that makes its numbers unfit for decisions: for a repeated name only the last event counts, events
+//! are compared by their offsets even where their lines begin at different times, children are searched in every line
+//! of the plane, and after `max_events` nothing more is read. [`Semantics::PerExecution`] takes each module execution
+//! as one sample and says what it leaves out.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,8 +11,8 @@ pub(super) fn first_operation(records: &[Record]) -> Option<u32> {
     at_once.iter().min_by_key(|record| record.place()).map(|record| record.operation)
 }
 
-/// The positions of an operation: among simultaneous events the first one's. A kernel that comes again in the same launch of a
-/// command buffer does not count.
+/// The positions of an operation: among simultaneous events the first one's. A kernel that comes again in the same
+/// launch of a command buffer does not count.
 pub(super) fn places_of(operation: u32, records: &[Record]) -> Vec<usize> {
     let (mut places, mut at) = (Vec::new(), 0);
     for at_once in records.chunk_by(|one, next| one.time.start_ps == next.time.start_ps) {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 
 use super::locate::line_and_column;
+use crate::io_hint::io_hint;
 use crate::printable::printable;
-use crate::remedy::remedy;
 
 /// What is wrong with a space's file, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl std::error::Error for SpaceError {}
 impl SpaceError {
     /// A file or folder that cannot be read.
     pub(super) fn unreadable(file: String, error: &io::Error) -> Self {
-        Self { file, line: 0, column: 0, message: format!("cannot be read: {error}{}", remedy(error)) }
+        Self { file, line: 0, column: 0, message: format!("cannot be read: {error}{}", io_hint(error)) }
     }
 
     /// A text that is not JSON, or JSON of another form.

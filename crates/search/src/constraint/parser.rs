@@ -19,8 +19,8 @@ impl Constraint {
     /// it in the expression too. Names are referred to by their number.
     ///
     /// # Errors
-    /// If the text is not an expression, reads a name that is none of these, applies an operator to what it never takes,
-    /// gives no boolean, is nested more than 127 deep or has more than 10 000 steps; with the character.
+    /// If the text is not an expression, reads a name that is none of these, applies an operator to what it never
+    /// takes, gives no boolean, is nested more than 127 deep or has more than 10 000 steps; with the character.
     pub fn compile(text: &str, names: &[(&str, Kinds)]) -> Result<Self, ConstraintError> {
         let mut parser = Parser {
             tokens: Tokens::new(text),

@@ -2,11 +2,11 @@
 //!
 //! Under the hypothesis "no slower" a difference exceeds a threshold with at most a known probability q. The likelihood
 //! ratio of the exceedances so far, mixed uniformly over all probabilities above q, is a test martingale: the
-//! probability that it ever reaches 1/α is at most α (Ville's inequality; Shafer, Testing by betting, 2021; the
-//! mixture for signs is that of Robbins, Statistical methods related to the law of the iterated logarithm, 1970). The mean
-//! over several thresholds is one again. The threshold 0 with q = 1/2 assumes nothing but that rounds are
-//! independent; the higher ones take their q from the noise that all candidates show together, and drop a candidate
-//! that is far slower after three rounds instead of twelve.
+//! probability that it ever reaches 1/α is at most α (Ville's inequality; Shafer, Testing by betting, 2021; the mixture
+//! for signs is that of Robbins, Statistical methods related to the law of the iterated logarithm, 1970). The mean over
+//! several thresholds is one again. The threshold 0 with q = 1/2 assumes nothing but that rounds are independent; the
+//! higher ones take their q from the noise that all candidates show together, and drop a candidate that is far slower
+//! after three rounds instead of twelve.
 
 use super::noise::Noise;
 use crate::stats::Interval;

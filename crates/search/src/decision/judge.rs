@@ -71,11 +71,11 @@ impl Judgement {
 
 /// Decides one invocation of `candidates` candidates, of which those in `competing` have times of their own.
 ///
-/// The best candidate has the least median ratio to the baseline. It wins when it saves the minimum improvement, more than
-/// the resolution, and significantly so. Among those that cannot be distinguished from it, `incumbent`, the config already cached,
-/// stays if it wins by the same rule; else, of those that lose nothing, the one with the smallest memory, and of several such
-/// the one whose times scatter least. So caches do not flap. `temporary_bytes` has what each candidate's runs need; it counts only
-/// if it is known of all that lose nothing.
+/// The best candidate has the least median ratio to the baseline. It wins when it saves the minimum improvement, more
+/// than the resolution, and significantly so. Among those that cannot be distinguished from it, `incumbent`, the config
+/// already cached, stays if it wins by the same rule; else, of those that lose nothing, the one with the smallest
+/// memory, and of several such the one whose times scatter least. So caches do not flap. `temporary_bytes` has what
+/// each candidate's runs need; it counts only if it is known of all that lose nothing.
 pub fn judge(
     rounds: &[Round],
     candidates: usize,
@@ -88,76 +88,117 @@ pub fn judge(
     let race_state = race(rounds, competing, baseline, rules);
     let seen = counted(rounds, &race_state.disturbance, baseline);
     let field = Field { seen: &seen, baseline, competing: competing.len(), rules };
-    let mut verdicts: Vec<Option<CandidateVerdict>> =
-        (0..candidates).map(|candidate| verdict(&field, candidate, &race_state)).collect();
-    let undecided = |reason: &str, candidates, race_state| Judgement {
-        outcome: Outcome::Undecided,
-        winner: baseline,
-        reason: reason.to_owned(),
-        candidates,
-        race_state,
-    };
-    // one that rested while others were measured is shown, and cannot win
-    let is_known = |index: usize| {
-        let verdict = verdicts.get(index).and_then(Option::as_ref);
-        verdict.is_some_and(|verdict| verdict.rounds >= rules.min_rounds || is_shown(&race_state, index))
-    };
-    if !is_known(baseline) {
-        return undecided("too few rounds of the baseline", verdicts, race_state);
+    let verdicts = (0..candidates).map(|candidate| verdict(&field, candidate, &race_state)).collect();
+    let mut judging = Judging { field, race_state, verdicts };
+    let (outcome, winner, reason) = judging.decide(incumbent, temporary_bytes);
+    let Judging { race_state, verdicts: candidates, .. } = judging;
+    Judgement { outcome, winner, reason, candidates, race_state }
+}
+
+/// A race that is over, while the winner is looked for.
+struct Judging<'a> {
+    field: Field<'a>,
+    race_state: RaceState,
+    verdicts: Vec<Option<CandidateVerdict>>,
+}
+
+impl Judging<'_> {
+    /// The outcome, the winner and the reason.
+    fn decide(&mut self, incumbent: Option<usize>, temporary_bytes: &[Option<u64>]) -> (Outcome, usize, String) {
+        let (baseline, rules) = (self.field.baseline, self.field.rules);
+        if !self.is_known(baseline) {
+            return (Outcome::Undecided, baseline, "too few rounds of the baseline".to_owned());
+        }
+        let known: Vec<usize> = self.race_state.contenders.iter().copied().filter(|&one| self.is_known(one)).collect();
+        let Some(best) = self.field.leader(&known) else {
+            return (Outcome::Undecided, baseline, "too few rounds of every candidate".to_owned());
+        };
+        self.mark_ties(best);
+        let speed_up = self.verdict(best).map_or(1.0, |verdict| 1.0 / verdict.ratio);
+        let beats = self.beats(best);
+        if beats && speed_up > rules.max_speed_up {
+            let most = rules.max_speed_up;
+            let reason = format!("{speed_up:.0}× the baseline's speed, and more than {most}× is not believed");
+            return (Outcome::NotBelieved, baseline, reason);
+        }
+        let stays = |incumbent: &usize| *incumbent != best && self.is_tied(*incumbent) && self.beats(*incumbent);
+        if let Some(incumbent) = incumbent.filter(stays) {
+            return (Outcome::Faster, incumbent, "the cached config is as fast as the best".to_owned());
+        }
+        if !beats {
+            return (Outcome::BaselineKept, baseline, self.why_kept(best, speed_up));
+        }
+        match self.smallest_equal(best, &known, temporary_bytes) {
+            Some((equal, how)) if equal != best && incumbent != Some(best) => {
+                (Outcome::Faster, equal, format!("the {how} of those that are as fast as the best"))
+            }
+            _ => (Outcome::Faster, best, "significantly faster than the baseline".to_owned()),
+        }
     }
-    let known: Vec<usize> = race_state.contenders.iter().copied().filter(|&index| is_known(index)).collect();
-    let Some(best) = field.leader(&known) else {
-        return undecided("too few rounds of every candidate", verdicts, race_state);
-    };
-    for (index, verdict) in verdicts.iter_mut().enumerate() {
-        if let Some(verdict) = verdict {
-            let tied = |loss: f64| loss.exp() <= 1.0 + race_state.resolution;
+
+    fn verdict(&self, index: usize) -> Option<&CandidateVerdict> {
+        self.verdicts.get(index)?.as_ref()
+    }
+
+    /// One that rested while others were measured is shown, and cannot win.
+    fn is_known(&self, index: usize) -> bool {
+        let has_rounds = |verdict: &CandidateVerdict| verdict.rounds >= self.field.rules.min_rounds;
+        self.verdict(index).is_some_and(|verdict| has_rounds(verdict) || is_shown(&self.race_state, index))
+    }
+
+    fn mark_ties(&mut self, best: usize) {
+        let tied = |loss: f64| loss.exp() <= 1.0 + self.race_state.resolution;
+        for (index, verdict) in self.verdicts.iter_mut().enumerate() {
+            let Some(verdict) = verdict else { continue };
             // a dropped candidate was significantly slower, but its ratio is known less precisely
             let is_left = verdict.dropped.is_none();
-            verdict.tied_with_best = index == best || (is_left && field.difference(index, best).is_some_and(tied));
+            verdict.tied_with_best = index == best || (is_left && self.field.difference(index, best).is_some_and(tied));
         }
     }
-    let beats = |index: usize| field.beats(index, &race_state.noise, race_state.resolution);
-    let seen = verdicts.get(best).and_then(Option::as_ref).map_or(1.0, |verdict| 1.0 / verdict.ratio);
-    if beats(best) && seen > rules.max_speed_up {
-        let reason = format!("{seen:.0}× the baseline's speed, and more than {}× is not believed", rules.max_speed_up);
-        return Judgement { outcome: Outcome::NotBelieved, winner: baseline, reason, candidates: verdicts, race_state };
+
+    fn is_tied(&self, index: usize) -> bool {
+        self.verdict(index).is_some_and(|verdict| verdict.tied_with_best)
     }
-    let is_tied = |index: usize| verdicts.get(index).and_then(Option::as_ref).is_some_and(|v| v.tied_with_best);
-    let (outcome, winner, reason) = match incumbent {
-        Some(incumbent) if incumbent != best && is_tied(incumbent) && beats(incumbent) => {
-            (Outcome::Faster, incumbent, "the cached config is as fast as the best".to_owned())
+
+    fn beats(&self, index: usize) -> bool {
+        self.field.beats(index, &self.race_state.noise, self.race_state.resolution)
+    }
+
+    /// Of those that lose nothing against the best, the one with the smallest memory, and of several such the one whose
+    /// times scatter least; and which of the two it is.
+    fn smallest_equal(
+        &self,
+        best: usize,
+        known: &[usize],
+        temporary_bytes: &[Option<u64>],
+    ) -> Option<(usize, &'static str)> {
+        let loses_nothing = |index: &usize| {
+            let loss = self.field.difference(*index, best).unwrap_or(f64::INFINITY);
+            *index == best || (self.is_tied(*index) && loss.exp() <= 1.0 + NO_LOSS && self.beats(*index))
+        };
+        let mut equals: Vec<usize> = known.iter().copied().filter(loses_nothing).collect();
+        let needs = |index: usize| temporary_bytes.get(index).copied().flatten();
+        let least: Option<Vec<u64>> = equals.iter().map(|&index| needs(index)).collect();
+        let least = least.and_then(|needs| needs.into_iter().min());
+        equals.retain(|&index| least.is_none() || needs(index) == least);
+        let scatter = |index: &usize| {
+            let differences = self.field.differences(*index, self.field.baseline);
+            median_absolute_deviation(&differences).unwrap_or(f64::MAX)
+        };
+        let equal = equals.into_iter().min_by(|a, b| scatter(a).total_cmp(&scatter(b)))?;
+        Some((equal, if needs(equal) == needs(best) { "least scattered" } else { "smallest in memory" }))
+    }
+
+    fn why_kept(&self, best: usize, speed_up: f64) -> String {
+        let resolution = self.race_state.resolution;
+        if best == self.field.baseline {
+            "nothing is significantly faster than the baseline".to_owned()
+        } else if self.field.seems_better(best, resolution) {
+            format!("the best seems {speed_up:.2}× as fast, but not significantly; more `--rounds` may tell")
+        } else {
+            kept(self.field.rules, resolution)
         }
-        _ if beats(best) => {
-            let loses_nothing = |index: &usize| {
-                let loss = field.difference(*index, best).unwrap_or(f64::INFINITY);
-                *index == best || (is_tied(*index) && loss.exp() <= 1.0 + NO_LOSS && beats(*index))
-            };
-            let mut equals: Vec<usize> = known.iter().copied().filter(loses_nothing).collect();
-            let needs = |index: usize| temporary_bytes.get(index).copied().flatten();
-            let least: Option<Vec<u64>> = equals.iter().map(|&index| needs(index)).collect();
-            let least = least.and_then(|needs| needs.into_iter().min());
-            equals.retain(|&index| least.is_none() || needs(index) == least);
-            let scatter =
-                |index: &usize| median_absolute_deviation(&field.differences(*index, baseline)).unwrap_or(f64::MAX);
-            match equals.into_iter().min_by(|a, b| scatter(a).total_cmp(&scatter(b))) {
-                Some(equal) if equal != best && incumbent != Some(best) => {
-                    let how = if needs(equal) == needs(best) { "least scattered" } else { "smallest in memory" };
-                    (Outcome::Faster, equal, format!("the {how} of those that are as fast as the best"))
-                }
-                _ => (Outcome::Faster, best, "significantly faster than the baseline".to_owned()),
-            }
-        }
-        _ if best == baseline => {
-            (Outcome::BaselineKept, baseline, "nothing is significantly faster than the baseline".to_owned())
-        }
-        _ if field.seems_better(best, race_state.resolution) => {
-            let reason = format!("the best seems {seen:.2}× as fast, but not significantly; more `--rounds` may tell");
-            (Outcome::BaselineKept, baseline, reason)
-        }
-        _ => (Outcome::BaselineKept, baseline, kept(rules, race_state.resolution)),
-    };
-    Judgement { outcome, winner, reason, candidates: verdicts, race_state }
+    }
 }
 
 /// Why the baseline stays although it is not the fastest.

@@ -25,8 +25,8 @@ pub struct Look {
 pub struct Looks {
     /// One per candidate; `None` if it has no usable time beside the baseline's.
     pub candidates: Vec<Option<Look>>,
-    /// The least relative difference that as many rounds as usual would distinguish: 0.01 where times have to differ by a
-    /// factor of 1.01.
+    /// The least relative difference that as many rounds as usual would distinguish: 0.01 where times have to differ by
+    /// a factor of 1.01.
     pub noise_floor: f64,
 }
 

@@ -8,6 +8,19 @@
 //! A candidate is called better only with evidence, and if the difference is above the *resolution*, the noise floor:
 //! the smallest difference that the rounds can detect, or the one that `autotune-lowered selftest` found on this
 //! machine.
+//!
+//! ```
+//! use autotune_lowered_search::decision::{DecisionRules, Outcome, Round, judge};
+//!
+//! // twenty rounds: candidate 1 takes nine tenths of the baseline's time, and 2 takes twice as long
+//! let rounds: Vec<Round> = (0..20)
+//!     .map(|round| 100.0 + f64::from(round % 3) / 10.0)
+//!     .map(|drift| Round::new(0, vec![Some(drift), Some(0.9 * drift), Some(2.0 * drift)]))
+//!     .collect();
+//! let judgement = judge(&rounds, 3, &[0, 1, 2], 0, None, &[], &DecisionRules::default());
+//! assert_eq!((judgement.outcome, judgement.winner), (Outcome::Faster, 1));
+//! assert_eq!(judgement.tie_set(), [1]);
+//! ```
 
 mod comparison;
 mod evidence;

@@ -2,7 +2,7 @@
 
 /// Which strategy to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kind {
+pub enum StrategyKind {
     /// Chosen by the size of the space and the budget.
     #[default]
     Auto,
@@ -14,7 +14,7 @@ pub enum Kind {
     Exhaustive,
 }
 
-impl Kind {
+impl StrategyKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Auto, Self::Model, Self::Random, Self::Exhaustive];
 

@@ -29,7 +29,8 @@ impl Space {
     /// for the same seed.
     ///
     /// # Errors
-    /// As [`Space::new`], and where a constraint cannot be evaluated, or neither the walk nor the descents find a config.
+    /// As [`Space::new`], and where a constraint cannot be evaluated, or neither the walk nor the descents find a
+    /// config.
     pub fn of_candidates(candidates: &CandidateSpace, seed: u64) -> Result<Self, NoSpace> {
         let mut draw = Draw::new(seed, 0);
         let mut descents = candidates.descents();

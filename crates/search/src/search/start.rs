@@ -1,7 +1,7 @@
 //! The start of a strategy, and which one `auto` is.
 
 use super::exhaustive::Exhaustive;
-use super::kind::Kind;
+use super::kind::StrategyKind;
 use super::model::Guided;
 use super::priors::Primed;
 use super::random::Random;
@@ -11,20 +11,24 @@ use super::strategy::{Plan, SearchStrategy};
 const FEW: usize = 16;
 
 /// Starts a strategy. Every strategy asks for the best of the plan's priors first.
-pub fn start<'a>(kind: Kind, plan: &Plan<'a>) -> Box<dyn SearchStrategy + 'a> {
+pub fn start<'a>(kind: StrategyKind, plan: &Plan<'a>) -> Box<dyn SearchStrategy + 'a> {
     let own: Box<dyn SearchStrategy + 'a> = match kind {
-        Kind::Auto => return start(choose(plan), plan),
-        Kind::Model => Box::new(Guided::new(plan)),
-        Kind::Random => Box::new(Random::new(plan)),
-        Kind::Exhaustive => Box::new(Exhaustive::new(plan)),
+        StrategyKind::Auto => return start(choose(plan), plan),
+        StrategyKind::Model => Box::new(Guided::new(plan)),
+        StrategyKind::Random => Box::new(Random::new(plan)),
+        StrategyKind::Exhaustive => Box::new(Exhaustive::new(plan)),
     };
     // the model asks for them itself, and learns from all
-    if plan.priors.is_empty() || kind == Kind::Model { own } else { Box::new(Primed::new(plan, own)) }
+    if plan.priors.is_empty() || kind == StrategyKind::Model { own } else { Box::new(Primed::new(plan, own)) }
 }
 
 /// Every config in its order if the budget covers the space or there are few; otherwise the model, which suits any
 /// smaller budget: its initial questions are few, and each later one is the most promising.
-fn choose(plan: &Plan<'_>) -> Kind {
+fn choose(plan: &Plan<'_>) -> StrategyKind {
     let count = plan.space.count();
-    if count <= FEW || plan.budget.is_some_and(|budget| budget >= count) { Kind::Exhaustive } else { Kind::Model }
+    if count <= FEW || plan.budget.is_some_and(|budget| budget >= count) {
+        StrategyKind::Exhaustive
+    } else {
+        StrategyKind::Model
+    }
 }

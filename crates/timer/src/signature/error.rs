@@ -3,14 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::remedy::remedy;
+use crate::io_hint::io_hint;
 
 /// An error of a key or a signature.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
     /// A file cannot be read or written.
-    #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = remedy(source))]
+    #[error("cannot {action} `{path}`: {source}{next}", path = path.display(), next = io_hint(source))]
     Io {
         /// What was tried.
         action: &'static str,

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::detached::MAX_LINE_BYTES;
 use super::key::{hex, io_error, read_plain};
 use super::{PublicKeys, Signature, SignatureError, Statement};
+use crate::atomic_write::write_atomic;
 use crate::digest::Digest;
-use crate::whole_file::write_whole;
 
 /// Maximum number of signatures of one file.
 pub const MAX_SIGNATURES: usize = 16;
@@ -55,7 +55,7 @@ impl Signatures {
     /// If they cannot be written.
     pub fn write_beside(&self, file: &Path) -> Result<(), SignatureError> {
         let path = signature_path(file);
-        let written = write_whole(&path, |file| file.write_all(self.to_text().as_bytes()));
+        let written = write_atomic(&path, |file| file.write_all(self.to_text().as_bytes()));
         written.map_err(io_error("write the signature", &path))
     }
 

@@ -1,12 +1,12 @@
 //! A program's arguments beside the recorded inputs.
 
 use super::job::InputArray;
-use super::protocol::Signature;
+use super::protocol::ProgramSignature;
 use crate::failure::{Failure, FailureKind};
 
 /// Compares a program's arguments with the recorded inputs, because a plugin would accept other bytes of the same
 /// length.
-pub(crate) fn check_signature(signature: &Signature, inputs: &[InputArray]) -> Result<(), Failure> {
+pub(crate) fn check_signature(signature: &ProgramSignature, inputs: &[InputArray]) -> Result<(), Failure> {
     let mismatch = |message: String| Err(Failure::new(FailureKind::Signature, message));
     if signature.parameters.len() != inputs.len() {
         return mismatch(format!(
@@ -39,7 +39,8 @@ mod tests {
             path: PathBuf::new(),
             donated: false,
         };
-        let signature = |specs: &[&str]| Signature::new(specs.iter().map(|spec| spec.parse().unwrap()).collect());
+        let signature =
+            |specs: &[&str]| ProgramSignature::new(specs.iter().map(|spec| spec.parse().unwrap()).collect());
         let inputs = [input("query", "f32[2,4]"), input("lengths", "s32[2]")];
         assert_eq!(check_signature(&signature(&["f32[2,4]", "s32[2]"]), &inputs), Ok(()));
         let failure = check_signature(&signature(&["f32[2,4]", "f32[2]"]), &inputs).unwrap_err();

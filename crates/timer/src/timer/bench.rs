@@ -12,22 +12,22 @@ use super::answers::{AnswerFolder, private_folder};
 use super::argument_check::check_signature;
 use super::call_time_limits::{AwaitedCall, CallLimit, CallTimeLimits};
 use super::client::WorkerClient;
-use super::events::{Events, Kind, Slice};
+use super::events::{EventKind, Events, Slice};
 use super::info::TimerInfo;
 use super::job::{InputArray, Job, scratch};
 use super::measured::{CandidateRuns, RoundRequest, RoundSamples, means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Hello, KeptOutput, Launch, LoadAnswer, LoadParams, MeasureAnswer, Method, RoundAnswer, RunningClocks,
-    Signature, capability, one_line,
+    BeginParams, Hello, KeptOutput, Launch, LoadAnswer, LoadParams, MeasureAnswer, Method, ProgramSignature,
+    RoundAnswer, RunningClocks, capability, one_line,
 };
 use super::seen_clocks::SeenClocks;
 use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::Cost;
+use crate::io_hint::io_hint;
 use crate::measured_by::{CacheState, Metric};
 use crate::outside_file;
-use crate::remedy::remedy;
 
 /// Maximum size of an optimized program whose work is counted.
 const MAX_OPTIMIZED_BYTES: u64 = 1 << 28;
@@ -209,7 +209,7 @@ impl Bench {
     }
 
     /// The arguments of a program, independent of the job's inputs; does not prepare the candidate.
-    pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<Signature>, Failure> {
+    pub(crate) fn signature(&mut self, params: LoadParams) -> Result<Option<ProgramSignature>, Failure> {
         let limit = self.limits.compile;
         let loaded: LoadAnswer = self.client()?.request(Method::Load(params), limit)?;
         Ok(loaded.signature)
@@ -249,7 +249,7 @@ impl Bench {
     /// Runs candidates under one profile, which the worker writes into a folder in `scratch`, and emits it as an event.
     fn profile_round(&mut self, launches: &[(usize, u32)], scratch: &Path) -> Result<ProfiledRound, Failure> {
         let round = self.profile(launches, scratch);
-        self.events.offer(Kind::Profiled { launches, round: round.as_ref() })?;
+        self.events.offer(EventKind::Profiled { launches, round: round.as_ref() })?;
         round
     }
 
@@ -417,6 +417,6 @@ impl Bench {
 
 /// No candidate is to blame if no folder can be created for a worker.
 fn no_folder(scratch: &Path, error: std::io::Error) -> Failure {
-    let message = format!("cannot make a folder in `{}`: {error}{}", scratch.display(), remedy(&error));
+    let message = format!("cannot make a folder in `{}`: {error}{}", scratch.display(), io_hint(&error));
     Failure::new(FailureKind::Device, message)
 }

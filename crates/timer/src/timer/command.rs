@@ -13,7 +13,7 @@ use super::job::{Job, JobCandidate, Prepared, find};
 use super::measured::{OutputsAs, RoundRequest, RoundSamples, TakenOutputs};
 use super::model::Timer;
 use super::profiled::default_metric;
-use super::protocol::{LoadParams, Signature, capability};
+use super::protocol::{LoadParams, ProgramSignature, capability};
 use super::refusals::Refusals;
 use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::device::xla_autotuning;
@@ -198,7 +198,7 @@ impl Timer for CommandTimer {
         self.bench.begin(job)
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         let params = self.load_params(candidate)?;
         self.bench.signature(params)
     }

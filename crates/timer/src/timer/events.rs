@@ -6,12 +6,12 @@
 //! ```
 //! use std::sync::{Arc, Mutex};
 //!
-//! use autotune_lowered_timer::timer::events::{Event, Events, Kind, Slice};
+//! use autotune_lowered_timer::timer::events::{Event, Events, EventKind, Slice};
 //!
 //! let begun = Arc::new(Mutex::new(Vec::new()));
 //! let names = Arc::clone(&begun);
 //! let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-//!     if let Kind::Begin(slice) = event.kind {
+//!     if let EventKind::Begin(slice) = event.kind {
 //!         names.lock().unwrap().push(slice.to_string());
 //!     }
 //! })));
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::job::{Job, Prepared};
 use super::profiled::ProfiledRound;
-use super::replay::Method;
+use super::replay::RecordedMethod;
 use crate::config::Config;
 use crate::failure::Failure;
 
@@ -41,12 +41,12 @@ pub struct Event<'a> {
     /// The track: its events are sequential, and its slices nest.
     pub track: &'a str,
     /// The kind.
-    pub kind: Kind<'a>,
+    pub kind: EventKind<'a>,
 }
 
 /// The kind of an event.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind<'a> {
+pub enum EventKind<'a> {
     /// A slice begins.
     Begin(&'a Slice<'a>),
     /// The innermost slice of the track ends: this one.
@@ -88,7 +88,7 @@ pub enum Kind<'a> {
         /// Which one.
         candidate: usize,
         /// For what.
-        method: Method,
+        method: RecordedMethod,
         /// Why it could not.
         failure: Option<&'a Failure>,
     },
@@ -254,7 +254,7 @@ impl fmt::Display for Slice<'_> {
 /// A receiver of events.
 pub trait Sink: Send {
     /// Takes an event. An error becomes the job's failure if the event can be refused: the beginning of a
-    /// [`Slice::Job`], and a [`Kind::Profiled`] with a profile.
+    /// [`Slice::Job`], and a [`EventKind::Profiled`] with a profile.
     ///
     /// # Errors
     ///
@@ -318,7 +318,7 @@ impl Events {
     }
 
     /// Emits an event.
-    pub fn tell(&self, kind: Kind<'_>) {
+    pub fn tell(&self, kind: EventKind<'_>) {
         let _ = self.offer(kind);
     }
 
@@ -326,7 +326,7 @@ impl Events {
     ///
     /// # Errors
     /// If a sink refuses it: the first refusal. Every sink gets the event.
-    pub fn offer(&self, kind: Kind<'_>) -> Result<(), Failure> {
+    pub fn offer(&self, kind: EventKind<'_>) -> Result<(), Failure> {
         if self.sinks.is_empty() {
             return Ok(());
         }
@@ -340,7 +340,7 @@ impl Events {
 
     /// Begins a slice, which ends when the result is dropped.
     pub fn open<'e>(&'e self, slice: Slice<'e>) -> OpenSlice<'e> {
-        self.tell(Kind::Begin(&slice));
+        self.tell(EventKind::Begin(&slice));
         OpenSlice { events: self, slice }
     }
 
@@ -349,7 +349,7 @@ impl Events {
     /// # Errors
     /// As [`offer`](Self::offer).
     pub fn try_open<'e>(&'e self, slice: Slice<'e>) -> Result<OpenSlice<'e>, Failure> {
-        let begun = self.offer(Kind::Begin(&slice));
+        let begun = self.offer(EventKind::Begin(&slice));
         let open = OpenSlice { events: self, slice };
         begun.map(|()| open)
     }
@@ -365,7 +365,7 @@ pub struct OpenSlice<'e> {
 
 impl Drop for OpenSlice<'_> {
     fn drop(&mut self) {
-        self.events.tell(Kind::End(&self.slice));
+        self.events.tell(EventKind::End(&self.slice));
     }
 }
 
@@ -381,7 +381,7 @@ mod tests {
         struct Refusing;
         impl Sink for Refusing {
             fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
-                let is_refused = matches!(event.kind, Kind::Begin(Slice::Step("refused")));
+                let is_refused = matches!(event.kind, EventKind::Begin(Slice::Step("refused")));
                 if is_refused { Err(Failure::new(FailureKind::Device, "the disk is full")) } else { Ok(()) }
             }
         }
@@ -390,8 +390,8 @@ mod tests {
         let events = events.and(Arc::new(Mutex::new(Refusing)));
         let events = events.and(Arc::new(Mutex::new(move |event: &Event<'_>| {
             let what = match event.kind {
-                Kind::Begin(slice) => format!("+{slice}"),
-                Kind::End(slice) => format!("-{slice}"),
+                EventKind::Begin(slice) => format!("+{slice}"),
+                EventKind::End(slice) => format!("-{slice}"),
                 _ => unreachable!(),
             };
             note.lock().unwrap().push((event.at_ns, event.track.to_owned(), what));

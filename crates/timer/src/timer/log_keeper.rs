@@ -7,11 +7,11 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::events::{Event, Kind, Sink, Slice};
+use super::events::{Event, EventKind, Sink, Slice};
 use super::phases::Phases;
 use super::profiled::ProfiledRound;
+use crate::atomic_write::write_atomic;
 use crate::failure::Failure;
-use crate::whole_file::write_whole;
 
 /// Stores one in N of a timer's profiles, from its events, as a run of a log folder:
 /// `plugins/profile/RUN/HOST.xplane.pb`.
@@ -83,7 +83,7 @@ impl LogKeeper {
         fs::create_dir(&run)?;
         let path = run.join(format!("{}.xplane.pb", host()));
         // a capture's planes are fields of one message, so another can be appended
-        let written = write_whole(&path, |file| {
+        let written = write_atomic(&path, |file| {
             io::copy(&mut source, file)?;
             file.write_all(plane)
         });
@@ -103,11 +103,11 @@ impl LogKeeper {
 
 impl Sink for LogKeeper {
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
-        if let Kind::Begin(Slice::Job(job)) = event.kind {
+        if let EventKind::Begin(Slice::Job(job)) = event.kind {
             self.of_job = plain(&format!("{}-{}", job.call.op_id, job.call.call_key));
         }
         self.phases.take(event);
-        if let Kind::Profiled { launches, round: Ok(round) } = event.kind {
+        if let EventKind::Profiled { launches, round: Ok(round) } = event.kind {
             self.follow(event.at_ns, round, launches);
         }
         Ok(())

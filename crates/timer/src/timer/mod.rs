@@ -64,7 +64,7 @@ pub use model::{Foreknown, Timer, TimerExt};
 pub use name::{TimerName, UnknownTimer};
 pub use phases::PHASES_PLANE;
 pub use profiled::ProfiledRound;
-pub use protocol::Signature;
+pub use protocol::ProgramSignature;
 pub use replay::{ProfileReplay, ReplayKeeper, ReplayTimer};
 pub use side_by_side::{OtherClock, SideBySide};
 pub use worker_command::{WorkerCommand, WorkerLimits};

@@ -9,7 +9,7 @@ use super::forecast::Forecast;
 use super::info::TimerInfo;
 use super::job::{Job, Prepared, ProgramFile};
 use super::measured::{CandidateRuns, OutputsAs, RoundRequest, RoundSamples, TakenOutputs};
-use super::protocol::Signature;
+use super::protocol::ProgramSignature;
 use crate::failure::Failure;
 use crate::registry::Program;
 
@@ -56,7 +56,7 @@ pub trait Timer: Send {
     ///
     /// # Errors
     /// If the program cannot be read or compiled, or the worker fails.
-    fn signature(&mut self, _candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, _candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         Ok(None)
     }
 

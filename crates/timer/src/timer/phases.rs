@@ -1,6 +1,6 @@
 //! A timeline of the work on an operation, as a plane for stored profiles.
 
-use super::events::{Event, Kind, Phase, Slice};
+use super::events::{Event, EventKind, Phase, Slice};
 use super::profiled::{ProfileClock, ProfiledRound};
 use crate::profile::{PlaneWriter, WrittenStat};
 
@@ -43,7 +43,7 @@ fn signed(at_ns: u64) -> i64 {
 impl Phases {
     pub(super) fn take(&mut self, event: &Event<'_>) {
         match event.kind {
-            Kind::Begin(Slice::Job(job)) => {
+            EventKind::Begin(Slice::Job(job)) => {
                 *self = Self {
                     track: Some(event.track.to_owned()),
                     operation: job.call.to_string(),
@@ -53,15 +53,15 @@ impl Phases {
             }
             // concurrent compilation on other tracks is not part of it either
             _ if self.track.as_deref() != Some(event.track) => {}
-            Kind::End(Slice::Job(_)) => self.track = None,
-            Kind::Begin(slice) => self.begin(slice, signed(event.at_ns)),
-            Kind::End(_) => {
+            EventKind::End(Slice::Job(_)) => self.track = None,
+            EventKind::Begin(slice) => self.begin(slice, signed(event.at_ns)),
+            EventKind::End(_) => {
                 if let Some(recorded) = self.open.pop().flatten().and_then(|place| self.recorded.get_mut(place)) {
                     recorded.end_ns = Some(signed(event.at_ns));
                 }
             }
-            Kind::Called { failure, .. } => self.fail(failure.map(ToString::to_string)),
-            Kind::Profiled { round, .. } => self.fail(round.err().map(ToString::to_string)),
+            EventKind::Called { failure, .. } => self.fail(failure.map(ToString::to_string)),
+            EventKind::Profiled { round, .. } => self.fail(round.err().map(ToString::to_string)),
             _ => {}
         }
     }

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::atomic_write::write_atomic;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
 use crate::timer::protocol::one_line;
-use crate::whole_file::write_whole;
 
 /// The file, beside the executables.
 const FILE: &str = "refused-options.json";
@@ -81,7 +81,7 @@ impl Refusals {
         all.retain(|one| one.plugin != self.plugin);
         all.insert(0, PluginRefusals { plugin: self.plugin, refused: self.refused.clone() });
         all.truncate(MOST_PLUGINS);
-        let _ = serde_json::to_vec(&all).map(|text| write_whole(&self.path, |file| file.write_all(&text)));
+        let _ = serde_json::to_vec(&all).map(|text| write_atomic(&self.path, |file| file.write_all(&text)));
     }
 }
 

@@ -8,9 +8,9 @@ use super::info::{TimerCapabilities, TimerInfo};
 use super::job::{Job, Prepared};
 use super::measured::{CandidateRuns, OutputsAs, RoundRequest, RoundSamples, TakenOutputs};
 use super::model::Timer;
-use super::protocol::Signature;
+use super::protocol::ProgramSignature;
 use crate::failure::{Failure, FailureKind};
-use crate::remedy::scratch_remedy;
+use crate::io_hint::scratch_hint;
 
 /// Why timers cannot be combined.
 #[derive(Debug, thiserror::Error)]
@@ -176,8 +176,8 @@ impl Timer for SideBySide {
             // separates the files of the workers
             let scratch = job.scratch.join(format!("timer-{index}"));
             std::fs::create_dir_all(&scratch).map_err(|error| {
-                let remedy = scratch_remedy(&error);
-                let message = format!("`{}`: cannot be made: {error}{remedy}", scratch.display());
+                let io_hint = scratch_hint(&error);
+                let message = format!("`{}`: cannot be made: {error}{io_hint}", scratch.display());
                 Failure::new(FailureKind::Device, message)
             })?;
             timer.begin(&Job { scratch, ..job.clone() })?;
@@ -186,7 +186,7 @@ impl Timer for SideBySide {
         Ok(())
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         self.of(candidate).signature(candidate)
     }
 

@@ -176,8 +176,14 @@ impl Header {
             let written = header.file_length;
             return Err(HeaderError::Damaged(format!("it has {file_bytes} bytes, {written} were written")));
         }
-        let mut end = head.len() as u64;
-        for section in &header.sections {
+        header.check_sections(head.len() as u64)?;
+        Ok(header)
+    }
+
+    /// Whether the sections follow the header and each other to the file's end, and are as long as their counts say.
+    fn check_sections(&self, mut end: u64) -> Result<(), HeaderError> {
+        let wrong = |what: &str| HeaderError::Damaged(what.to_owned());
+        for section in &self.sections {
             if section.flags & !REQUIRED != 0 {
                 return Err(HeaderError::Newer(format!("a section with the flags {:#x}", section.flags)));
             }
@@ -191,9 +197,9 @@ impl Header {
             end = end.checked_add(section.length).ok_or_else(|| wrong("its sections are not inside it"))?;
         }
         let has_each_once =
-            KNOWN.iter().all(|kind| header.sections.iter().filter(|section| section.is(*kind)).count() == 1);
-        let [names, records, configs, calls, blocks, fences] = KNOWN.map(|kind| header.section(kind));
-        let whole = end == header.file_length
+            KNOWN.iter().all(|kind| self.sections.iter().filter(|section| section.is(*kind)).count() == 1);
+        let [names, records, configs, calls, blocks, fences] = KNOWN.map(|kind| self.section(kind));
+        let whole = end == self.file_length
             && has_each_once
             && names.count <= MAX_NAMES_BYTES
             && fits(names, 1)
@@ -204,7 +210,7 @@ impl Header {
             && configs.count <= calls.count
             && calls.count.div_ceil(BLOCK_SLOTS as u64) == blocks.count
             && u32::try_from(blocks.count).is_ok();
-        if whole { Ok(header) } else { Err(wrong("its sections are not inside it")) }
+        if whole { Ok(()) } else { Err(wrong("its sections are not inside it")) }
     }
 }
 

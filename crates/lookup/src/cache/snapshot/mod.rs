@@ -2,8 +2,8 @@
 //!
 //! # The file, version 1
 //!
-//! Numbers are unsigned and little-endian. A checksum is the lower half of the XXH3-64 of what it covers. A file is written
-//! under a temporary name, synced, renamed, and never changed again; equal entries make equal bytes.
+//! Numbers are unsigned and little-endian. A checksum is the lower half of the XXH3-64 of what it covers. A file is
+//! written under a temporary name, synced, renamed, and never changed again; equal entries make equal bytes.
 //!
 //! Header, 64 bytes:
 //!

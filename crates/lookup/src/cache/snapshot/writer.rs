@@ -15,13 +15,13 @@ use super::layout::{
     ALIGNMENT, BLOCK_BYTES, BLOCK_SLOTS, CALL_HEAD_BYTES, CONFIG_HEAD_BYTES, Header, KNOWN, Kind, MAX_NAMES_BYTES,
     MAX_RECORD_BYTES, RECORD_HEAD_BYTES, Section, UNIT_BYTES, header_bytes, place_of, seal, tag, u32_at,
 };
+use crate::atomic_write::{folder_of, remove_unfinished, write_atomic};
 use crate::cache::entry::Entry;
 use crate::cache::error::StoreError;
 use crate::cache::key::{CacheKey, KeyRef, hash_of_call};
 use crate::cache::row::{Row, Rows};
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
-use crate::whole_file::{folder_of, remove_unfinished, write_whole};
 
 /// Publishes entries as the snapshot `path` and returns its digest. Among entries with the same key the last one
 /// counts.
@@ -32,7 +32,10 @@ pub fn write_snapshot(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result
     write_rows(path, &Rows::of_entries(entries))
 }
 
-/// The same for rows, each key once and in the keys' order.
+/// Writes rows as a snapshot, each key once and in the keys' order.
+///
+/// # Errors
+/// As [`write_snapshot`].
 pub fn write_rows(path: &Path, rows: &Rows<'_>) -> Result<Digest, StoreError> {
     let write = |file: &mut File| {
         let header = write_sections(file, rows)?;
@@ -41,7 +44,7 @@ pub fn write_rows(path: &Path, rows: &Rows<'_>) -> Result<Digest, StoreError> {
         Ok(Digest::from_bytes(header.digest))
     };
     remove_unfinished(folder_of(path));
-    write_whole(path, write).map_err(StoreError::io("write the snapshot", path))
+    write_atomic(path, write).map_err(StoreError::io("write the snapshot", path))
 }
 
 /// What records refer to by index.

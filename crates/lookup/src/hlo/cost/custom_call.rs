@@ -1,5 +1,5 @@
-//! Reads the configurations of instructions: the cost of custom calls, the dimensions of library matrix products, trip counts of
-//! loops, and the cycles that a TPU's compiler estimates.
+//! Reads the configurations of instructions: the cost of custom calls, the dimensions of library matrix products, trip
+//! counts of loops, and the cycles that a TPU's compiler estimates.
 
 use serde::Deserialize;
 
@@ -85,8 +85,8 @@ pub(super) fn trips(node: &Node<'_>) -> Option<f64> {
     Some(config.known_trip_count.n.value()? as f64)
 }
 
-/// Cycles that a TPU's compiler estimates for one of its own operations, from the configuration of its windows. The value is a
-/// number or a string, because protobuf writes 64-bit numbers to JSON as strings.
+/// Cycles that a TPU's compiler estimates for one of its own operations, from the configuration of its windows. The
+/// value is a number or a string, because protobuf writes 64-bit numbers to JSON as strings.
 pub(super) fn estimated_cycles(node: &Node<'_>) -> Option<f64> {
     const NAME: &[u8] = b"\"estimated_cycles\":";
     let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;

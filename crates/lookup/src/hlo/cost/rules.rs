@@ -20,121 +20,187 @@ const RAGGED_DOT_DIMENSIONS: u32 = 90;
 const LHS_CONTRACTING: u32 = 1;
 const LHS_RAGGED: u32 = 2;
 
-/// The cost of the instruction at `place`; `None` if it is unknown. `of_computations` and `reads` are those of the computations
-/// before its own.
+/// The cost of the instruction at `place`; `None` if it is unknown. `of_computations` and `reads` are those of the
+/// computations before its own.
 pub(super) fn cost_of(graph: &Graph<'_>, place: usize, of_computations: &[Cost], reads: &Reads) -> Option<Cost> {
     let node = graph.node(place)?;
-    let called = |number: usize| of_computations.get(*node.called.get(number)?);
-    let operand = |number: usize| graph.operand(node, number).map(|node| &node.shape);
-    let inputs: f64 = node.operands.iter().filter_map(|&at| graph.node(at)).map(|one| one.shape.bytes()).sum();
+    let inputs = node.operands.iter().filter_map(|&at| graph.node(at)).map(|one| one.shape.bytes()).sum();
     let (output, elements) = (node.shape.written_bytes(), node.shape.elements());
-    let moved = Cost::of_bytes(output + inputs);
-    let applied = |number: usize, times: f64| -> Option<Cost> {
-        let mut cost = Cost::of_bytes(output + inputs);
-        cost.add_arithmetic(called(number)?, times);
-        Some(cost)
-    };
-    Some(match node.opcode {
-        "parameter" | "constant" | "get-tuple-element" | "bitcast" | "domain" | "after-all" | "add-dependency" => {
-            Cost::default()
-        }
-        // a table of pointers
-        "tuple" => Cost::of_bytes(node.shape.bytes()),
-        "transpose" if is_bitcast(node, operand(0)?) => Cost::default(),
-        "slice" => Cost::of_bytes(2.0 * output),
-        "dynamic-slice" => Cost::of_bytes(2.0 * output + operand(1).map_or(0.0, Shape::bytes)),
-        "dynamic-update-slice" => Cost::of_bytes(2.0 * operand(1)?.bytes() + operand(2).map_or(0.0, Shape::bytes)),
-        "gather" => Cost::of_bytes(2.0 * output + operand(1)?.bytes()),
-        "scatter" => {
-            // n arrays, the indices, n updates
-            let arrays = node.operands.len() / 2;
-            let updates = (arrays + 1..node.operands.len()).filter_map(operand).map(Shape::bytes);
-            let mut cost = Cost::of_bytes(3.0 * updates.sum::<f64>() + operand(arrays)?.bytes());
-            cost.add_arithmetic(called(0)?, operand(arrays + 1)?.elements());
-            cost
-        }
-        "dot" => {
-            let width = contracted(node.bytes_of(DOT_DIMENSIONS).next().unwrap_or_default(), operand(0)?)?;
-            moved.with_flops(FlopUnit::Matrix, operand(0)?.dtype(), FMA * elements * width)
-        }
-        "ragged-dot" => moved.with_flops(FlopUnit::Matrix, operand(0)?.dtype(), ragged_dot_flops(node, operand(0)?)?),
-        "convolution" => {
-            let multiply_adds = window::convolution_multiply_adds(graph, node)?;
-            moved.with_flops(FlopUnit::Matrix, operand(0)?.dtype(), FMA * multiply_adds)
-        }
-        "fft" => {
-            let lengths = node.numbers_of(FFT_LENGTH).ok()?;
-            let factors: f64 = lengths.iter().map(|length| f64::from(length.checked_ilog2().unwrap_or(0))).product();
-            let flops = FMA * COMPLEX_FMA * factors * operand(0)?.first().elements();
-            moved.with_flops(FlopUnit::Vector, operand(0)?.first().dtype(), flops)
-        }
-        "triangular-solve" => {
-            let (matrix, right) = (operand(0)?, operand(1)?);
-            let flops = FMA * matrix.dims.last().copied()? as f64 * right.elements();
-            let bytes = output + matrix.bytes() / 2.0 + right.bytes();
-            Cost::of_bytes(bytes).with_flops(FlopUnit::Vector, matrix.dtype(), flops)
-        }
-        "cholesky" => {
-            let matrix = operand(0)?;
-            let flops = (matrix.dims.last().copied()? as f64 * matrix.elements() / 3.0).floor();
-            Cost::of_bytes(matrix.bytes()).with_flops(FlopUnit::Vector, matrix.dtype(), flops)
-        }
-        "map" => applied(0, elements)?,
-        "reduce" => applied(0, operand(0)?.elements() - node.shape.first().elements())?,
-        "reduce-window" => applied(0, window::reductions(&window::window_of(node).ok()?, &node.shape))?,
-        "select-and-scatter" => {
-            let (sources, window) = (operand(1)?.elements(), window::elements(&window::window_of(node).ok()?));
-            let mut cost = applied(0, sources * (window - 1.0))?;
-            cost.add_arithmetic(called(1)?, sources);
-            cost
-        }
-        "sort" => {
-            let elements = operand(0)?.elements();
-            moved.with_flops(FlopUnit::Vector, operand(0)?.dtype(), elements * elements.max(1.0).log2().ceil())
-        }
-        "all-reduce" | "all-reduce-start" => {
-            let arrays = node.shape.leaves().into_iter().filter(|leaf| leaf.is_array());
-            let flops = arrays.map(Shape::elements).sum();
-            moved.with_flops(FlopUnit::Vector, node.shape.first().dtype(), flops)
-        }
-        "rng" => Cost { transcendentals: elements, ..moved },
-        "rng-bit-generator" => {
-            let elements = node.shape.leaves().iter().map(|leaf| leaf.elements()).sum();
-            Cost { transcendentals: elements, ..moved }
-        }
-        "infeed" => Cost::of_bytes(output),
-        "outfeed" => {
-            let operands = node.operands.iter().filter_map(|&at| graph.node(at));
-            Cost::of_bytes(operands.map(|one| one.shape.written_bytes()).sum())
-        }
-        "fusion" => Cost { bytes: fusion_bytes(graph, node, reads)?, ..called(0)?.clone() },
-        "call" | "async-start" => called(0)?.clone(),
-        "while" => {
-            let mut cost = called(0)?.clone();
-            cost.add(called(1)?, 1.0);
-            cost
-        }
-        "conditional" => {
-            let mut cost = called(0)?.clone();
-            for branch in 1..node.called.len() {
-                cost.join_branch(called(branch)?.clone());
-            }
-            cost
-        }
-        "custom-call" => custom_call(graph, node, inputs)?,
-        opcode if is_transcendental(opcode) => Cost { transcendentals: elements, ..moved },
-        opcode if is_elementwise(opcode) => {
-            // a comparison's arithmetic has its operands' type
-            let own = node.shape.dtype().filter(|dtype| *dtype != crate::array::DType::Pred);
-            let dtype = own.or_else(|| operand(0)?.dtype());
-            moved.with_flops(FlopUnit::Vector, dtype, elements)
-        }
-        _ => moved,
-    })
+    Instruction { graph, node, of_computations, reads, inputs, output, elements }.cost()
 }
 
-/// The cost of all iterations of a `while`; `None` if XLA did not record the trip count. The condition is evaluated once more
-/// than the body.
+/// An instruction with what most rules need. Each rule is the next one's fallback.
+struct Instruction<'a, 'm> {
+    graph: &'a Graph<'m>,
+    node: &'a Node<'m>,
+    of_computations: &'a [Cost],
+    reads: &'a Reads,
+    /// Bytes of the operands.
+    inputs: f64,
+    /// Bytes written.
+    output: f64,
+    /// Elements of the result.
+    elements: f64,
+}
+
+impl Instruction<'_, '_> {
+    fn called(&self, number: usize) -> Option<&Cost> {
+        self.of_computations.get(*self.node.called.get(number)?)
+    }
+
+    fn operand(&self, number: usize) -> Option<&Shape> {
+        self.graph.operand(self.node, number).map(|node| &node.shape)
+    }
+
+    /// It reads its operands and writes its result.
+    fn moved(&self) -> Cost {
+        Cost::of_bytes(self.output + self.inputs)
+    }
+
+    /// The same, and a called computation's arithmetic so many times.
+    fn applied(&self, number: usize, times: f64) -> Option<Cost> {
+        let mut cost = self.moved();
+        cost.add_arithmetic(self.called(number)?, times);
+        Some(cost)
+    }
+
+    /// Of what calls computations.
+    fn cost(&self) -> Option<Cost> {
+        match self.node.opcode {
+            "fusion" => {
+                let bytes = fusion_bytes(self.graph, self.node, self.reads)?;
+                Some(Cost { bytes, ..self.called(0)?.clone() })
+            }
+            "call" | "async-start" => self.called(0).cloned(),
+            "while" => {
+                let mut cost = self.called(0)?.clone();
+                cost.add(self.called(1)?, 1.0);
+                Some(cost)
+            }
+            "conditional" => {
+                let mut cost = self.called(0)?.clone();
+                for branch in 1..self.node.called.len() {
+                    cost.join_branch(self.called(branch)?.clone());
+                }
+                Some(cost)
+            }
+            "custom-call" => custom_call(self.graph, self.node, self.inputs),
+            "map" => self.applied(0, self.elements),
+            "reduce" => self.applied(0, self.operand(0)?.elements() - self.node.shape.first().elements()),
+            "reduce-window" => {
+                self.applied(0, window::reductions(&window::window_of(self.node).ok()?, &self.node.shape))
+            }
+            "select-and-scatter" => {
+                let sources = self.operand(1)?.elements();
+                let window = window::elements(&window::window_of(self.node).ok()?);
+                let mut cost = self.applied(0, sources * (window - 1.0))?;
+                cost.add_arithmetic(self.called(1)?, sources);
+                Some(cost)
+            }
+            _ => self.of_movement(),
+        }
+    }
+
+    /// Of what moves data, or nothing.
+    fn of_movement(&self) -> Option<Cost> {
+        let (node, output) = (self.node, self.output);
+        let bytes_of = |number: usize| self.operand(number).map_or(0.0, Shape::bytes);
+        Some(match node.opcode {
+            "parameter" | "constant" | "get-tuple-element" | "bitcast" | "domain" | "after-all" | "add-dependency" => {
+                Cost::default()
+            }
+            // a table of pointers
+            "tuple" => Cost::of_bytes(node.shape.bytes()),
+            "transpose" if is_bitcast(node, self.operand(0)?) => Cost::default(),
+            "slice" => Cost::of_bytes(2.0 * output),
+            "dynamic-slice" => Cost::of_bytes(2.0 * output + bytes_of(1)),
+            "dynamic-update-slice" => Cost::of_bytes(2.0 * self.operand(1)?.bytes() + bytes_of(2)),
+            "gather" => Cost::of_bytes(2.0 * output + self.operand(1)?.bytes()),
+            "scatter" => {
+                // n arrays, the indices, n updates
+                let arrays = node.operands.len() / 2;
+                let updates = (arrays + 1..node.operands.len()).filter_map(|at| self.operand(at)).map(Shape::bytes);
+                let mut cost = Cost::of_bytes(3.0 * updates.sum::<f64>() + self.operand(arrays)?.bytes());
+                cost.add_arithmetic(self.called(0)?, self.operand(arrays + 1)?.elements());
+                cost
+            }
+            "infeed" => Cost::of_bytes(output),
+            "outfeed" => {
+                let operands = node.operands.iter().filter_map(|&at| self.graph.node(at));
+                Cost::of_bytes(operands.map(|one| one.shape.written_bytes()).sum())
+            }
+            _ => return self.of_linear_algebra(),
+        })
+    }
+
+    /// Of products, transforms, solvers and sorts.
+    fn of_linear_algebra(&self) -> Option<Cost> {
+        let node = self.node;
+        let dtype = |number: usize| self.operand(number).map(Shape::dtype);
+        let matrix = |flops: f64| Some(self.moved().with_flops(FlopUnit::Matrix, dtype(0)?, flops));
+        match node.opcode {
+            "dot" => {
+                let dimensions = node.bytes_of(DOT_DIMENSIONS).next().unwrap_or_default();
+                matrix(FMA * self.elements * contracted(dimensions, self.operand(0)?)?)
+            }
+            "ragged-dot" => matrix(ragged_dot_flops(node, self.operand(0)?)?),
+            "convolution" => matrix(FMA * window::convolution_multiply_adds(self.graph, node)?),
+            "fft" => {
+                let lengths = node.numbers_of(FFT_LENGTH).ok()?;
+                let factors: f64 =
+                    lengths.iter().map(|length| f64::from(length.checked_ilog2().unwrap_or(0))).product();
+                let first = self.operand(0)?.first();
+                let flops = FMA * COMPLEX_FMA * factors * first.elements();
+                Some(self.moved().with_flops(FlopUnit::Vector, first.dtype(), flops))
+            }
+            "triangular-solve" => {
+                let (matrix, right) = (self.operand(0)?, self.operand(1)?);
+                let flops = FMA * matrix.dims.last().copied()? as f64 * right.elements();
+                let bytes = self.output + matrix.bytes() / 2.0 + right.bytes();
+                Some(Cost::of_bytes(bytes).with_flops(FlopUnit::Vector, matrix.dtype(), flops))
+            }
+            "cholesky" => {
+                let matrix = self.operand(0)?;
+                let flops = (matrix.dims.last().copied()? as f64 * matrix.elements() / 3.0).floor();
+                Some(Cost::of_bytes(matrix.bytes()).with_flops(FlopUnit::Vector, matrix.dtype(), flops))
+            }
+            "sort" => {
+                let elements = self.operand(0)?.elements();
+                let flops = elements * elements.max(1.0).log2().ceil();
+                Some(self.moved().with_flops(FlopUnit::Vector, dtype(0)?, flops))
+            }
+            _ => Some(self.of_elements()),
+        }
+    }
+
+    /// Of what computes each element by itself, or only moves them.
+    fn of_elements(&self) -> Cost {
+        let (node, moved) = (self.node, self.moved());
+        match node.opcode {
+            "all-reduce" | "all-reduce-start" => {
+                let arrays = node.shape.leaves().into_iter().filter(|leaf| leaf.is_array());
+                let flops = arrays.map(Shape::elements).sum();
+                moved.with_flops(FlopUnit::Vector, node.shape.first().dtype(), flops)
+            }
+            "rng" => Cost { transcendentals: self.elements, ..moved },
+            "rng-bit-generator" => {
+                let elements = node.shape.leaves().iter().map(|leaf| leaf.elements()).sum();
+                Cost { transcendentals: elements, ..moved }
+            }
+            opcode if is_transcendental(opcode) => Cost { transcendentals: self.elements, ..moved },
+            opcode if is_elementwise(opcode) => {
+                // a comparison's arithmetic has its operands' type
+                let own = node.shape.dtype().filter(|dtype| *dtype != crate::array::DType::Pred);
+                let dtype = own.or_else(|| self.operand(0)?.dtype());
+                moved.with_flops(FlopUnit::Vector, dtype, self.elements)
+            }
+            _ => moved,
+        }
+    }
+}
+
+/// The cost of all iterations of a `while`; `None` if XLA did not record the trip count. The condition is evaluated
+/// once more than the body.
 pub(super) fn cost_of_loop(node: &Node<'_>, of_computations: &[Cost]) -> Option<Cost> {
     let trips = trips(node)?;
     let called = |number: usize| of_computations.get(*node.called.get(number)?);

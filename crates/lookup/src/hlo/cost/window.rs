@@ -53,8 +53,9 @@ pub(super) fn elements(window: &[Dimension]) -> f64 {
     window.iter().map(|dimension| dimension.size as f64).product()
 }
 
-/// How often the function of a `reduce-window` is applied: for each element of the output, one less than the elements of its
-/// window. XLA counts a window that sums up a whole dimension at each of its places as one reduction and a broadcast.
+/// How often the function of a `reduce-window` is applied: for each element of the output, one less than the elements
+/// of its window. XLA counts a window that sums up a whole dimension at each of its places as one reduction and a
+/// broadcast.
 pub(super) fn reductions(window: &[Dimension], shape: &Shape) -> f64 {
     let elements_out = shape.first().elements();
     let reduced = window.iter().filter(|one| one.size != 1).count();

@@ -10,7 +10,8 @@ use crate::wire::{WireCursor, WireValue, repeated_varints};
 
 /// Maximum number of values of a module. An operand counts once for each value that contains it.
 const MAX_VALUES: usize = 1 << 22;
-/// Operations whose results contain the values of their operands, unchanged or plus a constant, as JAX wraps negative indices.
+/// Operations whose results contain the values of their operands, unchanged or plus a constant, as JAX wraps negative
+/// indices.
 const KEEPS: [&str; 13] = [
     "broadcast",
     "reshape",
@@ -37,8 +38,8 @@ mod field {
     pub(super) const SCATTER: u32 = 48;
 }
 
-/// For each argument of the entry, the size of its range as an index, from zero on; `None` if it is not an index. Empty if the
-/// module is too large or cannot be read.
+/// For each argument of the entry, the size of its range as an index, from zero on; `None` if it is not an index. Empty
+/// if the module is too large or cannot be read.
 pub(in crate::hlo) fn index_ranges(module: &[u8]) -> Vec<Option<u64>> {
     let functions = || {
         let module = HloModule::read(module, "").ok()?;

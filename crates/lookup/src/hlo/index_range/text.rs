@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::follow;
 use super::places::{self, Scatter};
 
-/// Operations whose results contain the values of their operands, unchanged or plus a constant, as JAX wraps negative indices.
+/// Operations whose results contain the values of their operands, unchanged or plus a constant, as JAX wraps negative
+/// indices.
 const KEEPS: [&str; 11] = [
     "stablehlo.broadcast_in_dim",
     "stablehlo.reshape",
@@ -242,8 +243,8 @@ fn numbers(line: &str, words: &str, end: char) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// What JAX 0.10.2 lowers for `table[ids]`, `lax.dynamic_slice(table, (at, 0), (8, 64))` and `jnp.take` of 7 rows, with a
-    /// number that is no index.
+    /// What JAX 0.10.2 lowers for `table[ids]`, `lax.dynamic_slice(table, (at, 0), (8, 64))` and `jnp.take` of 7 rows,
+    /// with a number that is no index.
     const TEXT: &str = r#"module @jit_f {
   func.func public @main(%arg0: tensor<1000x64xf32> loc("a"), %arg1: tensor<256xi32>, %arg2: tensor<i32>, %arg3: tensor<4xi32>, %arg4: tensor<i32>) -> (tensor<256x64xf32> {jax.result_info = "result"}) {
     %c = stablehlo.constant dense<0> : tensor<i32>
@@ -267,8 +268,8 @@ mod tests {
   }
 }"#;
 
-    /// `indices_in_loops` (tests/data/hlo/README.md): rows are added at `ids`, slices of 8 rows begin at a number that a loop
-    /// counts on from, and another loop reads rows by tokens. The table has 1000 rows.
+    /// `indices_in_loops` (tests/data/hlo/README.md): rows are added at `ids`, slices of 8 rows begin at a number that
+    /// a loop counts on from, and another loop reads rows by tokens. The table has 1000 rows.
     #[test]
     fn indices_of_scatters_and_in_loops_are_in_range_too() {
         let text = include_str!("../../../../../tests/data/hlo/indices_in_loops.mlir");

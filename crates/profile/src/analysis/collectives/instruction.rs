@@ -3,7 +3,7 @@
 use crate::hlo::{HloInstruction, HloModule};
 use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 
-use super::kind::Kind;
+use super::kind::CollectiveKind;
 use super::model::Communication;
 
 /// `Layout::kHostMemorySpace` of XLA.
@@ -39,10 +39,10 @@ impl Role {
     /// The role by an operation's name if its program is unknown: `all-reduce-start.3`.
     pub fn of_name(name: &str) -> Self {
         let opcode = name.split('.').next().unwrap_or_default();
-        match Kind::of_opcode(opcode) {
+        match CollectiveKind::of_opcode(opcode) {
             Some(kind) => Self::Communication(Communication {
                 kind,
-                group_size: (kind == Kind::CollectivePermute).then_some(2),
+                group_size: (kind == CollectiveKind::CollectivePermute).then_some(2),
                 message_bytes: None,
                 groups: Vec::new(),
             }),
@@ -66,11 +66,11 @@ fn communication(module: &HloModule<'_>, instruction: &HloInstruction<'_>, depth
             module.called_by(instruction).find_map(|called| communication(module, called, depth - 1))
         }
         "dynamic-slice" | "dynamic-update-slice" => transfer(module, instruction),
-        opcode => Kind::of_opcode(opcode).map(|kind| collective(module, instruction, kind)),
+        opcode => CollectiveKind::of_opcode(opcode).map(|kind| collective(module, instruction, kind)),
     }
 }
 
-fn collective(module: &HloModule<'_>, instruction: &HloInstruction<'_>, kind: Kind) -> Communication {
+fn collective(module: &HloModule<'_>, instruction: &HloInstruction<'_>, kind: CollectiveKind) -> Communication {
     // where there are replicas and partitions, an id is counted over both only if the instruction says so
     let placement = &module.placement;
     let counts_both = placement.is_plain() || value_of(instruction.message, 71) == Some(WireValue::Varint(1));
@@ -78,7 +78,7 @@ fn collective(module: &HloModule<'_>, instruction: &HloInstruction<'_>, kind: Ki
     let groups = Groups::read(instruction.message).unwrap_or(Groups::Unknown);
     let (group_size, logical) = match groups {
         // each pair sends and receives
-        _ if kind == Kind::CollectivePermute => (Some(2), Vec::new()),
+        _ if kind == CollectiveKind::CollectivePermute => (Some(2), Vec::new()),
         Groups::All => (u64::try_from(placed.len()).ok().filter(|&count| count > 0), Vec::new()),
         Groups::Sized(size) => (Some(size), Vec::new()),
         Groups::Listed(lists) => {
@@ -93,8 +93,8 @@ fn collective(module: &HloModule<'_>, instruction: &HloInstruction<'_>, kind: Ki
         logical.iter().map(|list| list.iter().map(device).collect::<Option<Vec<i64>>>()).collect();
     let operands: u64 = module.operands_of(instruction).map(|operand| operand.bytes).sum();
     let message_bytes = match (kind, group_size) {
-        (Kind::ReduceScatter, Some(size)) => Some(operands / size.max(1)),
-        (Kind::ReduceScatter, None) => None,
+        (CollectiveKind::ReduceScatter, Some(size)) => Some(operands / size.max(1)),
+        (CollectiveKind::ReduceScatter, None) => None,
         _ => Some(operands),
     };
     Communication { kind, group_size, message_bytes, groups: groups.unwrap_or_default() }
@@ -111,7 +111,7 @@ fn transfer(module: &HloModule<'_>, instruction: &HloInstruction<'_>) -> Option<
         let part = operands.next()?;
         (to_host == is_on_host(whole) && to_host != is_on_host(part)).then_some(part.bytes)?
     };
-    let kind = if to_host { Kind::DeviceToHost } else { Kind::HostToDevice };
+    let kind = if to_host { CollectiveKind::DeviceToHost } else { CollectiveKind::HostToDevice };
     Some(Communication { kind, group_size: Some(1), message_bytes: Some(bytes), groups: Vec::new() })
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// What a collective does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum CollectiveKind {
     /// Each device gets the data of all.
     AllGather,
     /// Each device gets the reduction over all.
@@ -26,7 +26,7 @@ pub enum Kind {
     HostToDevice,
 }
 
-impl Kind {
+impl CollectiveKind {
     /// The kind of an HLO opcode, synchronous or the start of an asynchronous one.
     pub fn of_opcode(opcode: &str) -> Option<Self> {
         Some(match opcode.strip_suffix("-start").unwrap_or(opcode) {
@@ -59,8 +59,8 @@ impl Kind {
         matches!(self, Self::AllGather | Self::AllReduce | Self::AllToAll | Self::ReduceScatter)
     }
 
-    /// Algorithm bandwidth is this times message bytes per time, in a group of `n` (nsys-jax, `_collective_correction`, after
-    /// nccl-tests, `PERFORMANCE.md`): of a gather and a scatter the size of the whole counts.
+    /// Algorithm bandwidth is this times message bytes per time, in a group of `n` (nsys-jax, `_collective_correction`,
+    /// after nccl-tests, `PERFORMANCE.md`): of a gather and a scatter the size of the whole counts.
     pub fn algorithm_factor(self, n: u64) -> f64 {
         match self {
             Self::AllGather | Self::ReduceScatter => n as f64,
@@ -79,7 +79,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for CollectiveKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }

@@ -8,7 +8,7 @@ use crate::stats::Moments;
 
 use super::align::{Alignment, Clocks, Skews};
 use super::instance::{Instance, each_instance};
-use super::kind::Kind;
+use super::kind::CollectiveKind;
 use super::model::{Collectives, Operation};
 
 /// The results for a profile's collectives.
@@ -28,7 +28,7 @@ pub struct CollectiveMetrics {
 #[non_exhaustive]
 pub struct SizeRow {
     /// Their kind.
-    pub kind: Kind,
+    pub kind: CollectiveKind,
     /// Devices in a group.
     pub group_size: Option<u64>,
     /// Bytes of the operands, as [`super::Communication::message_bytes`].
@@ -49,7 +49,7 @@ pub struct OperationRow {
     /// The instruction's name.
     pub name: String,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: CollectiveKind,
     /// Devices in a group.
     pub group_size: Option<u64>,
     /// Bytes of the operands.

@@ -1,6 +1,7 @@
 //! Collectives: bandwidth, overlap with computation, and time lost to stragglers, for any profile.
 //!
-//! The formulas are nsys-jax's (NVIDIA/JAX-Toolbox, `nsys_jax/analysis.py`); `docs/collectives.md` has them and says where we differ.
+//! The formulas are nsys-jax's (NVIDIA/JAX-Toolbox, `nsys_jax/analysis.py`); `docs/collectives.md` has them and says
+//! where we differ.
 
 mod align;
 mod assembly;
@@ -17,7 +18,7 @@ mod waits;
 
 pub use align::{Alignment, Clocks};
 pub use instruction::Role;
-pub use kind::Kind;
+pub use kind::CollectiveKind;
 pub use measure::{Bandwidth, CollectiveMetrics, Figures, OperationRow, SizeRow, Wait, collective_metrics};
 pub use model::{Collectives, Communication, Device, Operation, Part, Parts};
 pub use read::collectives;

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::kind::Kind;
+use super::kind::CollectiveKind;
 
 /// What an instruction says about its collective.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Communication {
     /// What it does.
-    pub kind: Kind,
+    pub kind: CollectiveKind,
     /// Devices that take part together; `None` if the module does not say.
     pub group_size: Option<u64>,
     /// Bytes of its operands, for a reduce-scatter divided by the group's size; `None` if the module does not say.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::align::Alignment;
 use super::instance::each_instance;
-use super::kind::Kind;
+use super::kind::CollectiveKind;
 use super::model::Collectives;
 
 /// Steps of a distribution in a power of ten.
@@ -15,10 +15,10 @@ pub const STEPS: f64 = 5.0;
 #[non_exhaustive]
 pub struct Waits {
     /// By kind, group size and message size, of instances that took any time.
-    pub sizes: BTreeMap<(Kind, Option<u64>, u64), SizeWaits>,
+    pub sizes: BTreeMap<(CollectiveKind, Option<u64>, u64), SizeWaits>,
     /// Histogram of a kind's waits: by the integer number of fifths of a power of ten of a nanosecond; `None` for no
     /// wait.
-    pub kinds: BTreeMap<Kind, BTreeMap<Option<i32>, u64>>,
+    pub kinds: BTreeMap<CollectiveKind, BTreeMap<Option<i32>, u64>>,
     /// The shortest non-zero wait, and the longest, in picoseconds.
     pub ends_ps: Option<(u64, u64)>,
 }
@@ -53,7 +53,12 @@ pub fn straggler_waits(collectives: &Collectives<'_>, alignment: &Alignment) -> 
 }
 
 impl Waits {
-    fn add(&mut self, (kind, group_size, bytes): (Kind, Option<u64>, Option<u64>), wait_ps: u64, fastest_ps: u64) {
+    fn add(
+        &mut self,
+        (kind, group_size, bytes): (CollectiveKind, Option<u64>, Option<u64>),
+        wait_ps: u64,
+        fastest_ps: u64,
+    ) {
         let step = (wait_ps > 0).then(|| ((wait_ps as f64 / 1e3).log10() * STEPS).floor() as i32);
         *self.kinds.entry(kind).or_default().entry(step).or_default() += 1;
         if wait_ps > 0 {

@@ -1,7 +1,7 @@
 //! Where compilation spends its time, without counting parallel threads twice.
 //!
-//! The accounting is nsys-jax's (NVIDIA/JAX-Toolbox, `nsys_jax/analysis.py`, `generate_compilation_statistics`); `docs/compile.md`
-//! has it and says where we differ.
+//! The accounting is nsys-jax's (NVIDIA/JAX-Toolbox, `nsys_jax/analysis.py`, `generate_compilation_statistics`);
+//! `docs/compile.md` has it and says where we differ.
 
 mod forest;
 mod nsys;

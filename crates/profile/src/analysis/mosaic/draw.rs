@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::dump::{Dump, Record, Timeline};
+use crate::analysis::trace::{ChromeFrame, json};
 
 /// Backward steps of the clock that are too small to report, as between two instructions.
 const SMALL_STEP: i64 = 10;
@@ -90,31 +91,18 @@ struct Pair<'n> {
     tid: u64,
 }
 
-#[derive(Serialize)]
-struct Label<'n> {
-    name: &'static str,
-    ph: &'static str,
-    pid: u64,
-    tid: u64,
-    args: LabelName<'n>,
-}
-
-#[derive(Serialize)]
-struct LabelName<'n> {
-    name: &'n str,
-}
-
 /// Writes a dump as a trace; blocks come in the order in which they began.
 ///
 /// # Errors
 /// If `out` fails.
 pub fn draw(dump: &Dump<'_>, names: &HashMap<u32, String>, clock: Clock, out: &mut dyn Write) -> io::Result<Drawn> {
-    let mut drawn = Drawn::default();
+    let mut drawing =
+        Drawing { dump, names, clock, frame: ChromeFrame::default(), sms: BTreeSet::new(), drawn: Drawn::default() };
     let mut order: Vec<(i64, u64)> = Vec::new();
     for trace in 0..dump.traces() {
         match dump.timeline(trace) {
-            Timeline::BeforeItsStart => drawn.dropped += 1,
-            Timeline::Records(records) if records.is_empty() => drawn.empty += 1,
+            Timeline::BeforeItsStart => drawing.drawn.dropped += 1,
+            Timeline::Records(records) if records.is_empty() => drawing.drawn.empty += 1,
             Timeline::Records(_) => order.push((dump.start_ns(trace), trace)),
         }
     }
@@ -123,60 +111,76 @@ pub fn draw(dump: &Dump<'_>, names: &HashMap<u32, String>, clock: Clock, out: &m
         Clock::Megahertz(megahertz) => megahertz.to_string(),
         Clock::Unknown => "null".to_owned(),
     };
-    write!(
-        out,
-        r#"{{"displayTimeUnit":"ns","otherData":{{"clock_mhz":{megahertz},"overhead_cycles":{}}},"traceEvents":["#,
-        dump.overhead_cycles()
-    )?;
-    let mut separator = "\n";
-    let mut sms = BTreeSet::new();
+    let about = format!(r#"{{"clock_mhz":{megahertz},"overhead_cycles":{}}}"#, dump.overhead_cycles());
+    drawing.frame.start(Some(&about));
     for (start_ns, trace) in order {
-        let Timeline::Records(records) = dump.timeline(trace) else { continue };
-        let (sm, per_block) = (dump.sm(trace), dump.per_block());
-        let (pid, tid) = (1 + u64::from(sm), 1 + trace);
-        let place = format!("block {} {} {}", trace / per_block, dump.scope().name(), trace % per_block);
-        let of_sm = format!("SM {sm}");
-        let of_process = sms.insert(sm).then_some(("process_name", 0, of_sm.as_str()));
-        for (what, tid, name) in of_process.into_iter().chain([("thread_name", tid, place.as_str())]) {
-            put(out, &mut separator, &Label { name: what, ph: "M", pid, tid, args: LabelName { name } })?;
+        if let Timeline::Records(records) = dump.timeline(trace) {
+            drawing.trace(trace, start_ns, &records);
         }
-        drawn.traces += 1;
-        drawn.unpaired += unpaired(&records);
-        let mut last = 0;
-        for record in &records {
-            let name: Cow<'_, str> = match names.get(&record.name) {
-                Some(name) => name.into(),
-                None => {
-                    drawn.nameless += 1;
-                    format!("#{}", record.name).into()
-                }
-            };
-            if let Some(shown) = record.went_back_to {
-                drawn.clamped += 1;
-                if last - shown > SMALL_STEP {
-                    drawn.steps_back += 1;
-                    let side = if record.begins { "start" } else { "end" };
-                    drawn
-                        .first_step_back
-                        .get_or_insert_with(|| format!("the {side} of `{name}` in {place}: cycle {last} to {shown}"));
-                }
-            }
-            last = record.cycles;
-            drawn.events += 1;
-            let ph = if record.begins { "B" } else { "E" };
-            let ts = (start_ns as f64 + clock.nanoseconds(record.cycles)) / 1e3;
-            put(out, &mut separator, &Pair { name: &name, ph, ts, pid, tid })?;
-        }
+        out.write_all(drawing.frame.written())?;
+        drawing.frame.written().clear();
     }
-    out.write_all(b"\n]}\n")?;
-    Ok(drawn)
+    drawing.frame.finish();
+    out.write_all(drawing.frame.written())?;
+    Ok(drawing.drawn)
 }
 
-fn put(out: &mut dyn Write, separator: &mut &str, event: &impl Serialize) -> io::Result<()> {
-    out.write_all(separator.as_bytes())?;
-    *separator = ",\n";
-    serde_json::to_writer(&mut *out, event)?;
-    Ok(())
+/// A dump while it is drawn.
+struct Drawing<'d> {
+    dump: &'d Dump<'d>,
+    names: &'d HashMap<u32, String>,
+    clock: Clock,
+    frame: ChromeFrame,
+    /// Those that have a name by now.
+    sms: BTreeSet<u32>,
+    drawn: Drawn,
+}
+
+impl<'d> Drawing<'d> {
+    fn trace(&mut self, trace: u64, start_ns: i64, records: &[Record]) {
+        let (sm, per_block) = (self.dump.sm(trace), self.dump.per_block());
+        let (pid, tid) = (1 + u64::from(sm), 1 + trace);
+        let place = format!("block {} {} {}", trace / per_block, self.dump.scope().name(), trace % per_block);
+        if self.sms.insert(sm) {
+            self.frame.describe("process_name", (pid, 0), ("name", &json(&format!("SM {sm}"))));
+        }
+        self.frame.describe("thread_name", (pid, tid), ("name", &json(&place)));
+        self.drawn.traces += 1;
+        self.drawn.unpaired += unpaired(records);
+        let mut last = 0;
+        for record in records {
+            let name = self.name(record);
+            self.check_clock(record, last, (&name, &place));
+            last = record.cycles;
+            self.drawn.events += 1;
+            let ph = if record.begins { "B" } else { "E" };
+            let ts = (start_ns as f64 + self.clock.nanoseconds(record.cycles)) / 1e3;
+            let event = json(&Pair { name: &name, ph, ts, pid, tid });
+            self.frame.event().extend_from_slice(&event);
+        }
+    }
+
+    fn name(&mut self, record: &Record) -> Cow<'d, str> {
+        match self.names.get(&record.name) {
+            Some(name) => name.into(),
+            None => {
+                self.drawn.nameless += 1;
+                format!("#{}", record.name).into()
+            }
+        }
+    }
+
+    /// Counts a backward step of the clock, which showed `last` before.
+    fn check_clock(&mut self, record: &Record, last: i64, (name, place): (&str, &str)) {
+        let Some(shown) = record.went_back_to else { return };
+        self.drawn.clamped += 1;
+        if last - shown > SMALL_STEP {
+            self.drawn.steps_back += 1;
+            let side = if record.begins { "start" } else { "end" };
+            let step = || format!("the {side} of `{name}` in {place}: cycle {last} to {shown}");
+            self.drawn.first_step_back.get_or_insert_with(step);
+        }
+    }
 }
 
 /// Ends that end nothing, or another range than the one in progress, and ranges that do not end.

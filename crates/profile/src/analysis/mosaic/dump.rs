@@ -4,8 +4,8 @@
 //! two events more than 2³¹ cycles apart, more than a second, would be misread.
 
 use super::error::MosaicError;
-use super::npy::Words;
 use super::spec::{Extent, HEADER, ProfilerSpec, Scope};
+use super::words::Words;
 
 /// What recording an event costs at most, in cycles; less where two events are closer.
 const MOST_OVERHEAD: i64 = 12;
@@ -53,7 +53,8 @@ pub enum Timeline {
 }
 
 impl<'w> Dump<'w> {
-    /// The traces of a launch. How a header counts is recognized by the counts: with the header's three words they are odd.
+    /// The traces of a launch. How a header counts is recognized by the counts: with the header's three words they are
+    /// odd.
     ///
     /// # Errors
     /// If the buffer does not fit the launch, or a trace did not fit the buffer.

@@ -3,14 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::remedy::remedy;
+use crate::io_hint::io_hint;
 
 /// An on-device profile, or its names, that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MosaicError {
     /// The file cannot be read.
-    #[error("`{}` cannot be read: {source}{}", path.display(), remedy(source))]
+    #[error("`{}` cannot be read: {source}{}", path.display(), io_hint(source))]
     Unreadable {
         /// The file.
         path: PathBuf,

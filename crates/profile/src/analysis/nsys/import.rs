@@ -53,13 +53,7 @@ fn import(
         own.add(&place, proto);
     }
     let programs = Programs::of_files(&own);
-    if capture.device_ranges.is_none() {
-        notes.push(format!("{}: holds no trace of the devices", capture.name));
-    }
-    if capture.host_ranges.is_none() {
-        let why = "it does not say which programs were compiled in it, so all first executions count";
-        notes.push(format!("{}: holds no trace of the host: {why}", capture.name));
-    }
+    notes.extend(lacking(&capture));
     let (found, loose) = executions(capture.device_ranges.as_deref().unwrap_or_default());
     if loose > 0 {
         notes.push(format!(
@@ -101,6 +95,19 @@ fn import(
         time: DeviceTime { executions, findings, slow_first: SlowFirst::Of(compiled), names },
         ran,
     })))
+}
+
+/// What a capture does not hold.
+fn lacking(capture: &NsysCapture) -> Vec<String> {
+    let mut notes = Vec::new();
+    if capture.device_ranges.is_none() {
+        notes.push(format!("{}: holds no trace of the devices", capture.name));
+    }
+    if capture.host_ranges.is_none() {
+        let why = "it does not say which programs were compiled in it, so all first executions count";
+        notes.push(format!("{}: holds no trace of the host: {why}", capture.name));
+    }
+    notes
 }
 
 /// The executions as they are found.
@@ -184,6 +191,14 @@ impl<'r> DevicePlane<'r> {
         Self { writer, count: 0, modules, compute, communication, runs: HashMap::new() }
     }
 
+    /// Launches of a program have the same order on all devices.
+    fn next_run(&mut self, module: &'r str, program_id: i64) -> i64 {
+        let run = self.runs.entry((module, program_id)).or_default();
+        let id = program_id.wrapping_shl(32) | i64::from(*run);
+        *run += 1;
+        id
+    }
+
     fn add(
         &mut self,
         execution: &Execution<'r>,
@@ -199,42 +214,14 @@ impl<'r> DevicePlane<'r> {
             return;
         }
         let program_id = execution.program_id.unwrap_or(AUTOTUNER);
-        let run = self.runs.entry((execution.module, program_id)).or_default();
-        // launches of a program have the same order on all devices
-        let run_id = program_id.wrapping_shl(32) | i64::from(*run);
-        *run += 1;
+        let run_id = self.next_run(execution.module, program_id);
         let name = if program_id == AUTOTUNER { "autotuner".to_owned() } else { program_id.to_string() };
         self.writer.event(self.modules, &format!("{}({name})", execution.module), times_ns(time), &[]);
-        let mut roles: HashMap<&str, Role> = HashMap::new();
-        for (name, _) in &thunks {
-            roles.entry(name).or_insert_with(|| {
-                let known = program.and_then(|program| Some((program, program.instruction(name)?)));
-                known.map_or_else(|| Role::of_name(name), |(program, instruction)| Role::of(program, instruction))
-            });
-        }
-        let is_compute = |name: &str| roles.get(name) == Some(&Role::Compute);
-        let compute = thunks.iter().filter(|(name, _)| is_compute(name)).map(|(_, time)| *time);
-        let covered = Coverage::new(compute.collect());
-        let mut places: HashMap<&str, usize> = HashMap::new();
-        let (mut operations, mut runs): (Vec<Operation>, Vec<Moments>) = (Vec::new(), Vec::new());
+        let roles = roles(&thunks, program);
+        let is_communication = |name: &str| matches!(roles.get(name), Some(Role::Communication(_)));
+        let (operations, runs) = operations(&thunks, &roles, imported);
         for &(name, time) in &thunks {
-            let is_communication = matches!(roles.get(name), Some(Role::Communication(_)));
-            let hidden_ps = if is_communication { covered.of(time) } else { 0 };
-            let self_ps = time.length_ps().saturating_sub(hidden_ps);
-            let place = *places.entry(name).or_insert_with(|| {
-                let name = imported.name(name);
-                operations.push(Operation { name, start_ps: time.start_ps, count: 0, total_ps: 0, self_ps: 0 });
-                runs.push(Moments::default());
-                operations.len() - 1
-            });
-            if let Some((of, runs)) = operations.get_mut(place).zip(runs.get_mut(place)) {
-                of.start_ps = of.start_ps.min(time.start_ps);
-                of.count += 1;
-                of.total_ps = of.total_ps.saturating_add(time.length_ps());
-                of.self_ps = of.self_ps.saturating_add(self_ps);
-                runs.add(ns(self_ps));
-            }
-            let line = if is_communication { self.communication } else { self.compute };
+            let line = if is_communication(name) { self.communication } else { self.compute };
             let stats = [
                 ("hlo_op", WrittenStat::Text(name)),
                 ("hlo_module", WrittenStat::Text(execution.module)),
@@ -271,6 +258,51 @@ impl<'r> DevicePlane<'r> {
         imported.executions.push(made);
         imported.ran.push(ExecutedOperations { thunks: ran, runs });
     }
+}
+
+/// What each thunk's operation is, by the program or else by its name.
+fn roles<'t>(thunks: &[(&'t str, Interval)], program: Option<&HloModule<'_>>) -> HashMap<&'t str, Role> {
+    let mut roles = HashMap::new();
+    for (name, _) in thunks {
+        roles.entry(*name).or_insert_with(|| {
+            let known = program.and_then(|program| Some((program, program.instruction(name)?)));
+            known.map_or_else(|| Role::of_name(name), |(program, instruction)| Role::of(program, instruction))
+        });
+    }
+    roles
+}
+
+/// The operations of an execution in the order of their first thunks, and the times of each. Communication beside
+/// computation is not counted as the operation's own time.
+fn operations(
+    thunks: &[(&str, Interval)],
+    roles: &HashMap<&str, Role>,
+    imported: &mut Imported,
+) -> (Vec<Operation>, Vec<Moments>) {
+    let is_compute = |name: &str| roles.get(name) == Some(&Role::Compute);
+    let compute = thunks.iter().filter(|(name, _)| is_compute(name)).map(|(_, time)| *time);
+    let covered = Coverage::new(compute.collect());
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let (mut operations, mut runs): (Vec<Operation>, Vec<Moments>) = (Vec::new(), Vec::new());
+    for &(name, time) in thunks {
+        let is_communication = matches!(roles.get(name), Some(Role::Communication(_)));
+        let hidden_ps = if is_communication { covered.of(time) } else { 0 };
+        let self_ps = time.length_ps().saturating_sub(hidden_ps);
+        let place = *places.entry(name).or_insert_with(|| {
+            let name = imported.name(name);
+            operations.push(Operation { name, start_ps: time.start_ps, count: 0, total_ps: 0, self_ps: 0 });
+            runs.push(Moments::default());
+            operations.len() - 1
+        });
+        if let Some((of, runs)) = operations.get_mut(place).zip(runs.get_mut(place)) {
+            of.start_ps = of.start_ps.min(time.start_ps);
+            of.count += 1;
+            of.total_ps = of.total_ps.saturating_add(time.length_ps());
+            of.self_ps = of.self_ps.saturating_add(self_ps);
+            runs.add(ns(self_ps));
+        }
+    }
+    (operations, runs)
 }
 
 /// Whole nanoseconds, which is what they were.

@@ -9,8 +9,8 @@ use std::thread;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::remedy::remedy;
-use crate::whole_file::write_whole;
+use crate::atomic_write::write_atomic;
+use crate::io_hint::io_hint;
 
 /// Number of parts queued for the disk or the compressor.
 const WAITING_PARTS: usize = 4;
@@ -20,7 +20,7 @@ const PART_BYTES: usize = 64 << 10;
 
 /// A trace that could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("`{}` cannot be written: {source}{}", path.display(), remedy(source))]
+#[error("`{}` cannot be written: {source}{}", path.display(), io_hint(source))]
 pub struct TraceFileError {
     /// The file.
     pub path: PathBuf,
@@ -43,7 +43,7 @@ pub fn write_file<T>(
 }
 
 fn written<T>(path: &Path, is_gzip: bool, write: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> io::Result<T> {
-    write_whole(path, |file| beside(file, is_gzip, write))
+    write_atomic(path, |file| beside(file, is_gzip, write))
 }
 
 /// The output of `write` goes to the file on a thread of its own.

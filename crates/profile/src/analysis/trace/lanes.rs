@@ -35,8 +35,8 @@ impl Lane {
 }
 
 impl Lanes {
-    /// Finds a lane for a slice; `ended(lane, end)` is called for the slices of that lane, and of those tried before, that
-    /// are over by then. `None` if no lane is left.
+    /// Finds a lane for a slice; `ended(lane, end)` is called for the slices of that lane, and of those tried before,
+    /// that are over by then. `None` if no lane is left.
     #[inline]
     pub(super) fn place(&mut self, start_ps: i64, end_ps: i64, mut ended: impl FnMut(usize, i64)) -> Option<usize> {
         for (number, lane) in self.lanes.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
 //! Perfetto's format: a `Trace` of `TracePacket`s (google/perfetto, `protos/perfetto/trace`).
 //!
-//! Each line is a packet sequence of its own: its first packet clears the incremental state and names the line's track as
-//! the default, and names are written once per sequence. The clock starts at zero; a snapshot ties it to real time, if
-//! known.
+//! Each line is a packet sequence of its own: its first packet clears the incremental state and names the line's track
+//! as the default, and names are written once per sequence. The clock starts at zero; a snapshot ties it to real time,
+//! if known.
 
 use crate::wire::Message;
 

@@ -56,8 +56,8 @@ mod tests {
         assert!(OptionSpace::built_in("rocm").is_none());
     }
 
-    /// `benches/compiler_options.py` asked: whatever is in a list is accepted by someone, and a range is of compilers that were
-    /// asked.
+    /// `benches/compiler_options.py` asked: whatever is in a list is accepted by someone, and a range is of compilers
+    /// that were asked.
     #[test]
     fn who_accepts_an_option_is_known_where_compilers_were_asked() {
         for (platform, is_asked) in [("cpu", true), ("cuda", true), ("tpu", false)] {

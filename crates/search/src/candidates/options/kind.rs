@@ -31,8 +31,8 @@ pub enum OptionScope {
     Process,
 }
 
-/// Which kinds of options are tried; each class has those of the one before. Options that change random bits or memory are
-/// in none.
+/// Which kinds of options are tried; each class has those of the one before. Options that change random bits or memory
+/// are in none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

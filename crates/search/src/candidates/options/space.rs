@@ -37,8 +37,8 @@ pub struct CompilerOption {
     pub scope: OptionScope,
     /// What must be set with it.
     pub with: OptionSet,
-    /// Those of the compilers that were asked which accept every value of it: `jaxlib 0.10.2`, or from one version to another,
-    /// `jaxlib 0.9.2 to 0.10.2`.
+    /// Those of the compilers that were asked which accept every value of it: `jaxlib 0.10.2`, or from one version to
+    /// another, `jaxlib 0.9.2 to 0.10.2`.
     pub versions: Vec<String>,
     /// What it does, in one line.
     pub does: String,
@@ -177,7 +177,8 @@ impl OptionSpace {
         &self.platform
     }
 
-    /// The compilers that were asked which options they accept, such as `jaxlib 0.10.2`; those of a package by rising version.
+    /// The compilers that were asked which options they accept, such as `jaxlib 0.10.2`; those of a package by rising
+    /// version.
     pub fn asked(&self) -> &[String] {
         &self.asked
     }

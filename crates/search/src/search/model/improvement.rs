@@ -1,7 +1,7 @@
 //! Expected improvement over the best config.
 
-/// Expected improvement (Jones, Schonlau and Welch, Efficient global optimization of expensive black-box functions, 1998,
-/// equation 15) for a mean, a deviation above zero and the best value so far, for values to be minimised.
+/// Expected improvement (Jones, Schonlau and Welch, Efficient global optimization of expensive black-box functions,
+/// 1998, equation 15) for a mean, a deviation above zero and the best value so far, for values to be minimised.
 pub(super) fn expected_improvement(mean: f64, deviation: f64, best: f64) -> f64 {
     let z = (best - mean) / deviation;
     let density = (-0.5 * z * z).exp() / (2.0 * std::f64::consts::PI).sqrt();

@@ -48,7 +48,8 @@ pub(super) fn likeliest(draws: &[Vec<f64>], left: &[usize], least: f64, count: u
 mod tests {
     use super::*;
 
-    /// Of the 2000 draws `first` have the best at the first config alone, `second` at the second alone, and the others nowhere.
+    /// Of the 2000 draws `first` have the best at the first config alone, `second` at the second alone, and the others
+    /// nowhere.
     fn draws(first: usize, second: usize) -> Vec<Vec<f64>> {
         let draw = |number: usize| match number {
             _ if number < first => vec![0.0, -1.0, 0.0],

@@ -21,8 +21,9 @@ pub(super) struct Shape {
     pub(super) common: f64,
 }
 
-/// The shapes for features of these usual weights; the same for the same seed. The last features are figures, which may have nothing to
-/// do with the times: in every other shape they do not count, so that the outcomes decide between the two.
+/// The shapes for features of these usual weights; the same for the same seed. The last features are figures, which may
+/// have nothing to do with the times: in every other shape they do not count, so that the outcomes decide between the
+/// two.
 pub(super) fn shapes(seed: u64, stream: u64, usual: &[f32], figures: usize) -> Vec<Shape> {
     let mut normals = Normals::new(Draw::new(seed, stream));
     let parameters = usual.len().saturating_sub(figures);

@@ -25,7 +25,7 @@ use crate::timer::job::{Build, Job, JobCandidate, Prepared, ProgramFile, find, s
 use crate::timer::measured::{OutputsAs, RoundRequest, RoundSamples, TakenOutputs};
 use crate::timer::model::{Foreknown, Timer};
 use crate::timer::profiled::default_metric;
-use crate::timer::protocol::{Hello, LoadAnswer, LoadParams, Signature, capability, one_line};
+use crate::timer::protocol::{Hello, LoadAnswer, LoadParams, ProgramSignature, capability, one_line};
 use crate::timer::refusals::Refusals;
 
 /// Times programs on a device of a PJRT plugin. The plugin is loaded in worker processes only.
@@ -311,7 +311,7 @@ impl Timer for PjrtTimer {
         self.bench.begin(job)
     }
 
-    fn signature(&mut self, candidate: usize) -> Result<Option<Signature>, Failure> {
+    fn signature(&mut self, candidate: usize) -> Result<Option<ProgramSignature>, Failure> {
         let CandidateRequest { program, build, process, params } = self.asked(candidate)?;
         if !self.in_place {
             let kept = match self.source.take(candidate) {

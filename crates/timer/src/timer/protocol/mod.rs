@@ -18,6 +18,6 @@ pub use lines::{LineRead, one_line, read_line};
 pub use messages::{
     BeginParams, ComparedOutput, ComparedOutputs, CompileAnswer, CompileParams, CostAnalysis, DeviceMemory,
     ExecutableRef, FirstMismatch, Hello, KeptOutput, KeptOutputs, KernelSchedule, KernelUse, Launch, LoadAnswer,
-    LoadParams, MeasureAnswer, MemoryStats, Method, OutputRef, OutputsAnswer, ProgramRef, Request, Response,
-    RoundAnswer, RunningClocks, Signature, WireFailure, capability,
+    LoadParams, MeasureAnswer, MemoryStats, Method, OutputRef, OutputsAnswer, ProgramRef, ProgramSignature, Request,
+    Response, RoundAnswer, RunningClocks, WireFailure, capability,
 };

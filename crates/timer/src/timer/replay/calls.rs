@@ -10,7 +10,7 @@ use crate::failure::{Failure, FailureKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Method {
+pub enum RecordedMethod {
     /// [`Timer::prepare`](crate::timer::Timer::prepare).
     Prepare,
     /// [`Timer::measure`](crate::timer::Timer::measure).
@@ -26,7 +26,7 @@ pub enum Method {
 pub struct RecordedFailure {
     /// In which method.
     #[serde(rename = "in")]
-    pub method: Method,
+    pub method: RecordedMethod,
     /// What kind.
     pub kind: FailureKind,
     /// One line.
@@ -43,7 +43,7 @@ pub struct RecordedFailure {
 #[derive(Debug, Default)]
 pub(super) struct RecordedCalls {
     /// Calls of a method for a candidate that succeeded.
-    succeeded: BTreeMap<(usize, Method), u64>,
+    succeeded: BTreeMap<(usize, RecordedMethod), u64>,
     /// How often each failure of a candidate occurred.
     failed: BTreeMap<(usize, usize), u64>,
 }
@@ -53,7 +53,7 @@ impl RecordedCalls {
     pub(super) fn call(
         &mut self,
         candidate: usize,
-        method: Method,
+        method: RecordedMethod,
         failures: &[RecordedFailure],
     ) -> Result<(), Failure> {
         let succeeded = self.succeeded.entry((candidate, method)).or_default();
@@ -69,7 +69,7 @@ impl RecordedCalls {
     }
 
     /// Calls of a method for a candidate that succeeded.
-    pub(super) fn succeeded(&self, candidate: usize, method: Method) -> u64 {
+    pub(super) fn succeeded(&self, candidate: usize, method: RecordedMethod) -> u64 {
         self.succeeded.get(&(candidate, method)).copied().unwrap_or(0)
     }
 }

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::calls::{Method, RecordedCalls, RecordedFailure};
+use super::calls::{RecordedCalls, RecordedFailure, RecordedMethod};
 use super::index::{self, FunctionConfigs, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
 use super::json_file::wrong;
+use crate::atomic_write::write_atomic;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::Source;
-use crate::timer::events::{Event, Kind, Sink, Slice};
+use crate::timer::events::{Event, EventKind, Sink, Slice};
 use crate::timer::job::Job;
 use crate::timer::model::Timer;
 use crate::timer::profiled::ProfiledRound;
-use crate::whole_file::write_whole;
 
 /// Stores the profiles of every round of a timer, from its events.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl ReplayKeeper {
     fn save(&mut self) -> Result<(), Failure> {
         if std::mem::take(&mut self.is_dirty) {
             let path = self.folder.join(index::FILE_NAME);
-            let written = write_whole(&path, |file| {
+            let written = write_atomic(&path, |file| {
                 serde_json::to_writer(&mut *file, &self.index)?;
                 file.write_all(b"\n")
             });
@@ -125,7 +125,7 @@ impl ReplayKeeper {
     }
 
     /// Records the outcome of a call outside the rounds.
-    fn note(&mut self, candidate: usize, method: Method, failure: Option<&Failure>) {
+    fn note(&mut self, candidate: usize, method: RecordedMethod, failure: Option<&Failure>) {
         let Some(Failure { kind, message }) = failure else {
             let _ = self.calls.call(candidate, method, &[]);
             return;
@@ -152,16 +152,16 @@ impl ReplayKeeper {
 impl Sink for ReplayKeeper {
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         match event.kind {
-            Kind::Begin(Slice::Job(job)) => return self.begin(job),
-            Kind::Called { candidate, method, failure } => self.note(candidate, method, failure),
-            Kind::Profiled { launches, round: Ok(round) } => return self.keep(round, launches),
-            Kind::Profiled { launches, round: Err(failure) } => {
+            EventKind::Begin(Slice::Job(job)) => return self.begin(job),
+            EventKind::Called { candidate, method, failure } => self.note(candidate, method, failure),
+            EventKind::Profiled { launches, round: Ok(round) } => return self.keep(round, launches),
+            EventKind::Profiled { launches, round: Err(failure) } => {
                 if let Some(invocation) = self.invocation() {
                     let (failure, launches) = (Some(failure.clone()), launches.to_vec());
                     invocation.profiles.push(TakenProfile::Round(TakenRound { profile: None, failure, launches }));
                 }
             }
-            Kind::End(Slice::Job(_)) => self.end(),
+            EventKind::End(Slice::Job(_)) => self.end(),
             _ => {}
         }
         Ok(())
@@ -197,7 +197,7 @@ fn plain(op_id: &str) -> String {
 
 fn compress(source: impl Read, path: &Path) -> io::Result<()> {
     let mut source = BufReader::new(source);
-    write_whole(path, |file| {
+    write_atomic(path, |file| {
         let mut encoder = GzEncoder::new(io::BufWriter::new(file), Compression::fast());
         io::copy(&mut source, &mut encoder)?;
         encoder.finish()?.flush()

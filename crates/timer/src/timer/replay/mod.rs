@@ -23,7 +23,7 @@ mod keep;
 mod profiles;
 mod recording;
 
-pub use calls::{Method, RecordedFailure};
+pub use calls::{RecordedFailure, RecordedMethod};
 pub use index::{FunctionConfigs, IndexedInvocation, ProfileIndex, TakenProfile, TakenRound};
 pub use keep::ReplayKeeper;
 pub use profiles::ProfileReplay;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use super::calls::{Method, RecordedCalls, ends_worker};
+use super::calls::{RecordedCalls, RecordedMethod, ends_worker};
 use super::index::{IndexedInvocation, NUMBER, ProfileIndex, TakenProfile, TakenRound, check_real, inside};
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{Metric, Source};
@@ -102,15 +102,15 @@ impl ProfileReplay {
     }
 
     /// Counts a call outside the rounds, and fails if the recorded one did.
-    fn call(&mut self, candidate: usize, method: Method) -> Result<(), Failure> {
+    fn call(&mut self, candidate: usize, method: RecordedMethod) -> Result<(), Failure> {
         let (current, invocation) = self.current()?;
         let function = current.function(candidate, invocation)?;
-        if method != Method::Prepare && !current.loaded.contains(&candidate) {
+        if method != RecordedMethod::Prepare && !current.loaded.contains(&candidate) {
             return Err(not_prepared(candidate));
         }
         let failures = invocation.failures.get(&function).map(Vec::as_slice).unwrap_or_default();
         let called = current.calls.call(candidate, method, failures);
-        if called.is_ok() && method == Method::Prepare {
+        if called.is_ok() && method == RecordedMethod::Prepare {
             if failures.is_empty() && !current.found.knows(function) {
                 return Err(current.found.missing(function, invocation));
             }
@@ -331,7 +331,7 @@ impl Timer for ProfileReplay {
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        self.call(candidate, Method::Prepare).map(|()| Prepared::default())
+        self.call(candidate, RecordedMethod::Prepare).map(|()| Prepared::default())
     }
 
     fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {
@@ -349,7 +349,7 @@ impl Timer for ProfileReplay {
 
     /// No outputs, because profiles have none.
     fn outputs(&mut self, candidate: usize, _taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
-        self.call(candidate, Method::Outputs).map(|()| TakenOutputs::Files(Vec::new()))
+        self.call(candidate, RecordedMethod::Outputs).map(|()| TakenOutputs::Files(Vec::new()))
     }
 
     fn restart(&mut self, without: &[usize]) -> Result<(), Failure> {

@@ -36,7 +36,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::{Method, RecordedCalls, RecordedFailure, ends_worker};
+use super::calls::{RecordedCalls, RecordedFailure, RecordedMethod, ends_worker};
 use super::json_file;
 use crate::array::ArraySpec;
 use crate::call::{Call, Direction};
@@ -196,11 +196,11 @@ impl ReplayTimer {
     }
 
     /// The candidate, unless this call fails.
-    fn call(&mut self, candidate: usize, method: Method) -> Result<RecordedCandidate, Failure> {
+    fn call(&mut self, candidate: usize, method: RecordedMethod) -> Result<RecordedCandidate, Failure> {
         if self.broken {
             return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
         }
-        if method != Method::Prepare && !self.loaded.contains(&candidate) {
+        if method != RecordedMethod::Prepare && !self.loaded.contains(&candidate) {
             return Err(Failure::new(FailureKind::NoProgram, format!("candidate {candidate} was not prepared")));
         }
         let recorded = self.recorded(candidate)?.clone();
@@ -213,7 +213,7 @@ impl ReplayTimer {
 
     /// The next recorded samples of a candidate in this epoch.
     fn next_samples(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
-        let recorded = self.call(candidate, Method::Measure)?;
+        let recorded = self.call(candidate, RecordedMethod::Measure)?;
         let epoch = (self.info.epoch as usize).min(recorded.epochs.len());
         let samples = epoch.checked_sub(1).and_then(|index| recorded.epochs.get(index));
         let samples = samples.filter(|samples| !samples.is_empty()).ok_or_else(|| {
@@ -261,7 +261,7 @@ impl Timer for ReplayTimer {
     }
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
-        let recorded = self.call(candidate, Method::Prepare)?;
+        let recorded = self.call(candidate, RecordedMethod::Prepare)?;
         self.loaded.insert(candidate);
         let work = recorded.work.filter(Cost::is_plausible);
         Ok(Prepared::new(recorded.compile_ns).temporary_bytes(recorded.temporary_bytes).work(work))
@@ -272,7 +272,7 @@ impl Timer for ReplayTimer {
     }
 
     fn outputs(&mut self, candidate: usize, _taken: OutputsAs<'_>) -> Result<TakenOutputs, Failure> {
-        let recorded = self.call(candidate, Method::Outputs)?;
+        let recorded = self.call(candidate, RecordedMethod::Outputs)?;
         self.recorded_outputs(&recorded).map(TakenOutputs::Files)
     }
 

@@ -4,7 +4,7 @@
 //! element types: openxla/xla, `xla/service/hlo.proto` and `xla/xla_data.proto`.
 
 use crate::array::{ArraySpec, DType};
-use crate::timer::protocol::Signature;
+use crate::timer::protocol::ProgramSignature;
 use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 
 /// `PrimitiveType` numbers.
@@ -43,10 +43,10 @@ const ELEMENT_TYPES: [(u64, DType); 28] = [
 const TUPLE: u64 = 13;
 
 /// The signature of an optimized program of the given format; `None` if it has none, or one that is not made of arrays.
-pub(crate) fn read_signature(code: &[u8], format: &str) -> Option<Signature> {
+pub(crate) fn read_signature(code: &[u8], format: &str) -> Option<ProgramSignature> {
     let module = module_of(code, format)?;
     let parameters = parameters(module).ok().flatten()?;
-    Some(Signature::new(parameters).results(results(module).ok().flatten()))
+    Some(ProgramSignature::new(parameters).results(results(module).ok().flatten()))
 }
 
 /// The `HloModuleProto` of an optimized program.

@@ -1,6 +1,7 @@
 //! Clocks of NVIDIA's GPUs, read with NVML, the driver's management library, which is not always installed.
 //!
-//! Runs in worker processes only, as plugins do. Names, signatures and numbers are those of `nvml.h` (NVML 12) and `cuda.h`.
+//! Runs in worker processes only, as plugins do. Names, signatures and numbers are those of `nvml.h` (NVML 12) and
+//! `cuda.h`.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr;

@@ -5,7 +5,7 @@ use crate::array::ArraySpec;
 use crate::failure::{Failure, FailureKind};
 use crate::timer::pjrt::compile::{PlainExecutable, module_of, parameters};
 use crate::timer::pjrt::plugin::{PjrtError, one_line};
-use crate::timer::protocol::Signature;
+use crate::timer::protocol::ProgramSignature;
 use crate::wire::{WireCursor, WireValue};
 
 /// The shardings of a program's arrays.
@@ -67,7 +67,7 @@ impl ProgramShardings {
     }
 
     /// The whole arrays that the program takes.
-    pub(crate) fn signature(&self) -> Signature {
-        Signature::new(self.parameters.iter().map(|(spec, _)| spec.clone()).collect())
+    pub(crate) fn signature(&self) -> ProgramSignature {
+        ProgramSignature::new(self.parameters.iter().map(|(spec, _)| spec.clone()).collect())
     }
 }

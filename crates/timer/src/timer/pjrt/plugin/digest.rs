@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::discover::MAX_PLUGIN_BYTES;
+use crate::atomic_write::write_atomic;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::outside_file;
-use crate::whole_file::write_whole;
 
 /// The file of stored digests, beside the executables.
 const FILE: &str = "plugins.json";
@@ -85,7 +85,7 @@ fn digest(plugin: &Path, folder: Option<&Path>) -> io::Result<Digest> {
         known.insert(0, KnownDigest { stamp, digest });
         known.truncate(MOST);
         // it is read again the next time
-        let _ = serde_json::to_vec(&known).map(|text| write_whole(&path, |file| file.write_all(&text)));
+        let _ = serde_json::to_vec(&known).map(|text| write_atomic(&path, |file| file.write_all(&text)));
     }
     Ok(digest)
 }

@@ -13,7 +13,7 @@ use crate::timer::job::{Prepared, is_zero};
 /// Parameters and results of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Signature {
+pub struct ProgramSignature {
     /// Its arguments, in order.
     pub parameters: Vec<ArraySpec>,
     /// Its results, in order, if the worker reports them.
@@ -21,9 +21,9 @@ pub struct Signature {
     pub results: Option<Vec<ArraySpec>>,
 }
 
-setters!(Signature { results: Option<Vec<ArraySpec>> });
+setters!(ProgramSignature { results: Option<Vec<ArraySpec>> });
 
-impl Signature {
+impl ProgramSignature {
     /// A program with these arguments and unknown results.
     pub fn new(parameters: Vec<ArraySpec>) -> Self {
         Self { parameters, results: None }
@@ -44,7 +44,7 @@ pub struct CompileAnswer {
     pub serialized: bool,
     /// The program's signature, if the worker knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signature: Option<Signature>,
+    pub signature: Option<ProgramSignature>,
     /// Device memory of a run, if the worker knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStats>,
@@ -78,7 +78,7 @@ impl CompileAnswer {
 setters!(CompileAnswer {
     cpu_ns: u64,
     serialized: bool,
-    signature: Option<Signature>,
+    signature: Option<ProgramSignature>,
     memory: Option<MemoryStats>,
     kernels: Vec<KernelUse>,
     kernels_unknown: Option<String>,
@@ -225,7 +225,7 @@ pub struct LoadAnswer {
     pub cpu_ns: u64,
     /// The program's signature, if the worker knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signature: Option<Signature>,
+    pub signature: Option<ProgramSignature>,
     /// SHA-256 of the serialized executable, if the worker has it: equal digests are the same program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<Digest>,
@@ -251,7 +251,7 @@ pub struct LoadAnswer {
 setters!(LoadAnswer {
     compile_ns: u64,
     cpu_ns: u64,
-    signature: Option<Signature>,
+    signature: Option<ProgramSignature>,
     executable: Option<Digest>,
     restored_bytes: u64,
     from_host: Option<String>,

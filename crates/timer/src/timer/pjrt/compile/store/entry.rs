@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::key::ExecutableKey;
 use crate::config::Config;
 use crate::digest::Digest;
-use crate::timer::protocol::{CostAnalysis, ExecutableRef, KernelUse, MemoryStats, Signature};
+use crate::timer::protocol::{CostAnalysis, ExecutableRef, KernelUse, MemoryStats, ProgramSignature};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct EntryHeader {
     pub(super) key: ExecutableKey,
     pub(super) payload_digest: Digest,
     pub(super) payload_bytes: u64,
-    pub(super) signature: Option<Signature>,
+    pub(super) signature: Option<ProgramSignature>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<CompileNote>,
 }
@@ -98,5 +98,5 @@ pub(crate) struct KeptOutcome {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredExecutable {
     pub(crate) executable: ExecutableRef,
-    pub(crate) signature: Option<Signature>,
+    pub(crate) signature: Option<ProgramSignature>,
 }

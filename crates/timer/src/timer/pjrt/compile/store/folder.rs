@@ -21,7 +21,7 @@ use super::users::StoreUser;
 use crate::digest::Digest;
 use crate::printable::printable;
 use crate::signature::{Signatures, Signer, Statement};
-use crate::timer::protocol::{ExecutableRef, Signature};
+use crate::timer::protocol::{ExecutableRef, ProgramSignature};
 
 /// The folder, open as long as this value lives.
 #[derive(Debug, Clone)]
@@ -157,7 +157,7 @@ impl ExecutableStore {
         &self,
         key: &ExecutableKey,
         mut payload: File,
-        signature: Option<Signature>,
+        signature: Option<ProgramSignature>,
         note: CompileNote,
     ) -> io::Result<StoredExecutable> {
         let payload_bytes = payload.metadata()?.len();
@@ -235,7 +235,7 @@ mod tests {
         (folder, store)
     }
 
-    fn keep(store: &ExecutableStore, signature: Option<Signature>, note: CompileNote) -> StoredExecutable {
+    fn keep(store: &ExecutableStore, signature: Option<ProgramSignature>, note: CompileNote) -> StoredExecutable {
         let mut payload = tempfile::tempfile().unwrap();
         payload.write_all(b"machine code").unwrap();
         payload.rewind().unwrap();
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn every_part_of_the_key_counts() {
         let (_folder, store) = open();
-        let signature = Some(Signature::new(vec!["f32[2]".parse().unwrap()]));
+        let signature = Some(ProgramSignature::new(vec!["f32[2]".parse().unwrap()]));
         keep(&store, signature.clone(), CompileNote::default());
         let kept = store.find(&key()).unwrap();
         assert_eq!(kept.signature, signature);

@@ -1,7 +1,7 @@
 //! Reads a kernel's figures from a cubin, an ELF file for NVIDIA's GPUs.
 //!
-//! NVIDIA documents only the output of `cuobjdump -elf`. The figures read here were compared with `ptxas -v`, `readelf` and
-//! `cuobjdump -res-usage` (CUDA 12.9 and 13.5) for compute capabilities 8.0, 8.9, 9.0, 10.0 and 12.0.
+//! NVIDIA documents only the output of `cuobjdump -elf`. The figures read here were compared with `ptxas -v`, `readelf`
+//! and `cuobjdump -res-usage` (CUDA 12.9 and 13.5) for compute capabilities 8.0, 8.9, 9.0, 10.0 and 12.0.
 
 use super::little_endian::unsigned;
 use crate::timer::protocol::KernelUse;
@@ -24,8 +24,8 @@ const SHT_CUDA_INFO: u64 = 0x7000_0000;
 /// Flag in a symbol's `st_other`: a kernel, not a function that kernels call.
 const STO_CUDA_ENTRY: u64 = 0x10;
 
-/// Attributes of `.nv.info` whose value is a symbol's index and a number. The stack includes everything that the kernel calls,
-/// except recursion, which neither XLA nor Triton generates.
+/// Attributes of `.nv.info` whose value is a symbol's index and a number. The stack includes everything that the kernel
+/// calls, except recursion, which neither XLA nor Triton generates.
 const EIATTR_MIN_STACK_SIZE: u8 = 0x12;
 const EIATTR_REGCOUNT: u8 = 0x2f;
 /// Where attributes hold their values: within their four bytes, or after them.
@@ -175,7 +175,8 @@ fn text_at(names: &[u8], at: u64) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// An ELF file of these sections (name, kind, size in memory if not in the file, content) and symbols (name, info, other).
+    /// An ELF file of these sections (name, kind, size in memory if not in the file, content) and symbols (name, info,
+    /// other).
     fn cubin(sections: &[(&str, u64, u64, &[u8])], symbols: &[(&str, u8, u8)]) -> Vec<u8> {
         let (mut names, mut table) = (vec![0], Vec::new());
         let mut name_at = |name: &str| {

@@ -33,13 +33,13 @@ impl UnknownKernels {
     }
 }
 
-/// The kernels whose machine code is contained in a serialized CUDA executable (`PJRT_Executable_Serialize`), each once, in the
-/// order of their first launch. Kernels of the plugin and of NVIDIA's libraries are not included.
+/// The kernels whose machine code is contained in a serialized CUDA executable (`PJRT_Executable_Serialize`), each
+/// once, in the order of their first launch. Kernels of the plugin and of NVIDIA's libraries are not included.
 ///
 /// # Errors
-/// Why not all of them are known. Formats: openxla/xla, `xla/util/split_proto/split_gpu_executable_writer.cc` and the `.proto`
-/// files that are named beside the fields' numbers. Plugins up to 0.10 write the payload as a message, those from 0.11 on as a
-/// split one.
+/// Why not all of them are known. Formats: openxla/xla, `xla/util/split_proto/split_gpu_executable_writer.cc` and the
+/// `.proto` files that are named beside the fields' numbers. Plugins up to 0.10 write the payload as a message, those
+/// from 0.11 on as a split one.
 pub fn kernels_of(serialized: &[u8]) -> Result<Vec<KernelUse>, UnknownKernels> {
     let mut kernels = Kernels::default();
     match read(serialized, &mut kernels) {
@@ -195,8 +195,8 @@ mod tests {
     fn headers_of_blocks_may_interrupt_anything() {
         let (records, expected) = (pieces("loop.executable"), kernels_of(&data("0.10.2/loop.executable")));
         let usable = (1 << 16) - 24;
-        // the bytes before the records' chunk are the signature's header and the padding's own. The cases range from records
-        // that fill the first block to records that begin in the second
+        // the bytes before the records' chunk are the signature's header and the padding's own. The cases range from
+        // records that fill the first block to records that begin in the second
         for padding in (0..usable).step_by(977).chain(usable - 130..usable - 70) {
             let chunks = [chunk(b'p', 0, 0, &vec![0; padding]), plain_chunk(&records)];
             assert_eq!(kernels_of(&executable_of(&chunks)), expected, "{padding}");

@@ -1,7 +1,7 @@
 //! Riegeli's files of records, as far as XLA writes them: simple chunks, compressed with Snappy or not at all.
 //!
-//! Format: <https://github.com/google/riegeli/blob/master/doc/riegeli_records_file_format.md>, which lacks Snappy, `s`. Hashes
-//! are not checked, because the bytes come from a plugin in this process or were compared with their digest.
+//! Format: <https://github.com/google/riegeli/blob/master/doc/riegeli_records_file_format.md>, which lacks Snappy, `s`.
+//! Hashes are not checked, because the bytes come from a plugin in this process or were compared with their digest.
 
 use std::borrow::Cow;
 
@@ -14,8 +14,8 @@ const BLOCK_HEADER_BYTES: usize = 24;
 const CHUNK_HEADER_BYTES: usize = 40;
 /// The hash at the start of each file's first chunk header.
 const SIGNATURE: &[u8] = b"\x91\xba\xc2\x3c\x92\x87\xe1\xa9";
-/// Maximum bytes of a file, and of its expanded records, because a worker has little memory to spare. Larger executables are
-/// large because of their constants.
+/// Maximum bytes of a file, and of its expanded records, because a worker has little memory to spare. Larger
+/// executables are large because of their constants.
 const MAX_BYTES: usize = 64 << 20;
 const MAX_RECORDS: usize = 1 << 16;
 /// Maximum expansion of a compressed byte: Snappy copies 64 bytes with three.

@@ -1,7 +1,7 @@
 //! Messages that XLA split into a file of records, because protobuf bounds a message to 2 GiB.
 //!
-//! Format: openxla/xla, `xla/util/split_proto/split_proto.proto`, `SplitProtoManifest`. The first record describes the others:
-//! parts that are merged into one message, and single fields.
+//! Format: openxla/xla, `xla/util/split_proto/split_proto.proto`, `SplitProtoManifest`. The first record describes the
+//! others: parts that are merged into one message, and single fields.
 
 use super::fields::{at_most_one, the_bytes};
 use super::records::{is_file_of_records, records};
@@ -54,7 +54,8 @@ pub(super) fn split(file: &[u8], message: &[u8]) -> Option<Vec<Part>> {
     records.next().is_none().then_some(parts)
 }
 
-/// The field numbers of a path; an element that selects by something else than a number alone gets a number that no field has.
+/// The field numbers of a path; an element that selects by something else than a number alone gets a number that no
+/// field has.
 fn path(field: &[u8]) -> Option<Vec<u32>> {
     let mut path = Vec::new();
     for element in WireCursor::new(field) {

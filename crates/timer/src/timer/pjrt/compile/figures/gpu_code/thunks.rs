@@ -37,19 +37,21 @@ enum Kind {
     None,
 }
 
-/// The kind by its field in `ThunkProto`. A custom call or a collective may run unseen kernels, and so may an unknown kind.
+/// The kind by its field in `ThunkProto`. A custom call or a collective may run unseen kernels, and so may an unknown
+/// kind.
 fn kind_of(field: u32) -> Option<Kind> {
     match field {
         2 => Some(Kind::Sequence),
-        // conditional; while, its condition and its body; dynamic slice; start of asynchronous execution; dynamic slice fusion
+        // conditional; while, its condition and its body; dynamic slice; start of asynchronous execution; dynamic slice
+        // fusion
         6 => Some(Kind::Sequences(&[2])),
         7 => Some(Kind::Sequences(&[2, 3])),
         18 => Some(Kind::Sequences(&[1])),
         57 => Some(Kind::Sequences(&[3])),
         60 => Some(Kind::Sequences(&[6])),
         36 => Some(Kind::CustomKernel),
-        // the thunk's name; copies; GEMM, triangular solve, replica id, copy on the device, partition id, cuDNN; memzero,
-        // select-k, infeed, cuBLASLt, outfeed, norm, convolutions, FFT, memset; end of asynchronous execution
+        // the thunk's name; copies; GEMM, triangular solve, replica id, copy on the device, partition id, cuDNN;
+        // memzero, select-k, infeed, cuBLASLt, outfeed, norm, convolutions, FFT, memset; end of asynchronous execution
         1 | 3..=5 | 9 | 11..=15 | 19..=28 | 58 => Some(Kind::None),
         _ => None,
     }

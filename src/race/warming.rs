@@ -6,11 +6,18 @@ use crate::decision::is_stationary;
 use crate::samples::CandidateSamples;
 use crate::timer::TimerExt;
 
-use super::measure::{Aborted, Fault, Measuring};
+use super::RaceError;
+use super::measuring::Measuring;
+use super::round::Fault;
 use super::sampling::{ONE_RUN, Sampling, WarmUp};
 
 /// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
 const RUNS: u32 = 3;
+/// If a whole round is one profile, its runs are repeated until those of the fastest candidate last about this long,
+/// nanoseconds.
+const PROFILED_NS: u64 = 300_000;
+/// Maximum number of runs of one candidate in such a round.
+const MOST_PROFILED: u64 = 50;
 /// Runs of a candidate before the first round, if one profile holds them all.
 const PROFILED_WARM_UP: u32 = 3;
 /// A program that ran this long is warm.
@@ -30,29 +37,29 @@ fn longest_run(best_ns: u64) -> Duration {
 
 impl Measuring<'_> {
     /// The baseline's time after its warm-up.
-    pub(super) fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), Aborted> {
-        let times = self.warm(self.identity.baseline, None)?;
-        warm.note(self.identity.baseline, &times);
-        self.timer.cut_off(warm.best.map(longest_run));
+    pub(super) fn warm_up_baseline(&mut self, warm: &mut WarmUp) -> Result<(), RaceError> {
+        let times = self.warm(self.referee.identity.baseline, None)?;
+        warm.note(self.referee.identity.baseline, &times);
+        self.process.timer.cut_off(warm.best.map(longest_run));
         Ok(())
     }
 
     /// Warms up every other remaining candidate of a wave.
-    pub(super) fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), Aborted> {
-        let is_warm = self.timer.info().can.measure_rounds && self.warm_up_together(wave, warm)?;
+    pub(super) fn warm_up(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<(), RaceError> {
+        let is_warm = self.process.timer.info().can.measure_rounds && self.warm_up_together(wave, warm)?;
         if !is_warm {
             for candidate in self.to_warm_up(wave) {
                 let own = self.warm(candidate, warm.best)?;
                 warm.note(candidate, &own);
             }
         }
-        self.timer.cut_off(warm.best.map(longest_run));
+        self.process.timer.cut_off(warm.best.map(longest_run));
         Ok(())
     }
 
     /// The same under one profile, which costs more than the runs in it. Returns whether it succeeded; otherwise each
     /// candidate runs alone, and those that fail are dropped.
-    fn warm_up_together(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<bool, Aborted> {
+    fn warm_up_together(&mut self, wave: &[usize], warm: &mut WarmUp) -> Result<bool, RaceError> {
         let launches: Vec<(usize, u32)> =
             self.to_warm_up(wave).into_iter().map(|one| (one, PROFILED_WARM_UP)).collect();
         if launches.is_empty() {
@@ -70,39 +77,40 @@ impl Measuring<'_> {
     /// The competing candidates of a wave, without the baseline, which is warm.
     fn to_warm_up(&self, wave: &[usize]) -> Vec<usize> {
         let active = self.active();
-        let needs_warm_up = |candidate: &usize| *candidate != self.identity.baseline && active.contains(candidate);
+        let needs_warm_up =
+            |candidate: &usize| *candidate != self.referee.identity.baseline && active.contains(candidate);
         wave.iter().copied().filter(needs_warm_up).collect()
     }
 
     /// How each candidate is sampled, given the noise floor: differences below it are not worth three runs. With
     /// `--rounds`, and in a check, precision comes first.
     pub(super) fn samplings(&self, warm: &WarmUp, resolution: f64) -> Vec<Sampling> {
-        let as_good = self.options.rules.min_improvement.max(resolution) / 4.0;
-        let may_shorten = !self.is_exact && self.options.rounds.is_none();
-        let most = if may_shorten && self.rounds.is_first_run_as_good(RUNS, as_good) { 1 } else { RUNS };
+        let as_good = self.referee.options.rules.min_improvement.max(resolution) / 4.0;
+        let may_shorten = !self.referee.terms.is_exact && self.referee.options.rounds.is_none();
+        let most = if may_shorten && self.evidence.is_first_run_as_good(RUNS, as_good) { 1 } else { RUNS };
         let sampling = |(candidate, own): (usize, &Option<u64>)| {
             // the machine may have been slower during one warm-up than during the other
-            let own = own.map(|own| self.rounds.fastest_run(candidate).map_or(own, |seen| seen.min(own)));
-            self.sampling(own, warm.best, candidate == self.identity.baseline, most)
+            let own = own.map(|own| self.evidence.fastest_run(candidate).map_or(own, |seen| seen.min(own)));
+            self.sampling(own, warm.best, candidate == self.referee.identity.baseline, most)
         };
         warm.fastest.iter().enumerate().map(sampling).collect()
     }
 
     /// The first runs of one candidate; one far slower than the best so far needs no further warm-up.
-    fn warm(&mut self, candidate: usize, best: Option<u64>) -> Result<Vec<u64>, Aborted> {
-        let whole = self.timer.info().can.measure_rounds;
+    fn warm(&mut self, candidate: usize, best: Option<u64>) -> Result<Vec<u64>, RaceError> {
+        let whole = self.process.timer.info().can.measure_rounds;
         let count = if whole { PROFILED_WARM_UP } else { 1 };
         let mut times: Vec<u64> = Vec::new();
         // the others' outputs were compared before; the baseline's are taken once it is warm
-        let ran_before = candidate != self.identity.baseline;
-        let _slice = self.slice_of(candidate);
+        let ran_before = candidate != self.referee.identity.baseline;
+        let _slice = self.process.slice_of(candidate);
         loop {
-            self.check_cancelled()?;
+            self.process.check_cancelled()?;
             let Some(more) = self.try_twice(candidate, |timer| timer.run(candidate, count))? else { break };
             let none = more.is_empty();
             times.extend(more);
             let took = times.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
-            let is_slow = |best| times.iter().all(|&ns| ns as f64 > self.options.rules.cut_off * best as f64);
+            let is_slow = |best| times.iter().all(|&ns| ns as f64 > self.referee.options.rules.cut_off * best as f64);
             if none || whole || took > WARM_NS || best.is_some_and(is_slow) || is_stationary(&times, ran_before) {
                 break;
             }
@@ -115,18 +123,17 @@ impl Measuring<'_> {
     fn sampling(&self, own: Option<u64>, best: Option<u64>, is_baseline: bool, most: u32) -> Sampling {
         let (Some(own), Some(best)) = (own, best) else { return ONE_RUN };
         // every run with cold caches costs a flush, and a batch would warm them
-        let needs_warm_up = !self.options.cache_state.is_warm();
-        let clock = self.timer.info().clock_resolution_ns.filter(|_| !needs_warm_up).unwrap_or(0);
+        let needs_warm_up = !self.referee.options.cache_state.is_warm();
+        let clock = self.process.timer.info().clock_resolution_ns.filter(|_| !needs_warm_up).unwrap_or(0);
         let batch = clock.saturating_mul(CLOCK_PARTS).div_ceil(best).clamp(1, MAX_BATCH) as u32;
         let is_slower = |times: f64| !is_baseline && own as f64 > times * best as f64;
-        let cut_off = self.options.rules.cut_off;
+        let cut_off = self.referee.options.rules.cut_off;
         let run_ns = if is_slower(cut_off.powi(3)) { 0 } else { own };
         let runs = match () {
             () if is_slower(cut_off) => 1,
             // a profile's cost does not grow with the runs in it
-            () if self.timer.info().can.measure_rounds && !needs_warm_up => {
-                let runs = self.options.sample_ns.div_ceil(best);
-                runs.clamp(u64::from(RUNS), u64::from(self.options.max_runs.max(RUNS))) as u32
+            () if self.process.timer.info().can.measure_rounds && !needs_warm_up => {
+                PROFILED_NS.div_ceil(best).clamp(u64::from(RUNS), MOST_PROFILED) as u32
             }
             () => most,
         };

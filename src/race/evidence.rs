@@ -2,60 +2,82 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::counted::counted;
 use crate::decision::Round;
 use crate::digest::Digest;
-use crate::failure::{Failure, FailureKind};
-use crate::samples::{CandidateSamples, FailureRecord, JobHistory, ProgramFigures, RoundRecord};
+use crate::failure::Failure;
+use crate::ledger::{Ledger, LedgerError};
+use crate::samples::{CandidateSamples, JobHistory, JobRecord, ProgramFigures, Record, RoundRecord};
 use crate::stats::median;
 
-use super::OutputDifference;
-use super::job::JobIdentity;
+use super::{JobIdentity, OutputDifference};
 
 /// Minimum number of samples for a statement about first runs.
 const MIN_TO_SHORTEN: usize = 8;
 
-/// Rounds and failures of one job, over all runs.
-#[derive(Debug, Default)]
-pub(super) struct JobRounds {
+/// The rounds that one measuring process took, in order. All share the effect of its memory layout.
+#[derive(Debug)]
+struct ProcessRounds {
+    /// The process.
+    epoch: u32,
     rounds: Vec<RoundRecord>,
+}
+
+/// What is known of one job, over all runs: rounds by measuring process, and failures.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    processes: Vec<ProcessRounds>,
+    /// Whether the log knows the job.
+    is_logged: bool,
     /// Dropped candidates.
-    pub(super) failures: BTreeMap<usize, Failure>,
+    pub(crate) failures: BTreeMap<usize, Failure>,
     /// Notes on the baseline's outputs, from the comparison in this run.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Candidates that are not compiled, or not yet.
     left: BTreeSet<usize>,
     /// What each candidate compiled to, if the timer knows.
-    pub(super) executables: BTreeMap<usize, Digest>,
+    pub(crate) executables: BTreeMap<usize, Digest>,
     /// How the outputs of each candidate that was compared differ from the baseline's.
-    pub(super) differences: BTreeMap<usize, Vec<OutputDifference>>,
+    pub(crate) differences: BTreeMap<usize, Vec<OutputDifference>>,
     /// Candidates whose executable is another one's.
-    pub(super) same: BTreeMap<usize, usize>,
+    pub(crate) same: BTreeMap<usize, usize>,
     /// What is known about each candidate's program besides its times.
     figures: BTreeMap<usize, ProgramFigures>,
     /// Candidates whose figures are not in the log yet.
     unlogged: BTreeSet<usize>,
 }
 
-impl JobRounds {
-    /// What the log holds. Rounds that were cut short by a failure stay: their pairs are as good as any.
-    ///
-    /// Older versions blamed a program for a single killed compile worker. Such a failure is ignored, unless all rounds
-    /// were measured without it: then it has none that could be compared.
-    pub(super) fn from_history(history: JobHistory) -> Self {
-        let rounds = history.rounds;
-        let is_missing = |candidate| {
-            let mut samples = rounds.iter().flat_map(|round| &round.samples);
-            !rounds.is_empty() && samples.all(|sample| sample.candidate != candidate)
-        };
-        let believed = |failure: &FailureRecord| !is_one_kill(&failure.failure) || is_missing(failure.candidate);
-        let failures = history.failures.into_iter().filter(believed).map(|record| (record.candidate, record.failure));
-        let failures = failures.collect();
+impl Evidence {
+    /// What the log holds of a job; nothing if it is measured afresh.
+    pub(crate) fn stored(ledger: &Ledger, job: Digest, is_fresh: bool) -> Result<Self, LedgerError> {
+        Ok(if is_fresh { Self::default() } else { Self::from_history(ledger.history(job)?) })
+    }
+
+    /// The same from its history. Rounds that were cut short by a failure stay: their pairs are as good as any.
+    pub(crate) fn from_history(history: JobHistory) -> Self {
+        let JobHistory { job, rounds, failures, .. } = history;
+        let failures = failures.into_iter().map(|record| (record.candidate, record.failure)).collect();
         let figures = rounds.iter().flat_map(|round| &round.programs).map(|one| (one.candidate, one.clone())).collect();
-        Self { rounds, failures, figures, ..Self::default() }
+        let mut known = Self { is_logged: job.is_some(), failures, figures, ..Self::default() };
+        rounds.into_iter().for_each(|round| known.push(round));
+        known
+    }
+
+    /// Writes the job to the log before its first round, unless the log knows it.
+    pub(crate) fn log_job(&mut self, ledger: &Ledger, job: impl FnOnce() -> JobRecord) -> Result<(), LedgerError> {
+        if !self.is_logged {
+            ledger.append(&Record::Job(Box::new(job())))?;
+            self.is_logged = true;
+        }
+        Ok(())
+    }
+
+    fn rounds(&self) -> impl DoubleEndedIterator<Item = &RoundRecord> {
+        self.processes.iter().flat_map(|process| &process.rounds)
     }
 
     /// Records what is known about a prepared program.
-    pub(super) fn tell(&mut self, figures: ProgramFigures) {
+    pub(crate) fn tell(&mut self, figures: ProgramFigures) {
         let candidate = figures.candidate;
         let is_known = self.figures.get(&candidate) == Some(&figures);
         if !is_known && (figures.temporary_bytes.is_some() || figures.work.is_some()) {
@@ -65,43 +87,46 @@ impl JobRounds {
     }
 
     /// Records to write to the log with the next round.
-    pub(super) fn take_unlogged(&mut self) -> Vec<ProgramFigures> {
+    pub(crate) fn take_unlogged(&mut self) -> Vec<ProgramFigures> {
         let unlogged = std::mem::take(&mut self.unlogged);
         unlogged.iter().filter_map(|candidate| self.figures.get(candidate).cloned()).collect()
     }
 
     /// What is known about a candidate's program besides its times.
-    pub(super) fn figures(&self, candidate: usize) -> Option<&ProgramFigures> {
+    pub(crate) fn figures(&self, candidate: usize) -> Option<&ProgramFigures> {
         self.figures.get(&candidate)
     }
 
     /// Each candidate's temporary bytes of a run (neither arguments nor results), if known.
-    pub(super) fn temporary_bytes(&self, candidates: usize) -> Vec<Option<u64>> {
+    pub(crate) fn temporary_bytes(&self, candidates: usize) -> Vec<Option<u64>> {
         (0..candidates).map(|candidate| self.figures.get(&candidate)?.temporary_bytes).collect()
     }
 
     /// Whether nothing was measured yet.
-    pub(super) fn is_empty(&self) -> bool {
-        self.rounds.is_empty()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.processes.is_empty()
     }
 
-    /// Adds a round.
-    pub(super) fn push(&mut self, round: RoundRecord) {
-        self.rounds.push(round);
+    /// Adds a round to its process.
+    pub(crate) fn push(&mut self, round: RoundRecord) {
+        match self.processes.last_mut().filter(|process| process.epoch == round.epoch) {
+            Some(process) => process.rounds.push(round),
+            None => self.processes.push(ProcessRounds { epoch: round.epoch, rounds: vec![round] }),
+        }
     }
 
     /// The number for the next round.
-    pub(super) fn next_round(&self) -> u32 {
-        self.rounds.iter().map(|round| round.round.saturating_add(1)).max().unwrap_or(0)
+    pub(crate) fn next_round(&self) -> u32 {
+        self.rounds().map(|round| round.round.saturating_add(1)).max().unwrap_or(0)
     }
 
     /// The number for the next measuring process.
-    pub(super) fn next_epoch(&self) -> u32 {
-        self.rounds.iter().map(|round| round.epoch.saturating_add(1)).max().unwrap_or(0)
+    pub(crate) fn next_epoch(&self) -> u32 {
+        self.processes.iter().map(|process| process.epoch.saturating_add(1)).max().unwrap_or(0)
     }
 
     /// Candidates with programs of their own that did not fail and are not skipped.
-    pub(super) fn competing(&self, identity: &JobIdentity) -> Vec<usize> {
+    pub(crate) fn competing(&self, identity: &JobIdentity) -> Vec<usize> {
         let is_out = |candidate: &usize| {
             [self.failures.contains_key(candidate), self.left.contains(candidate), self.same.contains_key(candidate)]
                 .contains(&true)
@@ -110,7 +135,7 @@ impl JobRounds {
     }
 
     /// Among candidates that compiled to the same executable, the first one compiled competes.
-    pub(super) fn join(&mut self, candidate: usize, executable: Digest) {
+    pub(crate) fn join(&mut self, candidate: usize, executable: Digest) {
         let is_same = |&(&other, own): &(&usize, &Digest)| {
             other != candidate && *own == executable && !self.same.contains_key(&other)
         };
@@ -120,60 +145,60 @@ impl JobRounds {
     }
 
     /// Skips every candidate without a round, except for the baseline, until it is [admitted](Self::admit).
-    pub(super) fn leave_unseen(&mut self, identity: &JobIdentity) {
+    pub(crate) fn leave_unseen(&mut self, identity: &JobIdentity) {
         let seen: BTreeSet<usize> =
-            self.rounds.iter().flat_map(|round| &round.samples).map(|sample| sample.candidate).collect();
+            self.rounds().flat_map(|round| &round.samples).map(|sample| sample.candidate).collect();
         let is_left = |candidate: &usize| *candidate != identity.baseline && !seen.contains(candidate);
         self.left = self.competing(identity).into_iter().filter(is_left).collect();
     }
 
     /// Skips candidates in this run.
-    pub(super) fn leave(&mut self, candidates: impl IntoIterator<Item = usize>) {
+    pub(crate) fn leave(&mut self, candidates: impl IntoIterator<Item = usize>) {
         self.left.extend(candidates);
     }
 
     /// How many candidates are skipped.
-    pub(super) fn count_left(&self) -> usize {
+    pub(crate) fn count_left(&self) -> usize {
         self.left.len()
     }
 
     /// Lets candidates compete.
-    pub(super) fn admit(&mut self, candidates: &[usize]) {
+    pub(crate) fn admit(&mut self, candidates: &[usize]) {
         self.left.retain(|candidate| !candidates.contains(candidate));
     }
 
     /// Whether a candidate is not compiled, or not yet.
-    pub(super) fn is_left(&self, candidate: usize) -> bool {
+    pub(crate) fn is_left(&self, candidate: usize) -> bool {
         self.left.contains(&candidate)
     }
 
     /// How many there are.
-    pub(super) fn count(&self) -> u32 {
-        self.rounds.len() as u32
+    pub(crate) fn count(&self) -> u32 {
+        self.rounds().count() as u32
     }
 
     /// The fastest run of a candidate, nanoseconds.
-    pub(super) fn fastest_run(&self, candidate: usize) -> Option<u64> {
-        let samples = self.rounds.iter().flat_map(|round| &round.samples);
+    pub(crate) fn fastest_run(&self, candidate: usize) -> Option<u64> {
+        let samples = self.rounds().flat_map(|round| &round.samples);
         samples.filter(|sample| sample.candidate == candidate).flat_map(|sample| &sample.ns).copied().min()
     }
 
     /// The fastest run of a candidate over that of another one.
-    pub(super) fn fastest_ratio(&self, candidate: usize, to: usize) -> Option<f64> {
+    pub(crate) fn fastest_ratio(&self, candidate: usize, to: usize) -> Option<f64> {
         let fastest = |candidate| self.fastest_run(candidate).filter(|ns| *ns > 0).map(|ns| ns as f64);
         Some(fastest(candidate)? / fastest(to)?)
     }
 
     /// The sum of the last round's samples, nanoseconds.
-    pub(super) fn last_round_ns(&self) -> Option<u64> {
-        let samples = self.rounds.last()?.samples.iter().flat_map(|sample| &sample.ns);
+    pub(crate) fn last_round_ns(&self) -> Option<u64> {
+        let samples = self.rounds().next_back()?.samples.iter().flat_map(|sample| &sample.ns);
         Some(samples.fold(0, |sum: u64, ns| sum.saturating_add(*ns)))
     }
 
     /// Whether the first of this many runs, which finds the caches as another program left them, is at most this part
     /// slower than the others.
-    pub(super) fn is_first_run_as_good(&self, runs: u32, within: f64) -> bool {
-        let samples = self.rounds.iter().flat_map(|round| &round.samples);
+    pub(crate) fn is_first_run_as_good(&self, runs: u32, within: f64) -> bool {
+        let samples = self.rounds().flat_map(|round| &round.samples);
         let excess = samples.filter(|sample| sample.ns.len() == runs as usize).filter_map(|sample| {
             let (first, others) = sample.ns.split_first()?;
             let others: Vec<f64> = others.iter().map(|&ns| ns as f64).collect();
@@ -185,12 +210,12 @@ impl JobRounds {
 
     /// One sample per candidate and round: the fastest of its runs, since disturbances only ever add time. Dropped
     /// candidates have none. The baseline at both ends of a round is its sentinel.
-    pub(super) fn to_decision(&self, candidates: usize, baseline: usize) -> Vec<Round> {
-        self.last_to_decision(self.rounds.len(), candidates, baseline)
+    pub(crate) fn to_decision(&self, candidates: usize, baseline: usize) -> Vec<Round> {
+        self.last_to_decision(usize::MAX, candidates, baseline)
     }
 
     /// The same of the last rounds alone.
-    pub(super) fn last_to_decision(&self, last: usize, candidates: usize, baseline: usize) -> Vec<Round> {
+    pub(crate) fn last_to_decision(&self, last: usize, candidates: usize, baseline: usize) -> Vec<Round> {
         let to_round = |round: &RoundRecord| {
             let (inner, sentinel_ns) = match round.samples.as_slice() {
                 [begin, inner @ .., end]
@@ -215,16 +240,38 @@ impl JobRounds {
             }
             Round::new(round.epoch, samples_ns).sentinel_ns(sentinel_ns)
         };
-        self.rounds.iter().skip(self.rounds.len().saturating_sub(last)).map(to_round).collect()
+        self.rounds().skip(self.rounds().count().saturating_sub(last)).map(to_round).collect()
     }
-}
 
-/// Whether a failure is that of a single compile worker ended by a signal from outside, by the message of older
-/// versions; this version records it only after the second.
-fn is_one_kill(Failure { kind, message }: &Failure) -> bool {
-    let killed = ["the worker died of SIGKILL", "the worker died of SIGTERM", "the worker's supervisor was killed"];
-    let message = message.strip_prefix("crash: ").filter(|_| *kind == FailureKind::Compile);
-    message.is_some_and(|message| killed.iter().any(|words| message.starts_with(words)))
+    /// Candidates with programs of their own that cannot run on this device at all, never including the baseline. That
+    /// is no failure: there is nothing to fix or to retry.
+    fn impossible<'a>(&'a self, identity: &'a JobIdentity) -> impl Iterator<Item = usize> + 'a {
+        let others = identity.distinct().into_iter().filter(|&candidate| candidate != identity.baseline);
+        let is_proven = |candidate: &usize, failure| identity.not_lowered.is_proven(*candidate, failure);
+        others
+            .filter(move |candidate| self.failures.get(candidate).is_some_and(|failure| is_proven(candidate, failure)))
+    }
+
+    /// How many programs can run here, as far as known; those that failed for other reasons are included.
+    pub(crate) fn count_possible(&self, identity: &JobIdentity) -> usize {
+        identity.distinct().len() - self.impossible(identity).count()
+    }
+
+    /// Why there was nothing to compare the baseline with, if so.
+    pub(crate) fn why_alone(&self, identity: &JobIdentity) -> Option<String> {
+        if self.count_possible(identity) > 1 {
+            return None;
+        }
+        let mut others = self.impossible(identity).peekable();
+        Some(match others.peek().and_then(|first| self.failures.get(first)) {
+            Some(Failure { message, .. }) => {
+                let count = counted(others.count(), "config");
+                format!("no other config can run here ({count} without a program): {message}")
+            }
+            None if identity.same_as.len() == 1 => "there is only one config".to_owned(),
+            None => "every candidate is the same program".to_owned(),
+        })
+    }
 }
 
 fn fastest(sample: &CandidateSamples) -> Option<f64> {
@@ -234,6 +281,7 @@ fn fastest(sample: &CandidateSamples) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::FailureKind;
 
     #[test]
     fn a_failed_candidate_loses_its_samples_and_the_ends_are_the_sentinel() {
@@ -246,7 +294,7 @@ mod tests {
             samples,
             programs: Vec::new(),
         };
-        let mut rounds = JobRounds::default();
+        let mut rounds = Evidence::default();
         rounds.push(round(0, vec![sample(1, &[30, 10, 20]), sample(0, &[5])]));
         rounds.push(round(1, vec![sample(0, &[7])]));
         assert_eq!((rounds.next_round(), rounds.next_epoch()), (2, 2));
@@ -273,7 +321,7 @@ mod tests {
     fn the_fastest_runs_may_be_of_different_rounds() {
         let sample = |candidate, ns: &[u64]| CandidateSamples { candidate, ns: ns.to_vec() };
         let round = |round, samples| RoundRecord::new(Digest::of(b""), 0, round, "replay".into(), samples);
-        let mut rounds = JobRounds::default();
+        let mut rounds = Evidence::default();
         rounds.push(round(0, vec![sample(0, &[50]), sample(1, &[90, 80]), sample(2, &[0])]));
         assert_eq!((rounds.fastest_run(1), rounds.fastest_ratio(1, 0)), (Some(80), Some(1.6)));
         rounds.push(round(1, vec![sample(0, &[60]), sample(1, &[25])]));

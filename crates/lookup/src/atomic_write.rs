@@ -1,7 +1,7 @@
 //! Atomic file writes: written under a temporary name, synced, renamed.
 //!
-//! The writer holds an exclusive `flock` on its unfinished file or folder, so one that nobody holds was left by a killed
-//! process. Whoever writes large files into a folder of the user removes those first.
+//! The writer holds an exclusive `flock` on its unfinished file or folder, so one that nobody holds was left by a
+//! killed process. Whoever writes large files into a folder of the user removes those first.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,7 +22,7 @@ const RANDOM: usize = 6;
 ///
 /// # Errors
 /// If it cannot be written, or `write` fails; then the old file is intact.
-pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+pub fn write_atomic<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     // the umask applies, so that whoever may read the folder's other files may read this one
     write_with_mode(path, 0o666, write)
 }
@@ -52,6 +52,9 @@ pub fn folder_of(path: &Path) -> &Path {
 }
 
 /// A file in a folder, to be renamed when it is written.
+///
+/// # Errors
+/// If it cannot be made.
 pub fn unfinished_file(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     // opened here, because the crate's own error would hide the system's error code, which determines what to do
     let open = |path: &Path| File::options().read(true).write(true).create_new(true).mode(mode).open(path);
@@ -136,14 +139,14 @@ mod tests {
     fn a_file_is_whole_or_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/file");
-        write_whole(&path, |file| file.write_all(b"one")).unwrap();
-        let failed = write_whole(&path, |file| {
+        write_atomic(&path, |file| file.write_all(b"one")).unwrap();
+        let failed = write_atomic(&path, |file| {
             file.write_all(b"two")?;
             Err::<(), _>(io::Error::other("planted"))
         });
         assert_eq!(failed.unwrap_err().to_string(), "planted");
         assert_eq!(fs::read(&path).unwrap(), b"one");
-        assert_eq!(write_whole(&path, |file| file.write_all(b"three").map(|()| 3)).unwrap(), 3);
+        assert_eq!(write_atomic(&path, |file| file.write_all(b"three").map(|()| 3)).unwrap(), 3);
         assert_eq!(fs::read(&path).unwrap(), b"three");
         assert_eq!(fs::read_dir(folder.path().join("new")).unwrap().count(), 1, "nothing else is left");
     }

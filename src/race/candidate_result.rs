@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::array::{ArrayError, ArraySpec, Special};
+use crate::array::{ArrayError, ArraySpec, SpecialKind};
 use crate::config::Config;
 use crate::decision::DropReason;
 use crate::failure::Failure;
@@ -60,8 +60,8 @@ pub struct CandidateTimes {
     pub interval: Interval,
 }
 
-/// Which of several races of compiler options a candidate's numbers are from. Times of two races are not comparable, because
-/// the machine changes between them; their ratios are, each to the baseline of its own race.
+/// Which of several races of compiler options a candidate's numbers are from. Times of two races are not comparable,
+/// because the machine changes between them; their ratios are, each to the baseline of its own race.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CandidateRace {
@@ -149,8 +149,9 @@ impl OutputDifference {
 #[non_exhaustive]
 pub struct SpecialValues {
     /// The values that were put among the inputs.
-    pub values: Special,
-    /// The outputs with elements of another class than the baseline's: NaN, an infinity by its sign, a denormal, another number.
+    pub values: SpecialKind,
+    /// The outputs with elements of another class than the baseline's: NaN, an infinity by its sign, a denormal,
+    /// another number.
     pub outputs: Vec<OutputDifference>,
     /// Why there are none, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]

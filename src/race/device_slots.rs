@@ -1,13 +1,14 @@
 //! Calls that are tuned side by side on one device: the call that measures has the machine to itself.
 //!
-//! Each call has a [`Seat`]. All of them compile at the same time, which keeps the cores busy at the end of a wave too.
-//! When all have compiled, they measure one at a time and then compile again, so the two phases rarely alternate.
+//! Each call has a [`DeviceSlot`]. All of them compile at the same time, which keeps the cores busy at the end of a
+//! wave too. When all have compiled, they measure one at a time and then compile again, so the two phases rarely
+//! alternate.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Which call compiles or measures on the device.
 #[derive(Debug, Clone, Default)]
-pub(super) struct DeviceSeats(Arc<Shared>);
+pub(crate) struct DeviceSlots(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -17,7 +18,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    seats: usize,
+    slots: usize,
     working: usize,
     /// Seats that want to measure.
     waiting: usize,
@@ -35,22 +36,22 @@ enum Activity {
     Measure,
 }
 
-/// One call's seat among those of a device.
+/// One call's slot among those of a device.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(crate) struct DeviceSlot {
     shared: Arc<Shared>,
     activity: Activity,
 }
 
-impl DeviceSeats {
-    /// A seat for one more call. It [works](Seat::work) from the start, so that none measures before all
-    /// that begin together have compiled; take all seats before any is used.
-    pub(super) fn seat(&self) -> Seat {
+impl DeviceSlots {
+    /// A slot for one more call. It [works](DeviceSlot::work) from the start, so that none measures before all
+    /// that begin together have compiled; take all slots before any is used.
+    pub(crate) fn slot(&self) -> DeviceSlot {
         let mut state = self.0.lock();
-        state.seats += 1;
+        state.slots += 1;
         state.working += 1;
         state.worked += 1;
-        Seat { shared: Arc::clone(&self.0), activity: Activity::Work }
+        DeviceSlot { shared: Arc::clone(&self.0), activity: Activity::Work }
     }
 }
 
@@ -64,9 +65,9 @@ impl Shared {
     }
 }
 
-impl Seat {
+impl DeviceSlot {
     /// Waits until no call measures or wants to. Then the call may use the cores, to compile and to decide.
-    pub(super) fn work(&mut self) {
+    pub(crate) fn work(&mut self) {
         if self.activity == Activity::Work {
             return;
         }
@@ -82,7 +83,7 @@ impl Seat {
 
     /// Waits until no call works or measures. Then the call has the machine to itself. Returns how many worked at the
     /// same time before.
-    pub(super) fn measure(&mut self) -> usize {
+    pub(crate) fn measure(&mut self) -> usize {
         if self.activity == Activity::Measure {
             return self.shared.lock().worked_together;
         }
@@ -101,13 +102,13 @@ impl Seat {
         state.worked_together
     }
 
-    /// How many seats there are.
-    pub(super) fn seats(&self) -> usize {
-        self.shared.lock().seats
+    /// How many slots there are.
+    pub(crate) fn slots(&self) -> usize {
+        self.shared.lock().slots
     }
 
     /// Uses no cores until it works or measures again.
-    pub(super) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         let mut state = self.shared.lock();
         match std::mem::replace(&mut self.activity, Activity::Nothing) {
             Activity::Nothing => {}
@@ -119,10 +120,10 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for DeviceSlot {
     fn drop(&mut self) {
         self.rest();
-        self.shared.lock().seats -= 1;
+        self.shared.lock().slots -= 1;
     }
 }
 
@@ -134,20 +135,20 @@ mod tests {
 
     #[test]
     fn who_measures_is_alone_and_all_work_before_anyone_measures() {
-        let device = DeviceSeats::default();
+        let device = DeviceSlots::default();
         let (working, measuring, turns) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let seats: Vec<Seat> = (0..4).map(|_| device.seat()).collect();
+        let slots: Vec<DeviceSlot> = (0..4).map(|_| device.slot()).collect();
         std::thread::scope(|scope| {
-            for (call, mut seat) in seats.into_iter().enumerate() {
+            for (call, mut slot) in slots.into_iter().enumerate() {
                 let (working, measuring, turns) = (&working, &measuring, &turns);
                 scope.spawn(move || {
                     for _ in 0..200 {
-                        seat.work();
+                        slot.work();
                         working.fetch_add(1, Ordering::SeqCst);
                         assert_eq!(measuring.load(Ordering::SeqCst), 0, "nothing is measured while anyone works");
                         turns.lock().unwrap().push(('w', call));
                         working.fetch_sub(1, Ordering::SeqCst);
-                        seat.measure();
+                        slot.measure();
                         assert_eq!(measuring.fetch_add(1, Ordering::SeqCst), 0, "one measures at a time");
                         assert_eq!(working.load(Ordering::SeqCst), 0);
                         turns.lock().unwrap().push(('m', call));
@@ -170,8 +171,8 @@ mod tests {
 
     #[test]
     fn a_call_that_ends_lets_the_others_go_on() {
-        let device = DeviceSeats::default();
-        let (mut first, mut second) = (device.seat(), device.seat());
+        let device = DeviceSlots::default();
+        let (mut first, mut second) = (device.slot(), device.slot());
         first.work();
         drop(first);
         assert_eq!(second.measure(), 2);

@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind};
 use rustix::io::Errno;
 
 /// `; ` and what to do next, or empty if the error does not determine it.
-pub fn remedy(error: &Error) -> &'static str {
+pub fn io_hint(error: &Error) -> &'static str {
     match (error.kind(), Errno::from_io_error(error)) {
         (ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge, _) => {
             "; free space or choose another folder"
@@ -19,9 +19,9 @@ pub fn remedy(error: &Error) -> &'static str {
 }
 
 /// The same for a run's temporary files.
-pub fn scratch_remedy(error: &Error) -> &'static str {
+pub fn scratch_hint(error: &Error) -> &'static str {
     match Errno::from_io_error(error) {
-        Some(Errno::MFILE | Errno::NFILE) => remedy(error),
+        Some(Errno::MFILE | Errno::NFILE) => io_hint(error),
         _ => "; free space or set TMPDIR",
     }
 }
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn what_to_do_follows_from_the_systems_number() {
-        let of = |number: Errno| remedy(&Error::from_raw_os_error(number.raw_os_error()));
+        let of = |number: Errno| io_hint(&Error::from_raw_os_error(number.raw_os_error()));
         assert!([Errno::NOSPC, Errno::DQUOT, Errno::FBIG].map(of).iter().all(|next| next.contains("free space")));
         assert!([Errno::ROFS, Errno::ACCESS].map(of).iter().all(|next| *next == "; choose another folder"));
         assert!(of(Errno::MFILE).contains("ulimit"));

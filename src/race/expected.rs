@@ -3,6 +3,9 @@
 use crate::array::{ArraySpec, Finiteness, Reference};
 use crate::timer::protocol::KeptOutput;
 
+/// Outputs with more bytes than this in total are compared in the worker, without files, if the timer can.
+pub(crate) const LARGE_OUTPUTS: u64 = 64 << 20;
+
 /// The baseline's outputs.
 pub(super) enum Expected {
     /// Outputs that this process holds.

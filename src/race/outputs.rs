@@ -4,16 +4,16 @@ use crate::array::{ArraySpec, Finiteness, Reference, Tolerance};
 use crate::counted::counted;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::read_program;
+use crate::io_hint::io_hint;
 use crate::outside_file;
-use crate::remedy::remedy;
-use crate::timer::events::Kind;
+use crate::timer::events::EventKind;
 use crate::timer::protocol::{ComparedOutput, one_line};
-use crate::timer::replay::Method;
+use crate::timer::replay::RecordedMethod;
 use crate::timer::{OutputArray, OutputsAs, TakenOutputs, Timer, TimerExt};
 
-use super::OutputDifference;
-use super::expected::Expected;
-use super::measure::{Aborted, Measuring};
+use super::expected::{Expected, LARGE_OUTPUTS};
+use super::measuring::Measuring;
+use super::{OutputDifference, RaceError};
 
 /// Outputs of this size mostly come from arguments that the operation is not made for.
 const HUGE_RMS: f64 = 1e8;
@@ -21,14 +21,11 @@ const HUGE_RMS: f64 = 1e8;
 /// Largest program that is read for the number of its results.
 const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 
-/// Outputs with more bytes than this in total are compared in the worker, without files, if the timer can.
-pub(crate) const LARGE_OUTPUTS: u64 = 64 << 20;
-
 impl Measuring<'_> {
     /// The baseline's outputs. All others are compared with them.
-    pub(super) fn reference_outputs(&mut self) -> Result<Expected, Aborted> {
-        let _reading = self.slice_of(self.identity.baseline);
-        let baseline = self.identity.baseline;
+    pub(super) fn reference_outputs(&mut self) -> Result<Expected, RaceError> {
+        let _reading = self.process.slice_of(self.referee.identity.baseline);
+        let baseline = self.referee.identity.baseline;
         let taken = self.on_outputs(baseline, |timer| timer.outputs(baseline, OutputsAs::KeptAbove(LARGE_OUTPUTS)))?;
         let outputs = match taken.ok_or_else(|| self.baseline_failed())? {
             TakenOutputs::Kept(kept) => {
@@ -37,7 +34,7 @@ impl Measuring<'_> {
                 self.look_at(seen)?;
                 return Ok(Expected::Kept(kept));
             }
-            files => files.into_files().map_err(Aborted::Failed)?,
+            files => files.into_files().map_err(RaceError::Failed)?,
         };
         // the baseline's files fitted, so a candidate's fit too: none is blamed for a full disk
         let reference: Vec<Reference> = outputs
@@ -49,8 +46,8 @@ impl Measuring<'_> {
             })
             .collect::<Result<_, _>>()
             .map_err(|error| {
-                let message = format!("the baseline's outputs cannot be read: {error}{}", remedy(&error));
-                Aborted::Failed(Failure::new(FailureKind::Device, message))
+                let message = format!("the baseline's outputs cannot be read: {error}{}", io_hint(&error));
+                RaceError::Failed(Failure::new(FailureKind::Device, message))
             })?;
         let seen = reference.iter().enumerate();
         self.look_at(seen.filter_map(|(index, output)| Some((index, output.spec(), output.finiteness()?))).collect())?;
@@ -58,18 +55,18 @@ impl Measuring<'_> {
     }
 
     /// Drops candidates of a wave whose outputs are not the baseline's.
-    pub(super) fn compare_outputs(&mut self, wave: &[usize], expected: &Expected) -> Result<(), Aborted> {
+    pub(super) fn compare_outputs(&mut self, wave: &[usize], expected: &Expected) -> Result<(), RaceError> {
         let active = self.active();
         let nothing_to_compare = self.nothing_to_compare(expected);
-        for &candidate in wave.iter().filter(|&&candidate| candidate != self.identity.baseline) {
+        for &candidate in wave.iter().filter(|&&candidate| candidate != self.referee.identity.baseline) {
             if !active.contains(&candidate) {
                 continue;
             }
             if let Some(why) = nothing_to_compare.as_ref().filter(|_| self.is_other_program(candidate)) {
-                return Err(Aborted::Failed(Failure::new(FailureKind::NoOutputs, why.clone())));
+                return Err(RaceError::Failed(Failure::new(FailureKind::NoOutputs, why.clone())));
             }
-            self.check_cancelled()?;
-            let _slice = self.slice_of(candidate);
+            self.process.check_cancelled()?;
+            let _slice = self.process.slice_of(candidate);
             let found = match expected {
                 Expected::Here(reference) => {
                     let outputs = self.on_outputs(candidate, |timer| timer.output_files(candidate))?;
@@ -85,8 +82,8 @@ impl Measuring<'_> {
                 }
             };
             let Some(found) = found else { continue };
-            let (found, wrong) = differences(&found, expected, &self.job.results);
-            self.rounds.differences.insert(candidate, found);
+            let (found, wrong) = differences(&found, expected, &self.process.job.results);
+            self.evidence.differences.insert(candidate, found);
             if let Some(wrong) = wrong {
                 self.fail(candidate, Failure::new(FailureKind::WrongOutput, wrong))?;
             }
@@ -97,7 +94,7 @@ impl Measuring<'_> {
     /// The tolerance for the elements of an output.
     fn tolerance(&self, index: usize, spec: &ArraySpec) -> Tolerance {
         let tolerance = Tolerance::for_dtype(spec.dtype);
-        tolerance.absolute(tolerance.absolute + self.slack.get(index).copied().unwrap_or_default())
+        tolerance.absolute(tolerance.absolute + self.referee.terms.slack.get(index).copied().unwrap_or_default())
     }
 
     /// A candidate's outputs, or their comparison; `None` if it is dropped.
@@ -105,19 +102,19 @@ impl Measuring<'_> {
         &mut self,
         candidate: usize,
         mut call: impl FnMut(&mut dyn Timer) -> Result<T, Failure>,
-    ) -> Result<Option<T>, Aborted> {
-        let events = self.events;
+    ) -> Result<Option<T>, RaceError> {
+        let events = self.process.events;
         self.try_twice(candidate, |timer| {
             let outputs = call(timer);
             let failure = outputs.as_ref().err();
-            events.tell(Kind::Called { candidate, method: Method::Outputs, failure });
+            events.tell(EventKind::Called { candidate, method: RecordedMethod::Outputs, failure });
             outputs
         })
     }
 
     /// Notes what makes the baseline's outputs weak evidence, and fails if they are no evidence.
-    fn look_at(&mut self, seen: Vec<(usize, &ArraySpec, Finiteness)>) -> Result<(), Aborted> {
-        if !self.needs_finite
+    fn look_at(&mut self, seen: Vec<(usize, &ArraySpec, Finiteness)>) -> Result<(), RaceError> {
+        if !self.referee.terms.needs_finite
             && self.compares_programs()
             && let Some((index, spec, found)) = seen.iter().find(|(.., found)| found.finite == 0)
         {
@@ -127,17 +124,17 @@ impl Measuring<'_> {
                  proves nothing: {}",
                 self.better_inputs()
             );
-            return Err(Aborted::Failed(Failure::new(FailureKind::NotFinite, message)));
+            return Err(RaceError::Failed(Failure::new(FailureKind::NotFinite, message)));
         }
-        if self.needs_finite
+        if self.referee.terms.needs_finite
             && let Some(message) = seen.iter().find_map(|(index, spec, found)| refusal(*index, spec, found))
         {
-            return Err(Aborted::Failed(Failure::new(FailureKind::NotFinite, message)));
+            return Err(RaceError::Failed(Failure::new(FailureKind::NotFinite, message)));
         }
         let found: Vec<(usize, Finiteness)> = seen.iter().map(|(index, _, found)| (*index, *found)).collect();
-        self.rounds.notes.extend(weaknesses(&found, self.better_inputs()));
+        self.evidence.notes.extend(weaknesses(&found, self.better_inputs()));
         if !seen.is_empty() && seen.iter().all(|(.., found)| found.finite == found.elements && found.rms == 0.0) {
-            self.rounds
+            self.evidence
                 .notes
                 .push("every output of the baseline is zero, like those of a program that does nothing".into());
         }
@@ -146,13 +143,13 @@ impl Measuring<'_> {
 
     /// How to give the arguments values inside the domain of what is measured.
     fn better_inputs(&self) -> &'static str {
-        match self.compares {
+        match self.referee.terms.wants_each_ratio() {
             // a whole program
-            Some(_) => {
+            true => {
                 "give real values with `--inputs DIR`, which `autotune_lowered.capture` writes, or plausible ones, such \
                  as `--fill ARGUMENT=ones`"
             }
-            None => {
+            false => {
                 "record the call with the values that it has in use (run it eagerly once, or with \
                  `capture_values=True`)"
             }
@@ -161,10 +158,15 @@ impl Measuring<'_> {
 
     /// Why outputs without a single element are no evidence, unless the recorded program has no results.
     fn nothing_to_compare(&self, expected: &Expected) -> Option<String> {
-        if expected.elements() > 0 || self.timer.info().can.skip_outputs {
+        if expected.elements() > 0 || self.process.timer.info().can.skip_outputs {
             return None;
         }
-        let recorded = self.job.candidates.get(self.identity.baseline).and_then(|baseline| baseline.program.as_ref());
+        let recorded = self
+            .process
+            .job
+            .candidates
+            .get(self.referee.identity.baseline)
+            .and_then(|baseline| baseline.program.as_ref());
         // bytes that cannot be read say nothing
         let results = recorded.and_then(|recorded| {
             let bytes = outside_file::bytes(&recorded.path, MAX_PROGRAM_BYTES).ok()?;
@@ -188,21 +190,21 @@ impl Measuring<'_> {
 
     /// Whether any candidate runs another program than the baseline. Copies of one program need no comparison.
     fn compares_programs(&self) -> bool {
-        let others = self.active().into_iter().filter(|&candidate| candidate != self.identity.baseline);
+        let others = self.active().into_iter().filter(|&candidate| candidate != self.referee.identity.baseline);
         others.into_iter().any(|other| self.is_other_program(other))
     }
 
     /// Whether a candidate runs another program than the baseline, or may.
     fn is_other_program(&self, candidate: usize) -> bool {
         let program = |candidate: usize| {
-            let program = self.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
+            let program = self.process.job.candidates.get(candidate).and_then(|candidate| candidate.program.as_ref());
             program.map(|file| file.program.semantic_digest)
         };
         let options = |candidate: usize| {
-            let build = self.job.candidates.get(candidate).map(|candidate| &candidate.build);
+            let build = self.process.job.candidates.get(candidate).map(|candidate| &candidate.build);
             build.map(|build| (&build.options, &build.process))
         };
-        let baseline = self.identity.baseline;
+        let baseline = self.referee.identity.baseline;
         let own = program(candidate);
         own.is_none() || own != program(baseline) || options(candidate) != options(baseline)
     }
@@ -391,8 +393,8 @@ mod tests {
                 own.iter_mut().skip(place).take(1).for_each(|old| *old = byte);
             }
             if special {
-                crate::array::plant(&spec, &mut own, crate::array::Special::Nan, 7);
-                crate::array::plant(&spec, &mut baseline, crate::array::Special::Infinities, 9);
+                crate::array::plant(&spec, &mut own, crate::array::SpecialKind::Nan, 7);
+                crate::array::plant(&spec, &mut baseline, crate::array::SpecialKind::Infinities, 9);
             }
             let [by_files, by_worker] = both_ways(&spec, &baseline, &own);
             prop_assert_eq!(by_files, by_worker);

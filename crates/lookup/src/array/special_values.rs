@@ -15,7 +15,7 @@ const SPACING: usize = 512;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Special {
+pub enum SpecialKind {
     /// No number.
     Nan,
     /// Either infinity.
@@ -24,7 +24,7 @@ pub enum Special {
     Denormals,
 }
 
-impl Special {
+impl SpecialKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Nan, Self::Infinities, Self::Denormals];
 
@@ -61,9 +61,9 @@ impl Special {
     }
 }
 
-/// Puts values of a kind into a dense host array, at places that follow from the seed; of complex numbers into the real part.
-/// Returns how many elements were changed: none for a type without such values.
-pub fn plant(spec: &ArraySpec, bytes: &mut [u8], special: Special, seed: u64) -> usize {
+/// Puts values of a kind into a dense host array, at places that follow from the seed; of complex numbers into the real
+/// part. Returns how many elements were changed: none for a type without such values.
+pub fn plant(spec: &ArraySpec, bytes: &mut [u8], special: SpecialKind, seed: u64) -> usize {
     let Some((width, values)) = special.bits(spec.dtype) else { return 0 };
     let element = spec.dtype.host_bytes();
     let elements = bytes.len() / element;
@@ -107,7 +107,8 @@ pub fn other_class_in(dtype: DType, ours: &[u8], reference: &[u8]) -> u64 {
     differing
 }
 
-/// NaN, minus infinity, infinity, a denormal, any other number; of types whose denormals are not planted, these are numbers.
+/// NaN, minus infinity, infinity, a denormal, any other number; of types whose denormals are not planted, these are
+/// numbers.
 fn class(dtype: DType, value: f64) -> u8 {
     let least = match dtype {
         DType::F64 | DType::C128 => f64::MIN_POSITIVE,
@@ -135,14 +136,14 @@ mod tests {
         let values = |bytes: &[u8]| -> Vec<f32> {
             bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
         };
-        for special in Special::ALL {
+        for special in SpecialKind::ALL {
             let mut planted = ones.clone();
             assert_eq!(plant(&spec, &mut planted, special, 7), 3);
             let found: Vec<f32> = values(&planted).into_iter().filter(|value| *value != 1.0).collect();
             let is_special = |value: &f32| match special {
-                Special::Nan => value.is_nan(),
-                Special::Infinities => value.is_infinite(),
-                Special::Denormals => value.is_subnormal(),
+                SpecialKind::Nan => value.is_nan(),
+                SpecialKind::Infinities => value.is_infinite(),
+                SpecialKind::Denormals => value.is_subnormal(),
             };
             assert!((1..=3).contains(&found.len()) && found.iter().all(is_special), "{special:?}: {found:?}");
             assert_eq!(other_class(&spec, &planted, &ones), found.len() as u64);
@@ -154,10 +155,10 @@ mod tests {
         // 0x7f80 is the infinity of bf16, 0x7c00 that of f16
         for (spec, infinity) in [("bf16[1]", 0x7f80_u16), ("f16[1]", 0x7c00)] {
             let mut bytes = vec![0; 2];
-            plant(&spec.parse().unwrap(), &mut bytes, Special::Infinities, 0);
+            plant(&spec.parse().unwrap(), &mut bytes, SpecialKind::Infinities, 0);
             assert_eq!(u16::from_le_bytes([bytes[0], bytes[1]]), infinity);
         }
-        assert_eq!(plant(&"s32[4]".parse().unwrap(), &mut [0; 16], Special::Nan, 0), 0);
+        assert_eq!(plant(&"s32[4]".parse().unwrap(), &mut [0; 16], SpecialKind::Nan, 0), 0);
     }
 
     #[test]

@@ -1,75 +1,73 @@
-//! How sets that change arithmetic treat NaN, infinities and denormals: the same programs run on inputs that contain some.
+//! How sets that change arithmetic treat NaN, infinities and denormals: the same programs run on inputs that contain
+//! some.
 
 use std::fs;
 use std::path::Path;
 
-use super::race::{Aborted, Races};
+use super::race::VariantRaces;
 use super::variant::Variant;
-use crate::array::{Special, Tolerance, other_class, plant};
+use crate::array::{SpecialKind, Tolerance, other_class, plant};
 use crate::counted::listed;
 use crate::failure::{Failure, FailureKind};
-use crate::remedy::remedy;
+use crate::io_hint::io_hint;
+use crate::race::{LARGE_OUTPUTS, OutputDifference, RaceError, SpecialValues};
 use crate::timer::events::Slice;
 use crate::timer::protocol::{ComparedOutput, KeptOutput};
-use crate::timer::{InputArray, Job, OutputArray, OutputsAs, TakenOutputs, Timer, TimerExt};
-use crate::tune::{LARGE_OUTPUTS, OutputDifference, SpecialValues};
+use crate::timer::{InputArray, Job, OutputArray, OutputsAs, TakenOutputs, TimerExt};
 
 /// The places of the planted values follow from this seed and the argument's number.
 const SEED: u64 = 0x7370_6563;
 
-/// Runs the base and the variants on inputs with planted values of each kind, and compares the outputs by class. Reports what
-/// cannot be run for each variant. The timer has no job afterwards.
+/// Runs the base and the variants on inputs with planted values of each kind, and compares the outputs by class.
+/// Reports what cannot be run for each variant. The timer has no job afterwards.
 pub(super) fn special_values(
-    races: &mut Races<'_>,
+    races: &mut VariantRaces<'_>,
     base: &Variant,
     variants: &[Variant],
-) -> Result<Vec<Vec<SpecialValues>>, Aborted> {
+) -> Result<Vec<Vec<SpecialValues>>, RaceError> {
     let mut found: Vec<Vec<SpecialValues>> = variants.iter().map(|_| Vec::new()).collect();
     let all: Vec<Variant> = std::iter::once(base).chain(variants).cloned().collect();
-    for values in Special::ALL {
-        let _slice = races.events.open(Slice::Step("NaN, infinities and denormals"));
-        let folder = tempfile::tempdir_in(races.scratch).map_err(|error| of_device("a folder", &error))?;
-        let Some(inputs) = planted(&races.inputs, values, folder.path())? else { continue };
+    for values in SpecialKind::ALL {
+        let _slice = races.runner.events.open(Slice::Step("NaN, infinities and denormals"));
+        let folder =
+            tempfile::tempdir_in(races.scratch).map_err(|error| RaceError::Failed(of_device("a folder", &error)))?;
+        let Some(inputs) = planted(&races.inputs, values, folder.path()).map_err(RaceError::Failed)? else { continue };
         let job = Job { inputs, ..races.job(&all) };
-        races.timer.begin(&job)?;
-        let order: Vec<usize> = (0..all.len()).collect();
-        if races.timer.expect(&order).is_err() {
-            races.timer.restart(&[])?;
-        }
+        races.runner.begin(&job)?;
         let expected = expected(races);
         for (candidate, found) in (1..).zip(&mut found) {
             let compared = match &expected {
                 Ok(Expected::Files(expected)) => {
-                    let ours = run(races, candidate, |timer| timer.output_files(candidate));
+                    let ours = races.runner.run_once(candidate, |timer| timer.output_files(candidate));
                     ours.and_then(|ours| compare(&ours, expected, &races.results))
                 }
                 Ok(Expected::Kept(expected)) => {
                     let tolerances = vec![Tolerance::EXACT; expected.len()];
                     let compare = OutputsAs::Compared(&tolerances);
-                    let ours = run(races, candidate, |timer| timer.outputs(candidate, compare));
+                    let ours = races.runner.run_once(candidate, |timer| timer.outputs(candidate, compare));
                     ours.and_then(TakenOutputs::into_compared)
                         .and_then(|ours| compared(&ours, expected, &races.results))
                 }
                 // run even so: otherwise a program that breaks the worker would affect the next one
                 Err(failure) => {
-                    let ran = run(races, candidate, |timer| timer.output_files(candidate));
+                    let ran = races.runner.run_once(candidate, |timer| timer.output_files(candidate));
                     ran.and_then(|_| Err(failure.clone()))
                 }
             };
             let (outputs, failure) = compared.map_or_else(|failure| (Vec::new(), Some(failure)), |found| (found, None));
             found.push(SpecialValues { values, outputs, failure });
         }
-        races.timer.end();
+        races.runner.timer.end();
     }
     Ok(found)
 }
 
 pub(super) fn of_device(what: &str, error: &std::io::Error) -> Failure {
-    Failure::new(FailureKind::Device, format!("{what} cannot be made for other inputs: {error}{}", remedy(error)))
+    Failure::new(FailureKind::Device, format!("{what} cannot be made for other inputs: {error}{}", io_hint(error)))
 }
 
 /// The inputs with planted values; `None` if none of them can hold any.
-fn planted(inputs: &[InputArray], values: Special, folder: &Path) -> Result<Option<Vec<InputArray>>, Failure> {
+fn planted(inputs: &[InputArray], values: SpecialKind, folder: &Path) -> Result<Option<Vec<InputArray>>, Failure> {
     let mut count = 0;
     let mut plant_in = |(index, input): (usize, &InputArray)| {
         let mut bytes = fs::read(&input.path)?;
@@ -95,25 +93,11 @@ enum Expected {
     Kept(Vec<KeptOutput>),
 }
 
-fn expected(races: &mut Races<'_>) -> Result<Expected, Failure> {
-    match run(races, 0, |timer| timer.outputs(0, OutputsAs::KeptAbove(LARGE_OUTPUTS)))? {
+fn expected(races: &mut VariantRaces<'_>) -> Result<Expected, Failure> {
+    match races.runner.run_once(0, |timer| timer.outputs(0, OutputsAs::KeptAbove(LARGE_OUTPUTS)))? {
         TakenOutputs::Kept(kept) => Ok(Expected::Kept(kept)),
         files => files.into_files().map(Expected::Files),
     }
-}
-
-/// Compiles and runs a candidate. If it breaks the worker, starts it again without the candidate.
-pub(super) fn run<T>(
-    races: &mut Races<'_>,
-    candidate: usize,
-    call: impl FnOnce(&mut dyn Timer) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let timer = &mut *races.timer;
-    let outputs = timer.prepare(candidate).and_then(|_| call(timer));
-    if outputs.as_ref().is_err_and(Failure::needs_restart) {
-        timer.restart(&[candidate])?;
-    }
-    outputs
 }
 
 fn unlike() -> Failure {

@@ -2,14 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::compare::{Finiteness, difference, magnitude};
+use super::Finiteness;
+use super::compare::{difference, magnitude};
 use super::element::{Element, decode, for_each, for_each_pair, push_float};
 use super::{ArraySpec, DType, Tolerance};
 
 impl DType {
     /// The type of the most precision that holds all of its values: `f64` for real numbers, `c128` for complex ones.
     /// Integers and booleans stay.
-    pub fn widest(self) -> Self {
+    pub fn in_f64(self) -> Self {
         match self {
             _ if self.is_float() => Self::F64,
             _ if self.is_complex() => Self::C128,
@@ -17,8 +18,8 @@ impl DType {
         }
     }
 
-    /// The value of this real floating-point type that is nearest to a number; ties go to the even one. `None` for other
-    /// types.
+    /// The value of this real floating-point type that is nearest to a number; ties go to the even one. `None` for
+    /// other types.
     pub fn nearest(self, value: f64) -> Option<f64> {
         let mut bytes = Vec::new();
         let real = |element| match element {
@@ -32,18 +33,18 @@ impl DType {
 impl ArraySpec {
     /// The same array in [`DType::widest`].
     #[must_use]
-    pub fn widest(&self) -> Self {
-        Self { dtype: self.dtype.widest(), dims: self.dims.clone() }
+    pub fn in_f64(&self) -> Self {
+        Self { dtype: self.dtype.in_f64(), dims: self.dims.clone() }
     }
 }
 
 /// The values of a dense host array in [`DType::widest`], exactly. A part of an element at the end is left out.
 pub fn widened(dtype: DType, bytes: &[u8]) -> Vec<u8> {
-    if dtype.widest() == dtype {
+    if dtype.in_f64() == dtype {
         return bytes.to_vec();
     }
     let elements = bytes.len() / dtype.host_bytes();
-    let mut wide = Vec::with_capacity(elements.saturating_mul(dtype.widest().host_bytes()));
+    let mut wide = Vec::with_capacity(elements.saturating_mul(dtype.in_f64().host_bytes()));
     for_each(dtype, bytes, |element| match element {
         Element::Real(value) => wide.extend_from_slice(&value.to_le_bytes()),
         Element::Complex(re, im) => wide.extend([re, im].into_iter().flat_map(f64::to_le_bytes)),
@@ -69,14 +70,14 @@ pub struct ArrayError {
 /// other types, for arrays of different sizes, and if an element of either is not finite: nothing can be subtracted.
 pub fn error_of(dtype: DType, ours: &[u8], reference: &[u8], tolerance: Tolerance) -> Option<ArrayError> {
     let ours = widened(dtype, ours);
-    let found = Finiteness::of(dtype.widest(), reference);
+    let found = Finiteness::of(dtype.in_f64(), reference);
     if !dtype.has_fractions() || ours.len() != reference.len() || found.finite != found.elements {
         return None;
     }
     let Tolerance { absolute, relative, of_rms } = tolerance;
     let (mut most, mut most_of_tolerance) = (0.0_f64, 0.0_f64);
     let mut is_finite = true;
-    for_each_pair(dtype.widest(), &ours, reference, |own, exact| {
+    for_each_pair(dtype.in_f64(), &ours, reference, |own, exact| {
         let off = difference(own, exact);
         is_finite &= off.is_finite();
         let allowed = absolute + of_rms * found.rms + relative * magnitude(own).min(magnitude(exact));
@@ -108,9 +109,9 @@ mod tests {
         let pair = [0.5_f32.to_le_bytes(), (-2.0_f32).to_le_bytes()].concat();
         assert_eq!(widened(DType::C64, &pair), f64s(&[0.5, -2.0]));
         assert_eq!(widened(DType::S16, &[1, 2, 3]), [1, 2, 3]);
-        let widest = "c64[2,3]".parse::<ArraySpec>().unwrap().widest().to_string();
+        let widest = "c64[2,3]".parse::<ArraySpec>().unwrap().in_f64().to_string();
         assert_eq!(
-            (widest.as_str(), DType::F8E4M3Fn.widest(), DType::U8.widest()),
+            (widest.as_str(), DType::F8E4M3Fn.in_f64(), DType::U8.in_f64()),
             ("c128[2,3]", DType::F64, DType::U8)
         );
         assert_eq!(DType::Bf16.nearest(1.0 / 3.0), Some(0.333984375));

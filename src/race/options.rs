@@ -1,0 +1,104 @@
+//! How a race measures.
+
+use std::time::{Duration, Instant};
+
+use crate::decision::{DecisionRules, Resolution, Round};
+use crate::measured_by::CacheState;
+use crate::setters;
+use crate::stats::median;
+
+/// How much a race measures, and what a winner must show. `rules` and `resolution` affect only what is decided; the
+/// rest affects only how much is measured.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RaceOptions {
+    /// Interleaved rounds, if a number is requested. A decided race ends earlier. An undecided race continues for as
+    /// long as that many runs of every candidate would take, because dropped candidates left time. Without a number,
+    /// the time is proportional to the compile time.
+    pub rounds: Option<u32>,
+    /// Time for one race, if there is a limit: for its rounds, and for compiling at most half of it.
+    pub budget: Option<Duration>,
+    /// What a winner must show.
+    pub rules: DecisionRules,
+    /// The noise floor that `selftest` found on this device.
+    pub resolution: Resolution,
+    /// Measure again what the log holds.
+    pub force: bool,
+    /// Seed of the order inside a round and of searches; inputs have the seeds of their own names.
+    pub seed: u64,
+    /// What every timed run finds in the caches.
+    pub cache_state: CacheState,
+}
+
+setters!(RaceOptions {
+    rounds: Option<u32>,
+    budget: Option<Duration>,
+    rules: DecisionRules,
+    resolution: Resolution,
+    force: bool,
+    seed: u64,
+    cache_state: CacheState,
+});
+
+impl Default for RaceOptions {
+    fn default() -> Self {
+        Self {
+            rounds: None,
+            budget: None,
+            rules: DecisionRules::default(),
+            resolution: Resolution::default(),
+            force: false,
+            seed: 0,
+            cache_state: CacheState::Warm,
+        }
+    }
+}
+
+/// Rounds if no number is requested but one is needed: under a profiler, and in a series of a check.
+const ROUNDS: u32 = 20;
+
+impl RaceOptions {
+    /// The requested number of rounds, or the usual one.
+    pub(crate) fn usual_rounds(&self) -> u32 {
+        self.rounds.unwrap_or(ROUNDS)
+    }
+
+    /// The same for a race in which no candidate is dropped and nothing is decided.
+    #[must_use]
+    pub(crate) fn without_verdict(self) -> Self {
+        Self { rules: DecisionRules::ALL_ROUNDS, resolution: Resolution::default(), ..self }
+    }
+
+    /// The rules for one job, with the noise floor known for programs of its baseline's duration.
+    pub(crate) fn rules_for(&self, rounds: &[Round], baseline: usize) -> DecisionRules {
+        let times: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(baseline)).collect();
+        let known = median(&times).map_or(0.0, |ns| self.resolution.at(ns));
+        self.rules.resolution(self.rules.resolution.max(known))
+    }
+}
+
+/// When the time for races is over; never if there is no budget.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// After this time from now.
+    pub(crate) fn after(budget: Option<Duration>) -> Self {
+        Self(budget.and_then(|budget| Instant::now().checked_add(budget)))
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_set(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the time is over.
+    pub(crate) fn is_over(self) -> bool {
+        self.0.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// The time that is left, if it is limited.
+    pub(crate) fn left(self) -> Option<Duration> {
+        self.0.map(|until| until.saturating_duration_since(Instant::now()))
+    }
+}

@@ -1,0 +1,119 @@
+//! Collects a round: each competing candidate once, in one measuring process.
+
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use super::RaceError;
+use super::measuring::Measuring;
+use super::sampling::{ONE_RUN, Sampling};
+use crate::decision::wants_bracket;
+use crate::failure::Failure;
+use crate::samples::{CandidateSamples, Record, RoundRecord};
+use crate::timer::events::{EventKind, Slice};
+use crate::timer::{CandidateRuns, RoundRequest, TimerExt};
+
+/// Number of recent rounds that decide whether the next one has the baseline at its ends.
+const RECENT: usize = 32;
+
+/// A failure inside a round, and the candidate that was launched, if known.
+pub(super) struct Fault {
+    candidate: Option<usize>,
+    pub(super) failure: Failure,
+}
+
+impl Measuring<'_> {
+    /// Measures a round and writes it to the log. Returns whether nothing failed in it.
+    pub(super) fn add_round(&mut self, active: &[usize], sampling: &[Sampling]) -> Result<bool, RaceError> {
+        let epoch = self.process.epoch();
+        let round = self.evidence.next_round();
+        let contenders = active.len();
+        let slice = self.process.events.open(Slice::Round { number: u64::from(round) + 1, contenders });
+        let (samples, fault) = self.one_round(active, sampling, round)?;
+        drop(slice);
+        let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+        self.spent.running = self.spent.running.saturating_add(Duration::from_nanos(took));
+        if !samples.is_empty() {
+            let source = self.process.timer.info().source.clone();
+            let programs = self.evidence.take_unlogged();
+            let record = RoundRecord { job: self.referee.identity.digest, epoch, round, source, samples, programs };
+            self.ledger.append(&Record::Round(record.clone()))?;
+            self.evidence.push(record);
+            self.process.events.tell(EventKind::Sampled { running_ns: took });
+        }
+        let is_whole = fault.is_none();
+        match fault {
+            None => {
+                self.forgiven.round = false;
+                let done = self.evidence.count();
+                let (of, is_most) = (self.referee.options.usual_rounds(), self.referee.options.rounds.is_some());
+                self.process.events.tell(EventKind::Round { done, of, is_most, contenders });
+            }
+            Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
+            Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,
+        }
+        Ok(is_whole)
+    }
+
+    /// Measures each candidate once, in a new random order every round, between two samples of the baseline if due.
+    fn one_round(
+        &mut self,
+        active: &[usize],
+        sampling: &[Sampling],
+        round: u32,
+    ) -> Result<(Vec<CandidateSamples>, Option<Fault>), RaceError> {
+        let mut order = active.to_vec();
+        shuffle(&mut order, self.referee.options.seed, round);
+        let baseline = self.referee.identity.baseline;
+        let recent = self.evidence.last_to_decision(RECENT, self.process.job.candidates.len(), baseline);
+        if self.referee.terms.is_exact || wants_bracket(&recent) {
+            order.insert(0, baseline);
+            order.push(baseline);
+        }
+        let launches: Vec<(usize, Sampling)> =
+            order.iter().map(|&candidate| (candidate, sampling.get(candidate).copied().unwrap_or(ONE_RUN))).collect();
+        if self.process.timer.info().can.measure_rounds {
+            // a profile's times are not differences of two clock readings
+            let launches: Vec<_> =
+                launches.into_iter().map(|(candidate, sampling)| (candidate, sampling.runs)).collect();
+            return self.whole_round(&launches);
+        }
+        let mut samples = Vec::with_capacity(launches.len());
+        for (candidate, Sampling { runs, batch, .. }) in launches {
+            self.process.check_cancelled()?;
+            let _slice = self.process.slice_of(candidate);
+            match self.process.timer.run_batches(candidate, runs, batch.max(1)) {
+                Ok(ns) => samples.push(CandidateSamples { candidate, ns }),
+                Err(failure) => return Ok((samples, Some(Fault { candidate: Some(candidate), failure }))),
+            }
+        }
+        Ok((samples, None))
+    }
+
+    /// The same under one profile.
+    pub(super) fn whole_round(
+        &mut self,
+        launches: &[(usize, u32)],
+    ) -> Result<(Vec<CandidateSamples>, Option<Fault>), RaceError> {
+        self.process.check_cancelled()?;
+        let runs = launches.iter().map(|&(candidate, runs)| CandidateRuns::new(candidate, runs));
+        match self.process.timer.measure(&RoundRequest::new(runs.collect())) {
+            Ok(measured) => {
+                let samples = launches.iter().zip(measured.durations_ns);
+                Ok((samples.map(|(&(candidate, _), ns)| CandidateSamples { candidate, ns }).collect(), None))
+            }
+            Err(failure) => Ok((Vec::new(), Some(Fault { candidate: None, failure }))),
+        }
+    }
+}
+
+/// Fisher–Yates shuffle by a generator that is the same on every machine and in every release.
+fn shuffle(order: &mut [usize], seed: u64, round: u32) {
+    let mut random = ChaCha8Rng::seed_from_u64(seed ^ (u64::from(round) << 32 | 0x726f_756e));
+    for last in (1..order.len()).rev() {
+        // the bias of a remainder over 2^64 is far too small to matter for an order
+        let chosen = (random.next_u64() % (last as u64 + 1)) as usize;
+        order.swap(last, chosen);
+    }
+}
