@@ -132,7 +132,8 @@ fn mean(bandwidth: Bandwidth) -> String {
     figure(bandwidth.mean)
 }
 
-/// Instances, shortest time, bandwidths with the error of the second, hidden part, mean and longest wait.
+/// Returns the cells of instances, shortest time, bandwidths with the error of the second, hidden part, mean and
+/// longest wait.
 fn figures(of: &Figures) -> [String; 8] {
     let error =
         of.bus_gb_per_s.and_then(|bus| bus.error).map_or_else(String::new, |error| format!("± {}", figure(error)));

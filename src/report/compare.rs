@@ -24,7 +24,7 @@ pub struct ComparedPrograms<'a> {
 }
 
 impl<'a> ComparedPrograms<'a> {
-    /// A comparison and the names of its timers.
+    /// Joins a comparison and the names of its timers.
     pub fn new(result: &'a CompareResult, timers: &'a [String]) -> Self {
         Self { tool: TOOL, timers, result }
     }

@@ -25,7 +25,7 @@ pub struct CompileProfiles {
 }
 
 impl CompileProfiles {
-    /// The reports of these processes.
+    /// Joins the reports of these processes.
     pub fn new(profiles: Vec<CompileProfile>) -> Self {
         Self { profiles }
     }
@@ -43,7 +43,7 @@ pub struct CompileProfile {
 }
 
 impl CompileProfile {
-    /// The compilations of a host's process.
+    /// Joins a host with the compilations of its process.
     pub fn new(host: impl Into<String>, report: CompileReport) -> Self {
         Self { host: host.into(), report }
     }

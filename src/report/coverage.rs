@@ -25,7 +25,7 @@ pub struct CoverageResult<'a> {
 }
 
 impl<'a> CoverageResult<'a> {
-    /// A module's coverage on a device, with the `required` fraction.
+    /// Joins a module's coverage on a device with the `required` fraction.
     pub fn new(device: &'a DeviceIdentity, coverage: &'a Coverage, required: f64) -> Self {
         Self { device, coverage, required }
     }

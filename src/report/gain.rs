@@ -23,7 +23,7 @@ pub struct ExpectedGain {
 }
 
 impl ExpectedGain {
-    /// Of all operations of some results.
+    /// Sums the operations of some results.
     pub fn of<'a>(results: impl IntoIterator<Item = &'a AutotuningResult>) -> Self {
         let mut gain = Self::default();
         for operation in results.into_iter().flat_map(|result| &result.operations) {
@@ -51,7 +51,7 @@ impl ExpectedGain {
         gain
     }
 
-    /// The speed-up of all of them together; `None` if nothing is known.
+    /// Returns the speed-up of all of them together; `None` if nothing is known.
     pub fn speed_up(&self) -> Option<f64> {
         (self.counted > 0 && self.best_ns > 0.0).then(|| self.baseline_ns / self.best_ns)
     }

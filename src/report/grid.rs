@@ -21,7 +21,7 @@ enum GridRow {
 }
 
 impl Grid {
-    /// A grid with a heading for each column; one that begins with `>` is aligned to the right.
+    /// Makes a grid with a heading for each column; one that begins with `>` is aligned to the right.
     pub fn new(headings: &[&str]) -> Self {
         let right = headings.iter().map(|heading| heading.starts_with('>')).collect();
         let cells = headings.iter().map(|heading| heading.trim_start_matches('>').to_owned()).collect();
@@ -39,7 +39,7 @@ impl Grid {
         self.rows.push(GridRow::Line(printable(text)));
     }
 
-    /// Whether there is no row yet.
+    /// Says whether there is no row yet.
     pub fn is_empty(&self) -> bool {
         self.rows.len() < 2
     }
@@ -102,7 +102,7 @@ macro_rules! cells {
 }
 pub(super) use cells;
 
-/// A cell of a value that may be unknown.
+/// Returns a cell of a value that may be unknown.
 pub(super) fn dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "—".to_owned(), text)
 }

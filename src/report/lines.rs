@@ -33,7 +33,7 @@ pub(super) fn write_notes(out: &mut dyn Write, notes: &[String]) -> io::Result<(
     write_lines(out, notes.iter().map(|note| format!("note: {note}")))
 }
 
-/// A heading, separated by a blank line.
+/// Writes a heading, separated by a blank line.
 pub(super) fn heading(out: &mut dyn Write, text: &str) -> io::Result<()> {
     writeln!(out, "\n{text}")
 }

@@ -59,7 +59,7 @@ struct KernelRow {
     share: f64,
 }
 
-/// Exact below 2^53 ps, two and a half hours.
+/// Converts picoseconds, exactly below 2^53 ps, two and a half hours.
 fn ns(ps: u64) -> f64 {
     ps as f64 / 1e3
 }

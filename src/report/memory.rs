@@ -17,12 +17,12 @@ const NAMED: usize = 5;
 pub(super) const MEMORY_COLUMNS: [&str; 7] =
     [">total", ">arguments", ">results", ">in place", ">constants", ">temporary", ">heap peak"];
 
-/// The modules whose HLO includes their memory, the one with the most time first.
+/// Returns the modules whose HLO includes their memory, the one with the most time first.
 pub(super) fn known(summary: &Summary) -> Vec<(&ModuleSummary, &ProgramMemory)> {
     summary.modules.iter().filter_map(|module| Some((module, module.memory.as_ref()?))).collect()
 }
 
-/// What a program takes.
+/// Returns the cells of what a program takes.
 pub(super) fn memory_cells(memory: &ProgramMemory) -> [String; 7] {
     [
         memory.total_bytes,

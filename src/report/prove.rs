@@ -33,7 +33,7 @@ struct WrittenSnapshot<'a> {
 }
 
 impl<'a> ProvenStep<'a> {
-    /// The result, and the snapshot of the proven set with its digest, if one was written.
+    /// Joins the result and the snapshot of the proven set with its digest, if one was written.
     pub fn new(result: &'a ProveResult, snapshot: Option<(&'a Path, Digest)>) -> Self {
         Self { tool: TOOL, result, snapshot: snapshot.map(|(path, digest)| WrittenSnapshot { path, digest }) }
     }
@@ -60,7 +60,7 @@ impl<'a> ProvenStep<'a> {
     }
 }
 
-/// Such as `1.061× (1.052–1.070)`.
+/// Writes a gain such as `1.061× (1.052–1.070)`.
 fn gain(effect: &Effect) -> String {
     let interval = effect.interval.map(|held| format!(" ({})", format_interval(held, 3))).unwrap_or_default();
     format!("{}{interval}", dash(effect.speed_up, ratio))

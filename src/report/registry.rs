@@ -105,7 +105,7 @@ impl Document for &VerifyReport {
     }
 }
 
-/// The fill as the record spells it, without braces.
+/// Returns the fill as the record spells it, without braces.
 fn fill_name(fill: &Fill) -> String {
     let text = serde_json::to_value(fill).ok();
     let fields = text.as_ref().and_then(|value| value.as_object());

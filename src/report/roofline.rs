@@ -14,7 +14,7 @@ use super::naming::{named, short};
 /// Headings of [`work_cells`].
 pub(super) const WORK_COLUMNS: [&str; 5] = [">FLOP/s", ">bytes/s", ">FLOP/byte", ">of roof", "bound"];
 
-/// Work per second, work per byte, and the share of the roof.
+/// Returns work per second, work per byte, and the share of the roof.
 pub(super) fn work_cells(work: Option<&Work>) -> [String; 5] {
     let rate = |per_second: fn(&Work) -> f64| dash(work, |work| format_per_second(per_second(work)));
     let roof = work.and_then(|work| work.roofline);
@@ -27,7 +27,7 @@ pub(super) fn work_cells(work: Option<&Work>) -> [String; 5] {
     ]
 }
 
-/// The operations that lose the most time below the roof; without peaks those that take the most time.
+/// Returns the operations that lose the most time below the roof; without peaks those that take the most time.
 pub(super) fn worst(summary: &Summary) -> Vec<&OperationSummary> {
     let lost_ns = |operation: &OperationSummary| {
         let work = operation.work.as_ref();
@@ -38,7 +38,7 @@ pub(super) fn worst(summary: &Summary) -> Vec<&OperationSummary> {
     worst
 }
 
-/// Where the peaks are from, or how to name them.
+/// Says where the peaks are from, or how to name them.
 pub(super) fn peaks_line(summary: &Summary) -> String {
     match &summary.peaks {
         Some(peaks) => roof_line(peaks),
@@ -49,7 +49,7 @@ pub(super) fn peaks_line(summary: &Summary) -> String {
 /// Maximum number of sources in a line; of more, only the first is named.
 const MAX_SOURCES: usize = 3;
 
-/// The owner of a roof.
+/// Says whose roof it is.
 pub(super) fn roof_line(peaks: &Peaks) -> String {
     let f32 = |per_second: Option<f64>| dash(per_second, format_per_second);
     let [matrix, vector] = [peaks.matrix_per_second(None), peaks.vector_per_second(None)].map(f32);
@@ -66,7 +66,7 @@ pub(super) fn roof_line(peaks: &Peaks) -> String {
     )
 }
 
-/// The rates of a call's best config, or of its baseline if undecided, and its share of the roof.
+/// Returns the rates of a call's best config, or of its baseline if undecided, and its share of the roof.
 pub(super) fn work_line(operation: &OperationResult) -> Option<String> {
     let time = operation.best.as_ref().unwrap_or(&operation.baseline);
     let work = time.work.as_ref()?;
@@ -79,8 +79,8 @@ pub(super) fn work_line(operation: &OperationResult) -> Option<String> {
     Some(format!("{} of the roof{before}, bound by {}: {rates}", format_part(roof.share), roof.bound.name()))
 }
 
-/// The temporary memory of a call's best config beside its baseline's, if they differ; otherwise of the baseline, if it
-/// has any.
+/// Returns the temporary memory of a call's best config beside its baseline's, if they differ; otherwise of the
+/// baseline, if it has any.
 pub(super) fn temporary_memory(operation: &OperationResult) -> Option<String> {
     let before = operation.baseline.temporary_bytes;
     let best = operation.best.as_ref().filter(|best| best.config != operation.baseline.config);

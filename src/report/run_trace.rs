@@ -58,7 +58,7 @@ impl Default for RunTrace {
 }
 
 impl RunTrace {
-    /// How many slices were left out because there were too many.
+    /// Says how many slices were left out because there were too many.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -81,7 +81,7 @@ impl RunTrace {
         rows.entry(track.to_owned()).or_insert_with(|| TraceRow { line: plane.line(track, start_ns), open: Vec::new() })
     }
 
-    /// A place in a line, if one is left for a slice of this kind.
+    /// Opens a place in a line, if one is left for a slice of this kind.
     fn place(&mut self, line: usize, is_fine: bool) -> Option<usize> {
         let (kept, most) = if is_fine { (&mut self.fine, MAX_FINE) } else { (&mut self.coarse, MAX_COARSE) };
         if *kept >= most {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::timer::events::Events;
 
-    /// An endless run uses bounded memory, and its operations are still recorded.
+    /// Checks that an endless run uses bounded memory, and its operations are still recorded.
     #[test]
     fn so_many_slices_are_kept_and_the_rest_is_counted() {
         let trace = Arc::new(Mutex::new(RunTrace::default()));

@@ -59,7 +59,7 @@ pub struct FailedProgram {
 }
 
 impl SelftestResult {
-    /// A calibration before any program has run.
+    /// Begins a calibration before any program has run.
     pub fn new(timer: &dyn Timer, options: &SelftestOptions) -> Self {
         let Setting { device, measured_by } = Setting::of(timer, &options.cache_state);
         Self {
@@ -80,7 +80,7 @@ impl SelftestResult {
         }
     }
 
-    /// The last lines: what was run, and how the tuner uses it.
+    /// Returns the last lines: what was run, and how the tuner uses it.
     pub fn lines(&self) -> Vec<String> {
         let Self { device, timer, metric, copies, rounds, .. } = self;
         let Some(file) = self.kept_in.as_deref().map(Path::display) else { return Vec::new() };

@@ -61,13 +61,13 @@ impl Document for Top<Summary> {
     }
 }
 
-/// A mean and its deviation, if there is one.
+/// Returns a mean and its deviation, if there is one.
 pub(super) fn mean_std(time: MeanStd) -> [String; 2] {
     let std = time.std.map_or_else(String::new, |std| format!("± {}", format_ns(std)));
     [format_ns(time.mean), std]
 }
 
-/// A time and its share of another.
+/// Returns a time and its share of another.
 pub(super) fn part(of: f64, all: f64) -> String {
     if all > 0.0 { format!("{} ({})", format_ns(of), format_part(of / all)) } else { format_ns(of) }
 }
@@ -130,7 +130,7 @@ fn write_modules(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether overlapping operations made this one's part smaller than its own self times, by more than rounding.
+/// Says whether overlapping operations made this one's part smaller than its own self times, by more than rounding.
 fn shares_its_time(operation: &OperationSummary) -> bool {
     operation.time_ns < 0.999 * operation.self_time_ns.mean * operation.executions as f64
 }
@@ -176,7 +176,7 @@ fn write_labels(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     write_section(out, "by label", &headings, rows, usize::MAX)
 }
 
-/// The compute operations whose time differs most from execution to execution.
+/// Writes the compute operations whose time differs most from execution to execution.
 fn write_spread(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
     let of_runs = summary.operations.iter().any(|operation| operation.run_ns.is_some());
     let mut spread: Vec<(f64, &OperationSummary)> = summary

@@ -26,7 +26,7 @@ impl Document for &AutotuningResult {
         self
     }
 
-    /// Operations × (baseline, best, speed-up, interval, evidence, status), with the winning config below each.
+    /// Writes operations × (baseline, best, speed-up, interval, evidence, status), with the winning config below each.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         // shares of a step are shown only if a profile was given
         let with_share = self.step.is_some();
@@ -71,7 +71,7 @@ impl Document for &AutotuningResult {
     }
 }
 
-/// The total gain, in one line.
+/// Returns the total gain, in one line.
 fn step_line(step: &ProfiledStep) -> String {
     format!(
         "expected: {} less time in the step of `{}` ({} to {} by the intervals); {} of its {} is decided here, {} is \
@@ -86,7 +86,7 @@ fn step_line(step: &ProfiledStep) -> String {
     )
 }
 
-/// The failures, each reason once, without that of the operation itself.
+/// Returns the failures, each reason once, without that of the operation itself.
 fn failures(operation: &OperationResult) -> impl Iterator<Item = String> {
     let mut by_reason: Vec<(&Failure, &CandidateResult, usize)> = Vec::new();
     for candidate in &operation.candidates {
@@ -105,7 +105,7 @@ fn failures(operation: &OperationResult) -> impl Iterator<Item = String> {
     )
 }
 
-/// How many configs were skipped, and the most promising of them.
+/// Says how many configs were skipped, and the most promising of them.
 fn not_compiled(operation: &OperationResult) -> Option<String> {
     let left = || operation.candidates.iter().filter_map(|candidate| Some((candidate, candidate.expected()?)));
     let (likeliest, expected) = left().min_by(|(_, a), (_, b)| a.low.total_cmp(&b.low))?;
@@ -136,7 +136,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
             let within =
                 operation.resolution.map_or_else(String::new, |part| format!(", within {}", format_part(part)));
             let more = operation.more_time.map_or_else(String::new, |more| format!(": {more}"));
-            lines.push(format!("tied with {others} other config{}{within}{more}", if others == 1 { "" } else { "s" }));
+            lines.push(format!("tied with {}{within}{more}", counted(others, "other config")));
         }
     }
     lines.extend(work_line(operation));
@@ -163,7 +163,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
     lines
 }
 
-/// The last lines: where the time went, what was measured and where the configs are.
+/// Returns the last lines: where the time went, what was measured and where the configs are.
 pub fn result_lines(result: &AutotuningResult, folder: Option<&Path>) -> Vec<String> {
     let rounds: u32 = result.operations.iter().map(|operation| operation.rounds_measured).sum();
     let decided = result.operations.iter().filter(|operation| operation.status.is_decided()).count();

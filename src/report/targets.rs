@@ -102,7 +102,7 @@ fn write_findings(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()
     Ok(())
 }
 
-/// The cost of compiling.
+/// Says what compiling costs.
 fn forecast_line(forecast: &Forecast) -> String {
     let Forecast { to_compile, kept, jobs, seconds, bytes, .. } = forecast;
     if to_compile + kept == 0 {
@@ -118,7 +118,7 @@ fn forecast_line(forecast: &Forecast) -> String {
     format!("{programs} to compile, {kept} kept: {cost}")
 }
 
-/// A row for several programs, with the maximum of their memory and of their kernels' figures.
+/// Adds a row for several programs, with the maximum of their memory and of their kernels' figures.
 fn add(grid: &mut Grid, name: &str, outcomes: Vec<&CompileOutcome>, (knows_kernels, figures): (bool, &[&CostFigure])) {
     let count = |is: fn(&CompileOutcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
     let compiled = count(|outcome| matches!(outcome, CompileOutcome::Compiled { .. }));
@@ -178,7 +178,7 @@ fn reason_of(outcome: &CompileOutcome) -> Option<&str> {
     }
 }
 
-/// Each reason once, with the configs that it concerns.
+/// Returns each reason once, with the configs that it concerns.
 fn refusals(call: &CompiledCall) -> Vec<String> {
     let mut by_reason: BTreeMap<&str, Vec<&Config>> = BTreeMap::new();
     for candidate in &call.candidates {

@@ -14,7 +14,7 @@ pub(super) struct TimePart {
     pub(super) beside: String,
 }
 
-/// Every part of the work, in the order of the walk.
+/// Returns every part of the work, in the order of the walk.
 pub(super) fn parts(time_breakdown: &TimeBreakdown) -> [TimePart; 7] {
     let beside =
         |ns: u64, what: &str| if ns > 0 { format!(" ({} {what})", format_ns(ns as f64)) } else { String::new() };
@@ -30,8 +30,8 @@ pub(super) fn parts(time_breakdown: &TimeBreakdown) -> [TimePart; 7] {
     ]
 }
 
-/// `12.3 s: compiling 8.10 s (15.0 s of processor time), measuring 2.90 s (1.20 s in the programs), …`, the largest
-/// part first, without those below one per cent; `None` if nothing was done.
+/// Returns `12.3 s: compiling 8.10 s (15.0 s of processor time), measuring 2.90 s (1.20 s in the programs), …`, the
+/// largest part first, without those below one per cent; `None` if nothing was done.
 pub(super) fn time_line(of: impl IntoIterator<Item = TimeBreakdown>) -> Option<String> {
     let mut time_breakdown = TimeBreakdown::default();
     of.into_iter().for_each(|part| time_breakdown += part);

@@ -18,7 +18,7 @@ const TICKS: usize = 6;
 pub(super) struct RatioAxis(LogScale);
 
 impl RatioAxis {
-    /// An axis that shows these ratios, and 1.
+    /// Makes an axis that shows these ratios, and 1.
     pub(super) fn of(ratios: impl IntoIterator<Item = f64>) -> Self {
         let (mut low, mut high) = (1.0_f64, 1.0_f64);
         for ratio in ratios.into_iter().filter(|ratio| ratio.is_finite() && *ratio > 0.0) {
@@ -30,17 +30,17 @@ impl RatioAxis {
         Self(LogScale { low: low / missing / margin, high: high * missing * margin })
     }
 
-    /// Units from the left edge; ratios outside the range are at the edge.
+    /// Returns units from the left edge; ratios outside the range are at the edge.
     pub(super) fn place(&self, ratio: f64) -> f64 {
         self.0.part(ratio) * WIDTH
     }
 
-    /// Whether a ratio is on the axis.
+    /// Says whether a ratio is on the axis.
     pub(super) fn holds(&self, ratio: f64) -> bool {
         self.0.holds(ratio)
     }
 
-    /// Round ratios for ticks, including 1.
+    /// Returns round ratios for ticks, including 1.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let LogScale { low, high } = self.0;
         let inside = |tick: &f64| self.holds(*tick);
@@ -59,7 +59,7 @@ impl RatioAxis {
         all.find(|ticks| (2..=TICKS).contains(&ticks.len())).unwrap_or_else(|| vec![1.0])
     }
 
-    /// The axis with its numbers, in percentages, so that letters keep their shape at any width.
+    /// Draws the axis with its numbers, in percentages, so that letters keep their shape at any width.
     pub(super) fn numbers(&self) -> Markup {
         let anchor = |part: f64| match part {
             _ if part < 5.0 => "start",
@@ -76,7 +76,7 @@ impl RatioAxis {
         }
     }
 
-    /// Lines through a strip of this height: one at each tick, and a stronger one at the baseline.
+    /// Draws lines through a strip of this height: one at each tick, and a stronger one at the baseline.
     pub(super) fn lines(&self, height: u32) -> Markup {
         let line = |tick: f64| format!("M{:.1} 0v{height}", self.place(tick));
         let grid: String = self.ticks().into_iter().filter(|tick| *tick != 1.0).map(line).collect();
@@ -84,7 +84,7 @@ impl RatioAxis {
     }
 }
 
-/// `0.25×`, `1×`, `1.5×`.
+/// Returns `0.25×`, `1×`, `1.5×`.
 fn tick_text(tick: f64) -> String {
     let text = format!("{tick:.4}");
     format!("{}×", text.trim_end_matches('0').trim_end_matches('.'))

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use crate::counted::counted;
 use crate::decision::DropReason;
 use crate::report::differences::differences;
-use crate::report::figures::{expected_text, format_confidence};
+use crate::report::figures::{expected_text, format_confidence, format_interval};
 use crate::report::grid::dash;
 use crate::report::naming::brief_config;
 use crate::report::{format_bytes, format_ns, format_part, format_ratio};
@@ -39,7 +39,7 @@ struct CandidateRow<'a> {
     strip: SampleStrip,
 }
 
-/// The table of an operation's candidates, the fastest first and those without a time last.
+/// Draws the table of an operation's candidates, the fastest first and those without a time last.
 pub(super) fn candidates(operation: &OperationResult, name: &str) -> Markup {
     let is_folded = |row: &CandidateRow<'_>| {
         row.candidate.status() == CandidateStatus::SameProgram && !row.role.is_best && !row.role.is_baseline
@@ -109,7 +109,7 @@ fn axis_of(rows: &[CandidateRow<'_>]) -> RatioAxis {
     RatioAxis::of(rows.iter().flat_map(|row| row.strip.extent()).chain(ends))
 }
 
-/// A heading above the rows of one race, whose times are comparable.
+/// Draws a heading above the rows of one race, whose times are comparable.
 fn race_heading(race: &CandidateRace, columns: usize) -> Markup {
     let what = match race.stage {
         RaceStage::Alone => "Each value alone",
@@ -126,7 +126,7 @@ fn race_heading(race: &CandidateRace, columns: usize) -> Markup {
     }
 }
 
-/// The candidates without samples of their own in one row, which opens.
+/// Draws the candidates without samples of their own in one row, which opens.
 fn folded_row(operation: &OperationResult, rows: &[CandidateRow<'_>], columns: usize) -> Markup {
     html! {
         tr.folded role="row" {
@@ -169,9 +169,10 @@ fn table_row(operation: &OperationResult, row: &CandidateRow<'_>, axis: &RatioAx
     };
     let times = candidate.times();
     let [median_ns, ratio] = [times.map(|times| times.median_ns), times.map(|times| times.ratio)];
-    let interval = times.map(|times| times.interval).filter(|_| !role.is_baseline).map(|interval| {
-        format!("{:.3}–{:.3} at {}", interval.low, interval.high, format_confidence(interval.confidence))
-    });
+    let interval = times
+        .map(|times| times.interval)
+        .filter(|_| !role.is_baseline)
+        .map(|interval| format!("{} at {}", format_interval(interval, 3), format_confidence(interval.confidence)));
     let rounds = times.map_or(0, |times| times.rounds).to_string();
     html! {
         tr role="row" class=[class] {
@@ -186,7 +187,7 @@ fn table_row(operation: &OperationResult, row: &CandidateRow<'_>, axis: &RatioAx
     }
 }
 
-/// A candidate's strip, or why there is none.
+/// Draws a candidate's strip, or why there is none.
 fn drawing(candidate: &CandidateResult, strip: &SampleStrip, axis: &RatioAxis) -> Markup {
     match candidate.failure() {
         Some(failure) => {
@@ -197,7 +198,7 @@ fn drawing(candidate: &CandidateResult, strip: &SampleStrip, axis: &RatioAxis) -
     }
 }
 
-/// The result of a candidate, in words.
+/// Returns the result of a candidate, in words.
 fn outcome(operation: &OperationResult, candidate: &CandidateResult, role: CandidateRole) -> String {
     let mut words: Vec<String> = Vec::new();
     match role {
@@ -230,7 +231,7 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, role: Candi
     }
 }
 
-/// That a candidate is as good as the best one, and why if its interval seems to say otherwise.
+/// Says that a candidate is as good as the best one, and why if its interval seems to say otherwise.
 fn tied(operation: &OperationResult, candidate: &CandidateResult) -> String {
     let keeps = operation.best.as_ref().is_some_and(|best| best.config == operation.baseline.config);
     let is_apart = candidate.times().is_some_and(|times| times.interval.low > 1.0 || times.interval.high < 1.0);
@@ -240,7 +241,7 @@ fn tied(operation: &OperationResult, candidate: &CandidateResult) -> String {
     }
 }
 
-/// Which candidate's program it shares, judging by the figures.
+/// Says which candidate's program it shares, judging by the figures.
 fn twin_of(operation: &OperationResult, candidate: &CandidateResult) -> String {
     let is_twin =
         |other: &&CandidateResult| other.status() == CandidateStatus::Measured && other.times() == candidate.times();

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::axis::RatioAxis;
 
-/// A table with the markup of its headings and rows.
+/// Draws a table with the markup of its headings and rows.
 pub(super) fn table(class: &str, caption: &str, headings: &Markup, rows: &Markup) -> Markup {
     html! {
         table class=(class) role="table" {
@@ -15,7 +15,7 @@ pub(super) fn table(class: &str, caption: &str, headings: &Markup, rows: &Markup
     }
 }
 
-/// The heading of a column by which the script sorts.
+/// Draws the heading of a column by which the script sorts.
 pub(super) fn heading(index: usize, name: &str, is_number: bool) -> Markup {
     let kind = if is_number { "number" } else { "text" };
     html! {
@@ -25,12 +25,12 @@ pub(super) fn heading(index: usize, name: &str, is_number: bool) -> Markup {
     }
 }
 
-/// The heading of a column of strips: their axis.
+/// Draws the heading of a column of strips: their axis.
 pub(super) fn strips_heading(name: &str, axis: &RatioAxis) -> Markup {
     html! { th.strips role="columnheader" { span.unseen { (name) } (axis.numbers()) } }
 }
 
-/// The first cell of a row: a name, a link to its section where it has one, and what stands below it.
+/// Draws the first cell of a row: a name, a link to its section where it has one, and what stands below it.
 pub(super) fn name_cell(name: &str, section: Option<usize>, under: &Markup) -> Markup {
     html! {
         th role="rowheader" scope="row" data-value=(name) {
@@ -43,7 +43,7 @@ pub(super) fn name_cell(name: &str, section: Option<usize>, under: &Markup) -> M
     }
 }
 
-/// A status with the class that colours it, and what more is to say.
+/// Draws a status with the class that colours it, and what more is to say.
 pub(super) fn status_cell(status: &str, class: &str, more: Option<&str>) -> Markup {
     html! {
         td role="cell" data-value=(status) {
@@ -53,7 +53,7 @@ pub(super) fn status_cell(status: &str, class: &str, more: Option<&str>) -> Mark
     }
 }
 
-/// A number as text, its exact value for sorting, and what stands beside it.
+/// Draws a number as text, its exact value for sorting, and what stands beside it.
 pub(super) fn number_cell(name: &str, value: Option<f64>, text: &str, beside: Option<&str>) -> Markup {
     html! {
         td.number role="cell" data-name=(name) data-value=[value] {
@@ -62,7 +62,7 @@ pub(super) fn number_cell(name: &str, value: Option<f64>, text: &str, beside: Op
     }
 }
 
-/// A cell of one word.
+/// Draws a cell of one word.
 pub(super) fn text_cell(name: &str, text: &str) -> Markup {
     html! { td role="cell" data-name=(name) data-value=(text) { (text) } }
 }

@@ -8,7 +8,7 @@ use crate::tune::AutotuningResult;
 
 use super::escape::prose;
 
-/// What a clock's name means.
+/// Says what a clock's name means.
 pub(super) fn clock_of(source: &Source) -> &'static str {
     match source {
         Source::HostWall => "the host's clock around launch and completion",
@@ -18,7 +18,7 @@ pub(super) fn clock_of(source: &Source) -> &'static str {
     }
 }
 
-/// Both, as lists.
+/// Draws the device and its software, and the notes, as lists.
 pub(super) fn environment(result: &AutotuningResult) -> Markup {
     let (identity, environment) = (&result.device.identity, &result.device.environment);
     let by = &result.measured_by;
@@ -45,7 +45,7 @@ pub(super) fn environment(result: &AutotuningResult) -> Markup {
     facts(first.into_iter().chain(hardware).chain(rest), &result.notes)
 }
 
-/// Facts by their names, those that are known, and notes.
+/// Draws facts by their names, those that are known, and notes.
 pub(super) fn facts<'a>(rows: impl IntoIterator<Item = (&'a str, String)>, notes: &[String]) -> Markup {
     html! {
         h3 { "Device and environment" }

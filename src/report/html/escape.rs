@@ -7,7 +7,7 @@ use std::io;
 use maud::{Markup, html};
 use serde::Serialize;
 
-/// Prose, in which backticks mark code.
+/// Draws prose, in which backticks mark code.
 pub(super) fn prose(text: &str) -> Markup {
     let ticks = text.matches('`').count();
     html! {
@@ -17,8 +17,8 @@ pub(super) fn prose(text: &str) -> Markup {
     }
 }
 
-/// JSON for the inside of a `script` element: characters that could end the element or begin a comment only occur in
-/// strings, and are escaped there.
+/// Returns JSON for the inside of a `script` element: characters that could end the element or begin a comment only
+/// occur in strings, and are escaped there.
 pub(super) fn script_json<T: Serialize>(value: &T) -> io::Result<String> {
     let json = serde_json::to_string(value)?;
     let mut safe = String::with_capacity(json.len());

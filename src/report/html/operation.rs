@@ -23,7 +23,7 @@ use super::escape::prose;
 use super::overview::status_class;
 use super::time_breakdown::bar;
 
-/// An operation's section; `decided_at` is the time of its decision, if there is one.
+/// Draws an operation's section; `decided_at` is the time of its decision, if there is one.
 pub(super) fn section(operation: &OperationResult, number: usize, decided_at: Option<u64>) -> Markup {
     let OperationResult { status, baseline, best, candidates: all, time_breakdown, .. } = operation;
     let name = name_with_direction(operation);
@@ -71,13 +71,13 @@ fn verdict(operation: &OperationResult) -> Markup {
     }
 }
 
-/// A reason as a sentence.
+/// Returns a reason as a sentence.
 fn sentence(reason: &str) -> String {
     let mut letters = reason.trim().chars();
     letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }
 
-/// What the best config changes.
+/// Says what the best config changes.
 fn changes(baseline: &ConfigTime, best: &ConfigTime) -> Markup {
     let (old, new) = (flat(&baseline.config), flat(&best.config));
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
@@ -94,7 +94,7 @@ fn changes(baseline: &ConfigTime, best: &ConfigTime) -> Markup {
     }
 }
 
-/// How it was decided, one fact each.
+/// Says how it was decided, one fact each.
 fn facts(operation: &OperationResult, decided_at: Option<u64>) -> Vec<String> {
     let mut facts: Vec<String> = Vec::new();
     facts.extend(found(operation));
@@ -108,7 +108,7 @@ fn facts(operation: &OperationResult, decided_at: Option<u64>) -> Vec<String> {
     let is_other = |config: &&Config| operation.best.as_ref().is_none_or(|best| best.config != **config);
     let others = operation.tie_set.iter().filter(is_other).count();
     if others > 0 {
-        facts.push(format!("Tied with {others} other config{}.", if others == 1 { "" } else { "s" }));
+        facts.push(format!("Tied with {}.", counted(others, "other config")));
         facts.extend(operation.more_time.map(|more| format!("{more}.")));
     }
     facts.extend(operation.drift.map(|drift| {
@@ -122,7 +122,7 @@ fn facts(operation: &OperationResult, decided_at: Option<u64>) -> Vec<String> {
     facts
 }
 
-/// How often it is in the module, and how that is known.
+/// Says how often it is in the module, and how that is known.
 fn found(operation: &OperationResult) -> Option<String> {
     if operation.call.op_id == COMPILER_OPTIONS {
         let module = if operation.how.is_empty() { "the module itself" } else { &operation.how };

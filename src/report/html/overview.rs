@@ -26,13 +26,13 @@ struct OptionalColumns {
     roof: bool,
 }
 
-/// The share of the roof that a call reaches with its best config, or with its baseline if undecided.
+/// Returns the share of the roof that a call reaches with its best config, or with its baseline if undecided.
 fn roof_of(operation: &OperationResult) -> Option<f64> {
     let time = operation.best.as_ref().unwrap_or(&operation.baseline);
     Some(time.work.as_ref()?.roofline?.share)
 }
 
-/// The word for a status in a class.
+/// Returns the word for a status in a class.
 pub(super) fn status_class(status: Status) -> &'static str {
     match status {
         Status::Tuned => "tuned",
@@ -43,7 +43,7 @@ pub(super) fn status_class(status: Status) -> &'static str {
     }
 }
 
-/// The table; the operations' sections have the ids `op-N`, counted from `first`.
+/// Draws the table; the operations' sections have the ids `op-N`, counted from `first`.
 pub(super) fn overview(result: &AutotuningResult, first: usize) -> Markup {
     let operations = &result.operations;
     let intervals = operations.iter().filter_map(|operation| operation.speed_up_interval);
@@ -114,7 +114,7 @@ fn row(operation: &OperationResult, number: usize, with: OptionalColumns, axis: 
     }
 }
 
-/// The interval of the speed-up on the axis.
+/// Draws the interval of the speed-up on the axis.
 fn strip(operation: &OperationResult, axis: &RatioAxis) -> Markup {
     let Some((speed_up, interval)) = operation.speed_up.zip(operation.speed_up_interval) else { return html! {} };
     let is_better = operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config);

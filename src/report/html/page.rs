@@ -62,7 +62,7 @@ impl PageFrame<'_> {
     }
 }
 
-/// A key figure and its explanation, one card of a list of the class `cards`.
+/// Draws a key figure and its explanation, one card of a list of the class `cards`.
 pub(in crate::report) fn card(name: &str, figure: &str, beside: &str) -> Markup {
     html! { div { dt { (name) } dd { span.figure { (figure) } " " span.beside { (beside) } } } }
 }

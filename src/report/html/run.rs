@@ -32,7 +32,7 @@ pub struct HtmlReport<'a> {
 }
 
 impl<'a> HtmlReport<'a> {
-    /// A page of results of one or several runs.
+    /// Makes a page of the results of one or several runs.
     pub fn new(subject: &'a str, results: &'a [AutotuningResult]) -> Self {
         Self { subject, results }
     }
@@ -81,7 +81,7 @@ fn operations(results: &[AutotuningResult]) -> impl Iterator<Item = &OperationRe
     results.iter().flat_map(|result| &result.operations)
 }
 
-/// The title and the key figures.
+/// Draws the title and the key figures.
 fn header(HtmlReport { subject, results }: &HtmlReport<'_>) -> Markup {
     let mut time_breakdown = TimeBreakdown::default();
     operations(results).for_each(|operation| time_breakdown += operation.time_breakdown);
@@ -181,8 +181,8 @@ fn device_card(results: &[AutotuningResult]) -> Markup {
     card("Device", &identity.device_kind, &format!("{}, {}", identity.platform, hardware.join(", ")))
 }
 
-/// A heading, and the filter of its table, which the script enables; without the script everything is shown and the
-/// filter is hidden. `found` names what the text is searched in, and the choice of a status.
+/// Draws a heading, and the filter of its table, which the script enables; without the script everything is shown and
+/// the filter is hidden. `found` names what the text is searched in, and the choice of a status.
 pub(super) fn filter(heading: &str, (found, status): (&str, &str), statuses: &BTreeSet<&str>) -> Markup {
     html! {
         h2 { (heading) }
@@ -197,7 +197,7 @@ pub(super) fn filter(heading: &str, (found, status): (&str, &str), statuses: &BT
     }
 }
 
-/// The overview of a result, its operations, and where it was measured.
+/// Draws the overview of a result, its operations, and where it was measured.
 fn section(result: &AutotuningResult, first: usize, one_of_many: bool) -> Markup {
     let decided_at = |operation: &OperationResult| {
         let is_its = |key: &CacheKey| key.call == operation.call && key.direction == operation.direction;

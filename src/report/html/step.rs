@@ -94,7 +94,7 @@ pub fn write_step_html(out: &mut dyn Write, StepReport { subject, document, step
     page.write(out, &body, &StepData { subject, step: document })
 }
 
-/// The title and the few figures that a reader came for.
+/// Draws the title and the few figures that a reader came for.
 fn header(subject: &str, MeasuredStep { device, step, baseline_ns, calls, proven, .. }: &MeasuredStep) -> Markup {
     let of_step = |effect: &Effect| {
         let interval = effect.interval.map_or_else(String::new, |held| format!("{}, ", format_interval(held, 3)));
@@ -149,7 +149,7 @@ fn row(CallEffect { call, in_step, is_proven, .. }: &CallEffect, has_shares: boo
     }
 }
 
-/// The class that colours a verdict.
+/// Returns the class that colours a verdict.
 fn class_of(verdict: StepVerdict) -> &'static str {
     match verdict {
         StepVerdict::Gains => "tuned",

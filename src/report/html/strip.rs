@@ -22,7 +22,7 @@ pub(super) struct SampleStrip {
 }
 
 impl SampleStrip {
-    /// The paired ratios of a candidate. `kind` is the class that it is drawn with.
+    /// Takes the paired ratios of a candidate. `kind` is the class that it is drawn with.
     pub(super) fn of_candidate(candidate: &CandidateResult, kind: &'static str) -> Self {
         let ratios: Vec<(f64, bool)> =
             candidate.samples.iter().map(|sample| (sample.ratio(), sample.is_counted)).collect();
@@ -31,7 +31,7 @@ impl SampleStrip {
         Self { interval, median: times.map(|times| times.ratio), ..Self::of(ratios, kind) }
     }
 
-    /// The baseline's own times over their median: the machine's drift, which cancels in pairs.
+    /// Takes the baseline's own times over their median: the machine's drift, which cancels in pairs.
     pub(super) fn of_baseline(samples: &[PairedSample]) -> Self {
         let counted: Vec<f64> = samples.iter().filter(|sample| sample.is_counted).map(|sample| sample.ns).collect();
         let level = median(&counted).unwrap_or(f64::NAN);
@@ -46,7 +46,7 @@ impl SampleStrip {
         Self { dots, middle_half, interval: None, median: None, kind }
     }
 
-    /// The range that an axis must show.
+    /// Returns the range that an axis must show.
     pub(super) fn extent(&self) -> impl Iterator<Item = f64> {
         let counted: Vec<f64> = self.dots.iter().filter(|(_, counted)| *counted).map(|(ratio, _)| *ratio).collect();
         // a single disturbed sample must not flatten all others
@@ -54,12 +54,12 @@ impl SampleStrip {
         ends.into_iter().flatten()
     }
 
-    /// Samples outside the axis.
+    /// Counts the samples outside the axis.
     pub(super) fn beyond(&self, axis: &RatioAxis) -> usize {
         self.dots.iter().filter(|(ratio, _)| !axis.holds(*ratio)).count()
     }
 
-    /// The strip as a picture.
+    /// Draws the strip as a picture.
     pub(super) fn draw(&self, axis: &RatioAxis) -> Markup {
         let place = |ratio: f64| axis.place(ratio);
         let classes = [("aside", false, true), ("dots", true, true), ("beyond", true, false), ("beyond", false, false)];
@@ -81,8 +81,8 @@ impl SampleStrip {
         }
     }
 
-    /// Dots from top to bottom in the order of the rounds, if there are any. A line of zero length with round ends is
-    /// a dot that keeps its shape at any width.
+    /// Returns dots from top to bottom in the order of the rounds, if there are any. A line of zero length with round
+    /// ends is a dot that keeps its shape at any width.
     fn dots(&self, axis: &RatioAxis, counted: bool, inside: bool) -> Option<String> {
         let step = 24.0 / self.dots.len().saturating_sub(1).max(1) as f64;
         let dots = self.dots.iter().enumerate().filter(|(_, (ratio, is_counted))| {

@@ -6,7 +6,7 @@ use crate::report::format_ns;
 use crate::report::time::parts;
 use crate::tune::TimeBreakdown;
 
-/// A bar of the parts and their list; nothing if nothing was done.
+/// Draws a bar of the parts and their list; nothing if nothing was done.
 pub(super) fn bar(time_breakdown: &TimeBreakdown) -> Markup {
     let total = time_breakdown.total().as_nanos() as f64;
     let mut at = 0.0;

@@ -20,8 +20,8 @@ pub(super) struct LogAxis {
 pub(super) type AxisTick = (f64, Option<(u8, i32)>);
 
 impl LogAxis {
-    /// An axis that contains these values; `None` if there are none. If all are zero, its ends are the given powers of
-    /// ten.
+    /// Makes an axis that contains these values; `None` if there are none. If all are zero, its ends are the given
+    /// powers of ten.
     pub(super) fn of(values: impl IntoIterator<Item = f64>, unless: (i32, i32)) -> Option<Self> {
         let (mut least, mut most, mut has_zero) = (f64::INFINITY, 0.0_f64, false);
         for value in values.into_iter().filter(|value| value.is_finite() && *value >= 0.0) {
@@ -43,7 +43,7 @@ impl LogAxis {
         Some(Self { low, high, has_zero })
     }
 
-    /// The position of a value, from 0 to 1.
+    /// Returns the position of a value, from 0 to 1.
     pub(super) fn along(&self, of: f64) -> f64 {
         if of <= 0.0 {
             return if self.has_zero { ZERO_PART / 2.0 } else { 0.0 };
@@ -53,17 +53,17 @@ impl LogAxis {
         first + (1.0 - first) * LogScale { low, high }.part(of)
     }
 
-    /// Where positive values begin.
+    /// Says where positive values begin.
     pub(super) fn first(&self) -> f64 {
         self.along(value(self.low))
     }
 
-    /// The values at its ends.
+    /// Returns the values at its ends.
     pub(super) fn ends(&self) -> (f64, f64) {
         (value(self.low), value(self.high))
     }
 
-    /// The ticks.
+    /// Returns the ticks.
     pub(super) fn ticks(&self) -> Vec<AxisTick> {
         let decades = (self.high - self.low) / 3 + 1;
         let each = if self.high - self.low < MOST_TICKS { 1 } else { 3 * (decades.max(1) as u32).div_ceil(8) as i32 };
@@ -81,7 +81,7 @@ fn value(step: i32) -> f64 {
     digit * 10_f64.powi(step.div_euclid(3))
 }
 
-/// A number as a tick's label: `0.05`, `200`, `1e9`.
+/// Writes a number as a tick's label: `0.05`, `200`, `1e9`.
 pub(super) fn number((digit, power): (u8, i32)) -> String {
     match power {
         0..=5 => format!("{digit}{}", "0".repeat(power.unsigned_abs() as usize)),
@@ -90,7 +90,7 @@ pub(super) fn number((digit, power): (u8, i32)) -> String {
     }
 }
 
-/// A number with a unit in steps of a thousand; `one` is the index of the unit of one.
+/// Writes a number with a unit in steps of a thousand; `one` is the index of the unit of one.
 fn in_units((digit, power): (u8, i32), units: &[&str], one: i32) -> String {
     let last = i32::try_from(units.len()).unwrap_or(1) - 1;
     let place = (power.div_euclid(3) + one).clamp(0, last);
@@ -98,27 +98,27 @@ fn in_units((digit, power): (u8, i32), units: &[&str], one: i32) -> String {
     format!("{} {unit}", number((digit, power - 3 * (place - one))))
 }
 
-/// Bytes as a tick's label.
+/// Returns bytes as a tick's label.
 pub(super) fn bytes(value: (u8, i32)) -> String {
     in_units(value, &["B", "kB", "MB", "GB", "TB", "PB", "EB"], 0)
 }
 
-/// A rate per second as a tick's label.
+/// Returns a rate per second as a tick's label.
 pub(super) fn rate(value: (u8, i32)) -> String {
     in_units(value, &["", "k", "M", "G", "T", "P", "E"], 0).trim_end().to_owned()
 }
 
-/// Nanoseconds as a tick's label.
+/// Returns nanoseconds as a tick's label.
 pub(super) fn time(ns: (u8, i32)) -> String {
     in_units(ns, &["ps", "ns", "µs", "ms", "s"], 1)
 }
 
-/// A fraction as a tick's label.
+/// Returns a fraction as a tick's label.
 pub(super) fn part((digit, power): (u8, i32)) -> String {
     format!("{} %", number((digit, power + 2)))
 }
 
-/// A multiple as a tick's label.
+/// Returns a multiple as a tick's label.
 pub(super) fn multiple(value: (u8, i32)) -> String {
     format!("{}×", number(value))
 }

@@ -6,7 +6,7 @@ use super::axis::{bytes, number};
 use super::marks::{SizeMark, axes, draw_marks};
 use super::picture::{PanelFrame, Picture};
 
-/// One mark for each row that has a size.
+/// Returns one mark for each row that has a size.
 pub(super) fn marks(metrics: &CollectiveMetrics) -> Vec<SizeMark> {
     let mark = |row: &SizeRow| {
         let (size, bus) = (row.message_bytes.filter(|&bytes| bytes > 0)?, row.figures.bus_gb_per_s?);

@@ -5,7 +5,7 @@ use crate::analysis::collectives::CollectiveKind;
 use super::axis::LogAxis;
 use super::picture::{MarkStyle, PanelFrame, Picture, STYLES, draw, escaped};
 
-/// A kind's colour and mark.
+/// Returns a kind's colour and mark.
 pub(super) fn style(kind: CollectiveKind) -> MarkStyle {
     let place = match kind {
         CollectiveKind::AllGather => 0,
@@ -30,7 +30,7 @@ pub(super) struct SizeMark {
     pub(super) label: String,
 }
 
-/// The axes of marks; `None` if there are none.
+/// Returns the axes of marks; `None` if there are none.
 pub(super) fn axes(marks: &[SizeMark]) -> Option<(LogAxis, LogAxis)> {
     let x = LogAxis::of(marks.iter().map(|mark| mark.x), (0, 3))?;
     let y = LogAxis::of(marks.iter().flat_map(|mark| [mark.low, mark.y, mark.high]), (-1, 1))?;

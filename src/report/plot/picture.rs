@@ -24,12 +24,12 @@ pub(super) struct PanelFrame {
 }
 
 impl PanelFrame {
-    /// The coordinate of a position on the horizontal axis.
+    /// Returns the coordinate of a position on the horizontal axis.
     pub(super) fn x(&self, along: f64) -> f64 {
         self.left + (self.right - self.left) * along
     }
 
-    /// The same on the vertical axis, which begins below.
+    /// Returns the same on the vertical axis, which begins below.
     pub(super) fn y(&self, along: f64) -> f64 {
         self.bottom - (self.bottom - self.top) * along
     }
@@ -68,13 +68,13 @@ macro_rules! draw {
 }
 pub(super) use draw;
 
-/// Text for an element or a quoted attribute; XML forbids two characters that HTML allows.
+/// Escapes text for an element or a quoted attribute; XML forbids two characters that HTML allows.
 pub(super) fn escaped(text: &str) -> String {
     html! { (printable(text).replace(['\u{fffe}', '\u{ffff}'], " ")) }.into_string()
 }
 
 impl Picture {
-    /// A picture of this size with its title.
+    /// Makes a picture of this size with its title.
     pub(super) fn new(title: &str, (width, height): (f64, f64)) -> Self {
         let title = escaped(title);
         let rules = |of: fn(&(&'static str, &'static str)) -> &'static str| {
@@ -101,13 +101,13 @@ impl Picture {
         let _ = self.svg.write_fmt(line);
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.svg.push_str("</svg>\n");
         self.svg.into_bytes()
     }
 
-    /// The legend, in rows from `top` on; returns where the last one ends.
+    /// Draws the legend, in rows from `top` on, and returns where the last one ends.
     pub(super) fn legend<'a>(&mut self, entries: impl IntoIterator<Item = (MarkStyle, &'a str)>, top: f64) -> f64 {
         let (mut x, mut y) = (24.0, top);
         for ((class, mark), name) in entries {
@@ -122,7 +122,7 @@ impl Picture {
         y + 12.0
     }
 
-    /// A frame with its heading and the names of its axes.
+    /// Draws a frame with its heading and the names of its axes.
     pub(super) fn frame(&mut self, frame: &PanelFrame, heading: &str, x_name: &str, y_name: &str) {
         let PanelFrame { left, top, right, bottom } = *frame;
         draw!(self, "<path class=\"frame\" d=\"M{left} {top}V{bottom}H{right}\"/>\n");
@@ -144,7 +144,7 @@ impl Picture {
         );
     }
 
-    /// Lines and numbers of the horizontal axis.
+    /// Draws lines and numbers of the horizontal axis.
     pub(super) fn columns(&mut self, frame: &PanelFrame, axis: &LogAxis, label: fn((u8, i32)) -> String) {
         for (along, tick) in axis.ticks() {
             let (x, text) = (frame.x(along), tick.map_or_else(|| "0".to_owned(), label));
@@ -153,14 +153,14 @@ impl Picture {
         }
     }
 
-    /// Lines and numbers of the vertical axis.
+    /// Draws lines and numbers of the vertical axis.
     pub(super) fn lines(&mut self, frame: &PanelFrame, axis: &LogAxis, label: fn((u8, i32)) -> String) {
         for (along, tick) in axis.ticks() {
             self.line(frame, frame.y(along), &tick.map_or_else(|| "0".to_owned(), label));
         }
     }
 
-    /// A line across with its number.
+    /// Draws a line across with its number.
     pub(super) fn line(&mut self, frame: &PanelFrame, y: f64, text: &str) {
         let (left, base) = (frame.left - 8.0, y + 4.5);
         draw!(self, "<path class=\"grid\" d=\"M{} {y:.1}H{}\"/>", frame.left, frame.right);
@@ -168,7 +168,7 @@ impl Picture {
     }
 }
 
-/// The approximate width of a text: no font is available, and only line breaks depend on it.
+/// Returns the approximate width of a text: no font is available, and only line breaks depend on it.
 fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * 7.4
 }

@@ -33,7 +33,7 @@ impl RooflinePoint<'_> {
         self.work.flops / self.work.bytes
     }
 
-    /// Its description when it has the focus or the pointer.
+    /// Returns its description when it has the focus or the pointer.
     fn label(&self) -> String {
         let Self { operation, work } = self;
         let roof = work.roofline.map_or_else(String::new, |roof| {
@@ -52,7 +52,7 @@ impl RooflinePoint<'_> {
 }
 
 impl<'a> RooflinePoint<'a> {
-    /// The operations whose work is known, and of them those that compute, the longest first.
+    /// Returns the operations whose work is known, and of them those that compute, the longest first.
     fn all(summary: &'a Summary) -> (usize, Vec<Self>) {
         let known =
             summary.operations.iter().filter_map(|operation| Some(Self { operation, work: operation.work.as_ref()? }));
@@ -65,7 +65,7 @@ impl<'a> RooflinePoint<'a> {
     }
 }
 
-/// The figure; nothing if no operation computes.
+/// Draws the figure; nothing if no operation computes.
 pub(in crate::report) fn roofline_plot(summary: &Summary) -> Markup {
     let (all, mut points) = RooflinePoint::all(summary);
     let skipped = [(all - points.len(), "that only move data"), (points.len().saturating_sub(MOST), "with less time")];
@@ -149,7 +149,7 @@ struct ComputeRoof {
     is_vector: bool,
 }
 
-/// The lines of the compute units, types with the same rate together, the highest first.
+/// Returns the lines of the compute units, types with the same rate together, the highest first.
 fn roofs(peaks: &Peaks) -> Vec<ComputeRoof> {
     let mut roofs: Vec<ComputeRoof> = Vec::new();
     for (figures, is_vector) in [(&peaks.matrix, false), (&peaks.vector, true)] {
@@ -169,7 +169,7 @@ fn roofs(peaks: &Peaks) -> Vec<ComputeRoof> {
     roofs
 }
 
-/// The memory's line up to the highest of the others, and these from where they intersect it.
+/// Draws the memory's line up to the highest of the others, and these from where they intersect it.
 fn roof_lines(peaks: &Peaks, roofs: &[ComputeRoof], across: &LogAxis, up: &LogAxis) -> Markup {
     let place = |x: f64, y: f64| (FRAME.x(across.along(x)), FRAME.y(up.along(y)));
     let bandwidth = peaks.bytes_per_second;

@@ -8,7 +8,7 @@ use super::picture::{PanelFrame, Picture, draw, escaped};
 /// Maximum number of devices named below the axis.
 const MOST_NAMES: usize = 16;
 
-/// A round time without trailing zeros: `−20 µs`.
+/// Writes a round time without trailing zeros: `−20 µs`.
 fn label(ns: f64) -> String {
     let text = signed_ns(ns, "");
     match text.split_once(' ') {
@@ -20,7 +20,7 @@ fn label(ns: f64) -> String {
     }
 }
 
-/// A round step; at most five of them reach this far.
+/// Returns a round step; at most five of them reach this far.
 fn step_to(farthest: f64) -> f64 {
     let power = 10_f64.powf((farthest.max(1e-3) / 5.0).log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| step * 5.0 >= farthest).unwrap_or(farthest)

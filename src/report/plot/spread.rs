@@ -88,7 +88,7 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
     Ok(true)
 }
 
-/// How many operations are drawn, ran once, and are too many.
+/// Says how many operations are drawn, ran once, and are too many.
 fn caption(drawn: usize, once: usize, more: usize, of_runs: bool) -> String {
     let (times, ran) = if of_runs { ("runs", "once") } else { ("executions", "in one execution") };
     let mut caption = format!("{} drawn. Labelled: the largest deviation × {times}.", counted(drawn, "operation"));
@@ -112,7 +112,7 @@ fn place(point: &SpreadPoint<'_>, frame: &PanelFrame, across: &LogAxis, up: &Log
     (frame.x(across.along(point.mean)), frame.y(up.along(point.spread)))
 }
 
-/// The opcodes with the most excess, most first.
+/// Returns the opcodes with the most excess, most first.
 fn opcodes<'a>(points: &[SpreadPoint<'a>]) -> Vec<&'a str> {
     let mut excess: BTreeMap<&str, f64> = BTreeMap::new();
     for point in points {
@@ -145,8 +145,8 @@ fn cut(name: &str) -> String {
     short
 }
 
-/// Names of the operations with the most excess, beside the plot in the order of their marks, each with a line to its
-/// mark.
+/// Writes the names of the operations with the most excess, beside the plot in the order of their marks, each with a
+/// line to its mark.
 fn write_names(picture: &mut Picture, points: &[SpreadPoint<'_>], frame: &PanelFrame, across: &LogAxis, up: &LogAxis) {
     let mut named: Vec<&SpreadPoint<'_>> = points.iter().filter(|point| point.excess > 0.0).collect();
     named.sort_by(|one, other| other.excess.total_cmp(&one.excess));

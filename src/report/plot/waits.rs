@@ -7,7 +7,7 @@ use super::axis::{LogAxis, bytes, multiple, time};
 use super::marks::{SizeMark, axes, draw_marks, style};
 use super::picture::{PanelFrame, Picture, draw};
 
-/// One mark for each kind, group and message size: all waits over all of the fastest durations.
+/// Returns one mark for each kind, group and message size: all waits over all of the fastest durations.
 pub(super) fn marks(waits: &Waits) -> Vec<SizeMark> {
     let mark = |(&(kind, _, size), sum): (&(CollectiveKind, Option<u64>, u64), &SizeWaits)| {
         let SizeWaits { count, low, high, .. } = *sum;
@@ -36,7 +36,7 @@ pub(super) fn panel(picture: &mut Picture, frame: &PanelFrame, marks: &[SizeMark
     draw_marks(picture, frame, (&across, &up), marks);
 }
 
-/// Histogram of waits: a row for each kind, its bars relative to its highest one.
+/// Draws the histogram of waits: a row for each kind, its bars relative to its highest one.
 pub(super) fn distribution(picture: &mut Picture, frame: &PanelFrame, waits: &Waits) {
     let kinds = &waits.kinds;
     let ends = waits.ends_ps.into_iter().flat_map(|(least, most)| [least, most]).map(|ps| ps as f64 / 1e3);

@@ -39,12 +39,12 @@ pub(super) fn calls<'a>(summary: &Summary, results: &'a [AutotuningResult]) -> V
 }
 
 impl TunedCall<'_> {
-    /// The id of its candidates in the page.
+    /// Returns the id of its candidates in the page.
     pub(super) fn id(&self) -> String {
         format!("call-{}", self.place + 1)
     }
 
-    /// Its verdict and its candidates, the fastest first.
+    /// Draws its verdict and its candidates, the fastest first.
     pub(super) fn section(&self) -> Markup {
         let operation = self.operation;
         let mut candidates: Vec<&CandidateResult> = operation.candidates.iter().collect();

@@ -64,7 +64,7 @@ pub(super) struct ChosenEvents {
     pub(super) unusable: u64,
 }
 
-/// All lines of all captures.
+/// Returns all lines of all captures.
 pub(super) fn tracks<'a>(captures: &'a [Capture], late_ps: &[Option<i64>]) -> Vec<CaptureLine<'a>> {
     let of_capture = |(capture, late_ps): (&'a Capture, &Option<i64>)| {
         let late_ps = *late_ps;
@@ -76,7 +76,7 @@ pub(super) fn tracks<'a>(captures: &'a [Capture], late_ps: &[Option<i64>]) -> Ve
 }
 
 impl CaptureLine<'_> {
-    /// Start and end.
+    /// Returns start and end.
     fn times(&self, event: &Event<'_>) -> Option<(i64, i64)> {
         if event.num_occurrences.is_some() || event.duration_ps < 0 {
             return None;
@@ -103,7 +103,7 @@ impl CaptureLine<'_> {
         folded.reduce(&new, join)
     }
 
-    /// How many events belong to the time after a moment.
+    /// Counts how many events belong to the time after a moment.
     fn count_from(&self, from_ps: i64) -> u64 {
         let add = |count: &mut u64, times: Option<(i64, i64)>| {
             *count += u64::from(times.is_some_and(|times| is_after(times, from_ps)));
@@ -111,7 +111,7 @@ impl CaptureLine<'_> {
         self.fold(|| 0, add, |one, other| one + other)
     }
 
-    /// The longest events of the window, ordered by start.
+    /// Returns the longest events of the window, ordered by start.
     fn longest(&self, from_ps: Option<i64>, most: usize) -> Vec<ChosenEvent> {
         let mut kept: BinaryHeap<Reverse<ChosenEvent>> = BinaryHeap::new();
         for event in self.line.events().filter_map(Result::ok) {
@@ -171,7 +171,7 @@ pub(super) fn choose(tracks: &[CaptureLine<'_>], steps: &ModuleSteps, most: usiz
     choice
 }
 
-/// As many of the newest steps as fit, and at least the newest: their start and their number.
+/// Returns as many of the newest steps as fit, and at least the newest: their start and their number.
 fn window(lanes: &[(usize, &CaptureLine<'_>)], steps: &ModuleSteps, most: u64) -> Option<(i64, usize)> {
     let starts = &steps.starts_ps;
     // by the number of steps that are needed to show an event
@@ -197,8 +197,8 @@ fn window(lanes: &[(usize, &CaptureLine<'_>)], steps: &ModuleSteps, most: u64) -
     Some((*starts.get(first)?, fitting))
 }
 
-/// The maximum number of events per lane, so that all together are at most `most`. Lanes with few events leave their
-/// share to the others.
+/// Returns the maximum number of events per lane, so that all together are at most `most`. Lanes with few events leave
+/// their share to the others.
 fn fair(counts: &[u64], most: u64) -> u64 {
     let mut sorted = counts.to_vec();
     sorted.sort_unstable();
@@ -213,7 +213,7 @@ fn fair(counts: &[u64], most: u64) -> u64 {
     u64::MAX
 }
 
-/// Whether an event is part of what follows a moment.
+/// Says whether an event is part of what follows a moment.
 fn is_after((start_ps, end_ps): (i64, i64), from_ps: i64) -> bool {
     end_ps > from_ps || start_ps >= from_ps
 }

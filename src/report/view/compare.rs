@@ -29,7 +29,7 @@ pub struct AfterPage<'a> {
 }
 
 impl<'a> AfterPage<'a> {
-    /// A profile beside the first. `stacks` are those by source line and those by scope.
+    /// Puts a profile beside the first. `stacks` are those by source line and those by scope.
     pub fn new(
         subject: &'a str,
         diff: &'a ProfileDiff,
@@ -39,7 +39,7 @@ impl<'a> AfterPage<'a> {
         Self { subject, diff, by_source, by_op_name, executions }
     }
 
-    /// The section. `before` are the first one's stacks.
+    /// Draws the section. `before` are the first one's stacks.
     pub(super) fn section(&self, before: [&BTreeMap<Vec<String>, f64>; 2]) -> io::Result<Markup> {
         let [executions, own] = self.executions;
         // scaled to the same number of executions

@@ -8,7 +8,7 @@ use maud::{Markup, PreEscaped, html};
 use crate::report::flame::{write_difference_graph, write_flame_graph};
 use crate::report::format_ns;
 
-/// A figure with the frames, or a line that nothing ran.
+/// Draws a figure with the frames, or a line that nothing ran.
 pub(super) fn flame(title: &str, time_ns: &BTreeMap<Vec<String>, f64>, keeps_ends: bool) -> io::Result<Markup> {
     let total: f64 = time_ns.values().sum();
     let mut svg = Vec::new();
@@ -18,7 +18,7 @@ pub(super) fn flame(title: &str, time_ns: &BTreeMap<Vec<String>, f64>, keeps_end
     figure(title, &format_ns(total), svg, if keeps_ends { "flame ends" } else { "flame" })
 }
 
-/// The flame graph of two profiles, coloured by the difference.
+/// Draws the flame graph of two profiles, coloured by the difference.
 pub(super) fn difference(
     title: &str,
     [before, after]: [&BTreeMap<Vec<String>, f64>; 2],
@@ -54,8 +54,8 @@ fn figure(title: &str, beside: &str, svg: Vec<u8>, class: &str) -> io::Result<Ma
 const ABOVE: u32 = 58;
 const BELOW: u32 = 32;
 
-/// The frames, each with its title, and the height that they need. Names in them are escaped, so all tags are the
-/// graph's own.
+/// Returns the frames, each with its title, and the height that they need. Names in them are escaped, so all tags are
+/// the graph's own.
 fn frames(svg: &str) -> Option<(PreEscaped<String>, u32)> {
     let (_, height) = svg.split_once(" height=\"")?;
     let height: u32 = height.split_once('"')?.0.parse().ok()?;

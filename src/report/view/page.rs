@@ -43,7 +43,7 @@ pub struct ViewPage<'a> {
 }
 
 impl<'a> ViewPage<'a> {
-    /// A page of a profile. `stacks` are those by source line and those by scope.
+    /// Makes a page of a profile. `stacks` are those by source line and those by scope.
     pub fn new(
         subject: &'a str,
         summary: &'a Summary,
@@ -95,7 +95,7 @@ pub fn write_view(out: &mut dyn Write, page: &ViewPage<'_>) -> io::Result<()> {
     frame.write(out, &body, &page.timeline.data)
 }
 
-/// The section of the timeline, which the script draws.
+/// Frames the timeline, which the script draws.
 fn timeline(timeline: &Timeline) -> Markup {
     html! {
         section {
@@ -131,7 +131,7 @@ fn timeline(timeline: &Timeline) -> Markup {
     }
 }
 
-/// The few figures that most readers want.
+/// Draws the few figures that most readers want.
 fn cards(summary: &Summary) -> Markup {
     let sum = |of: fn(&DeviceRuntime) -> f64| summary.devices.iter().map(of).sum::<f64>();
     let (operations, modules, wall) = (sum(|one| one.operations_ns), sum(|one| one.modules_ns), sum(|one| one.wall_ns));

@@ -5,12 +5,12 @@ use maud::{Markup, html};
 /// Maximum number of rows; `profile summary --format json` has all.
 pub(super) const MOST: usize = 25;
 
-/// A table: its name, its columns (`>` marks numbers, aligned right) and its rows. Nothing if there is no row.
+/// Draws a table: its name, its columns (`>` marks numbers, aligned right) and its rows. Nothing if there is no row.
 pub(super) fn table(name: &str, columns: &[&str], rows: impl ExactSizeIterator<Item = Vec<String>>) -> Markup {
     linked_table(&format!("table-{}", name.to_lowercase().replace(' ', "-")), name, columns, rows, &[])
 }
 
-/// The same with a given id, which links use, and with the link target of each row's first cell, if any.
+/// Draws a table with a given id, which links use, and with the link target of each row's first cell, if any.
 pub(super) fn linked_table(
     id: &str,
     name: &str,

@@ -19,7 +19,7 @@ fn mean_std(time: MeanStd) -> String {
     summary::mean_std(time).join(" ").trim_end().to_owned()
 }
 
-/// All tables, with notes on them.
+/// Draws all tables, with notes on them.
 pub(super) fn tables(summary: &Summary, results: &[AutotuningResult]) -> Markup {
     html! {
         @if summary.modules.is_empty() { p.fine { "No module was executed." } }
@@ -63,7 +63,7 @@ fn modules(summary: &Summary) -> Markup {
     table("Modules", &columns, summary.modules.iter().map(row))
 }
 
-/// The memory of the modules, and what is alive at the heap peak of the module with the most time.
+/// Draws the memory of the modules, and what is alive at the heap peak of the module with the most time.
 fn memory(summary: &Summary) -> Markup {
     let known = known(summary);
     let rows = known.iter().map(|(module, memory)| {
@@ -94,7 +94,7 @@ fn operations(summary: &Summary) -> Markup {
     table("Top operations", &columns, summary.operations.iter().map(row))
 }
 
-/// The labels, and the candidates of those whose calls were tuned.
+/// Draws the labels, and the candidates of those whose calls were tuned.
 fn labels(summary: &Summary, results: &[AutotuningResult]) -> Markup {
     let rows = summary.labels.iter().map(|label| {
         let (share, time) = (format_part(label.share), format_ns(label.time_ns));
@@ -110,7 +110,7 @@ fn labels(summary: &Summary, results: &[AutotuningResult]) -> Markup {
     }
 }
 
-/// The operations that lose the most time below the roof.
+/// Draws the operations that lose the most time below the roof.
 fn roofline(summary: &Summary) -> Markup {
     let worst = worst(summary);
     let rows = worst.iter().map(|operation| {

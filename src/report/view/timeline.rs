@@ -135,7 +135,7 @@ impl Timeline {
         self.data.lanes.push(lane);
     }
 
-    /// What is shown and what is not, one sentence each.
+    /// Says what is shown and what is not, one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = vec![match &self.steps {
             Some((module, shown, all)) => format!(
@@ -182,7 +182,7 @@ fn name(plane: &Plane<'_>, id: i64) -> String {
     )
 }
 
-/// The beginning of a text.
+/// Returns the beginning of a text.
 fn short(text: &str) -> String {
     let text = printable(text);
     let mut short: String = text.chars().take(MAX_NAME).collect();
