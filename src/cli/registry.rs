@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use crate::registry::{Invocation, Registry};
-use crate::report::{AddedRecord, Invocations, Listing};
+use crate::report::{AddedRecord, Invocations, RegistryListing};
 
 use super::exit;
 use super::fault::Fault;
@@ -69,7 +69,7 @@ pub(super) fn open(path: &Path) -> Result<Registry, Fault> {
 pub(super) fn run(command: &RegistryCommand, out: &mut dyn Write) -> Result<u8, Fault> {
     match command {
         RegistryCommand::Ls(RegistryArg { registry, format }) => {
-            format.write(out, Listing(open(registry)?.list()))?;
+            format.write(out, RegistryListing(open(registry)?.list()))?;
             Ok(exit::FINE)
         }
         RegistryCommand::Show { registry: RegistryArg { registry, format }, name } => {

@@ -11,7 +11,7 @@ use crate::cache::FolderLock;
 use crate::decision::Resolution;
 use crate::measured_by::CacheState;
 use crate::race::RaceError;
-use crate::report::{Failed, SelftestResult, resolution_note};
+use crate::report::{FailedProgram, SelftestResult, resolution_note};
 use crate::selftest::{
     Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
 };
@@ -118,7 +118,7 @@ fn measure(
             Err(error) => {
                 worst = worst.max(exit_code(&error, is_of_user));
                 let reason = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-                document.failed.push(Failed { program: program.name.clone(), reason });
+                document.failed.push(FailedProgram { program: program.name.clone(), reason });
             }
         }
     }

@@ -26,7 +26,7 @@ pub struct CacheEntries {
 }
 
 impl CacheEntries {
-    /// Entries, with the size of their folder.
+    /// Joins entries with the size of their folder.
     pub fn new(entries: Vec<(CacheKey, Arc<Entry>, Tier)>, folder_bytes: Option<FolderBytes>) -> Self {
         Self { entries, folder_bytes }
     }
@@ -59,12 +59,12 @@ impl Document for CacheEntries {
     }
 }
 
-/// Whether an entry sets options of a compiler.
+/// Says whether an entry sets options of a compiler.
 fn is_option_set(key: &CacheKey, entry: &Entry) -> bool {
     key.call.op_id == COMPILER_OPTIONS && !entry.config.as_map().is_empty()
 }
 
-/// The smallest class that has all compiler options of an entry, if the program's own list knows them.
+/// Returns the smallest class that has all compiler options of an entry, if the program's own list knows them.
 pub fn class_of_options(key: &CacheKey, entry: &Entry) -> Option<OptionClass> {
     let space = OptionSpace::built_in(&key.device.platform).filter(|_| is_option_set(key, entry))?;
     space.class_of(&OptionSet::from_config(&entry.config).ok()?)
@@ -84,7 +84,7 @@ fn row(key: &CacheKey, entry: &Entry, tier: Tier) -> Value {
     row
 }
 
-/// A folder's size on disk, in total and by kind of file.
+/// Returns a folder's size on disk, in total and by kind of file.
 pub fn bytes_by_kind(taken: &FolderBytes) -> String {
     let kinds = taken.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0);
     let kinds: Vec<String> = kinds.map(|(kind, bytes)| format!("{kind} {}", format_bytes(bytes))).collect();
@@ -109,8 +109,8 @@ impl Document for &CacheDiff {
         let row = |difference: &Difference| {
             let Difference { key, before, after } = difference;
             json!({
-                "change": difference.change(), "op_id": key.call.op_id, "call_key": key.call.call_key, "direction": key.direction,
-                "device": key.device, "before": before.as_deref(), "after": after.as_deref(),
+                "change": difference.change(), "op_id": key.call.op_id, "call_key": key.call.call_key,
+                "direction": key.direction, "device": key.device, "before": before.as_deref(), "after": after.as_deref(),
             })
         };
         let rows: Vec<_> = self.differences.iter().map(row).collect();

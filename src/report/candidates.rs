@@ -47,7 +47,7 @@ pub struct SpaceConfigs<'a> {
 }
 
 impl<'a> SpaceConfigs<'a> {
-    /// Configs of this space.
+    /// Shows the configs of this space.
     pub fn new(space: &'a CandidateSpace, configs: Vec<Config>) -> Self {
         Self { space, configs }
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::gate::{CheckResult, Verdict};
 
+use super::figures::format_interval;
 use super::grid::{cells, dash};
 use super::time::time_line;
 use super::{Document, Grid, format_ns};
@@ -27,7 +28,7 @@ impl Document for &CheckResult {
                 dash(operation.config_ns, format_ns),
                 number(operation.entry.as_ref().and_then(|entry| entry.ratio)),
                 number(operation.ratio),
-                dash(operation.interval, |interval| format!("{:.3}–{:.3}", interval.low, interval.high))
+                dash(operation.interval, |interval| format_interval(interval, 3))
             ]);
             if operation.verdict != Verdict::Holds || operation.ratio.is_none() {
                 grid.line(&operation.reason);
@@ -46,7 +47,7 @@ impl Document for &CheckResult {
     }
 }
 
-/// The last lines: where the time went, and how many operations got which verdict.
+/// Returns the last lines: where the time went, and how many operations got which verdict.
 pub fn check_lines(result: &CheckResult) -> Vec<String> {
     let mut lines: Vec<String> =
         time_line(result.operations.iter().map(|operation| operation.time_breakdown)).into_iter().collect();

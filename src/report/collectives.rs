@@ -11,7 +11,7 @@ use crate::counted::counted;
 
 use super::figures::signed_ns;
 use super::grid::{cells, dash};
-use super::{Document, Grid, Top, format_bytes, format_ns, format_part, write_line, write_notes};
+use super::{Document, Grid, Top, format_bytes, format_ns, format_part, line, write_notes};
 
 #[derive(Serialize)]
 struct CollectivesDocument<'a> {
@@ -71,55 +71,49 @@ impl<'f> Document for Top<(&'f Collectives<'_>, CollectiveMetrics)> {
         if metrics.sizes.is_empty() {
             writeln!(out, "no collective was found")?;
         } else {
-            let mut grid = Grid::new(&[&["collective", ">group", ">message"][..], &FIGURES].concat());
-            for row in &metrics.sizes {
-                let head = [
-                    row.kind.to_string(),
-                    dash(row.group_size, |n| n.to_string()),
-                    dash(row.message_bytes, format_bytes),
-                ];
-                grid.row(head.into_iter().chain(figures(&row.figures)));
-            }
-            grid.write(out)?;
+            write_sizes(&metrics.sizes, out)?;
             writeln!(out)?;
-            let mut grid = Grid::new(&[
-                "operation",
-                "module",
-                ">message",
-                ">total",
-                ">instances",
-                ">bus GB/s",
-                "",
-                ">hidden",
-                ">mean wait",
-            ]);
-            for row in metrics.operations.iter().take(top) {
-                let [instances, _, _, bus, error, hidden, wait, _] = figures(&row.figures);
-                let total = format_ns(row.figures.total_ns);
-                let message = dash(row.message_bytes, format_bytes);
-                grid.row(cells![row.name, row.module, message, total, instances, bus, error, hidden, wait]);
-                if let Some(sum) = row.figures.hidden_by_sum {
-                    let sum = format_part(sum);
-                    grid.line(&format!("computations overlap each other: their overlaps added up would hide {sum}"));
-                }
-            }
-            grid.write(out)?;
-            match metrics.operations.len().saturating_sub(top) {
-                0 => {}
-                more => writeln!(out, "and {} (--top)", counted(more, "more operation"))?,
-            }
+            write_operations(&metrics.operations, top, out)?;
             writeln!(
                 out,
                 "\nfastest: shortest duration among an instance's devices, which gives its bandwidth; ± standard error"
             )?;
             writeln!(out, "wait: last end − first start − shortest duration of an instance")?;
-            write_line(out, format_args!("{}", clocks_line(found, &metrics.alignment)))?;
+            line!(out, "{}", clocks_line(found, &metrics.alignment))?;
         }
         if found.skipped > 0 {
             let executions = counted(found.skipped, "first execution");
             writeln!(out, "left out: {executions} (--with-warm-up counts them)")?;
         }
         write_notes(out, &found.notes)
+    }
+}
+
+fn write_sizes(sizes: &[SizeRow], out: &mut dyn Write) -> io::Result<()> {
+    let mut grid = Grid::new(&[&["collective", ">group", ">message"][..], &FIGURES].concat());
+    for row in sizes {
+        let (group, message) = (dash(row.group_size, |n| n.to_string()), dash(row.message_bytes, format_bytes));
+        grid.row(cells![row.kind, group, message].into_iter().chain(figures(&row.figures)));
+    }
+    grid.write(out)
+}
+
+fn write_operations(operations: &[OperationRow], top: usize, out: &mut dyn Write) -> io::Result<()> {
+    let first = ["operation", "module", ">message", ">total", ">instances"];
+    let mut grid = Grid::new(&[&first[..], &[">bus GB/s", "", ">hidden", ">mean wait"]].concat());
+    for row in operations.iter().take(top) {
+        let [instances, _, _, bus, error, hidden, wait, _] = figures(&row.figures);
+        let (message, total) = (dash(row.message_bytes, format_bytes), format_ns(row.figures.total_ns));
+        grid.row(cells![row.name, row.module, message, total, instances, bus, error, hidden, wait]);
+        if let Some(sum) = row.figures.hidden_by_sum {
+            let sum = format_part(sum);
+            grid.line(&format!("computations overlap each other: their overlaps added up would hide {sum}"));
+        }
+    }
+    grid.write(out)?;
+    match operations.len().saturating_sub(top) {
+        0 => Ok(()),
+        more => writeln!(out, "and {} (--top)", counted(more, "more operation")),
     }
 }
 
@@ -138,7 +132,8 @@ fn mean(bandwidth: Bandwidth) -> String {
     figure(bandwidth.mean)
 }
 
-/// Instances, shortest time, bandwidths with the error of the second, hidden part, mean and longest wait.
+/// Returns the cells of instances, shortest time, bandwidths with the error of the second, hidden part, mean and
+/// longest wait.
 fn figures(of: &Figures) -> [String; 8] {
     let error =
         of.bus_gb_per_s.and_then(|bus| bus.error).map_or_else(String::new, |error| format!("± {}", figure(error)));

@@ -7,11 +7,11 @@ use serde::Serialize;
 use crate::compare::{CompareResult, ContestantResult, Noise, Outputs};
 use crate::counted::counted;
 use crate::measured_by::TOOL;
-use crate::stats::Interval;
 
 use super::document::versioned;
+use super::figures::format_interval;
 use super::grid::{cells, dash};
-use super::{Document, Grid, format_ns, format_part, write_line, write_notes};
+use super::{Document, Grid, format_ns, format_part, line, write_notes};
 
 /// A comparison with the names of its timers, by number.
 #[derive(Debug, Serialize)]
@@ -24,7 +24,7 @@ pub struct ComparedPrograms<'a> {
 }
 
 impl<'a> ComparedPrograms<'a> {
-    /// A comparison and the names of its timers.
+    /// Joins a comparison and the names of its timers.
     pub fn new(result: &'a CompareResult, timers: &'a [String]) -> Self {
         Self { tool: TOOL, timers, result }
     }
@@ -49,7 +49,7 @@ impl<'a> ComparedPrograms<'a> {
             format!("{} {}", place + 1, contestant.name),
             dash(contestant.median_ns, format_ns),
             dash(contestant.ratio, ratio),
-            dash(contestant.interval, interval),
+            dash(contestant.interval, |held| format_interval(held, 3)),
             outputs
         ]);
         if !contestant.options.is_empty() {
@@ -69,7 +69,14 @@ impl<'a> ComparedPrograms<'a> {
 
     fn noise_row(grid: &mut Grid, noise: &Noise) {
         let cell = "1 once more, compiled and loaded separately";
-        grid.row(cells!["A/A", cell, "—", dash(noise.ratio, ratio), dash(noise.interval, interval), ""]);
+        grid.row(cells![
+            "A/A",
+            cell,
+            "—",
+            dash(noise.ratio, ratio),
+            dash(noise.interval, |held| format_interval(held, 3)),
+            ""
+        ]);
         if noise.same_executable == Some(false) {
             grid.line("its executable has other bytes: the compiler is not deterministic");
         }
@@ -81,10 +88,6 @@ impl<'a> ComparedPrograms<'a> {
 
 fn ratio(ratio: f64) -> String {
     format!("{ratio:.3}")
-}
-
-fn interval(interval: Interval) -> String {
-    format!("{:.3}–{:.3}", interval.low, interval.high)
 }
 
 impl Document for ComparedPrograms<'_> {
@@ -108,16 +111,13 @@ impl Document for ComparedPrograms<'_> {
         let (timer, metric) = (&measured_by.timer, &measured_by.metric);
         let identity = &device.identity;
         writeln!(out)?;
-        write_line(out, format_args!("{}{kept} on {identity} with `{timer}` ({metric})", counted(*rounds, "round")))?;
+        line!(out, "{}{kept} on {identity} with `{timer}` ({metric})", counted(*rounds, "round"))?;
         if let Some(bound) = noise.as_ref().and_then(|noise| noise.bound) {
-            write_line(
-                out,
-                format_args!("by noise alone the first differs from itself by up to {}", format_part(bound)),
-            )?;
+            line!(out, "by noise alone the first differs from itself by up to {}", format_part(bound))?;
         }
         if !is_settled {
             let more = "not settled: `--budget TIME` or `--rounds N` measure more, after what is kept";
-            write_line(out, format_args!("{more}"))?;
+            line!(out, "{more}")?;
         }
         write_notes(out, notes)
     }

@@ -9,7 +9,7 @@ use crate::counted::counted;
 
 use super::document::versioned;
 use super::grid::{cells, dash};
-use super::{Document, Grid, format_ns, format_part, write_line, write_notes};
+use super::{Document, Grid, format_ns, format_part, line, write_notes};
 
 /// Phases below this share of the time are summarised in the table.
 const FOLDED: f64 = 0.001;
@@ -25,7 +25,7 @@ pub struct CompileProfiles {
 }
 
 impl CompileProfiles {
-    /// The reports of these processes.
+    /// Joins the reports of these processes.
     pub fn new(profiles: Vec<CompileProfile>) -> Self {
         Self { profiles }
     }
@@ -43,7 +43,7 @@ pub struct CompileProfile {
 }
 
 impl CompileProfile {
-    /// The compilations of a host's process.
+    /// Joins a host with the compilations of its process.
     pub fn new(host: impl Into<String>, report: CompileReport) -> Self {
         Self { host: host.into(), report }
     }
@@ -60,7 +60,7 @@ impl Document for CompileProfiles {
                 if number > 0 {
                     writeln!(out)?;
                 }
-                write_line(out, format_args!("{}", profile.host))?;
+                line!(out, "{}", profile.host)?;
             }
             write_report(out, &profile.report)?;
         }

@@ -11,7 +11,7 @@ use crate::device::DeviceIdentity;
 use crate::gate::Coverage;
 
 use super::grid::cells;
-use super::{Document, Grid, write_line};
+use super::{Document, Grid, line};
 
 /// The calls of a module, and which of them have a config for a device.
 #[non_exhaustive]
@@ -25,7 +25,7 @@ pub struct CoverageResult<'a> {
 }
 
 impl<'a> CoverageResult<'a> {
-    /// A module's coverage on a device, with the `required` fraction.
+    /// Joins a module's coverage on a device with the `required` fraction.
     pub fn new(device: &'a DeviceIdentity, coverage: &'a Coverage, required: f64) -> Self {
         Self { device, coverage, required }
     }
@@ -34,7 +34,9 @@ impl<'a> CoverageResult<'a> {
 impl Document for CoverageResult<'_> {
     fn into_json(self) -> impl Serialize {
         let Self { device, coverage, required } = self;
-        json!({"schema": 1, "device": device, "calls": coverage.calls, "covered": coverage.covered(), "required": required})
+        json!({
+            "schema": 1, "device": device, "calls": coverage.calls, "covered": coverage.covered(), "required": required,
+        })
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
@@ -49,6 +51,6 @@ impl Document for CoverageResult<'_> {
             grid.write(out)?;
         }
         let (covered, of) = (self.coverage.covered(), counted(self.coverage.calls.len(), "call"));
-        write_line(out, format_args!("{covered} of {of} with a config for {}", self.device))
+        line!(out, "{covered} of {of} with a config for {}", self.device)
     }
 }

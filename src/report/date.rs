@@ -1,6 +1,6 @@
 //! Seconds since 1970 as a date.
 
-/// `2026-11-21 23:40 UTC`; `None` beyond the year 9999.
+/// Returns `2026-11-21 23:40 UTC`; `None` beyond the year 9999.
 pub(super) fn date(seconds: u64) -> Option<String> {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     if days > 2_932_896 {

@@ -9,7 +9,8 @@ use serde_json::json;
 use crate::device::DeviceFingerprint;
 use crate::timer::pjrt::ProbedPlugin;
 
-use super::{Document, write_line};
+use super::Document;
+use super::lines::line;
 
 /// A timer's devices.
 pub struct DevicesOf {
@@ -54,17 +55,17 @@ impl Document for ShownDevices {
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         for DevicesOf { plugin, name, origin, probed, .. } in &self.0 {
             match plugin {
-                Some(plugin) => write_line(out, format_args!("{name} ({}, from {origin})", plugin.display()))?,
-                None => write_line(out, format_args!("{name} (from {origin})"))?,
+                Some(plugin) => line!(out, "{name} ({}, from {origin})", plugin.display())?,
+                None => line!(out, "{name} (from {origin})")?,
             }
             for (index, device) in probed.devices.iter().enumerate() {
                 describe(index, device, out)?;
             }
             if let Some(clocks) = probed.clocks {
-                write_line(out, format_args!("  clocks: {clocks}"))?;
+                line!(out, "  clocks: {clocks}")?;
             }
             for note in &probed.notes {
-                write_line(out, format_args!("  {note}"))?;
+                line!(out, "  {note}")?;
             }
         }
         Ok(())
@@ -73,24 +74,24 @@ impl Document for ShownDevices {
 
 fn describe(index: usize, device: &DeviceFingerprint, out: &mut dyn Write) -> io::Result<()> {
     let environment = &device.environment;
-    write_line(out, format_args!("  device {index}: {}", device.identity))?;
+    line!(out, "  device {index}: {}", device.identity)?;
     writeln!(out, "    identity   {}", device.identity.to_digest().to_short())?;
-    write_line(out, format_args!("    portable   {}", device.to_portable().replace('\n', "\\n")))?;
+    line!(out, "    portable   {}", device.to_portable().replace('\n', "\\n"))?;
     match environment.plugin_digest {
         Some(digest) => {
             let api = environment.plugin_api.as_deref().unwrap_or("unknown");
-            write_line(out, format_args!("    plugin     {}, PJRT C API {api}", digest.to_short()))?;
+            line!(out, "    plugin     {}, PJRT C API {api}", digest.to_short())?;
         }
-        None => write_line(out, format_args!("    version    {}", environment.platform_version.replace('\n', "\\n")))?,
+        None => line!(out, "    version    {}", environment.platform_version.replace('\n', "\\n"))?,
     }
     if let Some(driver) = &environment.driver {
-        write_line(out, format_args!("    driver     {driver}"))?;
+        line!(out, "    driver     {driver}")?;
     }
     if !environment.xla_flags.is_empty() {
-        write_line(out, format_args!("    XLA flags  {}", environment.xla_flags.join(" ")))?;
+        line!(out, "    XLA flags  {}", environment.xla_flags.join(" "))?;
     }
     if let Some(autotuning) = &environment.xla_autotuning {
-        write_line(out, format_args!("    autotuning {autotuning} (XLA's own, as it compiles)"))?;
+        line!(out, "    autotuning {autotuning} (XLA's own, as it compiles)")?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::config::{Config, canonical_json};
 
-/// The parameters in which two configs differ, as each has them.
+/// Returns the parameters in which two configs differ, as each has them.
 pub(super) fn differences(ours: &Config, theirs: &Config) -> (String, String) {
     let (ours, theirs) = (flat(ours), flat(theirs));
     let text = |of: &BTreeMap<String, String>, other: &BTreeMap<String, String>| {
@@ -20,7 +20,7 @@ pub(super) fn differences(ours: &Config, theirs: &Config) -> (String, String) {
     (text(&ours, &theirs), text(&theirs, &ours))
 }
 
-/// Each parameter by its path, with its value as text.
+/// Returns each parameter by its path, with its value as text.
 pub(super) fn flat(config: &Config) -> BTreeMap<String, String> {
     let mut flat = BTreeMap::new();
     let mut open: Vec<(String, &Value)> = config.as_map().iter().map(|(name, value)| (name.clone(), value)).collect();

@@ -21,7 +21,7 @@ pub struct Top<T> {
     pub most: Option<usize>,
 }
 
-/// A result as version 1 of its schema.
+/// Returns a result as version 1 of its schema.
 pub(super) fn versioned<T: Serialize>(of: T) -> impl Serialize {
     #[derive(Serialize)]
     struct Versioned<T> {
@@ -32,12 +32,12 @@ pub(super) fn versioned<T: Serialize>(of: T) -> impl Serialize {
     Versioned { schema: 1, of }
 }
 
-/// A note on how many rows of a list are not shown.
+/// Writes how many rows of a list are not shown.
 pub(super) fn write_more(out: &mut dyn Write, shown: usize, of: usize, what: &str) -> io::Result<()> {
     if of > shown { writeln!(out, "and {} more{what}", of - shown) } else { Ok(()) }
 }
 
-/// The name of a value that is serialized as text.
+/// Returns the name of a value that is serialized as text.
 pub fn name_of(value: impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|name| Some(name.as_str()?.to_owned())).unwrap_or_default()
 }

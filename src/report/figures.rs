@@ -1,8 +1,9 @@
 //! Figures with three significant digits and their unit.
 
 use crate::search::Expected;
+use crate::stats::Interval;
 
-/// Nanoseconds for people: `812 ns`, `31.2 µs`, `4.05 ms`, `1.20 s`.
+/// Writes nanoseconds for people: `812 ns`, `31.2 µs`, `4.05 ms`, `1.20 s`.
 pub fn format_ns(ns: f64) -> String {
     let (value, unit) = match ns {
         _ if !ns.is_finite() => return "—".to_owned(),
@@ -14,27 +15,27 @@ pub fn format_ns(ns: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// The same with its sign; `plus` precedes values that are not below zero.
+/// Writes the same with its sign; `plus` precedes values that are not below zero.
 pub(super) fn signed_ns(ns: f64, plus: &str) -> String {
     format!("{}{}", if ns < 0.0 { "−" } else { plus }, format_ns(ns.abs()))
 }
 
-/// A ratio such as a speed-up: `1.57×`.
+/// Writes a ratio such as a speed-up: `1.57×`.
 pub fn format_ratio(ratio: f64) -> String {
     if ratio.is_finite() { format!("{ratio:.2}×") } else { "—".to_owned() }
 }
 
-/// A predicted ratio to the baseline's time: `expected 1.80×, 1.40–2.30`.
+/// Writes a predicted ratio to the baseline's time: `expected 1.80×, 1.40–2.30`.
 pub(super) fn expected_text(Expected { ratio, low, high, .. }: Expected) -> String {
     format!("expected {}, {low:.2}–{high:.2}", format_ratio(ratio))
 }
 
-/// A fraction as per cent: `1.3 %`.
+/// Writes a fraction as per cent: `1.3 %`.
 pub fn format_part(part: f64) -> String {
     if part.is_finite() { format!("{} %", three_digits(part * 100.0)) } else { "—".to_owned() }
 }
 
-/// Bytes in decimal units: `4 B`, `176 kB`, `7.08 MB`.
+/// Writes bytes in decimal units: `4 B`, `176 kB`, `7.08 MB`.
 pub fn format_bytes(bytes: u64) -> String {
     let value = bytes as f64;
     let (value, unit) = match value {
@@ -47,7 +48,7 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// A rate with a decimal prefix, for the unit that follows: `12.3 G`.
+/// Writes a rate with a decimal prefix, for the unit that follows: `12.3 G`.
 pub(super) fn format_per_second(rate: f64) -> String {
     let (value, prefix) = match rate {
         _ if !rate.is_finite() => return "—".to_owned(),
@@ -61,13 +62,18 @@ pub(super) fn format_per_second(rate: f64) -> String {
     format!("{} {prefix}", three_digits(value))
 }
 
-/// One count for each of another.
+/// Writes how many of one come to each of another.
 pub(super) fn format_quotient(count: f64, of: f64) -> String {
     let quotient = count / of;
     if quotient.is_finite() { three_digits(quotient) } else { "—".to_owned() }
 }
 
-/// A confidence as a percentage with as many digits as set it apart from 100 %.
+/// Writes the bounds of an interval with this many digits: `0.95–1.08`.
+pub(super) fn format_interval(interval: Interval, digits: usize) -> String {
+    format!("{:.digits$}–{:.digits$}", interval.low, interval.high)
+}
+
+/// Writes a confidence as a percentage with as many digits as set it apart from 100 %.
 pub(super) fn format_confidence(confidence: f64) -> String {
     let percent = 100.0 * confidence;
     let digits = (1..9).find(|&digits| (100.0 - percent) * 10_f64.powi(digits) >= 0.5).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use inferno::flamegraph::color::PaletteMap;
 use inferno::flamegraph::{Options, TextTruncateDirection, from_lines};
 
-/// Idle time is grey; every other frame is coloured by its name.
+/// Colours idle time grey and every other frame by its name.
 fn palette(time_ns: &BTreeMap<Vec<String>, f64>) -> io::Result<PaletteMap> {
     let mut palette = String::new();
     for frame in time_ns.keys().filter_map(|stack| stack.first()).filter(|frame| frame.starts_with("[idle")) {
@@ -29,8 +29,8 @@ pub fn write_flame_graph(
     draw(out, (title, subtitle), lines, &mut palette(time_ns)?, keeps_ends)
 }
 
-/// The same for the second of two profiles: frames that take more time than in the first are red, those that take less
-/// are blue. Stacks that only the first has are not drawn.
+/// Draws the same for the second of two profiles: frames that take more time than in the first are red, those that take
+/// less are blue. Stacks that only the first has are not drawn.
 pub(super) fn write_difference_graph(
     out: &mut dyn Write,
     title: &str,
@@ -72,7 +72,7 @@ fn draw(
     from_lines(&mut options, lines.iter().map(String::as_str), out).map_err(io::Error::other)
 }
 
-/// A frame's name without separators and characters that XML forbids.
+/// Returns a frame's name without separators and characters that XML forbids.
 fn one_frame(name: &str) -> String {
     let is_unfit = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
     let name: String = name.chars().map(|c| if is_unfit(c) { ' ' } else { c }).collect();

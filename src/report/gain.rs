@@ -7,7 +7,7 @@ use crate::tune::AutotuningResult;
 /// An operation without a decision counts as unchanged, one without a time not at all. How often a step calls an
 /// operation is unknown here: a label in a loop appears once in the module.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Gain {
+pub struct ExpectedGain {
     /// Operations that are counted.
     pub counted: usize,
     /// Operations without a time, which are not.
@@ -22,8 +22,8 @@ pub struct Gain {
     pub most_ns: f64,
 }
 
-impl Gain {
-    /// Of all operations of some results.
+impl ExpectedGain {
+    /// Sums the operations of some results.
     pub fn of<'a>(results: impl IntoIterator<Item = &'a AutotuningResult>) -> Self {
         let mut gain = Self::default();
         for operation in results.into_iter().flat_map(|result| &result.operations) {
@@ -51,7 +51,7 @@ impl Gain {
         gain
     }
 
-    /// The speed-up of all of them together; `None` if nothing is known.
+    /// Returns the speed-up of all of them together; `None` if nothing is known.
     pub fn speed_up(&self) -> Option<f64> {
         (self.counted > 0 && self.best_ns > 0.0).then(|| self.baseline_ns / self.best_ns)
     }

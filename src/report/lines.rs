@@ -17,6 +17,12 @@ pub fn write_line(out: &mut dyn Write, line: fmt::Arguments<'_>) -> io::Result<(
     writeln!(out, "{}", printable(&line.to_string()))
 }
 
+/// Writes one line of text, formatted as by `writeln!`, with whatever its values contain made printable.
+macro_rules! line {
+    ($out:expr, $($text:tt)+) => { $crate::report::write_line($out, format_args!($($text)+)) };
+}
+pub(super) use line;
+
 /// Writes each of some lines.
 pub(super) fn write_lines(out: &mut dyn Write, lines: impl IntoIterator<Item = impl Display>) -> io::Result<()> {
     lines.into_iter().try_for_each(|line| write_line(out, format_args!("{line}")))
@@ -27,7 +33,7 @@ pub(super) fn write_notes(out: &mut dyn Write, notes: &[String]) -> io::Result<(
     write_lines(out, notes.iter().map(|note| format!("note: {note}")))
 }
 
-/// A heading, separated by a blank line.
+/// Writes a heading, separated by a blank line.
 pub(super) fn heading(out: &mut dyn Write, text: &str) -> io::Result<()> {
     writeln!(out, "\n{text}")
 }

@@ -49,7 +49,7 @@ impl Document for &[CaptureRun] {
         ListDocument { schema: 1, runs: self.iter().map(RunDocument::of).collect() }
     }
 
-    /// The newest is last.
+    /// Writes the newest last.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         let mut grid = Grid::new(&["run", "host", ">bytes", "file"]);
         for (run, file) in self.iter().flat_map(|run| run.files.iter().map(move |file| (run, file))) {

@@ -14,7 +14,7 @@ use crate::stats::quantile;
 use crate::timer::Timer;
 
 use super::grid::cells;
-use super::{Document, Grid, format_ns, write_line, write_lines, write_notes};
+use super::{Document, Grid, format_ns, line, write_lines, write_notes};
 
 /// A program's times with how they were measured.
 #[derive(Serialize)]
@@ -35,7 +35,7 @@ pub struct MeasuredDocument<'a> {
     kernels: u64,
     median_ns: Option<f64>,
     quartiles_ns: Option<[f64; 2]>,
-    samples: Vec<Sample>,
+    samples: Vec<IterationSample>,
     #[serde(skip_serializing_if = "Option::is_none")]
     per_kernel: Option<Vec<KernelRow>>,
     notes: Vec<String>,
@@ -43,7 +43,7 @@ pub struct MeasuredDocument<'a> {
 }
 
 #[derive(Serialize)]
-struct Sample {
+struct IterationSample {
     kernels_ns: f64,
     span_ns: f64,
     busy_ns: f64,
@@ -59,7 +59,7 @@ struct KernelRow {
     share: f64,
 }
 
-/// Exact below 2^53 ps, two and a half hours.
+/// Converts picoseconds, exactly below 2^53 ps, two and a half hours.
 fn ns(ps: u64) -> f64 {
     ps as f64 / 1e3
 }
@@ -82,28 +82,6 @@ impl<'a> MeasuredDocument<'a> {
         };
         // a time without kernels is not a time of the program
         let times: Vec<f64> = iterations.iter().filter(|_| has_kernels).map(|iteration| ns(time(iteration))).collect();
-        let all: u64 = iterations.iter().map(|iteration| iteration.kernels_ps).sum();
-        let rows = kernels.iter().map(|kernel| {
-            let totals: Vec<f64> = kernel.total_ps.iter().map(|&ps| ns(ps)).collect();
-            let sum: u64 = kernel.total_ps.iter().sum();
-            KernelRow {
-                name: kernel.name.clone(),
-                count: kernel.count,
-                median_ns: quantile(&totals, 0.5).unwrap_or_default(),
-                mean_ns: totals.iter().sum::<f64>() / totals.len().max(1) as f64,
-                share: if all == 0 { 0.0 } else { sum as f64 / all as f64 },
-            }
-        });
-        let mut notes = Vec::new();
-        if iterations.iter().any(|iteration| iteration.kernels_ps > iteration.busy_ps) {
-            notes.push("kernels ran at the same time, so their sum is more than the time in which they ran".to_owned());
-        }
-        let is_zero_index = |input: &MadeInput| {
-            matches!(input.made, InputSource::Fill(Fill::Constant { value: 0.0 })) && !input.spec.dtype.has_fractions()
-        };
-        if measured.inputs.iter().any(is_zero_index) {
-            notes.push("integer and boolean inputs are zeros; set others with `--fill` or `--inputs DIR`".to_owned());
-        }
         Self {
             schema: 1,
             program: path.to_owned(),
@@ -121,15 +99,45 @@ impl<'a> MeasuredDocument<'a> {
             median_ns: quantile(&times, 0.5),
             quartiles_ns: quantile(&times, 0.25).zip(quantile(&times, 0.75)).map(|(low, high)| [low, high]),
             samples: iterations.iter().map(sample).collect(),
-            per_kernel: per_kernel.then(|| rows.collect()),
-            notes,
+            per_kernel: per_kernel.then(|| kernel_rows(&measured.measurement)),
+            notes: notes(measured),
             findings: &measured.findings,
         }
     }
 }
 
-fn sample(iteration: &Iteration) -> Sample {
-    Sample {
+fn kernel_rows(Measurement { iterations, kernels }: &Measurement) -> Vec<KernelRow> {
+    let all: u64 = iterations.iter().map(|iteration| iteration.kernels_ps).sum();
+    let rows = kernels.iter().map(|kernel| {
+        let totals: Vec<f64> = kernel.total_ps.iter().map(|&ps| ns(ps)).collect();
+        let sum: u64 = kernel.total_ps.iter().sum();
+        KernelRow {
+            name: kernel.name.clone(),
+            count: kernel.count,
+            median_ns: quantile(&totals, 0.5).unwrap_or_default(),
+            mean_ns: totals.iter().sum::<f64>() / totals.len().max(1) as f64,
+            share: if all == 0 { 0.0 } else { sum as f64 / all as f64 },
+        }
+    });
+    rows.collect()
+}
+
+fn notes(measured: &Measured) -> Vec<String> {
+    let mut notes = Vec::new();
+    if measured.measurement.iterations.iter().any(|iteration| iteration.kernels_ps > iteration.busy_ps) {
+        notes.push("kernels ran at the same time, so their sum is more than the time in which they ran".to_owned());
+    }
+    let is_zero_index = |input: &MadeInput| {
+        matches!(input.made, InputSource::Fill(Fill::Constant { value: 0.0 })) && !input.spec.dtype.has_fractions()
+    };
+    if measured.inputs.iter().any(is_zero_index) {
+        notes.push("integer and boolean inputs are zeros; set others with `--fill` or `--inputs DIR`".to_owned());
+    }
+    notes
+}
+
+fn sample(iteration: &Iteration) -> IterationSample {
+    IterationSample {
         kernels_ns: ns(iteration.kernels_ps),
         span_ns: ns(iteration.span_ps),
         busy_ns: ns(iteration.busy_ps),
@@ -144,7 +152,7 @@ impl Document for MeasuredDocument<'_> {
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         let mut grid = Grid::new(&["", ">median", ">quartiles"]);
-        let mut row = |name: &str, time: &dyn Fn(&Sample) -> f64| {
+        let mut row = |name: &str, time: &dyn Fn(&IterationSample) -> f64| {
             let times: Vec<f64> = self.samples.iter().map(time).collect();
             if let (Some(low), Some(median), Some(high)) =
                 (quantile(&times, 0.25), quantile(&times, 0.5), quantile(&times, 0.75))
@@ -177,12 +185,9 @@ impl Document for MeasuredDocument<'_> {
         let Self { iterations, device, warm_up, launch, .. } = &self;
         let launch = launch.as_ref().map_or_else(String::new, |launch| format!(", launched {}", launch.to_words()));
         writeln!(out)?;
-        write_line(
-            out,
-            format_args!("{iterations} iterations on {device}{launch}; {warm_up} {one} before them {was} left out"),
-        )?;
+        line!(out, "{iterations} iterations on {device}{launch}; {warm_up} {one} before them {was} left out")?;
         let anew = if self.inputs_given_anew { "; supplied again before each iteration" } else { "" };
-        write_line(out, format_args!("inputs: {}{anew}", inputs(self.inputs)))?;
+        line!(out, "inputs: {}{anew}", inputs(self.inputs))?;
         write_notes(out, &self.notes)?;
         write_lines(out, self.findings)
     }

@@ -4,12 +4,10 @@ use std::io::{self, Write};
 
 use crate::analysis::{ModuleSummary, Summary};
 use crate::hlo::ProgramMemory;
-use crate::printable::printable;
 
-use super::Grid;
 use super::figures::format_bytes;
-use super::grid::cells;
-use super::lines::heading;
+use super::grid::write_section;
+use super::line;
 use super::naming::{program, short};
 
 /// Maximum number of buffers listed.
@@ -19,12 +17,12 @@ const NAMED: usize = 5;
 pub(super) const MEMORY_COLUMNS: [&str; 7] =
     [">total", ">arguments", ">results", ">in place", ">constants", ">temporary", ">heap peak"];
 
-/// The modules whose HLO includes their memory, the one with the most time first.
+/// Returns the modules whose HLO includes their memory, the one with the most time first.
 pub(super) fn known(summary: &Summary) -> Vec<(&ModuleSummary, &ProgramMemory)> {
     summary.modules.iter().filter_map(|module| Some((module, module.memory.as_ref()?))).collect()
 }
 
-/// What a program takes.
+/// Returns the cells of what a program takes.
 pub(super) fn memory_cells(memory: &ProgramMemory) -> [String; 7] {
     [
         memory.total_bytes,
@@ -41,25 +39,14 @@ pub(super) fn memory_cells(memory: &ProgramMemory) -> [String; 7] {
 /// Writes the memory of the modules whose HLO includes it, and what is alive at the heap peak of the first.
 pub(super) fn write_memory(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
     let known = known(summary);
-    if known.is_empty() {
-        return Ok(());
-    }
-    heading(out, "memory of each device")?;
-    let [total, arguments, results, in_place, constants, temporary, heap] = MEMORY_COLUMNS;
-    let mut grid = Grid::new(&[total, arguments, results, in_place, constants, temporary, heap, "module"]);
-    for (module, memory) in known.iter().take(top) {
-        let [total, arguments, results, in_place, constants, temporary, heap] = memory_cells(memory);
-        let name = short(&program(&module.module, module.program_id));
-        grid.row(cells![total, arguments, results, in_place, constants, temporary, heap, name]);
-    }
-    grid.write(out)?;
-    super::document::write_more(out, top, known.len(), "")?;
+    let name = |module: &ModuleSummary| short(&program(&module.module, module.program_id));
+    let rows = known.iter().map(|(module, memory)| memory_cells(memory).into_iter().chain([name(module)]));
+    write_section(out, "memory of each device", &[&MEMORY_COLUMNS[..], &["module"]].concat(), rows, top)?;
     let Some((module, memory)) = known.first().filter(|(_, memory)| !memory.live.is_empty()) else { return Ok(()) };
     let named = memory.live.iter().take(NAMED);
     let named: Vec<String> =
         named.map(|buffer| format!("{} {}", short(&buffer.instruction), format_bytes(buffer.bytes))).collect();
     let more = memory.live.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    let name = short(&program(&module.module, module.program_id));
-    writeln!(out, "{}", printable(&format!("alive at the heap peak of {name}: {}{more}", named.join(", "))))
+    line!(out, "alive at the heap peak of {}: {}{more}", name(module), named.join(", "))
 }

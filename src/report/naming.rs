@@ -2,13 +2,14 @@
 
 use crate::analysis::OperationSummary;
 use crate::cache::COMPILER_OPTIONS;
-use crate::call::Call;
+use crate::call::{Call, Direction};
 use crate::config::Config;
+use crate::tune::OperationResult;
 
 /// Longest name in the table.
 const MAX_NAME: usize = 72;
 
-/// A name that may be long: its ends are the most informative.
+/// Shortens a name that may be long to its ends, which are the most informative.
 pub(super) fn short(name: &str) -> String {
     let length = name.chars().count();
     if length <= MAX_NAME {
@@ -18,7 +19,13 @@ pub(super) fn short(name: &str) -> String {
     name.chars().take(head).chain(['…']).chain(name.chars().skip(length - tail)).collect()
 }
 
-/// A config in one line. Without options a compiler has its own.
+/// Returns `op@vN:key`, with its direction unless it is forward.
+pub(super) fn name_with_direction(operation: &OperationResult) -> String {
+    let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
+    format!("{}{direction}", operation.call.to_short())
+}
+
+/// Writes a config in one line. Without options a compiler has its own.
 pub(super) fn brief_config(call: &Call, config: &Config) -> String {
     match call.op_id == COMPILER_OPTIONS && config.as_map().is_empty() {
         true => "XLA's defaults".to_owned(),
@@ -26,12 +33,12 @@ pub(super) fn brief_config(call: &Call, config: &Config) -> String {
     }
 }
 
-/// A module and its program's id.
+/// Returns a module and its program's id.
 pub(super) fn program(module: &str, id: Option<i64>) -> String {
     id.map_or_else(|| module.to_owned(), |id| format!("{module}({id})"))
 }
 
-/// The operation, with its module if there are several.
+/// Returns the operation, with its module if there are several.
 pub(super) fn named(operation: &OperationSummary, several: bool) -> String {
     let OperationSummary { operation, module, program_id, .. } = operation;
     short(&if several { format!("{operation} of {}", program(module, *program_id)) } else { operation.clone() })

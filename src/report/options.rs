@@ -19,13 +19,13 @@ pub struct CompilerOptions<'a> {
 }
 
 impl<'a> CompilerOptions<'a> {
-    /// Those of these spaces.
+    /// Shows the options of these spaces.
     pub fn new(spaces: Vec<&'a OptionSpace>) -> Self {
         Self { spaces }
     }
 }
 
-/// The smallest class that tries an option; options of a process, or in no class, are not tried.
+/// Returns the smallest class that tries an option; options of a process, or in no class, are not tried.
 fn tried_by(option: &CompilerOption) -> Option<&'static str> {
     let classes = [OptionClass::Safe, OptionClass::Passes, OptionClass::FastMath];
     let class = classes.into_iter().find(|class| class.includes(option.kind));
@@ -53,7 +53,7 @@ impl Document for CompilerOptions<'_> {
         json!({"schema": 1, "platforms": platforms})
     }
 
-    /// One option per row; long lists of values are truncated.
+    /// Writes one option per row; long lists of values are truncated.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         let mut grid =
             Grid::new(&["platform", "option", "values", "kind", "tried by", "accepted by", "does", "source"]);
@@ -76,7 +76,7 @@ impl Document for CompilerOptions<'_> {
     }
 }
 
-/// The first values of an option, and how many more there are.
+/// Returns the first values of an option, and how many more there are.
 fn values(option: &CompilerOption) -> String {
     const SHOWN: usize = 4;
     let first = option.values.iter().take(SHOWN).map(|value| match value {

@@ -10,7 +10,7 @@ use crate::measure::{MeasuredPeak, MeasuredPeaks, Skipped};
 
 use super::figures::format_per_second;
 use super::grid::cells;
-use super::{Document, Grid, write_line};
+use super::{Document, Grid, line};
 
 /// The peaks of a device and the source of each.
 pub struct PeaksOfDevice<'a> {
@@ -29,7 +29,7 @@ impl Document for PeaksOfDevice<'_> {
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        write_line(out, format_args!("{} with `{}`", self.device, self.timer))?;
+        line!(out, "{} with `{}`", self.device, self.timer)?;
         let mut grid = Grid::new(&["of", "dtype", ">median", ">quartiles", ">runs", "program"]);
         for MeasuredPeak { of, dtype, program, per_second, low, high, runs, .. } in &self.measured.figures {
             let rate = |rate: &f64| format!("{}{}", format_per_second(*rate), of.unit());
@@ -44,11 +44,8 @@ impl Document for PeaksOfDevice<'_> {
         }
         grid.write(out)?;
         for Skipped { program, reason, .. } in &self.measured.skipped {
-            write_line(out, format_args!("left out: {program}: {reason}"))?;
+            line!(out, "left out: {program}: {reason}")?;
         }
-        write_line(
-            out,
-            format_args!("attainable with this compiler, not a data-sheet peak: other programs may exceed it"),
-        )
+        line!(out, "attainable with this compiler, not a data-sheet peak: other programs may exceed it")
     }
 }

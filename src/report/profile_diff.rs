@@ -32,7 +32,8 @@ impl Document for Top<ProfileDiff> {
             writeln!(out, "\noperations: {faster} faster, {slower} slower, {same} not significant")?;
             writeln!(
                 out,
-                "times are per launch, averaged over devices; each interval is 95 % for its row alone; p is adjusted for all rows (Welch, Holm)"
+                "times are per launch, averaged over devices; each interval is 95 % for its row alone; p is adjusted \
+                 for all rows (Welch, Holm)"
             )?;
             writeln!(
                 out,
@@ -50,13 +51,13 @@ fn grid(rows: &[DiffRow], top: usize, of_operations: bool) -> Grid {
     grid
 }
 
-/// Headings of [`cells_of`].
+/// Returns headings of [`cells_of`].
 pub(super) fn columns(of_operations: bool) -> Vec<&'static str> {
     let first: &[&str] = if of_operations { &["operation", "module"] } else { &["module"] };
     [first, &[">A", ">B", ">launches", ">change", "interval", ">p", "verdict"]].concat()
 }
 
-/// Notes on a module or an operation.
+/// Returns the cells of a module or an operation.
 pub(super) fn cells_of(row: &DiffRow) -> Vec<String> {
     let time = |sample: Option<DiffSample>| dash(sample, |sample| format_ns(sample.mean_ns));
     let launches = |sample: Option<DiffSample>| sample.map_or(0, |sample| sample.launches);

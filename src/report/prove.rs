@@ -9,11 +9,11 @@ use crate::counted::counted;
 use crate::digest::Digest;
 use crate::measured_by::TOOL;
 use crate::prove::{Effect, ProveResult};
-use crate::stats::Interval;
 
 use super::document::versioned;
+use super::figures::format_interval;
 use super::grid::{cells, dash};
-use super::{Document, Grid, format_ns, format_part, format_ratio, write_line, write_notes};
+use super::{Document, Grid, format_ns, format_part, format_ratio, line, write_notes};
 
 /// The contributions of a step's calls, and the snapshot that was written.
 #[derive(Debug, Serialize)]
@@ -23,19 +23,19 @@ pub struct ProvenStep<'a> {
     #[serde(flatten)]
     result: &'a ProveResult,
     #[serde(skip_serializing_if = "Option::is_none")]
-    snapshot: Option<Snapshot<'a>>,
+    snapshot: Option<WrittenSnapshot<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct Snapshot<'a> {
+struct WrittenSnapshot<'a> {
     path: &'a Path,
     digest: Digest,
 }
 
 impl<'a> ProvenStep<'a> {
-    /// The result, and the snapshot of the proven set with its digest, if one was written.
+    /// Joins the result and the snapshot of the proven set with its digest, if one was written.
     pub fn new(result: &'a ProveResult, snapshot: Option<(&'a Path, Digest)>) -> Self {
-        Self { tool: TOOL, result, snapshot: snapshot.map(|(path, digest)| Snapshot { path, digest }) }
+        Self { tool: TOOL, result, snapshot: snapshot.map(|(path, digest)| WrittenSnapshot { path, digest }) }
     }
 
     fn name(&self, call: usize) -> String {
@@ -47,34 +47,28 @@ impl<'a> ProvenStep<'a> {
             return writeln!(out, "nothing is proven in this step, so no snapshot is written");
         };
         let (some, all) = (proven.calls.len(), self.result.calls.len());
-        write_line(
-            out,
-            format_args!("proven: {} with {some} of {} tuned", gain(&proven.in_step), counted(all, "call")),
-        )?;
+        line!(out, "proven: {} with {some} of {} tuned", gain(&proven.in_step), counted(all, "call"))?;
         let left = self.result.calls.iter().filter(|call| !call.is_proven).map(|call| call.call.call.to_string());
         let left: Vec<String> = left.collect();
         if !left.is_empty() {
-            write_line(out, format_args!("left out: {}", left.join(", ")))?;
+            line!(out, "left out: {}", left.join(", "))?;
         }
         match &self.snapshot {
-            Some(Snapshot { path, digest }) => write_line(out, format_args!("written: {digest}  {}", path.display())),
+            Some(WrittenSnapshot { path, digest }) => line!(out, "written: {digest}  {}", path.display()),
             None => writeln!(out, "not written: `-o FILE` writes it as a snapshot"),
         }
     }
 }
 
-/// Such as `1.061× (1.052–1.070)`.
+/// Writes a gain such as `1.061× (1.052–1.070)`.
 fn gain(effect: &Effect) -> String {
-    let interval = effect.interval.map(|held| format!(" ({})", interval(held))).unwrap_or_default();
+    let interval = effect.interval.map(|held| format!(" ({})", format_interval(held, 3))).unwrap_or_default();
     format!("{}{interval}", dash(effect.speed_up, ratio))
 }
 
-fn ratio(ratio: f64) -> String {
+/// Writes a step's ratio, which is close to one.
+pub(super) fn ratio(ratio: f64) -> String {
     format!("{ratio:.3}×")
-}
-
-fn interval(interval: Interval) -> String {
-    format!("{:.3}–{:.3}", interval.low, interval.high)
 }
 
 impl Document for ProvenStep<'_> {
@@ -93,7 +87,7 @@ impl Document for ProvenStep<'_> {
                 dash(call.share, format_part),
                 dash(call.alone, format_ratio),
                 dash(effect.in_step.speed_up, ratio),
-                dash(effect.in_step.interval, interval),
+                dash(effect.in_step.interval, |held| format_interval(held, 3)),
                 call.tuned.to_brief()
             ]);
             if let Some(failure) = &effect.in_step.failure {
@@ -104,28 +98,24 @@ impl Document for ProvenStep<'_> {
         let ProveResult { device, measured_by, step, baseline_ns, dump_without, notes, .. } = self.result;
         let (timer, metric) = (&measured_by.timer, &measured_by.metric);
         writeln!(out)?;
-        write_line(
+        line!(
             out,
-            format_args!(
-                "the step takes {} at its baselines; with all tuned it is {} as fast: {}",
-                dash(*baseline_ns, format_ns),
-                gain(step),
-                step.verdict.name()
-            ),
+            "the step takes {} at its baselines; with all tuned it is {} as fast: {}",
+            dash(*baseline_ns, format_ns),
+            gain(step),
+            step.verdict.name()
         )?;
         if let Some(failure) = &step.failure {
-            write_line(out, format_args!("with all tuned: {failure}"))?;
+            line!(out, "with all tuned: {failure}")?;
         }
-        write_line(out, format_args!("on {} with `{timer}` ({metric})", device.identity))?;
+        line!(out, "on {} with `{timer}` ({metric})", device.identity)?;
         self.write_verdict(out)?;
         if !dump_without.is_empty() {
             let names: Vec<String> = dump_without.iter().map(|&call| format!("\"{}\"", self.name(call))).collect();
             let names = names.join(", ");
-            write_line(
+            line!(
                 out,
-                format_args!(
-                    "several calls lose: `dump(…, variants=…, without=[{names}])` and `prove` again decide on the rest"
-                ),
+                "several calls lose: `dump(…, variants=…, without=[{names}])` and `prove` again decide on the rest"
             )?;
         }
         write_notes(out, notes)

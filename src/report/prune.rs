@@ -26,7 +26,7 @@ pub struct PruneResult<'a> {
 }
 
 impl<'a> PruneResult<'a> {
-    /// What was removed.
+    /// Joins what was removed.
     pub fn new(removed: &'a [Pruned], executables: &'a BoundExecutables) -> Self {
         Self { removed, executables, executables_alone: false, dry_run: false }
     }

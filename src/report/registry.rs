@@ -12,12 +12,12 @@ use crate::registry::{Invocation, ListedInvocation, VerifyReport};
 
 use super::document::versioned;
 use super::grid::cells;
-use super::{Document, Grid, write_line, write_lines};
+use super::{Document, Grid, line, write_lines};
 
 /// A line for each invocation.
-pub struct Listing(pub Vec<ListedInvocation>);
+pub struct RegistryListing(pub Vec<ListedInvocation>);
 
-impl Document for Listing {
+impl Document for RegistryListing {
     fn into_json(self) -> impl Serialize {
         json!({"schema": 1, "invocations": self.0})
     }
@@ -58,12 +58,12 @@ impl Document for Invocations<'_> {
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         for invocation in self.0 {
-            write_line(out, format_args!("{} {}", invocation.call, invocation.direction))?;
-            write_line(out, format_args!("  recorded by {}", invocation.recorder))?;
+            line!(out, "{} {}", invocation.call, invocation.direction)?;
+            line!(out, "  recorded by {}", invocation.recorder)?;
             for argument in &invocation.arguments {
                 let donated = if argument.donated { ", donated" } else { "" };
                 let fill = fill_name(&argument.fill);
-                write_line(out, format_args!("  argument {} {}, {fill}{donated}", argument.name, argument.spec))?;
+                line!(out, "  argument {} {}, {fill}{donated}", argument.name, argument.spec)?;
             }
             for candidate in &invocation.candidates {
                 let mark = if candidate.config == invocation.baseline { "baseline " } else { "candidate" };
@@ -73,7 +73,7 @@ impl Document for Invocations<'_> {
                         format!("no program: {}", reason.as_deref().unwrap_or("the record gives no reason"))
                     }
                 };
-                write_line(out, format_args!("  {mark} {} ({program})", candidate.config.to_brief()))?;
+                line!(out, "  {mark} {} ({program})", candidate.config.to_brief())?;
             }
         }
         Ok(())
@@ -89,10 +89,10 @@ impl Document for &VerifyReport {
         write_lines(out, &self.problems)?;
         for change in &self.changes {
             let (call, configs) = (&change.call, counted(change.configs.len(), "config"));
-            write_line(out, format_args!("`{call}`: the kernel changed between recordings in {configs}"))?;
+            line!(out, "`{call}`: the kernel changed between recordings in {configs}")?;
         }
         for path in &self.unused {
-            write_line(out, format_args!("`{}`: no invocation names it", path.display()))?;
+            line!(out, "`{}`: no invocation names it", path.display())?;
         }
         writeln!(
             out,
@@ -105,7 +105,7 @@ impl Document for &VerifyReport {
     }
 }
 
-/// The fill as the record spells it, without braces.
+/// Returns the fill as the record spells it, without braces.
 fn fill_name(fill: &Fill) -> String {
     let text = serde_json::to_value(fill).ok();
     let fields = text.as_ref().and_then(|value| value.as_object());

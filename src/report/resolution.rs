@@ -4,7 +4,7 @@ use crate::selftest::Known;
 
 use super::{format_ns, format_part};
 
-/// The noise floor here, or why the existing figures do not apply; `None` if there are no figures.
+/// Returns the noise floor here, or why the existing figures do not apply; `None` if there are no figures.
 pub fn resolution_note(known: &Known) -> Option<String> {
     let point = |&(ns, part): &(f64, f64)| format!("{} at {}", format_part(part), format_ns(ns));
     let points: Vec<String> = known.resolution.points().iter().map(point).collect();

@@ -6,16 +6,15 @@ use crate::analysis::{OperationSummary, Summary, Work};
 use crate::peaks::Peaks;
 use crate::tune::OperationResult;
 
-use super::Grid;
 use super::figures::{format_bytes, format_part, format_per_second, format_quotient};
-use super::grid::{cells, dash};
-use super::lines::heading;
+use super::grid::{dash, write_section};
+use super::line;
 use super::naming::{named, short};
 
 /// Headings of [`work_cells`].
 pub(super) const WORK_COLUMNS: [&str; 5] = [">FLOP/s", ">bytes/s", ">FLOP/byte", ">of roof", "bound"];
 
-/// Work per second, work per byte, and the share of the roof.
+/// Returns work per second, work per byte, and the share of the roof.
 pub(super) fn work_cells(work: Option<&Work>) -> [String; 5] {
     let rate = |per_second: fn(&Work) -> f64| dash(work, |work| format_per_second(per_second(work)));
     let roof = work.and_then(|work| work.roofline);
@@ -28,7 +27,7 @@ pub(super) fn work_cells(work: Option<&Work>) -> [String; 5] {
     ]
 }
 
-/// The operations that lose the most time below the roof; without peaks those that take the most time.
+/// Returns the operations that lose the most time below the roof; without peaks those that take the most time.
 pub(super) fn worst(summary: &Summary) -> Vec<&OperationSummary> {
     let lost_ns = |operation: &OperationSummary| {
         let work = operation.work.as_ref();
@@ -39,7 +38,7 @@ pub(super) fn worst(summary: &Summary) -> Vec<&OperationSummary> {
     worst
 }
 
-/// Where the peaks are from, or how to name them.
+/// Says where the peaks are from, or how to name them.
 pub(super) fn peaks_line(summary: &Summary) -> String {
     match &summary.peaks {
         Some(peaks) => roof_line(peaks),
@@ -50,7 +49,7 @@ pub(super) fn peaks_line(summary: &Summary) -> String {
 /// Maximum number of sources in a line; of more, only the first is named.
 const MAX_SOURCES: usize = 3;
 
-/// The owner of a roof.
+/// Says whose roof it is.
 pub(super) fn roof_line(peaks: &Peaks) -> String {
     let f32 = |per_second: Option<f64>| dash(per_second, format_per_second);
     let [matrix, vector] = [peaks.matrix_per_second(None), peaks.vector_per_second(None)].map(f32);
@@ -67,7 +66,7 @@ pub(super) fn roof_line(peaks: &Peaks) -> String {
     )
 }
 
-/// The rates of a call's best config, or of its baseline if undecided, and its share of the roof.
+/// Returns the rates of a call's best config, or of its baseline if undecided, and its share of the roof.
 pub(super) fn work_line(operation: &OperationResult) -> Option<String> {
     let time = operation.best.as_ref().unwrap_or(&operation.baseline);
     let work = time.work.as_ref()?;
@@ -80,8 +79,8 @@ pub(super) fn work_line(operation: &OperationResult) -> Option<String> {
     Some(format!("{} of the roof{before}, bound by {}: {rates}", format_part(roof.share), roof.bound.name()))
 }
 
-/// The temporary memory of a call's best config beside its baseline's, if they differ; otherwise of the baseline, if it
-/// has any.
+/// Returns the temporary memory of a call's best config beside its baseline's, if they differ; otherwise of the
+/// baseline, if it has any.
 pub(super) fn temporary_memory(operation: &OperationResult) -> Option<String> {
     let before = operation.baseline.temporary_bytes;
     let best = operation.best.as_ref().filter(|best| best.config != operation.baseline.config);
@@ -99,20 +98,13 @@ pub(super) fn temporary_memory(operation: &OperationResult) -> Option<String> {
 /// Writes the roofline of the operations, if the work of any is known.
 pub(super) fn write_roofline(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
     let worst = worst(summary);
-    if worst.is_empty() {
-        return Ok(());
-    }
     let order = if summary.peaks.is_some() { "most time lost below the roof first" } else { "most time first" };
-    heading(out, &format!("roofline of compute operations, {order}"))?;
-    let [flops, bytes, intensity, roof, bound] = WORK_COLUMNS;
-    let mut grid = Grid::new(&[">share", flops, bytes, intensity, roof, bound, "opcode", "operation"]);
-    for operation in worst.iter().take(top) {
-        let [flops, bytes, intensity, roof, bound] = work_cells(operation.work.as_ref());
-        let (share, opcode) = (format_part(operation.share), short(&operation.opcode));
-        let name = named(operation, summary.modules.len() > 1);
-        grid.row(cells![share, flops, bytes, intensity, roof, bound, opcode, name]);
-    }
-    grid.write(out)?;
-    super::document::write_more(out, top, worst.len(), "")?;
-    writeln!(out, "{}", crate::printable::printable(&peaks_line(summary)))
+    let title = format!("roofline of compute operations, {order}");
+    let headings = [&[">share"][..], &WORK_COLUMNS, &["opcode", "operation"]].concat();
+    let rows = worst.iter().map(|operation| {
+        let last = [short(&operation.opcode), named(operation, summary.modules.len() > 1)];
+        [format_part(operation.share)].into_iter().chain(work_cells(operation.work.as_ref())).chain(last)
+    });
+    write_section(out, &title, &headings, rows, top)?;
+    if worst.is_empty() { Ok(()) } else { line!(out, "{}", peaks_line(summary)) }
 }

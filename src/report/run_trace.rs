@@ -22,30 +22,30 @@ pub struct RunTrace {
     plane: PlaneWriter,
     /// When the first event was, nanoseconds since 1970.
     start_ns: Option<u64>,
-    rows: HashMap<String, Row>,
+    rows: HashMap<String, TraceRow>,
     coarse: u64,
     fine: u64,
     skipped: u64,
 }
 
 #[derive(Debug)]
-struct Row {
+struct TraceRow {
     line: usize,
-    open: Vec<Open>,
+    open: Vec<OpenSlice>,
 }
 
 /// A slice that is open.
 #[derive(Debug)]
-struct Open {
+struct OpenSlice {
     start_ns: i64,
     /// Its index in the line; `None` if it is left out.
     place: Option<usize>,
-    fields: Vec<(&'static str, Field)>,
+    fields: Vec<(&'static str, SliceField)>,
 }
 
 /// A field's value.
 #[derive(Debug)]
-enum Field {
+enum SliceField {
     Int(i64),
     Text(String),
 }
@@ -58,7 +58,7 @@ impl Default for RunTrace {
 }
 
 impl RunTrace {
-    /// How many slices were left out because there were too many.
+    /// Says how many slices were left out because there were too many.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -75,13 +75,13 @@ impl RunTrace {
         write_trace_file(&[Capture::xspace(path, "", space)], TraceOptions { format, with_stats: true }, path)
     }
 
-    fn row(&mut self, track: &str) -> &mut Row {
+    fn row(&mut self, track: &str) -> &mut TraceRow {
         let start_ns = i64::try_from(self.start_ns.unwrap_or(0)).unwrap_or(i64::MAX);
         let Self { plane, rows, .. } = self;
-        rows.entry(track.to_owned()).or_insert_with(|| Row { line: plane.line(track, start_ns), open: Vec::new() })
+        rows.entry(track.to_owned()).or_insert_with(|| TraceRow { line: plane.line(track, start_ns), open: Vec::new() })
     }
 
-    /// A place in a line, if one is left for a slice of this kind.
+    /// Opens a place in a line, if one is left for a slice of this kind.
     fn place(&mut self, line: usize, is_fine: bool) -> Option<usize> {
         let (kept, most) = if is_fine { (&mut self.fine, MAX_FINE) } else { (&mut self.coarse, MAX_COARSE) };
         if *kept >= most {
@@ -92,11 +92,11 @@ impl RunTrace {
         Some(self.plane.open(line))
     }
 
-    fn close(&mut self, line: usize, title: &str, Open { start_ns, place, fields }: &Open, end_ns: i64) {
+    fn close(&mut self, line: usize, title: &str, OpenSlice { start_ns, place, fields }: &OpenSlice, end_ns: i64) {
         let Some(place) = *place else { return };
         let stats = fields.iter().map(|(name, field)| match field {
-            Field::Int(number) => (*name, WrittenStat::Int(*number)),
-            Field::Text(text) => (*name, WrittenStat::Text(text)),
+            SliceField::Int(number) => (*name, WrittenStat::Int(*number)),
+            SliceField::Text(text) => (*name, WrittenStat::Text(text)),
         });
         let stats: Vec<(&str, WrittenStat<'_>)> = stats.collect();
         self.plane.close((line, place), title, (*start_ns, end_ns), &stats);
@@ -114,7 +114,7 @@ impl Sink for RunTrace {
             EventKind::Begin(slice) => {
                 let place = self.place(line, is_fine(slice));
                 let fields = if place.is_some() { fields_of(slice) } else { Vec::new() };
-                self.row(event.track).open.push(Open { start_ns: at_ns, place, fields });
+                self.row(event.track).open.push(OpenSlice { start_ns: at_ns, place, fields });
             }
             EventKind::End(slice) => {
                 if let Some(open) = self.row(event.track).open.pop() {
@@ -124,7 +124,7 @@ impl Sink for RunTrace {
             EventKind::Failed { candidate, config, failure } => {
                 let place = self.place(line, true);
                 let fields = vec![text("config", config.as_str()), text("failure", failure)];
-                let moment = Open { start_ns: at_ns, place, fields };
+                let moment = OpenSlice { start_ns: at_ns, place, fields };
                 self.close(line, &format!("candidate {candidate} is dropped"), &moment, at_ns);
             }
             EventKind::Finished { status, reason, .. } => {
@@ -142,15 +142,15 @@ fn is_fine(slice: &Slice<'_>) -> bool {
     matches!(slice, Slice::Detail(_) | Slice::Round { .. } | Slice::Candidate { .. } | Slice::Compile { .. })
 }
 
-fn text(name: &'static str, text: impl ToString) -> (&'static str, Field) {
-    (name, Field::Text(text.to_string()))
+fn text(name: &'static str, text: impl ToString) -> (&'static str, SliceField) {
+    (name, SliceField::Text(text.to_string()))
 }
 
-fn number(name: &'static str, number: usize) -> (&'static str, Field) {
-    (name, Field::Int(i64::try_from(number).unwrap_or(i64::MAX)))
+fn number(name: &'static str, number: usize) -> (&'static str, SliceField) {
+    (name, SliceField::Int(i64::try_from(number).unwrap_or(i64::MAX)))
 }
 
-fn fields_of(slice: &Slice<'_>) -> Vec<(&'static str, Field)> {
+fn fields_of(slice: &Slice<'_>) -> Vec<(&'static str, SliceField)> {
     match slice {
         Slice::Search { strategy, configs, .. } => vec![text("strategy", strategy), number("configs", *configs)],
         Slice::Try { config, .. } | Slice::Candidate { config: Some(config), .. } => {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::timer::events::Events;
 
-    /// An endless run uses bounded memory, and its operations are still recorded.
+    /// Checks that an endless run uses bounded memory, and its operations are still recorded.
     #[test]
     fn so_many_slices_are_kept_and_the_rest_is_counted() {
         let trace = Arc::new(Mutex::new(RunTrace::default()));

@@ -8,15 +8,15 @@ use crate::counted::counted;
 use crate::hlo::Scan;
 
 use super::grid::{cells, dash};
-use super::{Document, Grid, write_line};
+use super::{Document, Grid, line};
 
 impl Document for &Scan {
     fn into_json(self) -> impl Serialize {
         self
     }
 
-    /// Each distinct label with its evidence, call sites (or stamps, where the form shows no more) and first line, then
-    /// the diagnosis.
+    /// Writes each distinct label with its evidence, call sites (or stamps, where the form shows no more) and first
+    /// line, then the diagnosis.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         let mut grid = Grid::new(&["operation", "call key", "evidence", ">call sites", ">line", "direction", "family"]);
         for found in &self.labels {
@@ -24,15 +24,14 @@ impl Document for &Scan {
             let line = dash(found.line, |line| line.to_string());
             let direction = if found.backward { "with backward" } else { "forward" };
             let calls = found.known_calls().map(|calls| calls.to_string());
-            let calls =
-                calls.unwrap_or_else(|| counted(usize::try_from(found.occurrences).unwrap_or(usize::MAX), "stamp"));
+            let calls = calls.unwrap_or_else(|| counted(found.occurrences, "stamp"));
             grid.row(cells![found.label.op_id, key, found.evidence, calls, line, direction, found.family]);
         }
         if !grid.is_empty() {
             grid.write(out)?;
         }
         for diagnosis in &self.diagnosis {
-            write_line(out, format_args!("{}: {}", diagnosis.code, diagnosis.message))?;
+            line!(out, "{}: {}", diagnosis.code, diagnosis.message)?;
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub struct SelftestResult {
     /// The figures of each program.
     pub programs: Vec<Point>,
     /// The programs without figures.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedProgram>,
     /// The file that the figures are kept in.
     pub kept_in: Option<PathBuf>,
     /// Notes.
@@ -51,7 +51,7 @@ pub struct SelftestResult {
 /// A program without figures.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
-pub struct Failed {
+pub struct FailedProgram {
     /// Its name.
     pub program: String,
     /// Why it has none.
@@ -59,7 +59,7 @@ pub struct Failed {
 }
 
 impl SelftestResult {
-    /// A calibration before any program has run.
+    /// Begins a calibration before any program has run.
     pub fn new(timer: &dyn Timer, options: &SelftestOptions) -> Self {
         let Setting { device, measured_by } = Setting::of(timer, &options.cache_state);
         Self {
@@ -80,7 +80,7 @@ impl SelftestResult {
         }
     }
 
-    /// The last lines: what was run, and how the tuner uses it.
+    /// Returns the last lines: what was run, and how the tuner uses it.
     pub fn lines(&self) -> Vec<String> {
         let Self { device, timer, metric, copies, rounds, .. } = self;
         let Some(file) = self.kept_in.as_deref().map(Path::display) else { return Vec::new() };
@@ -132,7 +132,7 @@ impl Document for &SelftestResult {
                 more => grid.line(&format!("{more} disturbed rounds do not count")),
             }
         }
-        for Failed { program, reason } in &self.failed {
+        for FailedProgram { program, reason } in &self.failed {
             let mut cells = vec![program.clone()];
             cells.resize(headings.len(), "—".to_owned());
             grid.row(cells);

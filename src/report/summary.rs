@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::analysis::{HostWork, MeanStd, OperationSummary, Part, Summary};
 
-use super::document::write_more;
-use super::grid::{cells, dash};
+use super::grid::{cells, dash, write_section};
 use super::lines::heading;
 use super::memory::write_memory;
 use super::naming::{named, program, short};
@@ -62,13 +61,13 @@ impl Document for Top<Summary> {
     }
 }
 
-/// A mean and its deviation, if there is one.
+/// Returns a mean and its deviation, if there is one.
 pub(super) fn mean_std(time: MeanStd) -> [String; 2] {
     let std = time.std.map_or_else(String::new, |std| format!("± {}", format_ns(std)));
     [format_ns(time.mean), std]
 }
 
-/// A time and its share of another.
+/// Returns a time and its share of another.
 pub(super) fn part(of: f64, all: f64) -> String {
     if all > 0.0 { format!("{} ({})", format_ns(of), format_part(of / all)) } else { format_ns(of) }
 }
@@ -131,24 +130,20 @@ fn write_modules(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether overlapping operations made this one's part smaller than its own self times, by more than rounding.
+/// Says whether overlapping operations made this one's part smaller than its own self times, by more than rounding.
 fn shares_its_time(operation: &OperationSummary) -> bool {
     operation.time_ns < 0.999 * operation.self_time_ns.mean * operation.executions as f64
 }
 
 fn write_operations(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
-    heading(out, "operations")?;
-    let mut grid =
-        Grid::new(&[">share", ">time", ">runs each", ">in an execution", "", "opcode", "operation", "source"]);
-    let several = summary.modules.len() > 1;
-    for operation in summary.operations.iter().take(top) {
+    let headings = [">share", ">time", ">runs each", ">in an execution", "", "opcode", "operation", "source"];
+    let rows = summary.operations.iter().map(|operation| {
         let [own, std] = mean_std(operation.self_time_ns);
         let (share, time, runs) = (format_part(operation.share), format_ns(operation.time_ns), runs_each(operation));
         let (opcode, source) = (short(&operation.opcode), short(operation.source.as_deref().unwrap_or("")));
-        grid.row(cells![share, time, runs, own, std, opcode, named(operation, several), source]);
-    }
-    grid.write(out)?;
-    write_more(out, top, summary.operations.len(), "")?;
+        cells![share, time, runs, own, std, opcode, named(operation, summary.modules.len() > 1), source]
+    });
+    write_section(out, "operations", &headings, rows, top)?;
     let repeated = summary.operations.iter().filter(|operation| operation.count > operation.executions).count();
     if repeated > 0 {
         writeln!(out, "{repeated} of {} ran more than once in an execution", summary.operations.len())?;
@@ -165,34 +160,23 @@ fn runs_each(operation: &OperationSummary) -> String {
 }
 
 fn write_parts(out: &mut dyn Write, what: &str, parts: &[Part], top: usize) -> io::Result<()> {
-    heading(out, what)?;
-    let mut grid = Grid::new(&[">share", ">time", ">operations", "name"]);
-    for part in parts.iter().take(top) {
+    let rows = parts.iter().map(|part| {
         let operations = if part.operations > 0 { part.operations.to_string() } else { String::new() };
-        grid.row(cells![format_part(part.share), format_ns(part.time_ns), operations, short(&part.name)]);
-    }
-    grid.write(out)?;
-    write_more(out, top, parts.len(), "")
+        cells![format_part(part.share), format_ns(part.time_ns), operations, short(&part.name)]
+    });
+    write_section(out, what, &[">share", ">time", ">operations", "name"], rows, top)
 }
 
 fn write_labels(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
-    if summary.labels.is_empty() {
-        return Ok(());
-    }
-    heading(out, "by label")?;
-    let [flops, bytes, intensity, roof, bound] = WORK_COLUMNS;
-    let mut grid =
-        Grid::new(&[">share", ">time", ">operations", "evidence", flops, bytes, intensity, roof, bound, "label"]);
-    for label in &summary.labels {
-        let (share, time, name) = (format_part(label.share), format_ns(label.time_ns), short(&label.label.to_string()));
-        let [flops, bytes, intensity, roof, bound] = work_cells(label.work.as_ref());
-        let (operations, evidence) = (label.operations, &label.evidence);
-        grid.row(cells![share, time, operations, evidence, flops, bytes, intensity, roof, bound, name]);
-    }
-    grid.write(out)
+    let headings = [&[">share", ">time", ">operations", "evidence"][..], &WORK_COLUMNS, &["label"]].concat();
+    let rows = summary.labels.iter().map(|label| {
+        let first = cells![format_part(label.share), format_ns(label.time_ns), label.operations, label.evidence];
+        first.into_iter().chain(work_cells(label.work.as_ref())).chain([short(&label.label.to_string())])
+    });
+    write_section(out, "by label", &headings, rows, usize::MAX)
 }
 
-/// The compute operations whose time differs most from execution to execution.
+/// Writes the compute operations whose time differs most from execution to execution.
 fn write_spread(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Result<()> {
     let of_runs = summary.operations.iter().any(|operation| operation.run_ns.is_some());
     let mut spread: Vec<(f64, &OperationSummary)> = summary
@@ -205,30 +189,21 @@ fn write_spread(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Resul
         })
         .filter(|(spread, _)| spread.is_finite())
         .collect();
-    if spread.is_empty() {
-        return Ok(());
-    }
     spread.sort_by(|one, other| other.0.total_cmp(&one.0));
-    heading(out, "spread of compute operations, deviation over mean")?;
+    spread.truncate(top.div_ceil(2));
     let what: [&str; 2] = if of_runs { [">of a run", ">runs"] } else { [">in an execution", ">executions"] };
-    let mut grid = Grid::new(&[">spread", what[0], what[1], "opcode", "operation"]);
-    for (spread, operation) in spread.iter().take(top.div_ceil(2)) {
+    let headings = [">spread", what[0], what[1], "opcode", "operation"];
+    let rows = spread.iter().map(|(spread, operation)| {
         let (time, times) = operation.varying_ns();
         let (opcode, name) = (short(&operation.opcode), named(operation, summary.modules.len() > 1));
-        grid.row(cells![format_part(*spread), format_ns(time.mean), times, opcode, name]);
-    }
-    grid.write(out)
+        cells![format_part(*spread), format_ns(time.mean), times, opcode, name]
+    });
+    write_section(out, "spread of compute operations, deviation over mean", &headings, rows, top)
 }
 
 fn write_host_work(out: &mut dyn Write, what: &str, work: &[HostWork], top: usize) -> io::Result<()> {
-    if work.is_empty() {
-        return Ok(());
-    }
-    heading(out, what)?;
-    let mut grid = Grid::new(&[">time", ">count", ">while programs ran", "name", "host"]);
-    for one in work.iter().take(top) {
-        grid.row(cells![format_ns(one.time_ns), one.count, one.during_execution, short(&one.name), one.host]);
-    }
-    grid.write(out)?;
-    write_more(out, top, work.len(), "")
+    let rows = work
+        .iter()
+        .map(|one| cells![format_ns(one.time_ns), one.count, one.during_execution, short(&one.name), one.host]);
+    write_section(out, what, &[">time", ">count", ">while programs ran", "name", "host"], rows, top)
 }

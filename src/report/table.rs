@@ -5,19 +5,18 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::call::Direction;
 use crate::counted::counted;
 use crate::failure::Failure;
 use crate::hlo::Evidence;
 use crate::tune::{AutotuningResult, CandidateResult, ConfigTime, OperationResult, ProfiledStep, Searched, Status};
 
 use super::differences::differences;
-use super::figures::expected_text;
+use super::figures::{expected_text, format_interval};
 use super::grid::dash;
-use super::naming::brief_config;
+use super::naming::{brief_config, name_with_direction};
 use super::roofline::{roof_line, temporary_memory, work_line};
 use super::time::time_line;
-use super::{Document, Grid, format_ns, format_part, format_ratio, write_line};
+use super::{Document, Grid, format_ns, format_part, format_ratio, line};
 
 /// Minimum drift that is reported.
 const WORTH_A_LINE: f64 = 0.05;
@@ -27,7 +26,7 @@ impl Document for &AutotuningResult {
         self
     }
 
-    /// Operations × (baseline, best, speed-up, interval, evidence, status), with the winning config below each.
+    /// Writes operations × (baseline, best, speed-up, interval, evidence, status), with the winning config below each.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         // shares of a step are shown only if a profile was given
         let with_share = self.step.is_some();
@@ -37,17 +36,20 @@ impl Document for &AutotuningResult {
         let mut grid = Grid::new(&headings);
         for operation in &self.operations {
             let time = |config: Option<&ConfigTime>| dash(config.and_then(|config| config.median_ns), format_ns);
-            let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
-            let name = format!("{}{direction}", operation.call.to_short());
             let cells = [
                 time(Some(&operation.baseline)),
                 time(operation.best.as_ref()),
                 dash(operation.speed_up, format_ratio),
-                dash(operation.speed_up_interval, |interval| format!("{:.2}–{:.2}", interval.low, interval.high)),
+                dash(operation.speed_up_interval, |interval| format_interval(interval, 2)),
                 operation.evidence.to_string(),
                 operation.status.name().to_owned(),
             ];
-            grid.row([name].into_iter().chain(share(format_part(operation.share.unwrap_or(0.0)))).chain(cells));
+            grid.row(
+                [name_with_direction(operation)]
+                    .into_iter()
+                    .chain(share(format_part(operation.share.unwrap_or(0.0))))
+                    .chain(cells),
+            );
             for line in details(operation) {
                 grid.line(&line);
             }
@@ -60,19 +62,20 @@ impl Document for &AutotuningResult {
         grid.write_or(out, "nothing to tune")?;
         let has_roof = |time: &ConfigTime| time.work.as_ref().is_some_and(|work| work.roofline.is_some());
         if let Some(peaks) = self.peaks.as_ref().filter(|_| self.operations.iter().any(|one| has_roof(&one.baseline))) {
-            write_line(out, format_args!("{}", roof_line(peaks)))?;
+            line!(out, "{}", roof_line(peaks))?;
         }
         match &self.step {
-            Some(step) => write_line(out, format_args!("{}", step_line(step))),
+            Some(step) => line!(out, "{}", step_line(step)),
             None => Ok(()),
         }
     }
 }
 
-/// The total gain, in one line.
+/// Returns the total gain, in one line.
 fn step_line(step: &ProfiledStep) -> String {
     format!(
-        "expected: {} less time in the step of `{}` ({} to {} by the intervals); {} of its {} is decided here, {} is labelled",
+        "expected: {} less time in the step of `{}` ({} to {} by the intervals); {} of its {} is decided here, {} is \
+         labelled",
         format_part(step.expected_gain),
         step.profile,
         format_part(step.expected_gain_low),
@@ -83,7 +86,7 @@ fn step_line(step: &ProfiledStep) -> String {
     )
 }
 
-/// The failures, each reason once, without that of the operation itself.
+/// Returns the failures, each reason once, without that of the operation itself.
 fn failures(operation: &OperationResult) -> impl Iterator<Item = String> {
     let mut by_reason: Vec<(&Failure, &CandidateResult, usize)> = Vec::new();
     for candidate in &operation.candidates {
@@ -102,7 +105,7 @@ fn failures(operation: &OperationResult) -> impl Iterator<Item = String> {
     )
 }
 
-/// How many configs were skipped, and the most promising of them.
+/// Says how many configs were skipped, and the most promising of them.
 fn not_compiled(operation: &OperationResult) -> Option<String> {
     let left = || operation.candidates.iter().filter_map(|candidate| Some((candidate, candidate.expected()?)));
     let (likeliest, expected) = left().min_by(|(_, a), (_, b)| a.low.total_cmp(&b.low))?;
@@ -133,7 +136,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
             let within =
                 operation.resolution.map_or_else(String::new, |part| format!(", within {}", format_part(part)));
             let more = operation.more_time.map_or_else(String::new, |more| format!(": {more}"));
-            lines.push(format!("tied with {others} other config{}{within}{more}", if others == 1 { "" } else { "s" }));
+            lines.push(format!("tied with {}{within}{more}", counted(others, "other config")));
         }
     }
     lines.extend(work_line(operation));
@@ -160,7 +163,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
     lines
 }
 
-/// The last lines: where the time went, what was measured and where the configs are.
+/// Returns the last lines: where the time went, what was measured and where the configs are.
 pub fn result_lines(result: &AutotuningResult, folder: Option<&Path>) -> Vec<String> {
     let rounds: u32 = result.operations.iter().map(|operation| operation.rounds_measured).sum();
     let decided = result.operations.iter().filter(|operation| operation.status.is_decided()).count();

@@ -13,12 +13,12 @@ use crate::timer::pjrt::CompileOutcome;
 use crate::timer::protocol::{CostAnalysis, KernelUse, MemoryStats};
 
 use super::grid::dash;
-use super::{Document, Grid, format_bytes, write_line, write_notes};
+use super::{Document, Grid, format_bytes, line, write_notes};
 
 /// What a TPU's compiler says of a program, and how it is written; a column if it says it of any.
-type Figure = (&'static str, fn(&CostAnalysis) -> Option<f64>, fn(f64) -> String);
+type CostFigure = (&'static str, fn(&CostAnalysis) -> Option<f64>, fn(f64) -> String);
 
-const FIGURES: [Figure; 3] = [
+const FIGURES: [CostFigure; 3] = [
     (">cycles", |cost| cost.estimated_cycles, |cycles| format!("{cycles:.0}")),
     (">bundles", |cost| cost.schedule?.bundles, |bundles| format!("{bundles:.0}")),
     (">VMEM", |cost| Some(cost.schedule?.vmem_bytes? as f64), |bytes| format_bytes(bytes as u64)),
@@ -45,15 +45,15 @@ impl Document for CompileResult {
 fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> {
     let compiler = target.device.environment.compiler().unwrap_or_else(|| "an unknown compiler".to_owned());
     let identity = &target.device.identity;
-    write_line(out, format_args!("{}: {identity}, compiled by {compiler}", target.target))?;
+    line!(out, "{}: {identity}, compiled by {compiler}", target.target)?;
     let mut headings = vec!["what", ">programs", ">compiled", ">refused", ">failed", ">seconds", ">temporary", ">peak"];
     let outcomes = target.outcomes();
     let knows_kernels = outcomes.clone().any(|outcome| !kernels_of(outcome).is_empty());
     if knows_kernels {
         headings.extend([">registers", ">stack", ">shared"]);
     }
-    let is_known = |figure: &&Figure| outcomes.clone().any(|outcome| cost_of(outcome).and_then(figure.1).is_some());
-    let figures: Vec<&Figure> = FIGURES.iter().filter(is_known).collect();
+    let is_known = |figure: &&CostFigure| outcomes.clone().any(|outcome| cost_of(outcome).and_then(figure.1).is_some());
+    let figures: Vec<&CostFigure> = FIGURES.iter().filter(is_known).collect();
     headings.extend(figures.iter().map(|(heading, ..)| heading));
     let mut grid = Grid::new(&headings);
     for call in &target.calls {
@@ -73,13 +73,19 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
         }
     }
     match &target.forecast {
-        Some(forecast) => write_line(out, format_args!("{}", forecast_line(forecast)))?,
+        Some(forecast) => line!(out, "{}", forecast_line(forecast))?,
         None => grid.write_or(out, NOTHING)?,
     }
+    write_findings(target, out)?;
+    write_notes(out, &target.notes)
+}
+
+/// Writes whether the module fits, and what became worse than the baseline.
+fn write_findings(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> {
     if let Some((needed, memory)) = target.module_memory() {
         let verdict = if needed <= memory { "it fits" } else { "it does not fit" };
         let (needed, memory) = (format_bytes(needed), format_bytes(memory));
-        write_line(out, format_args!("{verdict}: a run is allocated {needed} of a device's {memory}"))?;
+        line!(out, "{verdict}: a run is allocated {needed} of a device's {memory}")?;
     }
     if let Some(comparison) = &target.baseline {
         let unknown = match comparison.unknown {
@@ -88,15 +94,15 @@ fn write_target(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()> 
         };
         let regressions = counted(comparison.regressions.len(), "regression");
         let compared = counted(comparison.compared, "program");
-        write_line(out, format_args!("{regressions} in {compared} that the baseline has{unknown}"))?;
+        line!(out, "{regressions} in {compared} that the baseline has{unknown}")?;
         for regression in &comparison.regressions {
-            write_line(out, format_args!("  {regression}"))?;
+            line!(out, "  {regression}")?;
         }
     }
-    write_notes(out, &target.notes)
+    Ok(())
 }
 
-/// The cost of compiling.
+/// Says what compiling costs.
 fn forecast_line(forecast: &Forecast) -> String {
     let Forecast { to_compile, kept, jobs, seconds, bytes, .. } = forecast;
     if to_compile + kept == 0 {
@@ -112,8 +118,8 @@ fn forecast_line(forecast: &Forecast) -> String {
     format!("{programs} to compile, {kept} kept: {cost}")
 }
 
-/// A row for several programs, with the maximum of their memory and of their kernels' figures.
-fn add(grid: &mut Grid, name: &str, outcomes: Vec<&CompileOutcome>, (knows_kernels, figures): (bool, &[&Figure])) {
+/// Adds a row for several programs, with the maximum of their memory and of their kernels' figures.
+fn add(grid: &mut Grid, name: &str, outcomes: Vec<&CompileOutcome>, (knows_kernels, figures): (bool, &[&CostFigure])) {
     let count = |is: fn(&CompileOutcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
     let compiled = count(|outcome| matches!(outcome, CompileOutcome::Compiled { .. }));
     let refused = count(|outcome| matches!(outcome, CompileOutcome::Refused { .. }));
@@ -172,7 +178,7 @@ fn reason_of(outcome: &CompileOutcome) -> Option<&str> {
     }
 }
 
-/// Each reason once, with the configs that it concerns.
+/// Returns each reason once, with the configs that it concerns.
 fn refusals(call: &CompiledCall) -> Vec<String> {
     let mut by_reason: BTreeMap<&str, Vec<&Config>> = BTreeMap::new();
     for candidate in &call.candidates {

@@ -5,7 +5,7 @@ use crate::tune::TimeBreakdown;
 use super::format_ns;
 
 /// A part of the work.
-pub(super) struct Part {
+pub(super) struct TimePart {
     /// Its name.
     pub(super) what: &'static str,
     /// Its wall time.
@@ -14,11 +14,11 @@ pub(super) struct Part {
     pub(super) beside: String,
 }
 
-/// Every part of the work, in the order of the walk.
-pub(super) fn parts(time_breakdown: &TimeBreakdown) -> [Part; 7] {
+/// Returns every part of the work, in the order of the walk.
+pub(super) fn parts(time_breakdown: &TimeBreakdown) -> [TimePart; 7] {
     let beside =
         |ns: u64, what: &str| if ns > 0 { format!(" ({} {what})", format_ns(ns as f64)) } else { String::new() };
-    let part = |what, ns, beside| Part { what, ns, beside };
+    let part = |what, ns, beside| TimePart { what, ns, beside };
     [
         part("inputs", time_breakdown.inputs_ns, String::new()),
         part("compiling", time_breakdown.compile_ns, beside(time_breakdown.compile_cpu_ns, "of processor time")),
@@ -30,8 +30,8 @@ pub(super) fn parts(time_breakdown: &TimeBreakdown) -> [Part; 7] {
     ]
 }
 
-/// `12.3 s: compiling 8.10 s (15.0 s of processor time), measuring 2.90 s (1.20 s in the programs), …`, the largest
-/// part first, without those below one per cent; `None` if nothing was done.
+/// Returns `12.3 s: compiling 8.10 s (15.0 s of processor time), measuring 2.90 s (1.20 s in the programs), …`, the
+/// largest part first, without those below one per cent; `None` if nothing was done.
 pub(super) fn time_line(of: impl IntoIterator<Item = TimeBreakdown>) -> Option<String> {
     let mut time_breakdown = TimeBreakdown::default();
     of.into_iter().for_each(|part| time_breakdown += part);

@@ -1,6 +1,6 @@
 //! A logarithmic axis of ratios.
 
-use std::io::{self, Write};
+use maud::{Markup, html};
 
 use crate::report::log_scale::LogScale;
 
@@ -15,10 +15,10 @@ const TICKS: usize = 6;
 
 /// The position of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Axis(LogScale);
+pub(super) struct RatioAxis(LogScale);
 
-impl Axis {
-    /// An axis that shows these ratios, and 1.
+impl RatioAxis {
+    /// Makes an axis that shows these ratios, and 1.
     pub(super) fn of(ratios: impl IntoIterator<Item = f64>) -> Self {
         let (mut low, mut high) = (1.0_f64, 1.0_f64);
         for ratio in ratios.into_iter().filter(|ratio| ratio.is_finite() && *ratio > 0.0) {
@@ -30,17 +30,17 @@ impl Axis {
         Self(LogScale { low: low / missing / margin, high: high * missing * margin })
     }
 
-    /// Units from the left edge; ratios outside the range are at the edge.
+    /// Returns units from the left edge; ratios outside the range are at the edge.
     pub(super) fn place(&self, ratio: f64) -> f64 {
         self.0.part(ratio) * WIDTH
     }
 
-    /// Whether a ratio is on the axis.
+    /// Says whether a ratio is on the axis.
     pub(super) fn holds(&self, ratio: f64) -> bool {
         self.0.holds(ratio)
     }
 
-    /// Round ratios for ticks, including 1.
+    /// Returns round ratios for ticks, including 1.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let LogScale { low, high } = self.0;
         let inside = |tick: &f64| self.holds(*tick);
@@ -59,32 +59,32 @@ impl Axis {
         all.find(|ticks| (2..=TICKS).contains(&ticks.len())).unwrap_or_else(|| vec![1.0])
     }
 
-    /// The axis with its numbers, in percentages, so that letters keep their shape at any width.
-    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        write!(out, r#"<svg class="axis" aria-hidden="true">"#)?;
-        for tick in self.ticks() {
-            let part = self.place(tick) / WIDTH * 100.0;
-            let anchor = match part {
-                _ if part < 5.0 => "start",
-                _ if part > 95.0 => "end",
-                _ => "middle",
-            };
-            write!(out, r#"<text x="{part:.1}%" y="11" text-anchor="{anchor}">{}</text>"#, tick_text(tick))?;
+    /// Draws the axis with its numbers, in percentages, so that letters keep their shape at any width.
+    pub(super) fn numbers(&self) -> Markup {
+        let anchor = |part: f64| match part {
+            _ if part < 5.0 => "start",
+            _ if part > 95.0 => "end",
+            _ => "middle",
+        };
+        let ticks = self.ticks().into_iter().map(|tick| (tick, self.place(tick) / WIDTH * 100.0));
+        html! {
+            svg.axis aria-hidden="true" {
+                @for (tick, part) in ticks {
+                    text x=(format_args!("{part:.1}%")) y="11" text-anchor=(anchor(part)) { (tick_text(tick)) }
+                }
+            }
         }
-        write!(out, "</svg>")
     }
 
-    /// Lines through a strip of this height: one at each tick, and a stronger one at the baseline.
-    pub(super) fn write_lines(&self, height: u32, out: &mut dyn Write) -> io::Result<()> {
-        write!(out, r#"<path class="grid" d=""#)?;
-        for tick in self.ticks().into_iter().filter(|tick| *tick != 1.0) {
-            write!(out, "M{:.1} 0v{height}", self.place(tick))?;
-        }
-        write!(out, r#""/><path class="one" d="M{:.1} 0v{height}"/>"#, self.place(1.0))
+    /// Draws lines through a strip of this height: one at each tick, and a stronger one at the baseline.
+    pub(super) fn lines(&self, height: u32) -> Markup {
+        let line = |tick: f64| format!("M{:.1} 0v{height}", self.place(tick));
+        let grid: String = self.ticks().into_iter().filter(|tick| *tick != 1.0).map(line).collect();
+        html! { path.grid d=(grid) {} path.one d=(line(1.0)) {} }
     }
 }
 
-/// `0.25×`, `1×`, `1.5×`.
+/// Returns `0.25×`, `1×`, `1.5×`.
 fn tick_text(tick: f64) -> String {
     let text = format!("{tick:.4}");
     format!("{}×", text.trim_end_matches('0').trim_end_matches('.'))
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn halves_and_doubles_are_as_far_from_one() {
-        let axis = Axis::of([0.5, 2.0, f64::NAN, f64::INFINITY, -1.0]);
+        let axis = RatioAxis::of([0.5, 2.0, f64::NAN, f64::INFINITY, -1.0]);
         assert!((axis.place(1.0) - WIDTH / 2.0).abs() < 1e-9);
         assert!((axis.place(0.5) + axis.place(2.0) - WIDTH).abs() < 1e-9);
         assert_eq!((axis.place(1e9), axis.place(1e-9), axis.place(f64::NAN)), (WIDTH, 0.0, 0.0));
@@ -106,7 +106,8 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_few() {
-        let of = |low: f64, high: f64| Axis::of([low, high]).ticks().into_iter().map(tick_text).collect::<Vec<_>>();
+        let of =
+            |low: f64, high: f64| RatioAxis::of([low, high]).ticks().into_iter().map(tick_text).collect::<Vec<_>>();
         assert_eq!(of(0.2, 1.0), ["0.25×", "0.5×", "1×"]);
         assert_eq!(of(0.98, 1.03), ["0.96×", "0.98×", "1×", "1.02×", "1.04×"]);
         for (low, high) in [(1e-9, 1e9), (1.0, 1.0), (0.9, 1.4), (0.3, 1.0), (0.99, 3.0), (1.0, 40.0)] {

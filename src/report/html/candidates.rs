@@ -1,19 +1,22 @@
 //! The candidates of one operation, one per row, each with its strip.
 
 use std::cmp::Reverse;
-use std::io::{self, Write};
+
+use maud::{Markup, html};
 
 use crate::counted::counted;
 use crate::decision::DropReason;
 use crate::report::differences::differences;
-use crate::report::figures::{expected_text, format_confidence};
+use crate::report::figures::{expected_text, format_confidence, format_interval};
+use crate::report::grid::dash;
 use crate::report::naming::brief_config;
 use crate::report::{format_bytes, format_ns, format_part, format_ratio};
 use crate::tune::{CandidateRace, CandidateResult, CandidateStatus, OperationResult, RaceStage};
 
-use super::axis::Axis;
-use super::escape::{Prose, Text};
-use super::strip::Strip;
+use super::axis::RatioAxis;
+use super::cells::{number_cell, strips_heading, table};
+use super::escape::prose;
+use super::strip::SampleStrip;
 
 /// A candidate's role in its operation.
 #[derive(Clone, Copy, PartialEq)]
@@ -22,186 +25,180 @@ struct CandidateRole {
     is_baseline: bool,
 }
 
-/// Writes the table of an operation's candidates, the fastest first and those without a time last.
-pub(super) fn write_candidates(operation: &OperationResult, name: &str, out: &mut dyn Write) -> io::Result<()> {
-    let mut rows: Vec<(&CandidateResult, CandidateRole)> = operation
-        .candidates
-        .iter()
-        .map(|candidate| {
-            let is_best = operation.best.as_ref().is_some_and(|best| best.config == candidate.config);
-            (candidate, CandidateRole { is_best, is_baseline: candidate.config == operation.baseline.config })
-        })
-        .collect();
-    rows.sort_by(|(a, _), (b, _)| {
-        let key = |candidate: &CandidateResult| {
-            let status = match candidate.status() {
-                CandidateStatus::Measured => 0,
-                CandidateStatus::SameProgram => 1,
-                CandidateStatus::NotMeasured => 2,
-                CandidateStatus::NotCompiled => 3,
-                _ => 4,
-            };
-            let ratio = candidate.times().map(|times| times.ratio);
-            let expected = candidate.expected().map(|expected| expected.ratio);
-            let race = Reverse(candidate.race.map(|race| race.stage).filter(|_| status == 0));
-            (status, race, ratio.or(expected).unwrap_or(f64::INFINITY))
-        };
-        let (a, b) = (key(a), key(b));
-        (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2))
-    });
-    let is_folded = |(candidate, role): &(&CandidateResult, CandidateRole)| {
-        candidate.status() == CandidateStatus::SameProgram && !role.is_best && !role.is_baseline
-    };
-    let (folded, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_folded);
-    let with_memory = rows.iter().any(|(candidate, _)| candidate.temporary_bytes.is_some());
-    let class = if with_memory { "candidates with-memory" } else { "candidates" };
-    let memory = if with_memory { "<th role=\"columnheader\" class=\"number\">Temporary memory</th>" } else { "" };
-    let strips: Vec<Strip> = rows.iter().map(|(candidate, role)| strip_of(candidate, *role)).collect();
-    let intervals = rows.iter().filter(|(candidate, _)| candidate.dropped.is_none());
-    let ends = intervals
-        .filter_map(|(candidate, _)| candidate.times())
-        .flat_map(|times| [times.interval.low, times.interval.high]);
-    let axis = Axis::of(strips.iter().flat_map(Strip::extent).chain(ends));
-    write!(
-        out,
-        "<table class=\"{class}\" role=\"table\"><caption class=\"unseen\">Candidates of {}</caption>\
-         <thead role=\"rowgroup\"><tr role=\"row\"><th role=\"columnheader\">Config</th>\
-         <th role=\"columnheader\" class=\"strips\"><span class=\"unseen\">Time over the baseline's, round by round</span>",
-        Text(name)
-    )?;
-    axis.write(out)?;
-    writeln!(
-        out,
-        "</th><th role=\"columnheader\" class=\"number\">Time</th><th role=\"columnheader\" class=\"number\">Of the baseline's</th>\
-         <th role=\"columnheader\" class=\"number\">Rounds</th>{memory}<th role=\"columnheader\">Outcome</th></tr></thead><tbody role=\"rowgroup\">"
-    )?;
-    let columns = if with_memory { 7 } else { 6 };
-    let mut stage = None;
-    for ((candidate, role), strip) in rows.iter().zip(&strips) {
-        if let Some(race) = candidate.race.filter(|race| stage != Some(race.stage)) {
-            stage = Some(race.stage);
-            write_race(&race, columns, out)?;
-        }
-        write_row(operation, candidate, *role, (strip, &axis, with_memory), out)?;
+impl CandidateRole {
+    fn of(operation: &OperationResult, candidate: &CandidateResult) -> Self {
+        let is_best = operation.best.as_ref().is_some_and(|best| best.config == candidate.config);
+        Self { is_best, is_baseline: candidate.config == operation.baseline.config }
     }
-    write_folded(operation, &folded, columns, out)?;
-    writeln!(out, "</tbody></table>")?;
-    let beyond: usize = strips.iter().map(|strip| strip.beyond(&axis)).sum();
-    if beyond > 0 {
-        writeln!(out, "<p class=\"fine\">Samples outside the axis range, drawn at its edge: {beyond}.</p>")?;
-    }
-    Ok(())
 }
 
-/// A heading above the rows of one race, whose times are comparable.
-fn write_race(race: &CandidateRace, columns: usize, out: &mut dyn Write) -> io::Result<()> {
+/// A row of the table: a candidate, its role and its samples.
+struct CandidateRow<'a> {
+    candidate: &'a CandidateResult,
+    role: CandidateRole,
+    strip: SampleStrip,
+}
+
+/// Draws the table of an operation's candidates, the fastest first and those without a time last.
+pub(super) fn candidates(operation: &OperationResult, name: &str) -> Markup {
+    let is_folded = |row: &CandidateRow<'_>| {
+        row.candidate.status() == CandidateStatus::SameProgram && !row.role.is_best && !row.role.is_baseline
+    };
+    let (folded, rows): (Vec<_>, Vec<_>) = sorted_rows(operation).into_iter().partition(is_folded);
+    let with_memory = rows.iter().any(|row| row.candidate.temporary_bytes.is_some());
+    let (class, columns) = if with_memory { ("candidates with-memory", 7) } else { ("candidates", 6) };
+    let axis = axis_of(&rows);
+    let mut stage = None;
+    // the race of a row, where it is the first of it
+    let mut begins = |row: &CandidateRow<'_>| {
+        let race = row.candidate.race.filter(|race| stage != Some(race.stage))?;
+        stage = Some(race.stage);
+        Some(race)
+    };
+    let number = |name: &str| html! { th.number role="columnheader" { (name) } };
+    let headings = html! {
+        th role="columnheader" { "Config" }
+        (strips_heading("Time over the baseline's, round by round", &axis))
+        (number("Time")) (number("Of the baseline's")) (number("Rounds"))
+        @if with_memory { (number("Temporary memory")) }
+        th role="columnheader" { "Outcome" }
+    };
+    let body = html! {
+        @for row in &rows {
+            @if let Some(race) = begins(row) { (race_heading(&race, columns)) }
+            (table_row(operation, row, &axis, with_memory))
+        }
+        @if !folded.is_empty() { (folded_row(operation, &folded, columns)) }
+    };
+    let beyond: usize = rows.iter().map(|row| row.strip.beyond(&axis)).sum();
+    html! {
+        (table(class, &format!("Candidates of {name}"), &headings, &body))
+        @if beyond > 0 { p.fine { "Samples outside the axis range, drawn at its edge: " (beyond) "." } }
+    }
+}
+
+fn sorted_rows(operation: &OperationResult) -> Vec<CandidateRow<'_>> {
+    let key = |candidate: &CandidateResult| {
+        let status = match candidate.status() {
+            CandidateStatus::Measured => 0,
+            CandidateStatus::SameProgram => 1,
+            CandidateStatus::NotMeasured => 2,
+            CandidateStatus::NotCompiled => 3,
+            _ => 4,
+        };
+        let ratio = candidate.times().map(|times| times.ratio);
+        let expected = candidate.expected().map(|expected| expected.ratio);
+        let race = Reverse(candidate.race.map(|race| race.stage).filter(|_| status == 0));
+        ((status, race), ratio.or(expected).unwrap_or(f64::INFINITY))
+    };
+    let mut candidates: Vec<&CandidateResult> = operation.candidates.iter().collect();
+    candidates.sort_by(|one, other| {
+        let (one, other) = (key(one), key(other));
+        one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
+    });
+    let row = |candidate| {
+        let role = CandidateRole::of(operation, candidate);
+        CandidateRow { candidate, role, strip: strip_of(candidate, role) }
+    };
+    candidates.into_iter().map(row).collect()
+}
+
+fn axis_of(rows: &[CandidateRow<'_>]) -> RatioAxis {
+    let times = rows.iter().filter(|row| row.candidate.dropped.is_none()).filter_map(|row| row.candidate.times());
+    let ends = times.flat_map(|times| [times.interval.low, times.interval.high]);
+    RatioAxis::of(rows.iter().flat_map(|row| row.strip.extent()).chain(ends))
+}
+
+/// Draws a heading above the rows of one race, whose times are comparable.
+fn race_heading(race: &CandidateRace, columns: usize) -> Markup {
     let what = match race.stage {
         RaceStage::Alone => "Each value alone",
         RaceStage::Pairs => "Two together",
         RaceStage::Triples => "Three together",
         RaceStage::Last => "The last race, which decides",
     };
-    let baseline = format_ns(race.baseline_ns);
-    writeln!(
-        out,
-        "<tr role=\"row\" class=\"race\"><th role=\"rowheader\" scope=\"rowgroup\" colspan=\"{columns}\">{what}: the \
-         baseline took {baseline} in it</th></tr>"
-    )
+    html! {
+        tr.race role="row" {
+            th role="rowheader" scope="rowgroup" colspan=(columns) {
+                (what) ": the baseline took " (format_ns(race.baseline_ns)) " in it"
+            }
+        }
+    }
 }
 
-/// The candidates without samples of their own in one row, which opens.
-fn write_folded(
-    operation: &OperationResult,
-    rows: &[(&CandidateResult, CandidateRole)],
-    columns: usize,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    if rows.is_empty() {
-        return Ok(());
+/// Draws the candidates without samples of their own in one row, which opens.
+fn folded_row(operation: &OperationResult, rows: &[CandidateRow<'_>], columns: usize) -> Markup {
+    html! {
+        tr.folded role="row" {
+            td role="cell" colspan=(columns) {
+                details {
+                    summary { (counted(rows.len(), "config")) ": another candidate's program, so not measured" }
+                    ul {
+                        @for CandidateRow { candidate, role, .. } in rows {
+                            li {
+                                code { (differences(&candidate.config, &operation.baseline.config).0) } ": "
+                                (outcome(operation, candidate, *role))
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
-    write!(
-        out,
-        "<tr role=\"row\" class=\"folded\"><td role=\"cell\" colspan=\"{columns}\"><details><summary>{}: another \
-         candidate's program, so not measured</summary><ul>",
-        counted(rows.len(), "config")
-    )?;
-    for (candidate, role) in rows {
-        let config = differences(&candidate.config, &operation.baseline.config).0;
-        let outcome = outcome(operation, candidate, *role);
-        write!(out, "<li><code>{}</code>: {}</li>", Text(&config), Text(&outcome))?;
-    }
-    writeln!(out, "</ul></details></td></tr>")
 }
 
-fn strip_of(candidate: &CandidateResult, role: CandidateRole) -> Strip {
+fn strip_of(candidate: &CandidateResult, role: CandidateRole) -> SampleStrip {
     match role {
-        CandidateRole { is_baseline: true, .. } => Strip::of_baseline(&candidate.samples),
-        CandidateRole { is_best: true, .. } => Strip::of_candidate(candidate, "best"),
-        _ if candidate.tied_with_best => Strip::of_candidate(candidate, "tied"),
-        _ => Strip::of_candidate(candidate, "other"),
+        CandidateRole { is_baseline: true, .. } => SampleStrip::of_baseline(&candidate.samples),
+        CandidateRole { is_best: true, .. } => SampleStrip::of_candidate(candidate, "best"),
+        _ if candidate.tied_with_best => SampleStrip::of_candidate(candidate, "tied"),
+        _ => SampleStrip::of_candidate(candidate, "other"),
     }
 }
 
-fn write_row(
-    operation: &OperationResult,
-    candidate: &CandidateResult,
-    role: CandidateRole,
-    (strip, axis, with_memory): (&Strip, &Axis, bool),
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn table_row(operation: &OperationResult, row: &CandidateRow<'_>, axis: &RatioAxis, with_memory: bool) -> Markup {
+    let CandidateRow { candidate, role, strip } = row;
     let class = match role {
-        CandidateRole { is_best: true, .. } => " class=\"best\"",
-        CandidateRole { is_baseline: true, .. } => " class=\"baseline\"",
-        _ => "",
+        CandidateRole { is_best: true, .. } => Some("best"),
+        CandidateRole { is_baseline: true, .. } => Some("baseline"),
+        _ => None,
     };
-    let config = match differences(&candidate.config, &operation.baseline.config).0 {
-        _ if role.is_baseline => brief_config(&operation.call, &candidate.config),
-        changed => changed,
+    let config = match role.is_baseline {
+        true => brief_config(&operation.call, &candidate.config),
+        false => differences(&candidate.config, &operation.baseline.config).0,
     };
-    write!(
-        out,
-        "<tr role=\"row\"{class}><th role=\"rowheader\" scope=\"row\"><code>{}</code></th><td role=\"cell\" class=\"strips\">",
-        Text(&config)
-    )?;
-    match candidate.failure() {
-        Some(failure) => write!(
-            out,
-            "<p class=\"failure\"><strong>{}</strong> {}</p>",
-            Text(&failure.kind.to_string()),
-            Prose(&failure.message)
-        )?,
-        None if candidate.status() == CandidateStatus::Measured => strip.write(axis, out)?,
-        None => write!(out, "<span class=\"nothing\">not drawn: it has no samples</span>")?,
-    }
     let times = candidate.times();
-    let time = times.map_or_else(|| "—".to_owned(), |times| format_ns(times.median_ns));
-    let interval =
-        times.map(|times| times.interval).filter(|_| !role.is_baseline).map_or_else(String::new, |interval| {
-            let confidence = format_confidence(interval.confidence);
-            format!(" <small>{:.3}–{:.3} at {confidence}</small>", interval.low, interval.high)
-        });
-    let ratio = times.map_or_else(|| "—".to_owned(), |times| format!("{:.3}", times.ratio));
-    let memory = match with_memory {
-        true => format!(
-            "<td role=\"cell\" class=\"number\" data-name=\"memory\">{}</td>",
-            candidate.temporary_bytes.map_or_else(|| "—".to_owned(), format_bytes)
-        ),
-        false => String::new(),
-    };
-    let sorted = |value: Option<f64>| value.map_or_else(String::new, |value| format!(" data-value=\"{value}\""));
-    writeln!(
-        out,
-        "</td><td role=\"cell\" class=\"number\" data-name=\"time\"{}>{time}</td>\
-         <td role=\"cell\" class=\"number\" data-name=\"ratio\"{}>{ratio}{interval}</td>\
-         <td role=\"cell\" class=\"number\" data-name=\"rounds\">{}</td>{memory}<td role=\"cell\" class=\"outcome\">{}</td></tr>",
-        sorted(times.map(|times| times.median_ns)),
-        sorted(times.map(|times| times.ratio)),
-        times.map_or(0, |times| times.rounds),
-        Text(&outcome(operation, candidate, role))
-    )
+    let [median_ns, ratio] = [times.map(|times| times.median_ns), times.map(|times| times.ratio)];
+    let interval = times
+        .map(|times| times.interval)
+        .filter(|_| !role.is_baseline)
+        .map(|interval| format!("{} at {}", format_interval(interval, 3), format_confidence(interval.confidence)));
+    let rounds = times.map_or(0, |times| times.rounds).to_string();
+    html! {
+        tr role="row" class=[class] {
+            th role="rowheader" scope="row" { code { (config) } }
+            td.strips role="cell" { (drawing(candidate, strip, axis)) }
+            (number_cell("time", median_ns, &dash(median_ns, format_ns), None))
+            (number_cell("ratio", ratio, &dash(ratio, |ratio| format!("{ratio:.3}")), interval.as_deref()))
+            (number_cell("rounds", None, &rounds, None))
+            @if with_memory { (number_cell("memory", None, &dash(candidate.temporary_bytes, format_bytes), None)) }
+            td.outcome role="cell" { (outcome(operation, candidate, *role)) }
+        }
+    }
 }
 
-/// The result of a candidate, in words.
+/// Draws a candidate's strip, or why there is none.
+fn drawing(candidate: &CandidateResult, strip: &SampleStrip, axis: &RatioAxis) -> Markup {
+    match candidate.failure() {
+        Some(failure) => {
+            html! { p.failure { strong { (failure.kind.to_string()) } " " (prose(&failure.message)) } }
+        }
+        None if candidate.status() == CandidateStatus::Measured => strip.draw(axis),
+        None => html! { span.nothing { "not drawn: it has no samples" } },
+    }
+}
+
+/// Returns the result of a candidate, in words.
 fn outcome(operation: &OperationResult, candidate: &CandidateResult, role: CandidateRole) -> String {
     let mut words: Vec<String> = Vec::new();
     match role {
@@ -234,7 +231,7 @@ fn outcome(operation: &OperationResult, candidate: &CandidateResult, role: Candi
     }
 }
 
-/// That a candidate is as good as the best one, and why if its interval seems to say otherwise.
+/// Says that a candidate is as good as the best one, and why if its interval seems to say otherwise.
 fn tied(operation: &OperationResult, candidate: &CandidateResult) -> String {
     let keeps = operation.best.as_ref().is_some_and(|best| best.config == operation.baseline.config);
     let is_apart = candidate.times().is_some_and(|times| times.interval.low > 1.0 || times.interval.high < 1.0);
@@ -244,7 +241,7 @@ fn tied(operation: &OperationResult, candidate: &CandidateResult) -> String {
     }
 }
 
-/// Which candidate's program it shares, judging by the figures.
+/// Says which candidate's program it shares, judging by the figures.
 fn twin_of(operation: &OperationResult, candidate: &CandidateResult) -> String {
     let is_twin =
         |other: &&CandidateResult| other.status() == CandidateStatus::Measured && other.times() == candidate.times();

@@ -1,14 +1,14 @@
 //! The device, its software, and the notes of the run.
 
-use std::io::{self, Write};
+use maud::{Markup, html};
 
 use crate::measured_by::Source;
 use crate::report::roofline::roof_line;
 use crate::tune::AutotuningResult;
 
-use super::escape::{Prose, Text};
+use super::escape::prose;
 
-/// What a clock's name means.
+/// Says what a clock's name means.
 pub(super) fn clock_of(source: &Source) -> &'static str {
     match source {
         Source::HostWall => "the host's clock around launch and completion",
@@ -18,52 +18,45 @@ pub(super) fn clock_of(source: &Source) -> &'static str {
     }
 }
 
-/// Writes both, as lists.
-pub(super) fn write_environment(result: &AutotuningResult, out: &mut dyn Write) -> io::Result<()> {
+/// Draws the device and its software, and the notes, as lists.
+pub(super) fn environment(result: &AutotuningResult) -> Markup {
     let (identity, environment) = (&result.device.identity, &result.device.environment);
-    let mut rows: Vec<(String, String)> = Vec::new();
-    let mut row = |name: &str, value: &str| rows.push((name.to_owned(), value.to_owned()));
-    row("Platform", &identity.platform);
-    row("Device", &identity.device_kind);
-    for (name, value) in &identity.hardware {
-        row(name, value);
-    }
-    row("Platform version", &environment.platform_version);
-    row("Driver", environment.driver.as_deref().unwrap_or_default());
-    row("Plugin", environment.plugin.as_deref().unwrap_or_default());
-    let digest = environment.plugin_digest.map_or_else(String::new, |digest| format!("sha256 {digest}"));
-    row("Plugin's digest", &digest);
-    row("Plugin's API", environment.plugin_api.as_deref().unwrap_or_default());
-    row("XLA flags", &environment.xla_flags.join(" "));
-    row("XLA's own autotuning", environment.xla_autotuning.as_deref().unwrap_or_default());
-    row("Timer", &result.measured_by.timer);
-    row("Clock", &format!("{}: {}", result.measured_by.source, clock_of(&result.measured_by.source)));
-    row("A duration is", result.measured_by.metric.as_str());
-    row("Caches before a run", result.measured_by.cache_state.as_str());
-    if let Some(launch) = &result.measured_by.launch {
-        row("Kernels are launched", launch.to_words());
-    }
-    if let Some(clocks) = result.measured_by.clocks {
-        row("The GPU's clocks", &clocks.to_string());
-    }
-    row("Peaks of the device", &result.peaks.as_ref().map_or_else(String::new, roof_line));
-    row("Program", &result.tool);
-    write_facts(&rows, &result.notes, out)
+    let by = &result.measured_by;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let hardware = identity.hardware.iter().map(|(name, value)| (name.as_str(), value.clone()));
+    let first = [("Platform", identity.platform.clone()), ("Device", identity.device_kind.clone())];
+    let rest = [
+        ("Platform version", environment.platform_version.clone()),
+        ("Driver", text(&environment.driver)),
+        ("Plugin", text(&environment.plugin)),
+        ("Plugin's digest", environment.plugin_digest.map_or_else(String::new, |digest| format!("sha256 {digest}"))),
+        ("Plugin's API", text(&environment.plugin_api)),
+        ("XLA flags", environment.xla_flags.join(" ")),
+        ("XLA's own autotuning", text(&environment.xla_autotuning)),
+        ("Timer", by.timer.clone()),
+        ("Clock", format!("{}: {}", by.source, clock_of(&by.source))),
+        ("A duration is", by.metric.as_str().to_owned()),
+        ("Caches before a run", by.cache_state.as_str().to_owned()),
+        ("Kernels are launched", by.launch.as_ref().map_or_else(String::new, |launch| launch.to_words().to_owned())),
+        ("The GPU's clocks", by.clocks.map_or_else(String::new, |clocks| clocks.to_string())),
+        ("Peaks of the device", result.peaks.as_ref().map_or_else(String::new, roof_line)),
+        ("Program", result.tool.clone()),
+    ];
+    facts(first.into_iter().chain(hardware).chain(rest), &result.notes)
 }
 
-/// Writes facts by their names, those that are known, and notes.
-pub(super) fn write_facts(rows: &[(String, String)], notes: &[String], out: &mut dyn Write) -> io::Result<()> {
-    write!(out, "<h3>Device and environment</h3><dl class=\"facts\">")?;
-    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
-        write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", Text(name), Text(value))?;
-    }
-    writeln!(out, "</dl>")?;
-    if !notes.is_empty() {
-        write!(out, "<h3>Notes of the run</h3><ul class=\"notes\">")?;
-        for note in notes {
-            write!(out, "<li>{}</li>", Prose(note))?;
+/// Draws facts by their names, those that are known, and notes.
+pub(super) fn facts<'a>(rows: impl IntoIterator<Item = (&'a str, String)>, notes: &[String]) -> Markup {
+    html! {
+        h3 { "Device and environment" }
+        dl.facts {
+            @for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
+                div { dt { (name) } dd { (value) } }
+            }
         }
-        writeln!(out, "</ul>")?;
+        @if !notes.is_empty() {
+            h3 { "Notes of the run" }
+            ul.notes { @for note in notes { li { (prose(note)) } } }
+        }
     }
-    Ok(())
 }

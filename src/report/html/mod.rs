@@ -6,16 +6,16 @@
 
 mod axis;
 mod candidates;
-pub(super) mod card;
+mod cells;
 mod environment;
-pub(super) mod escape;
-pub(super) mod head;
+mod escape;
 mod operation;
 mod overview;
-mod page;
+pub(super) mod page;
+mod run;
 mod step;
 mod strip;
 mod time_breakdown;
 
-pub use page::{HtmlReport, write_html};
+pub use run::{HtmlReport, write_html};
 pub use step::{StepReport, write_step_html};

@@ -1,36 +1,23 @@
 //! The table of operations, which can be sorted and filtered.
 
-use std::io::{self, Write};
+use maud::{Markup, html};
 
-use crate::call::Direction;
 use crate::report::differences::differences;
+use crate::report::figures::format_interval;
+use crate::report::grid::dash;
+use crate::report::naming::name_with_direction;
 use crate::report::{format_ns, format_part, format_ratio};
-use crate::tune::{AutotuningResult, OperationResult, Status};
+use crate::tune::{AutotuningResult, MissedLabel, OperationResult, Status};
 
-use super::axis::Axis;
-use super::escape::{Prose, Text};
+use super::axis::RatioAxis;
+use super::cells::{heading, name_cell, number_cell, status_cell, strips_heading, table, text_cell};
+use super::escape::prose;
 
 /// The column for runs with a profile of a step.
 const SHARE: &str = "Of the step";
 /// The column for runs on a device with known peaks.
 const ROOF: &str = "Of the roof";
-/// A column: its name and how its values are ordered.
-const COLUMNS: [(&str, &str); 9] = [
-    ("Operation", "text"),
-    ("Status", "text"),
-    (SHARE, "number"),
-    ("Baseline", "number"),
-    ("Best", "number"),
-    ("Speed-up", "number"),
-    (ROOF, "number"),
-    ("Rounds", "number"),
-    ("Evidence", "text"),
-];
-
-/// The cell of an operation without a roof share.
-const NO_ROOF: &str = "<td role=\"cell\" class=\"number\" data-name=\"roof\">—</td>";
-/// The cell of an operation without a share.
-const NO_SHARE: &str = "<td role=\"cell\" class=\"number\" data-name=\"share\">—</td>";
+const COLUMNS: [&str; 9] = ["Operation", "Status", SHARE, "Baseline", "Best", "Speed-up", ROOF, "Rounds", "Evidence"];
 
 /// The columns that not every run has.
 #[derive(Clone, Copy)]
@@ -39,19 +26,13 @@ struct OptionalColumns {
     roof: bool,
 }
 
-/// The share of the roof that a call reaches with its best config, or with its baseline if undecided.
+/// Returns the share of the roof that a call reaches with its best config, or with its baseline if undecided.
 fn roof_of(operation: &OperationResult) -> Option<f64> {
     let time = operation.best.as_ref().unwrap_or(&operation.baseline);
     Some(time.work.as_ref()?.roofline?.share)
 }
 
-/// `op@vN:key`, with its direction unless it is forward.
-pub(super) fn name_of(operation: &OperationResult) -> String {
-    let direction = if operation.direction == Direction::Forward { "" } else { " (with vjp)" };
-    format!("{}{direction}", operation.call.to_short())
-}
-
-/// The word for a status in a class.
+/// Returns the word for a status in a class.
 pub(super) fn status_class(status: Status) -> &'static str {
     match status {
         Status::Tuned => "tuned",
@@ -62,139 +43,88 @@ pub(super) fn status_class(status: Status) -> &'static str {
     }
 }
 
-/// Writes the table; the operations' sections have the ids `op-N`, counted from `first`.
-pub(super) fn write_overview(result: &AutotuningResult, first: usize, out: &mut dyn Write) -> io::Result<()> {
-    let intervals = result.operations.iter().filter_map(|operation| operation.speed_up_interval);
-    let speed_ups = result.operations.iter().filter_map(|operation| operation.speed_up);
-    let axis = Axis::of(speed_ups.chain(intervals.flat_map(|interval| [interval.low, interval.high])));
-    write!(
-        out,
-        "<table class=\"overview\" role=\"table\"><caption class=\"unseen\">Operations</caption><thead role=\"rowgroup\"><tr role=\"row\">"
-    )?;
+/// Draws the table; the operations' sections have the ids `op-N`, counted from `first`.
+pub(super) fn overview(result: &AutotuningResult, first: usize) -> Markup {
+    let operations = &result.operations;
+    let intervals = operations.iter().filter_map(|operation| operation.speed_up_interval);
+    let speed_ups = operations.iter().filter_map(|operation| operation.speed_up);
+    let axis = RatioAxis::of(speed_ups.chain(intervals.flat_map(|interval| [interval.low, interval.high])));
     let with = OptionalColumns {
         share: result.step.is_some(),
-        roof: result.operations.iter().any(|one| roof_of(one).is_some()),
+        roof: operations.iter().any(|operation| roof_of(operation).is_some()),
     };
-    let columns =
-        COLUMNS.into_iter().filter(|(name, _)| (with.share || *name != SHARE) && (with.roof || *name != ROOF));
-    for (index, (name, kind)) in columns.enumerate() {
-        let class = if kind == "number" { " class=\"number\"" } else { "" };
-        write!(
-            out,
-            "<th role=\"columnheader\" scope=\"col\"{class} data-column=\"{index}\" data-kind=\"{kind}\"><span class=\"label\">{name}</span></th>"
-        )?;
-        if name == "Speed-up" {
-            write!(
-                out,
-                "<th role=\"columnheader\" class=\"strips\"><span class=\"unseen\">Interval of the speed-up</span>"
-            )?;
-            axis.write(out)?;
-            write!(out, "</th>")?;
+    let columns = COLUMNS.into_iter().filter(|name| (with.share || *name != SHARE) && (with.roof || *name != ROOF));
+    let headings = html! {
+        @for (index, name) in columns.enumerate() {
+            (heading(index, name, !["Operation", "Status", "Evidence"].contains(&name)))
+            @if name == "Speed-up" { (strips_heading("Interval of the speed-up", &axis)) }
         }
-    }
-    writeln!(out, "</tr></thead><tbody role=\"rowgroup\">")?;
-    for (index, operation) in result.operations.iter().enumerate() {
-        write_row(operation, (first + index, with), &axis, out)?;
-    }
-    for missed in &result.missed {
-        let name = missed.label.to_string();
-        writeln!(
-            out,
-            "<tr role=\"row\" data-status=\"no match\"><th role=\"rowheader\" scope=\"row\" data-value=\"{0}\"><span class=\"op\">{0}</span>\
-             <small>{1}</small></th><td role=\"cell\" data-value=\"no match\"><span class=\"badge failed\">no match</span></td>{3}\
-             <td role=\"cell\" class=\"number\" data-name=\"baseline\">—</td><td role=\"cell\" class=\"number\" data-name=\"best\">—</td>\
-             <td role=\"cell\" class=\"number\" data-name=\"speed-up\">—</td><td role=\"cell\" class=\"strips\"></td>{4}\
-             <td role=\"cell\" class=\"number\" data-name=\"rounds\">—</td><td role=\"cell\" data-name=\"evidence\" data-value=\"{2}\">{2}</td></tr>",
-            Text(&name),
-            Prose(&missed.reason),
-            missed.evidence,
-            if with.share { NO_SHARE } else { "" },
-            if with.roof { NO_ROOF } else { "" }
-        )?;
-    }
-    writeln!(out, "</tbody></table>")
+    };
+    let rows = html! {
+        @for (index, operation) in operations.iter().enumerate() { (row(operation, first + index, with, &axis)) }
+        @for missed in &result.missed { (missed_row(missed, with)) }
+    };
+    table("overview", "Operations", &headings, &rows)
 }
 
-fn write_row(
-    operation: &OperationResult,
-    (number, with): (usize, OptionalColumns),
-    axis: &Axis,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let dash = || "—".to_owned();
-    let value = |value: Option<f64>| value.map_or_else(String::new, |value| format!(" data-value=\"{value}\""));
-    let (baseline_ns, best_ns) =
-        (operation.baseline.median_ns, operation.best.as_ref().and_then(|best| best.median_ns));
-    let under = match &operation.best {
-        Some(best) if best.config == operation.baseline.config => "keep the baseline".to_owned(),
-        Some(best) => format!("use {}", differences(&best.config, &operation.baseline.config).0),
+fn missed_row(missed: &MissedLabel, with: OptionalColumns) -> Markup {
+    let none = |name: &str| number_cell(name, None, "—", None);
+    html! {
+        tr role="row" data-status="no match" {
+            (name_cell(&missed.label.to_string(), None, &prose(&missed.reason)))
+            (status_cell("no match", "failed", None))
+            @if with.share { (none("share")) }
+            (none("baseline")) (none("best")) (none("speed-up"))
+            td role="cell" class="strips" {}
+            @if with.roof { (none("roof")) }
+            (none("rounds")) (text_cell("evidence", &missed.evidence.to_string()))
+        }
+    }
+}
+
+fn row(operation: &OperationResult, number: usize, with: OptionalColumns, axis: &RatioAxis) -> Markup {
+    let OperationResult { baseline, best, speed_up, .. } = operation;
+    let under = match best {
+        Some(best) if best.config == baseline.config => "keep the baseline".to_owned(),
+        Some(best) => format!("use {}", differences(&best.config, &baseline.config).0),
         None => operation.reason.clone(),
     };
     let status = operation.status.name();
     let failures = operation.candidates.iter().filter(|candidate| candidate.failure().is_some()).count();
-    let failed = if failures > 0 { format!(" <small>{failures} failed</small>") } else { String::new() };
-    let class = status_class(operation.status);
-    let share = match operation.share.filter(|_| with.share) {
-        Some(share) => format!(
-            "<td role=\"cell\" class=\"number\" data-name=\"share\"{}>{}</td>",
-            value(Some(share)),
-            format_part(share)
-        ),
-        None if with.share => NO_SHARE.to_owned(),
-        None => String::new(),
-    };
-    let roof = match roof_of(operation).filter(|_| with.roof) {
-        Some(share) => format!(
-            "<td role=\"cell\" class=\"number\" data-name=\"roof\"{}>{}</td>",
-            value(Some(share)),
-            format_part(share)
-        ),
-        None if with.roof => NO_ROOF.to_owned(),
-        None => String::new(),
-    };
+    let failed = (failures > 0).then(|| format!("{failures} failed"));
     let rounds = u64::from(operation.rounds_kept) + u64::from(operation.rounds_measured);
-    let interval = operation
-        .speed_up_interval
-        .map_or_else(String::new, |interval| format!(" <small>{:.2}–{:.2}</small>", interval.low, interval.high));
-    write!(
-        out,
-        "<tr role=\"row\" data-status=\"{status}\" data-section=\"op-{number}\">\
-         <th role=\"rowheader\" scope=\"row\" data-value=\"{name}\"><a class=\"op\" href=\"#op-{number}\">{name}</a><small>{under}</small></th>\
-         <td role=\"cell\" data-value=\"{status}\"><span class=\"badge {class}\">{status}</span>{failed}</td>{share}\
-         <td role=\"cell\" class=\"number\" data-name=\"baseline\"{}>{}</td><td role=\"cell\" class=\"number\" data-name=\"best\"{}>{}</td>\
-         <td role=\"cell\" class=\"number\" data-name=\"speed-up\"{}>{}{interval}</td><td role=\"cell\" class=\"strips\">",
-        value(baseline_ns),
-        baseline_ns.map_or_else(dash, format_ns),
-        value(best_ns),
-        best_ns.map_or_else(dash, format_ns),
-        value(operation.speed_up),
-        operation.speed_up.map_or_else(dash, format_ratio),
-        name = Text(&name_of(operation)),
-        under = Prose(&under),
-    )?;
-    if let (Some(speed_up), Some(interval)) = (operation.speed_up, operation.speed_up_interval) {
-        let kind = if operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config) {
-            "best"
-        } else {
-            "base"
-        };
-        write!(
-            out,
-            "<svg class=\"strip {kind} small\" viewBox=\"0 0 1000 22\" preserveAspectRatio=\"none\" aria-hidden=\"true\">"
-        )?;
-        axis.write_lines(22, out)?;
-        write!(
-            out,
-            r#"<path class="interval" d="M{:.1} 11H{:.1}"/><path class="point" d="M{:.1} 11h0"/></svg>"#,
-            axis.place(interval.low),
-            axis.place(interval.high),
-            axis.place(speed_up)
-        )?;
+    let interval = operation.speed_up_interval.map(|interval| format_interval(interval, 2));
+    let evidence = if operation.occurrences > 0 { operation.evidence.to_string() } else { "—".to_owned() };
+    let number_of = |name: &str, value: Option<f64>, text: fn(f64) -> String, beside: Option<&str>| {
+        number_cell(name, value, &dash(value, text), beside)
+    };
+    html! {
+        tr role="row" data-status=(status) data-section={"op-" (number)} {
+            (name_cell(&name_with_direction(operation), Some(number), &prose(&under)))
+            (status_cell(status, status_class(operation.status), failed.as_deref()))
+            @if with.share { (number_of("share", operation.share, format_part, None)) }
+            (number_of("baseline", baseline.median_ns, format_ns, None))
+            (number_of("best", best.as_ref().and_then(|best| best.median_ns), format_ns, None))
+            (number_of("speed-up", *speed_up, format_ratio, interval.as_deref()))
+            td role="cell" class="strips" { (strip(operation, axis)) }
+            @if with.roof { (number_of("roof", roof_of(operation), format_part, None)) }
+            (number_cell("rounds", Some(rounds as f64), &rounds.to_string(), None))
+            (text_cell("evidence", &evidence))
+        }
     }
-    writeln!(
-        out,
-        "</td>{roof}<td role=\"cell\" class=\"number\" data-name=\"rounds\" data-value=\"{rounds}\">{rounds}</td>\
-         <td role=\"cell\" data-name=\"evidence\" data-value=\"{0}\">{0}</td></tr>",
-        if operation.occurrences > 0 { operation.evidence.to_string() } else { "—".to_owned() }
-    )
+}
+
+/// Draws the interval of the speed-up on the axis.
+fn strip(operation: &OperationResult, axis: &RatioAxis) -> Markup {
+    let Some((speed_up, interval)) = operation.speed_up.zip(operation.speed_up_interval) else { return html! {} };
+    let is_better = operation.best.as_ref().is_some_and(|best| best.config != operation.baseline.config);
+    let kind = if is_better { "strip best small" } else { "strip base small" };
+    let [low, high, point] = [interval.low, interval.high, speed_up].map(|ratio| axis.place(ratio));
+    html! {
+        svg class=(kind) viewBox="0 0 1000 22" preserveAspectRatio="none" aria-hidden="true" {
+            (axis.lines(22))
+            path.interval d=(format_args!("M{low:.1} 11H{high:.1}")) {}
+            path.point d=(format_args!("M{point:.1} 11h0")) {}
+        }
+    }
 }

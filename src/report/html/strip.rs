@@ -1,18 +1,18 @@
 //! One candidate's samples as a strip: a dot per round, the box of the middle half, the interval and the median.
 
-use std::io::{self, Write};
+use maud::{Markup, html};
 
 use crate::counted::counted;
 use crate::stats::{median, quantile};
 use crate::tune::{CandidateResult, PairedSample};
 
-use super::axis::Axis;
+use super::axis::RatioAxis;
 
 /// Height of a strip in its own units, which are the page's pixels.
 const HEIGHT: u32 = 34;
 
 /// The ratios of one candidate in the order of their rounds.
-pub(super) struct Strip {
+pub(super) struct SampleStrip {
     dots: Vec<(f64, bool)>,
     /// The box, if there are enough dots.
     middle_half: Option<(f64, f64)>,
@@ -21,8 +21,8 @@ pub(super) struct Strip {
     kind: &'static str,
 }
 
-impl Strip {
-    /// The paired ratios of a candidate. `kind` is the class that it is drawn with.
+impl SampleStrip {
+    /// Takes the paired ratios of a candidate. `kind` is the class that it is drawn with.
     pub(super) fn of_candidate(candidate: &CandidateResult, kind: &'static str) -> Self {
         let ratios: Vec<(f64, bool)> =
             candidate.samples.iter().map(|sample| (sample.ratio(), sample.is_counted)).collect();
@@ -31,7 +31,7 @@ impl Strip {
         Self { interval, median: times.map(|times| times.ratio), ..Self::of(ratios, kind) }
     }
 
-    /// The baseline's own times over their median: the machine's drift, which cancels in pairs.
+    /// Takes the baseline's own times over their median: the machine's drift, which cancels in pairs.
     pub(super) fn of_baseline(samples: &[PairedSample]) -> Self {
         let counted: Vec<f64> = samples.iter().filter(|sample| sample.is_counted).map(|sample| sample.ns).collect();
         let level = median(&counted).unwrap_or(f64::NAN);
@@ -46,7 +46,7 @@ impl Strip {
         Self { dots, middle_half, interval: None, median: None, kind }
     }
 
-    /// The range that an axis must show.
+    /// Returns the range that an axis must show.
     pub(super) fn extent(&self) -> impl Iterator<Item = f64> {
         let counted: Vec<f64> = self.dots.iter().filter(|(_, counted)| *counted).map(|(ratio, _)| *ratio).collect();
         // a single disturbed sample must not flatten all others
@@ -54,57 +54,44 @@ impl Strip {
         ends.into_iter().flatten()
     }
 
-    /// Samples outside the axis.
-    pub(super) fn beyond(&self, axis: &Axis) -> usize {
+    /// Counts the samples outside the axis.
+    pub(super) fn beyond(&self, axis: &RatioAxis) -> usize {
         self.dots.iter().filter(|(ratio, _)| !axis.holds(*ratio)).count()
     }
 
-    /// Writes the strip.
-    pub(super) fn write(&self, axis: &Axis, out: &mut dyn Write) -> io::Result<()> {
-        write!(
-            out,
-            r#"<svg class="strip {}" viewBox="0 0 1000 {HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{}">"#,
-            self.kind,
-            self.to_words()
-        )?;
-        axis.write_lines(HEIGHT, out)?;
-        if let Some((low, high)) = self.middle_half {
-            let (low, high) = (axis.place(low), axis.place(high));
-            write!(out, r#"<rect class="box" x="{low:.1}" y="3" width="{:.1}" height="28"/>"#, high - low)?;
+    /// Draws the strip as a picture.
+    pub(super) fn draw(&self, axis: &RatioAxis) -> Markup {
+        let place = |ratio: f64| axis.place(ratio);
+        let classes = [("aside", false, true), ("dots", true, true), ("beyond", true, false), ("beyond", false, false)];
+        html! {
+            svg class={"strip " (self.kind)} viewBox={"0 0 1000 " (HEIGHT)} preserveAspectRatio="none" role="img"
+                aria-label=(self.to_words()) {
+                (axis.lines(HEIGHT))
+                @if let Some((low, high)) = self.middle_half.map(|(low, high)| (place(low), place(high))) {
+                    rect.box x=(format_args!("{low:.1}")) y="3" width=(format_args!("{:.1}", high - low)) height="28" {}
+                }
+                @if let Some((low, high)) = self.interval {
+                    path.interval d=(format_args!("M{:.1} 17H{:.1}", place(low), place(high))) {}
+                }
+                @for (class, counted, inside) in classes {
+                    @if let Some(dots) = self.dots(axis, counted, inside) { path class=(class) d=(dots) {} }
+                }
+                @if let Some(median) = self.median { path.median d=(format_args!("M{:.1} 5v24", place(median))) {} }
+            }
         }
-        if let Some((low, high)) = self.interval {
-            write!(out, r#"<path class="interval" d="M{:.1} 17H{:.1}"/>"#, axis.place(low), axis.place(high))?;
-        }
-        for (class, counted, inside) in
-            [("aside", false, true), ("dots", true, true), ("beyond", true, false), ("beyond", false, false)]
-        {
-            self.write_dots(axis, class, (counted, inside), out)?;
-        }
-        if let Some(median) = self.median {
-            write!(out, r#"<path class="median" d="M{:.1} 5v24"/>"#, axis.place(median))?;
-        }
-        write!(out, "</svg>")
     }
 
-    /// Dots from top to bottom in the order of the rounds. A line of zero length with round ends is a dot that keeps
-    /// its shape at any width.
-    fn write_dots(
-        &self,
-        axis: &Axis,
-        class: &str,
-        (counted, inside): (bool, bool),
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    /// Returns dots from top to bottom in the order of the rounds, if there are any. A line of zero length with round
+    /// ends is a dot that keeps its shape at any width.
+    fn dots(&self, axis: &RatioAxis, counted: bool, inside: bool) -> Option<String> {
         let step = 24.0 / self.dots.len().saturating_sub(1).max(1) as f64;
-        let mut dots = self.dots.iter().enumerate().filter(|(_, (ratio, is_counted))| {
+        let dots = self.dots.iter().enumerate().filter(|(_, (ratio, is_counted))| {
             ratio.is_finite() && *is_counted == counted && axis.holds(*ratio) == inside
         });
-        let Some(first) = dots.next() else { return Ok(()) };
-        write!(out, r#"<path class="{class}" d=""#)?;
-        for (index, (ratio, _)) in std::iter::once(first).chain(dots) {
-            write!(out, "M{:.1} {:.1}h0", axis.place(*ratio), 5.0 + step * index as f64)?;
-        }
-        write!(out, r#""/>"#)
+        let dot = |(index, (ratio, _)): (usize, &(f64, bool))| {
+            format!("M{:.1} {:.1}h0", axis.place(*ratio), 5.0 + step * index as f64)
+        };
+        Some(dots.map(dot).collect()).filter(|dots: &String| !dots.is_empty())
     }
 
     fn to_words(&self) -> String {
@@ -123,31 +110,31 @@ impl Strip {
 mod tests {
     use super::*;
 
-    fn drawn(strip: &Strip, axis: &Axis) -> String {
-        let mut out = Vec::new();
-        strip.write(axis, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
-    }
-
     #[test]
     fn every_sample_is_a_dot_where_the_axis_has_it() {
-        let strip = Strip::of(vec![(0.5, true), (2.0, true), (0.5, false), (1e6, true), (f64::NAN, true)], "other");
-        let axis = Axis::of([0.5, 2.0]);
-        let svg = drawn(&strip, &axis);
+        let strip =
+            SampleStrip::of(vec![(0.5, true), (2.0, true), (0.5, false), (1e6, true), (f64::NAN, true)], "other");
+        let axis = RatioAxis::of([0.5, 2.0]);
+        let svg = strip.draw(&axis).into_string();
         // 3 % of a span of two doublings on either side
         let margin = 1000.0 * 0.03 / 1.06;
-        assert!(svg.contains(&format!(r#"<path class="dots" d="M{margin:.1} 5.0h0M{:.1} 11.0h0"/>"#, 1000.0 - margin)));
-        assert!(svg.contains(&format!(r#"<path class="aside" d="M{margin:.1} 17.0h0"/>"#)), "{svg}");
-        assert!(svg.contains(r#"<path class="beyond" d="M1000.0 23.0h0"/>"#), "{svg}");
+        assert!(
+            svg.contains(&format!(
+                r#"<path class="dots" d="M{margin:.1} 5.0h0M{:.1} 11.0h0"></path>"#,
+                1000.0 - margin
+            ))
+        );
+        assert!(svg.contains(&format!(r#"<path class="aside" d="M{margin:.1} 17.0h0"></path>"#)), "{svg}");
+        assert!(svg.contains(r#"<path class="beyond" d="M1000.0 23.0h0"></path>"#), "{svg}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }
 
     #[test]
     fn the_baseline_is_drawn_about_its_own_median() {
         let sample = |round, ns| PairedSample { round, epoch: 0, ns, baseline_ns: ns, is_counted: true };
-        let strip = Strip::of_baseline(&[sample(0, 10.0), sample(1, 20.0), sample(2, 40.0)]);
+        let strip = SampleStrip::of_baseline(&[sample(0, 10.0), sample(1, 20.0), sample(2, 40.0)]);
         assert_eq!(strip.dots, [(0.5, true), (1.0, true), (2.0, true)]);
         assert_eq!((strip.median, strip.interval), (Some(1.0), None));
-        assert_eq!(Strip::of_baseline(&[]).median, None);
+        assert_eq!(SampleStrip::of_baseline(&[]).median, None);
     }
 }

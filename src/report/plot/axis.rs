@@ -9,7 +9,7 @@ const ZERO_PART: f64 = 0.08;
 
 /// Positions of values on a logarithmic axis; zero, which has none, gets a strip before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Axis {
+pub(super) struct LogAxis {
     /// Ends as numbers of steps: 3 k, 3 k + 1 and 3 k + 2 are 1, 2 and 5 times the k-th power of ten.
     low: i32,
     high: i32,
@@ -17,11 +17,11 @@ pub(super) struct Axis {
 }
 
 /// A tick: its position, first digit and power of ten. `None` is zero.
-pub(super) type Tick = (f64, Option<(u8, i32)>);
+pub(super) type AxisTick = (f64, Option<(u8, i32)>);
 
-impl Axis {
-    /// An axis that contains these values; `None` if there are none. If all are zero, its ends are the given powers of
-    /// ten.
+impl LogAxis {
+    /// Makes an axis that contains these values; `None` if there are none. If all are zero, its ends are the given
+    /// powers of ten.
     pub(super) fn of(values: impl IntoIterator<Item = f64>, unless: (i32, i32)) -> Option<Self> {
         let (mut least, mut most, mut has_zero) = (f64::INFINITY, 0.0_f64, false);
         for value in values.into_iter().filter(|value| value.is_finite() && *value >= 0.0) {
@@ -43,7 +43,7 @@ impl Axis {
         Some(Self { low, high, has_zero })
     }
 
-    /// The position of a value, from 0 to 1.
+    /// Returns the position of a value, from 0 to 1.
     pub(super) fn along(&self, of: f64) -> f64 {
         if of <= 0.0 {
             return if self.has_zero { ZERO_PART / 2.0 } else { 0.0 };
@@ -53,18 +53,18 @@ impl Axis {
         first + (1.0 - first) * LogScale { low, high }.part(of)
     }
 
-    /// Where positive values begin.
+    /// Says where positive values begin.
     pub(super) fn first(&self) -> f64 {
         self.along(value(self.low))
     }
 
-    /// The values at its ends.
+    /// Returns the values at its ends.
     pub(super) fn ends(&self) -> (f64, f64) {
         (value(self.low), value(self.high))
     }
 
-    /// The ticks.
-    pub(super) fn ticks(&self) -> Vec<Tick> {
+    /// Returns the ticks.
+    pub(super) fn ticks(&self) -> Vec<AxisTick> {
         let decades = (self.high - self.low) / 3 + 1;
         let each = if self.high - self.low < MOST_TICKS { 1 } else { 3 * (decades.max(1) as u32).div_ceil(8) as i32 };
         let steps = (self.low..=self.high).filter(|step| step.rem_euclid(each) == 0);
@@ -81,7 +81,7 @@ fn value(step: i32) -> f64 {
     digit * 10_f64.powi(step.div_euclid(3))
 }
 
-/// A number as a tick's label: `0.05`, `200`, `1e9`.
+/// Writes a number as a tick's label: `0.05`, `200`, `1e9`.
 pub(super) fn number((digit, power): (u8, i32)) -> String {
     match power {
         0..=5 => format!("{digit}{}", "0".repeat(power.unsigned_abs() as usize)),
@@ -90,7 +90,7 @@ pub(super) fn number((digit, power): (u8, i32)) -> String {
     }
 }
 
-/// A number with a unit in steps of a thousand; `one` is the index of the unit of one.
+/// Writes a number with a unit in steps of a thousand; `one` is the index of the unit of one.
 fn in_units((digit, power): (u8, i32), units: &[&str], one: i32) -> String {
     let last = i32::try_from(units.len()).unwrap_or(1) - 1;
     let place = (power.div_euclid(3) + one).clamp(0, last);
@@ -98,27 +98,27 @@ fn in_units((digit, power): (u8, i32), units: &[&str], one: i32) -> String {
     format!("{} {unit}", number((digit, power - 3 * (place - one))))
 }
 
-/// Bytes as a tick's label.
+/// Returns bytes as a tick's label.
 pub(super) fn bytes(value: (u8, i32)) -> String {
     in_units(value, &["B", "kB", "MB", "GB", "TB", "PB", "EB"], 0)
 }
 
-/// A rate per second as a tick's label.
+/// Returns a rate per second as a tick's label.
 pub(super) fn rate(value: (u8, i32)) -> String {
     in_units(value, &["", "k", "M", "G", "T", "P", "E"], 0).trim_end().to_owned()
 }
 
-/// Nanoseconds as a tick's label.
+/// Returns nanoseconds as a tick's label.
 pub(super) fn time(ns: (u8, i32)) -> String {
     in_units(ns, &["ps", "ns", "µs", "ms", "s"], 1)
 }
 
-/// A fraction as a tick's label.
+/// Returns a fraction as a tick's label.
 pub(super) fn part((digit, power): (u8, i32)) -> String {
     format!("{} %", number((digit, power + 2)))
 }
 
-/// A multiple as a tick's label.
+/// Returns a multiple as a tick's label.
 pub(super) fn multiple(value: (u8, i32)) -> String {
     format!("{}×", number(value))
 }
@@ -127,21 +127,21 @@ pub(super) fn multiple(value: (u8, i32)) -> String {
 mod tests {
     use super::*;
 
-    fn labels(axis: Axis, label: fn((u8, i32)) -> String) -> Vec<String> {
+    fn labels(axis: LogAxis, label: fn((u8, i32)) -> String) -> Vec<String> {
         axis.ticks().into_iter().map(|(_, tick)| tick.map_or("0".to_owned(), label)).collect()
     }
 
     #[test]
     fn ends_hold_all_values_and_ticks_are_few() {
-        let axis = Axis::of([3.0, 40.0], (0, 1)).unwrap();
+        let axis = LogAxis::of([3.0, 40.0], (0, 1)).unwrap();
         assert_eq!(labels(axis, number), ["2", "5", "10", "20", "50"]);
         assert_eq!((axis.along(2.0), axis.along(50.0)), (0.0, 1.0));
         // the middle of a logarithmic axis is the root of the product
         assert!((axis.along(10.0) - 0.5).abs() < 1e-12);
-        let wide = Axis::of([1e-9, 7.0, 1e9], (0, 1)).unwrap();
+        let wide = LogAxis::of([1e-9, 7.0, 1e9], (0, 1)).unwrap();
         assert_eq!(labels(wide, number), ["1e-9", "1e-6", "0.001", "1", "1000", "1e6", "1e9"]);
         for (least, most) in [(1.0, 1.0), (5.0, 5.0), (f64::MIN_POSITIVE, f64::MAX), (0.999, 1.001), (2.0, 20.0)] {
-            let axis = Axis::of([least, most], (0, 1)).unwrap();
+            let axis = LogAxis::of([least, most], (0, 1)).unwrap();
             assert!((2..=10).contains(&axis.ticks().len()), "{least} {most}: {:?}", axis.ticks());
             assert!((0.0..=1.0).contains(&axis.along(least)) && axis.along(least) <= axis.along(most));
         }
@@ -149,12 +149,12 @@ mod tests {
 
     #[test]
     fn zeros_have_a_strip_of_their_own() {
-        let axis = Axis::of([0.0, 1.0, 100.0, f64::NAN, -1.0], (0, 1)).unwrap();
+        let axis = LogAxis::of([0.0, 1.0, 100.0, f64::NAN, -1.0], (0, 1)).unwrap();
         assert_eq!(labels(axis, number), ["0", "1", "2", "5", "10", "20", "50", "100"]);
         assert!(axis.along(0.0) < axis.along(1.0) && axis.first() == axis.along(1.0));
-        let only = Axis::of([0.0], (-3, 0)).unwrap();
+        let only = LogAxis::of([0.0], (-3, 0)).unwrap();
         assert_eq!(labels(only, part).first().map(String::as_str), Some("0"));
-        assert_eq!((Axis::of([], (0, 1)), Axis::of([f64::NAN], (0, 1))), (None, None));
+        assert_eq!((LogAxis::of([], (0, 1)), LogAxis::of([f64::NAN], (0, 1))), (None, None));
     }
 
     #[test]

@@ -3,15 +3,15 @@
 use crate::analysis::collectives::{CollectiveMetrics, SizeRow};
 
 use super::axis::{bytes, number};
-use super::marks::{Mark, axes, draw};
-use super::picture::{Frame, Picture};
+use super::marks::{SizeMark, axes, draw_marks};
+use super::picture::{PanelFrame, Picture};
 
-/// One mark for each row that has a size.
-pub(super) fn marks(metrics: &CollectiveMetrics) -> Vec<Mark> {
+/// Returns one mark for each row that has a size.
+pub(super) fn marks(metrics: &CollectiveMetrics) -> Vec<SizeMark> {
     let mark = |row: &SizeRow| {
         let (size, bus) = (row.message_bytes.filter(|&bytes| bytes > 0)?, row.figures.bus_gb_per_s?);
         let kind = row.kind;
-        Some(Mark {
+        Some(SizeMark {
             kind,
             x: size as f64,
             y: bus.mean,
@@ -23,10 +23,10 @@ pub(super) fn marks(metrics: &CollectiveMetrics) -> Vec<Mark> {
     metrics.sizes.iter().filter_map(mark).collect()
 }
 
-pub(super) fn panel(picture: &mut Picture, frame: &Frame, marks: &[Mark]) {
+pub(super) fn panel(picture: &mut Picture, frame: &PanelFrame, marks: &[SizeMark]) {
     let Some((across, up)) = axes(marks) else { return };
     picture.columns(frame, &across, bytes);
     picture.lines(frame, &up, number);
     picture.frame(frame, "Bus bandwidth, mean of the instances", "message size", "GB/s");
-    draw(picture, frame, (&across, &up), marks);
+    draw_marks(picture, frame, (&across, &up), marks);
 }

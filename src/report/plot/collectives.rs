@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use crate::analysis::collectives::{CollectiveKind, CollectiveMetrics, Collectives, Waits};
-use crate::report::html::escape::Text;
 
-use super::picture::{Frame, Picture};
+use super::picture::{PanelFrame, Picture, draw, escaped};
 use super::{bandwidth, marks, skew, waits};
 
 /// Height of a panel with its heading and names.
 const HIGH: f64 = 370.0;
+
+/// Draws a panel into its frame.
+type DrawPanel<'a> = Box<dyn Fn(&mut Picture, &PanelFrame) + 'a>;
 
 /// Writes the picture. `false` if there is nothing to plot, and nothing is written.
 pub fn write_collectives_plot(
@@ -19,10 +21,9 @@ pub fn write_collectives_plot(
     metrics: &CollectiveMetrics,
     straggler_waits: &Waits,
 ) -> io::Result<bool> {
-    type Panel<'a> = Box<dyn Fn(&mut Picture, &Frame) + 'a>;
     let by_size = bandwidth::marks(metrics);
     let waits_by_size = waits::marks(straggler_waits);
-    let mut panels: Vec<Panel<'_>> = Vec::new();
+    let mut panels: Vec<DrawPanel<'_>> = Vec::new();
     let mut missing: Vec<&str> = Vec::new();
     if by_size.is_empty() {
         missing.push("No bandwidth: no collective has a message size.");
@@ -45,9 +46,14 @@ pub fn write_collectives_plot(
     if panels.is_empty() {
         return Ok(false);
     }
-
-    let (columns, wide) = if panels.len() == 1 { (1, 860.0) } else { (2, 560.0) };
     let kinds: BTreeSet<CollectiveKind> = metrics.sizes.iter().map(|row| row.kind).collect();
+    out.write_all(&arrange(&panels, &missing, &kinds))?;
+    Ok(true)
+}
+
+/// Draws the legend, the panels in one or two columns, and why others are missing.
+fn arrange(panels: &[DrawPanel<'_>], missing: &[&str], kinds: &BTreeSet<CollectiveKind>) -> Vec<u8> {
+    let (columns, wide) = if panels.len() == 1 { (1, 860.0) } else { (2, 560.0) };
     let rows = panels.len().div_ceil(columns) as f64;
     let width = wide * columns as f64;
     // two rows of the legend at most: there are eight kinds
@@ -57,13 +63,13 @@ pub fn write_collectives_plot(
     picture.legend(kinds.iter().map(|kind| (marks::style(*kind), kind.name())), 54.0);
     for (place, panel) in panels.iter().enumerate() {
         let (left, top) = (wide * (place % columns) as f64, above + HIGH * (place / columns) as f64);
-        let frame = Frame { left: left + 92.0, top: top + 38.0, right: left + wide - 24.0, bottom: top + HIGH - 62.0 };
+        let frame =
+            PanelFrame { left: left + 92.0, top: top + 38.0, right: left + wide - 24.0, bottom: top + HIGH - 62.0 };
         panel(&mut picture, &frame);
     }
     for (row, text) in missing.iter().enumerate() {
         let y = above + rows * HIGH + 22.0 * row as f64 + 6.0;
-        picture.add(format_args!("<text class=\"soft\" x=\"24\" y=\"{y:.0}\">{}</text>\n", Text(text)));
+        draw!(picture, "<text class=\"soft\" x=\"24\" y=\"{y:.0}\">{}</text>\n", escaped(text));
     }
-    out.write_all(&picture.finish())?;
-    Ok(true)
+    picture.finish()
 }

@@ -14,5 +14,5 @@ mod spread;
 mod waits;
 
 pub use collectives::write_collectives_plot;
-pub(in crate::report) use roofline::write_roofline_plot;
+pub(in crate::report) use roofline::roofline_plot;
 pub use spread::write_spread_plot;

@@ -2,9 +2,11 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::report::html::escape::Text;
+use maud::html;
 
-use super::axis::Axis;
+use crate::printable::printable;
+
+use super::axis::LogAxis;
 
 /// An SVG under construction.
 pub(super) struct Picture {
@@ -14,30 +16,30 @@ pub(super) struct Picture {
 
 /// The position of a panel's axes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Frame {
+pub(super) struct PanelFrame {
     pub(super) left: f64,
     pub(super) top: f64,
     pub(super) right: f64,
     pub(super) bottom: f64,
 }
 
-impl Frame {
-    /// The coordinate of a position on the horizontal axis.
+impl PanelFrame {
+    /// Returns the coordinate of a position on the horizontal axis.
     pub(super) fn x(&self, along: f64) -> f64 {
         self.left + (self.right - self.left) * along
     }
 
-    /// The same on the vertical axis, which begins below.
+    /// Returns the same on the vertical axis, which begins below.
     pub(super) fn y(&self, along: f64) -> f64 {
         self.bottom - (self.bottom - self.top) * along
     }
 }
 
 /// How things of one kind are marked, by class and shape, so that they can be distinguished without colour.
-pub(super) type Style = (&'static str, &'static str);
+pub(super) type MarkStyle = (&'static str, &'static str);
 
 /// Marks, in order of use.
-pub(super) const STYLES: [Style; 8] = [
+pub(super) const STYLES: [MarkStyle; 8] = [
     ("k0", "M-5-5h10v10h-10z"),
     ("k1", "M0-6L6 5H-6z"),
     ("k2", "M0-7L7 0L0 7L-7 0z"),
@@ -60,10 +62,21 @@ const COLOURS: [(&str, &str); 8] = [
     ("#757575", "#ababab"),
 ];
 
+/// Adds markup to a picture, formatted as by `format!`.
+macro_rules! draw {
+    ($picture:expr, $($markup:tt)+) => { $picture.add(format_args!($($markup)+)) };
+}
+pub(super) use draw;
+
+/// Escapes text for an element or a quoted attribute; XML forbids two characters that HTML allows.
+pub(super) fn escaped(text: &str) -> String {
+    html! { (printable(text).replace(['\u{fffe}', '\u{ffff}'], " ")) }.into_string()
+}
+
 impl Picture {
-    /// A picture of this size with its title.
+    /// Makes a picture of this size with its title.
     pub(super) fn new(title: &str, (width, height): (f64, f64)) -> Self {
-        let title = Text(title);
+        let title = escaped(title);
         let rules = |of: fn(&(&'static str, &'static str)) -> &'static str| {
             let rule = |(place, colours)| format!(".k{place}{{fill:{0};stroke:{0}}}", of(colours));
             COLOURS.iter().enumerate().map(rule).collect::<String>()
@@ -88,82 +101,74 @@ impl Picture {
         let _ = self.svg.write_fmt(line);
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.svg.push_str("</svg>\n");
         self.svg.into_bytes()
     }
 
-    /// The legend, in rows from `top` on; returns where the last one ends.
-    pub(super) fn legend<'a>(&mut self, entries: impl IntoIterator<Item = (Style, &'a str)>, top: f64) -> f64 {
+    /// Draws the legend, in rows from `top` on, and returns where the last one ends.
+    pub(super) fn legend<'a>(&mut self, entries: impl IntoIterator<Item = (MarkStyle, &'a str)>, top: f64) -> f64 {
         let (mut x, mut y) = (24.0, top);
         for ((class, mark), name) in entries {
             let wide = 34.0 + text_width(name);
             if x + wide > self.width - 12.0 && x > 24.0 {
                 (x, y) = (24.0, y + 22.0);
             }
-            self.add(format_args!(
-                "<path class=\"{class}\" transform=\"translate({:.0} {y:.0})\" d=\"{mark}\"/>",
-                x + 8.0
-            ));
-            self.add(format_args!("<text x=\"{:.0}\" y=\"{:.0}\">{}</text>\n", x + 20.0, y + 4.5, Text(name)));
+            draw!(self, "<path class=\"{class}\" transform=\"translate({:.0} {y:.0})\" d=\"{mark}\"/>", x + 8.0);
+            draw!(self, "<text x=\"{:.0}\" y=\"{:.0}\">{}</text>\n", x + 20.0, y + 4.5, escaped(name));
             x += wide;
         }
         y + 12.0
     }
 
-    /// A frame with its heading and the names of its axes.
-    pub(super) fn frame(&mut self, frame: &Frame, heading: &str, x_name: &str, y_name: &str) {
-        let Frame { left, top, right, bottom } = *frame;
-        self.add(format_args!("<path class=\"frame\" d=\"M{left} {top}V{bottom}H{right}\"/>\n"));
+    /// Draws a frame with its heading and the names of its axes.
+    pub(super) fn frame(&mut self, frame: &PanelFrame, heading: &str, x_name: &str, y_name: &str) {
+        let PanelFrame { left, top, right, bottom } = *frame;
+        draw!(self, "<path class=\"frame\" d=\"M{left} {top}V{bottom}H{right}\"/>\n");
         if !heading.is_empty() {
-            self.add(format_args!(
-                "<text x=\"{left}\" y=\"{}\" font-size=\"14\">{}</text>\n",
-                top - 12.0,
-                Text(heading)
-            ));
+            draw!(self, "<text x=\"{left}\" y=\"{}\" font-size=\"14\">{}</text>\n", top - 12.0, escaped(heading));
         }
         let (middle, half) = ((left + right) / 2.0, (top + bottom) / 2.0);
         let below = bottom + 42.0;
-        self.add(format_args!(
+        draw!(
+            self,
             "<text class=\"soft\" x=\"{middle}\" y=\"{below}\" text-anchor=\"middle\">{}</text>\n",
-            Text(x_name)
-        ));
-        self.add(format_args!(
+            escaped(x_name)
+        );
+        draw!(
+            self,
             "<text class=\"soft\" transform=\"translate({} {half}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
             left - 62.0,
-            Text(y_name)
-        ));
+            escaped(y_name)
+        );
     }
 
-    /// Lines and numbers of the horizontal axis.
-    pub(super) fn columns(&mut self, frame: &Frame, axis: &Axis, label: fn((u8, i32)) -> String) {
+    /// Draws lines and numbers of the horizontal axis.
+    pub(super) fn columns(&mut self, frame: &PanelFrame, axis: &LogAxis, label: fn((u8, i32)) -> String) {
         for (along, tick) in axis.ticks() {
             let (x, text) = (frame.x(along), tick.map_or_else(|| "0".to_owned(), label));
-            self.add(format_args!("<path class=\"grid\" d=\"M{x:.1} {}V{}\"/>", frame.top, frame.bottom));
-            self.add(format_args!(
-                "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>\n",
-                frame.bottom + 19.0
-            ));
+            draw!(self, "<path class=\"grid\" d=\"M{x:.1} {}V{}\"/>", frame.top, frame.bottom);
+            draw!(self, "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>\n", frame.bottom + 19.0);
         }
     }
 
-    /// Lines and numbers of the vertical axis.
-    pub(super) fn lines(&mut self, frame: &Frame, axis: &Axis, label: fn((u8, i32)) -> String) {
+    /// Draws lines and numbers of the vertical axis.
+    pub(super) fn lines(&mut self, frame: &PanelFrame, axis: &LogAxis, label: fn((u8, i32)) -> String) {
         for (along, tick) in axis.ticks() {
             self.line(frame, frame.y(along), &tick.map_or_else(|| "0".to_owned(), label));
         }
     }
 
-    /// A line across with its number.
-    pub(super) fn line(&mut self, frame: &Frame, y: f64, text: &str) {
+    /// Draws a line across with its number.
+    pub(super) fn line(&mut self, frame: &PanelFrame, y: f64, text: &str) {
         let (left, base) = (frame.left - 8.0, y + 4.5);
-        self.add(format_args!("<path class=\"grid\" d=\"M{} {y:.1}H{}\"/>", frame.left, frame.right));
-        self.add(format_args!("<text x=\"{left}\" y=\"{base:.1}\" text-anchor=\"end\">{text}</text>\n"));
+        draw!(self, "<path class=\"grid\" d=\"M{} {y:.1}H{}\"/>", frame.left, frame.right);
+        draw!(self, "<text x=\"{left}\" y=\"{base:.1}\" text-anchor=\"end\">{text}</text>\n");
     }
 }
 
-/// The approximate width of a text: no font is available, and only line breaks depend on it.
+/// Returns the approximate width of a text: no font is available, and only line breaks depend on it.
 fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * 7.4
 }

@@ -2,14 +2,13 @@
 
 use crate::analysis::collectives::{Clocks, CollectiveMetrics, Collectives};
 use crate::report::figures::signed_ns;
-use crate::report::html::escape::Text;
 
-use super::picture::{Frame, Picture};
+use super::picture::{PanelFrame, Picture, draw, escaped};
 
 /// Maximum number of devices named below the axis.
 const MOST_NAMES: usize = 16;
 
-/// A round time without trailing zeros: `−20 µs`.
+/// Writes a round time without trailing zeros: `−20 µs`.
 fn label(ns: f64) -> String {
     let text = signed_ns(ns, "");
     match text.split_once(' ') {
@@ -21,13 +20,13 @@ fn label(ns: f64) -> String {
     }
 }
 
-/// A round step; at most five of them reach this far.
+/// Returns a round step; at most five of them reach this far.
 fn step_to(farthest: f64) -> f64 {
     let power = 10_f64.powf((farthest.max(1e-3) / 5.0).log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| step * 5.0 >= farthest).unwrap_or(farthest)
 }
 
-pub(super) fn panel(picture: &mut Picture, frame: &Frame, found: &Collectives<'_>, metrics: &CollectiveMetrics) {
+pub(super) fn panel(picture: &mut Picture, frame: &PanelFrame, found: &Collectives<'_>, metrics: &CollectiveMetrics) {
     let alignment = &metrics.alignment;
     let skews: Vec<f64> = alignment.skews_ps.iter().map(|&ps| ps as f64 / 1e3).collect();
     let farthest = skews.iter().fold(0.0_f64, |most, ns| most.max(ns.abs()));
@@ -44,50 +43,35 @@ pub(super) fn panel(picture: &mut Picture, frame: &Frame, found: &Collectives<'_
         Clocks::Host => "each host’s taken off before waits",
         Clocks::Device => "taken off before waits",
     };
-    let heading = format!("Skew of each device’s ends, {taken}");
-    picture.frame(frame, &heading, "device", "end, later than the mean");
-    picture.add(format_args!("<path class=\"frame\" d=\"M{} {:.1}H{}\"/>\n", frame.left, y(0.0), frame.right));
+    picture.frame(frame, &format!("Skew of each device’s ends, {taken}"), "device", "end, later than the mean");
+    draw!(picture, "<path class=\"frame\" d=\"M{} {:.1}H{}\"/>\n", frame.left, y(0.0), frame.right);
     let wide = (frame.right - frame.left) / skews.len().max(1) as f64;
     let each = skews.len().div_ceil(MOST_NAMES).max(1);
     let mut host = None;
     for (place, (device, ns)) in found.devices.iter().zip(&skews).enumerate() {
-        let x = frame.left + wide * (place as f64 + 0.5);
+        let left = frame.left + wide * place as f64;
         if host.is_some_and(|host| host != &device.host) {
-            let between = frame.left + wide * place as f64;
-            picture.add(format_args!(
-                "<path class=\"frame\" stroke-dasharray=\"3 3\" d=\"M{between:.1} {}V{}\"/>",
-                frame.top, frame.bottom
-            ));
+            let (top, bottom) = (frame.top, frame.bottom);
+            draw!(picture, "<path class=\"frame\" stroke-dasharray=\"3 3\" d=\"M{left:.1} {top}V{bottom}\"/>\n");
         }
         host = Some(&device.host);
-        let label = format!(
-            "device {}{}{}: {}, median of {}",
-            device.ordinal,
-            if device.host.is_empty() { "" } else { " on " },
-            device.host,
-            signed_ns(*ns, ""),
-            alignment.collectives
-        );
-        picture.add(format_args!("<g class=\"k0\"><title>{}</title>", Text(&label)));
-        picture.add(format_args!(
-            "<path stroke-width=\"{:.1}\" d=\"M{x:.1} {:.1}V{:.1}\"/>",
-            (wide / 3.0).min(3.0),
-            y(0.0),
-            y(*ns)
-        ));
-        picture.add(format_args!(
-            "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"{:.1}\"/></g>\n",
-            y(*ns),
-            (wide / 2.0).min(5.0)
-        ));
+        let on = if device.host.is_empty() { "" } else { " on " };
+        let skew = format!("device {}{on}{}: {}", device.ordinal, device.host, signed_ns(*ns, ""));
+        let label = format!("{skew}, median of {}", alignment.collectives);
+        lollipop(picture, &label, (left + wide / 2.0, wide), [y(0.0), y(*ns)]);
         if place % each == 0 {
-            let below = frame.bottom + 19.0;
-            picture.add(format_args!(
-                "<text x=\"{x:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text>\n",
-                device.ordinal
-            ));
+            let (x, below) = (left + wide / 2.0, frame.bottom + 19.0);
+            draw!(picture, "<text x=\"{x:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text>\n", device.ordinal);
         }
     }
+}
+
+/// Draws a circle on a line from zero, in a column of this width.
+fn lollipop(picture: &mut Picture, label: &str, (x, wide): (f64, f64), [zero, y]: [f64; 2]) {
+    let (line, radius) = ((wide / 3.0).min(3.0), (wide / 2.0).min(5.0));
+    draw!(picture, "<g class=\"k0\"><title>{}</title>", escaped(label));
+    draw!(picture, "<path stroke-width=\"{line:.1}\" d=\"M{x:.1} {zero:.1}V{y:.1}\"/>");
+    draw!(picture, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"/></g>\n");
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::analysis::{MeanStd, OperationSummary, Summary};
-use crate::report::html::escape::Text;
+use crate::counted::counted;
 use crate::report::naming::program;
 use crate::report::{format_ns, format_part};
 
-use super::axis::{Axis, part, time};
-use super::picture::{Frame, Picture, STYLES, Style};
+use super::axis::{LogAxis, part, time};
+use super::picture::{MarkStyle, PanelFrame, Picture, STYLES, draw, escaped};
 
 const WIDTH: f64 = 1080.0;
 /// Width of the names beside the plot.
@@ -25,10 +25,10 @@ const NAMES: usize = 8;
 const LONGEST: usize = 28;
 /// Height of a line of names.
 const LINE: f64 = 18.0;
-const OTHER: Style = STYLES[7];
+const OTHER: MarkStyle = STYLES[7];
 
 /// An operation that is drawn.
-struct Point<'a> {
+struct SpreadPoint<'a> {
     operation: &'a OperationSummary,
     mean: f64,
     spread: f64,
@@ -40,13 +40,13 @@ struct Point<'a> {
 pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<bool> {
     let compute: Vec<&OperationSummary> =
         summary.operations.iter().filter(|operation| !operation.communication).collect();
-    let mut points: Vec<Point<'_>> = compute.iter().filter_map(|operation| point(operation)).collect();
+    let mut points: Vec<SpreadPoint<'_>> = compute.iter().filter_map(|operation| point(operation)).collect();
     let once = compute.len() - points.len();
     // the operations come by their time
     let more = points.len().saturating_sub(MOST);
     points.truncate(MOST);
-    let across = Axis::of(points.iter().map(|point| point.mean), (0, 3));
-    let up = Axis::of(points.iter().map(|point| point.spread), (-3, 0));
+    let across = LogAxis::of(points.iter().map(|point| point.mean), (0, 3));
+    let up = LogAxis::of(points.iter().map(|point| point.spread), (-3, 0));
     let (Some(across), Some(up)) = (across, up) else { return Ok(false) };
 
     let mut picture = Picture::new("Spread of compute operations", (WIDTH, HEIGHT));
@@ -59,7 +59,7 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
     let names: Vec<String> = opcodes.iter().map(|opcode| cut(opcode)).collect();
     let entries = names.iter().zip(&opcodes).map(|(name, opcode)| (style(opcode), name.as_str()));
     let above = picture.legend(entries.chain(others.then_some((OTHER, "other"))), 54.0);
-    let frame = Frame { left: 92.0, top: above + 20.0, right: WIDTH - BESIDE, bottom: HEIGHT - 92.0 };
+    let frame = PanelFrame { left: 92.0, top: above + 20.0, right: WIDTH - BESIDE, bottom: HEIGHT - 92.0 };
     let of_runs = points.iter().any(|point| point.operation.run_ns.is_some());
     let what = if of_runs { "mean time of a run" } else { "mean self time in an execution" };
     picture.columns(&frame, &across, time);
@@ -70,44 +70,50 @@ pub fn write_spread_plot(out: &mut dyn Write, summary: &Summary) -> io::Result<b
     for point in &points {
         let (class, mark) = style(&point.operation.opcode);
         let (x, y) = place(point, &frame, &across, &up);
-        picture.add(format_args!(
-            "<path class=\"{class}\" opacity=\"{opacity}\" transform=\"translate({x:.1} {y:.1}) scale({size})\" d=\"{mark}\">"
-        ));
-        picture.add(format_args!("<title>{}</title></path>\n", Text(&title(point.operation, point))));
+        draw!(
+            picture,
+            "<path class=\"{class}\" opacity=\"{opacity}\" transform=\"translate({x:.1} {y:.1}) scale({size})\" \
+             d=\"{mark}\">"
+        );
+        draw!(picture, "<title>{}</title></path>\n", escaped(&title(point.operation, point)));
     }
     write_names(&mut picture, &points, &frame, &across, &up);
-    let mut lines = vec![format!(
-        "{} operation{} drawn. Labelled: the largest deviation × {}.",
-        points.len(),
-        if points.len() == 1 { "" } else { "s" },
-        if of_runs { "runs" } else { "executions" }
-    )];
-    if once > 0 {
-        let ran = if of_runs { "once" } else { "in one execution" };
-        lines.push(format!("{once} that ran {ran}, or took no time, have no spread."));
-    }
-    if more > 0 {
-        lines.push(format!("{more} with less time are left out."));
-    }
     let y = HEIGHT - 18.0;
-    picture.add(format_args!("<text class=\"soft\" x=\"24\" y=\"{y}\">{}</text>\n", Text(&lines.join(" "))));
+    draw!(
+        picture,
+        "<text class=\"soft\" x=\"24\" y=\"{y}\">{}</text>\n",
+        escaped(&caption(points.len(), once, more, of_runs))
+    );
     out.write_all(&picture.finish())?;
     Ok(true)
 }
 
-fn point(operation: &OperationSummary) -> Option<Point<'_>> {
+/// Says how many operations are drawn, ran once, and are too many.
+fn caption(drawn: usize, once: usize, more: usize, of_runs: bool) -> String {
+    let (times, ran) = if of_runs { ("runs", "once") } else { ("executions", "in one execution") };
+    let mut caption = format!("{} drawn. Labelled: the largest deviation × {times}.", counted(drawn, "operation"));
+    if once > 0 {
+        caption += &format!(" {once} that ran {ran}, or took no time, have no spread.");
+    }
+    if more > 0 {
+        caption += &format!(" {more} with less time are left out.");
+    }
+    caption
+}
+
+fn point(operation: &OperationSummary) -> Option<SpreadPoint<'_>> {
     let (MeanStd { mean, std }, times) = operation.varying_ns();
     let std = std?;
-    let point = Point { operation, mean, spread: std / mean, excess: std * times as f64 };
+    let point = SpreadPoint { operation, mean, spread: std / mean, excess: std * times as f64 };
     (mean > 0.0 && point.spread.is_finite()).then_some(point)
 }
 
-fn place(point: &Point<'_>, frame: &Frame, across: &Axis, up: &Axis) -> (f64, f64) {
+fn place(point: &SpreadPoint<'_>, frame: &PanelFrame, across: &LogAxis, up: &LogAxis) -> (f64, f64) {
     (frame.x(across.along(point.mean)), frame.y(up.along(point.spread)))
 }
 
-/// The opcodes with the most excess, most first.
-fn opcodes<'a>(points: &[Point<'a>]) -> Vec<&'a str> {
+/// Returns the opcodes with the most excess, most first.
+fn opcodes<'a>(points: &[SpreadPoint<'a>]) -> Vec<&'a str> {
     let mut excess: BTreeMap<&str, f64> = BTreeMap::new();
     for point in points {
         *excess.entry(&point.operation.opcode).or_default() += point.excess;
@@ -117,7 +123,7 @@ fn opcodes<'a>(points: &[Point<'a>]) -> Vec<&'a str> {
     opcodes.into_iter().take(OPCODES).map(|(opcode, _)| opcode).collect()
 }
 
-fn title(operation: &OperationSummary, point: &Point<'_>) -> String {
+fn title(operation: &OperationSummary, point: &SpreadPoint<'_>) -> String {
     let source = operation.source.as_ref().map_or_else(String::new, |source| format!(", {source}"));
     format!(
         "{} of {}{source}: {} ± {} ({}), {} executions, {} events",
@@ -139,13 +145,13 @@ fn cut(name: &str) -> String {
     short
 }
 
-/// Names of the operations with the most excess, beside the plot in the order of their marks, each with a line to its
-/// mark.
-fn write_names(picture: &mut Picture, points: &[Point<'_>], frame: &Frame, across: &Axis, up: &Axis) {
-    let mut named: Vec<&Point<'_>> = points.iter().filter(|point| point.excess > 0.0).collect();
+/// Writes the names of the operations with the most excess, beside the plot in the order of their marks, each with a
+/// line to its mark.
+fn write_names(picture: &mut Picture, points: &[SpreadPoint<'_>], frame: &PanelFrame, across: &LogAxis, up: &LogAxis) {
+    let mut named: Vec<&SpreadPoint<'_>> = points.iter().filter(|point| point.excess > 0.0).collect();
     named.sort_by(|one, other| other.excess.total_cmp(&one.excess));
     named.truncate(NAMES);
-    let mut named: Vec<(f64, f64, &Point<'_>)> = named
+    let mut named: Vec<(f64, f64, &SpreadPoint<'_>)> = named
         .into_iter()
         .map(|point| (place(point, frame, across, up), point))
         .map(|((x, y), point)| (x, y, point))
@@ -158,8 +164,8 @@ fn write_names(picture: &mut Picture, points: &[Point<'_>], frame: &Frame, acros
         let at = y.min(frame.bottom - LINE * left).max(free);
         (free, left) = (at + LINE, left - 1.0);
         let (edge, name) = (frame.right, cut(&point.operation.operation));
-        picture.add(format_args!("<circle class=\"frame\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"8\"/>"));
-        picture.add(format_args!("<path class=\"frame\" d=\"M{:.1} {y:.1}L{edge:.1} {at:.1}h8\"/>", x + 8.0));
-        picture.add(format_args!("<text x=\"{:.1}\" y=\"{:.1}\">{}</text>\n", edge + 13.0, at + 4.5, Text(&name)));
+        draw!(picture, "<circle class=\"frame\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"8\"/>");
+        draw!(picture, "<path class=\"frame\" d=\"M{:.1} {y:.1}L{edge:.1} {at:.1}h8\"/>", x + 8.0);
+        draw!(picture, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>\n", edge + 13.0, at + 4.5, escaped(&name));
     }
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use crate::analysis::Capture;
 use crate::profile::{Event, Line, Plane};
 
-use super::steps::Steps;
+use super::steps::ModuleSteps;
 
 /// Maximum number of lanes of a page.
 pub(super) const MAX_LANES: usize = 300;
@@ -18,7 +18,7 @@ pub(super) const MAX_LANES: usize = 300;
 const MAX_PS: i64 = 1 << 61;
 
 /// A line of a capture.
-pub(super) struct Track<'a> {
+pub(super) struct CaptureLine<'a> {
     pub(super) capture: &'a Capture,
     pub(super) plane: Plane<'a>,
     pub(super) line: Line<'a>,
@@ -28,13 +28,13 @@ pub(super) struct Track<'a> {
 
 /// An event that is drawn. The longest is the greatest; of equal ones, the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Chosen {
+pub(super) struct ChosenEvent {
     pub(super) duration_ps: i64,
     start: Reverse<i64>,
     name: Reverse<i64>,
 }
 
-impl Chosen {
+impl ChosenEvent {
     pub(super) fn start_ps(&self) -> i64 {
         self.start.0
     }
@@ -50,10 +50,10 @@ impl Chosen {
 
 /// The choice from all lines.
 #[derive(Default)]
-pub(super) struct Choice {
+pub(super) struct ChosenEvents {
     /// Places of the lines in the order of the captures, with their events by start and the number of shorter ones that
     /// were left out.
-    pub(super) lanes: Vec<(usize, Vec<Chosen>, u64)>,
+    pub(super) lanes: Vec<(usize, Vec<ChosenEvent>, u64)>,
     /// The start of the window and the number of newest steps in it; `None` if everything is shown.
     pub(super) window: Option<(i64, usize)>,
     /// Events before the window.
@@ -64,18 +64,19 @@ pub(super) struct Choice {
     pub(super) unusable: u64,
 }
 
-/// All lines of all captures.
-pub(super) fn tracks<'a>(captures: &'a [Capture], late_ps: &[Option<i64>]) -> Vec<Track<'a>> {
+/// Returns all lines of all captures.
+pub(super) fn tracks<'a>(captures: &'a [Capture], late_ps: &[Option<i64>]) -> Vec<CaptureLine<'a>> {
     let of_capture = |(capture, late_ps): (&'a Capture, &Option<i64>)| {
         let late_ps = *late_ps;
-        let of_plane = move |plane: Plane<'a>| plane.lines().map(move |line| Track { capture, plane, line, late_ps });
+        let of_plane =
+            move |plane: Plane<'a>| plane.lines().map(move |line| CaptureLine { capture, plane, line, late_ps });
         capture.timeline().planes().flat_map(of_plane)
     };
     captures.iter().zip(late_ps).flat_map(of_capture).collect()
 }
 
-impl Track<'_> {
-    /// Start and end.
+impl CaptureLine<'_> {
+    /// Returns start and end.
     fn times(&self, event: &Event<'_>) -> Option<(i64, i64)> {
         if event.num_occurrences.is_some() || event.duration_ps < 0 {
             return None;
@@ -102,7 +103,7 @@ impl Track<'_> {
         folded.reduce(&new, join)
     }
 
-    /// How many events belong to the time after a moment.
+    /// Counts how many events belong to the time after a moment.
     fn count_from(&self, from_ps: i64) -> u64 {
         let add = |count: &mut u64, times: Option<(i64, i64)>| {
             *count += u64::from(times.is_some_and(|times| is_after(times, from_ps)));
@@ -110,36 +111,36 @@ impl Track<'_> {
         self.fold(|| 0, add, |one, other| one + other)
     }
 
-    /// The longest events of the window, ordered by start.
-    fn longest(&self, from_ps: Option<i64>, most: usize) -> Vec<Chosen> {
-        let mut kept: BinaryHeap<Reverse<Chosen>> = BinaryHeap::new();
+    /// Returns the longest events of the window, ordered by start.
+    fn longest(&self, from_ps: Option<i64>, most: usize) -> Vec<ChosenEvent> {
+        let mut kept: BinaryHeap<Reverse<ChosenEvent>> = BinaryHeap::new();
         for event in self.line.events().filter_map(Result::ok) {
             let Some(times) = self.times(&event) else { continue };
             if from_ps.is_none_or(|from_ps| is_after(times, from_ps)) {
                 let (start, name) = (Reverse(times.0), Reverse(event.metadata_id));
-                kept.push(Reverse(Chosen { duration_ps: event.duration_ps, start, name }));
+                kept.push(Reverse(ChosenEvent { duration_ps: event.duration_ps, start, name }));
                 if kept.len() > most {
                     kept.pop();
                 }
             }
         }
-        let mut chosen: Vec<Chosen> = kept.into_iter().map(|Reverse(chosen)| chosen).collect();
+        let mut chosen: Vec<ChosenEvent> = kept.into_iter().map(|Reverse(chosen)| chosen).collect();
         chosen.sort_unstable_by_key(|event| (event.start_ps(), Reverse(event.duration_ps), event.name()));
         chosen
     }
 }
 
 /// Chooses at most this many events.
-pub(super) fn choose(tracks: &[Track<'_>], steps: &Steps, most: usize) -> Choice {
+pub(super) fn choose(tracks: &[CaptureLine<'_>], steps: &ModuleSteps, most: usize) -> ChosenEvents {
     // of each line: its events, its unusable events, and its total time
-    type Sum = (u64, u64, u128);
-    let add = |sum: &mut Sum, times: Option<(i64, i64)>| match times {
+    type LaneSum = (u64, u64, u128);
+    let add = |sum: &mut LaneSum, times: Option<(i64, i64)>| match times {
         Some((start, end)) => *sum = (sum.0 + 1, sum.1, sum.2 + end.abs_diff(start) as u128),
         None => sum.1 += 1,
     };
-    let join = |one: Sum, other: Sum| (one.0 + other.0, one.1 + other.1, one.2 + other.2);
-    let sums: Vec<Sum> = tracks.par_iter().map(|track| track.fold(|| (0, 0, 0), add, join)).collect();
-    let mut choice = Choice { unusable: sums.iter().map(|sum| sum.1).sum(), ..Choice::default() };
+    let join = |one: LaneSum, other: LaneSum| (one.0 + other.0, one.1 + other.1, one.2 + other.2);
+    let sums: Vec<LaneSum> = tracks.par_iter().map(|track| track.fold(|| (0, 0, 0), add, join)).collect();
+    let mut choice = ChosenEvents { unusable: sums.iter().map(|sum| sum.1).sum(), ..ChosenEvents::default() };
     let mut lanes: Vec<usize> = (0..tracks.len()).filter(|&lane| sums.get(lane).is_some_and(|sum| sum.0 > 0)).collect();
     let count_of = |lane: &usize| sums.get(*lane).map_or(0, |sum| sum.0);
     if lanes.len() > MAX_LANES {
@@ -148,7 +149,8 @@ pub(super) fn choose(tracks: &[Track<'_>], steps: &Steps, most: usize) -> Choice
         lanes.truncate(MAX_LANES);
         lanes.sort_unstable();
     }
-    let lanes: Vec<(usize, &Track<'_>)> = lanes.iter().filter_map(|&lane| Some((lane, tracks.get(lane)?))).collect();
+    let lanes: Vec<(usize, &CaptureLine<'_>)> =
+        lanes.iter().filter_map(|&lane| Some((lane, tracks.get(lane)?))).collect();
 
     let all: u64 = lanes.iter().map(|(lane, _)| count_of(lane)).sum();
     choice.window = if all > most as u64 { window(&lanes, steps, most as u64) } else { None };
@@ -159,7 +161,7 @@ pub(super) fn choose(tracks: &[Track<'_>], steps: &Steps, most: usize) -> Choice
     };
     choice.earlier = all - counts.iter().sum::<u64>();
     let quota = fair(&counts, most as u64);
-    let of_lane = |((lane, track), count): (&(usize, &Track<'_>), &u64)| {
+    let of_lane = |((lane, track), count): (&(usize, &CaptureLine<'_>), &u64)| {
         let chosen = track.longest(from_ps, usize::try_from(quota).unwrap_or(usize::MAX));
         let shorter = count - chosen.len() as u64;
         (*lane, chosen, shorter)
@@ -169,8 +171,8 @@ pub(super) fn choose(tracks: &[Track<'_>], steps: &Steps, most: usize) -> Choice
     choice
 }
 
-/// As many of the newest steps as fit, and at least the newest: their start and their number.
-fn window(lanes: &[(usize, &Track<'_>)], steps: &Steps, most: u64) -> Option<(i64, usize)> {
+/// Returns as many of the newest steps as fit, and at least the newest: their start and their number.
+fn window(lanes: &[(usize, &CaptureLine<'_>)], steps: &ModuleSteps, most: u64) -> Option<(i64, usize)> {
     let starts = &steps.starts_ps;
     // by the number of steps that are needed to show an event
     let add = |counts: &mut Vec<u64>, times: Option<(i64, i64)>| {
@@ -195,8 +197,8 @@ fn window(lanes: &[(usize, &Track<'_>)], steps: &Steps, most: u64) -> Option<(i6
     Some((*starts.get(first)?, fitting))
 }
 
-/// The maximum number of events per lane, so that all together are at most `most`. Lanes with few events leave their
-/// share to the others.
+/// Returns the maximum number of events per lane, so that all together are at most `most`. Lanes with few events leave
+/// their share to the others.
 fn fair(counts: &[u64], most: u64) -> u64 {
     let mut sorted = counts.to_vec();
     sorted.sort_unstable();
@@ -211,7 +213,7 @@ fn fair(counts: &[u64], most: u64) -> u64 {
     u64::MAX
 }
 
-/// Whether an event is part of what follows a moment.
+/// Says whether an event is part of what follows a moment.
 fn is_after((start_ps, end_ps): (i64, i64), from_ps: i64) -> bool {
     end_ps > from_ps || start_ps >= from_ps
 }

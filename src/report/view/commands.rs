@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::analysis::Capture;
 
-/// Commands that show these captures, read from these files, in other programs: the purpose and the command of each.
+/// Returns commands that show these captures, read from these files, in other programs: the purpose and the command of
+/// each.
 pub fn view_commands(files: &[PathBuf], captures: &[Capture]) -> Vec<(String, String)> {
     let given: Vec<String> = files.iter().map(|file| quoted(file)).collect();
     let perfetto = format!("autotune-lowered profile trace {} -o trace.pftrace", given.join(" "));
@@ -33,7 +34,7 @@ pub fn view_commands(files: &[PathBuf], captures: &[Capture]) -> Vec<(String, St
     commands
 }
 
-/// The log folder that TensorBoard would find a capture in: `LOGDIR/plugins/profile/RUN/HOST.xplane.pb`.
+/// Returns the log folder that TensorBoard would find a capture in: `LOGDIR/plugins/profile/RUN/HOST.xplane.pb`.
 fn log_folder(capture: &Path) -> Option<&Path> {
     let profile = capture.parent()?.parent()?;
     let plugins = profile.parent()?;
@@ -43,7 +44,7 @@ fn log_folder(capture: &Path) -> Option<&Path> {
     })
 }
 
-/// A path quoted for a shell: one word that is not taken for an option.
+/// Returns a path quoted for a shell: one word that is not taken for an option.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let text = if text.starts_with('-') && text != "-" { format!("./{text}") } else { text };

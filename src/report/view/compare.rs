@@ -1,15 +1,16 @@
 //! Two profiles on one page: the second one's flame graph coloured by the difference, and the differences as tables.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
+
+use maud::{Markup, html};
 
 use crate::analysis::ProfileDiff;
 use crate::counted::counted;
-use crate::report::html::escape::Text;
 use crate::report::profile_diff::{cells_of, columns};
 
-use super::flame::write_difference;
-use super::table::write_table;
+use super::flame::difference;
+use super::table::table;
 
 /// A second profile, after a change.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +29,7 @@ pub struct AfterPage<'a> {
 }
 
 impl<'a> AfterPage<'a> {
-    /// A profile beside the first. `stacks` are those by source line and those by scope.
+    /// Puts a profile beside the first. `stacks` are those by source line and those by scope.
     pub fn new(
         subject: &'a str,
         diff: &'a ProfileDiff,
@@ -38,45 +39,37 @@ impl<'a> AfterPage<'a> {
         Self { subject, diff, by_source, by_op_name, executions }
     }
 
-    /// Writes the section. `before` are the first one's stacks.
-    pub(super) fn write(&self, out: &mut dyn Write, before: [&BTreeMap<Vec<String>, f64>; 2]) -> io::Result<()> {
+    /// Draws the section. `before` are the first one's stacks.
+    pub(super) fn section(&self, before: [&BTreeMap<Vec<String>, f64>; 2]) -> io::Result<Markup> {
         let [executions, own] = self.executions;
         // scaled to the same number of executions
         let scale = if executions > 0 && own > 0 { own as f64 / executions as f64 } else { 1.0 };
-        writeln!(
-            out,
-            "<section>\n<h2 id=\"after\">Before and after</h2>\n<p class=\"fine\">A is the profile above, B is {}. The graphs are of B: a frame that takes more time \
-             by itself than in A is red, one that takes less is blue; deeper colours mean larger changes. Frames that exist only in A appear in the tables.{}</p>",
-            Text(self.subject),
-            if (scale - 1.0).abs() > f64::EPSILON {
-                format!(
-                    " A’s times are scaled from {} to {}.",
-                    counted(executions, "module execution"),
-                    counted(own, "execution")
-                )
-            } else {
-                String::new()
-            }
-        )?;
-        let scaled = before.map(|stacks| -> BTreeMap<Vec<String>, f64> {
+        let [by_source, by_op_name] = before.map(|stacks| -> BTreeMap<Vec<String>, f64> {
             stacks.iter().map(|(stack, ns)| (stack.clone(), ns * scale)).collect()
         });
-        let [by_source, by_op_name] = &scaled;
-        write_difference(out, "By source line, B against A", [by_source, self.by_source], false)?;
-        write_difference(out, "By op_name, B against A", [by_op_name, self.by_op_name], true)?;
-        for (name, rows, of_operations) in [
-            ("Differences of modules", &self.diff.modules, false),
-            ("Differences of operations", &self.diff.operations, true),
-        ] {
-            write_table(out, name, &columns(of_operations), rows.iter().map(cells_of), rows.len())?;
-        }
-        writeln!(
-            out,
-            "<p class=\"fine\">Times are per launch, averaged over devices. Each interval is 95 % for its row alone; p is adjusted for all rows (Welch, Holm).</p>"
-        )?;
-        for note in &self.diff.notes {
-            writeln!(out, "<p class=\"fine\">{}</p>", Text(note))?;
-        }
-        writeln!(out, "</section>")
+        Ok(html! {
+            section {
+                h2 #after { "Before and after" }
+                p.fine {
+                    "A is the profile above, B is " (self.subject)
+                    ". The graphs are of B: a frame that takes more time by itself than in A is red, one that takes \
+                     less is blue; deeper colours mean larger changes. Frames that exist only in A appear in the \
+                     tables."
+                    @if (scale - 1.0).abs() > f64::EPSILON {
+                        " A’s times are scaled from " (counted(executions, "module execution")) " to "
+                        (counted(own, "execution")) "."
+                    }
+                }
+                (difference("By source line, B against A", [&by_source, self.by_source], false)?)
+                (difference("By op_name, B against A", [&by_op_name, self.by_op_name], true)?)
+                (table("Differences of modules", &columns(false), self.diff.modules.iter().map(cells_of)))
+                (table("Differences of operations", &columns(true), self.diff.operations.iter().map(cells_of)))
+                p.fine {
+                    "Times are per launch, averaged over devices. Each interval is 95 % for its row alone; p is \
+                     adjusted for all rows (Welch, Holm)."
+                }
+                @for note in &self.diff.notes { p.fine { (note) } }
+            }
+        })
     }
 }

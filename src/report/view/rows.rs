@@ -3,8 +3,8 @@
 /// Maximum number of rows of a lane.
 pub(super) const MAX_ROWS: usize = 64;
 
-/// The row of each interval `(start, end)`; `None` if all rows are taken. Intervals are ordered by start, those with
-/// the same start by length, the longest first.
+/// Returns the row of each interval `(start, end)`; `None` if all rows are taken. Intervals are ordered by start, those
+/// with the same start by length, the longest first.
 pub(super) fn rows(intervals: impl IntoIterator<Item = (i64, i64)>) -> Vec<Option<usize>> {
     // the ends of the intervals in progress
     let mut ends: [Option<i64>; MAX_ROWS] = [None; MAX_ROWS];

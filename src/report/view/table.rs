@@ -1,61 +1,59 @@
 //! One table of a page, in a region that scrolls separately.
 
-use std::io::{self, Write};
-
-use crate::report::html::escape::Text;
+use maud::{Markup, html};
 
 /// Maximum number of rows; `profile summary --format json` has all.
 pub(super) const MOST: usize = 25;
 
-/// A table: its name, its columns (`>` marks numbers, aligned right), its rows, and the total number of rows.
-pub(super) fn write_table(
-    out: &mut dyn Write,
-    name: &str,
-    columns: &[&str],
-    rows: impl Iterator<Item = Vec<String>>,
-    all: usize,
-) -> io::Result<()> {
-    let id = format!("table-{}", name.to_lowercase().replace(' ', "-"));
-    write_linked(out, (id.as_str(), name), columns, rows, (all, &[]))
+/// Draws a table: its name, its columns (`>` marks numbers, aligned right) and its rows. Nothing if there is no row.
+pub(super) fn table(name: &str, columns: &[&str], rows: impl ExactSizeIterator<Item = Vec<String>>) -> Markup {
+    linked_table(&format!("table-{}", name.to_lowercase().replace(' ', "-")), name, columns, rows, &[])
 }
 
-/// The same with a given id, which links use, and with the link target of each row's first cell, if any.
-pub(super) fn write_linked(
-    out: &mut dyn Write,
-    (id, name): (&str, &str),
+/// Draws a table with a given id, which links use, and with the link target of each row's first cell, if any.
+pub(super) fn linked_table(
+    id: &str,
+    name: &str,
     columns: &[&str],
-    rows: impl Iterator<Item = Vec<String>>,
-    (all, links): (usize, &[Option<String>]),
-) -> io::Result<()> {
-    let name = Text(name);
-    if all == 0 {
-        return Ok(());
+    rows: impl ExactSizeIterator<Item = Vec<String>>,
+    links: &[Option<String>],
+) -> Markup {
+    let all = rows.len();
+    let class = |column: usize| columns.get(column).filter(|heading| heading.starts_with('>')).map(|_| "number");
+    html! {
+        @if all > 0 {
+            h3 id=(id) tabindex="-1" { (name) }
+            div.wide tabindex="0" role="region" aria-label=(name) {
+                table {
+                    caption.unseen { (name) }
+                    thead {
+                        tr {
+                            @for (number, heading) in columns.iter().enumerate() {
+                                th scope="col" class=[class(number)] { (heading.trim_start_matches('>')) }
+                            }
+                        }
+                    }
+                    tbody {
+                        @for (place, row) in rows.take(MOST).enumerate() { (table_row(&row, links.get(place), class)) }
+                    }
+                }
+            }
+            @if all > MOST { p.fine { "and " (all - MOST) " more" } }
+        }
     }
-    let class = |column: usize| match columns.get(column) {
-        Some(heading) if heading.starts_with('>') => " class=\"number\"",
-        _ => "",
-    };
-    write!(
-        out,
-        "<h3 id=\"{id}\" tabindex=\"-1\">{name}</h3>\n<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\"><table><caption class=\"unseen\">{name}</caption><thead><tr>"
-    )?;
-    for (number, heading) in columns.iter().enumerate() {
-        write!(out, "<th scope=\"col\"{}>{}</th>", class(number), heading.trim_start_matches('>'))?;
-    }
-    writeln!(out, "</tr></thead><tbody>")?;
-    for (place, row) in rows.take(MOST).enumerate() {
-        write!(out, "<tr>")?;
-        for (number, cell) in row.iter().enumerate() {
-            match links.get(place).and_then(Option::as_ref).filter(|_| number == 0) {
-                Some(link) => write!(out, "<td{}><a href=\"#{}\">{}</a></td>", class(number), Text(link), Text(cell))?,
-                None => write!(out, "<td{}>{}</td>", class(number), Text(cell))?,
+}
+
+fn table_row(row: &[String], link: Option<&Option<String>>, class: impl Fn(usize) -> Option<&'static str>) -> Markup {
+    html! {
+        tr {
+            @for (number, cell) in row.iter().enumerate() {
+                td class=[class(number)] {
+                    @match link.and_then(Option::as_ref).filter(|_| number == 0) {
+                        Some(link) => a href={"#" (link)} { (cell) },
+                        None => (cell),
+                    }
+                }
             }
         }
-        writeln!(out, "</tr>")?;
     }
-    writeln!(out, "</tbody></table></div>")?;
-    if all > MOST {
-        writeln!(out, "<p class=\"fine\">and {} more</p>", all - MOST)?;
-    }
-    Ok(())
 }

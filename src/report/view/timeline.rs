@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use crate::analysis::Capture;
 use crate::analysis::trace::alignment;
+use crate::printable::printable;
 use crate::profile::{Line, Plane, text};
 use crate::timer::PHASES_PLANE;
 
-use super::choose::{Chosen, Track, choose, tracks};
+use super::choose::{CaptureLine, ChosenEvent, choose, tracks};
 use super::rows::rows;
 use super::steps::steps;
 
@@ -21,7 +22,7 @@ const MAX_NAME: usize = 240;
 /// The events to draw.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timeline {
-    pub(super) data: Data,
+    pub(super) data: TimelineData,
     /// Maximum number of events that are drawn.
     pub most: usize,
     /// Events that are drawn.
@@ -40,17 +41,17 @@ pub struct Timeline {
 
 /// The JSON data for the script. Times are in picoseconds after the window's start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Data {
+pub(super) struct TimelineData {
     pub(super) span: i64,
     /// Where the view begins. What a tuning run did before its profile is visible after zooming out.
     pub(super) first: i64,
     pub(super) names: Vec<String>,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) lanes: Vec<TimelineLane>,
 }
 
 /// A thread or stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Lane {
+pub(super) struct TimelineLane {
     pub(super) process: String,
     pub(super) thread: String,
     pub(super) rows: usize,
@@ -60,7 +61,7 @@ pub(super) struct Lane {
     pub(super) events: Vec<i64>,
 }
 
-impl Data {
+impl TimelineData {
     fn first_of_profile(&self) -> i64 {
         let own = self.lanes.iter().filter(|lane| !lane.process.ends_with(PHASES_PLANE));
         let starts = own.flat_map(|lane| lane.events.chunks_exact(4)).filter_map(|event| event.get(1));
@@ -85,9 +86,9 @@ impl Timeline {
             ..Self::default()
         };
         let chosen = || choice.lanes.iter().flat_map(|(_, events, _)| events);
-        let earliest = chosen().map(Chosen::start_ps).min().unwrap_or(0);
+        let earliest = chosen().map(ChosenEvent::start_ps).min().unwrap_or(0);
         let zero_ps = choice.window.map_or(earliest, |(from_ps, _)| from_ps);
-        timeline.data.span = (chosen().map(Chosen::end_ps).max().unwrap_or(zero_ps) - zero_ps).max(1);
+        timeline.data.span = (chosen().map(ChosenEvent::end_ps).max().unwrap_or(zero_ps) - zero_ps).max(1);
         let mut places = HashMap::new();
         for (place, events, shorter) in &choice.lanes {
             let Some(track) = tracks.get(*place) else { continue };
@@ -103,13 +104,14 @@ impl Timeline {
 
     fn add_lane(
         &mut self,
-        track: &Track<'_>,
-        events: &[Chosen],
+        track: &CaptureLine<'_>,
+        events: &[ChosenEvent],
         zero_ps: i64,
         captures: usize,
         places: &mut HashMap<String, i64>,
     ) {
-        let mut lane = Lane { process: process(track, captures), thread: thread(&track.line), ..Lane::default() };
+        let mut lane =
+            TimelineLane { process: process(track, captures), thread: thread(&track.line), ..TimelineLane::default() };
         let of_events = rows(events.iter().map(|event| (event.start_ps(), event.end_ps())));
         for (event, row) in events.iter().zip(of_events) {
             let Some(row) = row else {
@@ -133,11 +135,12 @@ impl Timeline {
         self.data.lanes.push(lane);
     }
 
-    /// What is shown and what is not, one sentence each.
+    /// Says what is shown and what is not, one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = vec![match &self.steps {
             Some((module, shown, all)) => format!(
-                "{} events: the newest {shown} of {all} steps (launches of {module}, which ran longest), and what came after.",
+                "{} events: the newest {shown} of {all} steps (launches of {module}, which ran longest), and what came \
+                 after.",
                 self.drawn
             ),
             None => format!("{} events.", self.drawn),
@@ -156,7 +159,7 @@ impl Timeline {
     }
 }
 
-fn process(track: &Track<'_>, captures: usize) -> String {
+fn process(track: &CaptureLine<'_>, captures: usize) -> String {
     let name = track.plane.name();
     short(&if captures > 1 { format!("{}: {name}", track.capture.host()) } else { name.into_owned() })
 }
@@ -179,13 +182,10 @@ fn name(plane: &Plane<'_>, id: i64) -> String {
     )
 }
 
-/// The beginning of a text, without characters that change the writing direction.
+/// Returns the beginning of a text.
 fn short(text: &str) -> String {
-    let is_unfit = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let mut short: String = text.chars().take(MAX_NAME).map(|c| if is_unfit(c) { ' ' } else { c }).collect();
+    let text = printable(text);
+    let mut short: String = text.chars().take(MAX_NAME).collect();
     if text.chars().nth(MAX_NAME).is_some() {
         short.push('…');
     }
