@@ -98,8 +98,8 @@ impl Capture {
         }
     }
 
-    /// The samples of one plane of its timeline, given its executions. `None` if the semantics are the seed's
-    /// and there is no XSpace that the seed could read.
+    /// The samples of one plane of its timeline, given its executions. `None` if the semantics are ejkernel's
+    /// and there is no XSpace that ejkernel could read.
     pub fn timings(&self, profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime) -> Option<Timings> {
         match self {
             Self::XSpace(_) => Some(profiler.timings(plane, time)),

@@ -97,7 +97,7 @@ impl ProfileTimings {
             samples.entry(name).or_default().extend(seconds);
         }
         for (name, samples) in samples {
-            // the seed keeps the last profile's number of a name
+            // ejkernel keeps the last profile's number of a name
             let one = match profiler.semantics {
                 Semantics::Ejkernel => samples.last().copied(),
                 Semantics::PerExecution => median(&samples),
@@ -153,7 +153,7 @@ fn wanted_planes<'c>(
         let kind = ProfileErrorKind::NoPlane { wanted: wanted.to_owned(), present: present.join(", ") };
         return Err(ProfileError::new(capture.path().display().to_string(), kind));
     }
-    // the seed reads the first plane that matches and no other
+    // ejkernel reads the first plane that matches and no other
     if semantics == Semantics::Ejkernel {
         planes.truncate(1);
     }

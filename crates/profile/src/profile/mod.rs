@@ -24,6 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod ejkernel;
 mod epoch;
 mod error;
 mod event;
@@ -43,7 +44,6 @@ mod plane_view;
 mod profiler;
 mod runs;
 mod sanity;
-mod seed;
 mod source;
 mod space;
 mod split;

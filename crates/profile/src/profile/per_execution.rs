@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
+use super::ejkernel::EventNames;
 use super::execution::DeviceTime;
 use super::interval::Interval;
 use super::plane_view::{Layout, MODULES_LINE, OPERATIONS_LINE};
 use super::profiler::{Profiler, Timings};
-use super::seed::EventNames;
 use super::space::{Line, Plane};
 
 /// Start, name, device and time in picoseconds.

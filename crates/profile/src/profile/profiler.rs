@@ -23,7 +23,7 @@ pub struct Profiler {
     pub event_filter_regex: Option<Regex>,
     /// Shorter samples are left out.
     pub min_duration_ns: f64,
-    /// Maximum number of samples per plane; of events, in the seed's semantics. The mode with a sample for each
+    /// Maximum number of samples per plane; of events, in ejkernel's semantics. The mode with a sample for each
     /// execution takes all if this is left at ejkernel's default.
     pub max_events_per_profile: Option<usize>,
     /// The semantics of the numbers.
@@ -54,10 +54,10 @@ impl Default for Profiler {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Timings {
-    /// Seconds of each sample by `name(program_id-scope_range_id)`, in order of time; in the seed's semantics one of
+    /// Seconds of each sample by `name(program_id-scope_range_id)`, in order of time; in ejkernel's semantics one of
     /// each.
     pub samples: BTreeMap<String, Vec<f64>>,
-    /// The same, with the devices apart; the seed knows no devices.
+    /// The same, with the devices apart; ejkernel knows no devices.
     pub by_device: BTreeMap<(String, Option<i64>), Vec<f64>>,
     /// Counts of what was left out.
     pub dropped: Dropped,

@@ -1,16 +1,16 @@
 //! [`Profiler`] by the semantics that it was given.
 
+use super::ejkernel;
 use super::execution::DeviceTime;
 use super::per_execution;
 use super::profiler::{Profiler, Semantics, Timings};
-use super::seed;
 use super::space::Plane;
 
 impl Profiler {
     /// The samples of one plane of a profile, given its executions.
     pub fn timings(&self, plane: Plane<'_>, time: &DeviceTime) -> Timings {
         match self.semantics {
-            Semantics::Ejkernel => seed::timings(self, plane),
+            Semantics::Ejkernel => ejkernel::timings(self, plane),
             Semantics::PerExecution => per_execution::timings(self, plane, time, true),
         }
     }

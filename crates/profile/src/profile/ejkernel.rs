@@ -1,4 +1,4 @@
-//! The seed's semantics of [`Profiler`], in `n log n`.
+//! ejkernel's semantics of [`Profiler`], in `n log n`.
 //!
 //! Its answer for a name is that of the name's last event by start, so only the children of that event are searched.
 
@@ -56,7 +56,7 @@ pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>) -> Timings {
     Timings { samples, dropped, ..Timings::default() }
 }
 
-/// Iterates over the events that the seed keeps, in file order, with their names.
+/// Iterates over the events that ejkernel keeps, in file order, with their names.
 fn each_kept<'a>(
     profiler: &Profiler,
     plane: Plane<'a>,
@@ -151,7 +151,7 @@ impl<'a> Raw<'a> {
             StatValue::Ref(value) => Raw(5, value, b""),
             StatValue::Str(value) => Raw(6, 0, value),
             StatValue::Bytes(value) => Raw(7, 0, value),
-            // the seed's protobuf schema does not know the field
+            // ejkernel's protobuf schema does not know the field
             StatValue::CompressedStr(_) => Raw(1, 0, b""),
         }
     }
