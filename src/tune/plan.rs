@@ -29,7 +29,7 @@ pub struct PlanOptions {
     /// The profile of a step: the calls come in order of their share of its time.
     pub step: Option<StepProfile>,
     /// Search spaces that add configs to those recorded, for a timer that
-    /// [builds programs](crate::timer::Timer::builds_programs).
+    /// [builds programs](crate::timer::TimerCapabilities::build_programs).
     pub spaces: Spaces,
 }
 

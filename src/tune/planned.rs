@@ -61,7 +61,7 @@ impl PlannedInvocation {
     }
 
     /// Adds the configs of a search space behind the recorded ones, without programs: for a timer that
-    /// [builds them](crate::timer::Timer::builds_programs). Configs that are recorded are not added again. If there
+    /// [builds them](crate::timer::TimerCapabilities::build_programs). Configs that are recorded are not added again. If there
     /// would be more than [`MAX_RACED`], the space is kept, to be searched.
     pub fn extend_from(&mut self, space: &CandidateSpace) {
         let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();

@@ -31,14 +31,14 @@ impl DType {
 }
 
 impl ArraySpec {
-    /// The same array in [`DType::widest`].
+    /// The same array in [`DType::in_f64`].
     #[must_use]
     pub fn in_f64(&self) -> Self {
         Self { dtype: self.dtype.in_f64(), dims: self.dims.clone() }
     }
 }
 
-/// The values of a dense host array in [`DType::widest`], exactly. A part of an element at the end is left out.
+/// The values of a dense host array in [`DType::in_f64`], exactly. A part of an element at the end is left out.
 pub fn widened(dtype: DType, bytes: &[u8]) -> Vec<u8> {
     if dtype.in_f64() == dtype {
         return bytes.to_vec();
@@ -66,7 +66,7 @@ pub struct ArrayError {
     pub of_tolerance: f64,
 }
 
-/// How far an array of floating-point numbers is from a reference, whose bytes are of [`DType::widest`]. `None` for
+/// How far an array of floating-point numbers is from a reference, whose bytes are of [`DType::in_f64`]. `None` for
 /// other types, for arrays of different sizes, and if an element of either is not finite: nothing can be subtracted.
 pub fn error_of(dtype: DType, ours: &[u8], reference: &[u8], tolerance: Tolerance) -> Option<ArrayError> {
     let ours = widened(dtype, ours);

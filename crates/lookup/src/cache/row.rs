@@ -160,7 +160,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// As [`decided`].
+    /// When it was decided, as a number to order by; zero if unknown.
     pub fn decided(&self) -> u64 {
         match &self.entry {
             Stored::Entry(entry) => decided(entry),

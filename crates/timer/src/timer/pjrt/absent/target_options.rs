@@ -13,7 +13,7 @@ use crate::timer::pjrt::compile::figures::llo;
 use crate::timer::pjrt::plugin::{beside, cuda_home_for, leave_out_fatal, without_metadata};
 use crate::timer::worker_command::{WorkerCommand, WorkerLimits};
 
-/// How to start a [`TargetCompiler`].
+/// How to start a [`TargetCompiler`](super::TargetCompiler).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TargetOptions {
