@@ -79,7 +79,16 @@ class Tuned:
 
     def data(self):
         """What is noted of it."""
-        keys = ("status", "reason", "speed_up", "speed_up_interval", "resolution", "time_breakdown", "flags", "rounds_measured")
+        keys = (
+            "status",
+            "reason",
+            "speed_up",
+            "speed_up_interval",
+            "resolution",
+            "time_breakdown",
+            "flags",
+            "rounds_measured",
+        )
         return {
             "best": self.best,
             "baseline": self.baseline,
