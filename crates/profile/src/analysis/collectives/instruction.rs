@@ -56,7 +56,12 @@ impl Role {
             }
             opcode => CollectiveKind::of_opcode(opcode),
         };
-        kind.map_or_else(|| Self::of_opcode(opcode), |kind| Self::Communication(Communication::of_kind(kind)))
+        let role =
+            kind.map_or_else(|| Self::of_opcode(opcode), |kind| Self::Communication(Communication::of_kind(kind)));
+        match (&role, Self::of_name(name)) {
+            (Self::Compute, named @ (Self::Communication(_) | Self::Wait)) => named,
+            _ => role,
+        }
     }
 
     fn of_opcode(opcode: &str) -> Self {

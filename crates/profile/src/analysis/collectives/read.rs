@@ -217,8 +217,10 @@ impl Program<'_, '_> {
     /// By what the events say, and else by the name.
     fn by_event(&self, name: &str) -> (Role, Half) {
         let facts = self.programs.event_facts(self.program_id, name);
-        let opcode = facts.map(|facts| facts.opcode.as_str()).filter(|opcode| !opcode.is_empty());
-        let half = Half::of_opcode(opcode.or(name.split('.').next()).unwrap_or_default());
+        let half = match Half::of_opcode(facts.map_or("", |facts| &facts.opcode)) {
+            Half::Whole => Half::of_opcode(name.split('.').next().unwrap_or_default()),
+            half => half,
+        };
         (Role::of_event(name, facts), half)
     }
 }
