@@ -204,7 +204,6 @@ fn write_spread(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Resul
 
 fn write_kernels(out: &mut dyn Write, kernels: &[KernelShare], top: usize) -> io::Result<()> {
     let rows = kernels.iter().map(|kernel| {
-        let device = format!("{} {}", kernel.host, kernel.plane);
         let kind = if kernel.communication { "communication" } else { "" };
         cells![
             format_part(kernel.share),
@@ -212,7 +211,7 @@ fn write_kernels(out: &mut dyn Write, kernels: &[KernelShare], top: usize) -> io
             kernel.count,
             short(&kernel.name),
             kind,
-            device.trim()
+            kernel.device()
         ]
     });
     write_section(out, "kernels in no program", &[">share", ">time", ">count", "name", "", "device"], rows, top)

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use crate::hlo::{Cost, Costs, Evidence, FlopUnit, Flops, Label};
 use crate::hlo::{HloInstruction, HloModule, UserLabels, labels_in};
 
-use super::by_kind::UNKNOWN;
 use super::collectives::{CollectiveKind, Role};
 use super::event_facts::EventFacts;
 use super::host_work::runtime_work;
+
+/// The name of an unknown opcode, source line or `op_name`.
+pub const UNKNOWN: &str = "unknown";
 
 /// Maximum number of enclosing computations that are searched for a label.
 const MAX_CALLERS: usize = 64;

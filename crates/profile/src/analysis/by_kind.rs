@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::attribution::Attribution;
+use super::attribution::{Attribution, UNKNOWN};
 use super::totals::OperationTime;
 use super::work::Work;
 use crate::hlo::{Evidence, Label};
 use crate::peaks::Peaks;
 use crate::stats::Moments;
-
-/// The name of an unknown opcode, source line or `op_name`.
-pub const UNKNOWN: &str = "unknown";
 
 /// Mean and sample standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

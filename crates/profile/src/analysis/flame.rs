@@ -9,9 +9,9 @@ use super::attribution::inner;
 use super::capture::Capture;
 use super::event_facts::EventFacts;
 use super::minor::{Counting, Minor};
+use super::modules::{Modules, add};
 use super::programs::{HloFiles, Programs};
 use super::runtime::{Counted, device_runtimes};
-use super::summary::{Modules, add};
 use super::totals::Totals;
 
 /// What the frames of a stack are.

@@ -8,9 +8,9 @@ use crate::hlo::{Costs, HloModule, ProgramMemory, UserLabels};
 
 use super::attribution::{Attribution, KnownBy};
 use super::by_kind::OfOperation;
+use super::modules::{Modules, OfModule};
 use super::outside::NAMES_HINT;
 use super::programs::Programs;
-use super::summary::{Modules, OfModule};
 
 /// Maximum nesting of regions in a custom call.
 const MAX_REGIONS: usize = 16;

@@ -31,6 +31,7 @@ mod flame;
 mod host_work;
 mod known;
 mod minor;
+mod modules;
 pub mod mosaic;
 mod nsys;
 mod outside;
@@ -43,8 +44,8 @@ mod totals;
 pub mod trace;
 mod work;
 
-pub use attribution::{Attribution, KnownBy, inner, is_communication};
-pub use by_kind::{MeanStd, OperationSummary, Part, UNKNOWN};
+pub use attribution::{Attribution, KnownBy, UNKNOWN, inner, is_communication};
+pub use by_kind::{MeanStd, OperationSummary, Part};
 pub use capture::Capture;
 pub use diff::{DiffRow, ProfileDiff, Sample as DiffSample, Verdict, profile_diff};
 pub use flame::{ACTIVE, IDLE_BETWEEN_FRAME, IDLE_INSIDE_FRAME, Stacks, StacksBy, stacks, stacks_by};

@@ -34,6 +34,13 @@ pub struct KernelShare {
     pub share: f64,
 }
 
+impl KernelShare {
+    /// The device as tables name it.
+    pub fn device(&self) -> String {
+        format!("{} {}", self.host, self.plane).trim_start().to_owned()
+    }
+}
+
 /// The kernels of a capture outside its programs, with the devices' times of operations, in nanoseconds, by plane.
 pub(super) fn kernels(
     capture: &Capture,

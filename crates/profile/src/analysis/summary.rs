@@ -1,21 +1,19 @@
 //! The summary of captures: devices, modules, operations, and their time by opcode, source line, `op_name` and label.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde::Serialize;
 
 use crate::hlo::{Evidence, Label, ProgramMemory, UserLabels};
 use crate::peaks::Peaks;
+use crate::profile::Finding;
 use crate::profile::interval::Interval;
-use crate::profile::{Finding, Layout};
 use crate::setters;
-use crate::stats::Moments;
 
-use super::by_kind::{ByKind, MeanStd, OfOperation, OperationSummary, Part};
+use super::by_kind::{ByKind, MeanStd, OperationSummary, Part};
 use super::capture::Capture;
 use super::host_work::{HostWork, host_work, window};
 use super::known::{attribute, missing};
 use super::minor::{Counting, Minor};
+use super::modules::{Modules, add};
 use super::outside::{self, KernelShare};
 use super::programs::{HloFiles, Programs};
 use super::runtime::{Counted, DeviceRuntime, Skipped, device_runtimes, ns};
@@ -161,23 +159,6 @@ impl From<Skipped> for LeftOutTime {
 /// The part of an execution during which no operation ran.
 pub const IDLE_INSIDE: &str = "[idle inside modules]";
 
-#[derive(Debug, Default)]
-pub(super) struct OfModule {
-    devices: BTreeSet<(usize, usize, Option<i64>)>,
-    events: Moments,
-    active: Moments,
-    span: Moments,
-    total_ns: f64,
-    pub(super) operations: BTreeMap<String, OfOperation>,
-    /// Whether its HLO is known.
-    pub(super) is_known: bool,
-    /// Whether it ran on a GPU's streams, whose kernels may have no name of an operation.
-    pub(super) on_streams: bool,
-    pub(super) memory: Option<ProgramMemory>,
-}
-
-pub(super) type Modules = BTreeMap<(String, Option<i64>), OfModule>;
-
 /// Summarizes captures of one run: equal module names and program ids are the same program in all of them.
 pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions<'_>) -> Summary {
     let mut modules = Modules::new();
@@ -241,30 +222,6 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
     };
     summary.fill(modules);
     summary
-}
-
-/// Adds the executions of one capture up.
-pub(super) fn add(modules: &mut Modules, capture: usize, totals: &Totals, counted: &Counted<'_>) {
-    let time = &totals.time;
-    for execution in &counted.executions {
-        let of_module = modules.entry((time.name(execution.module).to_owned(), execution.program_id)).or_default();
-        of_module.on_streams |= execution.layout == Layout::DeviceStreams;
-        of_module.devices.insert((capture, execution.plane, execution.device));
-        of_module.events.add(execution.events as f64);
-        of_module.active.add(ns(execution.busy_ps));
-        of_module.span.add(ns(execution.span_ps));
-        of_module.total_ns += ns(execution.span_ps);
-    }
-    for (&(module, program_id), operations) in &totals.operations {
-        let of_module = modules.entry((time.name(module).to_owned(), program_id)).or_default();
-        for (&name, total) in operations {
-            let of_operation = of_module.operations.entry(time.name(name).to_owned()).or_default();
-            of_operation.time.join(*total);
-            if of_operation.inside.is_none() {
-                of_operation.inside = total.inside.map(|inside| time.name(inside).to_owned());
-            }
-        }
-    }
 }
 
 impl Summary {

@@ -3,29 +3,32 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use super::runs::CaptureRun;
-
-/// What orders the runs whose names are alike: the time that the name states, its numbers, when it was written, itself.
+/// What orders runs whose names are alike: the time that the name states, its numbers, when it was written, itself.
 type Order = (Option<u64>, Vec<u128>, Option<SystemTime>, String);
 
-/// Sorts runs, the newest last. Names of one form are compared by their time or their numbers, so that `run_10` is newer
-/// than `run_9`; names of different forms by when their captures were written.
-pub(super) fn sort_runs(runs: Vec<CaptureRun>) -> Vec<CaptureRun> {
-    let mut forms: BTreeMap<String, Vec<(Order, CaptureRun)>> = BTreeMap::new();
+/// Sorts runs by name and by when they were written, the newest last. Names of one form are compared by their time or
+/// their numbers, so that `run_10` is newer than `run_9`; names of different forms by when they were written.
+pub(super) fn newest_last<R>(
+    runs: Vec<R>,
+    name: impl Fn(&R) -> &str,
+    written_at: impl Fn(&R) -> Option<SystemTime>,
+) -> Vec<R> {
+    let mut forms: BTreeMap<String, Vec<(Order, R)>> = BTreeMap::new();
     for run in runs {
-        let time = seconds(&run.name);
+        let (name, written_at) = (name(&run), written_at(&run));
+        let time = seconds(name);
         // times compare across forms
-        let form = if time.is_some() { String::new() } else { form(&run.name) };
-        let order = (time, numbers(&run.name), run.written_at(), run.name.clone());
+        let form = if time.is_some() { String::new() } else { form(name) };
+        let order = (time, numbers(name), written_at, name.to_owned());
         forms.entry(form).or_default().push((order, run));
     }
-    let mut forms: Vec<Vec<(Order, CaptureRun)>> = forms.into_values().collect();
+    let mut forms: Vec<Vec<(Order, R)>> = forms.into_values().collect();
     for runs in &mut forms {
         runs.sort_by(|(one, _), (other, _)| one.cmp(other));
     }
     forms.sort_by_cached_key(|runs| {
-        let written = runs.iter().filter_map(|(_, run)| run.written_at()).max();
-        (written, runs.last().map(|(_, run)| run.name.clone()))
+        let written_at = runs.iter().filter_map(|((_, _, written_at, _), _)| *written_at).max();
+        (written_at, runs.last().map(|((.., name), _)| name.clone()))
     });
     forms.into_iter().flatten().map(|(_, run)| run).collect()
 }
@@ -106,13 +109,11 @@ mod tests {
 
     #[test]
     fn numbers_are_compared_as_numbers_and_forms_by_when_they_were_written() {
-        let run = |(name, written): (&str, u64)| {
-            let written_at = Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(written));
-            CaptureRun::of_files(name, &[("host", written_at)])
-        };
-        let sorted = |runs: &[(&str, u64)]| {
-            let sorted = sort_runs(runs.iter().copied().map(run).collect());
-            sorted.into_iter().map(|run| run.name).collect::<Vec<_>>()
+        let written_at =
+            |(_, written): &(&str, u64)| Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(*written));
+        let sorted = |runs: &[(&'static str, u64)]| {
+            let sorted = newest_last(runs.to_vec(), |(name, _)| name, written_at);
+            sorted.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
         };
         // copying wrote the older ones last
         assert_eq!(sorted(&[("run_10", 1), ("run_9", 2), ("run_100", 0)]), ["run_9", "run_10", "run_100"]);

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use super::error::{ProfileError, ProfileErrorKind};
-use super::run_order::sort_runs;
-use super::source::{captures_in, host_of};
+use super::run_order::newest_last;
 
 /// Maximum nesting of folders.
 const MAX_DEPTH: usize = 12;
@@ -51,14 +51,9 @@ impl CaptureRun {
     }
 
     #[cfg(test)]
-    pub(super) fn of_files(name: &str, files: &[(&str, Option<SystemTime>)]) -> Self {
-        let file = |&(host, written_at): &(&str, Option<SystemTime>)| CaptureFile {
-            host: host.to_owned(),
-            path: Path::new(name).join(host),
-            bytes: 0,
-            written_at,
-        };
-        Self { name: name.to_owned(), files: files.iter().map(file).collect() }
+    pub(super) fn of_hosts(name: &str, hosts: &[&str]) -> Self {
+        let file = |host: &&str| capture_file(Path::new(name).join(format!("{host}.xplane.pb")));
+        Self { name: name.to_owned(), files: hosts.iter().map(file).collect() }
     }
 }
 
@@ -98,7 +93,27 @@ pub fn capture_runs(folder: &Path) -> Result<Vec<CaptureRun>, ProfileError> {
     if runs.is_empty() {
         return Err(error(ProfileErrorKind::NoCapture));
     }
-    Ok(sort_runs(runs))
+    Ok(newest_last(runs, |run| &run.name, CaptureRun::written_at))
+}
+
+/// The host of a capture, by the file's name.
+pub(super) fn host_of(file: &Path) -> String {
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    name.strip_suffix(".xplane.pb").unwrap_or(name).to_owned()
+}
+
+/// The captures in a folder, by name.
+pub(super) fn captures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)?
+        .filter_map(|item| Some(item.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+            (name.ends_with(".xplane.pb") || name.ends_with(".xplane.pb.gz")) && path.is_file()
+        })
+        .collect();
+    files.sort();
+    Ok(files)
 }
 
 fn run_name(below: &Path) -> String {

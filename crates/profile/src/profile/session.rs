@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::ProfileError;
 use super::run_order::seconds;
-use super::runs::{CaptureRun, capture_runs};
-use super::source::captures_in;
+use super::runs::{CaptureRun, capture_runs, captures_in};
 use crate::counted::counted;
 
 /// Each host names its run by its own second. Runs of different hosts that began within this belong to one launch.
@@ -94,10 +93,7 @@ mod tests {
     #[test]
     fn hosts_of_a_launch_are_read_together() {
         let launch = |runs: &[(&str, &[&str])]| {
-            let run = |(name, hosts): &(&str, &[&str])| {
-                let files: Vec<_> = hosts.iter().map(|host| (*host, None)).collect();
-                CaptureRun::of_files(&format!("logs/{name}"), &files)
-            };
+            let run = |(name, hosts): &(&str, &[&str])| CaptureRun::of_hosts(&format!("logs/{name}"), hosts);
             let runs: Vec<CaptureRun> = runs.iter().map(run).collect();
             let Launch { runs, maybe } = Launch::newest(&runs);
             let names = |runs: &[&CaptureRun]| runs.iter().map(|run| run.name[5..].to_owned()).collect::<Vec<_>>();

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use rayon::prelude::*;
 
 use super::error::{ProfileError, ProfileErrorKind};
+use super::runs::host_of;
 use super::session::{Session, newest_session};
 use super::space::XSpace;
 use crate::outside_file::{self, Input};
@@ -88,24 +89,6 @@ fn session(path: &Path) -> Result<Session, ProfileError> {
         true => newest_session(path),
         false => Ok(Session { files: vec![path.to_owned()], notes: Vec::new() }),
     }
-}
-
-pub(super) fn host_of(file: &Path) -> String {
-    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    name.strip_suffix(".xplane.pb").unwrap_or(name).to_owned()
-}
-
-pub(super) fn captures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)?
-        .filter_map(|item| Some(item.ok()?.path()))
-        .filter(|path| {
-            let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-            (name.ends_with(".xplane.pb") || name.ends_with(".xplane.pb.gz")) && path.is_file()
-        })
-        .collect();
-    files.sort();
-    Ok(files)
 }
 
 fn read_file(path: &Path) -> Result<Bytes, ProfileErrorKind> {
