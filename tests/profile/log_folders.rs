@@ -60,7 +60,10 @@ fn hosts_of_one_launch_are_read_together_or_named() {
     let minutes = logs(&[("2026_05_06_04_45_00", "node-1"), ("2026_05_06_04_47_38", "node-0")]);
     let (read_runs, said) = read(minutes.path());
     assert_eq!(read_runs, ["2026_05_06_04_47_38"]);
-    assert!(said.contains("`2026_05_06_04_45_00` began within 10 minutes") && said.contains("give all: "), "{said}");
+    assert!(
+        said.contains("`2026_05_06_04_45_00` began within 10 minutes of it") && said.contains("give all: "),
+        "{said}"
+    );
 }
 
 #[test]
