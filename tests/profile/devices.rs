@@ -118,7 +118,7 @@ fn facts_of_events_stand_in_for_missing_hlo() {
     assert!((label.share - 0.7).abs() < 1e-9);
     // 1000 operations in each of three runs of 700 µs
     assert_eq!(label.work.as_ref().map(|work| (work.flops, work.time_ns)), Some((3000.0, 2_100_000.0)));
-    assert!(has(&summary.notes, "those that its events state"), "{:?}", summary.notes);
+    assert!(has(&summary.notes, "what their events state"), "{:?}", summary.notes);
     let stacks = stacks(&captured("nohlo"), &HloFiles::default(), StacksBy::Source, false);
     assert!(stacks.time_ns.keys().any(|stack| stack.contains(&"/src/model.py:41".to_owned())), "{:?}", stacks.time_ns);
 }

@@ -87,4 +87,9 @@ fn other_files_are_named_as_what_they_are() {
         assert_eq!(ended.code, BAD_INPUT, "{name}");
         assert!(ended.fault().contains(what) && ended.fault().contains(".xplane.pb"), "{name}: {}", ended.fault());
     }
+    let trace = folder.path().join("step.pftrace");
+    let trace = trace.to_str().unwrap();
+    assert_eq!(run(folder.path(), &["profile", "trace", CAPTURE, "-o", trace]).code, 0);
+    let ended = run(folder.path(), &["profile", "summary", trace]);
+    assert!(ended.fault().contains("a trace of Perfetto"), "{}", ended.fault());
 }
