@@ -37,6 +37,7 @@ mod error;
 mod escape;
 mod found;
 mod frames;
+mod graph;
 mod hlo_text;
 mod in_f64;
 mod index_range;
@@ -57,6 +58,7 @@ mod sites;
 mod source;
 mod stamp;
 mod tally;
+mod text_cursor;
 mod user_label;
 
 pub use compiled_as::{Argument, CompiledAs, Partitioner, compiled_as};

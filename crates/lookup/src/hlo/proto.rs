@@ -8,7 +8,8 @@ use std::io;
 use super::census::Structure;
 use super::error::ScanErrorKind;
 use super::escape::Escapes;
-use super::sites::{Instruction, Sites};
+use super::graph::{Computation, Head, Node, NodeKind, Type, Value};
+use super::sites::Sites;
 use super::source::Source;
 use super::tally::Tally;
 use super::user_label::UserLabels;
@@ -117,8 +118,13 @@ pub(crate) struct Walk {
 /// Counts the labels of a module; with `with_sites` also finds their call sites.
 pub(crate) fn walk(source: &dyn Source, user: Option<&UserLabels>, with_sites: bool) -> Result<Walk, ScanErrorKind> {
     let (start, end) = module_range(source)?;
-    let mut walk =
-        Walker { tally: Tally::default(), structure: Structure::default(), sites: Sites::default(), user, with_sites };
+    let mut walk = Walker {
+        tally: Tally::default(),
+        head: Head::default(),
+        sites: Sites::new(Escapes::Raw, user),
+        user,
+        with_sites,
+    };
     let mut offset = start;
     let mut computations = 0_u64;
     while offset < end {
@@ -127,7 +133,7 @@ pub(crate) fn walk(source: &dyn Source, user: Option<&UserLabels>, with_sites: b
             match field.number {
                 1 if field.end - field.start <= MAX_TEXT_BYTES => {
                     let name = read(source, &field)?;
-                    walk.structure.module = Some(String::from_utf8_lossy(&name).into_owned());
+                    walk.head.module = Some(String::from_utf8_lossy(&name).into_owned());
                 }
                 3 => {
                     computations += 1;
@@ -142,7 +148,7 @@ pub(crate) fn walk(source: &dyn Source, user: Option<&UserLabels>, with_sites: b
                     walk.computation(&bytes, field.start).map_err(|error| malformed(&error, field.start))?;
                 }
                 // a schedule exists only after optimisation
-                7 => walk.structure.is_optimized = true,
+                7 => walk.head.is_optimized = true,
                 _ => {}
             }
         }
@@ -151,8 +157,7 @@ pub(crate) fn walk(source: &dyn Source, user: Option<&UserLabels>, with_sites: b
     if computations == 0 {
         return Err(ScanErrorKind::NotAModule { seen: "a protobuf message without HLO computations".to_owned() });
     }
-    walk.structure.resolved = walk.sites.resolve();
-    Ok(Walk { tally: walk.tally, structure: walk.structure })
+    Ok(Walk { tally: walk.tally, structure: Structure { head: walk.head, resolved: walk.sites.resolve() } })
 }
 
 fn read(source: &dyn Source, field: &OuterField) -> Result<Vec<u8>, ScanErrorKind> {
@@ -172,15 +177,15 @@ fn malformed(error: &WireError, base: u64) -> ScanErrorKind {
 
 struct Walker<'a> {
     tally: Tally,
-    structure: Structure,
-    sites: Sites,
+    head: Head,
+    sites: Sites<'a>,
     user: Option<&'a UserLabels>,
     with_sites: bool,
 }
 
 impl Walker<'_> {
     fn computation(&mut self, bytes: &[u8], base: u64) -> Result<(), WireError> {
-        let mut instructions = Vec::new();
+        let mut instructions: Vec<Node<'_>> = Vec::new();
         let mut index_of_id = std::collections::HashMap::new();
         let mut operand_ids: Vec<Vec<u64>> = Vec::new();
         let mut id = 0;
@@ -201,37 +206,37 @@ impl Walker<'_> {
         }
         if self.with_sites {
             for (instruction, ids) in instructions.iter_mut().zip(&operand_ids) {
-                instruction.operands = ids.iter().filter_map(|id| index_of_id.get(id).copied()).collect();
+                let places = ids.iter().filter_map(|id| index_of_id.get(id).copied());
+                instruction.operands = places.map(Value::whole).collect();
             }
-            let id = self.sites.computation_id(&id.to_le_bytes());
-            self.sites.add(id, &instructions);
+            self.sites.add(&Computation { name: id.to_le_bytes().to_vec().into(), nodes: instructions });
         }
         Ok(())
     }
 
-    fn instruction(&mut self, bytes: &[u8], base: u64) -> Result<(Instruction, u64, Vec<u64>), WireError> {
-        let mut instruction = Instruction::default();
+    fn instruction<'m>(&mut self, bytes: &'m [u8], base: u64) -> Result<(Node<'m>, u64, Vec<u64>), WireError> {
+        let mut instruction = Node::default();
         let (mut id, mut operands, mut called) = (0, Vec::new(), Vec::new());
         for field in WireCursor::new(bytes) {
             match field? {
                 (1, WireValue::Bytes(name)) => {
-                    instruction.name = String::from_utf8_lossy(name).into_owned();
-                    self.structure.census.instruction(&instruction.name);
+                    instruction.name = String::from_utf8_lossy(name);
+                    self.head.census.instruction(&instruction.name);
                 }
-                (2, WireValue::Bytes(opcode)) => instruction.is_constant = opcode == b"constant",
-                (3, WireValue::Bytes(shape)) if self.with_sites => instruction.shape = array_shape(shape)?,
+                (2, WireValue::Bytes(opcode)) if opcode == b"constant" => instruction.kind = NodeKind::Constant,
+                (3, WireValue::Bytes(shape)) if self.with_sites => {
+                    instruction.results = array_shape(shape)?.map(Type::Array).into_iter().collect();
+                }
                 (7, WireValue::Bytes(metadata)) => {
                     for field in WireCursor::new(metadata) {
                         if let (2, WireValue::Bytes(name)) = field? {
-                            self.structure.census.name(name, Escapes::Raw);
+                            self.head.census.name(name, Escapes::Raw);
                             let offset = base + offset_within(bytes, name);
                             self.tally.add_name(name, Escapes::Raw, offset);
                             if let Some(user) = self.user {
                                 user.count(name, Escapes::Raw, offset, &mut self.tally);
                             }
-                            if self.with_sites {
-                                instruction.scope = self.sites.scope(name, Escapes::Raw, self.user);
-                            }
+                            instruction.scope = name.into();
                         }
                     }
                 }
@@ -242,8 +247,7 @@ impl Walker<'_> {
             }
         }
         for number in called {
-            let callee = self.sites.computation_id(&number.to_le_bytes());
-            instruction.called.push(callee);
+            instruction.called.push(number.to_le_bytes().to_vec().into());
         }
         Ok((instruction, id, operands))
     }

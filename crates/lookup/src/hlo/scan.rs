@@ -13,10 +13,12 @@ use super::dump;
 use super::error::{ScanError, ScanErrorKind};
 use super::escape::Escapes;
 use super::found::{Diagnosis, FoundLabel, ModuleForm, Scan};
+use super::graph::{Computation, Head};
 use super::hlo_text;
 use super::mlir_text;
 use super::proto;
 use super::side_file::{self, Side};
+use super::sites::Sites;
 use super::source::{FileSource, Source};
 use super::tally::{Tally, Transformations};
 use super::user_label::UserLabels;
@@ -278,11 +280,14 @@ fn describe_large(form: ModuleForm, head: &[u8], scan: &mut Scan) {
 }
 
 fn read_structure(form: ModuleForm, text: &[u8], user: Option<&UserLabels>) -> Structure {
-    match form {
-        ModuleForm::HloText => hlo_text::read(text, user),
-        ModuleForm::StablehloText => mlir_text::read(text, user),
-        _ => Structure::default(),
-    }
+    let mut sites = Sites::new(escapes(form), user);
+    let mut each = |computation: Computation<'_>| sites.add(&computation);
+    let head = match form {
+        ModuleForm::HloText => hlo_text::read(text, &mut each),
+        ModuleForm::StablehloText => mlir_text::read(text, &mut each),
+        _ => Head::default(),
+    };
+    Structure { head, resolved: sites.resolve() }
 }
 
 /// Scans a stream: in memory while it is small, otherwise without structure, if the form allows it.
@@ -361,7 +366,7 @@ fn assemble(
             continue;
         }
         let call_sites =
-            structure.as_mut().and_then(|structure| structure.resolved.sites.remove(&id)).unwrap_or_default();
+            structure.as_mut().and_then(|structure| structure.resolved.sites.remove(&id)).unwrap_or_default().listed;
         let Transformations { backward, mapped } = entry.transformations;
         let backward =
             backward || structure.as_ref().is_some_and(|structure| structure.resolved.backward.contains(&id));
@@ -386,6 +391,6 @@ fn assemble(
     let counts = Counts { form, broken, overflow, structure: structure.as_ref(), is_ejkernel };
     let diagnosis = diagnose(&counts, &labels);
     let (module, partitioned) =
-        structure.map(|structure| (structure.module, structure.partitioned)).unwrap_or_default();
+        structure.map(|structure| (structure.head.module, structure.head.partitioned)).unwrap_or_default();
     Scan { module, partitioned, diagnosis, ..Scan::new(form, labels) }
 }
