@@ -44,7 +44,10 @@ fn text_form(head: &[u8]) -> Option<ModuleForm> {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     for line in head.split(|&byte| byte == b'\n') {
         let line = line.trim_ascii_start();
-        if line.starts_with(b"HloModule ") {
+        // the name may come on the next line
+        if let Some(rest) = line.strip_prefix(b"HloModule")
+            && rest.first().is_none_or(u8::is_ascii_whitespace)
+        {
             return Some(ModuleForm::HloText);
         }
         let is_mlir = [&b"module "[..], b"module{", b"func.func ", b"#loc", b"\"builtin.module\""]

@@ -5,6 +5,7 @@ use super::bytecode::integer_attribute;
 use super::detect::{self, Content, HEAD_BYTES};
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
+use super::hlo_text;
 use super::index_range::{index_ranges_of_proto, index_ranges_of_text};
 use super::interface::{ProgramArgument, arguments, has_results, results};
 use super::proto;
@@ -31,10 +32,6 @@ pub struct Program<'a> {
 const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
 /// The field of `HloModuleProto` that only compiled modules have: `schedule`.
 const SCHEDULE_FIELD: u32 = 7;
-/// The mark of a scheduled module in the first line of HLO text.
-const SCHEDULED: &[u8] = b"is_scheduled=true";
-/// The name of the number of partitions in that line.
-const HLO_PARTITIONS: &str = "num_partitions";
 /// The name of the module attribute with the number of partitions; no other attribute has this name.
 const PARTITIONS: &str = "mhlo.num_partitions";
 /// The prefix of Shardy's attributes, also of those stored in a portable artifact (`xla.sdy.…`).
@@ -122,12 +119,13 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
     if form != ModuleForm::HloProto {
         let donates = DONATED.iter().any(|mark| memchr::memmem::find(bytes, mark).is_some());
         // the compiler refuses unreadable bytecode
-        let partitions = match form {
-            ModuleForm::StablehloBytecode => integer_attribute(bytes, PARTITIONS.as_bytes()).ok().flatten(),
-            ModuleForm::HloText => number_in_text(hlo_header(bytes), HLO_PARTITIONS),
-            _ => number_in_text(bytes, PARTITIONS),
+        let hlo = (form == ModuleForm::HloText).then(|| hlo_text::read_head(bytes));
+        let partitions = match (&hlo, form) {
+            (Some(head), _) => head.partitions,
+            (None, ModuleForm::StablehloBytecode) => integer_attribute(bytes, PARTITIONS.as_bytes()).ok().flatten(),
+            (None, _) => number_in_text(bytes, PARTITIONS),
         };
-        let is_optimized = form == ModuleForm::HloText && memchr::memmem::find(hlo_header(bytes), SCHEDULED).is_some();
+        let is_optimized = hlo.is_some_and(|head| head.is_optimized);
         let is_shardy =
             [SHARDY, SHARDY_DIALECT].iter().any(|mark| memchr::memmem::find(bytes, mark.as_bytes()).is_some());
         return Ok(Program { form, bytes, donates, partitions: partitions.unwrap_or(1), is_optimized, is_shardy });
@@ -140,13 +138,6 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
         offset: start + error.offset as u64,
     })?;
     Ok(Program { form, bytes, donates, partitions: 1, is_optimized, is_shardy: false })
-}
-
-/// The first line of a module's HLO text.
-fn hlo_header(bytes: &[u8]) -> &[u8] {
-    let start = memchr::memmem::find(bytes, b"HloModule ").unwrap_or(bytes.len());
-    let rest = bytes.get(start..).unwrap_or_default();
-    rest.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
 fn number_in_text(bytes: &[u8], name: &str) -> Option<u64> {
