@@ -73,12 +73,12 @@ impl ReadParts for Reader<'_> {
 fn each_execution(
     captures: &[Capture],
     programs: &[Programs<'_>],
-    give: &mut dyn FnMut(&Launch<'_>, &CompletedExecution<'_, '_>, OperationLookup<'_>),
+    give: &mut dyn FnMut(&Launch<'_>, &CompletedExecution<'_>, OperationLookup<'_>),
 ) {
     let hosts: Vec<String> = captures.iter().map(Capture::host_or_path).collect();
     let folds: Vec<Executions<'_, '_>> =
         programs.iter().map(|programs| Executions { programs, known: Mutex::default() }).collect();
-    let mut give = |capture: usize, place: u32, of: &ExecutionOf<'_>, ended: CompletedExecution<'_, '_>| {
+    let mut give = |capture: usize, place: u32, of: &ExecutionOf<'_>, ended: CompletedExecution<'_>| {
         let Some(start_ps) = ended.start_ps.filter(|_| of.program_id != Some(AUTOTUNER)) else { return };
         let launch = Launch {
             capture,
@@ -115,15 +115,15 @@ fn each_execution(
 /// Takes the events of executions.
 struct Executions<'p, 'c> {
     programs: &'p Programs<'c>,
-    known: Mutex<HashMap<ProgramName, Arc<Program<'p, 'c>>>>,
+    known: Mutex<HashMap<ProgramName, Arc<Program<'p>>>>,
 }
 
 /// A module's name and the program's id.
 type ProgramName = (String, Option<i64>);
 
 /// A program and its operations seen so far.
-struct Program<'p, 'c> {
-    module: Option<&'p HloModule<'c>>,
+struct Program<'p> {
+    module: Option<&'p HloModule>,
     operations: Mutex<HashMap<u32, Arc<Known>>>,
 }
 
@@ -135,8 +135,8 @@ struct Known {
 }
 
 /// An execution in progress.
-struct OpenExecution<'p, 'c> {
-    program: Arc<Program<'p, 'c>>,
+struct OpenExecution<'p> {
+    program: Arc<Program<'p>>,
     event_kind: HashMap<u32, EventKind>,
     start_ps: Option<i64>,
     hiding: Hiding,
@@ -145,14 +145,14 @@ struct OpenExecution<'p, 'c> {
 }
 
 /// A completed execution.
-struct CompletedExecution<'p, 'c> {
-    program: Arc<Program<'p, 'c>>,
+struct CompletedExecution<'p> {
+    program: Arc<Program<'p>>,
     start_ps: Option<i64>,
     collectives: Vec<Timed>,
     joined: bool,
 }
 
-impl Program<'_, '_> {
+impl Program<'_> {
     fn operations(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<Known>>> {
         self.operations.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -175,10 +175,10 @@ impl Program<'_, '_> {
 }
 
 impl<'p, 'c> EventFold for Executions<'p, 'c> {
-    type Open = OpenExecution<'p, 'c>;
-    type Done = CompletedExecution<'p, 'c>;
+    type Open = OpenExecution<'p>;
+    type Done = CompletedExecution<'p>;
 
-    fn open(&self, of: &ExecutionOf<'_>) -> OpenExecution<'p, 'c> {
+    fn open(&self, of: &ExecutionOf<'_>) -> OpenExecution<'p> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let program = known.entry((of.module.to_owned(), of.program_id)).or_insert_with(|| {
             Arc::new(Program { module: self.programs.find(of.module, of.program_id), operations: Mutex::default() })
@@ -192,7 +192,7 @@ impl<'p, 'c> EventFold for Executions<'p, 'c> {
         }
     }
 
-    fn add(&self, open: &mut OpenExecution<'p, 'c>, event: OperationEvent<'_>) {
+    fn add(&self, open: &mut OpenExecution<'p>, event: OperationEvent<'_>) {
         let OpenExecution { program, event_kind, start_ps, hiding, async_pairs } = open;
         start_ps.get_or_insert(event.time.start_ps);
         let event_kind = *event_kind.entry(event.number).or_insert_with(|| program.event_kind(&event));
@@ -202,7 +202,7 @@ impl<'p, 'c> EventFold for Executions<'p, 'c> {
         }
     }
 
-    fn close(&self, mut open: OpenExecution<'p, 'c>) -> CompletedExecution<'p, 'c> {
+    fn close(&self, mut open: OpenExecution<'p>) -> CompletedExecution<'p> {
         if let Some(async_pairs) = &mut open.async_pairs {
             async_pairs.finish(&mut open.hiding);
         }
