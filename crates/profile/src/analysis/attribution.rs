@@ -1,9 +1,17 @@
-//! What the HLO instruction of a profile's operation says: opcode, source line, `op_name`, label.
+//! What is known about a profile's operation: opcode, source line, `op_name`, label. Its HLO instruction says it, or
+//! else its events, or the name of its kernel.
 
 use std::collections::BTreeMap;
 
-use crate::hlo::{Cost, Costs, Evidence, Label};
+use crate::hlo::{Cost, Costs, Evidence, FlopUnit, Flops, Label};
 use crate::hlo::{HloInstruction, HloModule, UserLabels, labels_in};
+
+use super::collectives::{CollectiveKind, Role};
+use super::event_facts::EventFacts;
+use super::host_work::runtime_work;
+
+/// The name of an unknown opcode, source line or `op_name`.
+pub const UNKNOWN: &str = "unknown";
 
 /// Maximum number of enclosing computations that are searched for a label.
 const MAX_CALLERS: usize = 64;
@@ -24,6 +32,25 @@ pub struct Attribution {
     pub bytes: u64,
     /// The work of one run, if known and its own: not for control flow, nor for communication between devices.
     pub cost: Option<Cost>,
+    /// Whether it moves data between devices.
+    pub communication: bool,
+    /// Where this is known from.
+    pub known_by: KnownBy,
+}
+
+/// Where what is known about an operation comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KnownBy {
+    /// Its HLO instruction.
+    #[default]
+    Hlo,
+    /// Its events.
+    Events,
+    /// The name of its kernel.
+    Kernel,
+    /// The custom call of which it is a region.
+    Region,
 }
 
 impl Attribution {
@@ -42,13 +69,75 @@ impl Attribution {
             label: label(module, instruction, user),
             bytes: instruction.bytes,
             cost: costs.instruction(place).filter(|cost| cost.is_known() && works(instruction.opcode())).cloned(),
+            communication: communicates(module, instruction),
+            known_by: KnownBy::Hlo,
         })
     }
 
-    /// Whether it moves data between devices.
-    pub fn is_communication(&self) -> bool {
-        is_communication(&self.opcode)
+    /// What its events say.
+    pub(super) fn of_events(operation: &str, facts: &EventFacts, user: Option<&UserLabels>) -> Self {
+        let is_collective = matches!(
+            Role::of_event(operation, Some(facts)),
+            Role::Communication(communication) if communication.kind.is_between_devices()
+        );
+        let communication = is_collective || is_communication(&facts.opcode);
+        let opcode = if facts.opcode.is_empty() { UNKNOWN } else { &facts.opcode };
+        Self {
+            opcode: opcode.to_owned(),
+            op_name: facts.op_name.clone(),
+            source: facts.source.clone(),
+            label: labels_in(&facts.op_name, "", user).pop(),
+            bytes: 0,
+            cost: cost_of(facts).filter(|_| !communication && works(opcode)),
+            communication,
+            known_by: KnownBy::Events,
+        }
     }
+
+    /// What the name of a kernel says that is no instruction of the HLO: whether it is one of a communication library, or
+    /// a copy or fill of the runtime.
+    pub(super) fn of_kernel(name: &str) -> Option<Self> {
+        let known = |opcode: &str, communication| {
+            let opcode = opcode.to_owned();
+            Some(Self { opcode, communication, known_by: KnownBy::Kernel, ..Self::default() })
+        };
+        match (CollectiveKind::of_kernel(name), runtime_work(name)) {
+            (Some(kind), _) => known(kind.name(), true),
+            (None, Some(opcode)) => known(opcode, false),
+            (None, None) => None,
+        }
+    }
+
+    /// Of a region of a custom call, which XLA does not know as an instruction.
+    pub(super) fn of_region(&self, region: &str) -> Option<Self> {
+        let op_name = match self.op_name.as_str() {
+            "" => region.to_owned(),
+            op_name => format!("{op_name}/{region}"),
+        };
+        let region = Self { op_name, bytes: 0, cost: None, known_by: KnownBy::Region, ..self.clone() };
+        (self.opcode == "custom-call").then_some(region)
+    }
+}
+
+/// The cost that events state. They do not say which type was computed with.
+fn cost_of(facts: &EventFacts) -> Option<Cost> {
+    let is_of_matrices = ["convolution", "dot"]
+        .iter()
+        .any(|part| [&facts.opcode, &facts.category].iter().any(|text| text.contains(part)));
+    let unit = if is_of_matrices { FlopUnit::Matrix } else { FlopUnit::Vector };
+    let flops = (facts.flops > 0.0).then_some(Flops { unit, dtype: None, count: facts.flops });
+    let cost = Cost { flops: flops.into_iter().collect(), bytes: facts.bytes, ..Cost::default() };
+    (facts.flops > 0.0 || facts.bytes > 0.0).then_some(cost)
+}
+
+/// Whether an instruction, or what it wraps or waits for, moves data between devices.
+fn communicates(module: &HloModule, instruction: &HloInstruction) -> bool {
+    let of = |instruction| match Role::of(module, instruction) {
+        Role::Communication(communication) => communication.kind.is_between_devices(),
+        _ => is_communication(instruction.opcode()),
+    };
+    let waits = matches!(instruction.opcode(), "async-done" | "async-update");
+    of(instruction) || (waits && module.operands_of(instruction).next().is_some_and(of))
 }
 
 /// The instructions that run as part of this one; those called by control flow run as operations of their own.
@@ -65,19 +154,7 @@ fn works(opcode: &str) -> bool {
 
 /// Whether an opcode moves data between devices or hosts.
 pub fn is_communication(opcode: &str) -> bool {
-    let base = opcode.strip_suffix("-start").or_else(|| opcode.strip_suffix("-done")).unwrap_or(opcode);
-    matches!(
-        base,
-        "all-gather"
-            | "all-reduce"
-            | "all-to-all"
-            | "ragged-all-to-all"
-            | "collective-broadcast"
-            | "collective-permute"
-            | "reduce-scatter"
-            | "send"
-            | "recv"
-    )
+    CollectiveKind::of_opcode(opcode.strip_suffix("-done").unwrap_or(opcode)).is_some()
 }
 
 /// The innermost label of an instruction's scopes. If it has none, because the compiler created it, that of most

@@ -12,6 +12,8 @@ use crate::io_hint::io_hint;
 use crate::outside_file;
 use crate::profile::{Plane, StatValue, XSpace, module_name};
 
+use super::event_facts::{EventFacts, FactsByOperation};
+
 /// Maximum size of one file, and of all files of one folder.
 const MAX_BYTES: u64 = 4 << 30;
 /// Maximum number of files examined in a folder.
@@ -170,6 +172,7 @@ pub struct Programs<'a> {
     file_by_id: HashMap<(String, i64), usize>,
     /// The first one, and how many there are.
     file_by_name: HashMap<String, (usize, usize)>,
+    facts: OnceLock<FactsByOperation>,
 }
 
 impl<'a> Programs<'a> {
@@ -229,6 +232,12 @@ impl<'a> Programs<'a> {
         // a file replaces a damaged proto of the capture
         let read = |number: &usize| self.protos.get(*number)?.module();
         of_capture.and_then(read).or_else(|| of_files().and_then(read))
+    }
+
+    /// What the capture's events say about an operation; read when it is first needed.
+    pub(super) fn event_facts(&self, program_id: Option<i64>, operation: &str) -> Option<&EventFacts> {
+        let facts = self.facts.get_or_init(|| self.space.map(FactsByOperation::of).unwrap_or_default());
+        facts.find(program_id, operation)
     }
 
     /// How many files have an execution's name, if several do and only the name was compared.

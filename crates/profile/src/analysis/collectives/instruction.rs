@@ -4,6 +4,7 @@ use crate::hlo::{HloInstruction, HloModule, ReplicaGroups};
 
 use super::kind::CollectiveKind;
 use super::model::Communication;
+use crate::analysis::event_facts::EventFacts;
 
 /// `Layout::kHostMemorySpace` of XLA.
 const HOST_MEMORY: u64 = 5;
@@ -33,17 +34,30 @@ impl Role {
         Self::of_opcode(instruction.opcode())
     }
 
-    /// The role by an operation's name if its program is unknown: `all-reduce-start.3`.
+    /// The role by an operation's name if its program is unknown: `all-reduce-start.3`, or a kernel's own name.
     pub fn of_name(name: &str) -> Self {
         let opcode = name.split('.').next().unwrap_or_default();
-        match CollectiveKind::of_opcode(opcode) {
-            Some(kind) => Self::Communication(Communication {
-                kind,
-                group_size: (kind == CollectiveKind::CollectivePermute).then_some(2),
-                message_bytes: None,
-                groups: Vec::new(),
-            }),
-            None => Self::of_opcode(opcode),
+        let kind = CollectiveKind::of_opcode(opcode).or_else(|| CollectiveKind::of_kernel(name));
+        kind.map_or_else(|| Self::of_opcode(opcode), |kind| Self::Communication(Communication::of_kind(kind)))
+    }
+
+    /// The role by what the operation's events say, if its program is unknown.
+    pub(in crate::analysis) fn of_event(name: &str, facts: Option<&EventFacts>) -> Self {
+        let Some(EventFacts { opcode, category, .. }) = facts.filter(|facts| !facts.opcode.is_empty()) else {
+            return Self::of_name(name);
+        };
+        let kind = match opcode.as_str() {
+            // what a wrapper holds gives it its name or its category
+            "async-start" | "fusion" | "custom-call" => {
+                CollectiveKind::in_words(category).or_else(|| CollectiveKind::in_words(name))
+            }
+            opcode => CollectiveKind::of_opcode(opcode),
+        };
+        let role =
+            kind.map_or_else(|| Self::of_opcode(opcode), |kind| Self::Communication(Communication::of_kind(kind)));
+        match (&role, Self::of_name(name)) {
+            (Self::Compute, named @ (Self::Communication(_) | Self::Wait)) => named,
+            _ => role,
         }
     }
 
@@ -74,7 +88,7 @@ fn collective(module: &HloModule, instruction: &HloInstruction, kind: Collective
     let placed = if counts_both { placement.devices.as_slice() } else { &[] };
     let (group_size, logical) = match instruction.replica_groups() {
         // each pair sends and receives
-        _ if kind == CollectiveKind::CollectivePermute => (Some(2), Vec::new()),
+        _ if kind.is_of_pairs() => (Some(2), Vec::new()),
         ReplicaGroups::All => (u64::try_from(placed.len()).ok().filter(|&count| count > 0), Vec::new()),
         ReplicaGroups::Listed(lists) => {
             let size = lists.first().map(|list| list.len() as u64).unwrap_or(0);
@@ -90,6 +104,8 @@ fn collective(module: &HloModule, instruction: &HloInstruction, kind: Collective
     let message_bytes = match (kind, group_size) {
         (CollectiveKind::ReduceScatter, Some(size)) => Some(operands / size.max(1)),
         (CollectiveKind::ReduceScatter, None) => None,
+        // beside what it receives its result has a number of four bytes and a token
+        (CollectiveKind::Recv, _) => Some(instruction.bytes.saturating_sub(4)),
         _ => Some(operands),
     };
     Communication { kind, group_size, message_bytes, groups: groups.unwrap_or_default() }
