@@ -9,6 +9,7 @@ use super::{ByName, MatchBasis, Matched, MatchedLabel, Matching, MissReason, Mis
 use crate::batch::{is_same_call, preference, split_variant, to_words};
 use crate::call::split_op_id;
 use crate::call::{Call, Direction};
+use crate::counted::listed;
 use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
 use crate::digest::Digest;
 use crate::hlo::Evidence;
@@ -17,9 +18,6 @@ use crate::registry::{Invocation, Registry, Target};
 
 /// Maximum number of recorded calls that a label matched by name alone may match without `--by-name all`.
 pub const MAX_BY_NAME: usize = 8;
-
-/// Names listed in a message before it says how many more there are.
-const MAX_LISTED: usize = 20;
 
 /// One recorded call that the device may run.
 struct Choice<'a> {
@@ -198,7 +196,8 @@ impl<'a> Resolver<'a> {
         }
         let of = accepted.len();
         let sites = &found.call_sites;
-        let narrow = self.scan.partitioned != Some(true) && shapes::are_shown(sites);
+        // a list that is cut says nothing about the shapes of the others
+        let narrow = self.scan.partitioned != Some(true) && shapes::are_shown(sites) && !found.is_list_cut();
         let fits = |records: &[&Arc<Invocation>]| records.iter().any(|invocation| shapes::fits(invocation, sites));
         // call sites that fit nothing belong to inner instructions and say nothing about the call's arguments
         let by_shapes = narrow && accepted.iter().any(|(_, records)| fits(records));
@@ -247,7 +246,7 @@ impl<'a> Resolver<'a> {
             choices.push((order, Choice { invocation, flags: flag.into_iter().collect() }));
         }
         let Some((_, mut choice)) = choices.into_iter().min_by_key(|(order, _)| *order) else {
-            let text = format!("this device is `{}`: {}", self.device, list_plain(&refused));
+            let text = format!("this device is `{}`: {}", self.device, listed(refused));
             return Err((MissReason::OtherDevice, text));
         };
         match (wanted, choice.invocation.direction) {
@@ -274,16 +273,6 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Names in backticks, at most [`MAX_LISTED`] of them.
 fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
-    let shown = names.get(..MAX_LISTED).unwrap_or(&names).join(", ");
-    match names.len().saturating_sub(MAX_LISTED) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-fn list_plain(reasons: &BTreeSet<String>) -> String {
-    reasons.iter().take(3).cloned().collect::<Vec<_>>().join("; ")
+    listed(names.into_iter().map(|name| format!("`{name}`")))
 }

@@ -54,7 +54,7 @@ fn label(op_id: &str, key: Option<&str>, evidence: Evidence) -> FoundLabel {
 
 fn at_site(mut label: FoundLabel, operands: &[&str]) -> FoundLabel {
     let operands: Vec<ArraySpec> = operands.iter().map(|spec| spec.parse().unwrap()).collect();
-    label.call_sites.push(CallSite::new("call", operands));
+    label.add_call_site(CallSite::new("call", operands));
     label
 }
 

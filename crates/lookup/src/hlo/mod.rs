@@ -56,6 +56,7 @@ mod side_file;
 mod sites;
 mod source;
 mod stamp;
+mod sub_folders;
 mod tally;
 mod user_label;
 

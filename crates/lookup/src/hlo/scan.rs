@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use super::Evidence;
 use super::blocks::{Search, lines_at};
 use super::bytecode;
 use super::census::{STRUCTURE_BYTES, Structure};
@@ -20,7 +21,6 @@ use super::side_file::{self, Side};
 use super::source::{FileSource, Source};
 use super::tally::{Tally, Transformations};
 use super::user_label::UserLabels;
-use super::{Evidence, Label};
 use crate::digest::Digest;
 use crate::outside_file::{self, Input};
 use crate::setters;
@@ -145,7 +145,7 @@ fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
             label.mapped |= known.mapped;
             label.occurrences = label.occurrences.max(known.occurrences);
             if label.call_sites.is_empty() {
-                label.call_sites.clone_from(&known.call_sites);
+                label.add_calls_of(known.clone());
             }
         }
         scan.labels.retain(|known| known.label != label.label);
@@ -231,7 +231,8 @@ fn scan_module(
         return Err(cut);
     }
     let (tally, structure) = if form == ModuleForm::HloProto {
-        let walk = proto::walk(source, user, whole.is_some())?;
+        let head = || source.window(0, HEAD_BYTES).unwrap_or_default();
+        let walk = proto::walk(source, user, whole.is_some()).map_err(|kind| detect::explain(kind, &head()))?;
         (walk.tally, whole.map(|_| walk.structure))
     } else {
         let tally = search(form, options).run(source).map_err(ScanErrorKind::Unreadable)?;
@@ -345,14 +346,14 @@ fn assemble(
     mut structure: Option<Structure>,
     is_ejkernel: bool,
 ) -> Scan {
-    let mut labels: Vec<(Label, FoundLabel)> = Vec::new();
+    let mut labels: Vec<FoundLabel> = Vec::new();
     let mut index = std::collections::HashMap::new();
     for (at, entry) in tally.entries.into_iter().enumerate() {
         let line = lines.get(at).copied();
         let id = (entry.stamp.label.clone(), entry.stamp.family);
         let next = labels.len();
         let slot = *index.entry(id.clone()).or_insert(next);
-        if let Some((_, known)) = labels.get_mut(slot) {
+        if let Some(known) = labels.get_mut(slot) {
             // another spelling of the same label
             known.occurrences += entry.occurrences;
             known.backward |= entry.transformations.backward;
@@ -365,22 +366,18 @@ fn assemble(
         let Transformations { backward, mapped } = entry.transformations;
         let backward =
             backward || structure.as_ref().is_some_and(|structure| structure.resolved.backward.contains(&id));
-        labels.push((
-            id.0.clone(),
-            FoundLabel {
-                label: id.0,
-                evidence: entry.stamp.evidence,
-                family: id.1.name().to_owned(),
-                occurrences: entry.occurrences,
-                line,
-                backward,
-                mapped,
-                call_sites,
-                arguments: entry.stamp.arguments,
-            },
-        ));
+        let mut found = FoundLabel {
+            evidence: entry.stamp.evidence,
+            occurrences: entry.occurrences,
+            line,
+            backward,
+            mapped,
+            arguments: entry.stamp.arguments,
+            ..FoundLabel::new(id.0, id.1.name())
+        };
+        call_sites.into_iter().for_each(|site| found.add_call_site(site));
+        labels.push(found);
     }
-    let mut labels: Vec<FoundLabel> = labels.into_iter().map(|(_, label)| label).collect();
     sort(&mut labels);
     let (broken, overflow) = (tally.broken, tally.overflow);
     let counts = Counts { form, broken, overflow, structure: structure.as_ref(), is_ejkernel };
