@@ -291,7 +291,10 @@ fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
             return Fault::device(format!("target `{target}`: {}", failure.message));
         }
         let advice = match target.platform.as_str() {
-            "tpu" => "activate a Python environment that has it (`jax[tpu]` brings libtpu), or name libtpu.so with `--plugin`",
+            "tpu" => {
+                "activate a Python environment that has it (`jax[tpu]` brings libtpu), or name libtpu.so with \
+                      `--plugin`"
+            }
             _ => {
                 "install the one of the JAX that recorded (`pip install --no-deps jax-cuda13-pjrt==VERSION \
                  nvidia-cuda-nvcc nvidia-nvvm`) or name it with `--plugin`"

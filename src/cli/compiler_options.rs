@@ -132,8 +132,8 @@ fn own_list(path: &Path) -> Result<OptionSpace, Fault> {
     match refused {
         Some((name, value)) => {
             let message = format!(
-                "`{}`: `{name}={}` is on no list of what an entry may set (docs/options.md): remove it, or always set it \
-                 with `--base-options`",
+                "`{}`: `{name}={}` is on no list of what an entry may set (docs/options.md): remove it, or always set \
+                 it with `--base-options`",
                 path.display(),
                 printable(&spelled(value))
             );
@@ -178,7 +178,8 @@ impl ModulesToTune {
         if let Some((name, _)) = self.base.iter().find(|(name, _)| acts_on_process(space, name)) {
             let variable = FlagVariable::of_platform(&platform).name();
             let message = format!(
-                "`--base-options {name}`: it acts on a process and not on one compilation: set it in {variable} for this run"
+                "`--base-options {name}`: it acts on a process and not on one compilation: set it in {variable} for \
+                 this run"
             );
             return Err(Fault::new(exit::USAGE, message));
         }
@@ -441,7 +442,8 @@ mod tests {
     ) -> (Ready, Vec<String>) {
         let option = |name: &str, value: &str, scope: &str| {
             format!(
-                r#"{{"name": "{name}", "values": [{value}], "kind": "safe", "scope": "{scope}", "does": "d", "source": "s"}}"#
+                r#"{{"name": "{name}", "values": [{value}], "kind": "safe", "scope": "{scope}", "does": "d",
+                    "source": "s"}}"#
             )
         };
         let compile = [

@@ -192,7 +192,10 @@ fn unreadable_note<'a>(
     compiler: &TargetCompiler,
 ) -> Option<String> {
     let unreadable = |call: &CompiledCall| {
-        let is_unreadable = |outcome: &CompileOutcome| matches!(outcome, CompileOutcome::Failed { reason } if reason.starts_with(FailureKind::Unreadable.as_str()));
+        let is_unreadable = |outcome: &CompileOutcome| match outcome {
+            CompileOutcome::Failed { reason } => reason.starts_with(FailureKind::Unreadable.as_str()),
+            _ => false,
+        };
         call.outcomes().filter(|outcome| is_unreadable(outcome)).count()
     };
     let recorders: BTreeSet<&str> = invocations
@@ -206,8 +209,8 @@ fn unreadable_note<'a>(
     let programs = calls.iter().map(unreadable).sum::<usize>();
     (programs > 0).then(|| {
         format!(
-            "the compiler cannot read {}: recorded with {recorder}, the plugin is {plugin}; record with the JAX whose plugin \
-             compiles, or name that JAX's plugin with `--plugin`",
+            "the compiler cannot read {}: recorded with {recorder}, the plugin is {plugin}; record with the JAX whose \
+             plugin compiles, or name that JAX's plugin with `--plugin`",
             counted(programs, "program")
         )
     })
@@ -227,8 +230,8 @@ fn refused_note(calls: &[CompiledCall]) -> Option<String> {
     let (first, others) = refused.split_first()?;
     let others = if others.is_empty() { String::new() } else { format!(" and of {}", counted(others.len(), "other")) };
     Some(format!(
-        "every config of {first}{others} is refused for one reason, the baseline too: look for it in the kernel, in its \
-         arguments or in the compiler's version, not in the configs"
+        "every config of {first}{others} is refused for one reason, the baseline too: look for it in the kernel, in \
+         its arguments or in the compiler's version, not in the configs"
     ))
 }
 

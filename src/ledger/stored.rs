@@ -54,14 +54,16 @@ pub enum StoredError {
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
     /// A folder without a cache.
-    #[error("`{path}` is not a cache folder: it holds neither `{LOG_FILE}` nor `{SNAPSHOT_FILE}`; check the path", path = .0.display())]
+    #[error("`{path}` is not a cache folder: it holds neither `{LOG_FILE}` nor `{SNAPSHOT_FILE}`; check the \
+             path", path = .0.display())]
     NoCache(PathBuf),
     /// A file of an unknown kind.
     #[error("`{path}` is not a cache: neither a snapshot nor a sample log, and its name ends in neither `.json` nor \
              `.jsonl`", path = .0.display())]
     Unknown(PathBuf),
     /// A log that lost some of its decisions.
-    #[error("`{path}` is damaged: {what}; `autotune-lowered cache rebuild --cache {folder}` recovers what is possible", path = path.display(), folder = path.parent().unwrap_or(Path::new(".")).display())]
+    #[error("`{path}` is damaged: {what}; `autotune-lowered cache rebuild --cache {folder}` recovers what is \
+             possible", path = path.display(), folder = path.parent().unwrap_or(Path::new(".")).display())]
     Lossy {
         /// The log.
         path: PathBuf,

@@ -324,8 +324,8 @@ fn chains(dtype: DType, length: u64) -> PeakProgram {
     PeakProgram {
         name: format!("{CHAINS} chains of {STEPS} multiply-adds on {spec}"),
         text: format!(
-            "module @chains {{\n  func.func public @main(%x: {vector}, %p: {scalar}, %q: {scalar}) -> {vector} {{\n{body}    return \
-             %s{last} : {vector}\n  }}\n}}\n"
+            "module @chains {{\n  func.func public @main(%x: {vector}, %p: {scalar}, %q: {scalar}) -> {vector} {{\n\
+             {body}    return %s{last} : {vector}\n  }}\n}}\n"
         ),
         arguments: vec![spec, ArraySpec::new(dtype, Vec::new()), ArraySpec::new(dtype, Vec::new())],
         amount: (CHAINS + 2 * CHAINS * STEPS + CHAINS - 1) as f64 * length as f64,
@@ -358,7 +358,8 @@ fn streams() -> [PeakProgram; 3] {
         program(
             format!("adding two {}", spec(&[STREAM])),
             format!(
-                "(%x: {stream}, %y: {stream}) -> {stream} {{\n    %0 = stablehlo.add %x, %y : {stream}\n    return %0 : {stream}"
+                "(%x: {stream}, %y: {stream}) -> {stream} {{\n    %0 = stablehlo.add %x, %y : {stream}\
+                 \n    return %0 : {stream}"
             ),
             vec![spec(&[STREAM]), spec(&[STREAM])],
             3 * STREAM,
@@ -366,8 +367,8 @@ fn streams() -> [PeakProgram; 3] {
         program(
             format!("a row times {}", spec(&[rows, columns])),
             format!(
-                "(%x: {row}, %y: {matrix}) -> {column} {{\n    %0 = stablehlo.dot_general %x, %y, contracting_dims = [0] x [0] : \
-                 ({row}, {matrix}) -> {column}\n    return %0 : {column}"
+                "(%x: {row}, %y: {matrix}) -> {column} {{\n    %0 = stablehlo.dot_general %x, %y, contracting_dims = \
+                 [0] x [0] : ({row}, {matrix}) -> {column}\n    return %0 : {column}"
             ),
             vec![spec(&[rows]), spec(&[rows, columns])],
             STREAM + rows + columns,

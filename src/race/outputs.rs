@@ -146,8 +146,8 @@ impl Measuring<'_> {
         match self.referee.terms.wants_each_ratio() {
             // a whole program
             true => {
-                "give real values with `--inputs DIR`, which `autotune_lowered.capture` writes, or plausible ones, such \
-                 as `--fill ARGUMENT=ones`"
+                "give real values with `--inputs DIR`, which `autotune_lowered.capture` writes, or plausible ones, \
+                 such as `--fill ARGUMENT=ones`"
             }
             false => {
                 "record the call with the values that it has in use (run it eagerly once, or with \
@@ -234,15 +234,15 @@ fn weaknesses(found: &[(usize, Finiteness)], better: &str) -> Vec<String> {
     };
     let broken_line = broken.first().map(|(index, Finiteness { elements, finite, .. })| {
         format!(
-            "{finite} of the {elements} elements of the baseline's output {index} are finite{}; the rest is equal only by \
-             being NaN or infinite in the same places: {better}",
+            "{finite} of the {elements} elements of the baseline's output {index} are finite{}; the rest is equal \
+             only by being NaN or infinite in the same places: {better}",
             others(&broken)
         )
     });
     let huge_line = huge.first().map(|(index, Finiteness { rms, .. })| {
         format!(
-            "the baseline's output {index} is huge, {rms:.1e} in the root mean square{}: perhaps the values are outside \
-             the operation's domain; {better}",
+            "the baseline's output {index} is huge, {rms:.1e} in the root mean square{}: perhaps the values are \
+             outside the operation's domain; {better}",
             others(&huge)
         )
     });
@@ -423,8 +423,8 @@ mod tests {
         let spec = ArraySpec::new(DType::F32, [3]);
         let [by_files, by_worker] = both_ways(&spec, &f32s([1.0, 2.0, 4.0]), &f32s([1.0, 2.5, f32::NAN]));
         assert_eq!(by_files, by_worker);
-        let message = "output 0 `loss` differs from the baseline's in 2 elements by up to 5.000e-1, first at element 1: 2.5, the \
-                    baseline's is 2";
+        let message = "output 0 `loss` differs from the baseline's in 2 elements by up to 5.000e-1, first at element \
+                       1: 2.5, the baseline's is 2";
         assert_eq!((by_worker.1.as_deref(), by_worker.0[0].differing), (Some(message), 2));
         let within = both_ways(&spec, &f32s([1.0, 2.0, 4.0]), &f32s([1.0, 2.001, 4.0]));
         assert!(within.iter().all(|(found, wrong, _)| wrong.is_none() && found[0].differing == 0));

@@ -111,8 +111,9 @@ impl Objects {
         let nothing = UpdateVersion { e_tag: Some("\"00000000000000000000000000000000\"".to_owned()), version: None };
         let text = "Not written by a store that honours If-Match.\n";
         if self.put_if(PROBE, PutMode::Update(nothing), text.as_bytes()).await? {
-            let what = "this store ignores conditions on writes (If-Match), and would lose what others publish: use one that \
-                        honours them, or publish from one place by `cache push` to `file://` and copy the folder";
+            let what = "this store ignores conditions on writes (If-Match), and would lose what others publish: use \
+                        one that honours them, or publish from one place by `cache push` to `file://` and copy the \
+                        folder";
             return Err(BucketError::Refused(what.to_owned()));
         }
         Ok(())
@@ -294,7 +295,8 @@ fn trouble(error: &Error) -> BucketError {
             }
             // where nothing else is given, the store's library asks the machine's cloud
             reason if error.to_string().contains(METADATA_SERVICE) => BucketError::Unavailable(format!(
-                "the environment has no credentials, and this machine's cloud gives none ({reason}); set them (docs/remote.md)"
+                "the environment has no credentials, and this machine's cloud gives none ({reason}); set them \
+                 (docs/remote.md)"
             )),
             reason => BucketError::Unavailable(reason),
         },

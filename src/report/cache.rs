@@ -110,7 +110,8 @@ impl Document for &CacheDiff {
             let Difference { key, before, after } = difference;
             json!({
                 "change": difference.change(), "op_id": key.call.op_id, "call_key": key.call.call_key,
-                "direction": key.direction, "device": key.device, "before": before.as_deref(), "after": after.as_deref(),
+                "direction": key.direction, "device": key.device,
+                "before": before.as_deref(), "after": after.as_deref(),
             })
         };
         let rows: Vec<_> = self.differences.iter().map(row).collect();

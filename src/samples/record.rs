@@ -203,9 +203,11 @@ mod tests {
             let record: Record = serde_json::from_str(&stored).unwrap();
             assert_eq!(serde_json::to_string(&record).unwrap(), stored);
         }
-        let device = r#"{"identity":{"platform":"cpu","device_kind":"cpu","hardware":{}},"environment":{"platform_version":""}}"#;
+        let device = r#"{"identity":{"platform":"cpu","device_kind":"cpu","hardware":{}},
+            "environment":{"platform_version":""}}"#;
         let job = format!(
-            r#"{{"record":"job","job":"{digest}","device":{device},"op_id":"op@v1","call_key":"k","direction":"forward","timer":"pjrt","source":"host-wall","baseline":0,"candidates":[]}}"#
+            r#"{{"record":"job","job":"{digest}","device":{device},"op_id":"op@v1","call_key":"k",
+                "direction":"forward","timer":"pjrt","source":"host-wall","baseline":0,"candidates":[]}}"#
         );
         let Record::Job(read) = serde_json::from_str(&job).unwrap() else { panic!("no job") };
         assert_eq!((read.call.to_string(), &*read.measured_by.timer), ("op@v1:k".to_owned(), "pjrt"));

@@ -130,7 +130,8 @@ mod tests {
         let error = groups(4, &[0, 1]).unwrap_err();
         assert_eq!(
             error,
-            "`op@v1:k` has a program of 4 partitions, which needs 4 consecutive devices, and 2 devices in the list cannot be divided into such groups: list a multiple of 4, such as `0-3`"
+            "`op@v1:k` has a program of 4 partitions, which needs 4 consecutive devices, and 2 devices in the list \
+             cannot be divided into such groups: list a multiple of 4, such as `0-3`"
         );
     }
 }

@@ -376,8 +376,8 @@ fn not_believed(result: &OperationResult) -> String {
         result.candidates.iter().filter_map(|row| row.times().map(|times| (times.ratio, times.median_ns, row)));
     let Some((ratio, ns, row)) = measured.min_by(|a, b| a.0.total_cmp(&b.0)) else { return result.reason.clone() };
     format!(
-        "{} takes {ns:.0} ns, {}: most likely its program computes something else, or nothing; look at it, and accept it with \
-         `--max-speed-up {:.0}` if it is right",
+        "{} takes {ns:.0} ns, {}: most likely its program computes something else, or nothing; look at it, and accept \
+         it with `--max-speed-up {:.0}` if it is right",
         row.config.to_brief(),
         result.reason,
         (2.0 / ratio).ceil()

@@ -132,7 +132,13 @@ pub struct MeasuredBy {
     pub compiler: Option<String>,
 }
 
-setters!(MeasuredBy { metric: Metric, cache_state: CacheState, launch: Option<Launch>, clocks: Option<Clocks>, compiler: Option<String> });
+setters!(MeasuredBy {
+    metric: Metric,
+    cache_state: CacheState,
+    launch: Option<Launch>,
+    clocks: Option<Clocks>,
+    compiler: Option<String>
+});
 
 impl MeasuredBy {
     /// What differs from the conditions of a look-up for runs that find the caches in the state `here`, on a GPU whose

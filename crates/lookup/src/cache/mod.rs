@@ -9,7 +9,7 @@
 //! | `sled-v1/` | the sled database; entries in the tree `entries-v1` |
 //! | `best-v1.snapshot` | the [snapshot](Snapshot) of the entries that was published last: what other processes read |
 //! | `selftest-v1.json` | this machine's noise floor for some programs, written by `selftest` |
-//! | `sled-v1.state` | `open`, or `clean`, the digest of the folder's files at the last close, and how long the sample log was then |
+//! | `sled-v1.state` | `open`, or `clean`, digest of the folder's files and length of the log at the last close |
 //!
 //! sled cannot be trusted to notice a flipped bit, and may panic on one. So its folder is opened only if its bytes are
 //! those that the last close left. Otherwise it is set aside and filled again from the sample log.

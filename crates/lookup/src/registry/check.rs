@@ -40,7 +40,8 @@ pub enum InvalidInvocation {
 #[non_exhaustive]
 pub enum NotRunnable {
     /// Values that determine control flow are unknown.
-    #[error("values-unknown: the values of `{}` steer control flow and were not known when it was recorded; record it from an eager call", .0.join("`, `"))]
+    #[error("values-unknown: the values of `{}` steer control flow and were not known when it was recorded; record it \
+             from an eager call", .0.join("`, `"))]
     ValuesUnknown(Vec<String>),
     /// The baseline, with which everything is compared, has no program.
     #[error("it was recorded without a program: {0}")]

@@ -14,7 +14,9 @@
 //!     fn compile(&mut self, _: CompileParams) -> Result<CompileAnswer, Failure> { Ok(CompileAnswer::new(0)) }
 //!     fn load(&mut self, _: LoadParams) -> Result<LoadAnswer, Failure> { Ok(LoadAnswer::default()) }
 //!     fn measure(&mut self, _: usize, _: u32) -> Result<MeasureAnswer, Failure> { Ok(MeasureAnswer::new(vec![1, 1])) }
-//!     fn outputs(&mut self, _: usize, _: &Path) -> Result<OutputsAnswer, Failure> { Ok(OutputsAnswer::new(Vec::new())) }
+//!     fn outputs(&mut self, _: usize, _: &Path) -> Result<OutputsAnswer, Failure> {
+//!         Ok(OutputsAnswer::new(Vec::new()))
+//!     }
 //!     fn end(&mut self) {}
 //! }
 //!

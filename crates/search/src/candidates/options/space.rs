@@ -338,8 +338,8 @@ mod tests {
             let error = space(&[other, process.clone()]).unwrap_err().to_string();
             assert!(error.contains("`a` acts on a process"), "{error}");
         }
-        let text = "{\"schema\": 1, \"platform\": \"cpu\", \"options\": [\n{\"name\": \"a\", \"values\":\n  [], \"kind\": \"safe\", \
-                    \"scope\": \"compile\", \"does\": \"d\", \"source\": \"s\"}]}";
+        let text = "{\"schema\": 1, \"platform\": \"cpu\", \"options\": [\n{\"name\": \"a\", \"values\":\
+                    \n  [], \"kind\": \"safe\", \"scope\": \"compile\", \"does\": \"d\", \"source\": \"s\"}]}";
         assert_eq!(OptionSpace::parse("f", text).unwrap_err().to_string(), "f:3:3: there is no value");
         let error = OptionSpace::parse("f", "{\"schema\": 2}").unwrap_err().to_string();
         assert!(error.contains("schema 2, this version reads 1"), "{error}");

@@ -30,7 +30,8 @@ impl WaveRules {
     }
 }
 
-/// The expected ratio of a config's time to another one's; [`Surrogate::predict`](super::Surrogate::predict) takes the best measured one.
+/// The expected ratio of a config's time to another one's; [`Surrogate::predict`](super::Surrogate::predict) takes the
+/// best measured one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Expected {

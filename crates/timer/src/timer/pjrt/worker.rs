@@ -203,7 +203,8 @@ impl OpenedPlugin {
                 String::new()
             };
             let message = format!(
-                "the program has {count} partitions and needs as many devices, from number {first} on; {shown} are there{way}"
+                "the program has {count} partitions and needs as many devices, from number {first} on; {shown} are \
+                 there{way}"
             );
             return Err(Failure::new(FailureKind::Device, message));
         };

@@ -368,7 +368,8 @@ impl DeviceJob {
             return Ok(Ok(()));
         }
         Ok(Err(format!(
-            "runs were timed one by one: the donated inputs of {batch} take {bytes} bytes, {MAX_DONATED_BYTES} are allowed"
+            "runs were timed one by one: the donated inputs of {batch} take {bytes} bytes, {MAX_DONATED_BYTES} are \
+             allowed"
         )))
     }
 
