@@ -27,7 +27,7 @@ use super::fault::Fault;
 use super::option_setting::{option_set, setting};
 use super::options::{FormatArg, LimitArgs};
 use super::output_file::OutputFile;
-use super::plan::{PlanArgs, Source};
+use super::plan::{PlanArgs, PlanSource};
 use super::say::say;
 use super::scan::NoLabels;
 use super::signature::StoreSignerArgs;
@@ -147,7 +147,7 @@ struct OpenCompile<'a> {
     compilers: Vec<(Target, TargetCompiler)>,
     baseline: Option<Baseline>,
     /// The module's labelled calls; `None` if the module itself is compiled.
-    calls: Option<Source>,
+    calls: Option<PlanSource>,
     /// The module's file name.
     name: String,
     /// Whether the module has anything for one of the targets.
@@ -249,7 +249,7 @@ impl<'a> OpenCompile<'a> {
 }
 
 /// The module's labels and their recordings; `None` if the module itself is compiled.
-fn read(args: &CompileArgs) -> Result<Option<Source>, Fault> {
+fn read(args: &CompileArgs) -> Result<Option<PlanSource>, Fault> {
     let named = args.plan.registry.as_deref();
     if named.is_none() && super::registry::folder_for(&args.module, None).is_err() {
         return Ok(None);

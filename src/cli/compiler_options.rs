@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 
 use crate::cache::{OptionPolicy, option_policy};
-use crate::candidates::{Choice, CompilerOption, OptionClass, OptionScope, OptionSpace, spelled};
+use crate::candidates::{CompilerOption, OptionChoice, OptionClass, OptionScope, OptionSpace, spelled};
 use crate::compiler_flags::{FlagVariable, flags_of};
 use crate::compiler_options::{
     OPERATION, OptionModule, OptionTuneError, SharedModule, tune_compiler_options, tune_shared_options,
@@ -236,7 +236,7 @@ impl ModulesToTune {
         let mut choices = space.choices(self.class);
         // an entry holds the options that one program is compiled with
         choices.retain(|choice| choice.scope == OptionScope::Compile || self.is_shared);
-        let is_set = |choice: &Choice| {
+        let is_set = |choice: &OptionChoice| {
             let mut set = set.iter().chain(&of_process).chain(&self.base).chain(own);
             set.any(|(name, _)| choice.set.get(name).is_some())
         };
@@ -303,7 +303,7 @@ impl ModulesToTune {
         }
         let base = |module: &OptionModule| {
             // the options that are not tried were set
-            let tried: Vec<String> = module.choices.iter().map(Choice::to_string).collect();
+            let tried: Vec<String> = module.choices.iter().map(OptionChoice::to_string).collect();
             (module.base.to_config(), tried)
         };
         let bases: BTreeSet<(Config, Vec<String>)> = modules.iter().map(|shared| base(&shared.module)).collect();
@@ -342,7 +342,7 @@ fn acts_on_process(space: &OptionSpace, name: &str) -> bool {
 fn without_process_options(modules: &mut [Ready], timer: &str) -> Option<String> {
     let mut names = BTreeSet::new();
     for Ready { module, .. } in modules {
-        let (process, others): (Vec<Choice>, Vec<Choice>) =
+        let (process, others): (Vec<OptionChoice>, Vec<OptionChoice>) =
             std::mem::take(&mut module.choices).into_iter().partition(|choice| choice.scope == OptionScope::Process);
         names.extend(process.into_iter().map(|choice| format!("`{}`", choice.name)));
         module.choices = others;

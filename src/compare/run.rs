@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::contestant::{CompareOptions, Contestant};
 use super::error::CompareError;
-use super::result::{CompareResult, ContestantResult, Noise, Outputs};
+use super::result::{CompareResult, ContestantResult, Outputs, SelfNoise};
 use crate::array::ArraySpec;
 use crate::call::Call;
 use crate::config::Config;
@@ -191,7 +191,7 @@ fn result(
     let compared = |candidate: usize| found.candidates.get(candidate).copied().flatten();
     let rows = (0..contestants.len()).filter_map(|place| row(contestants, place, compared(place), &raced));
     let executable = |candidate: usize| raced.executables.get(&candidate);
-    let noise = copy.map(|copy| Noise {
+    let noise = copy.map(|copy| SelfNoise {
         ratio: compared(copy).map(|times| times.ratio),
         interval: compared(copy).map(|times| times.interval),
         bound: found.noise,

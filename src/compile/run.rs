@@ -11,7 +11,7 @@ use crate::measure::{CompiledWith, MeasureError, MeasuredProgram};
 use crate::registry::{Candidate, Invocation, Registry};
 use crate::timer::ProgramFile;
 use crate::timer::pjrt::{CompileOutcome, TargetCompiler, TargetProgram};
-use crate::tune::Plan;
+use crate::tune::TuningPlan;
 
 use super::result::{CompiledCall, CompiledCandidate, CompiledTarget, name_of};
 
@@ -31,7 +31,7 @@ struct Gathered {
     sources: Vec<Vec<Result<usize, String>>>,
 }
 
-fn gather(plan: &Plan, registry: &Registry) -> Gathered {
+fn gather(plan: &TuningPlan, registry: &Registry) -> Gathered {
     let mut programs: Vec<TargetProgram> = Vec::new();
     // its index among them, by digest
     let mut places: HashMap<Digest, usize> = HashMap::new();
@@ -53,7 +53,12 @@ fn gather(plan: &Plan, registry: &Registry) -> Gathered {
 }
 
 /// The cost of compiling every candidate of a plan's calls.
-pub fn forecast_plan(plan: &Plan, registry: &Registry, target: &str, compiler: &TargetCompiler) -> CompiledTarget {
+pub fn forecast_plan(
+    plan: &TuningPlan,
+    registry: &Registry,
+    target: &str,
+    compiler: &TargetCompiler,
+) -> CompiledTarget {
     let forecast = Some(compiler.forecast(&gather(plan, registry).programs));
     let mut compiled = nothing_of(target, compiler);
     compiled.notes.extend(notes_of(plan, target));
@@ -65,7 +70,7 @@ pub fn forecast_plan(plan: &Plan, registry: &Registry, target: &str, compiler: &
 /// # Errors
 /// If the compiler's workers cannot be started.
 pub fn compile_plan(
-    plan: &Plan,
+    plan: &TuningPlan,
     registry: &Registry,
     target: &str,
     compiler: &mut TargetCompiler,
@@ -171,7 +176,7 @@ fn nothing_of(target: &str, compiler: &TargetCompiler) -> CompiledTarget {
 }
 
 /// The plan's notes, and why labels have no program to compile: each reason once, with the labels that it concerns.
-fn notes_of(plan: &Plan, target: &str) -> Vec<String> {
+fn notes_of(plan: &TuningPlan, target: &str) -> Vec<String> {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for missed in &plan.missed {
         by_reason.entry(&missed.reason).or_default().push(missed.label.to_string());

@@ -33,7 +33,7 @@ pub enum StoredKind {
 /// The entries at a path.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Stored {
+pub struct StoredCache {
     /// The entries.
     pub cached: Cached,
     /// Notes, one line each.
@@ -87,7 +87,7 @@ pub enum StoredError {
 ///
 /// # Errors
 /// If there is no cache, or part of it is damaged.
-pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
+pub fn read_cache(path: &Path) -> Result<StoredCache, StoredError> {
     let mut notes = Vec::new();
     let cached = match kind_of(path)? {
         StoredKind::Folder => read_folder(path, &mut notes)?,
@@ -95,7 +95,7 @@ pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
         StoredKind::Snapshot => open_snapshot(path)?,
         _ => Cached::Entries(import_json(path)?),
     };
-    Ok(Stored { cached, notes })
+    Ok(StoredCache { cached, notes })
 }
 
 /// A folder's sample log; if that never held a decision, the published snapshot.

@@ -14,13 +14,13 @@ use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
 use crate::digest::Digest;
 use crate::hlo::Evidence;
 use crate::hlo::{FoundLabel, Scan};
-use crate::registry::{Invocation, Registry, Target};
+use crate::registry::{Invocation, RecordedTarget, Registry};
 
 /// Maximum number of recorded calls that a label matched by name alone may match without `--by-name all`.
 pub const MAX_BY_NAME: usize = 8;
 
 /// One recorded call that the device may run.
-struct Choice<'a> {
+struct RecordedChoice<'a> {
     invocation: &'a Arc<Invocation>,
     flags: Vec<String>,
 }
@@ -75,7 +75,7 @@ struct Resolver<'a> {
 type Miss = (MissReason, String);
 
 impl<'a> Resolver<'a> {
-    fn resolve(&self, found: &FoundLabel) -> Result<(MatchBasis, Vec<Choice<'a>>), Miss> {
+    fn resolve(&self, found: &FoundLabel) -> Result<(MatchBasis, Vec<RecordedChoice<'a>>), Miss> {
         let name = found.label.op_name();
         let of_name: Vec<&Arc<Invocation>> = self.registry.of_operation(name).collect();
         // an op_id that is not a `name@vN`, as tokamax's class paths, is all name
@@ -102,7 +102,7 @@ impl<'a> Resolver<'a> {
         key: &str,
         of_name: &[&'a Arc<Invocation>],
         own_version: bool,
-    ) -> Result<Vec<Choice<'a>>, Miss> {
+    ) -> Result<Vec<RecordedChoice<'a>>, Miss> {
         let op_id = &found.label.op_id;
         let of_key: Vec<_> =
             of_name.iter().copied().filter(|invocation| is_same_call(&invocation.call.call_key, key)).collect();
@@ -133,7 +133,7 @@ impl<'a> Resolver<'a> {
         found: &FoundLabel,
         key: &str,
         records: &[&'a Arc<Invocation>],
-    ) -> Result<Vec<Choice<'a>>, Miss> {
+    ) -> Result<Vec<RecordedChoice<'a>>, Miss> {
         let mut by_batch: BTreeMap<_, Vec<&'a Arc<Invocation>>> = BTreeMap::new();
         for &record in records {
             let place = (record.call.call_key != key, preference(&record.call.call_key), &record.call.call_key);
@@ -181,7 +181,7 @@ impl<'a> Resolver<'a> {
         &self,
         found: &FoundLabel,
         of_name: &[&'a Arc<Invocation>],
-    ) -> Result<(MatchBasis, Vec<Choice<'a>>), Miss> {
+    ) -> Result<(MatchBasis, Vec<RecordedChoice<'a>>), Miss> {
         let mut calls: BTreeMap<&Call, Vec<&'a Arc<Invocation>>> = BTreeMap::new();
         for &invocation in of_name {
             calls.entry(&invocation.call).or_default().push(invocation);
@@ -219,7 +219,7 @@ impl<'a> Resolver<'a> {
             );
             return Err((MissReason::TooMany, text));
         }
-        let mut choices: Vec<Choice<'a>> = accepted.into_iter().map(|(choice, _)| choice).collect();
+        let mut choices: Vec<RecordedChoice<'a>> = accepted.into_iter().map(|(choice, _)| choice).collect();
         if narrow && !by_shapes {
             let flag = "no call site in the module has the shapes of its arguments";
             choices.iter_mut().for_each(|choice| choice.flags.push(flag.to_owned()));
@@ -228,14 +228,14 @@ impl<'a> Resolver<'a> {
     }
 
     /// The best of the recordings of one call.
-    fn best(&self, found: &FoundLabel, records: &[&'a Arc<Invocation>]) -> Result<Choice<'a>, Miss> {
+    fn best(&self, found: &FoundLabel, records: &[&'a Arc<Invocation>]) -> Result<RecordedChoice<'a>, Miss> {
         let wanted = if found.backward { Direction::ForwardVjp } else { Direction::Forward };
         let mut refused = BTreeSet::new();
         let mut choices = Vec::new();
         for &invocation in records {
             let (rank, flag) = match (invocation.target.compare(self.mode, self.device), &invocation.target) {
-                (DeviceMatch::Same, Target::Device(_)) => (0, None),
-                (DeviceMatch::Same, Target::Platform(_)) => (1, None),
+                (DeviceMatch::Same, RecordedTarget::Device(_)) => (0, None),
+                (DeviceMatch::Same, RecordedTarget::Platform(_)) => (1, None),
                 (DeviceMatch::Flagged(flag), _) => (2, Some(flag)),
                 (DeviceMatch::Miss(reason), _) => {
                     refused.insert(reason);
@@ -243,7 +243,7 @@ impl<'a> Resolver<'a> {
                 }
             };
             let order = (invocation.direction != wanted, rank, Reverse(invocation.recorded_at), invocation.key());
-            choices.push((order, Choice { invocation, flags: flag.into_iter().collect() }));
+            choices.push((order, RecordedChoice { invocation, flags: flag.into_iter().collect() }));
         }
         let Some((_, mut choice)) = choices.into_iter().min_by_key(|(order, _)| *order) else {
             let text = format!("this device is `{}`: {}", self.device, listed(refused));

@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::error::MeasureError;
-use super::input_options::{ArgumentFill, InputOptions, Values};
+use super::input_options::{ArgumentFill, FillValues, InputOptions};
 use super::inputs::make_inputs;
 use super::program::MeasuredProgram;
 use super::run::job;
@@ -246,8 +246,8 @@ fn inputs(program: &PeakProgram, text: &MeasuredProgram, folder: &Path) -> Resul
     if !program.is_of_zeros {
         // zeros would draw less power, and 0.5 keeps chains of multiply-adds within normal numbers
         let values = |spec: &ArraySpec| match spec.dtype.has_fractions() {
-            true => Values::Uniform { low: 0.25, high: 0.75 },
-            false => Values::Uniform { low: -4.0, high: 4.0 },
+            true => FillValues::Uniform { low: 0.25, high: 0.75 },
+            false => FillValues::Uniform { low: -4.0, high: 4.0 },
         };
         let fill =
             |(index, spec): (usize, &ArraySpec)| ArgumentFill { argument: index.to_string(), values: values(spec) };

@@ -48,7 +48,7 @@ mod trust;
 
 pub use address::{Address, CachePlace};
 pub use error::RemoteError;
-pub use manifest::Manifest;
+pub use manifest::CacheManifest;
 pub use pull::Pulled;
 pub use push::{Published, Pushing};
 pub use run::{COPY_FILE, LoadNotes, SharedOptions, SharedRun, open_for_reading};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Plan, PlannedInvocation};
+use super::{PlannedInvocation, TuningPlan};
 use crate::call::Call;
 use crate::counted::counted;
 use crate::registry::Registry;
@@ -57,7 +57,7 @@ pub struct NoGroups {
     pub devices: usize,
 }
 
-impl Plan {
+impl TuningPlan {
     /// What needs the most devices at once; `None` if every program runs on one.
     pub fn widest(&self, registry: &Registry) -> Option<WidestCall> {
         let mut seen = BTreeSet::new();

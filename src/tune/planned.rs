@@ -95,14 +95,14 @@ mod tests {
     use super::*;
     use crate::call::Call;
     use crate::call::Direction;
-    use crate::registry::Target;
+    use crate::registry::RecordedTarget;
 
     #[test]
     fn recorded_configs_come_first_and_once() {
         let config = |n: u32| serde_json::from_str::<Config>(&format!(r#"{{"block":{n}}}"#)).unwrap();
         let recorded = Candidate { config: config(2), program: None, not_lowered: Some("gpu only".into()) };
         let invocation = Invocation {
-            target: Target::Platform("cpu".into()),
+            target: RecordedTarget::Platform("cpu".into()),
             call: Call::new("op@v1", "k"),
             batch: Vec::new(),
             direction: Direction::Forward,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
-use super::{Argument, Candidate, Invocation, Program, Target};
+use super::{Argument, Candidate, Invocation, Program, RecordedTarget};
 use crate::array::{Fill, MAX_ARRAY_BYTES};
 use crate::batch::{BatchAxis, MAX_AXES, split_variant, variant_of};
 use crate::digest::{Digest, FieldHasher};
@@ -90,8 +90,8 @@ impl Invocation {
     pub fn key(&self) -> Digest {
         let mut hasher = FieldHasher::new("invocation-key");
         match &self.target {
-            Target::Device(identity) => hasher.field(b"device").field(identity.to_digest().as_bytes()),
-            Target::Platform(platform) => hasher.field(b"platform").field(platform.as_bytes()),
+            RecordedTarget::Device(identity) => hasher.field(b"device").field(identity.to_digest().as_bytes()),
+            RecordedTarget::Platform(platform) => hasher.field(b"platform").field(platform.as_bytes()),
         };
         hasher.field(self.call.op_id.as_bytes()).field(self.call.call_key.as_bytes());
         hasher.field(self.direction.to_string().as_bytes()).finish()
