@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        Computation { name: Cow::Borrowed(name), nodes }
+        Computation { name: Cow::Borrowed(name), nodes, ..Computation::default() }
     }
 
     fn instruction(

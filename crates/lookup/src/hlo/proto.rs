@@ -209,7 +209,8 @@ impl Walker<'_> {
                 let places = ids.iter().filter_map(|id| index_of_id.get(id).copied());
                 instruction.operands = places.map(Value::whole).collect();
             }
-            self.sites.add(&Computation { name: id.to_le_bytes().to_vec().into(), nodes: instructions });
+            let name = id.to_le_bytes().to_vec().into();
+            self.sites.add(&Computation { name, nodes: instructions, ..Computation::default() });
         }
         Ok(())
     }
