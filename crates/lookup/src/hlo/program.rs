@@ -5,8 +5,9 @@ use super::bytecode::integer_attribute;
 use super::detect::{self, Content, HEAD_BYTES};
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
-use super::index_range::{index_ranges_of_proto, index_ranges_of_text};
+use super::index_range::{index_ranges_of_functions, index_ranges_of_proto};
 use super::interface::{ProgramArgument, arguments, has_results, results};
+use super::mlir_text;
 use super::proto;
 use crate::wire::{WireCursor, WireError, WireValue};
 
@@ -28,7 +29,7 @@ pub struct Program<'a> {
 }
 
 /// The name in MLIR's text and bytecode of an argument that may be overwritten: jax, `jax/_src/interpreters/mlir.py`.
-const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
+pub(super) const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
 /// The field of `HloModuleProto` that only compiled modules have: `schedule`.
 const SCHEDULE_FIELD: u32 = 7;
 /// The mark of a scheduled module in the first line of HLO text.
@@ -94,7 +95,7 @@ impl Program<'_> {
     /// index. Empty for every form but StableHLO text and `HloModuleProto`.
     pub fn index_ranges(&self) -> Vec<Option<u64>> {
         match self.form {
-            ModuleForm::StablehloText => std::str::from_utf8(self.bytes).map(index_ranges_of_text).unwrap_or_default(),
+            ModuleForm::StablehloText => index_ranges_of_functions(&mlir_text::functions(self.bytes)),
             ModuleForm::HloProto => index_ranges_of_proto(self.bytes),
             _ => Vec::new(),
         }

@@ -43,7 +43,7 @@ impl<'a> Reader<'a, '_> {
                     self.cursor.take(1);
                     is_continued = true;
                 }
-                _ if self.punctuation(byte, read) => {}
+                _ if self.punctuation(byte, was_continued, read) => {}
                 _ => match self.word(was_continued, read) {
                     Word::Begins => break,
                     Word::Continues => is_continued = true,
@@ -55,14 +55,14 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// Reads what begins with this byte; false if it begins nothing but a word.
-    fn punctuation(&mut self, byte: u8, read: &mut Operation<'a>) -> bool {
+    fn punctuation(&mut self, byte: u8, was_continued: bool, read: &mut Operation<'a>) -> bool {
         match byte {
             b'%' => self.operand_or_counter(read),
             b'"' => self.string(read),
             b'(' if self.regions_begin() => self.regions(read),
             b'[' | b'<' if read.has_types => self.pretty_location(read),
             b'(' | b'[' => self.group(read),
-            b'{' if self.dictionary_begins() => self.attributes(read),
+            b'{' if was_continued || self.dictionary_begins(read) => self.attributes(read),
             b'{' => self.enter_region(read),
             b'<' => {
                 self.cursor.take(angled(self.cursor.rest()));
@@ -181,7 +181,11 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// Whether a `{` begins a dictionary, rather than a region: its first name stands alone or before an equal sign.
-    fn dictionary_begins(&self) -> bool {
+    fn dictionary_begins(&self, read: &Operation<'_>) -> bool {
+        // after the head of a function or module there is its body, even an empty one
+        if !read.is_generic && matches!(read.kind, Kind::Function | Kind::Module) {
+            return false;
+        }
         let mut ahead = self.cursor.clone();
         ahead.take(1);
         match ahead.next() {
@@ -355,8 +359,8 @@ impl<'a> Reader<'a, '_> {
             b"" => {
                 self.cursor.take(1);
             }
-            // `applies stablehlo.add`
-            b"applies" => return Word::Continues,
+            // `applies stablehlo.add`, `attributes {}`
+            b"applies" | b"attributes" => return Word::Continues,
             // `: f32 to bf16`
             b"to" | b"into" if read.has_types => {
                 if let Some(spelled) = spelling(&mut self.cursor) {

@@ -26,7 +26,7 @@ pub(super) fn is_return(opcode: &[u8]) -> bool {
 }
 
 /// What follows `key =` in the attributes of an operation.
-pub(super) fn attribute<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+pub(crate) fn attribute<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     memchr::memmem::find_iter(text, key).find_map(|at| {
         let before = at.checked_sub(1).and_then(|at| text.get(at));
         let mut cursor = Cursor::new(text.get(at + key.len()..)?);

@@ -4,7 +4,7 @@ use super::types::{self, angled, spelling};
 use super::operation::{Operation, shown};
 use super::values::Results;
 use super::{Reader, is_word};
-use crate::hlo::graph::{Node, NodeId, NodeKind, Type, Value};
+use crate::hlo::graph::{Node, NodeId, NodeKind, Type};
 use crate::hlo::text_cursor::quoted;
 
 fn is_value(byte: u8) -> bool {
@@ -134,14 +134,11 @@ impl<'a> Reader<'a, '_> {
 
     /// An argument of a loop, whose type follows those of the others.
     pub(super) fn argument_with_value(&mut self, name: &'a [u8], read: &mut Operation<'a>) -> NodeId {
-        let mut first: Option<Value> = None;
         if self.cursor.next() == Some(b'%') {
             let (name, number) = self.value_name();
-            first = self.function.values.value(name, number);
             self.operand(name, number, read);
         }
         let node = self.declare(name, None, read);
-        self.argument(Some(node)).into_iter().for_each(|node| node.operands.extend(first));
         read.declared.push(node);
         node
     }

@@ -15,6 +15,7 @@ mod values;
 
 use std::collections::HashMap;
 
+pub(crate) use self::function::attribute;
 use self::function::Function;
 use self::location::Locations;
 use self::types::spelling;
@@ -39,6 +40,13 @@ pub(crate) fn read<'a>(text: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) ->
         head.cut = locations.missing.map(|missing| format!("location `{missing}` is used and not defined"));
     }
     head
+}
+
+/// The functions of a whole text.
+pub(crate) fn functions(text: &[u8]) -> Vec<Computation<'_>> {
+    let mut functions = Vec::new();
+    read(text, &mut |function| functions.push(function));
+    functions
 }
 
 /// The first lines of a module that is too large to be read completely.
