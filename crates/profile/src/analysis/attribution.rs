@@ -55,20 +55,20 @@ pub enum KnownBy {
 
 impl Attribution {
     /// Looks an operation up by its instruction's name; `costs` are those of the module.
-    pub fn find(module: &HloModule<'_>, costs: &Costs, operation: &str, user: Option<&UserLabels>) -> Option<Self> {
+    pub fn find(module: &HloModule, costs: &Costs, operation: &str, user: Option<&UserLabels>) -> Option<Self> {
         let place = module.place_of(operation)?;
         let instruction = module.instructions.get(place)?;
         let within = || inner(module, instruction);
         // a fusion has the name of its last instruction, or none
-        let named = std::iter::once(instruction).chain(within()).find(|one| !one.op_name.is_empty());
+        let named = std::iter::once(instruction).chain(within()).find(|one| !one.op_name().is_empty());
         let placed = std::iter::once(instruction).chain(within()).find_map(|one| module.source(one));
         Some(Self {
-            opcode: instruction.opcode.to_string(),
-            op_name: named.map_or_else(String::new, |one| one.op_name.to_string()),
+            opcode: instruction.opcode().to_owned(),
+            op_name: named.map_or_else(String::new, |one| one.op_name().to_owned()),
             source: placed.map(|frame| (frame.file.into_owned(), frame.line)),
             label: label(module, instruction, user),
             bytes: instruction.bytes,
-            cost: costs.instruction(place).filter(|cost| cost.is_known() && works(&instruction.opcode)).cloned(),
+            cost: costs.instruction(place).filter(|cost| cost.is_known() && works(instruction.opcode())).cloned(),
             communication: communicates(module, instruction),
             known_by: KnownBy::Hlo,
         })
@@ -86,7 +86,7 @@ impl Attribution {
             opcode: opcode.to_owned(),
             op_name: facts.op_name.clone(),
             source: facts.source.clone(),
-            label: labels_in(&facts.op_name, user).pop(),
+            label: labels_in(&facts.op_name, "", user).pop(),
             bytes: 0,
             cost: cost_of(facts).filter(|_| !communication && works(opcode)),
             communication,
@@ -131,21 +131,18 @@ fn cost_of(facts: &EventFacts) -> Option<Cost> {
 }
 
 /// Whether an instruction, or what it wraps or waits for, moves data between devices.
-fn communicates(module: &HloModule<'_>, instruction: &HloInstruction<'_>) -> bool {
+fn communicates(module: &HloModule, instruction: &HloInstruction) -> bool {
     let of = |instruction| match Role::of(module, instruction) {
         Role::Communication(communication) => communication.kind.is_between_devices(),
-        _ => is_communication(&instruction.opcode),
+        _ => is_communication(instruction.opcode()),
     };
-    let waits = matches!(&*instruction.opcode, "async-done" | "async-update");
+    let waits = matches!(instruction.opcode(), "async-done" | "async-update");
     of(instruction) || (waits && module.operands_of(instruction).next().is_some_and(of))
 }
 
 /// The instructions that run as part of this one; those called by control flow run as operations of their own.
-pub fn inner<'m, 'a>(
-    module: &'m HloModule<'a>,
-    instruction: &'m HloInstruction<'a>,
-) -> impl Iterator<Item = &'m HloInstruction<'a>> {
-    let is_one = !matches!(&*instruction.opcode, "while" | "conditional" | "call");
+pub fn inner<'m>(module: &'m HloModule, instruction: &'m HloInstruction) -> impl Iterator<Item = &'m HloInstruction> {
+    let is_one = !matches!(instruction.opcode(), "while" | "conditional" | "call");
     is_one.then(|| module.called_by(instruction)).into_iter().flatten()
 }
 
@@ -162,19 +159,16 @@ fn is_communication(opcode: &str) -> bool {
 
 /// The innermost label of an instruction's scopes. If it has none, because the compiler created it, that of most
 /// instructions that it fuses; if those have none either, that of the instruction whose body contains it.
-fn label(
-    module: &HloModule<'_>,
-    instruction: &HloInstruction<'_>,
-    user: Option<&UserLabels>,
-) -> Option<(Label, Evidence)> {
-    let innermost = |instruction: &HloInstruction<'_>| labels_in(&instruction.op_name, user).pop();
+fn label(module: &HloModule, instruction: &HloInstruction, user: Option<&UserLabels>) -> Option<(Label, Evidence)> {
+    let innermost = |one: &HloInstruction| labels_in(one.op_name(), one.payload(), user).pop();
+    let is_named = |one: &HloInstruction| !one.op_name().is_empty() || !one.payload().is_empty();
     let mut at = instruction;
     for _ in 0..MAX_CALLERS {
-        if !at.op_name.is_empty() {
+        if is_named(at) {
             return innermost(at);
         }
         let mut votes: BTreeMap<Option<(Label, Evidence)>, usize> = BTreeMap::new();
-        for one in inner(module, at).filter(|one| !one.op_name.is_empty()) {
+        for one in inner(module, at).filter(|one| is_named(one)) {
             *votes.entry(innermost(one)).or_default() += 1;
         }
         if let Some((label, _)) = votes.into_iter().max_by_key(|(_, count)| *count) {

@@ -126,16 +126,16 @@ impl Stacks {
 }
 
 /// The distinct stacks of an operation, never none.
-fn stacks_of(module: &HloModule<'_>, instruction: &HloInstruction<'_>, by: StacksBy) -> BTreeSet<Vec<String>> {
+fn stacks_of(module: &HloModule, instruction: &HloInstruction, by: StacksBy) -> BTreeSet<Vec<String>> {
     let parts = || std::iter::once(instruction).chain(inner(module, instruction));
-    let named = || parts().filter(|part| !part.op_name.is_empty()).map(|part| part.op_name.to_string());
+    let named = || parts().filter(|part| !part.op_name().is_empty()).map(|part| part.op_name().to_owned());
     let unknown = || vec![UNKNOWN_FRAME.to_owned()];
     let mut stacks: BTreeSet<Vec<String>> = match by {
         StacksBy::Source => parts()
-            .map(|part| (module.stack(part), &part.op_name))
+            .map(|part| (module.stack(part), part.op_name()))
             .filter(|(frames, _)| !frames.is_empty())
             .map(|(frames, op_name)| {
-                let op_name = (!op_name.is_empty()).then(|| op_name.to_string());
+                let op_name = (!op_name.is_empty()).then(|| op_name.to_owned());
                 frames.iter().map(frame).chain(op_name).collect()
             })
             .collect(),

@@ -41,7 +41,7 @@ pub(super) fn attribute(
 }
 
 struct Finder<'p, 'a> {
-    module: Option<(&'p HloModule<'a>, Costs)>,
+    module: Option<(&'p HloModule, Costs)>,
     programs: &'p Programs<'a>,
     program_id: Option<i64>,
     labels: Option<&'p UserLabels>,

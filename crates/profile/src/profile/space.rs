@@ -132,6 +132,15 @@ impl XSpace {
         &self.bytes
     }
 
+    /// A part of its bytes that shares their memory; of other bytes a copy.
+    pub(crate) fn shared(&self, part: &[u8]) -> Bytes {
+        let start = (part.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize);
+        match start.checked_add(part.len()).filter(|&end| end <= self.bytes.len()) {
+            Some(end) => self.bytes.slice(start..end),
+            None => Bytes::copy_from_slice(part),
+        }
+    }
+
     /// The planes, in file order.
     pub fn planes(&self) -> impl ExactSizeIterator<Item = Plane<'_>> + Clone {
         self.planes.iter().enumerate().map(|(number, index)| Plane { space: self, index, number })

@@ -37,15 +37,15 @@ impl Half {
     }
 
     /// By the instruction; a second half has the first as its operand.
-    pub(super) fn of(module: &HloModule<'_>, instruction: &HloInstruction<'_>) -> Self {
-        match Self::of_opcode(&instruction.opcode) {
+    pub(super) fn of(module: &HloModule, instruction: &HloInstruction) -> Self {
+        match Self::of_opcode(instruction.opcode()) {
             Self::Second { kind, .. } => {
                 let mut first = module.operands_of(instruction).next();
                 for _ in 0..MAX_UPDATES {
-                    let Some(update) = first.filter(|one| one.opcode.ends_with("-update")) else { break };
+                    let Some(update) = first.filter(|one| one.opcode().ends_with("-update")) else { break };
                     first = module.operands_of(update).next();
                 }
-                Self::Second { kind, first: first.map(|one| one.name.to_string()) }
+                Self::Second { kind, first: first.map(|one| one.name().to_owned()) }
             }
             half => half,
         }

@@ -160,7 +160,7 @@ type ProgramName = (String, Option<i64>);
 /// A program and its operations seen so far.
 struct Program<'p, 'c> {
     programs: &'p Programs<'c>,
-    module: Option<&'p HloModule<'c>>,
+    module: Option<&'p HloModule>,
     program_id: Option<i64>,
     operations: Mutex<HashMap<u32, Arc<Known>>>,
 }

@@ -202,7 +202,7 @@ impl<'r> DevicePlane<'r> {
     fn add(
         &mut self,
         execution: &Execution<'r>,
-        program: Option<&HloModule<'_>>,
+        program: Option<&HloModule>,
         (plane, device): (usize, i64),
         clock: &mut Clock,
         imported: &mut Imported,
@@ -261,7 +261,7 @@ impl<'r> DevicePlane<'r> {
 }
 
 /// What each thunk's operation is, by the program or else by its name.
-fn roles<'t>(thunks: &[(&'t str, Interval)], program: Option<&HloModule<'_>>) -> HashMap<&'t str, Role> {
+fn roles<'t>(thunks: &[(&'t str, Interval)], program: Option<&HloModule>) -> HashMap<&'t str, Role> {
     let mut roles = HashMap::new();
     for (name, _) in thunks {
         roles.entry(*name).or_insert_with(|| {
