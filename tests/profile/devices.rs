@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::support::xspace::*;
 use autotune_lowered::analysis::collectives::{Clocks, CollectiveMetrics, collective_metrics, collectives};
 use autotune_lowered::analysis::{Capture, HloFiles, StacksBy, Summary, SummaryOptions, stacks, summarize};
+use autotune_lowered::peaks::Peaks;
 use autotune_lowered::profile::{Finding, Profiler, Semantics, XSpace, executions};
 
 fn captured(name: &str) -> Vec<Capture> {
@@ -119,6 +120,12 @@ fn facts_of_events_stand_in_for_missing_hlo() {
     // 1000 operations in each of three runs of 700 µs
     assert_eq!(label.work.as_ref().map(|work| (work.flops, work.time_ns)), Some((3000.0, 2_100_000.0)));
     assert!(has(&summary.notes, "what their events state"), "{:?}", summary.notes);
+    let peaks = Peaks::named("tpu:v5e").unwrap();
+    let options = SummaryOptions { peaks: Some(&peaks), ..SummaryOptions::default() };
+    let with_roof = summarize(&captured("nohlo"), &HloFiles::default(), options);
+    // 1000 operations at 393 · 10¹² in a second, in 700 µs
+    let roof = with_roof.labels[0].work.as_ref().unwrap().roofline.unwrap();
+    assert!((roof.share / (1000.0 / 393e12 / 700e-6) - 1.0).abs() < 1e-9, "{roof:?}");
     let stacks = stacks(&captured("nohlo"), &HloFiles::default(), StacksBy::Source, false);
     assert!(stacks.time_ns.keys().any(|stack| stack.contains(&"/src/model.py:41".to_owned())), "{:?}", stacks.time_ns);
 }
