@@ -5,6 +5,7 @@ mod support;
 
 mod candidates;
 mod cost;
+mod envelopes;
 mod layouts;
 mod matching;
 mod memory;
