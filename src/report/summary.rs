@@ -191,7 +191,6 @@ fn write_spread(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Resul
         .filter(|(spread, _)| spread.is_finite())
         .collect();
     spread.sort_by(|one, other| other.0.total_cmp(&one.0));
-    spread.truncate(top.div_ceil(2));
     let what: [&str; 2] = if of_runs { [">of a run", ">runs"] } else { [">in an execution", ">executions"] };
     let headings = [">spread", what[0], what[1], "opcode", "operation"];
     let rows = spread.iter().map(|(spread, operation)| {
@@ -199,7 +198,7 @@ fn write_spread(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Resul
         let (opcode, name) = (short(&operation.opcode), named(operation, summary.modules.len() > 1));
         cells![format_part(*spread), format_ns(time.mean), times, opcode, name]
     });
-    write_section(out, "spread of compute operations, deviation over mean", &headings, rows, top)
+    write_section(out, "spread of compute operations, deviation over mean", &headings, rows, top.div_ceil(2))
 }
 
 fn write_kernels(out: &mut dyn Write, kernels: &[KernelShare], top: usize) -> io::Result<()> {

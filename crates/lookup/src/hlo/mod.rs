@@ -61,6 +61,7 @@ mod side_file;
 mod sites;
 mod source;
 mod stamp;
+mod sub_folders;
 mod tally;
 mod text_cursor;
 mod user_label;

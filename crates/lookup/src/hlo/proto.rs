@@ -154,7 +154,7 @@ impl Walker<'_> {
         }
         if self.with_sites {
             let nodes = nodes(instructions, &self.payloads);
-            self.sites.add(&Computation { name: id.to_le_bytes().to_vec().into(), nodes });
+            self.sites.add(&Computation { name: id.to_le_bytes().to_vec().into(), nodes, ..Computation::default() });
         }
         Ok(())
     }

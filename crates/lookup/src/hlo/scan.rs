@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use super::Evidence;
 use super::blocks::{Search, lines_at};
 use super::bytecode;
 use super::census::{STRUCTURE_BYTES, Structure};
@@ -23,7 +24,6 @@ use super::sites::Sites;
 use super::source::{FileSource, Source};
 use super::tally::{Tally, Transformations};
 use super::user_label::UserLabels;
-use super::{Evidence, Label};
 use crate::digest::Digest;
 use crate::outside_file::{self, Input};
 use crate::setters;
@@ -148,7 +148,7 @@ fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
             label.mapped |= known.mapped;
             label.occurrences = label.occurrences.max(known.occurrences);
             if label.call_sites.is_empty() {
-                label.call_sites.clone_from(&known.call_sites);
+                label.add_calls_of(known.clone());
             }
         }
         scan.labels.retain(|known| known.label != label.label);
@@ -255,7 +255,8 @@ fn scan_module(
         return Err(cut);
     }
     let (tally, structure) = if form == ModuleForm::HloProto {
-        let walk = proto::walk(source, user, whole.is_some())?;
+        let head = || source.window(0, HEAD_BYTES).unwrap_or_default();
+        let walk = proto::walk(source, user, whole.is_some()).map_err(|kind| detect::explain(kind, &head()))?;
         (walk.tally, whole.map(|_| walk.structure))
     } else {
         let tally = search(form, options).run(source).map_err(ScanErrorKind::Unreadable)?;
@@ -378,14 +379,14 @@ fn assemble(
     mut structure: Option<Structure>,
     is_ejkernel: bool,
 ) -> Scan {
-    let mut labels: Vec<(Label, FoundLabel)> = Vec::new();
+    let mut labels: Vec<FoundLabel> = Vec::new();
     let mut index = std::collections::HashMap::new();
     for (at, entry) in tally.entries.into_iter().enumerate() {
         let line = lines.get(at).copied();
         let id = (entry.stamp.label.clone(), entry.stamp.family);
         let next = labels.len();
         let slot = *index.entry(id.clone()).or_insert(next);
-        if let Some((_, known)) = labels.get_mut(slot) {
+        if let Some(known) = labels.get_mut(slot) {
             // another spelling of the same label
             known.occurrences += entry.occurrences;
             known.backward |= entry.transformations.backward;
@@ -393,27 +394,23 @@ fn assemble(
             known.line = known.line.into_iter().chain(line).min();
             continue;
         }
-        let call_sites =
-            structure.as_mut().and_then(|structure| structure.resolved.sites.remove(&id)).unwrap_or_default().listed;
+        let sites = structure.as_mut().and_then(|structure| structure.resolved.sites.remove(&id)).unwrap_or_default();
         let Transformations { backward, mapped } = entry.transformations;
         let backward =
             backward || structure.as_ref().is_some_and(|structure| structure.resolved.backward.contains(&id));
-        labels.push((
-            id.0.clone(),
-            FoundLabel {
-                label: id.0,
-                evidence: entry.stamp.evidence,
-                family: id.1.name().to_owned(),
-                occurrences: entry.occurrences,
-                line,
-                backward,
-                mapped,
-                call_sites,
-                arguments: entry.stamp.arguments,
-            },
-        ));
+        labels.push(FoundLabel {
+            evidence: entry.stamp.evidence,
+            occurrences: entry.occurrences,
+            line,
+            backward,
+            mapped,
+            forward_calls: sites.forward,
+            backward_calls: sites.backward,
+            call_sites: sites.listed,
+            arguments: entry.stamp.arguments,
+            ..FoundLabel::new(id.0, id.1.name())
+        });
     }
-    let mut labels: Vec<FoundLabel> = labels.into_iter().map(|(_, label)| label).collect();
     sort(&mut labels);
     let (broken, overflow) = (tally.broken, tally.overflow);
     let counts = Counts { form, broken, overflow, structure: structure.as_ref(), is_ejkernel };

@@ -137,7 +137,8 @@ impl Sharding {
                 let found = reference.compare(&of_device);
                 if !found.matches {
                     return Err(format!(
-                        "devices {first} and {device} of the program differ in {} of the elements of which both have a copy",
+                        "devices {first} and {device} of the program differ in {} of the elements of which both have \
+                         a copy",
                         found.mismatches
                     ));
                 }
