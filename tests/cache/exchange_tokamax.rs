@@ -17,7 +17,7 @@ use autotune_lowered::device::{DeviceIdentity, DeviceMatch, MatchMode};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::exchange::{ExchangeError, TokamaxCall, TokamaxImport, export_tokamax, import_tokamax};
 use autotune_lowered::hlo::{ScanOptions, scan_path};
-use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, RegistryWriter, Target};
+use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, RecordedTarget, RegistryWriter};
 use serde_json::{Value, json};
 
 const ATTENTION: &str = "tokamax._src.ops.attention.xla_chunked.XlaChunkedDotProductAttention";
@@ -447,7 +447,7 @@ fn record(root: &Path, stamp: Option<&Value>) {
     let argument = |name: &str| Argument::new(name, "bf16[2,256,4,64]".parse().unwrap(), Fill::Constant { value: 0.0 });
     let recipe = stamp.map(|stamp| ("recipe".to_owned(), json!({"kind": "tokamax", "bound": stamp})));
     let call = Call::new(ATTENTION, "227e7ed20221d18e");
-    let invocation = Invocation::new(Target::Platform("cpu".into()), call, candidates[0].config.clone())
+    let invocation = Invocation::new(RecordedTarget::Platform("cpu".into()), call, candidates[0].config.clone())
         .arguments(["q", "k", "v"].map(argument).to_vec())
         .static_arguments(recipe.into_iter().collect())
         .candidates(candidates.to_vec())

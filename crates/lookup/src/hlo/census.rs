@@ -10,7 +10,7 @@ pub(crate) const LONG_NAME_BYTES: usize = 1024;
 /// Modules up to this size are held in memory, for their structure and the digest.
 pub(crate) const STRUCTURE_BYTES: u64 = 1 << 28;
 
-const MAX_HINTS: usize = 16;
+const MAX_HINTS: usize = 4096;
 
 /// Counts over the `op_name`s or locations of a module.
 #[derive(Debug, Default, Clone)]
@@ -51,12 +51,6 @@ impl Census {
 /// What the structure of a module shows besides its labels.
 #[derive(Debug, Default)]
 pub(crate) struct Structure {
-    pub(crate) module: Option<String>,
-    pub(crate) partitioned: Option<bool>,
-    /// After optimisation: calls are inlined, operations fused.
-    pub(crate) is_optimized: bool,
-    pub(crate) census: Census,
+    pub(crate) head: super::graph::Head,
     pub(crate) resolved: super::sites::Resolved,
-    /// Why the text seems to be truncated.
-    pub(crate) cut: Option<String>,
 }

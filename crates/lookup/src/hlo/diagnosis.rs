@@ -3,6 +3,12 @@
 use super::Evidence;
 use super::census::{LONG_NAME_BYTES, STRUCTURE_BYTES, Structure};
 use super::found::{Diagnosis, FoundLabel, ModuleForm};
+use super::graph::Unread;
+use super::sites::Untyped;
+use crate::counted::{counted, listed};
+
+/// The code of [`cut_sites`].
+pub(super) const CALL_SITES_CUT: &str = "call-sites-cut";
 
 /// The text of a lowered function with its locations, by the version of JAX.
 const STABLEHLO_COMMAND: &str = "write StableHLO text with `open(\"module.mlir\", \"w\").write(lowered.as_text(debug_info=True))` \
@@ -42,7 +48,7 @@ pub(crate) struct Counts<'a> {
 /// All diagnoses of these labels.
 pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagnosis> {
     let mut all = Vec::new();
-    if let Some(cut) = counts.structure.and_then(|structure| structure.cut.as_ref()) {
+    if let Some(cut) = counts.structure.and_then(|structure| structure.head.cut.as_ref()) {
         all.push(truncated(counts.form, cut));
     }
     let mut say = |code: &str, message: String| all.push(Diagnosis { code: code.to_owned(), message });
@@ -74,7 +80,11 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
         );
     }
     match counts.structure {
-        Some(structure) => long_names(structure, form, &mut say),
+        Some(structure) => {
+            long_names(structure, form, &mut say);
+            unread(structure, form, &mut say);
+            all.extend(cut_sites(labels));
+        }
         None => say(
             "no-call-sites",
             format!(
@@ -91,7 +101,7 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
 fn cut_labels(counts: &Counts<'_>, labels: &[FoundLabel], form: &str, say: &mut impl FnMut(&str, String)) {
     let by_name = || labels.iter().filter(|label| label.evidence == Evidence::ByName);
     if by_name().next().is_some() {
-        let names: Vec<&str> = by_name().map(|label| label.label.op_name()).take(8).collect();
+        let names = listed(by_name().map(|label| label.label.op_name().to_owned()));
         let cause = match counts.form {
             ModuleForm::HloText | ModuleForm::HloProto => "conversion to HLO cuts each name at its first `@`",
             _ => "their names end before the key",
@@ -103,7 +113,7 @@ fn cut_labels(counts: &Counts<'_>, labels: &[FoundLabel], form: &str, say: &mut 
                  {STABLEHLO_COMMAND}",
                 by_name().count(),
                 labels.len(),
-                names.join(", ")
+                names
             ),
         );
     }
@@ -150,12 +160,12 @@ fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
     let Some(structure) = counts.structure else {
         return ("no-labels", format!("no label in this {form}: {}", io_hint(STABLEHLO_COMMAND)));
     };
-    let census = &structure.census;
-    let hints: Vec<&str> = census.hints.iter().map(String::as_str).take(8).collect();
-    let hints = if hints.is_empty() {
+    let census = &structure.head.census;
+    let hints = if census.hints.is_empty() {
         String::new()
     } else {
-        format!(" (instruction names hint at {}, which is too weak to tune)", hints.join(", "))
+        let hints = listed(census.hints.iter().cloned());
+        format!(" (instruction names hint at {hints}, which is too weak to tune)")
     };
     match counts.form {
         ModuleForm::StablehloBytecode => (
@@ -192,8 +202,8 @@ fn no_name_has_one(
     form: &str,
     io_hint: impl Fn(&str) -> String,
 ) -> String {
-    let census = &structure.census;
-    let lost = if structure.is_optimized && census.relative > 0 {
+    let census = &structure.head.census;
+    let lost = if structure.head.is_optimized && census.relative > 0 {
         format!(
             "; {} names begin inside a scope (`while/…`): XLA drops the beginning of names longer than \
              {LONG_NAME_BYTES} characters when it inlines calls, and json stamps are that long: {STABLEHLO_COMMAND}",
@@ -206,14 +216,57 @@ fn no_name_has_one(
     format!("none of the {} names in this {form} carries a label{lost}: {}", census.names, io_hint(keep))
 }
 
+/// Labels with more call sites than are listed.
+pub(super) fn cut_sites(labels: &[FoundLabel]) -> Option<Diagnosis> {
+    let cut: Vec<String> = labels
+        .iter()
+        .filter(|label| label.is_list_cut())
+        .map(|found| format!("`{}` has {}", found.label, found.forward_calls + found.backward_calls))
+        .collect();
+    let message = format!(
+        "of {} only the first {} call sites are listed, while the counts are complete: {}",
+        counted(cut.len(), "label"),
+        FoundLabel::MAX_CALL_SITES,
+        listed(cut.iter().cloned())
+    );
+    (!cut.is_empty()).then(|| Diagnosis { code: CALL_SITES_CUT.to_owned(), message })
+}
+
 fn long_names(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String)) {
-    if structure.census.long > 0 {
+    if structure.head.census.long > 0 {
         say(
             "long-names",
             format!(
                 "{} of {} names in this {form} are longer than {LONG_NAME_BYTES} characters: XLA drops their beginning, \
                  label included, when it inlines calls; scan this file rather than the optimized module, or stamp with `EJKERNEL_OPS_STAMP=hash`",
-                structure.census.long, structure.census.names
+                structure.head.census.long, structure.head.census.names
+            ),
+        );
+    }
+}
+
+/// Places and operands that the reader of the structure could not use.
+fn unread(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String)) {
+    let Unread { count, first } = structure.head.unread;
+    if count > 0 {
+        let line = first.map_or_else(String::new, |line| format!(", the first on line {line}"));
+        say(
+            "structure-unread",
+            format!(
+                "{count} places in this {form} are no instruction or operation of a known form{line}: labels are \
+                 complete; call sites, operands and directions that depend on these places are missing"
+            ),
+        );
+    }
+    let Untyped { count, types } = &structure.resolved.untyped;
+    if *count > 0 {
+        let types: Vec<String> = types.iter().map(|one| format!("`{one}`")).collect();
+        say(
+            "operands-untyped",
+            format!(
+                "{count} operands of call sites in this {form} are left out, because their types are no plain arrays: \
+                 {}",
+                types.join(", ")
             ),
         );
     }

@@ -5,11 +5,9 @@
 
 use std::collections::HashMap;
 
-use super::census::Structure;
 use super::escape::Escapes;
-use super::hlo_text::quoted;
-use super::sites::{Instruction, Sites};
-use super::user_label::UserLabels;
+use super::graph::{Computation, Head, Node, NodeKind, Type, Value as Operand};
+use super::text_cursor::quoted;
 use crate::array::{ArraySpec, DType};
 
 /// Locations nest; deeper chains are cut.
@@ -21,9 +19,20 @@ const MAX_NAME_BYTES: usize = 1 << 16;
 /// one names thousands.
 const MAX_NAMES_PER_BYTE: usize = 64;
 
-/// Reads the structure of a whole text.
-pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
-    let mut structure = Structure::default();
+#[derive(Debug, Default)]
+struct Instruction {
+    name: String,
+    shape: Option<ArraySpec>,
+    is_constant: bool,
+    operands: Vec<usize>,
+    scope: Vec<u8>,
+    called: Vec<Vec<u8>>,
+    line: Option<u64>,
+}
+
+/// Reads a whole text; `each` receives its functions in file order.
+pub(crate) fn read<'a>(text: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) -> Head {
+    let mut structure = Head::default();
     let mut locations: HashMap<&[u8], &[u8]> = HashMap::new();
     for line in text.split(|&byte| byte == b'\n') {
         // MLIR's printer calls them `#loc12`; a hand-written text may use any name
@@ -40,7 +49,7 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
         }
     }
     let names_left = text.len().saturating_mul(MAX_NAMES_PER_BYTE).saturating_add(1 << 20);
-    let mut reader = Reader { sites: Sites::default(), user, locations, function: None, missing: None, names_left };
+    let mut reader = Reader { each, locations, function: None, missing: None, names_left };
     for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
         let line = line.trim_ascii();
         if line.starts_with(b"module ") || line == b"module{" {
@@ -56,20 +65,19 @@ pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
     } else if let Some(missing) = reader.missing {
         structure.cut = Some(format!("location `{missing}` is used and not defined"));
     }
-    structure.resolved = reader.sites.resolve();
     structure
 }
 
 /// The first lines of a module that is too large to be read completely.
-pub(crate) fn read_head(head: &[u8]) -> Structure {
-    let mut structure = Structure::default();
+pub(crate) fn read_head(head: &[u8]) -> Head {
+    let mut structure = Head::default();
     if let Some(line) = head.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"module ")) {
         read_module(line, &mut structure);
     }
     structure
 }
 
-fn read_module(line: &[u8], structure: &mut Structure) {
+fn read_module(line: &[u8], structure: &mut Head) {
     let line = String::from_utf8_lossy(line);
     structure.module = line
         .strip_prefix("module @")
@@ -124,7 +132,7 @@ fn tensors(text: &str) -> Vec<Option<ArraySpec>> {
 }
 
 struct Function {
-    id: usize,
+    name: Vec<u8>,
     depth: usize,
     instructions: Vec<Instruction>,
     values: HashMap<String, Value>,
@@ -139,9 +147,8 @@ struct Value {
     results: usize,
 }
 
-struct Reader<'a> {
-    sites: Sites,
-    user: Option<&'a UserLabels>,
+struct Reader<'a, 'e> {
+    each: &'e mut dyn FnMut(Computation<'a>),
     locations: HashMap<&'a [u8], &'a [u8]>,
     function: Option<Function>,
     /// An alias that is used and never defined.
@@ -150,16 +157,16 @@ struct Reader<'a> {
     names_left: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Reader<'a, '_> {
     fn begin(&mut self, line: &[u8]) {
         let line = String::from_utf8_lossy(line);
         let name = line.split_once('@').map_or("", |(_, rest)| rest.split('(').next().unwrap_or_default());
         if !line.ends_with('{') {
             return; // a declaration
         }
-        let id = self.sites.computation_id(name.as_bytes());
+        let name = name.as_bytes().to_vec();
         let mut function =
-            Function { id, depth: 1, instructions: Vec::new(), values: HashMap::new(), pending: Vec::new() };
+            Function { name, depth: 1, instructions: Vec::new(), values: HashMap::new(), pending: Vec::new() };
         function.block_arguments(&line, false);
         self.function = Some(function);
     }
@@ -169,7 +176,7 @@ impl<'a> Reader<'a> {
         if line.first() == Some(&b'}') {
             function.depth = function.depth.saturating_sub(1);
             if function.depth == 0 {
-                self.sites.add(function.id, &function.instructions);
+                (self.each)(function.finish());
                 return;
             }
             let scope = self.trailing_scope(line);
@@ -178,10 +185,10 @@ impl<'a> Reader<'a> {
                 && let Some(&(depth, _)) = function.pending.last()
                 && depth == function.depth
                 && let Some((_, range)) = function.pending.pop()
-                && scope.is_some()
+                && !scope.is_empty()
             {
                 for instruction in function.instructions.get_mut(range).unwrap_or_default() {
-                    instruction.scope = scope;
+                    instruction.scope.clone_from(&scope);
                 }
             }
             function.depth += usize::from(opens);
@@ -204,7 +211,7 @@ impl<'a> Reader<'a> {
         self.function = Some(function);
     }
 
-    fn operation(&mut self, function: &mut Function, line: &[u8], at: usize, scope: Option<usize>, number: u64) {
+    fn operation(&mut self, function: &mut Function, line: &[u8], at: usize, scope: Vec<u8>, number: u64) {
         let text = String::from_utf8_lossy(line);
         let (results, rest) = if at > 0 {
             (text.get(..at).unwrap_or_default(), text.get(at..).unwrap_or_default())
@@ -224,15 +231,14 @@ impl<'a> Reader<'a> {
         let mut instruction = Instruction {
             name: target.filter(|_| is_call).unwrap_or(opcode).to_owned(),
             is_constant: opcode == "stablehlo.constant",
-            scope,
+            scope: scope.clone(),
             line: Some(number),
             ..Instruction::default()
         };
         if matches!(opcode, "call" | "func.call" | "stablehlo.composite")
             && let Some(target) = target
         {
-            let callee = self.sites.computation_id(target.as_bytes());
-            instruction.called.push(callee);
+            instruction.called.push(target.as_bytes().to_vec());
         }
         let mut aliases = Vec::new();
         for piece in body.split('%').skip(1) {
@@ -253,7 +259,7 @@ impl<'a> Reader<'a> {
                     function.instructions.push(Instruction {
                         name,
                         shape,
-                        scope,
+                        scope: scope.clone(),
                         operands,
                         line,
                         ..Instruction::default()
@@ -265,17 +271,17 @@ impl<'a> Reader<'a> {
         function.define(results, instruction, tensors(types));
     }
 
-    fn trailing_scope(&mut self, line: &'a [u8]) -> Option<usize> {
-        let body = trailing_location(line)?;
+    fn trailing_scope(&mut self, line: &'a [u8]) -> Vec<u8> {
+        let Some(body) = trailing_location(line) else { return Vec::new() };
         let mut name = Vec::new();
         let mut left = MAX_LOCATIONS;
         if self.names_left == 0 {
-            return None;
+            return name;
         }
         self.append_names(body, MAX_LOCATION_DEPTH, &mut left, &mut name);
         // followed locations count too, because they may lead to nothing
         self.names_left = self.names_left.saturating_sub(name.len() + (MAX_LOCATIONS - left));
-        self.sites.scope(&name, Escapes::Mlir, self.user)
+        name
     }
 
     /// Appends the scope names of a location: nested ones after `/`, fused ones after `;`.
@@ -322,6 +328,20 @@ impl<'a> Reader<'a> {
 }
 
 impl Function {
+    fn finish<'a>(self) -> Computation<'a> {
+        let node = |one: Instruction| Node {
+            kind: if one.is_constant { NodeKind::Constant } else { NodeKind::Operation },
+            name: one.name.into(),
+            operands: one.operands.into_iter().map(Operand::whole).collect(),
+            results: one.shape.map(Type::Array).into_iter().collect(),
+            scope: one.scope.into(),
+            called: one.called.into_iter().map(Into::into).collect(),
+            line: one.line,
+            ..Node::default()
+        };
+        Computation { name: self.name.into(), nodes: self.instructions.into_iter().map(node).collect() }
+    }
+
     fn value(&self, name: &str) -> Option<usize> {
         let (base, result) = name.split_once('#').unwrap_or((name, "0"));
         let value = self.values.get(base)?;
@@ -345,10 +365,10 @@ impl Function {
             instruction.shape = shapes.pop().flatten();
             self.instructions.push(instruction);
         } else {
-            let (name, scope, line) = (instruction.name.clone(), instruction.scope, instruction.line);
+            let (name, scope, line) = (instruction.name.clone(), instruction.scope.clone(), instruction.line);
             self.instructions.push(instruction);
             for shape in shapes.into_iter().take(results) {
-                let (name, operands) = (name.clone(), vec![first]);
+                let (name, operands, scope) = (name.clone(), vec![first], scope.clone());
                 self.instructions.push(Instruction { name, shape, scope, operands, line, ..Instruction::default() });
             }
         }
