@@ -28,7 +28,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What to publish, and how.
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
 pub struct Pushing<'a> {
     /// The entries.
     pub entries: &'a [(CacheKey, Arc<Entry>)],
@@ -51,7 +50,6 @@ setters!(Pushing<'a> { signer: Option<&'a Signer>, keys: Option<&'a PublicKeys>,
 
 /// The result of publishing.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct Published {
     /// The manifest.
     pub manifest: CacheManifest,
