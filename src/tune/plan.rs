@@ -95,7 +95,8 @@ pub fn plan(
     let diagnosis = scan.diagnosis.iter().map(|diagnosis| format!("{}: {}", diagnosis.code, diagnosis.message));
     let notes = diagnosis.chain(registry.problems().iter().map(ToString::to_string)).collect();
     let step = options.step.clone();
-    let plan = TuningPlan { invocations, missed: missed(scan, &matching), notes, step, of_step, ..TuningPlan::default() };
+    let plan =
+        TuningPlan { invocations, missed: missed(scan, &matching), notes, step, of_step, ..TuningPlan::default() };
     let mut plan = match options.shard {
         Some(shard) => plan.of_shard(shard),
         None => plan,

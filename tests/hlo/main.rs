@@ -6,6 +6,7 @@ mod support;
 mod candidates;
 mod cost;
 mod folders;
+mod layouts;
 mod matching;
 mod memory;
 mod oracles;

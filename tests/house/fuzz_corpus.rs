@@ -195,7 +195,7 @@ fn stores_and_what_they_exchange_are_read() {
         match kind {
             0 | 1 => import_json(&path).is_ok_and(|entries| entries.len() > 1),
             2 => import_ejkernel(&path).is_ok_and(|read| !read.entries.is_empty()),
-            3 => import_tokamax(&path, None).is_ok_and(|read| !read.entries.is_empty()),
+            3 => import_tokamax(&path, None, None).is_ok_and(|read| !read.entries.is_empty()),
             _ => EjkernelFields::read(&path).is_ok(),
         }
     };

@@ -65,6 +65,9 @@ pub struct PeerRecord {
     pub key: String,
     /// The tool's data on it.
     pub value: String,
+    /// What the file held besides its calls, as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envelope: Option<String>,
 }
 
 /// How an entry was found.

@@ -51,12 +51,6 @@ impl Census {
 /// What the structure of a module shows besides its labels.
 #[derive(Debug, Default)]
 pub(crate) struct Structure {
-    pub(crate) module: Option<String>,
-    pub(crate) partitioned: Option<bool>,
-    /// After optimisation: calls are inlined, operations fused.
-    pub(crate) is_optimized: bool,
-    pub(crate) census: Census,
+    pub(crate) head: super::graph::Head,
     pub(crate) resolved: super::sites::Resolved,
-    /// Why the text seems to be truncated.
-    pub(crate) cut: Option<String>,
 }

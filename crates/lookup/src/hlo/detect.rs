@@ -1,8 +1,8 @@
 //! The form of a file, from its first bytes.
 
+use super::envelope::{self, BYTECODE};
 use super::error::ScanErrorKind;
 use super::found::ModuleForm;
-use super::proto;
 
 /// Number of bytes examined to detect a form.
 pub(crate) const HEAD_BYTES: usize = 1 << 16;
@@ -11,6 +11,8 @@ pub(crate) const HEAD_BYTES: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     Module(ModuleForm),
+    /// A file of `jax.export`, with StableHLO bytecode in it.
+    Exported,
     Gzip,
     Zstd,
 }
@@ -27,7 +29,7 @@ pub(crate) fn detect(head: &[u8]) -> Result<Content, ScanErrorKind> {
     match head {
         [0x1f, 0x8b, ..] => return Ok(Content::Gzip),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => return Ok(Content::Zstd),
-        [b'M', b'L', 0xef, b'R', ..] => return Ok(Content::Module(ModuleForm::StablehloBytecode)),
+        _ if head.starts_with(BYTECODE) => return Ok(Content::Module(ModuleForm::StablehloBytecode)),
         _ => {}
     }
     let is_text = !head.contains(&0);
@@ -37,8 +39,11 @@ pub(crate) fn detect(head: &[u8]) -> Result<Content, ScanErrorKind> {
             _ => Ok(Content::Module(form)),
         };
     }
-    if proto::looks_like_module(head) {
+    if envelope::looks_like_module(head) {
         return Ok(Content::Module(ModuleForm::HloProto));
+    }
+    if envelope::looks_exported(head) {
+        return Ok(Content::Exported);
     }
     Err(ScanErrorKind::NotAModule { seen: describe(head) })
 }
@@ -47,7 +52,10 @@ fn text_form(head: &[u8]) -> Option<ModuleForm> {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     for line in head.split(|&byte| byte == b'\n') {
         let line = line.trim_ascii_start();
-        if line.starts_with(b"HloModule ") {
+        // the name may come on the next line
+        if let Some(rest) = line.strip_prefix(b"HloModule")
+            && rest.first().is_none_or(u8::is_ascii_whitespace)
+        {
             return Some(ModuleForm::HloText);
         }
         let is_mlir = [&b"module "[..], b"module{", b"func.func ", b"#loc", b"\"builtin.module\""]

@@ -3,6 +3,8 @@
 use super::Evidence;
 use super::census::{LONG_NAME_BYTES, STRUCTURE_BYTES, Structure};
 use super::found::{Diagnosis, FoundLabel, ModuleForm};
+use super::graph::Unread;
+use super::sites::Untyped;
 use crate::counted::{counted, listed};
 
 /// The code of [`cut_sites`].
@@ -46,7 +48,7 @@ pub(crate) struct Counts<'a> {
 /// All diagnoses of these labels.
 pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagnosis> {
     let mut all = Vec::new();
-    if let Some(cut) = counts.structure.and_then(|structure| structure.cut.as_ref()) {
+    if let Some(cut) = counts.structure.and_then(|structure| structure.head.cut.as_ref()) {
         all.push(truncated(counts.form, cut));
     }
     let mut say = |code: &str, message: String| all.push(Diagnosis { code: code.to_owned(), message });
@@ -80,6 +82,7 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
     match counts.structure {
         Some(structure) => {
             long_names(structure, form, &mut say);
+            unread(structure, form, &mut say);
             all.extend(cut_sites(labels));
         }
         None => say(
@@ -157,7 +160,7 @@ fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
     let Some(structure) = counts.structure else {
         return ("no-labels", format!("no label in this {form}: {}", io_hint(STABLEHLO_COMMAND)));
     };
-    let census = &structure.census;
+    let census = &structure.head.census;
     let hints = if census.hints.is_empty() {
         String::new()
     } else {
@@ -199,8 +202,8 @@ fn no_name_has_one(
     form: &str,
     io_hint: impl Fn(&str) -> String,
 ) -> String {
-    let census = &structure.census;
-    let lost = if structure.is_optimized && census.relative > 0 {
+    let census = &structure.head.census;
+    let lost = if structure.head.is_optimized && census.relative > 0 {
         format!(
             "; {} names begin inside a scope (`while/…`): XLA drops the beginning of names longer than \
              {LONG_NAME_BYTES} characters when it inlines calls, and json stamps are that long: {STABLEHLO_COMMAND}",
@@ -230,13 +233,40 @@ pub(super) fn cut_sites(labels: &[FoundLabel]) -> Option<Diagnosis> {
 }
 
 fn long_names(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String)) {
-    if structure.census.long > 0 {
+    if structure.head.census.long > 0 {
         say(
             "long-names",
             format!(
                 "{} of {} names in this {form} are longer than {LONG_NAME_BYTES} characters: XLA drops their beginning, \
                  label included, when it inlines calls; scan this file rather than the optimized module, or stamp with `EJKERNEL_OPS_STAMP=hash`",
-                structure.census.long, structure.census.names
+                structure.head.census.long, structure.head.census.names
+            ),
+        );
+    }
+}
+
+/// Places and operands that the reader of the structure could not use.
+fn unread(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String)) {
+    let Unread { count, first } = structure.head.unread;
+    if count > 0 {
+        let line = first.map_or_else(String::new, |line| format!(", the first on line {line}"));
+        say(
+            "structure-unread",
+            format!(
+                "{count} places in this {form} are no instruction or operation of a known form{line}: labels are \
+                 complete; call sites, operands and directions that depend on these places are missing"
+            ),
+        );
+    }
+    let Untyped { count, types } = &structure.resolved.untyped;
+    if *count > 0 {
+        let types: Vec<String> = types.iter().map(|one| format!("`{one}`")).collect();
+        say(
+            "operands-untyped",
+            format!(
+                "{count} operands of call sites in this {form} are left out, because their types are no plain arrays: \
+                 {}",
+                types.join(", ")
             ),
         );
     }

@@ -189,7 +189,7 @@ fn dump_file(path: &Path) -> Option<DumpFile> {
         Ok(None) if !is_named_as_module(&name) => return None,
         Ok(None) => Stage::Unrecognized,
         Ok(Some(ModuleForm::StablehloText | ModuleForm::StablehloBytecode)) => Stage::Stablehlo,
-        _ if name.contains("before_optimizations") => Stage::Before,
+        _ if ["before_optimizations", "unoptimized_snapshot"].iter().any(|stage| name.contains(stage)) => Stage::Before,
         _ if name.contains("after_optimizations") => Stage::After,
         _ => Stage::Between,
     };
@@ -226,6 +226,7 @@ fn form_of(mut reader: Box<dyn Read>, layers: usize) -> io::Result<Option<Module
     let whole = io::Cursor::new(head).chain(reader);
     match content {
         Some(Content::Module(form)) => Ok(Some(form)),
+        Some(Content::Exported) => Ok(Some(ModuleForm::StablehloBytecode)),
         Some(Content::Gzip) if layers < MAX_COMPRESSION_LAYERS => {
             form_of(Box::new(compressed::gzip(whole)), layers + 1)
         }

@@ -1,232 +1,315 @@
 //! The structure of HLO text: module line, computations, instructions with operands, calls and names.
+//!
+//! As in XLA's parser, white space means nothing: a text may be indented, flat, or wrapped anywhere.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::census::Structure;
 use super::escape::Escapes;
-use super::sites::{Instruction, Sites};
-use super::user_label::UserLabels;
-use crate::array::ArraySpec;
+use super::graph::{Computation, Head, Node, NodeId, NodeKind, Type, Value};
+use super::text_cursor::{Cursor, balanced, parts, quoted};
 
-/// Reads the structure of a whole text.
-pub(crate) fn read(text: &[u8], user: Option<&UserLabels>) -> Structure {
-    let mut reader = Reader { structure: Structure::default(), sites: Sites::default(), user, has_sharding: false };
-    let mut computation: Option<(usize, Builder)> = None;
-    let mut header = String::new();
-    let mut has_entry = false;
-    for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match line {
-            [b' ' | b'\t', ..] => {
-                if let Some((_, builder)) = &mut computation {
-                    reader.instruction(line.trim_ascii_start(), index as u64 + 1, builder);
-                }
-            }
-            [b'}', ..] => {
-                if let Some((id, builder)) = computation.take() {
-                    reader.sites.add(id, &builder.instructions);
-                }
-            }
-            _ if line.starts_with(b"HloModule ") && header.is_empty() => {
-                // the layouts of a large entry make this line long; the attributes read here are short
-                header = String::from_utf8_lossy(line).into_owned();
-            }
-            _ if line.trim_ascii_end().ends_with(b"{") => {
-                let name = line.strip_prefix(b"ENTRY ");
-                has_entry |= name.is_some();
-                let id = reader.sites.computation_id(identifier(name.unwrap_or(line)));
-                computation = Some((id, Builder::default()));
-            }
-            _ => {}
-        }
+/// Deepest nesting of tuples that is read.
+const MAX_TUPLES: usize = 32;
+/// The word that begins a module.
+const MODULE: &[u8] = b"HloModule";
+/// Tables that later versions of XLA print after that line.
+const TABLES: [&[u8]; 4] = [b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames"];
+const OP_NAME: &[u8] = b"op_name=\"";
+/// The payload of an instruction's metadata, and as frontend attribute.
+const PAYLOADS: [&[u8]; 2] = [b"metadata_payload=\"", b"xla_metadata_payload=\""];
+
+/// Reads a whole text; `each` receives its computations in file order.
+pub(crate) fn read<'a>(text: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) -> Head {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let mut reader = Reader { cursor: Cursor::new(text), head: Head::default(), has_sharding: false };
+    let has_entry = reader.module(each);
+    if reader.head.cut.is_none() && !has_entry && reader.head.module.is_some() {
+        reader.head.cut = Some("it has no `ENTRY` computation".to_owned());
     }
-    let Reader { mut structure, sites, has_sharding, .. } = reader;
-    if computation.is_some() {
-        structure.cut = Some("its last computation is not closed".to_owned());
-    } else if !has_entry && !header.is_empty() {
-        structure.cut = Some("it has no `ENTRY` computation".to_owned());
-    }
-    read_header(&header, has_sharding, &mut structure);
-    structure.resolved = sites.resolve();
-    structure
+    reader.finish()
 }
 
-/// The first line of a module that is too large to be read completely.
-pub(crate) fn read_head(head: &[u8]) -> Structure {
-    let mut structure = Structure::default();
-    let line = head.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"HloModule ")).unwrap_or_default();
-    read_header(&String::from_utf8_lossy(line), false, &mut structure);
-    structure
-}
-
-fn read_header(header: &str, has_sharding: bool, structure: &mut Structure) {
-    let Some(rest) = header.strip_prefix("HloModule ") else { return };
-    let name = rest.split([',', ' ']).next().unwrap_or_default();
-    structure.module = Some(name.trim_start_matches('%').to_owned()).filter(|name| !name.is_empty());
-    structure.is_optimized = rest.contains("is_scheduled=true");
-    let partitions: u64 = rest
-        .split_once("num_partitions=")
-        .and_then(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
-        .unwrap_or(1);
-    structure.partitioned = match (structure.is_optimized, partitions > 1) {
-        // the scheduler runs long after the partitioner
-        (true, many) => Some(many),
-        (false, false) => Some(false),
-        // shardings are gone once the partitioner has acted on them
-        (false, true) if has_sharding => Some(false),
-        (false, true) => None,
-    };
-}
-
-#[derive(Default)]
-struct Builder {
-    instructions: Vec<Instruction>,
-    index: HashMap<Vec<u8>, usize>,
+/// The first lines of a module that is too large to be read completely.
+pub(crate) fn read_head(head: &[u8]) -> Head {
+    let start = memchr::memmem::find(head, MODULE).unwrap_or(head.len());
+    let cursor = Cursor::new(head.get(start + MODULE.len()..).unwrap_or_default());
+    let mut reader = Reader { cursor, head: Head::default(), has_sharding: false };
+    reader.module_line();
+    reader.finish()
 }
 
 struct Reader<'a> {
-    structure: Structure,
-    sites: Sites,
-    user: Option<&'a UserLabels>,
+    cursor: Cursor<'a>,
+    head: Head,
     has_sharding: bool,
 }
 
-/// An instruction's or a computation's name: up to the first blank or parenthesis, without `%`.
-fn identifier(text: &[u8]) -> &[u8] {
-    let text = text.strip_prefix(b"%").unwrap_or(text);
-    let end = text.iter().position(|byte| matches!(byte, b' ' | b'(' | b',' | b'}' | b')')).unwrap_or(text.len());
-    text.get(..end).unwrap_or_default()
+/// Whether a byte may be part of a name, a keyword or a number.
+fn is_word(byte: u8) -> bool {
+    !(byte.is_ascii_whitespace() || b"=(){}[],\"".contains(&byte))
 }
 
-/// Length of the text up to the bracket that closes the one at its start; quotes are respected.
-fn balanced(text: &[u8]) -> usize {
-    let mut depth = 0_usize;
-    let mut in_string = false;
-    let mut escaped = false;
-    for (at, &byte) in text.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'(' | b'{' | b'[' if !in_string => depth += 1,
-            b')' | b'}' | b']' if !in_string => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    return at + 1;
+fn without_sign(name: &[u8]) -> &[u8] {
+    name.strip_prefix(b"%").unwrap_or(name)
+}
+
+impl<'a> Reader<'a> {
+    /// Reads everything; returns whether there is an entry computation.
+    fn module(&mut self, each: &mut dyn FnMut(Computation<'a>)) -> bool {
+        let mut has_entry = false;
+        while self.cursor.next().is_some() {
+            let start = self.cursor.clone();
+            let word = self.cursor.word(is_word);
+            if word == MODULE && self.head.module.is_none() {
+                self.module_line();
+                continue;
+            }
+            let is_entry = word == b"ENTRY";
+            let name = if is_entry { self.cursor.word(is_word) } else { word };
+            if !name.is_empty() && name.iter().all(u8::is_ascii_digit) {
+                // a row of a table of files, functions or frames
+                self.value();
+            } else if !name.is_empty() && self.computation_begins() {
+                has_entry |= is_entry;
+                each(self.computation(without_sign(name)));
+            } else if !TABLES.contains(&word) {
+                self.cursor = start;
+                self.stray_line();
+            }
+        }
+        has_entry
+    }
+
+    /// Passes a line that belongs to no computation: prose around the module, or a piece of one.
+    fn stray_line(&mut self) {
+        let (start, line) = (self.cursor.clone(), self.cursor.line());
+        let name = self.cursor.word(is_word);
+        if !name.is_empty() && self.cursor.eat(b"=") && self.shape().is_some() {
+            self.head.unread.add(line);
+        }
+        self.cursor = start;
+        self.cursor.skip_line();
+    }
+
+    /// The module's name and attributes.
+    fn module_line(&mut self) {
+        let name = without_sign(self.cursor.word(is_word));
+        self.head.module = Some(String::from_utf8_lossy(name).into_owned()).filter(|name| !name.is_empty());
+        while let Some((key, value)) = self.attribute() {
+            match key {
+                b"is_scheduled" => self.head.is_optimized = value == b"true",
+                b"num_partitions" => self.head.partitions = number(value),
+                _ => {}
+            }
+        }
+    }
+
+    fn finish(self) -> Head {
+        let mut head = self.head;
+        head.partitioned = match (head.is_optimized, head.partitions.is_some_and(|count| count > 1)) {
+            _ if head.module.is_none() => None,
+            // the scheduler runs long after the partitioner
+            (true, many) => Some(many),
+            (false, false) => Some(false),
+            // shardings are gone once the partitioner has acted on them
+            (false, true) if self.has_sharding => Some(false),
+            (false, true) => None,
+        };
+        head
+    }
+
+    /// Passes what stands between a computation's name and its first instruction.
+    fn computation_begins(&mut self) -> bool {
+        if self.cursor.next() == Some(b'(') {
+            self.cursor.bracketed();
+            if !self.cursor.eat(b"->") || self.shape().is_none() {
+                return false;
+            }
+        }
+        self.cursor.eat(b"{")
+    }
+
+    fn computation(&mut self, name: &'a [u8]) -> Computation<'a> {
+        let mut nodes = Vec::new();
+        let mut places = HashMap::new();
+        loop {
+            match self.cursor.next() {
+                None => {
+                    self.head.cut = Some("its last computation is not closed".to_owned());
+                    break;
+                }
+                Some(b'}') => {
+                    self.cursor.take(1);
+                    // the thread that executes it
+                    while self.attribute().is_some() {}
+                    break;
+                }
+                Some(_) => {
+                    let (start, line) = (self.cursor.clone(), self.cursor.line());
+                    if self.instruction(line, &mut nodes, &mut places).is_none() {
+                        self.cursor = start;
+                        self.cursor.skip_line();
+                        self.head.unread.add(line);
+                    }
                 }
             }
-            _ => {}
         }
+        Computation { name: Cow::Borrowed(name), nodes, ..Computation::default() }
     }
-    text.len()
-}
 
-/// Parts of a text between top-level commas.
-fn top_level_parts(text: &[u8]) -> Vec<&[u8]> {
-    let mut parts = Vec::new();
-    let (mut start, mut at) = (0, 0);
-    while let Some(&byte) = text.get(at) {
-        match byte {
-            b'(' | b'{' | b'[' => at += balanced(text.get(at..).unwrap_or_default()).max(1),
-            b'"' => at += quoted(text.get(at + 1..).unwrap_or_default()).len() + 2,
-            b',' => {
-                parts.push(text.get(start..at).unwrap_or_default().trim_ascii());
-                at += 1;
-                start = at;
-            }
-            _ => at += 1,
+    fn instruction(
+        &mut self,
+        line: u64,
+        nodes: &mut Vec<Node<'a>>,
+        places: &mut HashMap<&'a [u8], NodeId>,
+    ) -> Option<()> {
+        let mut name = self.cursor.word(is_word);
+        if name == b"ROOT" {
+            name = self.cursor.word(is_word);
         }
-    }
-    parts.push(text.get(start..).unwrap_or_default().trim_ascii());
-    parts.retain(|part| !part.is_empty());
-    parts
-}
-
-/// The content of a quoted string whose opening quote was just passed, still escaped.
-pub(crate) fn quoted(text: &[u8]) -> &[u8] {
-    let mut escaped = false;
-    for (at, &byte) in text.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return text.get(..at).unwrap_or_default(),
-            _ => {}
+        let name = without_sign(name);
+        if name.is_empty() || !self.cursor.eat(b"=") {
+            return None;
         }
-    }
-    text
-}
-
-/// `f32[2,128]{1,0}` as an array; `None` for tuples and other shapes.
-fn array_shape(text: &[u8]) -> Option<ArraySpec> {
-    let end = text.iter().position(|&byte| byte == b']')? + 1;
-    let text = std::str::from_utf8(text.get(..end)?).ok()?;
-    text.replace("<=", "").parse().ok()
-}
-
-impl Reader<'_> {
-    fn instruction(&mut self, line: &[u8], number: u64, builder: &mut Builder) {
-        let line = line.strip_prefix(b"ROOT ").unwrap_or(line);
-        let Some(equals) = memchr::memmem::find(line, b" = ") else { return };
-        let name = identifier(line);
-        let rest = line.get(equals + 3..).unwrap_or_default();
-        let shape_length = match rest.first() {
-            Some(b'(') => balanced(rest),
-            _ => rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len()),
+        let results = vec![self.shape()?];
+        let opcode = self.cursor.word(is_word);
+        let given = if self.cursor.next() == Some(b'(') { self.cursor.bracketed()? } else { return None };
+        let kind = match opcode {
+            b"constant" => NodeKind::Constant,
+            b"parameter" => NodeKind::Argument,
+            _ => NodeKind::Operation,
         };
-        let (shape, rest) = rest.split_at(shape_length);
-        let rest = rest.trim_ascii_start();
-        let opcode_length = rest.iter().position(|&byte| byte == b'(').unwrap_or(rest.len());
-        let (opcode, rest) = rest.split_at(opcode_length);
-        let operands_length = balanced(rest);
-        let (operands, attributes) = rest.split_at(operands_length);
-        let mut instruction = Instruction {
-            name: String::from_utf8_lossy(name).into_owned(),
-            shape: array_shape(shape),
-            is_constant: opcode == b"constant",
-            line: Some(number),
-            ..Instruction::default()
-        };
-        self.structure.census.instruction(&instruction.name);
-        if !matches!(opcode, b"constant" | b"parameter") {
-            let inner = operands.strip_prefix(b"(").and_then(|inner| inner.strip_suffix(b")")).unwrap_or_default();
-            for operand in top_level_parts(inner) {
-                // older texts print the operand's shape before its name, and comments count the operands
-                let token = operand.rsplit(|&byte| byte == b' ' || byte == b'/').next().unwrap_or_default();
-                instruction.operands.extend(builder.index.get(identifier(token)));
-            }
+        let (name_text, opcode_text) = (String::from_utf8_lossy(name), String::from_utf8_lossy(opcode));
+        let mut node =
+            Node { kind, name: name_text, opcode: opcode_text, results, line: Some(line), ..Node::default() };
+        if kind == NodeKind::Operation {
+            let operands = parts(given).filter_map(|part| places.get(operand_name(part)));
+            node.operands = operands.map(|&place| Value::whole(place)).collect();
         }
-        for attribute in top_level_parts(attributes) {
-            self.attribute(attribute, &mut instruction);
+        self.head.census.instruction(&node.name);
+        while let Some((key, value)) = self.attribute() {
+            self.describe(key, value, &mut node);
         }
-        builder.index.insert(name.to_vec(), builder.instructions.len());
-        builder.instructions.push(instruction);
+        places.insert(name, nodes.len());
+        nodes.push(node);
+        Some(())
     }
 
-    fn attribute(&mut self, attribute: &[u8], instruction: &mut Instruction) {
-        let Some(equals) = memchr::memchr(b'=', attribute) else { return };
-        let (key, value) = attribute.split_at(equals);
-        let value = value.get(1..).unwrap_or_default();
+    /// One attribute: a comma, its name, and its value if it has one.
+    fn attribute(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        if !self.cursor.eat(b",") {
+            return None;
+        }
+        let key = self.cursor.word(is_word);
+        let value = if self.cursor.eat(b"=") { self.value() } else { &[] };
+        Some((key, value))
+    }
+
+    /// A value, up to the comma, the closing bracket or the name that follows it.
+    fn value(&mut self) -> &'a [u8] {
+        self.cursor.next();
+        let start = self.cursor.rest();
+        loop {
+            match self.cursor.rest().first() {
+                Some(b'(' | b'[' | b'{') => {
+                    let length = balanced(self.cursor.rest());
+                    self.cursor.take(length);
+                }
+                Some(b'"') => {
+                    let length = quoted(self.cursor.rest().get(1..).unwrap_or_default()).len() + 2;
+                    self.cursor.take(length);
+                }
+                Some(&byte) if is_word(byte) => {
+                    self.cursor.word(is_word);
+                }
+                // `mesh['x'=2] {'x'}` holds a blank; nothing but a value goes on with a bracket
+                Some(byte) if byte.is_ascii_whitespace() => {
+                    let before = self.cursor.clone();
+                    if !matches!(self.cursor.next(), Some(b'(' | b'[' | b'{')) {
+                        self.cursor = before;
+                        break;
+                    }
+                }
+                Some(b'=') => {
+                    self.cursor.take(1);
+                }
+                _ => break,
+            }
+        }
+        let length = start.len() - self.cursor.rest().len();
+        start.get(..length).unwrap_or_default()
+    }
+
+    fn describe(&mut self, key: &[u8], value: &'a [u8], node: &mut Node<'a>) {
         match key {
             b"to_apply" | b"calls" | b"body" | b"condition" | b"true_computation" | b"false_computation" => {
-                let callee = self.sites.computation_id(identifier(value));
-                instruction.called.push(callee);
+                node.called.push(Cow::Borrowed(without_sign(value)));
             }
             b"branch_computations" | b"called_computations" => {
                 let inner = value.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}")).unwrap_or(value);
-                for callee in top_level_parts(inner) {
-                    let callee = self.sites.computation_id(identifier(callee));
-                    instruction.called.push(callee);
-                }
+                node.called.extend(parts(inner).map(|callee| Cow::Borrowed(without_sign(callee))));
+            }
+            b"index" if &*node.opcode == "get-tuple-element" => {
+                let index = number(value).and_then(|index| usize::try_from(index).ok());
+                node.operands.iter_mut().for_each(|operand| operand.part = index);
             }
             b"sharding" => self.has_sharding = true,
-            b"metadata" => {
-                const KEY: &[u8] = b"op_name=\"";
-                let Some(at) = memchr::memmem::find(value, KEY) else { return };
-                let name = quoted(value.get(at + KEY.len()..).unwrap_or_default());
-                self.structure.census.name(name, Escapes::C);
-                instruction.scope = self.sites.scope(name, Escapes::C, self.user);
+            b"metadata" | b"frontend_attributes" => {
+                if let Some(name) = string_after(value, OP_NAME) {
+                    self.head.census.name(name, Escapes::C);
+                    node.scope = Cow::Borrowed(name);
+                }
+                if let Some(payload) = PAYLOADS.iter().find_map(|key| string_after(value, key)) {
+                    node.payload = Cow::Borrowed(payload);
+                }
             }
             _ => {}
         }
     }
+
+    /// `f32[2,128]{1,0}`, or a tuple of such in parentheses.
+    fn shape(&mut self) -> Option<Type> {
+        shape(&mut self.cursor, 0)
+    }
+}
+
+fn shape(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
+    if cursor.next()? == b'(' {
+        if depth == MAX_TUPLES {
+            return Some(Type::Other(String::from_utf8_lossy(cursor.bracketed()?).into()));
+        }
+        cursor.take(1);
+        let mut elements = Vec::new();
+        while !cursor.eat(b")") {
+            elements.push(shape(cursor, depth + 1)?);
+            cursor.eat(b",");
+        }
+        return Some(Type::Tuple(elements));
+    }
+    let element = cursor.word(is_word);
+    let dims = if cursor.next() == Some(b'[') { cursor.bracketed()? } else { return None };
+    // a computation may begin behind a shape: only numbers and colons begin a layout
+    if cursor.next() == Some(b'{') && matches!(cursor.rest().get(1), Some(b'0'..=b'9' | b':' | b'}')) {
+        cursor.bracketed();
+    }
+    let spelling = format!("{}[{}]", String::from_utf8_lossy(element), String::from_utf8_lossy(dims));
+    // a dimension of at most some length counts with that length
+    Some(spelling.replace("<=", "").parse().map_or_else(|_| Type::Other(spelling.into()), Type::Array))
+}
+
+/// The name of an operand. Older texts print its shape before the name, and comments count the operands.
+fn operand_name(operand: &[u8]) -> &[u8] {
+    let name = operand.rsplit(|&byte| byte.is_ascii_whitespace() || byte == b'/').next().unwrap_or_default();
+    without_sign(name)
+}
+
+/// The string that follows a key within `{…}`, still escaped.
+fn string_after<'a>(value: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let at = memchr::memmem::find(value, key)?;
+    value.get(at + key.len()..).map(quoted)
+}
+
+fn number(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
 }

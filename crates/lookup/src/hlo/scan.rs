@@ -11,13 +11,16 @@ use super::compressed;
 use super::detect::{self, Content, HEAD_BYTES};
 use super::diagnosis::{Counts, diagnose, truncated};
 use super::dump;
+use super::envelope;
 use super::error::{ScanError, ScanErrorKind};
 use super::escape::Escapes;
 use super::found::{Diagnosis, FoundLabel, ModuleForm, Scan};
+use super::graph::{Computation, Head};
 use super::hlo_text;
 use super::mlir_text;
 use super::proto;
 use super::side_file::{self, Side};
+use super::sites::Sites;
 use super::source::{FileSource, Source};
 use super::tally::{Tally, Transformations};
 use super::user_label::UserLabels;
@@ -173,6 +176,11 @@ fn scan_source(source: &dyn Source, options: &ScanOptions) -> Result<Scan, ScanE
     let head = source.window(0, HEAD_BYTES).map_err(ScanErrorKind::Unreadable)?;
     let form = match detect::detect(&head)? {
         Content::Module(form) => form,
+        Content::Exported if source.len() <= STRUCTURE_BYTES => {
+            let length = usize::try_from(source.len()).unwrap_or(usize::MAX);
+            return scan_exported(&source.window(0, length).map_err(ScanErrorKind::Unreadable)?, options);
+        }
+        Content::Exported => return Err(exported_too_large()),
         compressed => {
             let mut scan = scan_stream(Box::new(SourceReader { source, offset: 0 }), Some(compressed), 0, options)?;
             scan.digest = None;
@@ -189,6 +197,22 @@ fn scan_source(source: &dyn Source, options: &ScanOptions) -> Result<Scan, ScanE
     let length = usize::try_from(source.len()).unwrap_or(usize::MAX);
     let bytes = source.window(0, length).map_err(ScanErrorKind::Unreadable)?;
     scan_module(&bytes.as_slice(), form, Some(&bytes), options)
+}
+
+/// Scans the bytecode in a file of `jax.export`.
+fn scan_exported(file: &[u8], options: &ScanOptions) -> Result<Scan, ScanErrorKind> {
+    let module = envelope::exported(file)?;
+    let mut scan = scan_module(&module, ModuleForm::StablehloBytecode, Some(module), options)?;
+    scan.digest = Some(Digest::of(file));
+    Ok(scan)
+}
+
+fn exported_too_large() -> ScanErrorKind {
+    ScanErrorKind::TooLarge {
+        what: "this file of `jax.export`".to_owned(),
+        limit: STRUCTURE_BYTES,
+        advice: "write the bytes of `exported.mlir_module_serialized` to a file and scan that",
+    }
 }
 
 /// A source read from its start to its end.
@@ -279,11 +303,14 @@ fn describe_large(form: ModuleForm, head: &[u8], scan: &mut Scan) {
 }
 
 fn read_structure(form: ModuleForm, text: &[u8], user: Option<&UserLabels>) -> Structure {
-    match form {
-        ModuleForm::HloText => hlo_text::read(text, user),
-        ModuleForm::StablehloText => mlir_text::read(text, user),
-        _ => Structure::default(),
-    }
+    let mut sites = Sites::new(escapes(form), user);
+    let mut each = |computation: Computation<'_>| sites.add(&computation);
+    let head = match form {
+        ModuleForm::HloText => hlo_text::read(text, &mut each),
+        ModuleForm::StablehloText => mlir_text::read(text, &mut each),
+        _ => Head::default(),
+    };
+    Structure { head, resolved: sites.resolve() }
 }
 
 /// Scans a stream: in memory while it is small, otherwise without structure, if the form allows it.
@@ -297,7 +324,7 @@ fn scan_stream(
         let (codec, expanded): (_, Box<dyn Read + '_>) = match content {
             Content::Gzip => ("gzip", Box::new(compressed::gzip(reader))),
             Content::Zstd => ("zstd", Box::new(compressed::zstd(reader))),
-            Content::Module(_) => ("", reader),
+            Content::Module(_) | Content::Exported => ("", reader),
         };
         if layers == MAX_COMPRESSION_LAYERS {
             return Err(ScanErrorKind::NotAModule { seen: format!("{codec} within {layers} layers of compression") });
@@ -309,14 +336,20 @@ fn scan_stream(
     }
     let mut kept = Vec::new();
     reader.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut kept).map_err(ScanErrorKind::Unreadable)?;
-    let form = match detect::detect(&kept)? {
+    let content = detect::detect(&kept)?;
+    let form = match content {
         Content::Module(form) => form,
+        Content::Exported => ModuleForm::StablehloBytecode,
         inner => return scan_stream(Box::new(io::Cursor::new(kept).chain(reader)), Some(inner), layers, options),
     };
     let left = STRUCTURE_BYTES + 1 - kept.len() as u64;
     reader.by_ref().take(left).read_to_end(&mut kept).map_err(ScanErrorKind::Unreadable)?;
-    if kept.len() as u64 <= STRUCTURE_BYTES {
-        return scan_module(&kept.as_slice(), form, Some(&kept), options);
+    let is_whole = kept.len() as u64 <= STRUCTURE_BYTES;
+    match content {
+        Content::Exported if is_whole => return scan_exported(&kept, options),
+        Content::Exported => return Err(exported_too_large()),
+        _ if is_whole => return scan_module(&kept.as_slice(), form, Some(&kept), options),
+        _ => {}
     }
     if form == ModuleForm::HloProto {
         return Err(ScanErrorKind::TooLarge {
@@ -361,28 +394,28 @@ fn assemble(
             known.line = known.line.into_iter().chain(line).min();
             continue;
         }
-        let call_sites =
-            structure.as_mut().and_then(|structure| structure.resolved.sites.remove(&id)).unwrap_or_default();
+        let sites = structure.as_mut().and_then(|structure| structure.resolved.sites.remove(&id)).unwrap_or_default();
         let Transformations { backward, mapped } = entry.transformations;
         let backward =
             backward || structure.as_ref().is_some_and(|structure| structure.resolved.backward.contains(&id));
-        let mut found = FoundLabel {
+        labels.push(FoundLabel {
             evidence: entry.stamp.evidence,
             occurrences: entry.occurrences,
             line,
             backward,
             mapped,
+            forward_calls: sites.forward,
+            backward_calls: sites.backward,
+            call_sites: sites.listed,
             arguments: entry.stamp.arguments,
             ..FoundLabel::new(id.0, id.1.name())
-        };
-        call_sites.into_iter().for_each(|site| found.add_call_site(site));
-        labels.push(found);
+        });
     }
     sort(&mut labels);
     let (broken, overflow) = (tally.broken, tally.overflow);
     let counts = Counts { form, broken, overflow, structure: structure.as_ref(), is_ejkernel };
     let diagnosis = diagnose(&counts, &labels);
     let (module, partitioned) =
-        structure.map(|structure| (structure.module, structure.partitioned)).unwrap_or_default();
+        structure.map(|structure| (structure.head.module, structure.head.partitioned)).unwrap_or_default();
     Scan { module, partitioned, diagnosis, ..Scan::new(form, labels) }
 }
