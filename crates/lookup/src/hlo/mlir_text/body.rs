@@ -118,8 +118,7 @@ impl<'a> Reader<'a, '_> {
                 return false;
             }
             if !ahead.eat(b",") {
-                return ahead.eat(b"=")
-                    && ahead.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'"');
+                return ahead.eat(b"=") && ahead.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'"');
             }
         }
         false

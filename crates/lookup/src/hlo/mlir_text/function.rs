@@ -128,7 +128,11 @@ impl<'a> Reader<'a, '_> {
         }
         let mut named: Vec<&[u8]> = if is_call { symbols.to_vec() } else { Vec::new() };
         for list in LISTS.iter().filter_map(|key| attribute(text, key)) {
-            let length = if list.starts_with(b"[") { balanced(list) } else { symbol_length(list.get(1..).unwrap_or_default()) + 1 };
+            let length = if list.starts_with(b"[") {
+                balanced(list)
+            } else {
+                symbol_length(list.get(1..).unwrap_or_default()) + 1
+            };
             let list = list.get(..length).unwrap_or_default();
             named.extend(memchr::memchr_iter(b'@', list).filter_map(|at| list.get(at..)));
         }

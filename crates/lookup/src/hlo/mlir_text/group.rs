@@ -1,7 +1,7 @@
 //! What stands in brackets of an operation: operands, and arguments of its regions.
 
-use super::types::{self, angled, spelling};
 use super::operation::{Operation, shown};
+use super::types::{self, angled, spelling};
 use super::values::Results;
 use super::{Reader, is_word};
 use crate::hlo::graph::{Node, NodeId, NodeKind, Type};
@@ -109,7 +109,10 @@ impl<'a> Reader<'a, '_> {
     fn name_argument_at(&mut self, argument: Option<NodeId>, location: &'a [u8]) {
         if argument.is_some() {
             let name = shown(self.locations.scope(location.trim_ascii_start()));
-            self.argument(argument).into_iter().filter(|node| node.name.is_empty()).for_each(|node| node.name = name.clone());
+            self.argument(argument)
+                .into_iter()
+                .filter(|node| node.name.is_empty())
+                .for_each(|node| node.name = name.clone());
         }
     }
 
