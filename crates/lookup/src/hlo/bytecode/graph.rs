@@ -10,11 +10,13 @@ use crate::hlo::graph::{Computation, Head, Node, NodeId, NodeKind, Value};
 
 /// Where properties hold what a dictionary holds in older files: an operation, the attribute, how many attributes the
 /// operation has, and for each up to this one, in the order of their names, whether it is optional.
-const PROPERTIES: [(&str, &str, usize, &[bool]); 11] = [
+const PROPERTIES: [(&str, &str, usize, &[bool]); 13] = [
     ("vhlo.func_v1", "sym_name", 5, &[false; 4]),
     ("vhlo.call_v1", "callee", 1, &[false]),
     ("vhlo.custom_call_v1", "call_target_name", 8, &[false; 3]),
     ("vhlo.custom_call_v1", "called_computations", 8, &[false; 4]),
+    ("vhlo.custom_call_v2", "call_target_name", 9, &[false; 3]),
+    ("vhlo.custom_call_v2", "called_computations", 9, &[false; 4]),
     ("vhlo.composite_v1", "decomposition", 4, &[false; 2]),
     ("vhlo.composite_v2", "decomposition", 4, &[false; 2]),
     ("func.func", "sym_name", 5, &[true, false, true, false]),
